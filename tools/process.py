@@ -1,0 +1,60 @@
+"""Run other programs: output to a log, failures with the end of what was printed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+TAIL_CHARACTERS = 2000
+
+
+class CommandError(RuntimeError):
+    """A program ended with a non-zero status."""
+
+    def __init__(self, command: Sequence[str], status: int, output: str, log: Path | None) -> None:
+        self.command = list(command)
+        self.status = status
+        self.output = output
+        where = f"; whole log: {log}" if log else ""
+        super().__init__(f"{' '.join(command[:6])} … ended with status {status}{where}\n{output[-TAIL_CHARACTERS:]}")
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    log: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: str | None = None,
+    timeout_seconds: float | None = None,
+) -> str:
+    """Run a program to its end and return its standard output (no shell; `env` is added to this process's).
+
+    Raises:
+        CommandError: it ended with a non-zero status; the message holds the end of what it printed.
+        subprocess.TimeoutExpired: it was killed after `timeout_seconds`.
+    """
+    words = [str(word) for word in command]
+    done = subprocess.run(
+        words,
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        timeout=timeout_seconds,
+    )
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"$ {' '.join(words)}\n{done.stdout}{done.stderr}[status {done.returncode}]\n")
+    if done.returncode != 0:
+        raise CommandError(words, done.returncode, (done.stdout + done.stderr).strip(), log)
+    return done.stdout

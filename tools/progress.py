@@ -1,0 +1,95 @@
+"""What a person sees while long work runs: which step, what it is doing, time so far, time left."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HEARTBEAT_SECONDS = 15.0
+
+
+class Progress:
+    """Prints one line when a step starts, changes or ends; estimates come from the last run on this machine."""
+
+    def __init__(self, *, durations_file: Path, console: Console | None = None) -> None:
+        self.console = console or Console(file=sys.stderr, highlight=False)
+        self._durations_file = durations_file
+        self._expected = _read_durations(durations_file)
+        self._started = time.monotonic()
+        self._lock = threading.Lock()
+        self._planned: list[str] = []
+
+    def plan(self, steps: list[str]) -> None:
+        """Name the steps to come, in order, so that the time left can be told."""
+        self._planned = list(steps)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Show a step while the block runs; remembers how long it took if it ends well."""
+        begin = time.monotonic()
+        self._print(f"[bold]▶ {name}[/]{self._remaining(name)}")
+        stop = threading.Event()
+        self._doing = ""
+        beat = threading.Thread(target=self._heartbeat, args=(name, begin, stop), daemon=True)
+        beat.start()
+        try:
+            yield
+        except BaseException:
+            self._print(f"[red]✗ {name}[/] after {_clock(time.monotonic() - begin)}")
+            raise
+        finally:
+            stop.set()
+            beat.join()
+        seconds = time.monotonic() - begin
+        self._print(f"[green]✓ {name}[/] {_clock(seconds)}")
+        self._remember(name, seconds)
+
+    def detail(self, text: str) -> None:
+        """Say what the running step is doing now."""
+        self._doing = text
+        self._print(f"    {text}")
+
+    def _heartbeat(self, name: str, begin: float, stop: threading.Event) -> None:
+        while not stop.wait(HEARTBEAT_SECONDS):
+            doing = f": {self._doing}" if self._doing else ""
+            self._print(f"[dim]    … {name}{doing} ({_clock(time.monotonic() - begin)})[/]")
+
+    def _remaining(self, name: str) -> str:
+        if name not in self._planned:
+            return ""
+        ahead = self._planned[self._planned.index(name) :]
+        known = [self._expected[step] for step in ahead if step in self._expected]
+        place = f"{self._planned.index(name) + 1}/{len(self._planned)}"
+        left = f", about {_clock(sum(known))} left" if len(known) == len(ahead) else ""
+        return f" [dim]({place}{left})[/]"
+
+    def _remember(self, name: str, seconds: float) -> None:
+        self._expected[name] = seconds
+        self._durations_file.parent.mkdir(parents=True, exist_ok=True)
+        self._durations_file.write_text(json.dumps(self._expected, indent=1), encoding="utf-8")
+
+    def _print(self, text: str) -> None:
+        with self._lock:
+            self.console.print(f"[dim]{_clock(time.monotonic() - self._started):>6}[/] {text}")
+
+
+def _read_durations(file: Path) -> dict[str, float]:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02d}"
