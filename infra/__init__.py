@@ -1,0 +1,1 @@
+"""What the platform offers: cluster, scheduling, storage, images, and the outputs other teams read."""

@@ -1,0 +1,40 @@
+"""Read the stack's configuration from the Pulumi engine."""
+
+from __future__ import annotations
+
+import json
+import pulumi
+from pulumi.runtime import config as engine_config
+
+from infra.errors import RefusalError
+from infra.settings import Settings, parse_settings
+
+
+def load_settings() -> Settings:
+    """Return the current stack's settings.
+
+    Raises:
+        pulumi.RunError: the configuration is wrong; the message lists every key with its value, limit and fix.
+    """
+    namespace = pulumi.get_project() + ":"
+    everything = {**engine_config.get_config_env(), **engine_config.CONFIG.get()}
+    raw = {
+        key.removeprefix(namespace): _decode(str(value))
+        for key, value in everything.items()
+        if key.startswith(namespace)
+    }
+    try:
+        return parse_settings(raw)
+    except RefusalError as refusal:
+        # RunError prints its message alone; any other exception would bury it under a traceback.
+        raise pulumi.RunError(str(refusal)) from None
+
+
+def _decode(value: str) -> object:
+    """Objects and lists reach a program as JSON text; anything else is a plain string."""
+    if not value.lstrip().startswith(("{", "[")):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

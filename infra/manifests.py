@@ -1,0 +1,48 @@
+"""Turn plain Kubernetes manifests (what the pure builders return) into Pulumi resources."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pulumi_kubernetes as kubernetes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pulumi
+
+Manifest = dict[str, Any]
+"""A Kubernetes object in the API's own shape: camelCase keys, `apiVersion`, `kind`, `metadata`."""
+
+_TYPED: dict[tuple[str, str], Callable[..., pulumi.CustomResource]] = {
+    ("v1", "ConfigMap"): kubernetes.core.v1.ConfigMap,
+    ("v1", "Namespace"): kubernetes.core.v1.Namespace,
+    ("v1", "PersistentVolume"): kubernetes.core.v1.PersistentVolume,
+    ("v1", "PersistentVolumeClaim"): kubernetes.core.v1.PersistentVolumeClaim,
+    ("v1", "Service"): kubernetes.core.v1.Service,
+    ("v1", "ServiceAccount"): kubernetes.core.v1.ServiceAccount,
+    ("apps/v1", "Deployment"): kubernetes.apps.v1.Deployment,
+    ("networking.k8s.io/v1", "NetworkPolicy"): kubernetes.networking.v1.NetworkPolicy,
+    ("policy/v1", "PodDisruptionBudget"): kubernetes.policy.v1.PodDisruptionBudget,
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"): kubernetes.rbac.v1.ClusterRole,
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): kubernetes.rbac.v1.ClusterRoleBinding,
+}
+
+
+def resource(logical_name: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
+    """Declare one manifest as a resource: the typed class for the kinds we know, CustomResource for the rest.
+
+    Values anywhere inside the manifest may be Outputs; `apiVersion` and `kind` are plain.
+    """
+    kind = (manifest["apiVersion"], manifest["kind"])
+    fields = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
+    typed = _TYPED.get(kind)
+    if typed is None:
+        return kubernetes.apiextensions.CustomResource(
+            logical_name, api_version=kind[0], kind=kind[1], opts=opts, **fields
+        )
+    return typed(logical_name, opts=opts, **{_snake(key): value for key, value in fields.items()})
+
+
+def _snake(key: str) -> str:
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in key)

@@ -1,0 +1,67 @@
+"""GPU nodes that exist only in the API server, kept alive by kwok: scheduling without hardware."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pulumi
+
+from infra.instance_types import instance_type
+from infra.manifests import Manifest, resource
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from infra.settings import SimulatedNodes
+
+KWOK_ANNOTATION = "kwok.x-k8s.io/node"
+_PODS_PER_NODE = 110
+
+
+def simulated_node_manifest(name: str, type_name: str) -> Manifest:
+    """Return a Node with the capacity of an instance type, tainted so that no real pod lands on it by accident."""
+    facts = instance_type(type_name)
+    capacity = {
+        "cpu": str(facts.vcpus),
+        "memory": f"{facts.memory_gib}Gi",
+        "pods": str(min(_PODS_PER_NODE, facts.shared_eni_pods)),
+        "nvidia.com/gpu": str(facts.gpus),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {KWOK_ANNOTATION: "fake", "pulumi.com/skipAwait": "true"},
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                "node.kubernetes.io/instance-type": facts.name,
+                "nvidia.com/gpu.present": "true",
+                "nvidia.com/gpu.count": str(facts.gpus),
+                "nvidia.com/gpu.memory": str(facts.gpu_memory_gib * 1024),
+                "athanor.dev/simulated": "true",
+            },
+        },
+        "spec": {
+            "taints": [
+                {"key": KWOK_ANNOTATION, "value": "fake", "effect": "NoSchedule"},
+                {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+            ]
+        },
+        "status": {"capacity": capacity, "allocatable": capacity},
+    }
+
+
+class SimulatedGpuNodes(pulumi.ComponentResource):
+    """The simulated nodes of a stack."""
+
+    def __init__(self, name: str, groups: Sequence[SimulatedNodes], opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("athanor:infra:SimulatedGpuNodes", name, None, opts)
+        for group in groups:
+            family = group.instance_type.removeprefix("ecs.").replace(".", "-")
+            for index in range(group.count):
+                node = f"sim-{family}-{index}"
+                resource(node, simulated_node_manifest(node, group.instance_type), pulumi.ResourceOptions(parent=self))
+        self.register_outputs({})
