@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+
 import pulumi
 from pulumi.runtime import config as engine_config
 

@@ -6,6 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import Literal
 
+from infra.versions import VOLCANO
+
 TrainerVariant = Literal["cpu", "gpu"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -27,3 +29,12 @@ def trainer_content_tag(repository: Path, variant: TrainerVariant) -> str:
         digest.update(f"{name}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()[:16]
+
+
+VOLCANO_SCHEDULER_IMAGE = f"docker.io/volcanosh/vc-scheduler:v{VOLCANO}"
+VOLCANO_CONTROLLERS_IMAGE = f"docker.io/volcanosh/vc-controller-manager:v{VOLCANO}"
+
+
+def trainer_image(override: str | None, variant: TrainerVariant) -> str:
+    """Return the trainer image's reference: the given one, else the one that `make up` builds from these sources."""
+    return override or f"localhost/athanor/trainer:{trainer_content_tag(REPOSITORY, variant)}"

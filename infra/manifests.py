@@ -44,5 +44,13 @@ def resource(logical_name: str, manifest: Manifest, opts: pulumi.ResourceOptions
     return typed(logical_name, opts=opts, **{_snake(key): value for key, value in fields.items()})
 
 
+def resource_from_output(
+    logical_name: str, kind: tuple[str, str], manifest: pulumi.Output[Manifest], opts: pulumi.ResourceOptions
+) -> pulumi.CustomResource:
+    """Declare a manifest that depends on Outputs: only (apiVersion, kind) must be plain."""
+    parts = {"apiVersion": kind[0], "kind": kind[1], "metadata": manifest["metadata"], "spec": manifest["spec"]}
+    return resource(logical_name, parts, opts)
+
+
 def _snake(key: str) -> str:
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in key)

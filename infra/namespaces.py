@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from infra.manifests import Manifest
+if TYPE_CHECKING:
+    from infra.manifests import Manifest
 
 PodSecurity = Literal["privileged", "baseline", "restricted"]
 
 
 def namespace_manifest(name: str, level: PodSecurity = "restricted") -> Manifest:
-    """Return a Namespace that enforces a Pod Security level (kubernetes.io/docs/concepts/security/pod-security-standards)."""
+    """Return a Namespace that enforces a Pod Security level of the Kubernetes Pod Security Standards."""
     return {
         "apiVersion": "v1",
         "kind": "Namespace",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pulumi
 
-from infra.cluster import LOCAL_NODE, local_home
+from infra.machine import LOCAL_NODE, local_home
 from infra.manifests import Manifest, resource
 
 if TYPE_CHECKING:
@@ -59,15 +59,8 @@ def node_folder_volume_manifest(name: str, folder: NodeFolder, size_gib: int, ac
     }
 
 
-def claim_manifest(
-    name: str, namespace: str, size_gib: int, access_mode: str, *, volume: str | None, storage_class: str | None
-) -> Manifest:
-    """Return a PersistentVolumeClaim: bound to `volume` if given, else from a StorageClass (None: the default one)."""
-    source: Manifest = {}
-    if volume is not None:
-        source = {"volumeName": volume, "storageClassName": ""}
-    elif storage_class is not None:
-        source = {"storageClassName": storage_class}
+def claim_manifest(name: str, namespace: str, size_gib: int, access_mode: str, source: Manifest) -> Manifest:
+    """Return a PersistentVolumeClaim; `source`: its volumeName, storageClassName; empty for the default class."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -109,14 +102,13 @@ class SharedStorage(pulumi.ComponentResource):
 
     def _claim(self, claim: str, size_gib: int, args: SharedStorageArgs) -> pulumi.CustomResource:
         mode = args.settings.access_mode
-        volume = None
+        source: Manifest = {"storageClassName": args.settings.storage_class} if args.settings.storage_class else {}
         depends_on: list[pulumi.Resource] = []
         if args.on_node_folders:
             volume = f"{args.namespace}-{claim}"
             folder = NodeFolder(node=LOCAL_NODE, path=local_volume_folder(claim))
             manifest = node_folder_volume_manifest(volume, folder, size_gib, mode)
             depends_on = [resource(f"{claim}-volume", manifest, pulumi.ResourceOptions(parent=self))]
-        manifest = claim_manifest(
-            claim, args.namespace, size_gib, mode, volume=volume, storage_class=args.settings.storage_class
-        )
+            source = {"volumeName": volume, "storageClassName": ""}
+        manifest = claim_manifest(claim, args.namespace, size_gib, mode, source)
         return resource(claim, manifest, pulumi.ResourceOptions(parent=self, depends_on=depends_on))

@@ -1,0 +1,98 @@
+"""Read kubeconfig files: one context of them, self-contained, free of paths."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError
+
+from infra.errors import RefusalError, choices
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FILE_KEYS = ("certificate-authority", "client-certificate", "client-key")
+
+
+class _Context(BaseModel):
+    cluster: str
+    user: str
+    namespace: str | None = None
+
+
+class _NamedContext(BaseModel):
+    name: str
+    context: _Context
+
+
+class _NamedCluster(BaseModel):
+    name: str
+    cluster: dict[str, Any]
+
+
+class _NamedUser(BaseModel):
+    name: str
+    user: dict[str, Any]
+
+
+class _Kubeconfig(BaseModel):
+    """The parts of a kubeconfig we use (format: kubernetes.io, "Organizing Cluster Access Using kubeconfig Files")."""
+
+    api_version: str = Field(default="v1", alias="apiVersion")
+    kind: str = "Config"
+    current_context: str = Field(default="", alias="current-context")
+    contexts: list[_NamedContext]
+    clusters: list[_NamedCluster]
+    users: list[_NamedUser]
+
+
+def minified_kubeconfig(file: Path, context: str) -> str:
+    """Return a kubeconfig reduced to one context, with the files it names put inside.
+
+    So neither other clusters' credentials nor paths of this machine enter the state.
+
+    Raises:
+        RefusalError: the file is missing, is no kubeconfig, or lacks the context.
+    """
+    config = _read(file)
+    found = {entry.name: entry.context for entry in config.contexts}
+    if context not in found:
+        raise RefusalError("athanor:cluster.context", context, f"is not in {file}", choices(context, found))
+    chosen = found[context]
+    clusters = [entry for entry in config.clusters if entry.name == chosen.cluster]
+    users = [entry for entry in config.users if entry.name == chosen.user]
+    reduced = _Kubeconfig(
+        **{"current-context": context},
+        contexts=[_NamedContext(name=context, context=chosen)],
+        clusters=[_NamedCluster(name=entry.name, cluster=_inlined(entry.cluster, file.parent)) for entry in clusters],
+        users=[_NamedUser(name=entry.name, user=_inlined(entry.user, file.parent)) for entry in users],
+    )
+    return yaml.safe_dump(reduced.model_dump(by_alias=True, exclude_none=True), sort_keys=True)
+
+
+def _read(file: Path) -> _Kubeconfig:
+    try:
+        return _Kubeconfig.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise RefusalError(
+            "athanor:cluster.kubeconfig",
+            str(file),
+            f"cannot be read ({error.strerror})",
+            "start the local cluster with `make up`, or set cluster.kubeconfig and cluster.context",
+        ) from None
+    except (yaml.YAMLError, ValidationError):
+        raise RefusalError(
+            "athanor:cluster.kubeconfig", str(file), "is no kubeconfig", "name a file that `kubectl` accepts"
+        ) from None
+
+
+def _inlined(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Replace `<key>: <path>` by `<key>-data: <base64>`; relative paths count from the kubeconfig's folder."""
+    inlined = dict(entry)
+    for key in _FILE_KEYS:
+        path = inlined.pop(key, None)
+        if path is not None:
+            inlined[f"{key}-data"] = base64.b64encode((folder / str(path)).read_bytes()).decode()
+    return inlined

@@ -1,0 +1,63 @@
+"""The stack's outputs: a flat, typed, versioned contract without secrets, which other teams' programs read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
+
+import pulumi
+
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from infra.platform import Platform
+
+CONTRACT_VERSION = 1
+"""Raised when an output is renamed, removed or changes its meaning; a new output alone does not raise it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlatformOutputs:
+    """What every stack of this project exports about its platform, with the values resolved."""
+
+    contract_version: int
+    namespace: str
+    queue: str
+    data_claim: str
+    output_claim: str
+    trainer_image: str
+
+    @classmethod
+    def read(cls, stack: pulumi.StackReference) -> pulumi.Output[Self]:
+        """Return another stack's outputs, checked when they are known.
+
+        Raises:
+            RefusalError: a key is missing, or the other stack follows a newer contract.
+        """
+        return stack.outputs.apply(cls.parse)
+
+    @classmethod
+    def parse(cls, found: dict[str, Any]) -> Self:
+        """Check plain outputs and return them typed; unknown extra keys are ignored."""
+        version = int(found.get("contract_version", 0))
+        if version > CONTRACT_VERSION:
+            raise RefusalError(
+                "contract_version", version, f"this code knows contracts up to {CONTRACT_VERSION}", "update athanor"
+            )
+        names = [field.name for field in fields(cls)]
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise RefusalError(
+                "stack outputs", sorted(found), f"lack {', '.join(missing)}", "name a stack of the athanor project"
+            )
+        values = {name: found[name] for name in names}
+        values["contract_version"] = version
+        return cls(**values)
+
+
+def export_platform(platform: Platform) -> None:
+    """Export the platform part of the contract."""
+    pulumi.export("contract_version", CONTRACT_VERSION)
+    for field in fields(PlatformOutputs):
+        if field.name != "contract_version":
+            pulumi.export(field.name, getattr(platform, field.name))

@@ -1,0 +1,73 @@
+"""The example that every environment can run: learn handwritten digits in several pods, export, serve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pulumi
+
+from workloads.inference import TorchScriptService, TorchScriptServiceArgs
+from workloads.pytorch import METRICS_PORT, PyTorchJob, PyTorchJobArgs
+from workloads.roles import DATA_PATH, OUTPUT_PATH, Resources
+
+if TYPE_CHECKING:
+    from infra.platform import Platform
+    from infra.settings import DigitsSettings
+
+MODEL = "digits"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DigitsWorkloads:
+    """The declared job and service."""
+
+    training: PyTorchJob
+    service: TorchScriptService
+
+
+def training_program(settings: DigitsSettings) -> tuple[str, ...]:
+    """Return what torchrun runs in each training pod."""
+    flags = {
+        "data_dir": DATA_PATH,
+        "output_dir": OUTPUT_PATH,
+        "work_dir": "/tmp/work",  # noqa: S108 - inside the container
+        "log_dir": f"{OUTPUT_PATH}/$(ATHANOR_JOB)/logs",
+        "num_gpu": "0",
+        "run_name": "$(ATHANOR_JOB)",
+        "model_name": MODEL,
+        "metrics_port": str(METRICS_PORT),
+        "epochs": str(settings.epochs),
+        "batch_size": str(settings.batch_size),
+        "seed": str(settings.seed),
+    }
+    return ("-m", "trainer.train", *(f"--{name}={value}" for name, value in flags.items()))
+
+
+def declare_digits(platform: Platform, settings: DigitsSettings) -> DigitsWorkloads | None:
+    """Declare the training job and the service of the model it exports; nothing if the settings turn them off."""
+    if not settings.enabled:
+        return None
+    training = PyTorchJob(
+        "digits-training",
+        platform,
+        PyTorchJobArgs(
+            program=training_program(settings),
+            prepare=("python", "-m", "trainer.prepare_data", f"--data_dir={DATA_PATH}"),
+            workers=settings.workers,
+            resources=Resources(cpu=settings.cpus_per_worker, memory="2Gi"),
+        ),
+    )
+    service = TorchScriptService(
+        MODEL,
+        platform,
+        TorchScriptServiceArgs(model=MODEL, replicas=settings.replicas, resources=Resources(cpu="250m")),
+    )
+    return DigitsWorkloads(training=training, service=service)
+
+
+def export_digits(workloads: DigitsWorkloads | None) -> None:
+    """Export where to find the example, if it is declared."""
+    if workloads is not None:
+        pulumi.export("digits_training_job", workloads.training.job_name)
+        pulumi.export("digits_service_url", workloads.service.url)

@@ -1,0 +1,204 @@
+"""Serving TorchScript models: the Open Inference Protocol v2 behind a Service, ready once its model exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pulumi
+
+from infra.manifests import Manifest, resource_from_output
+from workloads.network_policy import service_network_policy_manifest
+from workloads.roles import OUTPUT_PATH, Claims, Container, Resources, check_name, check_range, pod_spec
+
+if TYPE_CHECKING:
+    from infra.platform import Platform
+
+HTTP_PORT = 8000
+METRICS_PORT = 8002
+SERVICE_LABEL = "athanor.dev/service"
+# Endpoints are removed while the pod already shuts down: it keeps answering this long before it stops.
+_DRAIN_SECONDS = 5
+_SKIP_AWAIT = {"pulumi.com/skipAwait": "true"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchScriptServiceArgs:
+    """Arguments of TorchScriptService."""
+
+    model: str
+    """Model to serve: a folder of the repository, `/data/output/models/<model>`, in Triton's layout.
+
+    Which versions are served is the version_policy of its config.pbtxt: by default the newest, taken over without a
+    failed request as soon as it appears.
+    """
+    replicas: int = 1
+    """Serving pods."""
+    resources: Resources = Resources()
+    """What one pod asks for."""
+    image: pulumi.Input[str] | None = None
+    """Image of the pods. Default: the platform's trainer image."""
+    grace_period_seconds: int = 30
+    """Time between SIGTERM and SIGKILL: requests under way must end within it."""
+
+    def __post_init__(self) -> None:
+        """Refuse what could only fail later, in the pods."""
+        check_name("model", self.model)
+        check_range("replicas", self.replicas, 0, 1000)
+        check_range("grace_period_seconds", self.grace_period_seconds, 2 * _DRAIN_SECONDS, 3600)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedService:
+    """The platform's part of a service, with every Output known."""
+
+    namespace: str
+    image: str
+    claims: Claims
+
+
+def serve_command(args: TorchScriptServiceArgs) -> list[str]:
+    """Return the command of a serving pod."""
+    return [
+        "python",
+        "-m",
+        "trainer.serve",
+        f"--model_repository={OUTPUT_PATH}/models",
+        f"--model_name={args.model}",
+        "--host=0.0.0.0",
+        f"--http_port={HTTP_PORT}",
+        f"--metrics_port={METRICS_PORT}",
+        f"--drain_delay_seconds={_DRAIN_SECONDS}",
+    ]
+
+
+def deployment_manifest(name: str, args: TorchScriptServiceArgs, resolved: ResolvedService) -> Manifest:
+    """Return the Deployment: alive while it waits for its model, ready when the model is loaded."""
+    probes = {
+        "startupProbe": {
+            "httpGet": {"path": "/v2/health/live", "port": "http"},
+            "periodSeconds": 1,
+            "failureThreshold": 120,
+        },
+        "livenessProbe": {"httpGet": {"path": "/v2/health/live", "port": "http"}, "periodSeconds": 10},
+        "readinessProbe": {
+            "httpGet": {"path": f"/v2/models/{args.model}/ready", "port": "http"},
+            "periodSeconds": 1,
+            "failureThreshold": 2,
+        },
+    }
+    container = Container(
+        name="server",
+        image=resolved.image,
+        command=serve_command(args),
+        resources=args.resources,
+        env={"PYTHONUNBUFFERED": "1"},
+        ports={"http": HTTP_PORT, "metrics": METRICS_PORT},
+        writes_output=False,
+        extra=probes,
+    )
+    spec = pod_spec(container, resolved.claims, grace_period_seconds=args.grace_period_seconds)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        # Training may take days: `up` must not wait for the first model.
+        "metadata": {
+            "name": name,
+            "namespace": resolved.namespace,
+            "labels": _labels(name),
+            "annotations": _SKIP_AWAIT,
+        },
+        "spec": {
+            "replicas": args.replicas,
+            "selector": {"matchLabels": _labels(name)},
+            # A new pod must answer before an old one goes: no request finds the service without a server.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            # A rollout waits as long as the model takes to appear.
+            "progressDeadlineSeconds": 2**31 - 1,
+            "template": {
+                "metadata": {"labels": {**_labels(name), "app.kubernetes.io/component": "inference"}},
+                "spec": spec,
+            },
+        },
+    }
+
+
+def service_manifest(name: str, namespace: str) -> Manifest:
+    """Return the Service in front of the ready pods."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace, "labels": _labels(name), "annotations": _SKIP_AWAIT},
+        "spec": {
+            "selector": _labels(name),
+            "ports": [
+                {"name": "http", "port": HTTP_PORT, "targetPort": "http"},
+                {"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"},
+            ],
+        },
+    }
+
+
+def disruption_budget_manifest(name: str, namespace: str) -> Manifest:
+    """Return a budget that keeps all but one pod during a node drain."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": namespace, "annotations": _SKIP_AWAIT},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": _labels(name)}},
+    }
+
+
+class TorchScriptService(pulumi.ComponentResource):
+    """A TorchScript model served over HTTP.
+
+    `up` does not wait for the model: the pods start, stay unready until training has exported it, then serve it.
+    """
+
+    url: pulumi.Output[str]
+    """Address inside the cluster, such as http://digits.athanor.svc:8000."""
+
+    def __init__(
+        self, name: str, platform: Platform, args: TorchScriptServiceArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        check_name("service name", name)
+        super().__init__("athanor:workloads:TorchScriptService", name, None, opts)
+        resolved = pulumi.Output.all(
+            namespace=platform.namespace,
+            image=args.image or platform.trainer_image,
+            data=platform.data_claim,
+            output=platform.output_claim,
+        ).apply(_resolve)
+        children = pulumi.ResourceOptions(parent=self, provider=platform.provider, depends_on=platform.depends_on)
+
+        def child(suffix: str, kind: tuple[str, str], manifest: pulumi.Output[Manifest]) -> None:
+            resource_from_output(name + suffix, kind, manifest, children)
+
+        ports = [HTTP_PORT, METRICS_PORT]
+        child("", ("apps/v1", "Deployment"), resolved.apply(lambda known: deployment_manifest(name, args, known)))
+        child("", ("v1", "Service"), resolved.apply(lambda known: service_manifest(name, known.namespace)))
+        child(
+            "-network",
+            ("networking.k8s.io/v1", "NetworkPolicy"),
+            resolved.apply(lambda known: service_network_policy_manifest(name, known.namespace, _labels(name), ports)),
+        )
+        if args.replicas > 1:
+            child(
+                "",
+                ("policy/v1", "PodDisruptionBudget"),
+                resolved.apply(lambda known: disruption_budget_manifest(name, known.namespace)),
+            )
+        self.url = resolved.apply(lambda known: f"http://{name}.{known.namespace}.svc:{HTTP_PORT}")
+        self.register_outputs({"url": self.url})
+
+
+def _resolve(known: dict[str, str]) -> ResolvedService:
+    return ResolvedService(
+        namespace=known["namespace"],
+        image=known["image"],
+        claims=Claims(data=known["data"], output=known["output"]),
+    )
+
+
+def _labels(name: str) -> dict[str, str]:
+    return {SERVICE_LABEL: name}

@@ -1,0 +1,32 @@
+"""Network policies of workloads: each opens only its own ports in a namespace that is closed by default."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from infra.manifests import Manifest
+
+
+def _policy(name: str, namespace: str, labels: dict[str, str], rules: Manifest) -> Manifest:
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"podSelector": {"matchLabels": labels}, "policyTypes": ["Ingress", "Egress"], **rules},
+    }
+
+
+def job_network_policy_manifest(name: str, namespace: str, labels: dict[str, str], metrics_port: int) -> Manifest:
+    """Return the policy of a job: its own pods reach each other on any port, anyone may scrape its metrics."""
+    own_pods = {"podSelector": {"matchLabels": labels}}
+    metrics = {"ports": [{"protocol": "TCP", "port": metrics_port}], "from": [{"namespaceSelector": {}}]}
+    return _policy(
+        name, namespace, labels, {"ingress": [{"from": [own_pods]}, metrics], "egress": [{"to": [own_pods]}]}
+    )
+
+
+def service_network_policy_manifest(name: str, namespace: str, labels: dict[str, str], ports: list[int]) -> Manifest:
+    """Return the policy of a service: every pod of the cluster may call its ports, it calls nobody."""
+    opened = [{"protocol": "TCP", "port": port} for port in ports]
+    return _policy(name, namespace, labels, {"ingress": [{"ports": opened, "from": [{"namespaceSelector": {}}]}]})

@@ -1,0 +1,244 @@
+"""PyTorch distributed training: torchrun in every pod, all pods or none, resumed when a pod is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pulumi
+
+from infra.errors import RefusalError
+from infra.manifests import Manifest, resource_from_output
+from workloads.network_policy import job_network_policy_manifest
+from workloads.roles import Claims, Container, Resources, check_name, check_range, pod_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from infra.platform import Platform
+
+RENDEZVOUS_PORT = 29500
+METRICS_PORT = 8002
+JOB_LABEL = "athanor.dev/job"
+# Kubernetes replaces $(NAME) in commands; Volcano's env plugin sets this one to the pod's index within its task.
+_POD_INDEX = "$(VC_TASK_INDEX)"
+_SHUTDOWN_MARGIN_SECONDS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class PyTorchJobArgs:
+    """Arguments of PyTorchJob."""
+
+    program: Sequence[str]
+    """What torchrun runs: `("-m", "trainer.train", "--epochs", "30")` or a script's path with its arguments.
+
+    `$(ATHANOR_JOB)` in it stands for the job's own name, which changes whenever its content does.
+    """
+    workers: int
+    """Pods that train. Every one counts: there is no separate master; worker 0 hosts the rendezvous."""
+    processes_per_worker: int = 1
+    """Ranks per pod; on GPUs one per GPU."""
+    resources: Resources = Resources()
+    """What one pod asks for."""
+    prepare: Sequence[str] = ()
+    """Command that fills /data/data before training starts, run once per pod; it must be safe to run twice at once."""
+    image: pulumi.Input[str] | None = None
+    """Image of the pods. Default: the platform's trainer image."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further environment variables."""
+    queue: pulumi.Input[str] | None = None
+    """Volcano queue. Default: the platform's first one."""
+    priority_class: str | None = None
+    """Name of a PriorityClass."""
+    max_restarts: int = 10
+    """How often the whole job starts again after a pod failed or was deleted, before it counts as failed."""
+    grace_period_seconds: int = 60
+    """Time between SIGTERM and SIGKILL: one step and one checkpoint must fit."""
+
+    def __post_init__(self) -> None:
+        """Refuse what could only fail later, in the pods."""
+        check_range("workers", self.workers, 1, 1000)
+        check_range("processes_per_worker", self.processes_per_worker, 1, 16)
+        check_range("max_restarts", self.max_restarts, 0, 1000)
+        check_range("grace_period_seconds", self.grace_period_seconds, 10, 3600)
+        if not self.program:
+            raise RefusalError("program", self.program, "is empty", 'name what to run: ("-m", "trainer.train")')
+        gpus = self.resources.gpus
+        if gpus and gpus % self.processes_per_worker:
+            raise RefusalError(
+                "processes_per_worker",
+                self.processes_per_worker,
+                f"does not divide the {gpus} GPUs of a worker",
+                f"use a divisor of {gpus}, normally {gpus} itself",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedJob:
+    """The platform's part of a job, with every Output known."""
+
+    namespace: str
+    queue: str
+    image: str
+    claims: Claims
+
+
+def torchrun_command(name: str, args: PyTorchJobArgs) -> list[str]:
+    """Return the command of a worker pod.
+
+    The rendezvous is static: the pod's index is its node rank and worker 0's DNS name, from the job's headless
+    Service, is the master. So rank and pod stay paired over restarts, which exact resumption relies on; a lost pod
+    restarts the job as a whole (see `pytorch_job_manifest`), never half of it.
+    """
+    return [
+        "torchrun",
+        f"--nnodes={args.workers}",
+        f"--nproc-per-node={args.processes_per_worker}",
+        f"--node-rank={_POD_INDEX}",
+        f"--master-addr={name}-worker-0.{name}",
+        f"--master-port={RENDEZVOUS_PORT}",
+        "--max-restarts=0",
+        *args.program,
+    ]
+
+
+def _environment(name: str, args: PyTorchJobArgs) -> dict[str, str]:
+    return {
+        "ATHANOR_JOB": name,
+        # torchrun kills its workers 30 s after SIGTERM whatever the pod's grace period says: a longer save was lost.
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(args.grace_period_seconds - _SHUTDOWN_MARGIN_SECONDS),
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "NCCL_DEBUG": "WARN",
+        "PYTHONUNBUFFERED": "1",
+        **args.env,
+    }
+
+
+def pytorch_job_manifest(label: str, name: str, args: PyTorchJobArgs, resolved: ResolvedJob) -> Manifest:
+    """Return the Volcano Job `name`; its pods carry `label` as the value of athanor.dev/job."""
+    container = Container(
+        name="worker",
+        image=resolved.image,
+        command=torchrun_command(name, args),
+        resources=args.resources,
+        env=_environment(name, args),
+        ports={"rendezvous": RENDEZVOUS_PORT, "metrics": METRICS_PORT},
+    )
+    prepare = [
+        Container(
+            name="prepare",
+            image=resolved.image,
+            command=args.prepare,
+            resources=args.resources,
+            writes_data=True,
+            writes_output=False,
+        )
+    ]
+    pod = pod_spec(
+        container,
+        resolved.claims,
+        init_containers=prepare if args.prepare else [],
+        grace_period_seconds=args.grace_period_seconds,
+    )
+    spec: Manifest = {
+        "schedulerName": "volcano",
+        "queue": resolved.queue,
+        "minAvailable": args.workers,
+        "maxRetry": args.max_restarts,
+        "plugins": {"env": [], "svc": ["--publish-not-ready-addresses=true", "--disable-network-policy=true"]},
+        # Ranks wait for each other in every step: one lost pod stops all, so all start again from the checkpoint.
+        "policies": [
+            {"event": "PodEvicted", "action": "RestartJob"},
+            {"event": "PodFailed", "action": "RestartJob"},
+        ],
+        "tasks": [
+            {
+                "name": "worker",
+                "replicas": args.workers,
+                "policies": [{"event": "TaskCompleted", "action": "CompleteJob"}],
+                "template": {
+                    "metadata": {"labels": {**_labels(label), "app.kubernetes.io/component": "training"}},
+                    "spec": {**pod, "restartPolicy": "Never"},
+                },
+            }
+        ],
+    }
+    if args.priority_class:
+        spec["priorityClassName"] = args.priority_class
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": resolved.namespace, "labels": _labels(label)},
+        "spec": spec,
+    }
+
+
+def content_name(name: str, args: PyTorchJobArgs, resolved: ResolvedJob) -> str:
+    """Return `name` with 8 hex digits of its manifest's SHA-256: a changed job is a new object, never a patched one."""
+    manifest = pytorch_job_manifest(name, name, args, resolved)
+    digest = hashlib.sha256(json.dumps(manifest["spec"], sort_keys=True).encode()).hexdigest()
+    return f"{name}-{digest[:8]}"
+
+
+class PyTorchJob(pulumi.ComponentResource):
+    """A distributed training job.
+
+    `up` returns when the job is accepted, not when it ends. A changed image, command or size replaces the job with a
+    new object under a new name, and the preview says so.
+    """
+
+    job_name: pulumi.Output[str]
+    """Name of the Volcano Job: the given name and a hash of its content."""
+
+    def __init__(
+        self, name: str, platform: Platform, args: PyTorchJobArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        check_name("job name", name)
+        super().__init__("athanor:workloads:PyTorchJob", name, None, opts)
+        resolved = pulumi.Output.all(
+            namespace=platform.namespace,
+            queue=args.queue or platform.queue,
+            image=args.image or platform.trainer_image,
+            data=platform.data_claim,
+            output=platform.output_claim,
+        ).apply(_resolve)
+        self.job_name = resolved.apply(lambda known: content_name(name, args, known))
+        job = resolved.apply(lambda known: pytorch_job_manifest(name, content_name(name, args, known), args, known))
+        policy = resolved.apply(
+            lambda known: job_network_policy_manifest(name, known.namespace, _labels(name), METRICS_PORT)
+        )
+        opened = resource_from_output(
+            f"{name}-network",
+            ("networking.k8s.io/v1", "NetworkPolicy"),
+            policy,
+            pulumi.ResourceOptions(parent=self, provider=platform.provider, depends_on=platform.depends_on),
+        )
+        resource_from_output(
+            name,
+            ("batch.volcano.sh/v1alpha1", "Job"),
+            job,
+            pulumi.ResourceOptions(
+                parent=self,
+                provider=platform.provider,
+                depends_on=[*platform.depends_on, opened],
+                # The old job must be gone before the new one asks for the same GPUs and writes to the same volume.
+                delete_before_replace=True,
+            ),
+        )
+        self.register_outputs({"job_name": self.job_name})
+
+
+def _resolve(known: dict[str, str]) -> ResolvedJob:
+    return ResolvedJob(
+        namespace=known["namespace"],
+        queue=known["queue"],
+        image=known["image"],
+        claims=Claims(data=known["data"], output=known["output"]),
+    )
+
+
+def _labels(name: str) -> dict[str, str]:
+    return {JOB_LABEL: name}
