@@ -58,11 +58,8 @@ def declare_digits(platform: Platform, settings: DigitsSettings) -> DigitsWorklo
             resources=Resources(cpu=settings.cpus_per_worker, memory="2Gi"),
         ),
     )
-    service = TorchScriptService(
-        MODEL,
-        platform,
-        TorchScriptServiceArgs(model=MODEL, replicas=settings.replicas, resources=Resources(cpu="250m")),
-    )
+    serving = TorchScriptServiceArgs(model=MODEL, replicas=settings.replicas, resources=Resources(cpu="250m"))
+    service = TorchScriptService(MODEL, platform, serving)
     return DigitsWorkloads(training=training, service=service)
 
 

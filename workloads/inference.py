@@ -19,7 +19,6 @@ METRICS_PORT = 8002
 SERVICE_LABEL = "athanor.dev/service"
 # Endpoints are removed while the pod already shuts down: it keeps answering this long before it stops.
 _DRAIN_SECONDS = 5
-_SKIP_AWAIT = {"pulumi.com/skipAwait": "true"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,18 +73,12 @@ def serve_command(args: TorchScriptServiceArgs) -> list[str]:
 
 def deployment_manifest(name: str, args: TorchScriptServiceArgs, resolved: ResolvedService) -> Manifest:
     """Return the Deployment: alive while it waits for its model, ready when the model is loaded."""
+    live = {"httpGet": {"path": "/v2/health/live", "port": "http"}}
+    ready = {"httpGet": {"path": f"/v2/models/{args.model}/ready", "port": "http"}}
     probes = {
-        "startupProbe": {
-            "httpGet": {"path": "/v2/health/live", "port": "http"},
-            "periodSeconds": 1,
-            "failureThreshold": 120,
-        },
-        "livenessProbe": {"httpGet": {"path": "/v2/health/live", "port": "http"}, "periodSeconds": 10},
-        "readinessProbe": {
-            "httpGet": {"path": f"/v2/models/{args.model}/ready", "port": "http"},
-            "periodSeconds": 1,
-            "failureThreshold": 2,
-        },
+        "startupProbe": {**live, "periodSeconds": 1, "failureThreshold": 120},
+        "livenessProbe": {**live, "periodSeconds": 10},
+        "readinessProbe": {**ready, "periodSeconds": 1, "failureThreshold": 2},
     }
     container = Container(
         name="server",
@@ -101,13 +94,7 @@ def deployment_manifest(name: str, args: TorchScriptServiceArgs, resolved: Resol
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        # Training may take days: `up` must not wait for the first model.
-        "metadata": {
-            "name": name,
-            "namespace": resolved.namespace,
-            "labels": _labels(name),
-            "annotations": _SKIP_AWAIT,
-        },
+        "metadata": _metadata(name, resolved.namespace),
         "spec": {
             "replicas": args.replicas,
             "selector": {"matchLabels": _labels(name)},
@@ -128,7 +115,7 @@ def service_manifest(name: str, namespace: str) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": name, "namespace": namespace, "labels": _labels(name), "annotations": _SKIP_AWAIT},
+        "metadata": _metadata(name, namespace),
         "spec": {
             "selector": _labels(name),
             "ports": [
@@ -144,7 +131,7 @@ def disruption_budget_manifest(name: str, namespace: str) -> Manifest:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": namespace, "annotations": _SKIP_AWAIT},
+        "metadata": _metadata(name, namespace),
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": _labels(name)}},
     }
 
@@ -202,3 +189,9 @@ def _resolve(known: dict[str, str]) -> ResolvedService:
 
 def _labels(name: str) -> dict[str, str]:
     return {SERVICE_LABEL: name}
+
+
+def _metadata(name: str, namespace: str) -> Manifest:
+    """Return metadata that keeps `up` from waiting for readiness: the first model may be days of training away."""
+    annotations = {"pulumi.com/skipAwait": "true"}
+    return {"name": name, "namespace": namespace, "labels": _labels(name), "annotations": annotations}

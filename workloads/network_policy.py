@@ -19,14 +19,16 @@ def _policy(name: str, namespace: str, labels: dict[str, str], rules: Manifest) 
 
 def job_network_policy_manifest(name: str, namespace: str, labels: dict[str, str], metrics_port: int) -> Manifest:
     """Return the policy of a job: its own pods reach each other on any port, anyone may scrape its metrics."""
-    own_pods = {"podSelector": {"matchLabels": labels}}
-    metrics = {"ports": [{"protocol": "TCP", "port": metrics_port}], "from": [{"namespaceSelector": {}}]}
-    return _policy(
-        name, namespace, labels, {"ingress": [{"from": [own_pods]}, metrics], "egress": [{"to": [own_pods]}]}
-    )
+    own_pods = [{"podSelector": {"matchLabels": labels}}]
+    rules = {"ingress": [{"from": own_pods}, _open_to_cluster([metrics_port])], "egress": [{"to": own_pods}]}
+    return _policy(name, namespace, labels, rules)
 
 
 def service_network_policy_manifest(name: str, namespace: str, labels: dict[str, str], ports: list[int]) -> Manifest:
     """Return the policy of a service: every pod of the cluster may call its ports, it calls nobody."""
-    opened = [{"protocol": "TCP", "port": port} for port in ports]
-    return _policy(name, namespace, labels, {"ingress": [{"ports": opened, "from": [{"namespaceSelector": {}}]}]})
+    return _policy(name, namespace, labels, {"ingress": [_open_to_cluster(ports)]})
+
+
+def _open_to_cluster(ports: list[int]) -> Manifest:
+    every_namespace: Manifest = {"namespaceSelector": {}}
+    return {"ports": [{"protocol": "TCP", "port": port} for port in ports], "from": [every_namespace]}
