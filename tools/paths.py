@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from infra.machine import cache_folder, home_folder
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -26,8 +27,4 @@ class Paths:
 
 def paths() -> Paths:
     """Return the folders: ATHANOR_CACHE and ATHANOR_HOME, else the XDG defaults."""
-    cache_root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    state_root = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    cache = Path(os.environ.get("ATHANOR_CACHE") or Path(cache_root) / "athanor").resolve()
-    home = Path(os.environ.get("ATHANOR_HOME") or Path(state_root) / "athanor").resolve()
-    return Paths(cache=cache, home=home)
+    return Paths(cache=cache_folder(), home=home_folder())
