@@ -1,0 +1,72 @@
+"""Image layers: deterministic tars of one binary or of a folder tree. Owned by root, one fixed time, sorted names."""
+
+from __future__ import annotations
+
+import struct
+import tarfile
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tools.images.oci import Sink
+
+CAP_NET_BIND_SERVICE = 10
+"""Bit number of the capability, from linux/capability.h."""
+
+_VFS_CAP_REVISION_2 = 0x02000000
+_VFS_CAP_FLAGS_EFFECTIVE = 0x1
+
+
+def write_binary(sink: Sink, binary: Path, *, name: str, capability: int | None = None) -> None:
+    """Write a layer that holds one executable at /`name`, with a file capability ("+ep") if one is given."""
+    member = tarfile.TarInfo(name)
+    member.size = binary.stat().st_size
+    member.mode = 0o755
+    if capability is not None:
+        member.pax_headers = {"SCHILY.xattr.security.capability": _file_capability(capability)}
+    with (
+        sink.open_tar() as archive,
+        binary.open("rb") as content,
+    ):
+        archive.addfile(member, content)
+
+
+def write_tree(
+    sink: Sink, root: Path, *, mtime_seconds: int, ships: Callable[[PurePosixPath], bool] | None = None
+) -> None:
+    """Write a layer that holds everything under `root` for which `ships(path relative to root)` is true."""
+    with sink.open_tar() as archive:
+        for path in _walk(root, root, ships):
+            status = path.lstat()
+            member = tarfile.TarInfo(path.relative_to(root).as_posix())
+            member.mtime = mtime_seconds
+            if path.is_symlink():
+                member.type, member.linkname = tarfile.SYMTYPE, str(path.readlink())
+                archive.addfile(member)
+            elif path.is_dir():
+                member.type, member.mode = tarfile.DIRTYPE, 0o755
+                archive.addfile(member)
+            else:
+                member.size = status.st_size
+                member.mode = 0o755 if status.st_mode & 0o100 else 0o644
+                with path.open("rb") as content:
+                    archive.addfile(member, content)
+
+
+def _walk(root: Path, folder: Path, ships: Callable[[PurePosixPath], bool] | None) -> Iterator[Path]:
+    for path in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if ships is not None and not ships(PurePosixPath(path.relative_to(root))):
+            continue
+        yield path
+        if path.is_dir() and not path.is_symlink():
+            yield from _walk(root, path, ships)
+
+
+def _file_capability(capability: int) -> str:
+    """Encode "permitted and effective" as struct vfs_cap_data of linux/capability.h does, little-endian."""
+    permitted = 1 << capability
+    words = (_VFS_CAP_REVISION_2 | _VFS_CAP_FLAGS_EFFECTIVE, permitted & 0xFFFFFFFF, 0, permitted >> 32, 0)
+    return struct.pack("<5I", *words).decode("utf-8")

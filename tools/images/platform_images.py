@@ -1,0 +1,68 @@
+"""The platform's own images: static binaries of the toolchain, each alone in an image with its upstream's name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infra.images import VOLCANO_CONTROLLERS_IMAGE, VOLCANO_SCHEDULER_IMAGE
+from tools.images.containerd import NodeImages
+from tools.images.layers import CAP_NET_BIND_SERVICE, write_binary
+from tools.images.oci import LAYER, Layout, RunConfig
+from tools.images.store import open_layout
+from tools.toolchain import ensure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from tools.images.oci import Descriptor
+    from tools.progress import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlatformImage:
+    """One binary's image, so like its upstream's that a manifest written for that one runs."""
+
+    reference: str
+    user: str = ""
+    capability: int | None = None
+
+
+PAUSE_IMAGE = "registry.k8s.io/pause:3.10"
+COREDNS_IMAGE = "registry.k8s.io/coredns/coredns:v1.14.5"
+
+PLATFORM_IMAGES = {
+    "pause": PlatformImage(reference=PAUSE_IMAGE, user="65535:65535"),
+    # Not root, yet on port 53: upstream gives the binary this file capability, and pods add it to their bounding set.
+    "coredns": PlatformImage(reference=COREDNS_IMAGE, user="65532:65532", capability=CAP_NET_BIND_SERVICE),
+    "vc-scheduler": PlatformImage(reference=VOLCANO_SCHEDULER_IMAGE),
+    "vc-controller-manager": PlatformImage(reference=VOLCANO_CONTROLLERS_IMAGE),
+}
+"""By the name of the binary, as tools.toolchain knows it."""
+
+
+def ensure_platform_images(containerd_socket: Path, names: Iterable[str], report: Progress) -> dict[str, str]:
+    """Have the images of `names` (keys of PLATFORM_IMAGES) in the node; return their references by name.
+
+    Raises:
+        KeyError: a name that is not in PLATFORM_IMAGES.
+        tools.process.CommandError: a binary could not be built, or containerd refused an image.
+    """
+    wanted = {name: PLATFORM_IMAGES[name] for name in names}
+    binaries = ensure(wanted, report)
+    node = NodeImages(containerd_socket)
+    with open_layout() as layout:
+        for name, image in wanted.items():
+            manifest = binary_image(layout, binaries[name], name, image)
+            if node.load(layout, image.reference, manifest):
+                report.detail(f"image {image.reference} loaded")
+    return {name: image.reference for name, image in wanted.items()}
+
+
+def binary_image(layout: Layout, binary: Path, name: str, image: PlatformImage) -> Descriptor:
+    """Put an image of the static `binary` at /`name` into `layout` and return its manifest."""
+    layer = layout.add_stream(lambda sink: write_binary(sink, binary, name=name, capability=image.capability), LAYER)
+    manifest = layout.add_image([layer], RunConfig(entrypoint=(f"/{name}",), user=image.user))
+    layout.tag(image.reference, manifest)
+    return manifest
