@@ -1,0 +1,72 @@
+"""What happened, for people and programs: an event log per rank, a heartbeat per rank, messages of rank 0."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+logger = logging.getLogger("trainer")
+
+HEARTBEAT_INTERVAL_SECONDS = 1.0
+
+
+class EventLog:
+    """Appends one JSON object per line to `<folder>/rank-00000.jsonl`; survives restarts of the process.
+
+    Every line has: time (RFC 3339, UTC), job, rank, step, event, attempt (restarts by torchrun so far).
+    """
+
+    def __init__(self, folder: Path, *, job: str, rank: int) -> None:
+        self.path = folder / f"rank-{rank:05d}.jsonl"
+        self._fixed = {"job": job, "rank": rank, "attempt": int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))}
+        # line buffered, so that a kill loses no finished line
+        self._file = self.path.open("a", encoding="utf-8", buffering=1)
+
+    def write(self, event: str, *, step: int, **fields: Any) -> None:  # noqa: ANN401  any JSON value
+        """Append an event; on rank 0 also say it to people."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"time": now, **self._fixed, "step": step, "event": event, **fields}
+        self._file.write(json.dumps(line) + "\n")
+        if self._fixed["rank"] == 0:
+            logger.info("%s", " ".join([event, f"step={step}", *(f"{key}={_short(fields[key])}" for key in fields)]))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Heartbeat:
+    """Touches `<folder>/heartbeat-rank-00000` at most once a second while steps are done.
+
+    For a liveness probe: a process that hangs in a collective or in storage is alive to the kernel but stops touching.
+    """
+
+    def __init__(self, folder: Path, *, rank: int) -> None:
+        self.path = folder / f"heartbeat-rank-{rank:05d}"
+        self._last = float("-inf")
+
+    def beat(self) -> None:
+        """Tell that progress was made."""
+        now = time.monotonic()
+        if now - self._last >= HEARTBEAT_INTERVAL_SECONDS:
+            self.path.touch()
+            self._last = now
+
+
+def log_to_stderr() -> None:
+    """Show the messages of this package on standard error, where `kubectl logs` finds them."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,71 @@
+"""Files that other processes read while we write: whole and on disk, or not there at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file as 64 hex digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fsync_directory(path: Path) -> None:
+    """Make names created in or renamed into a directory survive a power failure."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fsync_file(path: Path) -> None:
+    """Make the content of a file that somebody else wrote survive a power failure."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Create or replace a file: readers see the old content or the new, never a part, also after a crash.
+
+    Safe when several processes write the same path at once: the last one wins as a whole.
+
+    Raises:
+        OSError: the folder is missing, read-only or full; the old content is untouched.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    fsync_directory(path.parent)
+
+
+def write_json_atomically(path: Path, document: dict[str, Any]) -> None:
+    """Write a JSON document like `write_atomically`, indented and with a stable order of keys."""
+    write_atomically(path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode())
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return a JSON object, or None where the file is missing, unreadable or something else."""
+    try:
+        document: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return cast("dict[str, Any]", document) if isinstance(document, dict) else None

@@ -1,0 +1,47 @@
+"""TorchScript: freeze, save, load. The only module that calls torch.jit.
+
+TorchScript is deprecated in favour of torch.export since torch 2.11 but works, and it is the format that Triton
+batches. Each of its calls warns; the warnings end here, so that a test run with warnings as errors stays meaningful.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, cast
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from torch import nn
+
+
+def save_frozen(model: nn.Module, path: Path) -> None:
+    """Script a model in evaluation mode, fold its parameters into the graph as constants, and write it.
+
+    `torch.jit.optimize_for_inference` belongs after loading: a module optimised before it is saved does not load back.
+    """
+    with _no_deprecation_warnings():
+        scripted = cast("torch.jit.ScriptModule", torch.jit.script(model.eval()))  # pyright: ignore[reportUnknownMemberType]
+        torch.jit.save(torch.jit.freeze(scripted), path)  # pyright: ignore[reportUnknownMemberType]
+
+
+def load(path: Path, device: torch.device | str = "cpu") -> torch.jit.ScriptModule:
+    """Read a model that `save_frozen` wrote.
+
+    Raises:
+        RuntimeError: the file is damaged or was written by a newer torch.
+    """
+    with _no_deprecation_warnings():
+        return cast("torch.jit.ScriptModule", torch.jit.load(path, map_location=device))  # pyright: ignore[reportUnknownMemberType]
+
+
+@contextmanager
+def _no_deprecation_warnings() -> Generator[None]:
+    with warnings.catch_warnings():
+        # a DeprecationWarning until torch 2.13, a FutureWarning since
+        warnings.filterwarnings("ignore", message=r"`torch\.jit\..*` is deprecated")
+        yield

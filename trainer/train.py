@@ -1,0 +1,36 @@
+"""Train: `torchrun … -m trainer.train --data_dir … --output_dir …`, or `python -m trainer.train …` for one process."""
+
+from __future__ import annotations
+
+import sys
+
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from trainer.config import parse
+from trainer.events import log_to_stderr
+from trainer.loop import Outcome, Trainer
+from trainer.signals import STOPPED_EXIT_STATUS, StopRequest
+
+
+@record
+def main() -> None:
+    """Run the command line.
+
+    Raises:
+        SystemExit: 2 for wrong arguments, 143 after a stop on request.
+    """
+    config = parse()
+    log_to_stderr()
+    stop = StopRequest()
+    trainer = Trainer(config, stop)
+    try:
+        outcome = trainer.train()
+    finally:
+        trainer.close()
+        stop.close()
+    if outcome is Outcome.STOPPED:
+        sys.exit(STOPPED_EXIT_STATUS)
+
+
+if __name__ == "__main__":
+    main()
