@@ -24,7 +24,7 @@ class CommandError(RuntimeError):
         super().__init__(f"{' '.join(command[:6])} … ended with status {status}{where}\n{output[-TAIL_CHARACTERS:]}")
 
 
-def run(
+def run(  # noqa: PLR0913 - each is one property of a process
     command: Sequence[str | Path],
     *,
     log: Path | None = None,

@@ -1,0 +1,54 @@
+# Every target is one line of work; what it does is in tools/ or tests/.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+PYTHON := .venv/bin/python
+STACK ?= local
+IMAGE ?= 0
+PYTEST_FLAGS ?=
+
+.PHONY: help up down stop status logs predict preview tools venv check test test-fast bench lock
+
+help: ## Show what there is
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+up: venv ## Start the local cluster, the platform, train the example, serve it
+	@$(PYTHON) -m tools up
+
+down: venv ## Remove everything that `up` started or wrote (the cache stays)
+	@$(PYTHON) -m tools down
+
+stop: venv ## Stop the local cluster, keep its state for the next `up`
+	@$(PYTHON) -m tools stop
+
+status: venv ## What runs where
+	@$(PYTHON) -m tools status
+
+logs: venv ## Logs of all pods of a job: make logs JOB=digits-training
+	@$(PYTHON) -m tools logs "$(JOB)"
+
+predict: venv ## Ask the served model about a held-out digit: make predict IMAGE=42
+	@$(PYTHON) -m tools predict $(IMAGE)
+
+preview: venv ## What `pulumi up` would change: make preview STACK=local
+	@.venv/bin/pulumi preview --diff --stack $(STACK)
+
+tools: venv ## Get every tool and put pulumi and kubectl into .venv/bin
+	@$(PYTHON) -m tools tools
+
+venv:
+	@tools/bootstrap.sh
+
+check: venv ## Lint, format and types
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright
+
+test: check ## Everything: unit, manifests, engine, cluster, faults
+	@$(PYTHON) -m pytest $(PYTEST_FLAGS)
+
+test-fast: check ## Without engine and cluster: seconds
+	@$(PYTHON) -m pytest tests/unit tests/manifests $(PYTEST_FLAGS)
+
+bench: venv ## Time what the docs state, as one table
+	@$(PYTHON) -m benchmarks
+
+lock: venv ## Pin requirements.in and trainer/requirements.in anew
+	@$(PYTHON) -m tools.lock

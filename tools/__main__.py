@@ -1,0 +1,77 @@
+"""The commands behind the Makefile: `python -m tools <command>`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from infra.errors import RefusalError
+from tools import environment
+from tools.images.errors import ImageError
+from tools.local_cluster import ClusterError
+from tools.paths import paths
+from tools.process import CommandError
+from tools.progress import Progress
+from tools.serving import ServingError
+from tools.toolchain import ToolchainError
+from tools.training import TrainingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Command = Callable[[argparse.Namespace, Console, Progress], None]
+
+EXPECTED_ERRORS = (
+    RefusalError, CommandError, ClusterError, ImageError, ServingError, ToolchainError, TrainingError, ValueError
+)  # fmt: skip
+INTERRUPTED = 130
+
+
+def main(words: list[str]) -> int:
+    """Run one command; return the process's exit status."""
+    arguments = _parser().parse_args(words)
+    console = Console(highlight=False)
+    report = Progress(durations_file=paths().cache / "durations.json")
+    command: Command = arguments.run
+    try:
+        command(arguments, console, report)
+    except KeyboardInterrupt:
+        report.console.print("Interrupted. `make up` continues from here, `make down` removes what was made.")
+        return INTERRUPTED
+    except EXPECTED_ERRORS as error:
+        report.console.print(f"[bold red]Failed:[/] {error}", markup=True, soft_wrap=True)
+        report.console.print(f"[dim]Details: {paths().logs}[/]")
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tools", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    def add(
+        name: str, text: str, run: Callable[[argparse.Namespace, Console, Progress], None]
+    ) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text)
+        command.set_defaults(run=run)
+        return command
+
+    add("up", "start everything and train the example", lambda _, console, report: environment.up(console, report))
+    add("down", "remove everything", lambda _, __, report: environment.down(report))
+    add("stop", "stop the cluster, keep its state", lambda _, __, report: environment.stop(report))
+    add("status", "what runs where", lambda _, console, __: environment.status(console))
+    add("tools", "get every tool", lambda _, __, report: environment.tools(report))
+    logs = add("logs", "logs of a job", lambda found, _, __: environment.logs(found.job))
+    logs.add_argument("job", help="the job's name in the program, such as digits-training")
+    predict = add(
+        "predict", "classify a held-out digit", lambda found, console, __: environment.predict(console, found.image)
+    )
+    predict.add_argument("image", type=int, help="which held-out image, from 0")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

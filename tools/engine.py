@@ -1,0 +1,152 @@
+"""Run the Pulumi engine on this project's stacks, with state and passphrase in a private folder of the user's."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools.paths import REPOSITORY, paths
+from tools.process import CommandError, run
+
+_SALT_KEY = "encryptionsalt"
+
+
+def engine_defaults() -> dict[str, str]:
+    """Return the engine's variables for this machine; wherever the user has set one, theirs wins."""
+    home = paths().home
+    return {
+        "PULUMI_HOME": str(paths().cache / "pulumi-home"),
+        "PULUMI_BACKEND_URL": f"file://{home / 'pulumi'}",
+        "PULUMI_CONFIG_PASSPHRASE_FILE": str(home / "passphrase"),
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+    }
+
+
+def engine_path(pulumi: Path) -> list[str]:
+    """Return what PATH must start with.
+
+    First this virtual environment, because the Python language host takes the first `python` it finds; then the
+    engine's folder, because the engine looks there for its language host.
+    """
+    return [str(Path(sys.executable).parent), str(pulumi.parent)]
+
+
+def engine_environment(pulumi: Path) -> dict[str, str]:
+    """Return the variables to run the engine with."""
+    own = {key: os.environ.get(key, value) for key, value in engine_defaults().items()}
+    if os.environ.get("PULUMI_CONFIG_PASSPHRASE"):
+        del own["PULUMI_CONFIG_PASSPHRASE_FILE"]
+    return {**own, "PATH": os.pathsep.join([*engine_path(pulumi), os.environ.get("PATH", "")])}
+
+
+def make_private_folders() -> None:
+    """Create the state folder and a random passphrase, readable by this user only; both are kept if they exist."""
+    home = paths().home
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (home / "pulumi").mkdir(exist_ok=True, mode=0o700)
+    try:
+        descriptor = os.open(home / "passphrase", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        return
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(secrets.token_urlsafe(32))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """The engine, bound to one stack of this project."""
+
+    pulumi: Path
+    """The `pulumi` program."""
+    stack: str
+    project: Path = REPOSITORY
+    """Folder with Pulumi.yaml."""
+
+    def run(self, *words: str) -> str:
+        """Run `pulumi <words>`; what it prints goes to the log, too."""
+        return run(
+            [self.pulumi, *words, "--non-interactive"],
+            env=engine_environment(self.pulumi),
+            cwd=self.project,
+            log=paths().logs / f"pulumi-{self.stack}.log",
+        )
+
+    def prepare(self) -> None:
+        """Make sure that the stack exists, can be decrypted and is not left locked or half-way by a killed run."""
+        make_private_folders()
+        if self._exists():
+            self.run("stack", "select", self.stack)
+            self._recover()
+            return
+        # A salt that somebody else's passphrase made, or an earlier stack's, would make `init` refuse ours.
+        strip_salt(self._config_file)
+        self.run("stack", "init", self.stack)
+
+    def up(self) -> None:
+        """Bring the stack to what the program declares."""
+        self.run("up", "--yes", "--skip-preview", "--stack", self.stack, "--suppress-outputs")
+
+    def destroy(self) -> None:
+        """Remove every resource of the stack."""
+        self.run("destroy", "--yes", "--skip-preview", "--stack", self.stack)
+
+    def forget(self) -> None:
+        """Drop the stack's state and the salt in its configuration file, without touching any resource."""
+        if self._exists():
+            self.run("stack", "rm", "--force", "--yes", "--preserve-config", self.stack)
+        strip_salt(self._config_file)
+
+    def outputs(self) -> dict[str, Any]:
+        """Return the stack's outputs."""
+        return json.loads(self.run("stack", "output", "--json", "--stack", self.stack))
+
+    @property
+    def _config_file(self) -> Path:
+        return self.project / f"Pulumi.{self.stack}.yaml"
+
+    def _exists(self) -> bool:
+        listed = json.loads(self.run("stack", "ls", "--json"))
+        return self.stack in {entry["name"].rsplit("/", maxsplit=1)[-1] for entry in listed}
+
+    def _recover(self) -> None:
+        """Free a lock whose owner is dead, and let the engine find out what an interrupted run really created."""
+        try:
+            state = self._export()
+        except CommandError as error:
+            if "currently locked" not in error.output:
+                raise
+            self.run("cancel", "--yes", "--stack", self.stack)
+            state = self._export()
+        if state.get("deployment", {}).get("pending_operations"):
+            self.run("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", self.stack)
+
+    def _export(self) -> dict[str, Any]:
+        return json.loads(self.run("stack", "export", "--stack", self.stack))
+
+
+def strip_salt(config_file: Path) -> None:
+    """Remove the encryption salt from a stack's configuration file; everything else stays as it is written."""
+    if not config_file.is_file():
+        return
+    lines = config_file.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if not line.startswith(f"{_SALT_KEY}:")]
+    if len(kept) != len(lines):
+        config_file.write_text("".join(kept), encoding="utf-8")
+
+
+def stack_config(stack: str, project: Path = REPOSITORY) -> dict[str, Any]:
+    """Return the project's own keys of a stack's configuration file, without the `athanor:` prefix."""
+    file = project / f"Pulumi.{stack}.yaml"
+    content = (
+        cast("dict[str, Any] | None", yaml.safe_load(file.read_text(encoding="utf-8"))) if file.is_file() else None
+    )
+    config = cast("dict[str, Any]", (content or {}).get("config") or {})
+    prefix = "athanor:"
+    return {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}

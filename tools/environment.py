@@ -1,0 +1,221 @@
+"""The local environment as a whole: what `make up`, `down`, `stop`, `status`, `logs` and `predict` do, in order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from infra import volcano
+from infra.cluster import existing_cluster_args
+from infra.machine import LOCAL_CLUSTER_NAME
+from infra.settings import Settings, parse_settings
+from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, local_volume_folder
+from tools import serving, summary, system_packages, training
+from tools.commands import install_commands
+from tools.engine import Engine, stack_config
+from tools.images import ensure_platform_images, ensure_trainer_image
+from tools.kubectl import Kubectl
+from tools.local_cluster import LocalCluster
+from tools.paths import REPOSITORY, paths
+from tools.toolchain import ensure, volcano_chart
+from workloads.inference import HTTP_PORT
+from workloads.pytorch import JOB_LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from rich.console import Console
+
+    from tools.progress import Progress
+
+STACK = "local"
+MODEL = SERVICE = "digits"
+_SHOWN_DIGITS = (0, 77, 154, 231, 308)
+_POLL_SECONDS = 0.5
+_CLUSTER_TOOLS = (
+    "kwokctl", "kwok", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy",
+    "kubectl", "coredns", "pause",
+)  # fmt: skip
+_ENGINE_TOOLS = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes", "kubectl")
+_PLATFORM_IMAGES = ("vc-scheduler", "vc-controller-manager")
+
+
+def up(console: Console, report: Progress) -> None:
+    """Start what does not run yet, train, serve, and show the result. Safe to run again at any time."""
+    settings = _settings()
+    own_cluster = settings.cluster.is_own_local_cluster
+    steps = ["tools", "local cluster", "images", "platform", "training", "serving"]
+    report.plan(steps if own_cluster else [step for step in steps if step not in ("local cluster", "images")])
+    cluster = LocalCluster(LOCAL_CLUSTER_NAME)
+    if own_cluster:
+        cluster.preflight()
+    with report.step("tools"):
+        tools(report)
+    if own_cluster:
+        with report.step("local cluster"):
+            cluster.up(report)
+        with report.step("images"):
+            ensure_platform_images(cluster.containerd_socket, _PLATFORM_IMAGES, report)
+            ensure_trainer_image(cluster.containerd_socket, report, variant=settings.images.trainer_variant)
+            _make_volume_folders()
+    engine = _engine(report)
+    with report.step("platform"):
+        engine.prepare()
+        engine.up()
+        outputs = engine.outputs()
+    if not settings.digits.enabled:
+        status(console)
+        return
+    kubectl = _kubectl(settings, report)
+    with report.step("training"):
+        training.wait_for_job(kubectl, outputs["namespace"], outputs["digits_training_job"], report)
+    with report.step("serving"), service_address(settings, kubectl) as address:
+        _wait_until_ready(address)
+        predictions = serving.predict(address, MODEL, _SHOWN_DIGITS)
+    model = training.exported_model(kubectl, settings.namespace, SERVICE, MODEL, predictions[0].model_version)
+    _show_result(console, settings, kubectl, model, predictions, outputs)
+
+
+def tools(report: Progress) -> None:
+    """Get every program that the local environment needs, and put pulumi and kubectl at the user's hand."""
+    settings = _settings()
+    wanted = set(_ENGINE_TOOLS)
+    if settings.cluster.is_own_local_cluster:
+        system_packages.ensure_system_packages(report)
+        wanted |= {*_CLUSTER_TOOLS, *_PLATFORM_IMAGES}
+    found = ensure(sorted(wanted), report)
+    volcano_chart(report)
+    install_commands(found["pulumi"], _kubectl(settings, report))
+
+
+def down(report: Progress) -> None:
+    """Remove everything `up` made: the stack from any cluster of the user's, or the local cluster as a whole."""
+    settings = _settings()
+    report.plan(["stack", "local cluster"])
+    if (paths().home / "passphrase").is_file():
+        with report.step("stack"):
+            engine = _engine(report)
+            if settings.cluster.is_own_local_cluster:
+                # Its objects go with the cluster: waiting for each to be deleted first would only take time.
+                engine.forget()
+            else:
+                engine.destroy()
+                engine.forget()
+    with report.step("local cluster"):
+        LocalCluster(LOCAL_CLUSTER_NAME).down(report)
+        shutil.rmtree(paths().home, ignore_errors=True)
+        (REPOSITORY / ".venv").unlink(missing_ok=True)
+
+
+def stop(report: Progress) -> None:
+    """Stop the local cluster's processes; its state, volumes and images stay for the next `up`."""
+    with report.step("stop"):
+        LocalCluster(LOCAL_CLUSTER_NAME).stop(report)
+
+
+def status(console: Console) -> None:
+    """Show what runs where."""
+    settings = _settings()
+    if settings.cluster.is_own_local_cluster:
+        parts = LocalCluster(LOCAL_CLUSTER_NAME).status()
+        rows = summary.component_rows(parts)
+        console.print(summary.table("Local cluster", ["process", "state", "memory", "address"], rows))
+        if not all(part.healthy for part in parts):
+            console.print("`make up` starts what is down.")
+            return
+    kubectl = _kubectl(settings)
+    namespaces = ["kube-system", volcano.NAMESPACE, settings.namespace]
+    pods = summary.pod_rows(kubectl, namespaces)
+    console.print(summary.table("Pods", ["namespace", "pod", "state", "node", "restarts"], pods))
+    jobs = summary.job_rows(kubectl, settings.namespace)
+    console.print(summary.table("Training jobs", ["job", "state", "pods", "queue", "restarts"], jobs))
+
+
+def logs(job: str) -> None:
+    """Replace this process by kubectl showing the logs of all pods of a job, each line with its pod's name."""
+    settings = _settings()
+    kubectl = _kubectl(settings)
+    selector = f"{JOB_LABEL}={job}"
+    if not kubectl.items("pods", settings.namespace, selector):
+        jobs = {item["metadata"]["labels"].get(JOB_LABEL, "?") for item in _jobs(kubectl, settings)}
+        raise ValueError(f"job {job!r} has no pods. Fix: choose one of {', '.join(sorted(jobs)) or '(there is none)'}")
+    words = ["logs", "-n", settings.namespace, "-l", selector, "--all-containers", "--prefix", "--tail=-1"]
+    os.execv(kubectl.program, [*kubectl.prefix, *words, "--max-log-requests=100"])  # noqa: S606 - no shell is wanted
+
+
+def predict(console: Console, index: int) -> None:
+    """Classify one held-out digit through the service and draw it."""
+    settings = _settings()
+    with service_address(settings, _kubectl(settings)) as address:
+        predictions = serving.predict(address, MODEL, [index])
+    console.print(serving.draw(predictions))
+
+
+@contextmanager
+def service_address(settings: Settings, kubectl: Kubectl) -> Iterator[str]:
+    """Yield host:port of the served model: its Service's own address if that is reachable from here, else forwarded."""
+    if settings.cluster.is_own_local_cluster:
+        service = next(
+            (item for item in kubectl.items("services", settings.namespace) if item["metadata"]["name"] == SERVICE),
+            None,
+        )
+        if service is None:
+            raise serving.ServingError(f"there is no Service {SERVICE!r}. Fix: run `make up`")
+        yield f"{service['spec']['clusterIP']}:{HTTP_PORT}"
+        return
+    with kubectl.port_forward(f"service/{SERVICE}", settings.namespace, HTTP_PORT) as address:
+        yield address
+
+
+def _settings() -> Settings:
+    return parse_settings(stack_config(STACK))
+
+
+def _kubectl(settings: Settings, report: Progress | None = None) -> Kubectl:
+    args = existing_cluster_args(settings.cluster)
+    return Kubectl(program=ensure(["kubectl"], report)["kubectl"], kubeconfig=args.kubeconfig, context=args.context)
+
+
+def _engine(report: Progress) -> Engine:
+    return Engine(pulumi=ensure(["pulumi"], report)["pulumi"], stack=STACK)
+
+
+def _make_volume_folders() -> None:
+    for claim in (DATA_CLAIM, OUTPUT_CLAIM):
+        local_volume_folder(claim).mkdir(parents=True, exist_ok=True)
+
+
+def _jobs(kubectl: Kubectl, settings: Settings) -> list[dict[str, Any]]:
+    return kubectl.items("jobs.batch.volcano.sh", settings.namespace)
+
+
+def _wait_until_ready(address: str) -> None:
+    while not serving.is_ready(address, MODEL):
+        time.sleep(_POLL_SECONDS)
+
+
+def _show_result(  # noqa: PLR0913, PLR0917 - one screen shows all of it
+    console: Console,
+    settings: Settings,
+    kubectl: Kubectl,
+    model: training.ExportedModel,
+    predictions: Sequence[serving.Prediction],
+    outputs: dict[str, Any],
+) -> None:
+    status(console)
+    rows = [
+        ["test accuracy", f"{model.accuracy:.2%} of the held-out digits"],
+        ["model", f"{MODEL} version {model.version}, TorchScript of torch {model.torch_version}"],
+    ]
+    with service_address(settings, kubectl) as address:
+        where = f"http://{address}/v2/models/{MODEL}" if settings.cluster.is_own_local_cluster else "`make predict`"
+    rows += [["service", where], ["in the cluster", outputs["digits_service_url"]]]
+    console.print(summary.table("Result", ["what", "value"], rows))
+    console.print(serving.draw(predictions))
+    console.print(
+        "\nNext: make predict IMAGE=42 · make status · make logs JOB=digits-training · make preview · make down"
+    )
