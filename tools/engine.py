@@ -144,9 +144,8 @@ def strip_salt(config_file: Path) -> None:
 def stack_config(stack: str, project: Path = REPOSITORY) -> dict[str, Any]:
     """Return the project's own keys of a stack's configuration file, without the `athanor:` prefix."""
     file = project / f"Pulumi.{stack}.yaml"
-    content = (
-        cast("dict[str, Any] | None", yaml.safe_load(file.read_text(encoding="utf-8"))) if file.is_file() else None
-    )
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    content = cast("dict[str, Any] | None", yaml.safe_load(text))
     config = cast("dict[str, Any]", (content or {}).get("config") or {})
     prefix = "athanor:"
     return {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
