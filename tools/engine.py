@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 import secrets
 import sys
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from tools.paths import REPOSITORY, paths
 from tools.process import CommandError, run
 
 _SALT_KEY = "encryptionsalt"
+_LOCK_OWNER = re.compile(r"created by \S+@(\S+) \(pid (\d+)\)")
 
 
 def engine_defaults() -> dict[str, str]:
@@ -79,29 +82,42 @@ class Engine:
         )
 
     def prepare(self) -> None:
-        """Make sure that the stack exists, can be decrypted and is not left locked or half-way by a killed run."""
+        """Make sure that the stack exists, can be decrypted and is not left half-way by a killed run."""
         make_private_folders()
-        if self._exists():
-            self.run("stack", "select", self.stack)
-            self._recover()
+        if not self._exists():
+            # A salt that somebody else's passphrase made, or an earlier stack's, would make `init` refuse ours.
+            strip_salt(self._config_file)
+            self.run("stack", "init", self.stack)
             return
-        # A salt that somebody else's passphrase made, or an earlier stack's, would make `init` refuse ours.
-        strip_salt(self._config_file)
-        self.run("stack", "init", self.stack)
+        self.run("stack", "select", self.stack)
+        state: dict[str, Any] = json.loads(self.run("stack", "export", "--stack", self.stack))
+        if (state.get("deployment") or {}).get("pending_operations"):
+            # The engine does not know whether these happened: what exists is adopted by the next `up`.
+            self._locked("refresh", "--yes", "--skip-preview", "--clear-pending-creates")
 
     def up(self) -> None:
         """Bring the stack to what the program declares."""
-        self.run("up", "--yes", "--skip-preview", "--stack", self.stack, "--suppress-outputs")
+        self._locked("up", "--yes", "--skip-preview")
 
     def destroy(self) -> None:
         """Remove every resource of the stack."""
-        self.run("destroy", "--yes", "--skip-preview", "--stack", self.stack)
+        self._locked("destroy", "--yes", "--skip-preview")
 
     def forget(self) -> None:
         """Drop the stack's state and the salt in its configuration file, without touching any resource."""
         if self._exists():
-            self.run("stack", "rm", "--force", "--yes", "--preserve-config", self.stack)
+            self._locked("stack", "rm", "--force", "--yes", "--preserve-config")
         strip_salt(self._config_file)
+
+    def _locked(self, *words: str) -> None:
+        """Run a command that takes the stack's lock, freeing it first if its owner was killed."""
+        try:
+            self.run(*words, "--stack", self.stack)
+        except CommandError as error:
+            if not _only_dead_owners(error.output):
+                raise
+            self.run("cancel", "--yes", "--stack", self.stack)
+            self.run(*words, "--stack", self.stack)
 
     def outputs(self) -> dict[str, Any]:
         """Return the stack's outputs."""
@@ -115,20 +131,11 @@ class Engine:
         listed = json.loads(self.run("stack", "ls", "--json"))
         return self.stack in {entry["name"].rsplit("/", maxsplit=1)[-1] for entry in listed}
 
-    def _recover(self) -> None:
-        """Free a lock whose owner is dead, and let the engine find out what an interrupted run really created."""
-        try:
-            state = self._export()
-        except CommandError as error:
-            if "currently locked" not in error.output:
-                raise
-            self.run("cancel", "--yes", "--stack", self.stack)
-            state = self._export()
-        if state.get("deployment", {}).get("pending_operations"):
-            self.run("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", self.stack)
 
-    def _export(self) -> dict[str, Any]:
-        return json.loads(self.run("stack", "export", "--stack", self.stack))
+def _only_dead_owners(output: str) -> bool:
+    """Whether the engine refused because of locks, all held by processes of this machine that are gone."""
+    owners = _LOCK_OWNER.findall(output)
+    return bool(owners) and all(host == platform.node() and not Path(f"/proc/{pid}").exists() for host, pid in owners)
 
 
 def strip_salt(config_file: Path) -> None:
