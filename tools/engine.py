@@ -10,7 +10,7 @@ import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -90,8 +90,8 @@ class Engine:
             self.run("stack", "init", self.stack)
             return
         self.run("stack", "select", self.stack)
-        state: dict[str, Any] = json.loads(self.run("stack", "export", "--stack", self.stack))
-        if (state.get("deployment") or {}).get("pending_operations"):
+        state = json.loads(self.run("stack", "export", "--stack", self.stack))
+        if "pending_operations" in (state["deployment"] or ()):
             # The engine does not know whether these happened: what exists is adopted by the next `up`.
             self._locked("refresh", "--yes", "--skip-preview", "--clear-pending-creates")
 

@@ -51,8 +51,6 @@ def up(console: Console, report: Progress) -> None:
     steps = ["tools", "local cluster", "images", "platform", "training", "serving"]
     report.plan(steps if own_cluster else [step for step in steps if step not in ("local cluster", "images")])
     cluster = LocalCluster(LOCAL_CLUSTER_NAME)
-    if own_cluster:
-        cluster.preflight()
     with report.step("tools"):
         tools(report)
     if own_cluster:
@@ -121,10 +119,10 @@ def status(console: Console) -> None:
     """Show what runs where."""
     settings = _settings()
     if settings.cluster.is_own_local_cluster:
-        parts = LocalCluster(LOCAL_CLUSTER_NAME).status()
-        rows = summary.component_rows(parts)
+        found = LocalCluster(LOCAL_CLUSTER_NAME).status()
+        rows = summary.component_rows(found.components)
         console.print(summary.table("Local cluster", ["process", "state", "memory", "address"], rows))
-        if not all(part.healthy for part in parts):
+        if not found.running:
             console.print("`make up` starts what is down.")
             return
     kubectl = _kubectl(settings)

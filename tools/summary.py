@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tools.kubectl import Kubectl
-    from tools.local_cluster import Component
+    from tools.local_cluster import ComponentStatus
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -22,13 +22,13 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     return shown
 
 
-def component_rows(components: Iterable[Component]) -> list[list[str]]:
+def component_rows(components: Iterable[ComponentStatus]) -> list[list[str]]:
     """Return a row per process of the local cluster."""
     return [
         [
             part.name,
             "[green]healthy[/]" if part.healthy else "[red]down[/]",
-            f"{part.rss_bytes // 2**20} MiB",
+            f"{part.resident_bytes // 2**20} MiB",
             part.address,
         ]
         for part in components
