@@ -5,40 +5,41 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tools.engine import engine_defaults, engine_path
+from tools.engine import engine_path
+from tools.paths import paths
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tools.kubectl import Kubectl
-
-_FOLDER = Path(sys.executable).parent
-
-
-def install_commands(pulumi: Path, kubectl: Kubectl) -> None:
-    """Write `.venv/bin/pulumi` and `.venv/bin/kubectl`: the real programs with backend, passphrase and cluster set.
-
-    A variable that the user has set wins, so any backend, passphrase or kubeconfig of theirs still works.
-    """
-    _write("pulumi", pulumi, engine_defaults(), prepend_path=engine_path(pulumi))
-    _write("kubectl", kubectl.program, {"KUBECONFIG": str(kubectl.kubeconfig)})
-
-
-def remove_commands() -> None:
-    """Remove what `install_commands` wrote."""
-    for name in ("pulumi", "kubectl"):
-        (_FOLDER / name).unlink(missing_ok=True)
+# The folder is looked up when the command runs, not when it is written: several clones and homes share one virtual
+# environment. Each variable is only a default, so any backend, passphrase or kubeconfig of the user's still works.
+_PULUMI = """#!/bin/sh
+home=${{ATHANOR_HOME:-${{XDG_STATE_HOME:-$HOME/.local/state}}/athanor}}
+export PULUMI_HOME="${{PULUMI_HOME:-{pulumi_home}}}"
+export PULUMI_BACKEND_URL="${{PULUMI_BACKEND_URL:-file://$home/pulumi}}"
+export PULUMI_SKIP_UPDATE_CHECK="${{PULUMI_SKIP_UPDATE_CHECK:-true}}"
+if [ -z "${{PULUMI_CONFIG_PASSPHRASE+set}}" ]; then
+    export PULUMI_CONFIG_PASSPHRASE_FILE="${{PULUMI_CONFIG_PASSPHRASE_FILE:-$home/passphrase}}"
+fi
+export PATH={path}:"$PATH"
+exec {program} "$@"
+"""
+_KUBECTL = """#!/bin/sh
+home=${{ATHANOR_HOME:-${{XDG_STATE_HOME:-$HOME/.local/state}}/athanor}}
+export KUBECONFIG="${{KUBECONFIG:-$home/local/kubeconfig}}"
+exec {program} "$@"
+"""
 
 
-def _write(name: str, program: Path, environment: dict[str, str], *, prepend_path: Sequence[str] = ()) -> None:
-    lines = ["#!/bin/sh"]
-    lines += [f': "${{{key}:={value}}}"; export {key}' for key, value in environment.items()]
-    lines += [f"PATH={shlex.quote(':'.join(prepend_path))}:$PATH; export PATH"] if prepend_path else []
-    lines += [f'exec {shlex.quote(str(program))} "$@"', ""]
-    file = _FOLDER / name
+def install_commands(pulumi: Path, kubectl: Path) -> None:
+    """Write `.venv/bin/pulumi` and `.venv/bin/kubectl`: the real programs with backend, passphrase and cluster set."""
+    path = ":".join(shlex.quote(folder) for folder in engine_path(pulumi))
+    pulumi_home = paths().cache / "pulumi-home"
+    _write("pulumi", _PULUMI.format(pulumi_home=pulumi_home, path=path, program=shlex.quote(str(pulumi))))
+    _write("kubectl", _KUBECTL.format(program=shlex.quote(str(kubectl))))
+
+
+def _write(name: str, text: str) -> None:
+    file = Path(sys.executable).parent / name
     temporary = file.with_suffix(".new")
-    temporary.write_text("\n".join(lines), encoding="utf-8")
+    temporary.write_text(text, encoding="utf-8")
     temporary.chmod(0o755)
     temporary.replace(file)

@@ -87,7 +87,7 @@ def tools(report: Progress) -> None:
         wanted |= {*_CLUSTER_TOOLS, *_PLATFORM_IMAGES}
     found = ensure(sorted(wanted), report)
     volcano_chart(report)
-    install_commands(found["pulumi"], _kubectl(settings, report))
+    install_commands(found["pulumi"], found["kubectl"])
 
 
 def down(report: Progress) -> None:
