@@ -102,6 +102,7 @@ class QueueSettings(_Model):
     """One Volcano queue."""
 
     name: DnsLabel
+    """Name of the queue in the cluster; `default` and `root` belong to Volcano."""
     weight: int = Field(default=1, ge=1, le=65535)
     """Share of the cluster against the other queues when all of them want more than there is."""
     capability: dict[str, Quantity] = Field(default_factory=dict)
@@ -144,6 +145,7 @@ class DigitsSettings(_Model):
     """The example every environment can run: train on handwritten digits, export, serve."""
 
     enabled: bool = True
+    """Whether the stack declares the example at all."""
     workers: int = Field(default=2, ge=1, le=64)
     """Training pods; each runs one torchrun agent."""
     cpus_per_worker: Quantity = "500m"
@@ -164,10 +166,15 @@ class Settings(_Model):
     namespace: DnsLabel = "athanor"
     """Namespace of the workloads. The platform's own parts live in `<part>-system` namespaces."""
     cluster: ClusterSettings = ClusterSettings()
+    """Which Kubernetes cluster the stack runs on."""
     storage: StorageSettings = StorageSettings()
+    """The volumes of the workloads."""
     scheduling: SchedulingSettings = SchedulingSettings()
+    """Volcano and its queues."""
     images: ImageSettings = ImageSettings()
+    """Where images come from."""
     digits: DigitsSettings = DigitsSettings()
+    """The example workload."""
 
     @model_validator(mode="after")
     def _storage_exists_where_the_cluster_is_ours(self) -> Self:
