@@ -1,0 +1,6 @@
+"""A real Kubernetes cluster on this machine, in namespaces of its own."""
+
+from tools.local_cluster.cluster import ClusterStatus, ComponentStatus, LocalCluster
+from tools.local_cluster.preflight import Failure, PreflightError, Requirements
+
+__all__ = ["ClusterStatus", "ComponentStatus", "Failure", "LocalCluster", "PreflightError", "Requirements"]

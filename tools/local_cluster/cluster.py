@@ -1,0 +1,290 @@
+"""Start, look at, stop and remove a local cluster."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.images.platform_images import ensure_platform_images
+from tools.local_cluster import (
+    cgroups,
+    container_runtime,
+    control_plane,
+    dns,
+    kube_proxy,
+    kubeconfig,
+    kubelet,
+    leftovers,
+    network,
+    preflight,
+    startup,
+    state,
+)
+from tools.local_cluster.layout import Layout
+from tools.local_cluster.locking import exclusive
+from tools.local_cluster.node import Node
+from tools.paths import REPOSITORY, paths
+from tools.toolchain import ensure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tools.local_cluster.component import Component
+    from tools.local_cluster.layout import Network
+    from tools.progress import Progress
+
+TOOLS = (*control_plane.TOOLS, "kubelet", "kube-proxy")
+PLATFORM_IMAGES = ("pause", "coredns")
+NODE_TIMEOUT_SECONDS = 60.0
+DNS_TIMEOUT_SECONDS = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentStatus:
+    """One program of the cluster."""
+
+    name: str
+    pid: int | None
+    """Its process on this machine; None where it is not running."""
+    resident_bytes: int
+    healthy: bool
+    address: str
+    """Where it listens, inside the node."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterStatus:
+    """A cluster at one moment."""
+
+    name: str
+    created: bool
+    """Whether its control plane has been made."""
+    node_ready: bool
+    dns_answers: bool
+    components: tuple[ComponentStatus, ...]
+
+    @property
+    def running(self) -> bool:
+        """Whether everything works."""
+        return self.node_ready and self.dns_answers and all(component.healthy for component in self.components)
+
+
+class LocalCluster:
+    """A Kubernetes cluster on this machine: kwokctl's control plane and one node that runs real pods.
+
+    Everything lives in namespaces of its own (see `node_init`): this machine gets one network interface and one route
+    from it, and a cgroup. Clusters of different names or homes run side by side.
+
+    Args:
+        name: the cluster's name, part of the names of its node and kubeconfig context.
+        home: folder of all clusters; the cluster's own is `home/name`. Default: athanor's home folder.
+        requirements: room that must be free before it is started.
+    """
+
+    def __init__(
+        self,
+        name: str = "local",
+        *,
+        home: Path | None = None,
+        requirements: preflight.Requirements | None = None,
+    ) -> None:
+        folder = (home or paths().home).resolve() / name
+        self.layout = Layout(name=name, folder=folder)
+        self._requirements = requirements or preflight.Requirements()
+        self._node = Node(self.layout, visible_folders=(paths().cache, REPOSITORY))
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.layout.name
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig; it exists once the cluster has been up."""
+        return self.layout.kubeconfig
+
+    @property
+    def context(self) -> str:
+        """Name of the kubeconfig's context."""
+        return self.layout.context
+
+    @property
+    def node_name(self) -> str:
+        """Name of the node that runs real pods."""
+        return self.layout.node_name
+
+    @property
+    def containerd_socket(self) -> Path:
+        """Where the node's containerd answers; its images are in the namespace k8s.io."""
+        return self.layout.containerd_socket
+
+    def preflight(self) -> list[preflight.Failure]:
+        """Return what this machine lacks for the cluster; changes nothing."""
+        return preflight.check(self.layout, self._requirements)
+
+    def up(self, report: Progress) -> None:
+        """Have the cluster run: makes it, starts it, or mends what of it does not work; keeps what it holds.
+
+        Raises:
+            PreflightError: this machine lacks something; nothing was changed.
+            StartError: something did not come up.
+            tools.process.CommandError: a tool could not be built, or a program that was run failed.
+        """
+        with exclusive(self.layout.folder):
+            if self._node.init() is not None and self._is_up_to_date(ensure(TOOLS, report)):
+                return
+            failures = self.preflight()
+            if failures:
+                if not self.layout.state_file.exists():
+                    shutil.rmtree(self.layout.folder)
+                raise preflight.PreflightError(failures)
+            self._bring_up(ensure(TOOLS, report), report)
+
+    def _is_up_to_date(self, binaries: Mapping[str, Path]) -> bool:
+        stored = state.load(self.layout.state_file)
+        if stored is None or stored.configuration != self._configuration_digest(stored, binaries):
+            return False
+        return self.status().running
+
+    def _bring_up(self, binaries: Mapping[str, Path], report: Progress) -> None:
+        stored = self._prepare_folder(binaries)
+        addresses = stored.network
+        report.detail("starting the node")
+        self._node.boot()
+        network.connect(self._node, addresses)
+        control_plane.ensure_created(self._node, addresses, binaries, report)
+        kubelet.issue_certificates(self.layout, addresses)
+        kube_proxy.issue_certificates(self.layout, addresses)
+        kubeconfig.write(
+            self.kubeconfig,
+            kubeconfig.for_identity(self.layout, addresses, control_plane.administrator(self.layout)),
+        )
+        first, rest = self._components(addresses, binaries)
+        report.detail("starting the control plane and containerd")
+        startup.bring_up(self._node, first)
+        ensure_platform_images(self.containerd_socket, PLATFORM_IMAGES, report)
+        report.detail("starting the kubelet")
+        startup.bring_up(self._node, rest)
+        dns.apply(control_plane.api_client(self.layout, addresses), self.layout, addresses)
+        self._await_node_and_dns(addresses, report)
+        stored = state.load(self.layout.state_file) or stored
+        state.save(self.layout.state_file, replace(stored, configuration=self._configuration_digest(stored, binaries)))
+
+    def _prepare_folder(self, binaries: Mapping[str, Path]) -> state.State:
+        for folder in (paths().cache, self.layout.config, self.layout.kubelet_root):
+            folder.mkdir(parents=True, exist_ok=True)
+        stored = state.load(self.layout.state_file)
+        if stored is None:
+            used = [*network.used_networks(), *network.blocks_of_siblings(self.layout)]
+            stored = state.State(block=str(network.choose_block(self.layout, used)))
+        stored = replace(stored, binaries={tool: str(binaries[tool]) for tool in TOOLS})
+        state.save(self.layout.state_file, stored)
+        return stored
+
+    def _components(self, addresses: Network, binaries: Mapping[str, Path]) -> tuple[list[Component], list[Component]]:
+        """Return what must work first (etcd, API server, containerd), and what then works with it."""
+        first: list[Component] = []
+        rest: list[Component] = []
+        for component in control_plane.components(self.layout):
+            (first if component.name in {"etcd", "kube-apiserver"} else rest).append(component)
+        first.append(container_runtime.containerd(self.layout, addresses))
+        rest.append(kubelet.kubelet(self.layout, addresses, binaries["kubelet"]))
+        rest.append(kube_proxy.kube_proxy(self.layout, addresses, binaries["kube-proxy"]))
+        return first, rest
+
+    def _configuration_digest(self, stored: state.State, binaries: Mapping[str, Path]) -> str:
+        """Return what changes whenever `up` would configure something of a running cluster in another way."""
+        first, rest = self._components(stored.network, binaries)
+        wanted = [
+            control_plane.kwokctl_configuration(self.layout, stored.network, binaries),
+            dns.manifests(self.layout, stored.network),
+            [[component.command, dict(component.environment)] for component in (*first, *rest)],
+            [sorted(component.files.values()) for component in (*first, *rest)],
+        ]
+        return state.digest(wanted)
+
+    def _await_node_and_dns(self, addresses: Network, report: Progress) -> None:
+        report.detail("waiting for the node and DNS")
+        log = self.layout.logs / "kubelet.log"
+        startup.await_condition(
+            f"node {self.node_name} is not Ready",
+            lambda: self._is_node_ready(addresses),
+            timeout_seconds=NODE_TIMEOUT_SECONDS,
+            log=log,
+        )
+        startup.await_condition(
+            "the cluster's DNS does not answer",
+            lambda: dns.is_answering(addresses),
+            timeout_seconds=DNS_TIMEOUT_SECONDS,
+            log=log,
+        )
+
+    def _is_node_ready(self, addresses: Network) -> bool:
+        process = self._node.component_process("kubelet")
+        return process is not None and startup.is_node_ready(
+            control_plane.api_client(self.layout, addresses), self.node_name, startup.started_at(process)
+        )
+
+    def status(self) -> ClusterStatus:
+        """Return how the cluster is now; changes nothing."""
+        stored = state.load(self.layout.state_file)
+        if stored is None or stored.control_plane is None:
+            return ClusterStatus(name=self.name, created=False, node_ready=False, dns_answers=False, components=())
+        binaries = {tool: Path(binary) for tool, binary in stored.binaries.items()}
+        first, rest = self._components(stored.network, binaries)
+        booted = self._node.init() is not None
+        return ClusterStatus(
+            name=self.name,
+            created=True,
+            node_ready=booted and self._is_node_ready(stored.network),
+            dns_answers=booted and dns.is_answering(stored.network),
+            components=tuple(self._component_status(component) for component in (*first, *rest)),
+        )
+
+    def _component_status(self, component: Component) -> ComponentStatus:
+        process = component.process(self._node)
+        return ComponentStatus(
+            name=component.name,
+            pid=process.pid if process else None,
+            resident_bytes=process.resident_bytes if process else 0,
+            healthy=process is not None and component.probe(self._node),
+            address=component.address,
+        )
+
+    def stop(self, report: Progress) -> None:
+        """End everything that runs, giving pods 10 s to finish; what the cluster holds is kept for the next `up`."""
+        if not self.layout.folder.exists():
+            return
+        with exclusive(self.layout.folder):
+            if self._node.init() is not None:
+                report.detail("stopping pods, then the cluster")
+                self._node.shut_down()
+            self._release_machine()
+
+    def down(self, report: Progress) -> None:
+        """Remove everything of the cluster from this machine, in whatever state it is.
+
+        Raises:
+            RuntimeError: something is mounted in the cluster's folder that removing it would reach into.
+        """
+        mounts = leftovers.mounts_below(self.layout.folder)
+        if mounts:
+            raise RuntimeError(
+                f"{mounts[0]} is a mount that this cluster did not make, and what is in it would be deleted; "
+                f"fix: umount {mounts[0]}"
+            )
+        with exclusive(self.layout.folder):
+            report.detail("removing the cluster")
+            self._node.kill()
+            self._release_machine()
+            shutil.rmtree(self.layout.folder)
+
+    def _release_machine(self) -> None:
+        network.disconnect(self.layout)
+        cgroups.remove(self.layout.cgroup)
+
+    def leftovers(self) -> list[str]:
+        """Return what of the cluster is on this machine, for people to read; empty after `down`."""
+        return leftovers.leftovers(self.layout)

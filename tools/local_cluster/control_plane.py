@@ -1,0 +1,201 @@
+"""The control plane that kwokctl makes: etcd, API server, controllers, scheduler, and kwok for simulated nodes."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tools.local_cluster import state
+from tools.local_cluster.api import ApiClient
+from tools.local_cluster.component import Component, http_probe
+from tools.local_cluster.layout import API_SERVER_PORT, Layout, Network
+from tools.local_cluster.pki import Authority, Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from tools.local_cluster.node import Node
+    from tools.progress import Progress
+
+TOOLS = ("kwokctl", "kwok", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+SIMULATED_NODE_SELECTOR = "kwok.x-k8s.io/node=fake"
+LOOPBACK = "127.0.0.1"
+CONTROLLER_MANAGER_PORT, SCHEDULER_PORT, KWOK_PORT, ETCD_PORT, ETCD_PEER_PORT = 10257, 10259, 10247, 2379, 2380
+
+# Soft limits of the Go heap: each well above what the component needs at rest (docs/ has the measurements), and low
+# enough that garbage is collected before it adds up to the platform's memory target.
+MEMORY_LIMITS_MIB = {
+    "etcd": 128,
+    "kube-apiserver": 400,
+    "kube-controller-manager": 128,
+    "kube-scheduler": 96,
+    "kwok-controller": 96,
+}
+
+
+def authority(layout: Layout) -> Authority:
+    """Return the cluster's certificate authority."""
+    return Authority(layout.pki / "ca.crt", layout.pki / "ca.key")
+
+
+def administrator(layout: Layout) -> Identity:
+    """Return the administrator's certificate, in the group system:masters."""
+    return Identity(layout.pki / "admin.crt", layout.pki / "admin.key")
+
+
+def api_client(layout: Layout, network: Network) -> ApiClient:
+    """Return an administrator's connection to the API server."""
+    return ApiClient(str(network.node), API_SERVER_PORT, authority(layout).certificate, administrator(layout))
+
+
+def kwokctl_configuration(layout: Layout, network: Network, binaries: Mapping[str, Path]) -> dict[str, Any]:
+    """Return what kwokctl is told.
+
+    Source of the options: https://kwok.sigs.k8s.io/docs/generated/apis/#config.kwok.x-k8s.io/v1alpha1
+    """
+    options: dict[str, Any] = {
+        "runtime": "binary",
+        # everything but the API server is for the control plane itself
+        "bindAddress": LOOPBACK,
+        "kubeApiserverPort": API_SERVER_PORT,
+        "kubeApiserverCertSANs": [str(network.api_service), str(network.node), layout.node_name],
+        "kubeControllerManagerPort": CONTROLLER_MANAGER_PORT,
+        "kubeSchedulerPort": SCHEDULER_PORT,
+        "kwokControllerPort": KWOK_PORT,
+        "etcdPort": ETCD_PORT,
+        "etcdPeerPort": ETCD_PEER_PORT,
+        "disableQPSLimits": True,
+        **{option: str(binaries[tool]) for tool, option in BINARY_OPTIONS.items()},
+    }
+    return {
+        "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+        "kind": "KwokctlConfiguration",
+        "options": options,
+        "componentsPatches": [
+            {
+                "name": component,
+                "extraArgs": arguments,
+                "extraEnvs": [{"name": "GOMEMLIMIT", "value": f"{MEMORY_LIMITS_MIB[component]}MiB"}],
+            }
+            for component, arguments in _component_arguments(layout, network).items()
+        ],
+    }
+
+
+BINARY_OPTIONS = {
+    "etcd": "etcdBinary",
+    "kube-apiserver": "kubeApiserverBinary",
+    "kube-controller-manager": "kubeControllerManagerBinary",
+    "kube-scheduler": "kubeSchedulerBinary",
+    "kwok": "kwokControllerBinary",
+    "kubectl": "kubectlBinary",
+}
+
+
+def _component_arguments(layout: Layout, network: Network) -> dict[str, list[dict[str, Any]]]:
+    added: dict[str, dict[str, str]] = {
+        "etcd": {},
+        "kube-apiserver": {
+            "advertise-address": str(network.node),
+            "service-cluster-ip-range": str(network.services),
+            "enable-admission-plugins": "NodeRestriction",
+            # logs and exec: the node's name resolves nowhere, and the kubelet wants to know who asks
+            "kubelet-preferred-address-types": "InternalIP",
+            "kubelet-client-certificate": str(administrator(layout).certificate),
+            "kubelet-client-key": str(administrator(layout).key),
+            "kubelet-certificate-authority": str(authority(layout).certificate),
+        },
+        # one instance of each: a lease would only delay the next start by its 15 s
+        "kube-controller-manager": {"leader-elect": "false", "use-service-account-credentials": "true"},
+        "kube-scheduler": {"leader-elect": "false"},
+        "kwok-controller": {
+            "manage-nodes-with-annotation-selector": SIMULATED_NODE_SELECTOR,
+            "cidr": str(network.simulated_pods),
+        },
+    }
+    overridden = {
+        # the node's network holds loopback, its link to this machine and its pods, and no other interface
+        "kube-apiserver": {"bind-address": "0.0.0.0"},  # noqa: S104
+        # its default is to take over every node, the real one too
+        "kwok-controller": {"manage-all-nodes": "false"},
+    }
+    return {
+        component: [
+            *({"key": key, "value": value} for key, value in arguments.items()),
+            *({"key": key, "value": value, "override": True} for key, value in overridden.get(component, {}).items()),
+        ]
+        for component, arguments in added.items()
+    }
+
+
+def ensure_created(node: Node, network: Network, binaries: Mapping[str, Path], report: Progress) -> None:
+    """Make the control plane's files with kwokctl, which also starts it for the first time.
+
+    A control plane whose making was interrupted is made anew; of one whose configuration has changed since, data and
+    certificates are kept.
+    """
+    layout = node.layout
+    configuration = kwokctl_configuration(layout, network, binaries)
+    digest = state.digest(configuration)
+    stored = state.load(layout.state_file) or state.State(block=str(network.block))
+    if stored.control_plane == digest:
+        return
+    report.detail("configuring the control plane")
+    for component in components(layout):
+        component.end(node)
+    if stored.control_plane is None:
+        shutil.rmtree(layout.kwok, ignore_errors=True)
+    for folder in ("pids", "bin"):
+        shutil.rmtree(layout.control_plane / folder, ignore_errors=True)
+    (layout.control_plane / "kwok.yaml").unlink(missing_ok=True)
+    layout.control_plane.mkdir(parents=True, exist_ok=True)
+    logs = layout.control_plane / "logs"
+    if not logs.is_symlink():
+        logs.symlink_to(layout.logs)
+    config_file = layout.config / "kwokctl.yaml"
+    state.write_atomically(config_file, yaml.safe_dump(configuration, sort_keys=False))
+    create = ["create", "cluster", f"--name={layout.name}", f"--config={config_file}", "--kubeconfig="]
+    output = node.run([str(binaries["kwokctl"]), *create], env={"KWOK_WORKDIR": str(layout.kwok)})
+    state.write_atomically(layout.logs / "kwokctl.log", output)
+    state.save(layout.state_file, replace(stored, control_plane=digest))
+
+
+def components(layout: Layout) -> list[Component]:
+    """Return the control plane's programs as kwokctl configured them, in the order of their start."""
+    file = layout.control_plane / "kwok.yaml"
+    if not file.exists():
+        return []
+    documents: list[dict[str, Any]] = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+    configuration = next(document for document in documents if document["kind"] == "KwokctlConfiguration")
+    return [_component(entry) for entry in configuration.get("components", [])]
+
+
+def _component(entry: dict[str, Any]) -> Component:
+    name: str = entry["name"]
+    return Component(
+        name=name,
+        command=(entry["binary"], *entry.get("args", [])),
+        environment={variable["name"]: variable["value"] for variable in entry.get("envs", [])},
+        address=ADDRESSES[name],
+        probe=PROBES[name],
+    )
+
+
+ADDRESSES = {
+    "etcd": f"{LOOPBACK}:{ETCD_PORT}",
+    "kube-apiserver": f"0.0.0.0:{API_SERVER_PORT}",
+    "kube-controller-manager": f"{LOOPBACK}:{CONTROLLER_MANAGER_PORT}",
+    "kube-scheduler": f"{LOOPBACK}:{SCHEDULER_PORT}",
+    "kwok-controller": f"{LOOPBACK}:{KWOK_PORT}",
+}
+PROBES: dict[str, Callable[[Node], bool]] = {
+    "etcd": http_probe(LOOPBACK, ETCD_PORT, "/health"),
+    "kube-apiserver": http_probe(LOOPBACK, API_SERVER_PORT, "/readyz", tls=True),
+    "kube-controller-manager": http_probe(LOOPBACK, CONTROLLER_MANAGER_PORT, "/healthz", tls=True),
+    "kube-scheduler": http_probe(LOOPBACK, SCHEDULER_PORT, "/healthz", tls=True),
+    "kwok-controller": http_probe(LOOPBACK, KWOK_PORT, "/healthz"),
+}

@@ -1,0 +1,84 @@
+"""Certificates that kwokctl does not make: the kubelet's and kube-proxy's own identities."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.local_cluster.state import write_atomically
+from tools.process import CommandError, run
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address
+
+VALIDITY_DAYS = 3650
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority's files."""
+
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A certificate and its private key, both PEM files."""
+
+    certificate: Path
+    key: Path
+
+
+def identity(folder: Path, name: str) -> Identity:
+    """Return where a certificate and its key are kept."""
+    return Identity(folder / f"{name}.crt", folder / f"{name}.key")
+
+
+def issue(
+    authority: Authority, folder: Path, name: str, *, subject: str, server_address: IPv4Address | None = None
+) -> Identity:
+    """Return a certificate of the authority, issuing it where it is missing or the authority is another by now.
+
+    Args:
+        authority: who signs.
+        folder: where `<name>.crt` and `<name>.key` are kept.
+        name: what the files are called.
+        subject: distinguished name as OpenSSL writes it ("/O=system:nodes/CN=system:node:n").
+        server_address: for a server's certificate, the address it is reached at; without it, it is a client's.
+    """
+    issued = identity(folder, name)
+    if _is_signed_by(issued, authority):
+        return issued
+    usage = "serverAuth" if server_address else "clientAuth"
+    extensions = f"keyUsage=critical,digitalSignature\nextendedKeyUsage={usage}\n"
+    if server_address:
+        extensions += f"subjectAltName=IP:{server_address}\n"
+    with tempfile.TemporaryDirectory() as temporary:
+        key, request, extension_file = (Path(temporary) / file for file in ("key", "request", "extensions"))
+        extension_file.write_text(extensions, encoding="utf-8")
+        new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        run(["openssl", "req", "-new", *new_key, "-keyout", key, "-out", request, "-subj", subject])
+        signer = ["-CA", authority.certificate, "-CAkey", authority.key, "-set_serial", f"0x{_serial()}"]
+        sign = ["openssl", "x509", "-req", "-in", request, *signer, "-days", str(VALIDITY_DAYS), "-sha256"]
+        certificate = run([*sign, "-extfile", extension_file])
+        write_atomically(issued.key, key.read_text(encoding="utf-8"))
+        # the certificate last: a key without it is made anew
+        write_atomically(issued.certificate, certificate)
+    return issued
+
+
+def _serial() -> str:
+    return run(["openssl", "rand", "-hex", "16"]).strip()
+
+
+def _is_signed_by(issued: Identity, authority: Authority) -> bool:
+    if not (issued.certificate.exists() and issued.key.exists()):
+        return False
+    try:
+        run(["openssl", "verify", "-CAfile", authority.certificate, issued.certificate])
+    except CommandError:
+        return False
+    return True
