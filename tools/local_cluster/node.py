@@ -31,6 +31,8 @@ BOOT_TIMEOUT_SECONDS = 20.0
 CONTAINER_GRACE_SECONDS = 10.0
 COMPONENT_GRACE_SECONDS = 10.0
 KILL_TIMEOUT_SECONDS = 20.0
+DATABASE_PROGRAMS = ("etcd", "containerd")
+"""Programs that are given time to end: they write state. The others' clients and timers would only hold them up."""
 LOG_LIMIT_BYTES = 20 * 2**20
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CLUSTER_VARIABLE = "ATHANOR_LOCAL_CLUSTER"
@@ -147,7 +149,9 @@ class Node:
         Raises:
             CommandError: it ended with a non-zero status.
         """
-        return run([*self._enter_command(), *_in_clean_environment(env or {}), *self._in_cgroup('exec "$@"'), *command])
+        environment = {CLUSTER_VARIABLE: str(self.layout.folder), **(env or {})}
+        words = [*_in_clean_environment(environment), *self._in_cgroup('exec "$@"'), *command]
+        return run([*self._enter_command(), *words])
 
     def spawn(self, command: Sequence[str], *, env: Mapping[str, str], log: Path, component: str) -> None:
         """Start a program in the node that outlives this one, in the cluster's cgroup, appending to its log."""
@@ -215,7 +219,12 @@ class Node:
         if kubelet is not None:
             send_signal(kubelet, signal.SIGKILL)
         _terminate([process for process in self.processes() if process.is_namespace_init], CONTAINER_GRACE_SECONDS)
-        _terminate([process for process in self.processes() if process.parent == init.pid], COMPONENT_GRACE_SECONDS)
+        components = [process for process in self.processes() if process.parent == init.pid]
+        databases = [process for process in components if Path(process.arguments[0]).name in DATABASE_PROGRAMS]
+        for process in components:
+            if process not in databases:
+                send_signal(process, signal.SIGKILL)
+        _terminate(databases, COMPONENT_GRACE_SECONDS)
         self.kill()
 
     def kill(self) -> None:
