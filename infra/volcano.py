@@ -23,7 +23,8 @@ CONTROLLERS = "volcano-controllers"
 METRICS_PORT = 8080
 
 # What the enabled controllers and the scheduler watch. The controller manager waits for every CRD of its enabled
-# controllers and does nothing at all while one is missing, so the two lists below belong together.
+# controllers and does nothing at all while one is missing, so the two lists below belong together. Naming the
+# controllers, instead of excluding from `*`, keeps a new one of the next Volcano version from waiting for a CRD of its.
 CRDS = (
     "batch.volcano.sh_jobs",
     "bus.volcano.sh_commands",
@@ -32,7 +33,7 @@ CRDS = (
     "scheduling.volcano.sh_queues",
     "topology.volcano.sh_hypernodes",
 )
-_CONTROLLERS = "*,-sharding-controller,-jobflow-controller,-jobtemplate-controller,-cronjob-controller"
+_CONTROLLERS = "job-controller,queue-controller,pg-controller,gc-controller,hyperNode-controller"
 
 # Upstream's default actions are enqueue, allocate, backfill: without preempt and reclaim a high priority or another
 # queue's share never takes anything back.
