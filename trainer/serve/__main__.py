@@ -1,0 +1,36 @@
+"""Command line: `python -m trainer.serve --model_repository /data/output/models --model_name digits`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import tyro
+
+from trainer.cpu import threads_per_process
+from trainer.serve.config import ServeConfig
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; 0 after a drained stop, 1 when the server could not start."""
+    # Importing torch takes seconds. A first process of a container ignores signals without a handler, so a stop
+    # during the import would be lost and the pod killed at the end of its grace period.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
+    config = tyro.cli(
+        ServeConfig,
+        prog="python -m trainer.serve",
+        args=arguments,
+        use_underscores=True,
+        config=(tyro.conf.OmitArgPrefixes,),
+    )
+    # Before torch is loaded: OpenMP takes it for every thread, torch.set_num_threads only for the calling one.
+    os.environ["OMP_NUM_THREADS"] = str(config.num_cpu_threads or threads_per_process(1))
+
+    from trainer.serve import lifecycle  # noqa: PLC0415  imports torch: after the two steps above
+
+    return lifecycle.run(config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""The ASGI application: request bodies in, routes, responses out; nothing a client sends gets further than here."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from trainer.serve.errors import BodyNotReadError, ClientDisconnectedError, RequestError
+from trainer.serve.http import BodyReader, Call, Response, error_response, send_response, send_response_early
+
+if TYPE_CHECKING:
+    from trainer.serve.config import LimitsConfig
+    from trainer.serve.http import Receive, Scope, Send
+    from trainer.serve.metrics import ServerMetrics
+    from trainer.serve.routes import Routes
+
+logger = logging.getLogger(__name__)
+
+
+class InferenceApp:
+    """Answers requests; safe to call for any number of them at once."""
+
+    def __init__(self, routes: Routes, server_metrics: ServerMetrics, limits: LimitsConfig) -> None:
+        self._routes = routes
+        self._metrics = server_metrics
+        self._limits = limits
+        self._bodies = BodyReader(limits)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request (ASGI 3)."""
+        try:
+            response = await self._answer(scope, receive)
+        except ClientDisconnectedError:
+            return
+        except BodyNotReadError as error:
+            self._metrics.responses[error.status] += 1
+            await send_response_early(scope, receive, send, error_response(error), self._limits)
+            return
+        self._metrics.responses[response.status] += 1
+        await send_response(send, response, close=self._routes.draining)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        began = time.perf_counter()
+        body = await self._bodies.read(scope, receive)
+        try:
+            return await self._routes.answer(Call(scope=scope, body=body, began=began))
+        except RequestError as error:
+            return error_response(error)
+        except Exception:
+            logger.exception("%s %s failed", scope["method"], scope["path"])
+            return error_response(RequestError(500, "internal error; the server's log has the details"))
+        finally:
+            self._bodies.release(len(body))

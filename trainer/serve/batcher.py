@@ -1,0 +1,205 @@
+"""The queue in front of one loaded version: runs what waits together, without ever waiting for more.
+
+While the model is idle a request starts at once. While it is busy requests gather, and the next call takes as many as
+fit: the batch grows with the load by itself, and no timer adds latency.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainer.serve import metrics
+from trainer.serve.errors import ModelLoadError, RequestError
+from trainer.serve.model import last_line
+from trainer.serve.protocol.tensors import Array
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainer.serve.model import LoadedModel
+
+logger = logging.getLogger(__name__)
+
+_Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request in the queue."""
+
+    inputs: list[Array]
+    rows: int
+    shapes: _Shapes
+    """Of one row of each input: only equal ones fit into one batch."""
+    future: asyncio.Future[list[Array]]
+    enqueued: float
+
+
+_Outcome = list[Array] | RequestError
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    requests: list[_Waiting]
+    started: float
+    calls: int = 0
+    """How often the model was called."""
+    seconds: float = 0.0
+
+
+class Batcher:
+    """Queue, worker threads and numbers of one version; every method belongs to the event loop's thread."""
+
+    def __init__(self, model: LoadedModel, numbers: metrics.VersionMetrics, default_queue_size: int) -> None:
+        self.model = model
+        self.numbers = numbers
+        self._queue_size = model.spec.max_queue_size or default_queue_size
+        self._max_rows = model.spec.max_batch_size if model.spec.batches_requests else 0
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[_Waiting] = deque()
+        self._batches: SimpleQueue[_Batch | None] = SimpleQueue()
+        self._running = 0
+        self._dispatch_scheduled = False
+        self._on_drained: Callable[[], None] | None = None
+        numbers.pending_requests = lambda: len(self._queue)
+        self._threads = [
+            # daemon: a model that never returns must not keep the process from ending
+            threading.Thread(target=self._work, name=f"model-{model.version}-{place}", daemon=True)
+            for place in range(model.spec.instances)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, inputs: list[Array], rows: int) -> asyncio.Future[list[Array]]:
+        """Queue a request; the future gives its outputs, or raises a RequestError where the model failed.
+
+        Raises:
+            RequestError: 429, the queue is full.
+        """
+        if len(self._queue) >= self._queue_size:
+            self.numbers.request_failure[metrics.REJECTED] += 1
+            message = f"{len(self._queue)} requests wait for the model; limit: {self._queue_size}. Fix: retry later"
+            raise RequestError(429, f"{message}, or run more replicas", retry_after_seconds=1)
+        future: asyncio.Future[list[Array]] = self._loop.create_future()
+        shapes = tuple(array.shape[1:] for array in inputs)
+        self._queue.append(_Waiting(inputs, rows, shapes, future, time.perf_counter()))
+        self._schedule_dispatch()
+        return future
+
+    def retire(self, on_drained: Callable[[], None]) -> None:
+        """Finish what waits, then end the threads and call `on_drained`. Nothing may be submitted any more."""
+        self._on_drained = on_drained
+        self._end_if_drained()
+
+    def _schedule_dispatch(self) -> None:
+        # not at once: requests that arrived in the same turn of the loop join the batch
+        if not self._dispatch_scheduled and self._running < len(self._threads):
+            self._dispatch_scheduled = True
+            self._loop.call_soon(self._dispatch)
+
+    def _dispatch(self) -> None:
+        self._dispatch_scheduled = False
+        while self._running < len(self._threads):
+            requests = self._take()
+            if not requests:
+                return
+            self._running += 1
+            self._batches.put(_Batch(requests, time.perf_counter()))
+
+    def _take(self) -> list[_Waiting]:
+        """Take the oldest request and those behind it that fit into the same call."""
+        taken: list[_Waiting] = []
+        rows = 0
+        while self._queue:
+            waiting = self._queue[0]
+            if waiting.future.cancelled():
+                self._queue.popleft()
+                continue
+            if taken and (rows + waiting.rows > self._max_rows or waiting.shapes != taken[0].shapes):
+                break
+            taken.append(self._queue.popleft())
+            rows += waiting.rows
+        return taken
+
+    def _finish(self, batch: _Batch, outcomes: list[_Outcome]) -> None:
+        self._running -= 1
+        self._count(batch)
+        for request, outcome in zip(batch.requests, outcomes, strict=True):
+            if request.future.cancelled():
+                continue
+            if isinstance(outcome, RequestError):
+                self.numbers.request_failure[metrics.BACKEND] += 1
+                request.future.set_exception(outcome)
+            else:
+                self.numbers.inference_count += request.rows
+                request.future.set_result(outcome)
+        self._dispatch()
+        self._end_if_drained()
+
+    def _count(self, batch: _Batch) -> None:
+        self.numbers.execution_count += batch.calls
+        queued = sum(batch.started - request.enqueued for request in batch.requests)
+        self.numbers.queue_duration_us += round(queued * 1e6)
+        self.numbers.compute_infer_duration_us += round(batch.seconds * 1e6) * len(batch.requests)
+
+    def _end_if_drained(self) -> None:
+        if self._on_drained is None or self._running or self._queue:
+            return
+        for _ in self._threads:
+            self._batches.put(None)
+        on_drained, self._on_drained = self._on_drained, None
+        on_drained()
+
+    def _work(self) -> None:
+        """Call the model, batch after batch; the only part that runs on the worker threads."""
+        while (batch := self._batches.get()) is not None:
+            begin = time.perf_counter()
+            outcomes = self._run(batch, batch.requests)
+            batch.seconds = time.perf_counter() - begin
+            # the loop is closed when the server did not wait for this batch: nobody wants the outcome
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._finish, batch, outcomes)
+
+    def _run(self, batch: _Batch, requests: list[_Waiting]) -> list[_Outcome]:
+        batch.calls += 1
+        try:
+            return _split(self.model.infer(_joined(requests)), requests, batched=self.model.spec.max_batch_size > 0)
+        except Exception as error:
+            if len(requests) > 1:
+                # values of one request must not fail those that happened to wait beside it
+                return [outcome for request in requests for outcome in self._run(batch, [request])]
+            logger.exception("%s version %d failed on a request", self.model.spec.name, self.model.version)
+            return [RequestError(500, f"the model failed on this request: {last_line(error)}")]
+
+
+def _joined(requests: list[_Waiting]) -> list[Array]:
+    """Put the rows of the requests under each other; a copy even for one: theirs are read-only and unaligned."""
+    if len(requests) == 1:
+        return [np.array(array, order="C") for array in requests[0].inputs]
+    return [np.concatenate(arrays) for arrays in zip(*(request.inputs for request in requests), strict=True)]
+
+
+def _split(outputs: list[Array], requests: list[_Waiting], *, batched: bool) -> list[_Outcome]:
+    """Give each request its rows of the outputs."""
+    if not batched:
+        return [outputs]
+    rows = sum(request.rows for request in requests)
+    for array in outputs:
+        if array.ndim == 0 or array.shape[0] != rows:
+            raise ModelLoadError(f"an output has shape {list(array.shape)} for a batch of {rows}")
+    parts: list[_Outcome] = []
+    begin = 0
+    for request in requests:
+        parts.append([array[begin : begin + request.rows] for array in outputs])
+        begin += request.rows
+    return parts

@@ -1,0 +1,88 @@
+"""Settings of the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path  # noqa: TC003  the command line parser reads the annotation at run time
+from typing import Literal
+
+from trainer.validation import at_least, between, file_name, more_than
+
+MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitsConfig:
+    """What clients may take of the server; what is beyond is refused, so that memory stays bounded."""
+
+    max_body_bytes: int = 32 * MEBIBYTE
+    """Largest request body; 413 beyond."""
+    max_json_bytes: int = 8 * MEBIBYTE
+    """Largest JSON part of a body; 413 beyond. Parsed JSON takes up to 25 times its size for a moment."""
+    max_buffered_bytes: int = 256 * MEBIBYTE
+    """All request bodies held at one time; 503 beyond."""
+    max_head_bytes: int = 65536
+    """Request line, headers, chunk framing and trailers of one request; 431 beyond."""
+    max_connections: int = 1024
+    """Open connections per port; 503 beyond."""
+    head_timeout_seconds: float = 10.0
+    """For the request line and headers, from the first byte or the connection's start; 408 after it."""
+    body_timeout_seconds: float = 60.0
+    """For the body of one request; 408 after it."""
+    write_timeout_seconds: float = 30.0
+    """A client that reads nothing of its response for so long is cut off."""
+    keep_alive_seconds: int = 75
+    """Idle connections are closed after it."""
+
+    def __post_init__(self) -> None:
+        at_least("max_json_bytes", self.max_json_bytes, 1024)
+        at_least("max_body_bytes", self.max_body_bytes, self.max_json_bytes)
+        at_least("max_buffered_bytes", self.max_buffered_bytes, self.max_body_bytes)
+        at_least("max_head_bytes", self.max_head_bytes, 1024)
+        at_least("max_connections", self.max_connections, 1)
+        at_least("keep_alive_seconds", self.keep_alive_seconds, 1)
+        more_than("head_timeout_seconds", self.head_timeout_seconds, 0)
+        more_than("body_timeout_seconds", self.body_timeout_seconds, 0)
+        more_than("write_timeout_seconds", self.write_timeout_seconds, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeConfig:
+    """Serve a TorchScript model with the Open Inference Protocol v2 over HTTP."""
+
+    model_repository: Path
+    """Folder in Triton's layout: <model_name>/config.pbtxt, <model_name>/<version>/{model.pt,manifest.json}."""
+    model_name: str
+    """Model to serve. The server waits for it, alive but not ready."""
+    host: str = "127.0.0.1"
+    """Address both ports listen on; 0.0.0.0 in a pod."""
+    http_port: int = 8000
+    """Port of the protocol; 0 takes a free one, named in the log."""
+    metrics_port: int = 8002
+    """Port of /metrics for Prometheus; 0 takes a free one, named in the log."""
+    model_control: Literal["poll", "explicit"] = "poll"
+    """poll: new versions are taken over as they appear. explicit: by the repository API's load and unload only."""
+    poll_interval_seconds: float = 1.0
+    """Time between two looks at the repository."""
+    max_queue_size: int = 256
+    """Requests waiting for the model; 429 beyond. A queue policy in config.pbtxt goes first."""
+    warmup_budget_seconds: float = 30.0
+    """Longest warm-up of a version. Each batch size up to max_batch_size is run, the largest first."""
+    num_cpu_threads: int = 0
+    """Threads of CPU kernels; 0 takes OMP_NUM_THREADS or the container's CPU limit."""
+    drain_delay_seconds: float = 5.0
+    """After SIGTERM: not ready but still serving for so long, until no new request is sent here."""
+    drain_timeout_seconds: int = 20
+    """After that delay: time for the requests under way. Both together stay below the pod's grace period."""
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+
+    def __post_init__(self) -> None:
+        file_name("model_name", self.model_name)
+        between("http_port", self.http_port, 0, 65535)
+        between("metrics_port", self.metrics_port, 0, 65535)
+        between("poll_interval_seconds", self.poll_interval_seconds, 0.01, 3600)
+        at_least("max_queue_size", self.max_queue_size, 1)
+        at_least("warmup_budget_seconds", self.warmup_budget_seconds, 0)
+        at_least("num_cpu_threads", self.num_cpu_threads, 0)
+        at_least("drain_delay_seconds", self.drain_delay_seconds, 0)
+        at_least("drain_timeout_seconds", self.drain_timeout_seconds, 1)

@@ -1,0 +1,148 @@
+"""HTTP connections that cannot be held or filled for ever: uvicorn's protocol with limits on what it leaves open.
+
+uvicorn 0.54 bounds the body it buffers and idle keep-alive connections. It does not bound the size of the head or of
+trailers, nor the time that a head, or a client that does not read its response, may take.
+"""
+
+from __future__ import annotations
+
+import http
+from typing import TYPE_CHECKING, Any, cast
+
+import orjson
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+    from uvicorn.server import ServerState
+
+    from trainer.serve.config import LimitsConfig
+
+
+class BoundedConfig(uvicorn.Config):
+    """uvicorn's configuration with our limits in it, where the protocol finds them."""
+
+    def __init__(self, app: Any, limits: LimitsConfig, *, shutdown_seconds: int) -> None:  # noqa: ANN401  uvicorn's type
+        super().__init__(
+            app,
+            http=BoundedHttpProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=limits.keep_alive_seconds,
+            timeout_graceful_shutdown=shutdown_seconds,
+        )
+        self.limits = limits
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """One connection. Bytes that are not body are counted; timers run while the client has to act."""
+
+    def __init__(
+        self,
+        config: BoundedConfig,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._limits = config.limits
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self._in_head = True
+        """Between two messages, or within the head of one."""
+        self._overhead_bytes = 0
+        """Of the message that is coming in: head, chunk framing and trailers."""
+        self._body_bytes = 0
+        self._message_ended = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, or refuse it when there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.max_connections:
+            self._refuse(503, f"more than {self._limits.max_connections} connections. Fix: reuse connections")
+            return
+        self._start_head_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of the timers."""
+        self._stop_head_timer()
+        self._stop_write_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came, unless it makes the message larger than it may be."""
+        if self.transport.is_closing():
+            return
+        if self._in_head and self._head_timer is None:
+            self._start_head_timer()
+        body_before = self._body_bytes
+        self._message_ended = False
+        super().data_received(data)
+        if self._message_ended:
+            self._overhead_bytes = self._body_bytes = 0
+            return
+        self._overhead_bytes += len(data) - (self._body_bytes - body_before)
+        # one byte of framing for each of the body: no client of good will sends smaller chunks
+        if self._overhead_bytes > self._limits.max_head_bytes + self._body_bytes:
+            self._refuse(431, f"request head larger than {self._limits.max_head_bytes} bytes")
+
+    def on_headers_complete(self) -> None:
+        """Stop the clock: from here on the application has its own for the body."""
+        self._in_head = False
+        self._stop_head_timer()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Count the body apart from the rest."""
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Be ready for the next head."""
+        self._in_head = True
+        self._message_ended = True
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """Give a client that does not read a while."""
+        super().pause_writing()
+        self._write_timer = self.loop.call_later(self._limits.write_timeout_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on: the client reads."""
+        self._stop_write_timer()
+        super().resume_writing()
+
+    def _start_head_timer(self) -> None:
+        self._head_timer = self.loop.call_later(self._limits.head_timeout_seconds, self._on_head_timeout)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _on_head_timeout(self) -> None:
+        self._refuse(408, f"no complete request head within {self._limits.head_timeout_seconds:g} s")
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answer without the application, unless it is in the middle of an answer, and close."""
+        if self.transport.is_closing():
+            return
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is None or cycle.response_complete or not cycle.response_started:
+            body = orjson.dumps({"error": message})
+            head = f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+            self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+        self.transport.close()

@@ -1,0 +1,24 @@
+"""What goes wrong, in the terms of who has to act: the client, or whoever published the model."""
+
+from __future__ import annotations
+
+
+class RequestError(Exception):
+    """A request that is answered with an error; the message holds the value, the limit and the fix."""
+
+    def __init__(self, status: int, message: str, *, retry_after_seconds: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+
+
+class BodyNotReadError(RequestError):
+    """Refused before its body was read: the connection cannot carry another request."""
+
+
+class ClientDisconnectedError(Exception):
+    """Nobody waits for the answer any more."""
+
+
+class ModelLoadError(RuntimeError):
+    """A version, or the model's configuration, cannot be served as it is on disk."""

@@ -1,0 +1,171 @@
+"""Between ASGI and the routes: request bodies within limits, responses as one value."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from trainer.serve.errors import BodyNotReadError, ClientDisconnectedError, RequestError
+from trainer.serve.protocol.response import JSON_HEADERS, Headers
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+
+    from trainer.serve.config import LimitsConfig
+
+    Message = MutableMapping[str, Any]
+    Scope = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Awaitable[None]]
+
+_MAX_LENGTH_DIGITS = 18
+_CLOSE = (b"connection", b"close")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """A whole response."""
+
+    status: int = 200
+    headers: Headers = field(default_factory=lambda: JSON_HEADERS)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """A request whose body is there."""
+
+    scope: Scope
+    body: bytes
+    began: float
+    """When it came, by time.perf_counter."""
+
+
+def json_response(document: object, status: int = 200) -> Response:
+    """Return a document as JSON."""
+    return Response(status=status, body=orjson.dumps(document))
+
+
+def error_response(error: RequestError) -> Response:
+    """Return an error in the protocol's form."""
+    headers = list(JSON_HEADERS)
+    if error.retry_after_seconds is not None:
+        headers.append((b"retry-after", b"%d" % error.retry_after_seconds))
+    # a lone surrogate, as from "\ud800" in a client's JSON, cannot be encoded
+    message = str(error).encode("utf-8", "replace").decode()
+    return Response(status=error.status, headers=headers, body=orjson.dumps({"error": message}))
+
+
+def header(scope: Scope, name: bytes) -> bytes | None:
+    """Return the first value of a header; `name` in lower case."""
+    return next((value for key, value in scope["headers"] if key == name), None)
+
+
+@dataclass(slots=True)
+class _Received:
+    """What came of a body so far."""
+
+    chunks: list[bytes] = field(default_factory=list[bytes])
+    size: int = 0
+
+
+class BodyReader:
+    """Reads request bodies; knows how much all of them hold together."""
+
+    def __init__(self, limits: LimitsConfig) -> None:
+        self._limits = limits
+        self._buffered_bytes = 0
+
+    async def read(self, scope: Scope, receive: Receive) -> bytes:
+        """Return a body; to be given back with `release` when its arrays are no longer needed.
+
+        Raises:
+            BodyNotReadError: 408, 413 or 503, what comes in is too slow or too large.
+            ClientDisconnectedError: the client left.
+        """
+        declared = header(scope, b"content-length") or b""
+        # the HTTP parser has refused what is no number
+        if declared.isdigit() and (len(declared) > _MAX_LENGTH_DIGITS or int(declared) > self._limits.max_body_bytes):
+            raise self._too_large(declared[:40].decode())
+        received = _Received()
+        try:
+            async with asyncio.timeout(self._limits.body_timeout_seconds):
+                await self._receive_all(receive, received)
+        except TimeoutError:
+            self.release(received.size)
+            seconds = self._limits.body_timeout_seconds
+            raise BodyNotReadError(408, f"body not complete within {seconds:g} s; {received.size} bytes came") from None
+        except BaseException:
+            self.release(received.size)
+            raise
+        return received.chunks[0] if len(received.chunks) == 1 else b"".join(received.chunks)
+
+    def release(self, size: int) -> None:
+        """Give back what `read` took."""
+        self._buffered_bytes -= size
+
+    async def _receive_all(self, receive: Receive, received: _Received) -> None:
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnectedError
+            received.chunks.append(message["body"])
+            received.size += len(message["body"])
+            self._buffered_bytes += len(message["body"])
+            self._check(received.size)
+            more = message["more_body"]
+
+    def _check(self, size: int) -> None:
+        if size > self._limits.max_body_bytes:
+            raise self._too_large(f"more than {self._limits.max_body_bytes}")
+        if self._buffered_bytes > self._limits.max_buffered_bytes:
+            message = f"all request bodies together exceed {self._limits.max_buffered_bytes} bytes. Fix: retry later"
+            raise BodyNotReadError(503, message, retry_after_seconds=1)
+
+    def _too_large(self, size: str) -> BodyNotReadError:
+        fix = "Fix: send the batch in parts"
+        return BodyNotReadError(413, f"body of {size} bytes; limit: {self._limits.max_body_bytes}. {fix}")
+
+
+async def send_response(send: Send, response: Response, *, close: bool = False) -> None:
+    """Send a response; `close` tells the client to use another connection for its next request."""
+    await _send_start(send, response, close=close)
+    await send({"type": "http.response.body", "body": response.body})
+
+
+async def send_response_early(
+    scope: Scope, receive: Receive, send: Send, response: Response, limits: LimitsConfig
+) -> None:
+    """Answer before the body was read, and close.
+
+    Closing while the client still sends would reset the connection and may destroy the answer on its way, so what
+    comes is thrown away for a while. A client that asked first (Expect: 100-continue) has not begun to send.
+    """
+    await _send_start(send, response, close=True)
+    await send({"type": "http.response.body", "body": response.body, "more_body": True})
+    if header(scope, b"expect") is None:
+        with contextlib.suppress(TimeoutError):
+            await _discard(receive, limits)
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _discard(receive: Receive, limits: LimitsConfig) -> None:
+    left = limits.max_body_bytes
+    async with asyncio.timeout(limits.head_timeout_seconds):
+        while left > 0:
+            message = await receive()
+            if message["type"] == "http.disconnect" or not message["more_body"]:
+                return
+            left -= len(message["body"])
+
+
+async def _send_start(send: Send, response: Response, *, close: bool) -> None:
+    headers = [*response.headers, (b"content-length", b"%d" % len(response.body))]
+    if close:
+        headers.append(_CLOSE)
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})

@@ -1,0 +1,130 @@
+"""Start, serve, drain, end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import uvicorn
+import uvloop
+
+from trainer.serve.app import InferenceApp
+from trainer.serve.connection import BoundedConfig
+from trainer.serve.loader import ModelLoader, Snapshot
+from trainer.serve.metrics import ServerMetrics
+from trainer.serve.metrics_app import MetricsApp
+from trainer.serve.registry import ModelRegistry
+from trainer.serve.routes import Routes
+from trainer.serve.watcher import RepositoryWatcher
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from trainer.serve.config import ServeConfig
+
+logger = logging.getLogger(__name__)
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_BACKLOG = 2048
+_METRICS_SHUTDOWN_SECONDS = 1
+
+
+def run(config: ServeConfig) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit status, 1 when a port is taken."""
+    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stderr)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    try:
+        sockets = [_listen(config.host, port) for port in (config.http_port, config.metrics_port)]
+    except OSError as error:
+        logger.error("cannot listen: %s. Fix: another --http_port or --metrics_port", error)  # noqa: TRY400  no bug of ours
+        return 1
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(config, *sockets))
+    logger.info("stopped")
+    logging.shutdown()
+    sys.stderr.flush()
+    # Not through the interpreter's end: a thread that is still inside torch, with a model that did not finish in
+    # time, would crash it.
+    os._exit(0)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise OSError(error.errno, f"{host} port {port}: {error.strerror}") from error
+
+
+async def _serve(config: ServeConfig, http_socket: socket.socket, metrics_socket: socket.socket) -> None:
+    stop = _stop_event()
+    server_metrics = ServerMetrics(config.model_name)
+    registry = ModelRegistry(config.model_name, server_metrics, config.max_queue_size)
+    watcher = _watcher(config, registry)
+    explicit = watcher if config.model_control == "explicit" else None
+    routes = Routes(registry, config.limits.max_json_bytes, explicit)
+    app = InferenceApp(routes, server_metrics, config.limits)
+    http_server = _Server(BoundedConfig(app, config.limits, shutdown_seconds=config.drain_timeout_seconds))
+    metrics_server = _Server(
+        BoundedConfig(MetricsApp(server_metrics), config.limits, shutdown_seconds=_METRICS_SHUTDOWN_SECONDS)
+    )
+    async with asyncio.TaskGroup() as servers:
+        servers.create_task(metrics_server.serve(sockets=[metrics_socket]))
+        http_task = servers.create_task(http_server.serve(sockets=[http_socket]))
+        logger.info(
+            "serving http://%s and metrics at http://%s/metrics", _address(http_socket), _address(metrics_socket)
+        )
+        watcher.start()
+        await stop.wait()
+        routes.draining = True
+        logger.info("stopping: not ready, still serving for %g s", config.drain_delay_seconds)
+        await _wait(stop, config.drain_delay_seconds)
+        watcher.stop()
+        http_server.should_exit = True
+        await http_task
+        metrics_server.should_exit = True
+
+
+def _watcher(config: ServeConfig, registry: ModelRegistry) -> RepositoryWatcher:
+    loop = asyncio.get_running_loop()
+
+    def publish(snapshot: Snapshot) -> None:
+        # the loop is closed when a version was still being loaded at the end
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(registry.apply, snapshot)
+
+    loader = ModelLoader(config.model_repository / config.model_name, config.warmup_budget_seconds, publish)
+    return RepositoryWatcher(loader, config.poll_interval_seconds if config.model_control == "poll" else None)
+
+
+def _stop_event() -> asyncio.Event:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _wait(stop: asyncio.Event, seconds: float) -> None:
+    """Wait, or until a second signal says that it is urgent."""
+    stop.clear()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server without its signal handlers: we drain before it stops."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield

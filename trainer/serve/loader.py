@@ -1,0 +1,159 @@
+"""Keeps loaded what the repository wants served: verifies, loads and warms up new versions beside the old ones.
+
+Runs on a thread of its own, since hashing and loading take seconds, and hands over immutable snapshots. A version that
+cannot be served is recorded, counted and left alone until its files change; it never replaces one that works.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainer.serve import model, model_config, repository
+from trainer.serve.errors import ModelLoadError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from trainer.serve.model import LoadedModel
+    from trainer.serve.repository import Candidate, Signature
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """What is to answer requests from now on, and what became of the rest."""
+
+    models: Mapping[int, LoadedModel]
+    """By version."""
+    unavailable: Mapping[int, str]
+    """Versions that could not be loaded, with the reason."""
+    problem: str = ""
+    """Why nothing can be looked at: no model, no readable configuration."""
+    load_success: int = 0
+    """Since the start."""
+    load_failure: int = 0
+    """Since the start."""
+
+
+class ModelLoader:
+    """The state of one model; all methods belong to one thread."""
+
+    def __init__(self, folder: Path, warmup_budget_seconds: float, publish: Callable[[Snapshot], None]) -> None:
+        self._folder = folder
+        self._warmup_budget_seconds = warmup_budget_seconds
+        self._publish = publish
+        self._loaded: dict[int, tuple[Signature, LoadedModel]] = {}
+        self._broken: dict[int, tuple[Signature, str]] = {}
+        self._problem = ""
+        self._broken_config = ""
+        self._successes = 0
+        self._failures = 0
+        self._published: Snapshot | None = None
+
+    def sync(self) -> Snapshot:
+        """Look at the repository once, load what is new, publish what changed, and return it."""
+        try:
+            text = repository.read_config_text(self._folder)
+            spec = self._parse(text)
+            candidates = repository.find_versions(self._folder, text, spec)
+        except FileNotFoundError as error:
+            self._note_problem(f"waiting for a model: {error.filename} does not exist")
+        except (OSError, ModelLoadError) as error:
+            self._note_problem(str(error))
+        else:
+            self._note_problem("" if candidates else f"waiting for a version in {self._folder}")
+            self._select(candidates, spec)
+        return self._publish_changes()
+
+    def unload(self) -> Snapshot:
+        """Take all versions out of service."""
+        self._loaded = {}
+        self._note_problem("unloaded on request")
+        return self._publish_changes()
+
+    def _parse(self, text: str) -> model_config.ModelSpec:
+        try:
+            return model_config.parse(text, self._folder.name)
+        except ModelLoadError:
+            if text != self._broken_config:
+                self._broken_config = text
+                self._failures += 1
+            raise
+
+    def _select(self, candidates: list[Candidate], spec: model_config.ModelSpec) -> None:
+        """Make the version policy true with versions that work; what was served before stays until one does."""
+        on_disk = {candidate.version for candidate in candidates}
+        self._broken = {version: why for version, why in self._broken.items() if version in on_disk}
+        served: dict[int, tuple[Signature, LoadedModel]] = {}
+        for candidate in candidates:
+            if spec.version_policy.latest is not None and len(served) >= spec.version_policy.latest:
+                break
+            entry = self._ensure_loaded(candidate, spec)
+            if entry is not None:
+                served[candidate.version] = entry
+        if served:
+            self._loaded = served
+
+    def _ensure_loaded(
+        self, candidate: Candidate, spec: model_config.ModelSpec
+    ) -> tuple[Signature, LoadedModel] | None:
+        """Return the loaded version, an older load of it where the files on disk are broken now, or None."""
+        present = self._loaded.get(candidate.version)
+        broken = self._broken.get(candidate.version)
+        if (present and present[0] == candidate.signature) or (broken and broken[0] == candidate.signature):
+            return present
+        try:
+            fresh = (candidate.signature, self._load(candidate, spec))
+        except OSError as error:
+            # storage comes back: tried again at the next look
+            self._note_broken(candidate, (), f"cannot be read: {error}")
+            return present
+        except Exception as error:  # noqa: BLE001  whatever a file makes torch raise, the others serve on
+            self._note_broken(candidate, candidate.signature, str(error) or type(error).__name__)
+            return present
+        self._broken.pop(candidate.version, None)
+        self._successes += 1
+        return fresh
+
+    def _load(self, candidate: Candidate, spec: model_config.ModelSpec) -> LoadedModel:
+        begin = time.monotonic()
+        repository.verify(candidate)
+        loaded = model.load(candidate.model_file, spec, candidate.version)
+        loaded.warm_up(self._warmup_budget_seconds)
+        logger.info("%s version %d: loaded in %.2f s", spec.name, candidate.version, time.monotonic() - begin)
+        if spec.ignored:
+            logger.warning("%s: no effect in this server: %s", spec.name, ", ".join(spec.ignored))
+        return loaded
+
+    def _note_broken(self, candidate: Candidate, signature: Signature, reason: str) -> None:
+        self._failures += 1
+        before = self._broken.get(candidate.version)
+        self._broken[candidate.version] = (signature, reason)
+        if before is None or before[1] != reason:
+            logger.error("%s version %d: not served: %s", self._folder.name, candidate.version, reason)
+
+    def _note_problem(self, problem: str) -> None:
+        if problem and problem != self._problem:
+            kept = f"; still serving {sorted(self._loaded)}" if self._loaded else ""
+            logger.warning("%s: %s%s", self._folder.name, problem, kept)
+        self._problem = problem
+
+    def _publish_changes(self) -> Snapshot:
+        snapshot = Snapshot(
+            models={version: loaded for version, (_, loaded) in self._loaded.items()},
+            unavailable={
+                version: reason for version, (_, reason) in self._broken.items() if version not in self._loaded
+            },
+            problem=self._problem,
+            load_success=self._successes,
+            load_failure=self._failures,
+        )
+        if snapshot != self._published:
+            self._published = snapshot
+            self._publish(snapshot)
+        return snapshot

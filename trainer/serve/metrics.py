@@ -1,0 +1,131 @@
+"""Prometheus metrics under Triton's names, so that one dashboard and one set of alerts serve both servers.
+
+Source: Triton Inference Server, "Metrics". Its counters have no `_total` suffix, which prometheus_client would add:
+hence the text format is written here (Prometheus, "Exposition formats", version 0.0.4). All of it lives on the event
+loop's thread; numbers of a version end with the version.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+REJECTED = "REJECTED"
+"""Failure reason: the queue was full."""
+BACKEND = "BACKEND"
+"""Failure reason: the model raised."""
+CANCELED = "CANCELED"
+"""Failure reason: the client left, or the server stopped."""
+OTHER = "OTHER"
+"""Failure reason: the request did not fit the model."""
+
+
+@dataclass(kw_only=True)
+class VersionMetrics:
+    """What one version of a model did since it was loaded."""
+
+    model: str
+    version: int
+    request_success: int = 0
+    request_failure: Counter[str] = field(
+        default_factory=lambda: Counter({REJECTED: 0, BACKEND: 0, CANCELED: 0, OTHER: 0})
+    )
+    """By reason."""
+    inference_count: int = 0
+    """Rows of the batch dimension."""
+    execution_count: int = 0
+    """Calls of the model."""
+    request_duration_us: int = 0
+    """From a request's first byte to its answer, summed over requests that succeeded."""
+    queue_duration_us: int = 0
+    compute_infer_duration_us: int = 0
+    pending_requests: Callable[[], int] = int
+    """Requests that wait for the model now."""
+
+
+class ServerMetrics:
+    """All metrics of the process."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._versions: dict[int, VersionMetrics] = {}
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+        self.load_success = 0
+        self.load_failure = 0
+        self.responses: Counter[int] = Counter()
+        """HTTP responses by status."""
+
+    def add_version(self, version: VersionMetrics) -> None:
+        """Show the numbers of a version."""
+        self._versions[version.version] = version
+
+    def remove_version(self, version: VersionMetrics) -> None:
+        """Stop showing them, unless the version was loaded anew meanwhile."""
+        if self._versions.get(version.version) is version:
+            del self._versions[version.version]
+
+    def render(self) -> bytes:
+        """Return the text that Prometheus scrapes."""
+        versions = list(self._versions.values())
+
+        def each(value: Callable[[VersionMetrics], int]) -> list[tuple[Mapping[str, str], int]]:
+            return [(_labels(version), value(version)) for version in versions]
+
+        failures = [
+            ({**_labels(version), "reason": reason}, count)
+            for version in versions
+            for reason, count in version.request_failure.items()
+        ]
+        model = {"model": self._model}
+        lines = [
+            *_family(
+                "nv_inference_request_success", "counter", "Successful requests", each(lambda v: v.request_success)
+            ),
+            *_family("nv_inference_request_failure", "counter", "Failed requests", failures),
+            *_family("nv_inference_count", "counter", "Inferences (rows)", each(lambda v: v.inference_count)),
+            *_family("nv_inference_exec_count", "counter", "Model calls", each(lambda v: v.execution_count)),
+            *_family(
+                "nv_inference_request_duration_us", "counter", "Request time", each(lambda v: v.request_duration_us)
+            ),
+            *_family("nv_inference_queue_duration_us", "counter", "Queue time", each(lambda v: v.queue_duration_us)),
+            *_family(
+                "nv_inference_compute_infer_duration_us",
+                "counter",
+                "Model time, counted for each request of a batch",
+                each(lambda v: v.compute_infer_duration_us),
+            ),
+            *_family(
+                "nv_inference_pending_request_count", "gauge", "Queued requests", each(lambda v: v.pending_requests())
+            ),
+            *_family("athanor_model_load_success", "counter", "Versions loaded", [(model, self.load_success)]),
+            *_family("athanor_model_load_failure", "counter", "Versions not loadable", [(model, self.load_failure)]),
+            *_family(
+                "athanor_http_responses",
+                "counter",
+                "HTTP responses by status",
+                [({"status": str(status)}, count) for status, count in sorted(self.responses.items())],
+            ),
+        ]
+        return "\n".join([*lines, ""]).encode() + generate_latest(self._process)
+
+
+def _labels(version: VersionMetrics) -> dict[str, str]:
+    return {"model": version.model, "version": str(version.version)}
+
+
+def _family(name: str, kind: str, text: str, samples: Iterable[tuple[Mapping[str, str], int]]) -> Iterable[str]:
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} {kind}"
+    for labels, value in samples:
+        # no escaping: model names are checked, the rest are numbers and our own words
+        pairs = ",".join(f'{key}="{label}"' for key, label in labels.items())
+        yield f"{name}{{{pairs}}} {value}"

@@ -1,0 +1,154 @@
+"""One loaded TorchScript model: from a verified file to a callable on NumPy arrays."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+
+from trainer import torchscript
+from trainer.serve.errors import ModelLoadError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from trainer.serve.model_config import ModelSpec, TensorSpec
+    from trainer.serve.protocol.tensors import Array
+
+logger = logging.getLogger(__name__)
+
+_RUNS_PER_SIZE = 2
+"""TorchScript's executor profiles the first call of a shape and compiles in the second."""
+
+
+class LoadedModel:
+    """A version of a model, ready to be called from any thread."""
+
+    def __init__(self, spec: ModelSpec, version: int, module: torch.jit.ScriptModule) -> None:
+        self.spec = spec
+        self.version = version
+        self._module = module
+        self._argument_order = _argument_order(module, spec)
+
+    def infer(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run the model on arrays in the order of the configuration; returns its outputs in that order.
+
+        The inputs must be writable and aligned.
+
+        Raises:
+            RuntimeError: the model failed on these values.
+            ModelLoadError: the outputs are not what the configuration promises.
+        """
+        with torch.inference_mode():
+            arguments = [torch.from_numpy(inputs[index]) for index in self._argument_order]  # pyright: ignore[reportUnknownMemberType]
+            result: object = self._module(*arguments)
+        outputs = self._outputs(result)
+        return [_checked(tensor, spec) for tensor, spec in zip(outputs, self.spec.outputs, strict=True)]
+
+    def warm_up(self, budget_seconds: float) -> None:
+        """Run every batch size, the largest first, so that no client pays for compilation; also proves the outputs.
+
+        Raises:
+            ModelLoadError: the model fails, or its outputs are not what the configuration promises.
+        """
+        if any(-1 in tensor.shape[1 if self.spec.max_batch_size else 0 :] for tensor in self.spec.inputs):
+            logger.info("%s version %d: inputs of any size: not warmed up", self.spec.name, self.version)
+            return
+        deadline = time.monotonic() + budget_seconds
+        for done, rows in enumerate(_warm_up_sizes(self.spec.max_batch_size)):
+            self._warm_up_size(rows)
+            if time.monotonic() > deadline:
+                total = max(1, self.spec.max_batch_size)
+                logger.warning(
+                    "%s version %d: only %d of %d batch sizes warmed up", self.spec.name, self.version, done + 1, total
+                )
+                return
+
+    def _warm_up_size(self, rows: int) -> None:
+        inputs = [
+            np.zeros([rows if size == -1 else size for size in tensor.shape], tensor.datatype.numpy)
+            for tensor in self.spec.inputs
+        ]
+        outputs: list[Array] = []
+        for _ in range(_RUNS_PER_SIZE):
+            try:
+                outputs = self.infer(inputs)
+            except ModelLoadError:
+                raise
+            except RuntimeError as error:
+                raise ModelLoadError(f"the model fails on zeros in a batch of {rows}: {last_line(error)}") from error
+        for array, spec in zip(outputs, self.spec.outputs, strict=True):
+            expected = [rows if size == -1 and place == 0 else size for place, size in enumerate(spec.shape)]
+            fits = array.ndim == len(expected) and all(
+                size in (wanted, -1) or wanted == -1 for size, wanted in zip(array.shape, expected, strict=True)
+            )
+            if not fits:
+                raise ModelLoadError(
+                    f"output {spec.name!r} has shape {list(array.shape)}; config.pbtxt says {expected}"
+                )
+
+    def _outputs(self, result: object) -> list[torch.Tensor]:
+        outputs = list(cast("Sequence[object]", result)) if isinstance(result, (tuple, list)) else [result]
+        if len(outputs) != len(self.spec.outputs) or not all(isinstance(item, torch.Tensor) for item in outputs):
+            found = [type(item).__name__ for item in outputs]
+            names = [spec.name for spec in self.spec.outputs]
+            raise ModelLoadError(f"the model returns {found}; config.pbtxt promises a tensor for each of {names}")
+        return cast("list[torch.Tensor]", outputs)
+
+
+def load(path: Path, spec: ModelSpec, version: int) -> LoadedModel:
+    """Read a TorchScript file and prepare it for inference on this machine's CPU.
+
+    Raises:
+        ModelLoadError: the file is not a model that can be called as the configuration says.
+    """
+    try:
+        module = torchscript.load(path)
+        # After loading: a module optimised before it is saved does not load back. Freezes what was not frozen.
+        module = torch.jit.optimize_for_inference(module.eval())
+    except (RuntimeError, ValueError) as error:
+        raise ModelLoadError(
+            f"{path.name}: not a TorchScript model that torch {torch.__version__} can load: {last_line(error)}"
+        ) from error
+    return LoadedModel(spec, version, module)
+
+
+def last_line(error: BaseException) -> str:
+    """Return the reason from an error of TorchScript, which comes after its many lines of trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else type(error).__name__
+
+
+def _argument_order(module: torch.jit.ScriptModule, spec: ModelSpec) -> list[int]:
+    """Return, for each argument of forward, its index in the configuration's inputs.
+
+    As Triton's PyTorch backend does: by argument name, else by the suffix of `NAME__0`, else by order.
+    """
+    schema = cast("Any", module).forward.schema
+    arguments = [str(argument.name) for argument in schema.arguments[1:]]
+    names = [tensor.name for tensor in spec.inputs]
+    if len(arguments) != len(names):
+        raise ModelLoadError(f"the model takes {arguments}; config.pbtxt has the inputs {names}")
+    if set(names) == set(arguments):
+        return [names.index(argument) for argument in arguments]
+    suffixes = [name.rpartition("__")[2] for name in names]
+    if sorted(suffixes) == sorted(str(place) for place in range(len(names))):
+        return [suffixes.index(str(place)) for place in range(len(names))]
+    return list(range(len(names)))
+
+
+def _checked(tensor: torch.Tensor, spec: TensorSpec) -> Array:
+    if tensor.dtype != spec.datatype.torch:
+        raise ModelLoadError(f"output {spec.name!r} is {tensor.dtype}; config.pbtxt says {spec.datatype.name}")
+    return tensor.contiguous().numpy()
+
+
+def _warm_up_sizes(max_batch_size: int) -> list[int]:
+    """Return 1..max, those first without which a budget that runs out would hurt most: the largest, then doublings."""
+    limit = max(1, max_batch_size)
+    doublings = [1 << power for power in range(limit.bit_length()) if 1 << power < limit]
+    return list(dict.fromkeys([limit, *doublings, *range(1, limit)]))

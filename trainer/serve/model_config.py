@@ -1,0 +1,160 @@
+"""The serving configuration of a model: config.pbtxt, checked and reduced to what this server does.
+
+Format: Triton Inference Server, "Model Configuration" and model_config.proto. Fields that would change results are
+refused when they are not supported; those that only tune another server are named in `ignored`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+from trainer.serve.errors import ModelLoadError
+from trainer.serve.protocol import datatypes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+triton = cast("Any", model_config_pb2)  # generated at run time from its descriptor: no types
+_Message = Any
+
+PLATFORM = "pytorch_libtorch"
+_UNSUPPORTED = ("sequence_batching", "ensemble_scheduling", "batch_input", "batch_output")
+_IGNORED = ("optimization", "model_warmup", "parameters", "response_cache", "model_transaction_policy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSpec:
+    """One input or output."""
+
+    name: str
+    datatype: datatypes.Datatype
+    shape: tuple[int, ...]
+    """As clients see it: with the batch dimension if the model has one; -1 is any size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionPolicy:
+    """Which of the versions on disk are served (Triton's version_policy)."""
+
+    latest: int | None = 1
+    """So many of the newest; None: all, or those of `specific`."""
+    specific: frozenset[int] = frozenset()
+
+    def allows(self, version: int) -> bool:
+        """Tell whether a version may be served at all."""
+        return not self.specific or version in self.specific
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """How one model is called."""
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    max_batch_size: int
+    """0: the model has no batch dimension."""
+    model_file: str
+    version_policy: VersionPolicy
+    batches_requests: bool
+    """Requests that wait together are run together."""
+    max_queue_size: int | None
+    instances: int
+    """Batches run at the same time."""
+    ignored: tuple[str, ...]
+    """Fields that are set and have no effect here."""
+
+
+def parse(text: str, model_name: str) -> ModelSpec:
+    """Read config.pbtxt.
+
+    Raises:
+        ModelLoadError: not a model configuration, or one that this server cannot serve as it is meant.
+    """
+    config = triton.ModelConfig()
+    try:
+        text_format.Parse(text, config)
+    except text_format.ParseError as error:
+        raise ModelLoadError(f"config.pbtxt: not a Triton model configuration: {error}") from error
+    _check(config, model_name)
+    policy = config.dynamic_batching.default_queue_policy
+    return ModelSpec(
+        name=model_name,
+        inputs=_tensors("input", config.input, config.max_batch_size),
+        outputs=_tensors("output", config.output, config.max_batch_size),
+        max_batch_size=config.max_batch_size,
+        model_file=config.default_model_filename or "model.pt",
+        version_policy=_version_policy(config),
+        batches_requests=config.HasField("dynamic_batching") and config.max_batch_size > 1,
+        max_queue_size=policy.max_queue_size or None,
+        instances=sum(group.count or 1 for group in config.instance_group) or 1,
+        ignored=_ignored(config),
+    )
+
+
+def _check(config: _Message, model_name: str) -> None:
+    if config.name not in ("", model_name):
+        raise ModelLoadError(f"config.pbtxt: name={config.name!r}: must be the folder's name, {model_name!r}")
+    if config.platform != PLATFORM and config.backend != "pytorch":
+        found = f"platform={config.platform!r} backend={config.backend!r}"
+        raise ModelLoadError(f"config.pbtxt: {found}: must be platform {PLATFORM!r} or backend 'pytorch'")
+    if config.max_batch_size < 0:
+        raise ModelLoadError(f"config.pbtxt: max_batch_size={config.max_batch_size}: must be at least 0")
+    if "/" in config.default_model_filename:
+        raise ModelLoadError(f"config.pbtxt: default_model_filename={config.default_model_filename!r}: no folders")
+    present = {descriptor.name for descriptor, _ in config.ListFields()}
+    for name in _UNSUPPORTED:
+        if name in present:
+            raise ModelLoadError(f"config.pbtxt: {name} is not supported. Fix: remove it or serve with Triton")
+    if any(group.kind == triton.ModelInstanceGroup.KIND_GPU for group in config.instance_group):
+        raise ModelLoadError("config.pbtxt: instance_group KIND_GPU: this server runs on CPUs. Fix: KIND_CPU or Triton")
+
+
+def _tensors(kind: str, tensors: Iterable[_Message], max_batch_size: int) -> tuple[TensorSpec, ...]:
+    specs = tuple(_tensor(kind, tensor, batched=max_batch_size > 0) for tensor in tensors)
+    names = [spec.name for spec in specs]
+    if not names or len(set(names)) != len(names):
+        raise ModelLoadError(f"config.pbtxt: {kind}s {names}: at least one is needed, each with a name of its own")
+    return specs
+
+
+def _tensor(kind: str, tensor: _Message, *, batched: bool) -> TensorSpec:
+    where = f"config.pbtxt: {kind} {tensor.name!r}"
+    found: str = triton.DataType.Name(tensor.data_type)
+    datatype = datatypes.from_triton(found)
+    if datatype is None:
+        raise ModelLoadError(f"{where}: data_type {found}: must be one of {datatypes.SUPPORTED_NAMES}")
+    dims = tuple(tensor.dims)
+    if any(size == 0 or size < -1 for size in dims) or not (dims or batched):
+        raise ModelLoadError(f"{where}: dims {list(dims)}: sizes must be at least 1, or -1 for any size")
+    if tensor.HasField("reshape") or tensor.is_shape_tensor:
+        raise ModelLoadError(f"{where}: reshape and shape tensors are not supported")
+    if kind == "input" and (tensor.optional or tensor.allow_ragged_batch):
+        raise ModelLoadError(f"{where}: optional and ragged inputs are not supported")
+    return TensorSpec(name=tensor.name, datatype=datatype, shape=(-1, *dims) if batched else dims)
+
+
+def _version_policy(config: _Message) -> VersionPolicy:
+    policy = config.version_policy
+    match policy.WhichOneof("policy_choice"):
+        case "all":
+            return VersionPolicy(latest=None)
+        case "specific":
+            if not policy.specific.versions:
+                raise ModelLoadError("config.pbtxt: version_policy specific: names no version")
+            return VersionPolicy(latest=None, specific=frozenset(policy.specific.versions))
+        case _:
+            return VersionPolicy(latest=policy.latest.num_versions or 1)
+
+
+def _ignored(config: _Message) -> tuple[str, ...]:
+    batching = config.dynamic_batching
+    fields = {descriptor.name for descriptor, _ in config.ListFields()}.intersection(_IGNORED)
+    fields.update(
+        f"dynamic_batching.{name.name}" for name, _ in batching.ListFields() if name.name != "default_queue_policy"
+    )
+    return tuple(sorted(fields))

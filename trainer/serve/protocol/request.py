@@ -1,0 +1,228 @@
+"""An inference request: JSON, or a JSON header followed by binary tensors, to NumPy arrays.
+
+Sources: Open Inference Protocol v2, "Inference Request JSON Object"; Triton, "Binary Tensor Data Extension".
+Everything a client sends is hostile until it passed here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import orjson
+
+from trainer.serve.errors import RequestError
+from trainer.serve.protocol import tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainer.serve.model_config import ModelSpec, TensorSpec
+
+_MAX_LENGTH_DIGITS = 18
+_KINDS: dict[type, str] = {
+    dict: "an object",
+    list: "an array",
+    str: "a string",
+    bool: "a boolean",
+    type(None): "missing or null",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestedOutput:
+    """An output the client wants."""
+
+    index: int
+    """Place in the model's outputs."""
+    binary: bool
+    """As bytes behind the JSON, not as numbers in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InferRequest:
+    """A request that fits the model."""
+
+    id: str | None
+    inputs: list[tensors.Array]
+    """In the model's order."""
+    outputs: list[RequestedOutput]
+    rows: int
+    """Size of the batch dimension; 1 for a model without one."""
+
+
+def decode(body: bytes, header_length: bytes | None, spec: ModelSpec, max_json_bytes: int) -> InferRequest:
+    """Check a body against the model and return its arrays; `header_length` is Inference-Header-Content-Length.
+
+    Raises:
+        RequestError: 400 where it does not fit, 413 where its JSON part is too large.
+    """
+    json_size = len(body) if header_length is None else _parse_header_length(header_length, len(body))
+    if json_size > max_json_bytes:
+        fix = "Fix: send binary tensors or smaller batches"
+        raise RequestError(413, f"JSON part of {json_size} bytes; limit: {max_json_bytes}. {fix}")
+    view = memoryview(body)
+    document = _parse_json(view[:json_size])
+    declared = _by_name("inputs", document.get("inputs"), [tensor.name for tensor in spec.inputs])
+    binary = _split_binary(declared, view[json_size:])
+    missing = [tensor.name for tensor in spec.inputs if tensor.name not in declared]
+    if missing:
+        raise RequestError(400, f"inputs {missing} are missing; the model takes {[t.name for t in spec.inputs]}")
+    inputs = [_read_input(declared[tensor.name], binary.get(tensor.name), tensor) for tensor in spec.inputs]
+    return InferRequest(
+        id=_request_id(document),
+        inputs=inputs,
+        outputs=_requested_outputs(document, spec),
+        rows=_rows(inputs, spec),
+    )
+
+
+def _parse_header_length(value: bytes, body_size: int) -> int:
+    # isdigit first: int() accepts signs, spaces and underscores, and takes quadratic time on long input
+    if not value.isdigit() or len(value) > _MAX_LENGTH_DIGITS or int(value) > body_size:
+        shown = value[:40].decode("latin-1")
+        raise RequestError(
+            400, f"Inference-Header-Content-Length {shown!r}: must be the size of the JSON part, 0 to {body_size}"
+        )
+    return int(value)
+
+
+def _parse_json(text: memoryview) -> dict[str, Any]:
+    try:
+        document: Any = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        hint = "NaN and Infinity are not JSON: send them as binary tensors"
+        raise RequestError(400, f"body is not valid JSON: {error}. {hint}") from None
+    return _object("body", document)
+
+
+def _object(where: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise RequestError(400, f"{where}: must be a JSON object, is {_kind(value)}")
+    return cast("dict[str, Any]", value)
+
+
+def _kind(value: object) -> str:
+    return _KINDS.get(type(value), "a number")
+
+
+def _by_name(field: str, value: object, known: list[str]) -> dict[str, dict[str, Any]]:
+    """Return the objects of a list by their names, in its order; unknown and repeated names are refused."""
+    if not isinstance(value, list):
+        raise RequestError(400, f"{field}: must be an array of objects, is {_kind(value)}")
+    found: dict[str, dict[str, Any]] = {}
+    for place, item in enumerate(cast("list[object]", value)):
+        entry = _object(f"{field}[{place}]", item)
+        name = entry.get("name")
+        if not isinstance(name, str) or name not in known:
+            shown = tensors.shorten(name)
+            raise RequestError(400, f"{field}[{place}].name={shown}: must be one of {known}")
+        if name in found:
+            raise RequestError(400, f"{field}: {name!r} is there twice")
+        found[name] = entry
+    return found
+
+
+def _split_binary(declared: dict[str, dict[str, Any]], tail: memoryview) -> dict[str, memoryview]:
+    """Give each input with `binary_data_size` its part of the bytes behind the JSON, in the order of the inputs."""
+    parts: dict[str, memoryview] = {}
+    offset = 0
+    for name, entry in declared.items():
+        size = _parameters(f"input {name!r}", entry).get("binary_data_size")
+        if size is None:
+            continue
+        if type(size) is not int or not 0 <= size <= len(tail) - offset:
+            left = len(tail) - offset
+            raise RequestError(
+                400,
+                f"input {name!r}: binary_data_size={tensors.shorten(size)}: {left} bytes are left behind the JSON. "
+                "Fix: set Inference-Header-Content-Length to the size of the JSON part and send all bytes",
+            )
+        parts[name] = tail[offset : offset + size]
+        offset += size
+    if offset != len(tail):
+        raise RequestError(400, f"{len(tail) - offset} bytes behind the JSON belong to no input's binary_data_size")
+    return parts
+
+
+def _parameters(where: str, entry: dict[str, Any]) -> dict[str, Any]:
+    value = entry.get("parameters")
+    return {} if value is None else _object(f"{where}: parameters", value)
+
+
+def _read_input(entry: dict[str, Any], binary: memoryview | None, spec: TensorSpec) -> tensors.Array:
+    datatype = entry.get("datatype")
+    if datatype != spec.datatype.name:
+        shown = tensors.shorten(datatype)
+        raise RequestError(400, f"input {spec.name!r}: datatype={shown}: must be {spec.datatype.name!r}")
+    shape = _shape(entry.get("shape"), spec)
+    data: object = entry.get("data")
+    if binary is not None:
+        if data is not None:
+            raise RequestError(400, f"input {spec.name!r}: has both data and binary_data_size. Fix: send one")
+        return tensors.from_binary(binary, shape, spec)
+    if not isinstance(data, list):
+        raise RequestError(400, f"input {spec.name!r}: data must be an array, is {_kind(data)}")
+    return tensors.from_json(cast("list[Any]", data), shape, spec)
+
+
+def _shape(value: object, spec: TensorSpec) -> tuple[int, ...]:
+    sizes = cast("list[int]", value)
+    if not isinstance(value, list) or not _matches(sizes, spec.shape):
+        expected = f"{list(spec.shape)} (-1: any size from 1)"
+        raise RequestError(400, f"input {spec.name!r}: shape={tensors.shorten(sizes)}: must be {expected}")
+    return tuple(sizes)
+
+
+def _matches(sizes: Sequence[object], expected: tuple[int, ...]) -> bool:
+    if len(sizes) != len(expected):
+        return False
+    pairs = zip(sizes, expected, strict=True)
+    # type, not isinstance: true is no size
+    return all(type(size) is int and (size == limit or (limit == -1 and size > 0)) for size, limit in pairs)
+
+
+def _rows(inputs: list[tensors.Array], spec: ModelSpec) -> int:
+    if spec.max_batch_size == 0:
+        return 1
+    rows = {array.shape[0] for array in inputs}
+    if len(rows) != 1:
+        raise RequestError(400, f"inputs have batches of different sizes: {sorted(rows)}")
+    (count,) = rows
+    if count > spec.max_batch_size:
+        raise RequestError(400, f"batch of {count}; limit: {spec.max_batch_size}. Fix: send it in parts")
+    return count
+
+
+def _request_id(document: dict[str, Any]) -> str | None:
+    value = document.get("id")
+    if value is not None and not isinstance(value, str):
+        raise RequestError(400, f"id: must be a string, is {_kind(value)}")
+    return value
+
+
+def _requested_outputs(document: dict[str, Any], spec: ModelSpec) -> list[RequestedOutput]:
+    """Return the outputs named in the request, in its order; all of them where it names none."""
+    default = _flag(
+        "parameters.binary_data_output", _parameters("body", document).get("binary_data_output"), default=False
+    )
+    names = [tensor.name for tensor in spec.outputs]
+    wanted = document.get("outputs")
+    if wanted is None or wanted == []:
+        return [RequestedOutput(index=index, binary=default) for index in range(len(names))]
+    outputs: list[RequestedOutput] = []
+    for name, entry in _by_name("outputs", wanted, names).items():
+        parameters = _parameters(f"output {name!r}", entry)
+        if parameters.get("classification"):
+            raise RequestError(400, f"output {name!r}: classification is not supported. Fix: sort the scores yourself")
+        binary = _flag(f"output {name!r}: binary_data", parameters.get("binary_data"), default=default)
+        outputs.append(RequestedOutput(index=names.index(name), binary=binary))
+    return outputs
+
+
+def _flag(where: str, value: object, *, default: bool) -> bool:
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise RequestError(400, f"{where}: must be true or false, is {_kind(value)}")
+    return value

@@ -1,0 +1,90 @@
+"""One tensor: JSON numbers or raw bytes to a NumPy array of exactly the declared type and shape."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.serve.errors import RequestError
+
+if TYPE_CHECKING:
+    from trainer.serve.model_config import TensorSpec
+
+Array = NDArray[Any]
+
+_SHOWN_CHARACTERS = 60
+
+
+def shorten(value: object) -> str:
+    """Return a client's value for an error message, cut to a line."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+def from_binary(data: memoryview, shape: tuple[int, ...], spec: TensorSpec) -> Array:
+    """Return a read-only view of little-endian, row-major bytes.
+
+    Raises:
+        RequestError: 400 where the size does not fit the shape.
+    """
+    expected = math.prod(shape) * spec.datatype.numpy.itemsize
+    if len(data) != expected:
+        needs = f"shape {list(shape)} of {spec.datatype.name} needs {expected}"
+        raise RequestError(400, f"input {spec.name!r}: binary_data_size={len(data)}: {needs}")
+    array = np.frombuffer(data, dtype=spec.datatype.numpy)
+    if spec.datatype.numpy.kind == "b" and array.view(np.uint8).max(initial=0) > 1:
+        raise RequestError(400, f"input {spec.name!r}: a BOOL byte must be 0 or 1")
+    return array.reshape(shape)
+
+
+def from_json(data: list[Any], shape: tuple[int, ...], spec: TensorSpec) -> Array:
+    """Return the numbers of a flat or nested JSON array.
+
+    Raises:
+        RequestError: 400 where their count, kind or range does not fit; null and text are never numbers.
+    """
+    try:
+        values: Array = np.array(data)
+    except (ValueError, OverflowError):
+        raise RequestError(400, f"input {spec.name!r}: data is nested unevenly. Fix: send it flat") from None
+    count = math.prod(shape)
+    if values.size != count:
+        raise RequestError(400, f"input {spec.name!r}: {values.size} values; shape {list(shape)} needs {count}")
+    if values.ndim > 1 and values.shape != shape:
+        raise RequestError(
+            400,
+            f"input {spec.name!r}: data is nested as {list(values.shape)}; shape is {list(shape)}. Fix: send it flat",
+        )
+    if values.dtype.kind not in spec.datatype.json_kinds:
+        raise RequestError(
+            400, f"input {spec.name!r}: data holds {_contents(values)}: {spec.datatype.name} needs {_needs(spec)}"
+        )
+    return _cast(values, spec).reshape(shape)
+
+
+def _cast(values: Array, spec: TensorSpec) -> Array:
+    target = spec.datatype.numpy
+    if target.kind == "b":
+        return values
+    limits = np.iinfo(target) if target.kind in "iu" else np.finfo(target)
+    # Python numbers: NumPy would round the limit to the type of the values
+    smallest, largest = values.min().item(), values.max().item()
+    low, high = (int, int) if target.kind in "iu" else (float, float)
+    if smallest < low(limits.min) or largest > high(limits.max):
+        outside = smallest if smallest < low(limits.min) else largest
+        raise RequestError(
+            400, f"input {spec.name!r}: value {outside}: {spec.datatype.name} holds {limits.min} to {limits.max}"
+        )
+    return values.astype(target, copy=False)
+
+
+def _contents(values: Array) -> str:
+    names = {"O": "null, objects or huge numbers", "U": "text", "b": "booleans", "f": "fractions"}
+    return names.get(values.dtype.kind, str(values.dtype))
+
+
+def _needs(spec: TensorSpec) -> str:
+    return {"f": "numbers", "b": "true or false"}.get(spec.datatype.numpy.kind, "whole numbers")

@@ -1,0 +1,109 @@
+"""The versions that answer requests. Lives on the event loop: a swap happens between two requests, never within one."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from trainer.serve.batcher import Batcher
+from trainer.serve.errors import RequestError
+from trainer.serve.loader import Snapshot
+from trainer.serve.metrics import VersionMetrics
+from trainer.serve.repository import is_version_name
+
+if TYPE_CHECKING:
+    from trainer.serve.metrics import ServerMetrics
+    from trainer.serve.model import LoadedModel
+
+logger = logging.getLogger(__name__)
+
+
+class ModelRegistry:
+    """Finds the version for a request; every method belongs to the event loop's thread."""
+
+    def __init__(self, model_name: str, metrics: ServerMetrics, max_queue_size: int) -> None:
+        self.model_name = model_name
+        self._metrics = metrics
+        self._max_queue_size = max_queue_size
+        self._batchers: dict[int, Batcher] = {}
+        self._retiring: set[Batcher] = set()
+        self._snapshot = Snapshot(models={}, unavailable={}, problem="starting")
+
+    @property
+    def versions(self) -> list[int]:
+        """Versions that answer, in ascending order."""
+        return sorted(self._batchers)
+
+    def apply(self, snapshot: Snapshot) -> None:
+        """Serve what a snapshot says from the next request on; what it lacks finishes its queue and goes."""
+        before = self._batchers
+        self._batchers = {
+            version: self._kept_or_new(before.get(version), loaded) for version, loaded in snapshot.models.items()
+        }
+        self._snapshot = snapshot
+        self._metrics.load_success = snapshot.load_success
+        self._metrics.load_failure = snapshot.load_failure
+        for version, batcher in before.items():
+            if self._batchers.get(version) is not batcher:
+                self._retire(batcher)
+        if self._batchers.keys() != before.keys():
+            logger.info("%s: serving versions %s", self.model_name, self.versions or "none")
+
+    def find(self, model_name: str, version: str | None = None) -> Batcher:
+        """Return the version asked for, the newest without one.
+
+        Raises:
+            RequestError: 404 for an unknown model or version, 503 while none is loaded.
+        """
+        self.check_name(model_name)
+        if version is not None and not is_version_name(version):
+            raise RequestError(404, f"version {version[:40]!r} of {model_name!r}: versions are numbers from 1")
+        if not self._batchers:
+            message = f"model {model_name!r} is not ready: {self._snapshot.problem or self._reasons()}"
+            raise RequestError(503, message, retry_after_seconds=1)
+        number = max(self._batchers) if version is None else int(version)
+        batcher = self._batchers.get(number)
+        if batcher is None:
+            raise RequestError(404, f"model {model_name!r} has no version {number}; serving: {self.versions}")
+        return batcher
+
+    def check_name(self, model_name: str) -> None:
+        """Refuse other models.
+
+        Raises:
+            RequestError: 404 with the name that is served.
+        """
+        if model_name != self.model_name:
+            raise RequestError(404, f"unknown model {model_name[:80]!r}; serving: {self.model_name!r}")
+
+    def index(self) -> list[dict[str, str]]:
+        """Return the entries of the repository index: name, version, state and reason."""
+        ready = [{"name": self.model_name, "version": str(v), "state": "READY", "reason": ""} for v in self.versions]
+        unavailable = [
+            {"name": self.model_name, "version": str(version), "state": "UNAVAILABLE", "reason": reason}
+            for version, reason in sorted(self._snapshot.unavailable.items())
+        ]
+        if ready or unavailable:
+            return ready + unavailable
+        return [{"name": self.model_name, "version": "", "state": "UNAVAILABLE", "reason": self._snapshot.problem}]
+
+    def _reasons(self) -> str:
+        reasons = sorted(self._snapshot.unavailable.items())
+        return "; ".join(f"version {version}: {reason}" for version, reason in reasons) or "no version"
+
+    def _kept_or_new(self, batcher: Batcher | None, loaded: LoadedModel) -> Batcher:
+        if batcher is not None and batcher.model is loaded:
+            return batcher
+        numbers = VersionMetrics(model=self.model_name, version=loaded.version)
+        self._metrics.add_version(numbers)
+        return Batcher(loaded, numbers, self._max_queue_size)
+
+    def _retire(self, batcher: Batcher) -> None:
+        self._retiring.add(batcher)
+
+        def on_drained() -> None:
+            self._retiring.discard(batcher)
+            self._metrics.remove_version(batcher.numbers)
+            logger.info("%s version %d: released", self.model_name, batcher.model.version)
+
+        batcher.retire(on_drained)
