@@ -62,12 +62,17 @@ class Node:
 
     def init(self) -> Process | None:
         """Return the node's first process, or None where the node is not running."""
-        wanted = (Path(node_init.__file__).name, str(self.layout.node_config))
         for process in all_processes():
-            arguments = process.arguments
-            if process.is_namespace_init and (Path(arguments[-2]).name, arguments[-1]) == wanted:
+            if process.is_namespace_init and self._is_our_init(process.arguments):
                 return process
         return None
+
+    def _is_our_init(self, arguments: tuple[str, ...]) -> bool:
+        match arguments:
+            case (*_, program, config):
+                return Path(program).name == Path(node_init.__file__).name and config == str(self.layout.node_config)
+            case _:
+                return False
 
     def is_booted(self, init: Process) -> bool:
         """Tell whether the node has made its mounts and network."""
