@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from infra.errors import RefusalError, choices
 from infra.images import TrainerVariant
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_QUANTITY = re.compile(r"\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
+_DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL.pattern}(\.{_DNS_LABEL.pattern})*")
+_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
+_CPU_QUANTITY = re.compile(r"[0-9]+m|[0-9]+(\.[0-9]+)?")
+_PINNED_IMAGE = re.compile(r"\S+@sha256:[0-9a-f]{64}|[^\s@]+:(?!latest$)\w[\w.-]{0,127}", re.ASCII)
 
 
 def _dns_label(value: str) -> str:
@@ -31,9 +34,37 @@ def _dns_label(value: str) -> str:
     return value
 
 
+def _dns_subdomain(value: str) -> str:
+    if len(value) > 253 or not _DNS_SUBDOMAIN.fullmatch(value):
+        raise ValueError(
+            "is no DNS subdomain (RFC 1123). Fix: at most 253 of a-z, 0-9, '-' and '.', with a letter or digit at both"
+            " ends of each part"
+        )
+    return value
+
+
+def _number_as_text(value: object) -> object:
+    """Let `2` stand for `"2"`: YAML reads an unquoted quantity without a unit as a number."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
 def _quantity(value: str) -> str:
     if not _QUANTITY.fullmatch(value):
         raise ValueError("is no Kubernetes quantity. Fix: write a number with an optional unit, such as 500m, 2 or 4Gi")
+    return value
+
+
+def _cpu_quantity(value: str) -> str:
+    if not _CPU_QUANTITY.fullmatch(value):
+        raise ValueError("is no CPU quantity. Fix: write cores or millicores, such as 2, 0.5 or 500m")
+    return value
+
+
+def _pinned_image(value: str) -> str:
+    if not _PINNED_IMAGE.fullmatch(value):
+        raise ValueError(
+            "is no pinned image reference. Fix: end it in a tag other than latest, or in @sha256: and the digest"
+        )
     return value
 
 
@@ -45,7 +76,10 @@ def _known_instance_type(value: str) -> str:
 
 
 DnsLabel = Annotated[str, AfterValidator(_dns_label)]
-Quantity = Annotated[str, AfterValidator(_quantity)]
+DnsSubdomain = Annotated[str, AfterValidator(_dns_subdomain)]
+Quantity = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_quantity)]
+CpuQuantity = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_cpu_quantity)]
+PinnedImage = Annotated[str, AfterValidator(_pinned_image)]
 
 
 class _Model(BaseModel):
@@ -74,9 +108,21 @@ class ClusterSettings(_Model):
     @model_validator(mode="after")
     def _context_is_explicit(self) -> Self:
         if self.kubeconfig and not self.context:
-            raise ValueError("names a kubeconfig but no context. Fix: set cluster.context to the one to use")
+            raise ValueError(
+                f"names kubeconfig {self.kubeconfig!r} but no context. Fix: set cluster.context to the one to use"
+            )
         if self.context and not self.kubeconfig:
-            raise ValueError("names a context but no kubeconfig. Fix: set cluster.kubeconfig to the file that holds it")
+            raise ValueError(
+                f"names context {self.context!r} but no kubeconfig. Fix: set cluster.kubeconfig to the file with it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _simulated_nodes_have_names_of_their_own(self) -> Self:
+        types = [group.instance_type for group in self.simulated_nodes]
+        repeated = sorted({name for name in types if types.count(name) > 1})
+        if repeated:
+            raise ValueError(f"simulated_nodes repeats {', '.join(repeated)}. Fix: one entry per type, with the sum")
         return self
 
     @property
@@ -88,7 +134,7 @@ class ClusterSettings(_Model):
 class StorageSettings(_Model):
     """The two volumes every workload sees: /data/data (input) and /data/output (results)."""
 
-    storage_class: DnsLabel | None = None
+    storage_class: DnsSubdomain | None = None
     """StorageClass of the volumes. Default: node folders on `make up`'s cluster, else the cluster's default class."""
     access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = "ReadWriteMany"
     """ReadWriteOnce works only while all pods run on one node (kind, k3d: their default class offers nothing else)."""
@@ -135,7 +181,7 @@ class SchedulingSettings(_Model):
 class ImageSettings(_Model):
     """Where the images come from."""
 
-    trainer: str | None = None
+    trainer: PinnedImage | None = None
     """Full reference of the trainer image, where a registry holds it. Default: the locally built one."""
     trainer_variant: TrainerVariant = "cpu"
     """`gpu` holds what only a GPU needs (triton, all NVIDIA libraries); `cpu` leaves it out."""
@@ -148,7 +194,7 @@ class DigitsSettings(_Model):
     """Whether the stack declares the example at all."""
     workers: int = Field(default=2, ge=1, le=64)
     """Training pods; each runs one torchrun agent."""
-    cpus_per_worker: Quantity = "500m"
+    cpus_per_worker: CpuQuantity = "500m"
     """CPU request of one training pod."""
     epochs: int = Field(default=30, ge=1, le=100_000)
     """Passes over the training images."""
@@ -209,6 +255,8 @@ class SettingsError(RefusalError):
 
 def _describe(problem: ErrorDetails) -> str:
     key = "athanor:" + ".".join(str(part) for part in problem["loc"])
+    if not problem["loc"]:  # two keys that do not fit each other: the message names both
+        return "athanor:" + problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
         return f"{key}: no such key. Fix: {choices(str(problem['loc'][-1]), _valid_keys(problem['loc'][:-1]))}"
     message = problem["msg"].removeprefix("Value error, ")
