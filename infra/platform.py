@@ -73,7 +73,6 @@ def create_platform(settings: Settings) -> Platform:
     if settings.cluster.simulated_nodes:
         SimulatedGpuNodes("simulated-nodes", settings.cluster.simulated_nodes, in_cluster)
     namespace = _workload_namespace(settings.namespace, in_cluster)
-    in_namespace = pulumi.ResourceOptions(provider=cluster.provider, depends_on=[namespace])
     scheduling = GangScheduling("scheduling", GangSchedulingArgs(settings=settings.scheduling), in_cluster)
     storage = SharedStorage(
         "storage",
@@ -81,8 +80,9 @@ def create_platform(settings: Settings) -> Platform:
             namespace=settings.namespace,
             settings=settings.storage,
             on_node_folders=settings.cluster.is_own_local_cluster,
+            depends_on=[namespace],
         ),
-        in_namespace,
+        in_cluster,
     )
     return Platform(
         provider=cluster.provider,

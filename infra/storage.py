@@ -11,6 +11,7 @@ from infra.machine import LOCAL_NODE, local_home
 from infra.manifests import Manifest, resource
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from infra.settings import StorageSettings
@@ -86,6 +87,8 @@ class SharedStorageArgs:
     settings: StorageSettings
     on_node_folders: bool
     """True on the local cluster: volumes are folders of its node instead of a StorageClass's."""
+    depends_on: Sequence[pulumi.Resource] = ()
+    """What must exist before the claims: their namespace. (A component's own option does not reach its children.)"""
 
 
 class SharedStorage(pulumi.ComponentResource):
@@ -103,12 +106,12 @@ class SharedStorage(pulumi.ComponentResource):
     def _claim(self, claim: str, size_gib: int, args: SharedStorageArgs) -> pulumi.CustomResource:
         mode = args.settings.access_mode
         source: Manifest = {"storageClassName": args.settings.storage_class} if args.settings.storage_class else {}
-        depends_on: list[pulumi.Resource] = []
+        depends_on = list(args.depends_on)
         if args.on_node_folders:
             volume = f"{args.namespace}-{claim}"
             folder = NodeFolder(node=LOCAL_NODE, path=local_volume_folder(claim))
             manifest = node_folder_volume_manifest(volume, folder, size_gib, mode)
-            depends_on = [resource(f"{claim}-volume", manifest, pulumi.ResourceOptions(parent=self))]
+            depends_on.append(resource(f"{claim}-volume", manifest, pulumi.ResourceOptions(parent=self)))
             source = {"volumeName": volume, "storageClassName": ""}
         manifest = claim_manifest(claim, args.namespace, size_gib, mode, source)
         return resource(claim, manifest, pulumi.ResourceOptions(parent=self, depends_on=depends_on))
