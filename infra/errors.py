@@ -23,5 +23,7 @@ class RefusalError(ValueError):
 def choices(value: str, valid: Iterable[str]) -> str:
     """Word a fix for a name that does not exist: the near ones if there are any, else all of them."""
     names = sorted(valid)
+    if not names:
+        return "there is none to choose from"
     near = difflib.get_close_matches(value, names, n=3, cutoff=0.5)
     return f"did you mean {', '.join(near)}?" if near else f"use one of {', '.join(names)}"

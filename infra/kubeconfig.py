@@ -54,20 +54,25 @@ def minified_kubeconfig(file: Path, context: str) -> str:
     So neither other clusters' credentials nor paths of this machine enter the state.
 
     Raises:
-        RefusalError: the file is missing, is no kubeconfig, or lacks the context.
+        RefusalError: the file is missing, is no kubeconfig, or lacks the context or something that this one names.
     """
     config = _read(file)
     found = {entry.name: entry.context for entry in config.contexts}
     if context not in found:
         raise RefusalError("athanor:cluster.context", context, f"is not in {file}", choices(context, found))
     chosen = found[context]
-    clusters = [entry for entry in config.clusters if entry.name == chosen.cluster]
-    users = [entry for entry in config.users if entry.name == chosen.user]
+    clusters = {entry.name: entry.cluster for entry in config.clusters}
+    users = {entry.name: entry.user for entry in config.users}
+    for kind, name, known in (("cluster", chosen.cluster, clusters), ("user", chosen.user, users)):
+        if name not in known:
+            raise RefusalError(
+                f"{kind} of context {context}", name, f"is not in {file}", f"repair the file: {choices(name, known)}"
+            )
     reduced = _Kubeconfig(
         **{"current-context": context},
         contexts=[_NamedContext(name=context, context=chosen)],
-        clusters=[_NamedCluster(name=entry.name, cluster=_inlined(entry.cluster, file.parent)) for entry in clusters],
-        users=[_NamedUser(name=entry.name, user=_inlined(entry.user, file.parent)) for entry in users],
+        clusters=[_NamedCluster(name=chosen.cluster, cluster=_inlined(clusters[chosen.cluster], file.parent))],
+        users=[_NamedUser(name=chosen.user, user=_inlined(users[chosen.user], file.parent))],
     )
     return yaml.safe_dump(reduced.model_dump(by_alias=True, exclude_none=True), sort_keys=True)
 
@@ -82,17 +87,29 @@ def _read(file: Path) -> _Kubeconfig:
             f"cannot be read ({error.strerror})",
             "start the local cluster with `make up`, or set cluster.kubeconfig and cluster.context",
         ) from None
-    except (yaml.YAMLError, ValidationError):
+    except (yaml.YAMLError, ValidationError, UnicodeDecodeError):
         raise RefusalError(
             "athanor:cluster.kubeconfig", str(file), "is no kubeconfig", "name a file that `kubectl` accepts"
         ) from None
 
 
 def _inlined(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Replace `<key>: <path>` by `<key>-data: <base64>`; relative paths count from the kubeconfig's folder."""
+    """Replace each named file by its content; relative paths count from the kubeconfig's folder."""
     inlined = dict(entry)
     for key in _FILE_KEYS:
         path = inlined.pop(key, None)
         if path is not None:
-            inlined[f"{key}-data"] = base64.b64encode((folder / str(path)).read_bytes()).decode()
+            inlined[f"{key}-data"] = base64.b64encode(_named_file(key, folder / str(path))).decode()
+    token_file = inlined.pop("tokenFile", None)
+    if token_file is not None:
+        inlined["token"] = _named_file("tokenFile", folder / str(token_file)).decode().strip()
     return inlined
+
+
+def _named_file(key: str, file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise RefusalError(
+            key, str(file), f"is named in the kubeconfig but cannot be read ({error.strerror})", "log in again"
+        ) from None

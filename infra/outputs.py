@@ -39,7 +39,7 @@ class PlatformOutputs:
     @classmethod
     def parse(cls, found: dict[str, Any]) -> Self:
         """Check plain outputs and return them typed; unknown extra keys are ignored."""
-        version = int(found.get("contract_version", 0))
+        version = _whole_number(found.get("contract_version", 0))
         if version > CONTRACT_VERSION:
             raise RefusalError(
                 "contract_version", version, f"this code knows contracts up to {CONTRACT_VERSION}", "update athanor"
@@ -53,6 +53,14 @@ class PlatformOutputs:
         values = {name: found[name] for name in names}
         values["contract_version"] = version
         return cls(**values)
+
+
+def _whole_number(value: object) -> int:
+    """Numbers come back from a stack's state as floats, from its command line as text."""
+    try:
+        return int(str(value).removesuffix(".0"))
+    except ValueError:
+        raise RefusalError("contract_version", value, "is no number", "name a stack of the athanor project") from None
 
 
 def export_platform(platform: Platform) -> None:
