@@ -12,7 +12,7 @@ import pulumi
 from infra.errors import RefusalError
 from infra.manifests import Manifest, resource_from_output
 from workloads.network_policy import job_network_policy_manifest
-from workloads.roles import Claims, Container, Resources, check_name, check_range, pod_spec
+from workloads.roles import Claims, Container, Resources, check_command, check_name, check_range, pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,6 +63,8 @@ class PyTorchJobArgs:
         check_range("processes_per_worker", self.processes_per_worker, 1, 16)
         check_range("max_restarts", self.max_restarts, 0, 1000)
         check_range("grace_period_seconds", self.grace_period_seconds, 10, 3600)
+        check_command("program", self.program)
+        check_command("prepare", self.prepare)
         if not self.program:
             raise RefusalError("program", self.program, "is empty", 'name what to run: ("-m", "trainer.train")')
         gpus = self.resources.gpus

@@ -20,8 +20,8 @@ USER_ID = 10001
 GPU_RESOURCE = "nvidia.com/gpu"
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_CPU = re.compile(r"(\d+m|\d+(\.\d+)?)")
-_MEMORY = re.compile(r"\d+(\.\d+)?(Ki|Mi|Gi|Ti|k|M|G|T)?")
+_CPU = re.compile(r"[0-9]+m|[0-9]+(\.[0-9]+)?")
+_MEMORY = re.compile(r"[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?")
 _MAXIMUM_NAME_LENGTH = 40
 
 
@@ -48,6 +48,18 @@ def check_range(field_name: str, value: int, low: int, high: int) -> None:
     """
     if not low <= value <= high:
         raise RefusalError(field_name, value, f"must be {low} to {high}", f"choose a number from {low} to {high}")
+
+
+def check_command(field_name: str, command: Sequence[str]) -> None:
+    """Refuse a command written as one string, which would be run letter by letter.
+
+    Raises:
+        RefusalError: naming the field and the value.
+    """
+    if isinstance(command, str):
+        raise RefusalError(
+            field_name, command, "is one string", 'write one item per word: ("-m", "trainer.train", "--epochs=30")'
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
