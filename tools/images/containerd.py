@@ -6,7 +6,8 @@ import subprocess
 import threading
 from typing import IO, TYPE_CHECKING
 
-from tools.images.oci import ImageError, Sink
+from tools.images.errors import ImageError
+from tools.images.oci import Sink
 from tools.process import CommandError, run
 
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import stat
 import struct
 import tarfile
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tools.images.oci import Sink
@@ -27,42 +27,39 @@ def write_binary(sink: Sink, binary: Path, *, name: str, capability: int | None 
     member.mode = 0o755
     if capability is not None:
         member.pax_headers = {"SCHILY.xattr.security.capability": _file_capability(capability)}
-    with (
-        sink.open_tar() as archive,
-        binary.open("rb") as content,
-    ):
+    with sink.open_tar() as archive, binary.open("rb") as content:
         archive.addfile(member, content)
 
 
-def write_tree(
-    sink: Sink, root: Path, *, mtime_seconds: int, ships: Callable[[PurePosixPath], bool] | None = None
-) -> None:
-    """Write a layer that holds everything under `root` for which `ships(path relative to root)` is true."""
+def write_tree(sink: Sink, root: Path, *, below: str = ".", mtime_seconds: int) -> None:
+    """Write a layer of all files, folders and links under `root`/`below`, by their names relative to `root`.
+
+    Everybody may read everything, only root may write; no program is setuid; devices and sockets are left out.
+    """
     with sink.open_tar() as archive:
-        for path in _walk(root, root, ships):
+        for path in _walk(root / below):
             status = path.lstat()
             member = tarfile.TarInfo(path.relative_to(root).as_posix())
             member.mtime = mtime_seconds
-            if path.is_symlink():
+            if stat.S_ISLNK(status.st_mode):
                 member.type, member.linkname = tarfile.SYMTYPE, str(path.readlink())
                 archive.addfile(member)
-            elif path.is_dir():
-                member.type, member.mode = tarfile.DIRTYPE, 0o755
+            elif stat.S_ISDIR(status.st_mode):
+                member.type = tarfile.DIRTYPE
+                member.mode = 0o1777 if status.st_mode & stat.S_ISVTX else 0o755
                 archive.addfile(member)
-            else:
+            elif stat.S_ISREG(status.st_mode):
                 member.size = status.st_size
-                member.mode = 0o755 if status.st_mode & 0o100 else 0o644
+                member.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
                 with path.open("rb") as content:
                     archive.addfile(member, content)
 
 
-def _walk(root: Path, folder: Path, ships: Callable[[PurePosixPath], bool] | None) -> Iterator[Path]:
+def _walk(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if ships is not None and not ships(PurePosixPath(path.relative_to(root))):
-            continue
         yield path
         if path.is_dir() and not path.is_symlink():
-            yield from _walk(root, path, ships)
+            yield from _walk(path)
 
 
 def _file_capability(capability: int) -> str:

@@ -11,11 +11,14 @@ import io
 import json
 import os
 import platform
+import shutil
 import tarfile
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
+
+from tools.images.errors import ImageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -33,10 +36,6 @@ COPY_BYTES = 1 << 20
 CREATED = "1970-01-01T00:00:00Z"
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
-class ImageError(RuntimeError):
-    """An image is missing, incomplete or not what it should be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,11 +157,17 @@ class Layout:
             "os": "linux",
             "config": {name: value for name, value in container.items() if value},
             "rootfs": {"type": "layers", "diff_ids": [layer.digest for layer in layers]},
+            # Optional by the specification, but buildah builds on no image without it.
+            "history": [{"created": CREATED, "created_by": "athanor"} for _ in layers],
         }
+        return self.add_manifest(self.add(_json(config), CONFIG), layers)
+
+    def add_manifest(self, config: Descriptor, layers: list[Descriptor]) -> Descriptor:
+        """Store the manifest of an image whose config and layers are here, and describe it."""
         manifest = {
             "schemaVersion": 2,
             "mediaType": MANIFEST,
-            "config": self.add(_json(config), CONFIG).as_json(),
+            "config": config.as_json(),
             "layers": [layer.as_json() for layer in layers],
         }
         return self.add(_json(manifest), MANIFEST)
@@ -176,15 +181,16 @@ class Layout:
         members = [manifest]
         if self.has(manifest):
             content = json.loads(self.path(manifest.digest).read_bytes())
-            members += [_descriptor(part) for part in (content["config"], *content["layers"])]
+            members += [describe(part) for part in (content["config"], *content["layers"])]
         for member in members:
             if not self.has(member):
                 raise ImageError(f"{self.folder} lacks blob {member.digest} ({member.size} bytes)")
         return members
 
     def tag(self, reference: str, manifest: Descriptor) -> None:
-        """Give the image a name; a name given before moves to it."""
-        self._write_index(self.references() | {reference: manifest})
+        """Give the image a name; a name given before moves to it and is the newest."""
+        others = {name: image for name, image in self.references().items() if name != reference}
+        self._write_index({**others, reference: manifest})
 
     def untag(self, references: Collection[str]) -> None:
         """Take names away; their blobs stay until `collect_garbage`."""
@@ -196,7 +202,7 @@ class Layout:
             index = json.loads((self.folder / "index.json").read_bytes())
         except FileNotFoundError:
             return {}
-        return {entry["annotations"][REFERENCE_ANNOTATION]: _descriptor(entry) for entry in index["manifests"]}
+        return {entry["annotations"][REFERENCE_ANNOTATION]: describe(entry) for entry in index["manifests"]}
 
     def find(self, reference: str) -> Descriptor | None:
         """Return the manifest of a complete image of that name, None if there is none."""
@@ -219,24 +225,33 @@ class Layout:
         unused += self.folder.glob("incoming-*")
         freed = sum(path.stat().st_size for path in unused)
         for path in unused:
-            path.unlink()
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         return freed
 
     def write_archive(self, sink: Sink, reference: str, manifest: Descriptor, *, present: Collection[str] = ()) -> None:
-        """Write the image as a tar; blobs whose digest is in `present` are left out, as the receiver has them."""
-        entry = manifest.as_json() | {
-            "annotations": {CONTAINERD_NAME_ANNOTATION: reference, REFERENCE_ANNOTATION: reference}
+        """Write the image as a tar; blobs whose digest is in `present` are left out, as the receiver has them.
+
+        It is an OCI layout for containerd, and by manifest.json what `docker load` of any version understands.
+        """
+        members = self.members(manifest)
+        _, config, *layers = [f"blobs/sha256/{self.path(member.digest).name}" for member in members]
+        docker_manifest = [{"Config": config, "RepoTags": [reference], "Layers": layers}]
+        names = {CONTAINERD_NAME_ANNOTATION: reference, REFERENCE_ANNOTATION: reference}
+        index = {
+            "schemaVersion": 2,
+            "mediaType": INDEX,
+            "manifests": [manifest.as_json() | {"annotations": names}],
         }
-        index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}
         with sink.open_tar() as archive:
             _add_bytes(archive, "oci-layout", LAYOUT_MARKER)
             _add_bytes(archive, "index.json", _json(index))
-            for digest in sorted({member.digest for member in self.members(manifest)} - set(present)):
+            _add_bytes(archive, "manifest.json", _json(docker_manifest))
+            for digest in sorted({member.digest for member in members} - set(present)):
                 path = self.path(digest)
                 with path.open("rb") as blob:
-                    member = tarfile.TarInfo(f"blobs/sha256/{path.name}")
-                    member.size = path.stat().st_size
-                    archive.addfile(member, blob)
+                    entry = tarfile.TarInfo(f"blobs/sha256/{path.name}")
+                    entry.size = path.stat().st_size
+                    archive.addfile(entry, blob)
 
     def _write_index(self, references: Mapping[str, Descriptor]) -> None:
         entries = [
@@ -264,11 +279,12 @@ def architecture() -> str:
     return ARCHITECTURES[machine]
 
 
-def _descriptor(entry: Mapping[str, Any]) -> Descriptor:
+def describe(entry: Mapping[str, Any]) -> Descriptor:
+    """Read a descriptor as the specification writes it."""
     return Descriptor(media_type=entry["mediaType"], digest=entry["digest"], size=entry["size"])
 
 
-def _json(content: Mapping[str, Any]) -> bytes:
+def _json(content: Mapping[str, Any] | list[dict[str, Any]]) -> bytes:
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 

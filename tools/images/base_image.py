@@ -1,0 +1,117 @@
+"""The trainer's base image, made on this machine: a small Debian, and on it the Python packages that the trainer pins.
+
+Two layers, so that a changed pin leaves the Debian as it is. The Dockerfile finds every package installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.images import python_packages
+from tools.images.debian import bootstrap, byte_compile
+from tools.images.layers import write_tree
+from tools.images.mounts import unmount_below
+from tools.images.oci import LAYER, RunConfig
+from tools.paths import REPOSITORY
+from tools.process import run
+from trainer.image import debian
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from tools.images.oci import Descriptor, Layout
+    from tools.progress import Progress
+
+BASE_REPOSITORY = "localhost/athanor/base"
+DEBIAN_REPOSITORY = "localhost/athanor/debian"
+
+_TOOLS = Path(__file__).parent
+_IMAGE_SOURCES = REPOSITORY / "trainer" / "image"
+_DEBIAN_RECIPE = (
+    Path(__file__),
+    _TOOLS / "debian.py",
+    _TOOLS / "layers.py",
+    _TOOLS / "oci.py",
+    _IMAGE_SOURCES / "debian.py",
+)
+_PACKAGES_RECIPE = (
+    *_DEBIAN_RECIPE,
+    _TOOLS / "python_packages.py",
+    _IMAGE_SOURCES / "elf.py",
+    _IMAGE_SOURCES / "variant.py",
+    python_packages.requirements_file(),
+)
+
+
+def ensure_base_image(layout: Layout, variant: str, report: Progress) -> tuple[str, Descriptor]:
+    """Return name and manifest of the base image of `variant`, making it first if the cache has none of this content.
+
+    Raises:
+        tools.process.CommandError: the Debian or a package could not be had.
+        tools.images.errors.ImageError: a program that makes them is missing.
+    """
+    name = f"{BASE_REPOSITORY}:{variant}-{_content_key(_PACKAGES_RECIPE)}"
+    found = layout.find(name)
+    if found is None:
+        with _root_folder(layout.folder.parent) as root:
+            system = _debian_layer(layout, root, report)
+            report.detail(f"trainer image: Python packages ({variant})")
+            python_packages.install(root, variant)
+            byte_compile(root, python_packages.SITE_PACKAGES)
+            packages = _tree_layer(layout, root, "usr/local")
+        found = layout.add_image([system, packages], RunConfig())
+        layout.tag(name, found)
+    return name, found
+
+
+def _debian_layer(layout: Layout, root: Path, report: Progress) -> Descriptor:
+    """Fill `root` with the Debian and return its layer."""
+    name = f"{DEBIAN_REPOSITORY}:{_content_key(_DEBIAN_RECIPE)}"
+    image = layout.find(name)
+    if image is not None:
+        _, _, layer = layout.members(image)
+        run(["tar", "--extract", "--file", layout.path(layer.digest), "--directory", root])
+        return layer
+    report.detail(f"trainer image: Debian {debian.SUITE} as its base")
+    bootstrap(root)
+    layer = _tree_layer(layout, root, ".")
+    layout.tag(name, layout.add_image([layer], RunConfig()))
+    return layer
+
+
+def _tree_layer(layout: Layout, root: Path, below: str) -> Descriptor:
+    return layout.add_stream(
+        lambda sink: write_tree(sink, root, below=below, mtime_seconds=debian.TIMESTAMP_SECONDS), LAYER
+    )
+
+
+def _content_key(files: Iterable[Path]) -> str:
+    """Hash everything that an image is made from and by: 16 hex digits."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _root_folder(folder: Path) -> Generator[Path]:
+    """Give an empty folder for a root file system, and leave nothing of it or of those that killed runs left."""
+    for leftover in folder.glob("root-*"):
+        remove_root(leftover)
+    root = Path(tempfile.mkdtemp(dir=folder, prefix="root-"))
+    root.chmod(0o755)
+    try:
+        yield root
+    finally:
+        remove_root(root)
+
+
+def remove_root(root: Path) -> None:
+    """Delete a root file system; what is mounted in it is unmounted first, never deleted."""
+    unmount_below(root)
+    shutil.rmtree(root)

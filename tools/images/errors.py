@@ -1,0 +1,7 @@
+"""What goes wrong with images."""
+
+from __future__ import annotations
+
+
+class ImageError(RuntimeError):
+    """An image is missing, incomplete, or cannot be built on this machine; the message names the fix."""

@@ -1,0 +1,43 @@
+"""The base image that athanor makes itself where no registry is reachable: a Debian without package manager.
+
+It is part of trainer/ because it is part of what the image's content tag is computed from.
+"""
+
+from __future__ import annotations
+
+SUITE = "bookworm"
+PYTHON = "3.11"
+"""The Python of that suite; requirements.txt is compiled for it."""
+GLIBC = (2, 36)
+"""The C library of that suite: wheels for a newer one do not load."""
+
+PACKAGES = (
+    "base-files",
+    "base-passwd",
+    "libc-bin",
+    "dash",
+    "coreutils",
+    "grep",
+    "sed",
+    "findutils",
+    "procps",
+    "python3",
+)
+"""An interpreter, and what a person needs to look around in a pod."""
+
+LEFT_OUT = (
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/info",
+    "usr/share/locale",
+    "usr/share/lintian",
+    "usr/lib/python3.11/pydoc_data",
+    "var/lib/apt",
+    "var/lib/dpkg",
+    "var/cache",
+    "var/log",
+)
+"""Folders without any use in a pod."""
+
+TIMESTAMP_SECONDS = 1_700_000_000
+"""When every file of the image is said to have changed (Unix time), so that the same content is the same layer."""
