@@ -279,6 +279,8 @@ class LocalCluster:
             report.detail("removing the cluster")
             self._node.kill()
             self._release_machine()
+            # first, so that a removal cut short is not taken for a cluster by the next `up`
+            self.layout.state_file.unlink(missing_ok=True)
             shutil.rmtree(self.layout.folder)
 
     def _release_machine(self) -> None:

@@ -50,6 +50,8 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
   sandbox_image = {json.dumps(PAUSE_IMAGE)}
   # some machines give root no CAP_SYS_RESOURCE, and a sandbox's own score is below what may then be set
   restrict_oom_score_adj = true
+  # it would load its profile into the machine's kernel, where nothing takes it out again
+  disable_apparmor = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = {json.dumps(str(cni_plugins))}
     conf_dir = {json.dumps(str(layout.config / "cni"))}
