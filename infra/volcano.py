@@ -21,6 +21,7 @@ NAMESPACE = "volcano-system"
 SCHEDULER = "volcano-scheduler"
 CONTROLLERS = "volcano-controllers"
 METRICS_PORT = 8080
+HEALTH_PORT = 11251
 
 # What the enabled controllers and the scheduler watch. The controller manager waits for every CRD of its enabled
 # controllers and does nothing at all while one is missing, so the two lists below belong together. Naming the
@@ -198,17 +199,8 @@ def scheduler_config_manifest() -> Manifest:
 
 def scheduler_manifest(image: str) -> Manifest:
     """Return the scheduler's Deployment; a changed configuration changes the pod template, so the pod restarts."""
-    args = [
-        "--logtostderr",
-        "--scheduler-conf=/etc/volcano/volcano-scheduler.conf",
-        "--enable-healthz=true",
-        "--enable-metrics=true",
-        # One replica holds the lease at once; an election would only delay the first schedule by seconds.
-        "--leader-elect=false",
-        "--schedule-period=500ms",
-        "-v=2",
-    ]
-    manifest = _deployment(SCHEDULER, image, args, healthz_port=11251)
+    args = ["--scheduler-conf=/etc/volcano/volcano-scheduler.conf", "--schedule-period=500ms"]
+    manifest = _deployment(SCHEDULER, image, args)
     template = manifest["spec"]["template"]
     digest = hashlib.sha256(scheduler_config_text().encode()).hexdigest()[:16]
     template["metadata"]["annotations"] = {"athanor.dev/config": digest}
@@ -221,29 +213,32 @@ def scheduler_manifest(image: str) -> Manifest:
 
 def controllers_manifest(image: str) -> Manifest:
     """Return the controller manager's Deployment."""
-    args = [
-        "--logtostderr",
-        "--enable-healthz=true",
-        "--enable-metrics=true",
-        "--leader-elect=false",
-        f"--controllers={_CONTROLLERS}",
-        "-v=2",
-    ]
-    return _deployment(CONTROLLERS, image, args, healthz_port=11252)
+    args = [f"--controllers={_CONTROLLERS}"]
+    return _deployment(CONTROLLERS, image, args)
 
 
-def _deployment(name: str, image: str, args: list[str], *, healthz_port: int) -> Manifest:
+def _deployment(name: str, image: str, args: list[str]) -> Manifest:
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "volcano"}
     container = {
         "name": name,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "args": args,
+        "args": [
+            "--logtostderr",
+            # One replica, replaced by Recreate: an election would only delay the first schedule by seconds.
+            "--leader-elect=false",
+            "--enable-healthz=true",
+            f"--healthz-address=:{HEALTH_PORT}",
+            "--enable-metrics=true",
+            f"--listen-address=:{METRICS_PORT}",
+            "-v=2",
+            *args,
+        ],
         # The process logs through a socket folder below /tmp; a read-only root would stop it at once.
         "env": [{"name": "DEBUG_SOCKET_DIR", "value": "/tmp/klog-socks"}],  # noqa: S108 - inside the container
         "ports": [{"name": "metrics", "containerPort": METRICS_PORT}],
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}},
-        "readinessProbe": {"httpGet": {"path": "/healthz", "port": healthz_port}, "periodSeconds": 2},
+        "readinessProbe": {"httpGet": {"path": "/healthz", "port": HEALTH_PORT}, "periodSeconds": 2},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
