@@ -81,7 +81,7 @@ def crd_manifests(chart: Path) -> dict[str, Manifest]:
         if not file.is_file():
             raise RefusalError("Volcano chart", str(file), "does not exist", "run `make tools`, which fetches it")
         document = cast("Manifest", yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))
-        document["metadata"] = {"name": document["metadata"]["name"], "annotations": {}}
+        document["metadata"] = {"name": document["metadata"]["name"]}
         document.pop("status", None)
         manifests[name] = cast("Manifest", _without_descriptions(document))
     return manifests
