@@ -90,7 +90,7 @@ class CheckpointManager:
         """Save a state; nested dictionaries of tensors and plain values, each rank its own part.
 
         Returns:
-            Seconds it took.
+            Seconds it took; 0 when this step is saved already.
 
         Raises:
             CheckpointError: some rank could not write, for example because the disk is full. Former checkpoints are
@@ -98,12 +98,18 @@ class CheckpointManager:
         """
         begin = time.monotonic()
         target = self._folder / f"step-{step:08d}"
+        if self._on_main(target.exists):
+            # saved before a restart, and equal: replacing it would be a moment without it
+            return 0.0
         partial = self._on_main(lambda: self._make_partial(target.name))
         try:
             save(state, storage_writer=FileSystemWriter(partial, sync_files=True, overwrite=False))
         except CheckpointException as error:
             self._distributed.on_main(lambda: shutil.rmtree(partial, ignore_errors=True))
-            raise CheckpointError(f"checkpoint of step {step} not saved: {_reasons(error)}") from error
+            usage = shutil.disk_usage(self._folder)
+            # told always: torch reports a full disk as "unexpected pos"
+            space = f"{usage.free / 1e6:,.0f} of {usage.total / 1e6:,.0f} MB are free in {self._folder}"
+            raise CheckpointError(f"checkpoint of step {step} not saved: {_reasons(error)}; {space}") from error
         self._on_main(lambda: self._publish(partial, target, step))
         return time.monotonic() - begin
 
@@ -150,9 +156,6 @@ class CheckpointManager:
                 "files": sizes,
             },
         )
-        if target.exists():
-            # the same step of the same run, saved before a restart: the state is equal, the newer files are as good
-            shutil.rmtree(target)
         partial.rename(target)
         fsync_directory(self._folder)
         for _, old in self._by_step()[: -self._config.keep_latest_k]:

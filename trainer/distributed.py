@@ -54,10 +54,12 @@ class Distributed:
         """Join the group named by torchrun's environment variables, or make one of this process alone.
 
         Raises:
-            ValueError: the number of GPUs fits neither the machine nor the number of processes.
+            ValueError: the number of GPUs fits neither the machine nor the number of processes, or torchrun would hang
+                in a restart.
             torch.distributed.DistNetworkError: the other workers were not found in time.
         """
         self._config = config
+        _refuse_shared_store()
         self.rank = int(os.environ.get("RANK", "0"))
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
@@ -141,3 +143,16 @@ class Distributed:
             raise ValueError(f"num_gpu={wanted}: {self.local_world_size} processes were started here. {fix}")
         torch.cuda.set_device(self.local_rank)
         return torch.device("cuda", self.local_rank)
+
+
+def _refuse_shared_store() -> None:
+    """Refuse to start where a restart by torchrun would hang.
+
+    By default torchrun lends its rendezvous store to the workers and keeps it for the
+    next attempt: gloo then reads the addresses of the dead processes and waits until the timeout (seen on torch 2.15).
+    """
+    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    restarts = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
+    if shared and restarts > 0:
+        fix = "Fix: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun"
+        raise ValueError(f"max_restarts={restarts}: workers would reuse the store of dead ones and hang. {fix}")

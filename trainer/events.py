@@ -26,14 +26,17 @@ class EventLog:
     def __init__(self, folder: Path, *, job: str, rank: int) -> None:
         self.path = folder / f"rank-{rank:05d}.jsonl"
         self._fixed = {"job": job, "rank": rank, "attempt": int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))}
-        # line buffered, so that a kill loses no finished line
-        self._file = self.path.open("a", encoding="utf-8", buffering=1)
+        # unbuffered: a kill loses no line, and a line that found no space does not come back later
+        self._file = self.path.open("ab", buffering=0)
 
     def write(self, event: str, *, step: int, **fields: Any) -> None:  # noqa: ANN401  any JSON value
-        """Append an event; on rank 0 also say it to people."""
+        """Append an event; on rank 0 also say it to people. A full disk loses events, it does not end training."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {"time": now, **self._fixed, "step": step, "event": event, **fields}
-        self._file.write(json.dumps(line) + "\n")
+        try:
+            self._file.write(json.dumps(line).encode() + b"\n")
+        except OSError as error:
+            logger.warning("%s: event not written: %s", self.path, error)
         if self._fixed["rank"] == 0:
             logger.info("%s", " ".join([event, f"step={step}", *(f"{key}={_short(fields[key])}" for key in fields)]))
 

@@ -46,16 +46,15 @@ class Outcome(Enum):
 class Trainer:
     """One rank of a training run. Every rank makes the same calls in the same order."""
 
-    def __init__(self, config: TrainConfig, stop: StopRequest) -> None:
-        """Join the other ranks, read the data, build the model and resume from the newest checkpoint.
+    def __init__(self, config: TrainConfig) -> None:
+        """Join the other ranks, read the data and build the model.
 
         Raises:
             ValueError: settings that do not fit the number of ranks, the GPUs or the data.
-            DataError, FolderError, CheckpointError: see their modules.
+            DataError, FolderError: see their modules.
         """
         self.config = config
         self.step = 0
-        self._stop = stop
         with ExitStack() as stack:
             self._build(stack)
             self._close = stack.pop_all()
@@ -70,7 +69,7 @@ class Trainer:
         self.events = EventLog(self._folders.logs, job=config.run_name, rank=distributed.rank)
         stack.callback(self.events.close)
         self._heartbeat = Heartbeat(self._folders.work, rank=distributed.rank)
-        self.metrics = TrainingMetrics(job=config.run_name, rank=distributed.rank)
+        self.metrics = TrainingMetrics(run=config.run_name, rank=distributed.rank)
         stack.callback(self.metrics.close)
         self.metrics.serve(config.metrics, local_rank=distributed.local_rank)
 
@@ -92,18 +91,28 @@ class Trainer:
         self._settings = config.settings()
         self._checkpoints = CheckpointManager(config.checkpoint, self._folders.checkpoints, distributed, self._settings)
 
-    def train(self) -> Outcome:
-        """Train to the end, publish the model and return; at once if an earlier start of this run did so.
+    def train(self, stop: StopRequest) -> Outcome:
+        """Resume from the newest checkpoint, train to the end and publish the model.
+
+        Returns at once if an earlier start of this run has published it, and early, after saving, when any rank is
+        asked to stop.
 
         Raises:
             NonFiniteError, CheckpointError, ExportError: see their modules.
         """
+        try:
+            return self._train(stop)
+        except Exception as error:
+            self.events.write("failed", step=self.step, error=f"{type(error).__name__}: {error}")
+            raise
+
+    def _train(self, stop: StopRequest) -> Outcome:
         if self._finished_before():
             return Outcome.FINISHED
         self._resume()
         first_step = self.step
         while self.step < self.total_steps:
-            stopping = self.train_step()
+            stopping = self.train_step(stop_requested=stop.requested)
             if self.step == first_step + 1:
                 self.distributed.use_train_timeout()
             if stopping:
@@ -114,11 +123,11 @@ class Trainer:
         self._finish()
         return Outcome.FINISHED
 
-    def train_step(self) -> bool:
-        """Do one optimizer step.
+    def train_step(self, *, stop_requested: bool) -> bool:
+        """Do one optimizer step, and agree with the other ranks whether to go on.
 
         Returns:
-            Whether some rank was asked to stop; the same on every rank.
+            Whether some rank had `stop_requested`; the same on every rank.
 
         Raises:
             NonFiniteError: before the parameters are changed.
@@ -133,7 +142,7 @@ class Trainer:
         self.optimizer.zero_grad()
         loss = cross_entropy(self._parallel_model(batch.images), batch.labels)
         # started before the backward pass, so that it travels while gradients are computed
-        health = torch.stack((loss.detach(), ~loss.detach().isfinite(), loss.new_tensor(self._stop.requested)))
+        health = torch.stack((loss.detach(), ~loss.detach().isfinite(), loss.new_tensor(stop_requested)))
         agreed = self.distributed.start_sum(health)
         loss.backward()  # pyright: ignore[reportUnknownMemberType]
         agreed.wait()

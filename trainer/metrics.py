@@ -51,11 +51,11 @@ class StepReport:
 
 
 class TrainingMetrics:
-    """The metrics, each with the labels `job` and `rank`."""
+    """The metrics, each with the labels `run` and `rank` (`job` is a label that Prometheus sets itself)."""
 
-    def __init__(self, *, job: str, rank: int) -> None:
+    def __init__(self, *, run: str, rank: int) -> None:
         self.registry = CollectorRegistry()
-        labels = {"job": job, "rank": str(rank)}
+        labels = {"run": run, "rank": str(rank)}
 
         def gauge(name: str, text: str) -> Gauge:
             return Gauge(f"{PREFIX}_{name}", text, list(labels), registry=self.registry)

@@ -21,10 +21,11 @@ def main() -> None:
     """
     config = parse()
     log_to_stderr()
+    trainer = Trainer(config)
+    # not before: a process that waits for others has nothing to save and should end at once when asked to
     stop = StopRequest()
-    trainer = Trainer(config, stop)
     try:
-        outcome = trainer.train()
+        outcome = trainer.train(stop)
     finally:
         trainer.close()
         stop.close()

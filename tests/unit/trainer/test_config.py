@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainer.config import parse
+
+DOCUMENTED = ["--data_dir", "/d", "--output_dir", "/o", "--work_dir", "/w", "--log_dir", "/l", "--num_gpu", "2"]
+
+
+def test_the_five_documented_arguments_are_enough():
+    config = parse(DOCUMENTED)
+    assert config.data.data_dir == Path("/d")
+    assert config.output_dir == Path("/o")
+    assert config.work_dir == Path("/w")
+    assert config.folders.logs == Path("/l")
+    assert config.distributed.num_gpu == 2
+
+
+def test_both_spellings_reach_every_part():
+    more = "--run-name r1 --model_name m --epochs 3 --batch-size 32 --width 8 --metrics_port 8002 --keep_latest_k 5"
+    config = parse([*DOCUMENTED, *more.split(), "--learning-rate", "0.1", "--no-deterministic"])
+    assert (config.run_name, config.export.model_name, config.epochs) == ("r1", "m", 3)
+    assert (config.data.batch_size, config.model.width, config.metrics.metrics_port) == (32, 8, 8002)
+    assert (config.checkpoint.keep_latest_k, config.optimizer.learning_rate) == (5, 0.1)
+    assert not config.runtime.deterministic
+
+
+def test_logs_lie_with_the_run_when_no_folder_is_named():
+    config = parse(["--data_dir", "/d", "--output_dir", "/o", "--run_name", "r1"])
+    assert config.folders.logs == Path("/o/r1/logs")
+    assert config.folders.models == Path("/o/models")
+    assert config.folders.result == Path("/o/r1/result.json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--epochs", "0"], "epochs=0: must be at least 1"),
+        (["--log_interval_steps", "0"], "log_interval_steps=0: must be at least 1"),
+        (["--run_name", "../x"], "run_name='../x': must be 1 to 63 of"),
+        (["--run_name", "models"], "run_name='models': is the folder of the model repository. Fix: another name"),
+        (["--model_name", "A B"], "model_name='A B': must be"),
+        (["--num_gpu", "-1"], "num_gpu=-1: must be at least 0"),
+        (["--learning_rate", "nan"], "learning_rate=nan: must be more than 0"),
+        (["--keep_latest_k", "0"], "keep_latest_k=0: must be at least 1"),
+        (["--metrics_port", "70000"], "metrics_port=70000: must be from 0 to 65535"),
+        (["--seed", "-1"], "seed=-1: must be at least 0"),
+        (["--epoch", "1"], "epoch"),
+    ],
+)
+def test_wrong_values_end_with_status_2_and_say_which(capsys, monkeypatch, arguments, message):
+    monkeypatch.setenv("COLUMNS", "300")
+    with pytest.raises(SystemExit) as exit_:
+        parse([*DOCUMENTED, *arguments])
+    assert exit_.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_help_explains_every_argument(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as exit_:
+        parse(["--help"])
+    assert exit_.value.code == 0
+    text = capsys.readouterr().out
+    for argument in ("--data_dir", "--keep_latest_k", "--metrics_port", "--gradient_clip_norm", "--max_batch_size"):
+        assert argument in text
+    assert "Scratch folder of this worker" in text

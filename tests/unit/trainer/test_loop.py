@@ -1,0 +1,187 @@
+"""The whole trainer in one process; several processes are in test_torchrun.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from trainer.checkpoint import CheckpointError
+from trainer.data import DataConfig
+from trainer.distributed import DistributedConfig
+from trainer.folders import FolderError
+from trainer.loop import NonFiniteError, Outcome, Trainer
+from trainer.model import ModelConfig
+from trainer.optimizer import OptimizerConfig
+from trainer.runtime import RuntimeConfig
+
+GO_ON = SimpleNamespace(requested=False)
+
+
+class StopAt:
+    """Asks to stop when the trainer begins the given step."""
+
+    def __init__(self, trainer, step):
+        self._trainer, self._step = trainer, step
+
+    @property
+    def requested(self) -> bool:
+        return self._trainer.step + 1 == self._step
+
+
+def run(config, stop_at=None):
+    trainer = Trainer(config)
+    try:
+        return trainer.train(StopAt(trainer, stop_at) if stop_at else GO_ON), trainer
+    finally:
+        trainer.close()
+
+
+def events(config) -> list[dict]:
+    return [json.loads(line) for line in (config.folders.logs / "rank-00000.jsonl").read_text().splitlines()]
+
+
+def losses(config) -> dict[int, float]:
+    return {event["step"]: event["loss"] for event in events(config) if event["event"] == "step"}
+
+
+@pytest.fixture
+def uninterrupted(small, tmp_path):
+    config = small(output_dir=tmp_path / "uninterrupted", epochs=2)
+    outcome, trainer = run(config)
+    assert outcome is Outcome.FINISHED
+    return config, trainer
+
+
+def test_stopped_and_resumed_run_equals_the_uninterrupted_one_bit_for_bit(small, uninterrupted):
+    reference, reference_trainer = uninterrupted
+    config = small(epochs=2)
+    for step in (1, 4, 11, 15, 22):  # first, at a periodic save, last of an epoch, in between, last of all
+        outcome, trainer = run(config, stop_at=step)
+        assert (outcome, trainer.step) == (Outcome.STOPPED, step)
+    assert run(config)[0] is Outcome.FINISHED
+    assert losses(config) == losses(reference)
+    for name, weights in reference_trainer.model.state_dict().items():
+        assert torch.equal(weights, trainer.model.state_dict()[name]), name
+
+
+def test_finished_run_ends_at_once_and_publishes_nothing_more(uninterrupted):
+    config, _ = uninterrupted
+    written = len(events(config))
+    assert run(config)[0] is Outcome.FINISHED
+    assert [event["event"] for event in events(config)[written:]] == ["already_finished"]
+    assert sorted(path.name for path in (config.folders.models / "digits").iterdir()) == ["1", "config.pbtxt"]
+
+
+def test_killed_between_export_and_result_still_publishes_one_version(uninterrupted):
+    config, _ = uninterrupted
+    result = config.folders.result.read_bytes()
+    config.folders.result.unlink()
+    assert run(config)[0] is Outcome.FINISHED
+    assert config.folders.result.read_bytes() == result
+    assert sorted(path.name for path in (config.folders.models / "digits").iterdir()) == ["1", "config.pbtxt"]
+
+
+def test_result_names_model_version_and_accuracy(uninterrupted):
+    config, _ = uninterrupted
+    result = json.loads(config.folders.result.read_text())
+    manifest = json.loads((config.folders.models / "digits/1/manifest.json").read_text())
+    assert (result["model_name"], result["version"], result["step"]) == ("digits", 1, 22)
+    assert result["accuracy"] == manifest["accuracy"] > 0.5
+    assert manifest["run_name"] == config.run_name
+
+
+def test_finished_or_begun_run_refuses_other_settings(small, uninterrupted):
+    config, _ = uninterrupted
+    other = dataclasses.replace(config, epochs=3)
+    with pytest.raises(CheckpointError, match=r"epochs=3 \(was 2\)\. Fix: the former values, or another --run_name"):
+        run(other)
+    assert events(config)[-1]["event"] == "failed"
+    begun = small()
+    run(begun, stop_at=2)
+    with pytest.raises(CheckpointError, match=r"width=8 \(was 4\)"):
+        run(dataclasses.replace(begun, model=ModelConfig(width=8)))
+
+
+def test_other_seed_gives_another_curve_and_the_same_seed_the_same(small, tmp_path):
+    curves = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        config = small(output_dir=tmp_path / name, runtime=RuntimeConfig(seed=seed))
+        run(config)
+        curves.append(losses(config))
+    assert curves[0] == curves[1]
+    assert curves[0] != curves[2]
+
+
+def test_infinite_loss_is_refused_before_the_parameters_change(small):
+    trainer = Trainer(small(optimizer=OptimizerConfig(learning_rate=1e30, warmup_steps=0)))
+    try:
+        trainer.train_step(stop_requested=False)
+        before = {name: weights.clone() for name, weights in trainer.model.state_dict().items()}
+        with pytest.raises(NonFiniteError, match=r"step 2: loss .*parameters unchanged.*now 1e\+30"):
+            trainer.train_step(stop_requested=False)
+        for name, weights in trainer.model.state_dict().items():
+            assert torch.equal(weights, before[name]), name
+    finally:
+        trainer.close()
+
+
+def test_gradient_is_scaled_down_to_the_limit(small):
+    trainer = Trainer(small(optimizer=OptimizerConfig(gradient_clip_norm=0.01)))
+    try:
+        trainer.train_step(stop_requested=False)
+        norms = [parameter.grad.norm() for parameter in trainer.model.parameters()]
+        assert torch.stack(norms).norm().item() == pytest.approx(0.01, rel=1e-3)
+    finally:
+        trainer.close()
+
+
+def test_full_disk_in_the_middle_costs_a_checkpoint_but_at_the_end_the_run(small, monkeypatch):
+    trainer = Trainer(small())
+    try:
+        monkeypatch.setattr(trainer._checkpoints, "save", _fail)
+        with pytest.raises(CheckpointError, match="disk full"):
+            trainer.train(GO_ON)
+        labels = {"run": "small", "rank": "0"}
+        assert trainer.metrics.registry.get_sample_value("athanor_training_checkpoint_failures_total", labels) == 2
+    finally:
+        trainer.close()
+    assert trainer.step == 11
+    kinds = [event["event"] for event in events(trainer.config)]
+    assert kinds.count("checkpoint_failed") == 2
+    assert kinds[-1] == "failed"
+
+
+def _fail(_step, _state):
+    raise CheckpointError("disk full")
+
+
+def test_wrong_surroundings_are_refused_before_training(small, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(FolderError, match=r"file/small/checkpoints: cannot be written: Not a directory\. Fix: "):
+        Trainer(small(output_dir=tmp_path / "file"))
+    with pytest.raises(ValueError, match=r"batch_size=2000: must be at most 1433"):
+        Trainer(small(data=DataConfig(data_dir=small().data.data_dir, batch_size=2000)))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match=r"num_gpu=2: this machine has 1 usable GPUs\. Fix: "):
+        Trainer(small(distributed=DistributedConfig(num_gpu=2)))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    with pytest.raises(ValueError, match=r"num_gpu=2: 1 processes .* Fix: torchrun --nproc-per-node=2"):
+        Trainer(small(distributed=DistributedConfig(num_gpu=2)))
+
+
+def test_torchrun_that_would_hang_in_a_restart_is_refused(small, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
+    with pytest.raises(ValueError, match=r"max_restarts=3: .* Fix: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"):
+        Trainer(small())
+
+
+def test_failed_start_leaves_the_process_group(small, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FolderError):
+        Trainer(small(output_dir=tmp_path / "file"))
+    assert not torch.distributed.is_initialized()
