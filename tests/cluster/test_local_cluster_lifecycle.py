@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from tests.fixtures.local_cluster import (
@@ -10,6 +9,7 @@ from tests.fixtures.local_cluster import (
     kubectl_pod,
     load_kubectl_image,
     machine_snapshot,
+    others,
     quiet_progress,
 )
 from tools.local_cluster import state
@@ -21,18 +21,10 @@ if TYPE_CHECKING:
     from tools.local_cluster import LocalCluster
 
 
-def others(cluster: LocalCluster) -> re.Pattern[str]:
-    """Match what belongs to other clusters, which may come and go meanwhile, and never what is this cluster's."""
-    layout = cluster.layout
-    not_own = f"(?!{re.escape(layout.cgroup)}|{re.escape(layout.interface)})"
-    other_daemon = rf"^\d+ (?!{re.escape(str(layout.folder))} )\S+ "
-    return re.compile(rf"{not_own}\bathanor-\S+-[0-9a-f]{{8}}|{not_own}\bath-\S+|{other_daemon}")
-
-
 def test_down_leaves_the_machine_as_it_was(make_cluster: Callable[[str], LocalCluster], tmp_path: Path) -> None:
     cluster = make_cluster("gone")
     report = quiet_progress(tmp_path)
-    ignore = others(cluster)
+    ignore = others(cluster.layout)
     before = machine_snapshot(ignore=ignore)
     cluster.up(report)
     load_kubectl_image(cluster, report)
