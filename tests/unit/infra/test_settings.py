@@ -1,0 +1,250 @@
+"""Every wrong setting is refused with its key, its value, and the fix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from infra.errors import RefusalError
+from infra.instance_types import INSTANCE_TYPES
+from infra.settings import Settings, SettingsError, parse_settings
+from tests.fixtures.recorded_stack import REPOSITORY
+from tools.engine import stack_config
+from workloads.roles import Resources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OWN = {"kubeconfig": "~/.kube/config", "context": "kind-athanor"}
+GPU_NODE = "ecs.gn7i-c8g1.2xlarge"
+
+# what is wrong, the key that is named, the value that is shown, words of the fix
+REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
+    ({"namspace": "a"}, "namspace", "", "did you mean namespace"),
+    ({"gpu": 1}, "gpu", "", "use one of cluster, digits"),
+    ({"namespace": "Athanor"}, "namespace", "'Athanor'", "at most 63"),
+    ({"namespace": ""}, "namespace", "''", "at most 63"),
+    ({"namespace": "-a"}, "namespace", "'-a'", "starting with a letter or digit"),
+    ({"namespace": "a" * 64}, "namespace", "'aaaa", "at most 63"),
+    ({"namespace": "a.b"}, "namespace", "'a.b'", "at most 63"),
+    ({"namespace": "a\n"}, "namespace", "'a\\n'", "at most 63"),
+    ({"namespace": "mañana"}, "namespace", "'mañana'", "at most 63"),
+    ({"namespace": 7}, "namespace", "7", "Namespace of the workloads"),
+    ({"cluster": "kind"}, "cluster", "'kind'", "Which Kubernetes cluster"),
+    ({"cluster": {"kubeconfig": "~/k"}}, "cluster", "'~/k'", "set cluster.context"),
+    ({"cluster": {"context": "kind"}}, "cluster", "'kind'", "set cluster.kubeconfig"),
+    ({"cluster": {**OWN, "contexts": "a"}}, "cluster.contexts", "", "did you mean context"),
+    ({"cluster": {"simulated_nodes": GPU_NODE}}, "cluster.simulated_nodes", GPU_NODE, "Simulated GPU nodes"),
+    ({"cluster": {"simulated_nodes": [{}]}}, "cluster.simulated_nodes.0.instance_type", "", "infra/instance_types"),
+    (
+        {"cluster": {"simulated_nodes": [{"instance_type": "gn7i-c8g1.2xlarge"}]}},
+        "cluster.simulated_nodes.0.instance_type",
+        "'gn7i-c8g1.2xlarge'",
+        f"did you mean {GPU_NODE}",
+    ),
+    (
+        {"cluster": {"simulated_nodes": [{"instance_type": GPU_NODE, "count": 0}]}},
+        "cluster.simulated_nodes.0.count",
+        "0",
+        "How many",
+    ),
+    (
+        {"cluster": {"simulated_nodes": [{"instance_type": GPU_NODE, "count": 5001}]}},
+        "cluster.simulated_nodes.0.count",
+        "5001",
+        "less than or equal to 5000",
+    ),
+    (
+        {"cluster": {"simulated_nodes": [{"instance_type": GPU_NODE, "gpus": 8}]}},
+        "cluster.simulated_nodes.0.gpus",
+        "",
+        "use one of count, instance_type",
+    ),
+    (
+        {"cluster": {"simulated_nodes": [{"instance_type": GPU_NODE}, {"instance_type": GPU_NODE, "count": 2}]}},
+        "cluster",
+        GPU_NODE,
+        "one entry per type",
+    ),
+    ({"storage": {"storage_class": "nas"}}, "storage.storage_class", "'nas'", "leave it out"),
+    ({"cluster": OWN, "storage": {"storage_class": "NAS"}}, "storage.storage_class", "'NAS'", "at most 253"),
+    ({"cluster": OWN, "storage": {"storage_class": "a..b"}}, "storage.storage_class", "'a..b'", "both ends"),
+    ({"storage": {"access_mode": "RWX"}}, "storage.access_mode", "'RWX'", "'ReadWriteMany'"),
+    ({"storage": {"data_size_gib": 0}}, "storage.data_size_gib", "0", "GiB"),
+    ({"storage": {"data_size_gib": "5Gi"}}, "storage.data_size_gib", "'5Gi'", "GiB"),
+    ({"storage": {"output_size_gib": 65537}}, "storage.output_size_gib", "65537", "less than or equal to 65536"),
+    ({"storage": {"output_size_gib": 1.5}}, "storage.output_size_gib", "1.5", "GiB"),
+    ({"storage": {"size": 5}}, "storage.size", "", "use one of access_mode"),
+    ({"scheduling": {"install": "maybe"}}, "scheduling.install", "'maybe'", "False where"),
+    ({"scheduling": {"queues": []}}, "scheduling", "no queues", "name at least one"),
+    ({"scheduling": {"queues": "training"}}, "scheduling.queues", "'training'", "Queues to create"),
+    ({"scheduling": {"queues": [{"weight": 1}]}}, "scheduling.queues.0.name", "", "Name of the queue"),
+    ({"scheduling": {"queues": [{"name": "Prod"}]}}, "scheduling.queues.0.name", "'Prod'", "at most 63"),
+    ({"scheduling": {"queues": [{"name": "default"}]}}, "scheduling", "'default'", "choose another name"),
+    ({"scheduling": {"queues": [{"name": "root"}]}}, "scheduling", "'root'", "choose another name"),
+    ({"scheduling": {"queues": [{"name": "a"}, {"name": "a"}]}}, "scheduling", "a, a", "its own name"),
+    ({"scheduling": {"queues": [{"name": "a", "weight": 0}]}}, "scheduling.queues.0.weight", "0", "Share of"),
+    ({"scheduling": {"queues": [{"name": "a", "wieght": 2}]}}, "scheduling.queues.0.wieght", "", "did you mean weight"),
+    (
+        {"scheduling": {"queues": [{"name": "a", "capability": {"cpu": "eight"}}]}},
+        "scheduling.queues.0.capability.cpu",
+        "'eight'",
+        "such as 500m, 2 or 4Gi",
+    ),
+    (
+        {"scheduling": {"queues": [{"name": "a", "capability": {"cpu": "-1"}}]}},
+        "scheduling.queues.0.capability.cpu",
+        "'-1'",
+        "such as 500m, 2 or 4Gi",
+    ),
+    (
+        {"scheduling": {"queues": [{"name": "a", "capability": {"cpu": "٣"}}]}},
+        "scheduling.queues.0.capability.cpu",
+        "'٣'",
+        "such as 500m, 2 or 4Gi",
+    ),
+    (
+        {"scheduling": {"queues": [{"name": "a", "capability": ["cpu"]}]}},
+        "scheduling.queues.0.capability",
+        "['cpu']",
+        "Hard limit by resource name",
+    ),
+    ({"images": {"trainer_variant": "tpu"}}, "images.trainer_variant", "'tpu'", "'cpu' or 'gpu'"),
+    ({"images": {"trainer": "team/trainer"}}, "images.trainer", "'team/trainer'", "a tag other than latest"),
+    ({"images": {"trainer": "team/trainer:latest"}}, "images.trainer", "latest'", "a tag other than latest"),
+    ({"images": {"trainer": "here:5000/trainer"}}, "images.trainer", "'here:5000/trainer'", "@sha256:"),
+    ({"images": {"trainer": "trainer@sha256:12"}}, "images.trainer", "'trainer@sha256:12'", "the digest"),
+    ({"images": {"trainer": ""}}, "images.trainer", "''", "a tag other than latest"),
+    ({"digits": {"enabled": "perhaps"}}, "digits.enabled", "'perhaps'", "declares the example"),
+    ({"digits": {"workers": 0}}, "digits.workers", "0", "Training pods"),
+    ({"digits": {"workers": 65}}, "digits.workers", "65", "less than or equal to 64"),
+    ({"digits": {"workers": "two"}}, "digits.workers", "'two'", "Training pods"),
+    ({"digits": {"worker": 2}}, "digits.worker", "", "did you mean workers"),
+    ({"digits": {"cpus_per_worker": "4Gi"}}, "digits.cpus_per_worker", "'4Gi'", "500m"),
+    ({"digits": {"cpus_per_worker": "half"}}, "digits.cpus_per_worker", "'half'", "500m"),
+    ({"digits": {"cpus_per_worker": True}}, "digits.cpus_per_worker", "True", "CPU request"),
+    ({"digits": {"epochs": 0}}, "digits.epochs", "0", "Passes over"),
+    ({"digits": {"batch_size": 4097}}, "digits.batch_size", "4097", "less than or equal to 4096"),
+    ({"digits": {"seed": -1}}, "digits.seed", "-1", "Seed of"),
+    ({"digits": {"replicas": 65}}, "digits.replicas", "65", "Serving pods"),
+    ({"digits": None}, "digits", "None", "example"),
+]
+
+
+@pytest.mark.parametrize(("raw", "key", "value", "fix"), REFUSED, ids=[f"{r[1]}={r[2]}" for r in REFUSED])
+def test_a_wrong_setting_is_refused_with_key_value_and_fix(raw, key, value, fix):
+    with pytest.raises(SettingsError) as caught:
+        parse_settings(raw)
+    [problem] = caught.value.problems
+    named, _, told = problem.partition("Fix:")
+    assert f"athanor:{key}" in named
+    assert value in named
+    assert fix in told or fix in named
+    assert told.strip()
+
+
+def test_every_wrong_key_is_told_at_once():
+    with pytest.raises(SettingsError) as caught:
+        parse_settings({"namespace": "A", "digits": {"workers": 0, "epochs": 0}, "unknown": 1})
+    assert len(caught.value.problems) == 4
+    assert all(f"\n  - {problem}" in str(caught.value) for problem in caught.value.problems)
+    assert isinstance(caught.value, RefusalError)
+
+
+def test_nothing_has_to_be_set():
+    settings = parse_settings({})
+    assert settings == Settings()
+    assert settings.namespace == "athanor"
+    assert settings.cluster.is_own_local_cluster
+    assert [queue.name for queue in settings.scheduling.queues] == ["training"]
+    assert settings.images.trainer_variant == "cpu"
+    assert (settings.digits.workers, settings.digits.replicas) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"namespace": "7"},
+        {"namespace": "a" * 63},
+        {"cluster": OWN, "storage": {"storage_class": "csi.fast.example", "access_mode": "ReadWriteOnce"}},
+        {"digits": {"workers": "3"}},
+        {"digits": {"replicas": 0}},
+        {"images": {"trainer": "registry.example:5000/team/trainer:v1.2"}},
+        {"images": {"trainer": "trainer@sha256:" + 64 * "a"}},
+        {"cluster": {"simulated_nodes": [{"instance_type": name} for name in INSTANCE_TYPES]}},
+        {"scheduling": {"install": False, "queues": [{"name": "a", "capability": {"nvidia.com/gpu": "4"}}]}},
+    ],
+)
+def test_what_can_work_is_accepted(raw):
+    parse_settings(raw)
+
+
+def test_yaml_numbers_are_quantities():
+    """`cpus_per_worker: 2` is what anybody would write."""
+    settings = parse_settings(
+        {"digits": {"cpus_per_worker": 2}, "scheduling": {"queues": [{"name": "a", "capability": {"cpu": 0.5}}]}}
+    )
+    assert settings.digits.cpus_per_worker == "2"
+    assert settings.scheduling.queues[0].capability == {"cpu": "0.5"}
+
+
+def test_settings_cannot_be_changed_after_the_check():
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().namespace = "other"
+
+
+@given(st.one_of(st.from_regex(r"[0-9.]{1,5}(m|k|Ki|Gi)?", fullmatch=True), st.text(max_size=6), st.integers()))
+def test_a_cpu_request_that_settings_accept_is_one_that_workloads_accept(value):
+    try:
+        accepted = parse_settings({"digits": {"cpus_per_worker": value}}).digits.cpus_per_worker
+    except SettingsError:
+        return
+    Resources(cpu=accepted)
+    assert accepted.isascii()
+    assert float(accepted.removesuffix("m")) >= 0
+
+
+def _models(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    yield prefix, model
+    for name, field in model.model_fields.items():
+        for annotation in (field.annotation, *getattr(field.annotation, "__args__", ())):
+            if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+                yield from _models(annotation, f"{prefix}{name}{'.' if annotation is field.annotation else '[].'}")
+
+
+FIELDS = [
+    (prefix + name, field)
+    for prefix, model in _models(Settings)
+    for name, field in model.model_fields.items()
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "field"), FIELDS, ids=[key for key, _ in FIELDS])
+def test_every_key_is_described(key, field):
+    assert field.description, key
+    assert field.description.endswith("."), key
+
+
+LEAVES = [(key, field) for key, field in FIELDS if not any(other.startswith(f"{key}.") for other, _ in FIELDS)]
+
+
+def test_the_settings_page_describes_every_key_in_the_words_of_the_code():
+    page = (REPOSITORY / "docs" / "settings.md").read_text(encoding="utf-8")
+    rows = {}
+    for line in page.splitlines():
+        if line.startswith("| `"):
+            key, default, meaning = (cell.strip() for cell in line.strip("|").split("|", maxsplit=2))
+            rows[key.strip("`")] = (default.strip("`"), meaning)
+    assert set(rows) == {key for key, _ in LEAVES}
+    for key, field in LEAVES:
+        assert rows[key][1] == field.description
+        if field.is_required():
+            assert rows[key][0] == "required"
+
+
+def test_the_local_stack_file_is_accepted():
+    parse_settings(stack_config("local"))
