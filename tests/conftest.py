@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.fixtures.clone", "tests.fixtures.recorded_stack"]
+pytest_plugins = ["tests.fixtures.recorded_stack"]

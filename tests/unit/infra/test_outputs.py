@@ -1,0 +1,82 @@
+"""The stack's outputs are a contract with other teams: flat, typed, versioned, and without secrets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import pytest
+
+from infra.errors import RefusalError
+from infra.outputs import CONTRACT_VERSION, PlatformOutputs
+from tests.recording_engine import Secret, Unknown
+
+# What a stack of version 1 exported on the day the contract was made. It is never edited: when this file no longer
+# fits, the contract has changed, CONTRACT_VERSION must rise and a frozen example of the new version joins this one.
+FROZEN_V1 = json.loads((Path(__file__).parent / "contract_v1.json").read_text(encoding="utf-8"))
+
+
+def test_a_stack_of_contract_1_can_still_be_read():
+    found = PlatformOutputs.parse(FROZEN_V1)
+    assert asdict(found) == {field.name: FROZEN_V1[field.name] for field in fields(PlatformOutputs)}
+
+
+def test_the_program_still_exports_all_of_contract_1(local_stack):
+    """A consumer of version 1 finds each key it knows, with a value of the same type."""
+    assert CONTRACT_VERSION == 1
+    for key, value in FROZEN_V1.items():
+        assert type(local_stack.exports[key]) is type(value), key
+
+
+def test_outputs_are_flat_and_hold_no_secret(local_stack):
+    for key, value in local_stack.exports.items():
+        assert isinstance(value, str | int), key
+        assert not isinstance(value, Secret | Unknown), key
+        assert "kubeconfig" not in key
+
+
+def test_what_is_exported_can_be_read_back(local_stack):
+    found = PlatformOutputs.parse(local_stack.exports)
+    assert found.namespace == "athanor"
+    assert found.queue == "training"
+    assert (found.data_claim, found.output_claim) == ("data", "output")
+
+
+def test_a_disabled_example_exports_nothing_of_its_own(record_stack):
+    exports = record_stack({"digits": {"enabled": False}}).exports
+    assert set(exports) == {field.name for field in fields(PlatformOutputs)}
+
+
+def test_keys_of_later_releases_are_ignored():
+    assert PlatformOutputs.parse({**FROZEN_V1, "gpu_pools": ["a"]}) == PlatformOutputs.parse(FROZEN_V1)
+
+
+@pytest.mark.parametrize("version", [1, 1.0, "1", "1.0"])
+def test_the_version_may_come_back_as_a_float_or_text(version):
+    assert PlatformOutputs.parse({**FROZEN_V1, "contract_version": version}).contract_version == 1
+
+
+def test_a_newer_contract_is_refused():
+    with pytest.raises(RefusalError, match="update athanor") as caught:
+        PlatformOutputs.parse({**FROZEN_V1, "contract_version": CONTRACT_VERSION + 1})
+    assert str(CONTRACT_VERSION + 1) in str(caught.value)
+
+
+@pytest.mark.parametrize("version", ["next", None, [], 1.5])
+def test_a_version_that_is_no_number_is_refused(version):
+    with pytest.raises(RefusalError, match="contract_version"):
+        PlatformOutputs.parse({**FROZEN_V1, "contract_version": version})
+
+
+@pytest.mark.parametrize("key", [field.name for field in fields(PlatformOutputs)])
+def test_a_missing_key_is_named(key):
+    with pytest.raises(RefusalError, match=f"lack {key}\\. Fix: name a stack"):
+        PlatformOutputs.parse({name: value for name, value in FROZEN_V1.items() if name != key})
+
+
+def test_another_projects_stack_is_refused_without_its_values():
+    with pytest.raises(RefusalError) as caught:
+        PlatformOutputs.parse({"password": "hidden"})
+    assert "password" in str(caught.value)
+    assert "hidden" not in str(caught.value)

@@ -1,0 +1,90 @@
+"""Another team's program builds the same platform handle from the owning stack's outputs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+import pytest
+
+from infra.errors import RefusalError
+from infra.platform import Platform
+from tests.recording_engine import KUBERNETES_PROVIDER, record
+from workloads.pytorch import PyTorchJob, PyTorchJobArgs
+
+OWNER = "organization/athanor/prod"
+OUTPUTS = json.loads((Path(__file__).parent / "contract_v1.json").read_text(encoding="utf-8")) | {
+    "namespace": "platform",
+    "queue": "research",
+}
+FIELDS = ("namespace", "queue", "data_claim", "output_claim", "trainer_image")
+
+
+def _consumer() -> None:
+    """What another team writes."""
+    provider = kubernetes.Provider("their-own", kubeconfig="{}")
+    platform = Platform.from_stack(OWNER, provider)
+    for name in FIELDS:
+        pulumi.export(name, getattr(platform, name))
+    PyTorchJob("theirs", platform, PyTorchJobArgs(program=("train.py",), workers=2))
+
+
+@pytest.fixture(params=[True, False], ids=["preview", "update"])
+def consumer(request):
+    return record(_consumer, preview=request.param, stack="theirs", stacks={OWNER: OUTPUTS})
+
+
+def test_the_handle_holds_the_owners_outputs(consumer):
+    assert consumer.exports == {name: OUTPUTS[name] for name in FIELDS}
+
+
+def test_the_owner_is_referred_to_and_nothing_of_it_is_created(consumer):
+    assert consumer.reads == [("pulumi:pulumi:StackReference", OWNER)]
+    assert consumer.invokes == []
+    kinds = {found.kind for found in consumer.objects()}
+    assert kinds == {"Job", "NetworkPolicy"}
+
+
+def test_their_job_runs_in_the_owners_namespace_and_queue_with_their_own_credentials(consumer):
+    job = consumer.one("theirs", "Job")
+    assert job.inputs["metadata"]["namespace"] == "platform"
+    assert job.inputs["spec"]["queue"] == "research"
+    [pod] = [task["template"]["spec"] for task in job.inputs["spec"]["tasks"]]
+    assert pod["containers"][0]["image"] == OUTPUTS["trainer_image"]
+    [provider] = consumer.of_type(KUBERNETES_PROVIDER)
+    assert {found.provider for found in consumer.objects()} == {provider.urn}
+
+
+def test_a_stack_that_is_no_platform_is_refused():
+    with pytest.raises(RefusalError, match="name a stack of the athanor project"):
+        record(_consumer, preview=True, stacks={OWNER: {"url": "http://example"}})
+
+
+def test_an_owner_with_a_newer_contract_is_refused():
+    with pytest.raises(RefusalError, match="update athanor"):
+        record(_consumer, preview=True, stacks={OWNER: {**OUTPUTS, "contract_version": 2}})
+
+
+def test_jobs_use_the_first_queue(record_stack):
+    queues = [{"name": "research", "weight": 3}, {"name": "production"}]
+    recording = record_stack({"scheduling": {"queues": queues}})
+    assert recording.exports["queue"] == "research"
+    assert recording.one("digits-training", "Job").inputs["spec"]["queue"] == "research"
+    assert {queue.name for queue in recording.of_kind("Queue")} == {"queue-research", "queue-production"}
+
+
+def test_a_cluster_with_volcano_keeps_its_own(record_stack):
+    recording = record_stack({"scheduling": {"install": False}})
+    assert recording.of_kind("CustomResourceDefinition") == []
+    assert recording.of_kind("ClusterRole") == []
+    assert {found.name for found in recording.of_kind("Deployment")} == {"digits"}
+    assert [queue.name for queue in recording.of_kind("Queue")] == ["queue-training"]
+
+
+def test_the_namespace_of_the_settings_holds_all_workloads(record_stack):
+    recording = record_stack({"namespace": "team-a"})
+    namespaces = {found.inputs["metadata"].get("namespace") for found in recording.objects()} - {None}
+    assert namespaces == {"team-a", "volcano-system"}
+    assert recording.exports["digits_service_url"] == "http://digits.team-a.svc:8000"

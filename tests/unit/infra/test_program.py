@@ -1,0 +1,251 @@
+"""Rules that hold for every resource of the whole program."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.recorded_stack import REPOSITORY
+from tests.pod_security import all_containers, pod_specs, violations
+from tests.recording_engine import KUBERNETES_PROVIDER, STACK_TYPE, Recording, Registration, Secret, scalars
+
+GPU_NODES = {"cluster": {"simulated_nodes": [{"instance_type": "ecs.gn7i-c8g1.2xlarge", "count": 2}]}}
+VARIANTS = {
+    "default": {},
+    "large": {"digits": {"workers": 4, "replicas": 4}, **GPU_NODES},
+    "queues": {"scheduling": {"queues": [{"name": "a", "capability": {"cpu": "8"}}, {"name": "b", "weight": 3}]}},
+    "no-example": {"digits": {"enabled": False}},
+    "no-volcano": {"scheduling": {"install": False}},
+}
+
+
+@pytest.fixture(params=VARIANTS)
+def stack(request, record_stack) -> Recording:
+    return record_stack(VARIANTS[request.param])
+
+
+def _components(recording: Recording) -> list[Registration]:
+    return [found for found in recording.resources.values() if not found.custom]
+
+
+def _pods(recording: Recording):
+    for found in recording.objects():
+        if found.kind != "CustomResourceDefinition":
+            for pod in pod_specs(found.inputs):
+                yield found, pod
+
+
+def test_planning_asks_nobody(local_stack):
+    """A preview must work without a cluster and without an account."""
+    assert local_stack.invokes == []
+    assert local_stack.reads == []
+
+
+def test_a_preview_declares_what_an_update_declares(record_stack):
+    planned, updated = record_stack(preview=True), record_stack(preview=False)
+    assert set(planned.resources) == set(updated.resources)
+    for urn, resource in updated.resources.items():
+        assert planned.resources[urn].inputs == resource.inputs, urn
+        assert planned.resources[urn].depends_on == resource.depends_on, urn
+    assert planned.exports == updated.exports
+
+
+def test_every_object_goes_through_the_explicit_provider(stack):
+    [provider] = stack.of_type(KUBERNETES_PROVIDER)
+    assert {found.provider for found in stack.objects()} == {provider.urn}
+
+
+def test_every_resource_has_a_parent(stack):
+    for found in stack.resources.values():
+        assert found.parent in stack.resources or STACK_TYPE in found.parent, found.urn
+
+
+def test_components_are_named_after_the_project_and_register_their_outputs(stack):
+    assert _components(stack)
+    for component in _components(stack):
+        assert re.fullmatch(r"athanor:(infra|workloads):[A-Z]\w+", component.type)
+        assert component.outputs is not None, f"{component.name} does not call register_outputs"
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs"),
+    [
+        ("scheduling", {"queues": ["training"]}),
+        ("storage", {"data_claim": "data", "output_claim": "output"}),
+        ("digits-training", {"job_name": "digits_training_job"}),
+        ("digits", {"url": "digits_service_url"}),
+    ],
+)
+def test_components_register_what_they_offer(local_stack, name, outputs):
+    [component] = [found for found in _components(local_stack) if found.name == name]
+    exports = local_stack.exports
+    expected = {key: exports.get(value, value) if isinstance(value, str) else value for key, value in outputs.items()}
+    assert component.outputs == expected
+
+
+def _order(recording: Recording, later: Registration, earlier: Registration) -> bool:
+    return earlier.urn in recording.ancestors(later)
+
+
+def test_jobs_wait_for_queues_queues_for_controllers_controllers_for_crds(local_stack):
+    """The reverse is the order of a destroy: no object may outlive the controller that finalizes it."""
+    job = local_stack.one("digits-training", "Job")
+    queues = local_stack.of_kind("Queue")
+    parts = [local_stack.one("volcano-scheduler", "Deployment"), local_stack.one("volcano-controllers", "Deployment")]
+    crds = local_stack.of_kind("CustomResourceDefinition")
+    assert queues
+    assert crds
+    for queue in queues:
+        assert _order(local_stack, job, queue)
+        for part in parts:
+            assert _order(local_stack, queue, part)
+            for crd in crds:
+                assert _order(local_stack, part, crd)
+
+
+def test_volcanos_parts_wait_for_their_permissions_and_configuration(local_stack):
+    for part in ("volcano-scheduler", "volcano-controllers"):
+        deployment = local_stack.one(part, "Deployment")
+        for kind in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding"):
+            assert _order(local_stack, deployment, local_stack.one(f"{part}-{kind.lower()}"))
+    scheduler = local_stack.one("volcano-scheduler", "Deployment")
+    assert _order(local_stack, scheduler, local_stack.one("scheduler-config"))
+
+
+def test_workloads_wait_for_their_volumes(local_stack):
+    for workload in (local_stack.one("digits-training", "Job"), local_stack.one("digits", "Deployment")):
+        for claim in ("data", "output"):
+            assert _order(local_stack, workload, local_stack.one(claim))
+            assert _order(local_stack, workload, local_stack.one(f"{claim}-volume"))
+
+
+def test_a_job_waits_for_the_policy_that_lets_its_pods_talk(local_stack):
+    job = local_stack.one("digits-training", "Job")
+    assert _order(local_stack, job, local_stack.one("digits-training-network"))
+
+
+def test_every_object_waits_for_its_namespace(stack):
+    namespaces = {found.inputs["metadata"]["name"]: found for found in stack.of_kind("Namespace")}
+    for found in stack.objects():
+        namespace = found.inputs["metadata"].get("namespace")
+        if namespace is not None:
+            assert _order(stack, found, namespaces[namespace]), found.urn
+
+
+def test_every_custom_resource_waits_for_its_definition(local_stack):
+    defined = {crd.inputs["spec"]["names"]["plural"]: crd for crd in local_stack.of_kind("CustomResourceDefinition")}
+    for found in (*local_stack.of_kind("Queue"), *local_stack.of_kind("Job")):
+        assert _order(local_stack, found, defined[f"{found.kind.lower()}s"]), found.urn
+
+
+def test_every_namespace_enforces_restricted(stack):
+    for namespace in stack.of_kind("Namespace"):
+        assert namespace.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_every_pod_is_admitted_at_restricted(stack):
+    found = {f"{owner.kind} {owner.name}": violations(pod) for owner, pod in _pods(stack)}
+    assert all(problems == [] for problems in found.values()), found
+
+
+def test_every_pod_has_a_read_only_root_and_states_its_requests(stack):
+    for owner, pod in _pods(stack):
+        for container in all_containers(pod):
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True, owner.name
+            requests, limits = container["resources"]["requests"], container["resources"]["limits"]
+            assert {"cpu", "memory"} <= set(requests), owner.name
+            assert "cpu" not in limits, f"{owner.name}: a throttled rank slows all others"
+            assert "memory" in limits, owner.name
+
+
+def test_only_volcano_talks_to_the_api(stack):
+    """Workload pods hold no token; Volcano's parts name an account of their own."""
+    for owner, pod in _pods(stack):
+        if owner.inputs["metadata"]["namespace"] == "volcano-system":
+            assert pod["serviceAccountName"] == owner.name
+        else:
+            assert pod["automountServiceAccountToken"] is False
+            assert "serviceAccountName" not in pod
+
+
+def test_every_image_is_pinned(stack):
+    images = [
+        (path, value) for found in stack.objects() for path, value in scalars(found.inputs) if path.endswith(".image")
+    ]
+    for path, image in images:
+        _, _, tag = str(image).rpartition(":")
+        assert re.fullmatch(r"v?\d+\.\d+(\.\d+)?|[0-9a-f]{16,64}", tag), f"{path} = {image}"
+
+
+def test_images_are_found_at_all(local_stack):
+    """Guards the test above: it must see each container of the program."""
+    containers = [container for _, pod in _pods(local_stack) for container in all_containers(pod)]
+    assert len(containers) == 5
+    assert all(container["image"] for container in containers)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("digits", "Deployment"),
+        ("digits", "Service"),
+        ("data", "PersistentVolumeClaim"),
+        ("output", "PersistentVolumeClaim"),
+    ],
+)
+def test_up_does_not_wait_for_what_training_must_make_first(local_stack, name, kind):
+    assert local_stack.one(name, kind).annotations["pulumi.com/skipAwait"] == "true"
+
+
+def test_up_waits_for_volcano(local_stack):
+    """Jobs created before the controllers run would be lost to nobody, but a broken install must fail `up`."""
+    for part in ("volcano-scheduler", "volcano-controllers"):
+        assert "pulumi.com/skipAwait" not in local_stack.one(part, "Deployment").annotations
+
+
+def test_a_changed_job_is_deleted_before_the_new_one_is_made(local_stack):
+    assert local_stack.one("digits-training", "Job").delete_before_replace
+
+
+def test_nothing_is_ignored_or_protected_unnoticed(stack):
+    assert [found.urn for found in stack.resources.values() if found.ignore_changes or found.protect] == []
+
+
+def test_no_path_of_this_machine_enters_the_state(stack, machine_home, tmp_path_factory):
+    """But for the folders of the local node's own volumes, which are what a node folder volume is."""
+    marks = (str(machine_home), str(REPOSITORY), str(Path.home()), str(tmp_path_factory.getbasetemp()))
+    for found in stack.resources.values():
+        for path, value in scalars(found.inputs):
+            if found.kind == "PersistentVolume" and path == "spec.local.path":
+                continue
+            text = value.value if isinstance(value, Secret) else str(value)
+            assert not any(mark in text for mark in marks), f"{found.name}: {path} = {text}"
+
+
+def test_the_kubeconfig_is_the_only_secret(local_stack):
+    secrets = [
+        (found.type, path)
+        for found in local_stack.resources.values()
+        for path, value in scalars(found.inputs)
+        if isinstance(value, Secret)
+    ]
+    assert secrets == [(KUBERNETES_PROVIDER, "kubeconfig")]
+
+
+def test_workload_namespaces_are_closed_and_each_workload_opens_its_own(local_stack):
+    policies = local_stack.of_kind("NetworkPolicy")
+    closed = [found for found in policies if found.inputs["spec"]["podSelector"] == {}]
+    assert [found.inputs["metadata"]["namespace"] for found in closed] == ["athanor"]
+    selected = [found.inputs["spec"]["podSelector"]["matchLabels"] for found in policies if found not in closed]
+    for owner, pod in _pods(local_stack):
+        if owner.inputs["metadata"]["namespace"] == "athanor":
+            labels = _template_labels(owner.inputs, pod)
+            assert any(want.items() <= labels.items() for want in selected), owner.name
+
+
+def _template_labels(manifest, pod):
+    templates = [manifest["spec"].get("template"), *(task["template"] for task in manifest["spec"].get("tasks", []))]
+    [labels] = [template["metadata"]["labels"] for template in templates if template and template["spec"] == pod]
+    return labels
