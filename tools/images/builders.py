@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
 DAEMON_TIMEOUT_SECONDS = 10
+BUILDKIT = {"DOCKER_BUILDKIT": "1"}
+"""The Dockerfile mounts a download cache, which docker's older builder does not know."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +61,11 @@ def choose_builder(folder: Path) -> Builder:
     Raises:
         ImageError: there is none.
     """
-    if shutil.which("docker") and _docker_answers():
+    if shutil.which("docker") and _docker_builds():
         return Docker()
     if shutil.which("buildah"):
         return Buildah(folder)
-    raise ImageError("neither a docker daemon nor buildah is here. Fix: start docker, or apt-get install buildah")
+    raise ImageError("neither docker with BuildKit nor buildah is here. Fix: start docker, or apt-get install buildah")
 
 
 class Buildah:
@@ -76,7 +78,9 @@ class Buildah:
     def build(self, request: BuildRequest, layout: Layout) -> Descriptor:
         """Build with cached steps: only those run whose instructions or files changed."""
         with self._session() as buildah, tempfile.TemporaryDirectory(dir=layout.folder, prefix="incoming-") as folder:
-            base = run([*buildah, "pull", "--quiet", f"oci:{layout.folder}:{request.base}"], log=self._log).strip()
+            # buildah makes the image's name of the layout's path, which then must be no more than a plain word.
+            source = f"oci:{layout.folder.name}:{request.base}"
+            base = run([*buildah, "pull", "--quiet", source], cwd=layout.folder.parent, log=self._log).strip()
             image_file = Path(folder, "image-id")
             # No namespaces: they are not to be had in every container or virtual machine, and the files are our own.
             flags = ["--isolation", "chroot", "--layers", "--pull=never", "--timestamp", "0", "--format", "oci"]
@@ -133,9 +137,20 @@ class Docker:
                 run(["docker", "load", "--input", archive], log=log)
                 archive.unlink()
             image_file = Path(folder, "image-id")
-            command = ["docker", "build", "--iidfile", str(image_file), *request.flags(request.base)]
-            run([*command, request.context], env={"DOCKER_BUILDKIT": "1"}, log=log)
-            return _saved_by_docker(image_file.read_text(encoding="ascii").strip(), layout)
+            # The base holds every package already: a build that asked the network would be a mistake.
+            command = ["docker", "build", "--network", "none", "--iidfile", str(image_file)]
+            run([*command, *request.flags(request.base), request.context], env=BUILDKIT, log=log)
+            image = image_file.read_text(encoding="ascii").strip()
+            manifest = _saved_by_docker(image, layout)
+            self._forget_others(image, request.base)
+        return manifest
+
+    def _forget_others(self, image: str, base: str) -> None:
+        """Delete the built image, whose steps stay in the build cache, and base images of earlier contents."""
+        log = paths().logs / "images.log"
+        repository = base.rpartition(":")[0]
+        listed = run(["docker", "images", "--format", "{{.Repository}}:{{.Tag}}", repository]).split()
+        run(["docker", "rmi", "--force", image, *(name for name in listed if name != base)], log=log)
 
 
 def _saved_by_docker(image: str, layout: Layout) -> Descriptor:
@@ -183,9 +198,11 @@ def _normal(name: str) -> str:
     return str(Path("/", name).resolve().relative_to("/"))
 
 
-def _docker_answers() -> bool:
+def _docker_builds() -> bool:
+    """Tell whether a docker daemon answers and its client has BuildKit, which some distributions package apart."""
     try:
         run(["docker", "version", "--format", "{{.Server.Version}}"], timeout_seconds=DAEMON_TIMEOUT_SECONDS)
+        run(["docker", "build", "--help"], env=BUILDKIT, timeout_seconds=DAEMON_TIMEOUT_SECONDS)
     except (CommandError, subprocess.TimeoutExpired):
         return False
     return True
