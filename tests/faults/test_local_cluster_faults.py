@@ -255,7 +255,7 @@ def test_later_up_killed_then_up(
     remembered()
 
 
-@pytest.mark.parametrize("lost", ["state.json", "kwok", "config", "containerd", "kubelet", "node"])
+@pytest.mark.parametrize("lost", ["state.json", "kwok", "config", "node"])
 def test_up_after_files_were_lost(make_cluster: Callable[[str], LocalCluster], tmp_path: Path, lost: str) -> None:
     cluster = make_cluster("lost")
     cluster.up(quiet_progress(tmp_path))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 TOOLS = (*control_plane.TOOLS, "kubelet", "kube-proxy")
 PLATFORM_IMAGES = ("pause", "coredns")
-NODE_TIMEOUT_SECONDS = 60.0
+NODE_TIMEOUT_SECONDS = 120.0
 DNS_TIMEOUT_SECONDS = 120.0
 
 
@@ -173,7 +173,7 @@ class LocalCluster:
         state.save(self.layout.state_file, replace(stored, configuration=self._configuration_digest(stored, binaries)))
 
     def _prepare_folder(self, binaries: Mapping[str, Path]) -> state.State:
-        for folder in (paths().cache, self.layout.config, self.layout.kubelet_root):
+        for folder in (paths().cache, self.layout.config):
             folder.mkdir(parents=True, exist_ok=True)
         stored = state.load(self.layout.state_file)
         if stored is None:
@@ -234,13 +234,15 @@ class LocalCluster:
             return ClusterStatus(name=self.name, created=False, node_ready=False, dns_answers=False, components=())
         binaries = {tool: Path(binary) for tool, binary in stored.binaries.items()}
         first, rest = self._components(stored.network, binaries)
-        booted = self._node.init() is not None
+        components = tuple(self._component_status(component) for component in (*first, *rest))
+        # asking an API server that is not well only means to wait for a timeout
+        healthy = {component.name for component in components if component.healthy}
         return ClusterStatus(
             name=self.name,
             created=True,
-            node_ready=booted and self._is_node_ready(stored.network),
-            dns_answers=booted and dns.is_answering(stored.network),
-            components=tuple(self._component_status(component) for component in (*first, *rest)),
+            node_ready="kube-apiserver" in healthy and self._is_node_ready(stored.network),
+            dns_answers="kube-proxy" in healthy and dns.is_answering(stored.network),
+            components=components,
         )
 
     def _component_status(self, component: Component) -> ComponentStatus:

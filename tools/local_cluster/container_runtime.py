@@ -32,12 +32,12 @@ def find_cni_plugins(folders: Iterable[str] = CNI_FOLDERS) -> Path | None:
 def containerd_configuration(layout: Layout, cni_plugins: Path) -> str:
     """Return containerd's configuration (TOML, https://github.com/containerd/containerd/blob/main/docs/cri/config.md).
 
-    Only `root` and the socket lie in the cluster's folder. `/run` is the node's own and ends with it, as on a machine
-    that is switched off: containerd then finds no running container, which is the truth.
+    /var/lib and /run are the node's own. /run ends with it, as on a machine that is switched off: containerd then
+    finds no running container, which is the truth. Programs outside the node reach the socket in the cluster's folder.
     """
     return f"""\
 version = 2
-root = {json.dumps(str(layout.containerd_root))}
+root = "/var/lib/containerd"
 state = "/run/containerd"
 disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
   "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs", "io.containerd.internal.v1.opt",

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 KUBELET_PORT, HEALTH_PORT = 10250, 10248
 MEMORY_LIMIT_MIB = 128
+ROOT = "/var/lib/kubelet"
+"""In the node's own /var/lib. Its path is short, because the kubelet makes sockets in it."""
 CLUSTER_DOMAIN = "cluster.local"
 CLIENT, SERVING = "kubelet-client", "kubelet-serving"
 
@@ -52,7 +54,7 @@ def kubelet_configuration(layout: Layout, network: Network, resolver: Path) -> d
         "clusterDNS": [str(network.dns_service)],
         "resolvConf": str(resolver),
         "podLogsDir": "/var/log/pods",
-        "volumePluginDir": str(layout.kubelet_root / "volume-plugins"),
+        "volumePluginDir": f"{ROOT}/volume-plugins",
         # a large disk that is 90 % full still has plenty of room: evict by what is left, not by percent
         "evictionHard": {
             "memory.available": "200Mi",
@@ -96,8 +98,8 @@ def kubelet(layout: Layout, network: Network, program: Path) -> Component:
             f"--kubeconfig={_access(layout)}",
             f"--hostname-override={layout.node_name}",
             f"--node-ip={network.node}",
-            f"--root-dir={layout.kubelet_root}",
-            f"--cert-dir={layout.kubelet_root / 'pki'}",
+            f"--root-dir={ROOT}",
+            f"--cert-dir={ROOT}/pki",
         ),
         environment={"GOMEMLIMIT": f"{MEMORY_LIMIT_MIB}MiB"},
         # pods that use the node's own resolver get none: the node reaches no other machine

@@ -128,7 +128,7 @@ class Layout:
 
     @property
     def node_files(self) -> Path:
-        """What the node sees as its /var/lib and /var/log."""
+        """What the node sees as its /var/lib (images, containers, pods' volumes) and /var/log."""
         return self.folder / "node"
 
     @property
@@ -155,13 +155,3 @@ class Layout:
     def containerd_socket(self) -> Path:
         """Where the node's containerd answers, also to programs outside the node."""
         return self.folder / "containerd.sock"
-
-    @property
-    def containerd_root(self) -> Path:
-        """Images and container file systems."""
-        return self.folder / "containerd"
-
-    @property
-    def kubelet_root(self) -> Path:
-        """Pods' volumes."""
-        return self.folder / "kubelet"

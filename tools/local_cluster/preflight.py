@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tools.local_cluster.layout import Layout, Network
 
 GIB = 2**30
-SOCKET_PATH_LIMIT = 107
-"""Longest path of a Unix socket (sockaddr_un, unix(7)), without its ending zero byte."""
+SOCKET_PATH_LIMIT = 107 - len(".ttrpc")
+"""Longest path of a Unix socket (sockaddr_un, unix(7)), less what containerd adds for its second one."""
 REQUIRED_CONTROLLERS = frozenset({"cpu", "cpuset", "memory", "pids"})
 PROGRAMS = {
     "containerd": "containerd",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tools.local_cluster.processes import Process
 
 POLL_SECONDS = 0.05
-COMPONENT_TIMEOUT_SECONDS = 60.0
+COMPONENT_TIMEOUT_SECONDS = 90.0
 MAXIMUM_RESTARTS = 5
 
 
@@ -32,7 +32,7 @@ def bring_up(node: Node, components: Sequence[Component]) -> None:
     """Start components together and wait until each does its work, restarting one that ends or hangs.
 
     Raises:
-        StartError: one still does not work after 60 s or its fifth restart.
+        StartError: one still does not work after 90 s or its fifth restart.
     """
     for component in components:
         component.start(node)
