@@ -196,7 +196,7 @@ class DigitsSettings(_Model):
     """Training pods; each runs one torchrun agent."""
     cpus_per_worker: CpuQuantity = "500m"
     """CPU request of one training pod."""
-    epochs: int = Field(default=30, ge=1, le=100_000)
+    epochs: int = Field(default=10, ge=1, le=100_000)
     """Passes over the training images."""
     batch_size: int = Field(default=32, ge=1, le=4096)
     """Images per step and rank."""

@@ -53,7 +53,7 @@ def declare_digits(platform: Platform, settings: DigitsSettings) -> DigitsWorklo
         platform,
         PyTorchJobArgs(
             program=training_program(settings),
-            prepare=("python", "-m", "trainer.prepare_data", f"--data_dir={DATA_PATH}"),
+            prepare=("python3", "-m", "trainer.prepare_data", f"--data_dir={DATA_PATH}"),
             workers=settings.workers,
             resources=Resources(cpu=settings.cpus_per_worker, memory="2Gi"),
         ),

@@ -59,7 +59,7 @@ class ResolvedService:
 def serve_command(args: TorchScriptServiceArgs) -> list[str]:
     """Return the command of a serving pod."""
     return [
-        "python",
+        "python3",
         "-m",
         "trainer.serve",
         f"--model_repository={OUTPUT_PATH}/models",

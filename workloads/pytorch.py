@@ -95,7 +95,7 @@ def torchrun_command(name: str, args: PyTorchJobArgs) -> list[str]:
     restarts the job as a whole (see `pytorch_job_manifest`), never half of it.
     """
     return [
-        "torchrun",
+        *("python3", "-m", "torch.distributed.run"),
         f"--nnodes={args.workers}",
         f"--nproc-per-node={args.processes_per_worker}",
         f"--node-rank={_POD_INDEX}",

@@ -149,6 +149,6 @@ def test_pods_cannot_do_more_than_they_need(served: Clone) -> None:
 def test_the_service_exposes_metrics(served: Clone) -> None:
     [pod, *_] = served.objects("pods", "-n", "athanor", "-l", "athanor.dev/service=digits")
     client = "import urllib.request as u; print(u.urlopen('http://digits:8002/metrics').read().decode())"
-    printed = served.kubectl("exec", "-n", "athanor", pod["metadata"]["name"], "--", "python", "-c", client)
+    printed = served.kubectl("exec", "-n", "athanor", pod["metadata"]["name"], "--", "python3", "-c", client)
 
     assert re.search(r'nv_inference_request_success\{.*model="digits".*\} [1-9]', printed)
