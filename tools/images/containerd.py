@@ -44,15 +44,18 @@ class NodeImages:
         """
         if self.manifests().get(reference) == manifest.digest:
             return False
-        present = set(run([*self._ctr, "content", "ls", "--quiet"]).split())
         try:
-            self._import(layout, reference, manifest, present)
+            self._import(layout, reference, manifest, self._content())
         except CommandError:
             # containerd may have collected a blob between the listing and the import: send all of them.
             self._import(layout, reference, manifest, set())
         if self.manifests().get(reference) != manifest.digest:
             raise ImageError(f"containerd has no image {reference} with manifest {manifest.digest} after importing it")
         return True
+
+    def _content(self) -> set[str]:
+        """Return the digests of all blobs that the node has."""
+        return set(run([*self._ctr, "content", "ls", "--quiet"]).split())
 
     def _import(self, layout: Layout, reference: str, manifest: Descriptor, present: set[str]) -> None:
         command = [*self._ctr, "images", "import", "-"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tools.paths import paths
 from tools.process import run
-from trainer.image.debian import LEFT_OUT, PACKAGES, PYTHON, SUITE, TIMESTAMP_SECONDS
+from trainer.image.debian import LEFT_OUT, PYTHON, RUNTIME_PACKAGES, SHELL_PACKAGES, SUITE, TIMESTAMP_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,11 @@ def bootstrap(root: Path) -> None:
     command = ["mmdebstrap", "--mode=root", "--variant=extract", "--format=directory", f"--hook-dir={MERGED_USR_HOOKS}"]
     log = paths().logs / "images.log"
     env = {"SOURCE_DATE_EPOCH": str(TIMESTAMP_SECONDS)}
-    run([*command, f"--include={','.join(PACKAGES)}", SUITE, root, *_package_sources()], env=env, log=log)
+    run(
+        [*command, f"--include={','.join((*RUNTIME_PACKAGES, *SHELL_PACKAGES))}", SUITE, root, *_package_sources()],
+        env=env,
+        log=log,
+    )
     for kind in ("passwd", "group"):
         shutil.copyfile(root / f"usr/share/base-passwd/{kind}.master", root / "etc" / kind)
     for name in LEFT_OUT:

@@ -57,7 +57,16 @@ def ensure_platform_images(containerd_socket: Path, names: Iterable[str], report
             manifest = binary_image(layout, binaries[name], name, image)
             if node.load(layout, image.reference, manifest):
                 report.detail(f"image {image.reference} loaded")
+            _forget_other_versions(layout, image.reference)
     return {name: image.reference for name, image in wanted.items()}
+
+
+def _forget_other_versions(layout: Layout, reference: str) -> None:
+    repository = reference.rpartition(":")[0]
+    others = [name for name in layout.references() if name != reference and name.rpartition(":")[0] == repository]
+    if others:
+        layout.untag(others)
+        layout.collect_garbage()
 
 
 def binary_image(layout: Layout, binary: Path, name: str, image: PlatformImage) -> Descriptor:

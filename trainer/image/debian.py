@@ -11,19 +11,9 @@ PYTHON = "3.11"
 GLIBC = (2, 36)
 """The C library of that suite: wheels for a newer one do not load."""
 
-PACKAGES = (
-    "base-files",
-    "base-passwd",
-    "libc-bin",
-    "dash",
-    "coreutils",
-    "grep",
-    "sed",
-    "findutils",
-    "procps",
-    "python3",
-)
-"""An interpreter, and what a person needs to look around in a pod."""
+RUNTIME_PACKAGES = ("python3", "libstdc++6", "base-files", "base-passwd", "libc-bin")
+SHELL_PACKAGES = ("dash", "coreutils", "findutils", "grep", "sed", "procps")
+"""What a person needs to look around in a pod."""
 
 LEFT_OUT = (
     "usr/share/doc",

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from trainer.image.variant import CPU, GPU, requirements_for, write_stand_ins
 
+CHECKED_IMPORTS = ("torch", "sklearn", "grpc", "uvloop")
+"""Modules with native code, which stand for all others."""
+
 
 def missing(pins: list[str]) -> list[str]:
     """Return the pins ("name==version") that this interpreter does not have in exactly that version."""
@@ -32,6 +35,8 @@ def main(arguments: list[str]) -> None:
         subprocess.run([*pip, *wanted], check=True)
     if options.variant == CPU:
         write_stand_ins(_site_packages())
+    # A library that is missing must fail this build, not the first pod.
+    subprocess.run([sys.executable, "-c", f"import {', '.join(CHECKED_IMPORTS)}"], check=True)
 
 
 def _is_installed(name: str, version: str) -> bool:

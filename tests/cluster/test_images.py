@@ -1,0 +1,245 @@
+"""The images in a real containerd: the trainer's as pods run it, and the platform's. Needs no cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import infra.images
+from tests.fixtures.clone import wait_until
+from tests.fixtures.local_cluster import quiet_progress
+from tools.images import ensure_platform_images, ensure_trainer_image, trainer_image
+from tools.images.containerd import NodeImages
+from tools.images.mounts import mounts_below, unmount_below
+from tools.images.oci import Sink
+from tools.images.platform_images import COREDNS_IMAGE, PAUSE_IMAGE
+from tools.images.store import images_folder, open_layout
+from tools.paths import REPOSITORY
+from tools.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CONTAINERD_CONFIG = """
+version = 2
+root = "{folder}/root"
+state = "{folder}/state"
+disabled_plugins = ["io.containerd.grpc.v1.cri"]
+[grpc]
+address = "{folder}/socket"
+"""
+
+DISTRIBUTED_PROGRAM = """
+import torch, torch.distributed
+torch.distributed.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
+optimizer = torch.optim.AdamW(model.parameters())
+images, labels = torch.rand(16, 1, 8, 8), torch.arange(16) % 10
+with torch.profiler.profile():
+    before = torch.nn.functional.cross_entropy(model(images), labels)
+    before.backward()
+    optimizer.step()
+    after = torch.nn.functional.cross_entropy(model(images), labels)
+assert after < before, (after, before)
+frozen = torch.jit.freeze(torch.jit.trace(model.module.eval(), images))
+frozen.save(f"/tmp/model-{torch.distributed.get_rank()}.pt")
+loaded = torch.jit.load(f"/tmp/model-{torch.distributed.get_rank()}.pt")
+torch.testing.assert_close(torch.jit.optimize_for_inference(loaded)(images), model.module(images))
+try:
+    images.cuda()
+except RuntimeError as error:
+    assert "NVIDIA driver" in str(error), error
+else:
+    raise AssertionError("a CPU image found a GPU")
+torch.distributed.barrier()
+print("rank", torch.distributed.get_rank(), "of", torch.distributed.get_world_size(), "done")
+torch.distributed.destroy_process_group()
+"""
+
+BUILD_PROGRAM = """
+import sys
+from pathlib import Path
+from tests.cluster.test_images import build_from
+build_from(Path(sys.argv[1]))
+"""
+
+
+class Containerd:
+    """A containerd of the test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = folder / "socket"
+        self.images = NodeImages(self.socket)
+        self._ctr = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io"]
+
+    def ctr(self, *words: str) -> str:
+        return run([*self._ctr, *words])
+
+    def run(self, image: str, *command: str) -> str:
+        """Run a program as a restricted pod does: the image's user, read-only root, only /tmp writable."""
+        mounts = ["--mount", "type=tmpfs,dst=/tmp,options=mode=1777", "--net-host"]
+        return self.ctr("run", "--rm", "--read-only", *mounts, image, f"test-{os.urandom(4).hex()}", *command)
+
+
+@pytest.fixture(scope="module")
+def containerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containerd]:
+    folder = tmp_path_factory.mktemp("containerd")
+    (folder / "config.toml").write_text(CONTAINERD_CONFIG.format(folder=folder))
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(["containerd", "--config", folder / "config.toml"], stdout=log, stderr=log)
+    try:
+        wait_until((folder / "socket").is_socket, "containerd to listen")
+        yield Containerd(folder)
+    finally:
+        process.terminate()
+        process.wait()
+        unmount_below(folder)
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def trainer(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return ensure_trainer_image(containerd.socket, quiet_progress(tmp_path_factory.mktemp("progress")))
+
+
+def test_trainer_runs_unprivileged_on_a_read_only_root(containerd: Containerd, trainer: str) -> None:
+    script = "id -u; id -g; id -un; touch /opt/athanor/x 2>&1; touch /tmp/x && echo writable; command -v torchrun"
+    assert containerd.run(trainer, "sh", "-c", script).splitlines() == [
+        "10001",
+        "10001",
+        "athanor",
+        "touch: cannot touch '/opt/athanor/x': Read-only file system",
+        "writable",
+        "/usr/local/bin/torchrun",
+    ]
+
+
+def test_trainer_imports_what_its_roles_need(containerd: Containerd, trainer: str) -> None:
+    program = "import torch, trainer, sklearn.datasets, uvicorn, uvloop, httptools, orjson, tritonclient.grpc, tyro"
+    assert containerd.run(trainer, "python3", "-c", f"{program}; print(torch.cuda.is_available())") == "False\n"
+
+
+def test_trainer_starts_from_compiled_modules(containerd: Containerd, trainer: str) -> None:
+    program = "import torch, json; print(torch.__cached__, json.__cached__)"
+    for compiled in containerd.run(trainer, "python3", "-c", program).split():
+        containerd.run(trainer, "test", "-s", compiled)
+
+
+def test_trainer_has_no_setuid_program(containerd: Containerd, trainer: str) -> None:
+    assert containerd.run(trainer, "find", "/", "-xdev", "-perm", "/6000") == ""
+
+
+def test_distributed_training_and_torchscript_run_without_gpu_libraries(containerd: Containerd, trainer: str) -> None:
+    write = f"cat > /tmp/program.py <<'END'\n{DISTRIBUTED_PROGRAM}\nEND\n"
+    command = f"{write} torchrun --standalone --nproc-per-node=2 /tmp/program.py 2>/tmp/errors || cat /tmp/errors"
+    output = containerd.run(trainer, "sh", "-c", command)
+    assert sorted(line for line in output.splitlines() if line.startswith("rank")) == [
+        "rank 0 of 2 done",
+        "rank 1 of 2 done",
+    ], output
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """Give a repository with a trainer/ that may be changed."""
+    shutil.copytree(REPOSITORY / "trainer", tmp_path / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(REPOSITORY / ".dockerignore", tmp_path / ".dockerignore")
+    (tmp_path / "trainer" / "added.py").write_text(f"VALUE = {os.urandom(8)!r}\n")
+    return tmp_path
+
+
+def build_from(repository: Path) -> str:
+    """Build the trainer image of another working tree into the layout; return its reference."""
+    trainer_image.REPOSITORY = repository
+    reference = f"localhost/athanor/trainer:{infra.images.trainer_content_tag(repository, 'cpu')}"
+    with open_layout() as layout:
+        trainer_image.build(layout, reference, "cpu", quiet_progress(repository))
+    return reference
+
+
+@pytest.fixture
+def build(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(trainer_image, "REPOSITORY", REPOSITORY)  # put back afterwards
+    return build_from
+
+
+def test_changed_code_sends_only_small_layers(containerd: Containerd, trainer: str, sources: Path, build) -> None:
+    reference = build(sources)
+    present = set(containerd.ctr("content", "ls", "--quiet").split())
+    with open_layout() as layout:
+        before, after = (layout.members(layout.references()[name]) for name in (trainer, reference))
+        stream = io.BytesIO()
+        layout.write_archive(Sink(stream), reference, after[0], present=present)
+        containerd.images.load(layout, reference, after[0])
+    big = [layer.digest for layer in before[2:] if layer.size > 1 << 20]
+    assert len(big) == 2  # Debian and the packages
+    assert [layer.digest for layer in after[2:] if layer.size > 1 << 20] == big
+    assert len(stream.getvalue()) < 4 << 20
+    assert "VALUE" in containerd.run(reference, "cat", "/opt/athanor/trainer/added.py")
+
+
+def test_only_sources_are_in_the_image(containerd: Containerd, trainer: str, sources: Path, build) -> None:
+    del trainer
+    (sources / "trainer" / "notes.md").write_text("not for pods")
+    (sources / "secret").write_text("not for pods")
+    reference = build(sources)
+    with open_layout() as layout:
+        containerd.images.load(layout, reference, layout.references()[reference])
+    found = containerd.run(reference, "find", "/opt/athanor", "-name", "*.md", "-o", "-name", "secret")
+    assert found == ""
+
+
+def test_build_killed_half_way_leaves_nothing_and_the_next_one_succeeds(sources: Path, build) -> None:
+    buildah = images_folder() / "buildah"
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUILD_PROGRAM, sources],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        start_new_session=True,
+    )
+    try:
+        while not mounts_below(buildah):
+            assert process.poll() is None, "the build ended before anything of it was mounted"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert mounts_below(buildah) != []
+    reference = build(sources)
+    with open_layout() as layout:
+        assert layout.find(reference) is not None
+    assert mounts_below(buildah) == []
+    assert list((images_folder() / "layout").glob("incoming-*")) == []
+    assert list(images_folder().glob("root-*")) == []
+
+
+def test_platform_images_run_as_their_upstreams_do(containerd: Containerd, tmp_path: Path) -> None:
+    references = ensure_platform_images(containerd.socket, ("pause", "coredns"), quiet_progress(tmp_path))
+    assert references == {"pause": PAUSE_IMAGE, "coredns": COREDNS_IMAGE}
+    assert "CoreDNS" in containerd.ctr(
+        "run", "--rm", "--cap-add", "CAP_NET_BIND_SERVICE", "--read-only", COREDNS_IMAGE, "dns", "/coredns", "-version"
+    )
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    containerd.ctr("images", "mount", COREDNS_IMAGE, str(mounted))
+    try:
+        # revision 2, effective; permitted: bit 10, CAP_NET_BIND_SERVICE
+        assert os.getxattr(mounted / "coredns", "security.capability")[:8] == bytes.fromhex("0100000200040000")
+    finally:
+        containerd.ctr("images", "unmount", str(mounted))
+
+
+def test_loaded_platform_images_are_left_alone(containerd: Containerd, tmp_path: Path) -> None:
+    ensure_platform_images(containerd.socket, ("pause",), quiet_progress(tmp_path))
+    before = containerd.ctr("images", "ls")
+    ensure_platform_images(containerd.socket, ("pause",), quiet_progress(tmp_path))
+    assert containerd.ctr("images", "ls") == before
