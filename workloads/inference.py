@@ -19,6 +19,7 @@ METRICS_PORT = 8002
 SERVICE_LABEL = "athanor.dev/service"
 # Endpoints are removed while the pod already shuts down: it keeps answering this long before it stops.
 _DRAIN_SECONDS = 5
+_SHUTDOWN_MARGIN_SECONDS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,8 @@ def serve_command(args: TorchScriptServiceArgs) -> list[str]:
         f"--http_port={HTTP_PORT}",
         f"--metrics_port={METRICS_PORT}",
         f"--drain_delay_seconds={_DRAIN_SECONDS}",
+        # The server's own default is longer than a short grace period: requests under way would be cut off.
+        f"--drain_timeout_seconds={args.grace_period_seconds - _DRAIN_SECONDS - _SHUTDOWN_MARGIN_SECONDS}",
     ]
 
 
