@@ -1,0 +1,140 @@
+"""TorchScriptService: up without a model, ready with one, never without a server during a rollout."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from infra.errors import RefusalError
+from tests.pod_security import pod_specs, violations
+from workloads.inference import (
+    HTTP_PORT,
+    METRICS_PORT,
+    ResolvedService,
+    TorchScriptServiceArgs,
+    deployment_manifest,
+    disruption_budget_manifest,
+    serve_command,
+    service_manifest,
+)
+from workloads.roles import Claims
+
+ARGS = TorchScriptServiceArgs(model="digits")
+RESOLVED = ResolvedService(namespace="athanor", image="trainer:1", claims=Claims(data="data", output="output"))
+
+
+def _deployment(**changes: object):
+    return deployment_manifest("service", dataclasses.replace(ARGS, **changes), RESOLVED)
+
+
+def _container(**changes: object):
+    [pod] = pod_specs(_deployment(**changes))
+    [container] = pod["containers"]
+    return container
+
+
+def _flags(command: list[str]) -> dict[str, str]:
+    return dict(word.removeprefix("--").split("=", 1) for word in command if word.startswith("--"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model": "Digits"}, ("model = 'Digits'", "lower case")),
+        ({"model": ""}, ("model = ''", "lower case")),
+        ({"model": "../digits"}, ("model = '../digits'", "lower case")),
+        ({"replicas": -1}, ("replicas = -1", "0 to 1000")),
+        ({"replicas": 1001}, ("replicas = 1001", "0 to 1000")),
+        ({"grace_period_seconds": 9}, ("grace_period_seconds = 9", "10 to 3600")),
+    ],
+)
+def test_what_cannot_run_is_refused(changes, words):
+    with pytest.raises(RefusalError) as caught:
+        dataclasses.replace(ARGS, **changes)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_pods_live_without_a_model_and_are_ready_with_it():
+    container = _container()
+    assert container["livenessProbe"]["httpGet"]["path"] == "/v2/health/live"
+    assert container["startupProbe"]["httpGet"]["path"] == "/v2/health/live"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/v2/models/digits/ready"
+
+
+def test_probes_and_service_reach_the_port_that_the_server_opens():
+    container = _container()
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    flags = _flags(container["command"])
+    assert ports == {"http": int(flags["http_port"]), "metrics": int(flags["metrics_port"])}
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["port"] in ports
+    service = service_manifest("service", "athanor")["spec"]["ports"]
+    assert (
+        {port["targetPort"]: port["port"] for port in service} == ports == {"http": HTTP_PORT, "metrics": METRICS_PORT}
+    )
+
+
+def test_the_server_listens_beyond_its_own_pod():
+    assert _flags(serve_command(ARGS))["host"] == "0.0.0.0"
+
+
+@pytest.mark.parametrize("grace", [10, 30, 3600])
+def test_draining_ends_before_the_pod_is_killed(grace):
+    args = dataclasses.replace(ARGS, grace_period_seconds=grace)
+    flags = _flags(serve_command(args))
+    [pod] = pod_specs(deployment_manifest("service", args, RESOLVED))
+    assert int(flags["drain_timeout_seconds"]) >= 1
+    total = int(flags["drain_delay_seconds"]) + int(flags["drain_timeout_seconds"])
+    assert total < pod["terminationGracePeriodSeconds"] == grace
+
+
+def test_a_rollout_never_takes_the_last_server_away():
+    strategy = _deployment()["spec"]["strategy"]
+    assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+
+
+def test_no_rollout_is_given_up_while_the_model_is_trained():
+    """2^31 - 1 s is the API's own limit; the default of 600 s would mark every long training as failed."""
+    assert _deployment()["spec"]["progressDeadlineSeconds"] == 2147483647
+
+
+def test_models_are_read_only():
+    mounts = {mount["mountPath"]: mount.get("readOnly") for mount in _container()["volumeMounts"]}
+    assert mounts["/data/output"] is True
+    assert mounts["/data/data"] is True
+
+
+def test_pods_are_admitted_at_restricted():
+    for pod in pod_specs(_deployment(replicas=3)):
+        assert violations(pod) == []
+
+
+def test_service_deployment_and_budget_select_the_same_pods():
+    deployment = _deployment()
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    selectors = [
+        deployment["spec"]["selector"]["matchLabels"],
+        service_manifest("service", "athanor")["spec"]["selector"],
+        disruption_budget_manifest("service", "athanor")["spec"]["selector"]["matchLabels"],
+    ]
+    assert selectors[0] == selectors[1] == selectors[2]
+    assert selectors[0].items() <= labels.items()
+
+
+def test_a_budget_exists_only_where_it_can_hold(record_stack):
+    """With one replica it would block every node drain for ever."""
+    assert record_stack({"digits": {"replicas": 1}}).of_kind("PodDisruptionBudget") == []
+    [budget] = record_stack({"digits": {"replicas": 2}}).of_kind("PodDisruptionBudget")
+    assert budget.inputs["spec"]["maxUnavailable"] == 1
+
+
+def test_replicas_come_from_the_settings(record_stack):
+    assert record_stack({"digits": {"replicas": 3}}).one("digits", "Deployment").inputs["spec"]["replicas"] == 3
+    assert record_stack({"digits": {"replicas": 0}}).one("digits", "Deployment").inputs["spec"]["replicas"] == 0
+
+
+def test_the_url_names_the_service_that_is_declared(local_stack):
+    service = local_stack.one("digits", "Service").inputs
+    name, namespace = service["metadata"]["name"], service["metadata"]["namespace"]
+    assert local_stack.exports["digits_service_url"] == f"http://{name}.{namespace}.svc:{HTTP_PORT}"

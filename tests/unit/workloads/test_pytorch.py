@@ -1,0 +1,291 @@
+"""PyTorchJob: refusals, torchrun's command, all pods or none, and a name that changes with the content."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.errors import RefusalError
+from infra.platform import Platform
+from tests.pod_security import pod_specs, violations
+from tests.recording_engine import UNKNOWN, Recording, record
+from workloads.pytorch import (
+    JOB_LABEL,
+    METRICS_PORT,
+    RENDEZVOUS_PORT,
+    PyTorchJob,
+    PyTorchJobArgs,
+    ResolvedJob,
+    content_name,
+    pytorch_job_manifest,
+    torchrun_command,
+)
+from workloads.roles import Claims, Resources
+
+ARGS = PyTorchJobArgs(program=("-m", "trainer.train", "--epochs=3"), workers=2)
+RESOLVED = ResolvedJob(
+    namespace="athanor", queue="training", image="trainer:1", claims=Claims(data="data", output="output")
+)
+
+
+def _args(**changes: object) -> PyTorchJobArgs:
+    return dataclasses.replace(ARGS, **changes)
+
+
+def _manifest(args: PyTorchJobArgs = ARGS, resolved: ResolvedJob = RESOLVED):
+    return pytorch_job_manifest("train", "train-0123abcd", args, resolved)
+
+
+def _flag(command: list[str], name: str) -> str:
+    [value] = [word.partition("=")[2] for word in command if word.startswith(f"--{name}=")]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"workers": 0}, ("workers = 0", "1 to 1000")),
+        ({"workers": 1001}, ("workers = 1001", "1 to 1000")),
+        ({"processes_per_worker": 0}, ("processes_per_worker = 0", "1 to 16")),
+        ({"processes_per_worker": 17}, ("processes_per_worker = 17", "1 to 16")),
+        ({"max_restarts": -1}, ("max_restarts = -1", "0 to 1000")),
+        ({"grace_period_seconds": 9}, ("grace_period_seconds = 9", "10 to 3600")),
+        ({"program": ()}, ("program", "is empty", "trainer.train")),
+        ({"program": "train.py"}, ("program = 'train.py'", "one item per word")),
+        ({"prepare": "python prepare.py"}, ("prepare", "one item per word")),
+        (
+            {"resources": Resources(gpus=8), "processes_per_worker": 3},
+            ("processes_per_worker = 3", "8 GPUs", "normally 8"),
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused(changes, words):
+    with pytest.raises(RefusalError) as caught:
+        _args(**changes)
+    assert all(word in str(caught.value) for word in words)
+    assert "Fix:" in str(caught.value)
+
+
+@given(st.integers(1, 1000), st.integers(1, 16))
+def test_torchrun_sees_as_many_nodes_as_there_are_pods(workers, processes):
+    args = _args(workers=workers, processes_per_worker=processes)
+    [task] = _manifest(args)["spec"]["tasks"]
+    command = torchrun_command("train-0123abcd", args)
+    assert int(_flag(command, "nnodes")) == task["replicas"] == _manifest(args)["spec"]["minAvailable"] == workers
+    assert int(_flag(command, "nproc-per-node")) == processes
+
+
+def test_the_rendezvous_is_worker_0_by_its_stable_name():
+    command = torchrun_command("train-0123abcd", ARGS)
+    assert command[:3] == ["python3", "-m", "torch.distributed.run"]
+    assert _flag(command, "master-addr") == "train-0123abcd-worker-0.train-0123abcd"
+    assert _flag(command, "master-port") == str(RENDEZVOUS_PORT)
+    assert _flag(command, "node-rank") == "$(VC_TASK_INDEX)"
+    # A lost rank restarts the whole job: a restart inside one pod would wait for the others in vain.
+    assert _flag(command, "max-restarts") == "0"
+
+
+def test_the_program_comes_last_and_whole():
+    assert torchrun_command("train", ARGS)[-3:] == ["-m", "trainer.train", "--epochs=3"]
+
+
+def test_the_plugins_give_what_the_command_relies_on():
+    """`env` sets VC_TASK_INDEX; `svc` makes the headless Service, which must answer before the pods are ready."""
+    plugins = _manifest()["spec"]["plugins"]
+    assert "env" in plugins
+    assert "--publish-not-ready-addresses=true" in plugins["svc"]
+    assert "--disable-network-policy=true" in plugins["svc"]
+
+
+def test_host_names_fit_into_a_dns_label():
+    name = content_name("a" * 40, ARGS, RESOLVED)
+    assert len(f"{name}-worker-999") <= 63
+
+
+def test_a_lost_pod_restarts_all_of_them():
+    spec = _manifest(_args(max_restarts=3))["spec"]
+    policies = {policy["event"]: policy["action"] for policy in spec["policies"]}
+    assert policies == {"PodFailed": "RestartJob", "PodEvicted": "RestartJob"}
+    assert spec["maxRetry"] == 3
+    [task] = spec["tasks"]
+    assert task["policies"] == [{"event": "TaskCompleted", "action": "CompleteJob"}]
+    # The kubelet must leave a failed pod alone, else Volcano never hears of it.
+    assert task["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_volcano_places_the_job_in_its_queue():
+    spec = _manifest()["spec"]
+    assert (spec["schedulerName"], spec["queue"]) == ("volcano", "training")
+    assert "priorityClassName" not in spec
+    assert _manifest(_args(priority_class="high"))["spec"]["priorityClassName"] == "high"
+
+
+def test_a_save_fits_between_sigterm_and_sigkill():
+    for grace in (10, 60, 3600):
+        [pod] = pod_specs(_manifest(_args(grace_period_seconds=grace)))
+        env = {entry["name"]: entry["value"] for entry in pod["containers"][0]["env"]}
+        assert pod["terminationGracePeriodSeconds"] == grace
+        assert 0 < int(env["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"]) < grace
+
+
+def test_the_program_knows_its_own_job_and_network():
+    [pod] = pod_specs(_manifest(_args(env={"NCCL_DEBUG": "INFO", "EXTRA": "1"})))
+    env = {entry["name"]: entry["value"] for entry in pod["containers"][0]["env"]}
+    assert env["ATHANOR_JOB"] == "train-0123abcd"
+    assert env["GLOO_SOCKET_IFNAME"] == env["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert (env["NCCL_DEBUG"], env["EXTRA"]) == ("INFO", "1")
+
+
+def test_preparation_runs_first_with_the_input_writable_and_the_output_not():
+    [pod] = pod_specs(_manifest(_args(prepare=("python", "prepare.py"))))
+    [prepare] = pod["initContainers"]
+    assert prepare["command"] == ["python", "prepare.py"]
+    read_only = {mount["mountPath"]: mount.get("readOnly") for mount in prepare["volumeMounts"]}
+    assert (read_only["/data/data"], read_only["/data/output"]) == (False, True)
+    [training] = pod["containers"]
+    assert {m["mountPath"]: m.get("readOnly") for m in training["volumeMounts"]}["/data/data"] is True
+
+
+def test_without_preparation_there_is_no_first_step():
+    [pod] = pod_specs(_manifest())
+    assert pod["initContainers"] == []
+
+
+def test_ports_are_the_ones_that_the_rest_uses():
+    [pod] = pod_specs(_manifest())
+    ports = {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
+    assert ports == {"rendezvous": RENDEZVOUS_PORT, "metrics": METRICS_PORT}
+
+
+def test_the_pods_are_admitted_at_restricted():
+    args = _args(prepare=("prepare",), resources=Resources(gpus=8), processes_per_worker=8)
+    for pod in pod_specs(_manifest(args)):
+        assert violations(pod) == []
+
+
+CHANGES = [
+    ("image", {}, {"image": "trainer:2"}),
+    ("queue", {}, {"queue": "other"}),
+    ("claim", {}, {"claims": Claims(data="data", output="elsewhere")}),
+    ("program", {"program": ("-m", "trainer.train", "--epochs=4")}, {}),
+    ("workers", {"workers": 3}, {}),
+    ("processes", {"processes_per_worker": 2}, {}),
+    ("memory", {"resources": Resources(memory="2Gi")}, {}),
+    ("gpus", {"resources": Resources(gpus=1)}, {}),
+    ("env", {"env": {"A": "1"}}, {}),
+    ("prepare", {"prepare": ("prepare",)}, {}),
+    ("priority", {"priority_class": "high"}, {}),
+    ("restarts", {"max_restarts": 1}, {}),
+    ("grace", {"grace_period_seconds": 61}, {}),
+]
+
+
+@pytest.mark.parametrize(("args", "resolved"), [change[1:] for change in CHANGES], ids=[c[0] for c in CHANGES])
+def test_whatever_changes_the_job_changes_its_name(args, resolved):
+    changed = content_name("train", _args(**args), dataclasses.replace(RESOLVED, **resolved))
+    assert changed != content_name("train", ARGS, RESOLVED)
+    assert re.fullmatch(r"train-[0-9a-f]{8}", changed)
+
+
+def test_what_does_not_change_the_job_keeps_its_name():
+    same = [
+        _args(program=list(ARGS.program)),
+        _args(image="ignored: the platform's part holds the image"),
+        _args(env={}),
+    ]
+    assert {content_name("train", args, RESOLVED) for args in same} == {content_name("train", ARGS, RESOLVED)}
+    one, other = _args(env={"A": "1", "B": "2"}), _args(env={"B": "2", "A": "1"})
+    assert content_name("train", one, RESOLVED) == content_name("train", other, RESOLVED)
+
+
+@given(
+    st.dictionaries(st.from_regex(r"[A-Z]{1,4}", fullmatch=True), st.text(max_size=4), max_size=4), st.integers(1, 9)
+)
+def test_equal_jobs_have_equal_names_and_others_do_not(env, workers):
+    args = _args(env=env, workers=workers)
+    name = content_name("train", args, RESOLVED)
+    assert name == content_name("train", _args(env=dict(reversed(env.items())), workers=workers), RESOLVED)
+    assert name != content_name("train", _args(env=env, workers=workers + 1), RESOLVED)
+
+
+def _record(
+    args: PyTorchJobArgs, *, preview: bool = False, image: object = "trainer:1", name: str = "train"
+) -> Recording:
+    def program() -> None:
+        provider = kubernetes.Provider("cluster", kubeconfig="{}")
+        platform = Platform(
+            provider=provider,
+            namespace="athanor",
+            queue="training",
+            data_claim="data",
+            output_claim="output",
+            trainer_image=image,
+        )
+        pulumi.export("job", PyTorchJob(name, platform, args).job_name)
+
+    return record(program, preview=preview)
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_logical_names_stay_when_the_content_changes(preview):
+    before, after = _record(ARGS, preview=preview), _record(_args(workers=5), preview=preview)
+    assert set(before.resources) == set(after.resources)
+    assert before.exports["job"] != after.exports["job"]
+
+
+def test_the_job_is_named_after_its_own_content():
+    recording = _record(ARGS)
+    job = recording.one("train", "Job").inputs
+    assert job["metadata"]["name"] == recording.exports["job"] == content_name("train", ARGS, RESOLVED)
+    command = job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"]
+    assert _flag(command, "master-addr").startswith(f"{recording.exports['job']}-worker-0.")
+
+
+def test_the_arguments_go_before_the_platforms_defaults():
+    recording = _record(_args(image="own:2", queue="own"))
+    spec = recording.one("train", "Job").inputs["spec"]
+    assert spec["queue"] == "own"
+    assert spec["tasks"][0]["template"]["spec"]["containers"][0]["image"] == "own:2"
+
+
+def test_an_unknown_image_is_planned_without_failing():
+    """The same resources are declared while the image is still being built."""
+
+    def program_image() -> object:
+        return kubernetes.core.v1.ConfigMap("build", data={}).id
+
+    def program() -> None:
+        platform = Platform(
+            provider=kubernetes.Provider("cluster", kubeconfig="{}"),
+            namespace="athanor",
+            queue="training",
+            data_claim="data",
+            output_claim="output",
+            trainer_image=program_image(),
+        )
+        PyTorchJob("train", platform, ARGS)
+
+    planned, updated = record(program, preview=True), record(program, preview=False)
+    assert set(planned.resources) == set(updated.resources)
+    assert planned.one("train", "Job").inputs["spec"] is UNKNOWN
+    assert updated.one("train", "Job").inputs["spec"]["minAvailable"] == 2
+
+
+def test_the_pods_and_the_policy_carry_one_label():
+    recording = _record(ARGS)
+    [policy] = recording.of_kind("NetworkPolicy")
+    job = recording.one("train", "Job").inputs
+    assert policy.inputs["spec"]["podSelector"]["matchLabels"] == {JOB_LABEL: "train"}
+    assert job["spec"]["tasks"][0]["template"]["metadata"]["labels"][JOB_LABEL] == "train"
+    assert job["metadata"]["labels"] == {JOB_LABEL: "train"}
+
+
+def test_a_bad_name_is_refused_before_anything_is_declared():
+    with pytest.raises(RefusalError, match="job name = 'Train'"):
+        _record(ARGS, name="Train")

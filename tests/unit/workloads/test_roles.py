@@ -1,0 +1,156 @@
+"""What every workload's pods share."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.errors import RefusalError
+from tests.pod_security import violations
+from workloads.roles import Claims, Container, Resources, check_command, check_name, check_range, pod_spec
+
+CLAIMS = Claims(data="data", output="output")
+
+
+def _container(**changes: object) -> Container:
+    given_fields = {"name": "main", "image": "image:1", "command": ("run",), "resources": Resources(), **changes}
+    return Container(**given_fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"cpu": "4Gi"}, ("resources.cpu", "'4Gi'", "500m")),
+        ({"cpu": ""}, ("resources.cpu", "''", "500m")),
+        ({"cpu": "-1"}, ("resources.cpu", "'-1'", "500m")),
+        ({"cpu": "0.5m"}, ("resources.cpu", "'0.5m'", "500m")),
+        ({"cpu": "٣"}, ("resources.cpu", "'٣'", "500m")),
+        ({"cpu": "1\n"}, ("resources.cpu", "'1\\n'", "500m")),
+        ({"memory": "4GB"}, ("resources.memory", "'4GB'", "4Gi")),
+        ({"memory": "4 Gi"}, ("resources.memory", "'4 Gi'", "4Gi")),
+        ({"shared_memory": "half"}, ("resources.shared_memory", "'half'", "4Gi")),
+        ({"gpus": -1}, ("resources.gpus", "-1", "0 to 16")),
+        ({"gpus": 17}, ("resources.gpus", "17", "0 to 16")),
+    ],
+)
+def test_wrong_resources_are_refused(fields, words):
+    with pytest.raises(RefusalError) as caught:
+        Resources(**fields)
+    assert all(word in str(caught.value) for word in words)
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["", "m"]))
+def test_every_cpu_quantity_of_whole_numbers_is_accepted(number, unit):
+    assert Resources(cpu=f"{number}{unit}").manifest()["requests"]["cpu"] == f"{number}{unit}"
+
+
+@given(st.text(max_size=8))
+def test_what_is_accepted_as_memory_is_a_number_with_a_known_unit(text):
+    try:
+        Resources(memory=text)
+    except RefusalError:
+        return
+    digits = text.rstrip("KMGTik")
+    assert float(digits) >= 0
+    assert text[len(digits) :] in {"", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"}
+
+
+def test_memory_is_limited_cpu_is_not():
+    manifest = Resources(cpu="2", memory="4Gi").manifest()
+    assert manifest == {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "4Gi"}}
+
+
+def test_gpus_are_requested_and_limited_alike():
+    manifest = Resources(gpus=8).manifest()
+    assert manifest["requests"]["nvidia.com/gpu"] == manifest["limits"]["nvidia.com/gpu"] == "8"
+
+
+def test_a_pod_without_gpus_does_not_name_them():
+    assert "nvidia.com/gpu" not in str(Resources().manifest())
+
+
+@pytest.mark.parametrize("name", ["", "A", "1a", "-a", "a-", "a_b", "a.b", "a" * 41, "ä", "a\n"])
+def test_names_that_cannot_be_host_names_are_refused(name):
+    with pytest.raises(RefusalError, match="job name"):
+        check_name("job name", name)
+
+
+@given(st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True))
+def test_accepted_names_leave_room_for_suffixes(name):
+    check_name("job name", name)
+    assert len(f"{name}-0123abcd-worker-999") <= 63
+
+
+@pytest.mark.parametrize("value", [0, 11])
+def test_a_number_out_of_range_is_refused_with_both_limits(value):
+    with pytest.raises(RefusalError, match="must be 1 to 10"):
+        check_range("workers", value, 1, 10)
+
+
+@pytest.mark.parametrize("value", [1, 10])
+def test_the_limits_themselves_are_in_range(value):
+    check_range("workers", value, 1, 10)
+
+
+def test_a_command_of_one_string_is_refused():
+    with pytest.raises(RefusalError, match="one item per word"):
+        check_command("program", "train.py --epochs 3")
+    check_command("program", ("train.py", "--epochs", "3"))
+
+
+def test_pods_are_admitted_at_restricted():
+    assert (
+        violations(pod_spec(_container(), CLAIMS, init_containers=[_container(name="early")], grace_period_seconds=9))
+        == []
+    )
+
+
+def test_the_writable_places_are_volumes():
+    pod = pod_spec(_container(), CLAIMS, grace_period_seconds=9)
+    [container] = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    assert set(mounts) == {"/data/data", "/data/output", "/tmp", "/dev/shm"}
+    assert {mount["name"] for mount in mounts.values()} == {volume["name"] for volume in pod["volumes"]}
+
+
+@pytest.mark.parametrize(("writes_data", "writes_output"), [(True, False), (False, True)])
+def test_volumes_are_writable_only_where_asked(writes_data, writes_output):
+    manifest = _container(writes_data=writes_data, writes_output=writes_output).manifest()
+    read_only = {mount["mountPath"]: mount.get("readOnly") for mount in manifest["volumeMounts"]}
+    assert (read_only["/data/data"], read_only["/data/output"]) == (not writes_data, not writes_output)
+
+
+def test_input_is_read_only_by_default():
+    mounts = {mount["mountPath"]: mount.get("readOnly") for mount in _container().manifest()["volumeMounts"]}
+    assert mounts["/data/data"] is True
+
+
+def test_shared_memory_is_sized_and_in_memory():
+    pod = pod_spec(_container(resources=Resources(shared_memory="8Gi")), CLAIMS, grace_period_seconds=9)
+    [shared] = [volume for volume in pod["volumes"] if volume["name"] == "shared-memory"]
+    assert shared["emptyDir"] == {"medium": "Memory", "sizeLimit": "8Gi"}
+
+
+def test_claims_are_mounted_by_the_platforms_names():
+    pod = pod_spec(_container(), Claims(data="in", output="out"), grace_period_seconds=9)
+    claims = {
+        v["name"]: v["persistentVolumeClaim"]["claimName"] for v in pod["volumes"] if "persistentVolumeClaim" in v
+    }
+    assert claims == {"data": "in", "output": "out"}
+
+
+def test_pods_hold_no_token_and_no_service_variables():
+    pod = pod_spec(_container(), CLAIMS, grace_period_seconds=9)
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False
+    assert pod["terminationGracePeriodSeconds"] == 9
+
+
+def test_the_environment_is_written_in_one_order():
+    """Else an equal job would have another hash, and be replaced."""
+    one = _container(env={"B": "2", "A": "1"}).manifest()
+    other = _container(env={"A": "1", "B": "2"}).manifest()
+    assert one == other
+    assert one["env"] == [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]

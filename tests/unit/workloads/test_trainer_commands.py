@@ -1,0 +1,108 @@
+"""The commands that the pods run must be ones that the trainer understands: checked by its own parsers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tyro
+
+from infra.settings import DigitsSettings
+from tests.pod_security import pod_specs
+from trainer.config import parse
+from trainer.serve.config import ServeConfig
+from workloads.digits import MODEL, training_program
+from workloads.inference import TorchScriptServiceArgs, serve_command
+from workloads.pytorch import METRICS_PORT
+
+
+def _expanded(words, env):
+    """As the kubelet does: $(NAME) becomes the variable's value."""
+    for name, value in env.items():
+        words = [word.replace(f"$({name})", value) for word in words]
+    return words
+
+
+@pytest.fixture(scope="module")
+def training_pod(record_stack):
+    [pod] = pod_specs(record_stack().one("digits-training", "Job").inputs)
+    return pod
+
+
+@pytest.fixture(scope="module")
+def serving_pod(record_stack):
+    [pod] = pod_specs(record_stack().one("digits", "Deployment").inputs)
+    return pod
+
+
+@pytest.fixture(scope="module")
+def train_config(training_pod):
+    [container] = training_pod["containers"]
+    env = {entry["name"]: entry["value"] for entry in container["env"]}
+    words = _expanded(container["command"], env)
+    assert not any("$(" in word for word in words if "VC_TASK_INDEX" not in word)
+    program = words[words.index("trainer.train") + 1 :]
+    return parse(program)
+
+
+def test_torchrun_runs_the_trainer(training_pod):
+    command = training_pod["containers"][0]["command"]
+    modules = [command[place + 1] for place, word in enumerate(command) if word == "-m"]
+    assert modules == ["torch.distributed.run", "trainer.train"]
+
+
+def test_the_trainer_accepts_its_command(train_config, record_stack):
+    job = record_stack().exports["digits_training_job"]
+    assert train_config.run_name == job
+    assert train_config.output_dir == Path("/data/output")
+    assert train_config.log_dir == Path(f"/data/output/{job}/logs")
+    assert train_config.data.data_dir == Path("/data/data")
+    assert train_config.metrics.metrics_port == METRICS_PORT
+    assert train_config.export.model_name == MODEL
+
+
+def test_the_settings_reach_the_trainer():
+    settings = DigitsSettings(epochs=7, batch_size=16, seed=3)
+    program = _expanded(training_program(settings)[2:], {"ATHANOR_JOB": "digits-training-0"})
+    config = parse(program)
+    assert (config.epochs, config.data.batch_size, config.runtime.seed) == (7, 16, 3)
+
+
+def test_the_trainer_writes_only_to_writable_places(train_config, training_pod):
+    mounts = training_pod["containers"][0]["volumeMounts"]
+    writable = [Path(mount["mountPath"]) for mount in mounts if not mount.get("readOnly")]
+    for folder in (
+        train_config.folders.run,
+        train_config.folders.models,
+        train_config.folders.logs,
+        train_config.work_dir,
+    ):
+        assert any(folder.is_relative_to(place) for place in writable), folder
+
+
+def test_the_preparation_writes_where_the_trainer_reads(training_pod, train_config):
+    [prepare] = training_pod["initContainers"]
+    assert prepare["command"] == [
+        "python3",
+        "-m",
+        "trainer.prepare_data",
+        f"--data_dir={train_config.data.data_dir}",
+    ]
+
+
+def test_the_server_looks_where_the_trainer_publishes(serving_pod, train_config):
+    serve = _serve_config(serving_pod["containers"][0]["command"])
+    assert serve.model_repository == train_config.folders.models
+    assert serve.model_name == train_config.export.model_name
+
+
+def test_the_server_accepts_its_command_at_any_grace_period():
+    for grace in (10, 30, 3600):
+        args = TorchScriptServiceArgs(model=MODEL, grace_period_seconds=grace)
+        config = _serve_config(serve_command(args))
+        assert config.drain_delay_seconds + config.drain_timeout_seconds < grace
+
+
+def _serve_config(command):
+    assert command[:3] == ["python3", "-m", "trainer.serve"]
+    return tyro.cli(ServeConfig, args=command[3:], use_underscores=True, config=(tyro.conf.OmitArgPrefixes,))
