@@ -65,6 +65,8 @@ class Found:
     step: int
     world_size: int
     """Ranks of the run that wrote it."""
+    saved_at: float
+    """Unix time in seconds."""
 
 
 class CheckpointManager:
@@ -172,7 +174,8 @@ class CheckpointManager:
                 path.rename(path.with_name(f"{path.name}.damaged-{uuid.uuid4().hex}"))
                 continue
             refuse_changed_settings(path, complete["settings"], self._settings)
-            return Found(path=path, step=step, world_size=complete["world_size"])
+            saved_at = (path / COMPLETE).stat().st_mtime
+            return Found(path=path, step=step, world_size=complete["world_size"], saved_at=saved_at)
         return None
 
     def _by_step(self) -> list[tuple[int, Path]]:

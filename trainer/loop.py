@@ -213,6 +213,7 @@ class Trainer:
             del state["random"]
         self._checkpoints.load(found, state)
         self.load_state_dict(state)
+        self.metrics.on_checkpoint_found(found.saved_at)
         self.events.write("resumed", step=self.step, total_steps=self.total_steps, saved_by_ranks=found.world_size)
 
     def _clip_gradient(self, loss: float, *, bad_ranks: int) -> float:

@@ -110,11 +110,14 @@ class TrainingMetrics:
         self._data_wait_seconds.observe(report.data_wait_seconds)
 
     def on_checkpoint(self, seconds: float) -> None:
-        """Take note of a saved checkpoint."""
-        saved = time.time()
+        """Take note of a checkpoint saved now."""
         self._checkpoint_seconds.observe(seconds)
-        self._checkpoint_time.labels(**self._labels).set(saved)
-        self._checkpoint_age.labels(**self._labels).set_function(lambda: time.time() - saved)
+        self.on_checkpoint_found(time.time())
+
+    def on_checkpoint_found(self, saved_at: float) -> None:
+        """Take note of when the newest checkpoint was saved, Unix time in seconds."""
+        self._checkpoint_time.labels(**self._labels).set(saved_at)
+        self._checkpoint_age.labels(**self._labels).set_function(lambda: time.time() - saved_at)
 
     def on_checkpoint_failure(self) -> None:
         """Take note of a checkpoint that could not be saved."""

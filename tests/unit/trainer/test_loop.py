@@ -68,6 +68,25 @@ def test_stopped_and_resumed_run_equals_the_uninterrupted_one_bit_for_bit(small,
         assert torch.equal(weights, trainer.model.state_dict()[name]), name
 
 
+def test_resuming_with_another_number_of_ranks_keeps_the_place_in_the_data(small):
+    config = small()
+    run(config, stop_at=5)
+    marker = config.folders.checkpoints / "step-00000005" / "complete.json"
+    marker.write_text(marker.read_text().replace('"world_size": 1', '"world_size": 2'))
+    trainer = Trainer(config)
+    try:
+        assert trainer.train(StopAt(trainer, 6)) is Outcome.STOPPED
+        assert trainer.batches.sampler.state_dict() == {"epoch": 0, "offset": 6 * 128, "seed": 0}
+        age = trainer.metrics.registry.get_sample_value(
+            "athanor_training_checkpoint_age_seconds", {"run": "small", "rank": "0"}
+        )
+    finally:
+        trainer.close()
+    assert age >= 0
+    resumed = next(event for event in events(config) if event["event"] == "resumed")
+    assert (resumed["step"], resumed["saved_by_ranks"]) == (5, 2)
+
+
 def test_finished_run_ends_at_once_and_publishes_nothing_more(uninterrupted):
     config, _ = uninterrupted
     written = len(events(config))

@@ -8,11 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from trainer import cpu
 from trainer.data import Batch
+from trainer.distributed import MainRankError
 from trainer.evaluation import accuracy
 from trainer.files import write_atomically
+from trainer.folders import FolderError, RunFolders
 from trainer.model import ModelConfig
 from trainer.optimizer import OptimizerConfig
 from trainer.signals import StopRequest
@@ -112,6 +115,31 @@ def test_evaluation_counts_every_sample_once(world_size):
         accuracy(model, Batch(images=images, labels=labels), distributed)
     assert sum(counts) == 7
     assert model.training
+
+
+def test_output_folder_that_is_not_shared_is_refused(tmp_path):
+    on_another_volume = SimpleNamespace(
+        rank=1, is_main=False, on_main=lambda _work: ".written-elsewhere", gather=lambda problem: ["", problem]
+    )
+    folders = RunFolders(run=tmp_path / "r", models=tmp_path / "m", logs=tmp_path / "l", work=tmp_path / "w")
+    with pytest.raises(FolderError, match=r"output_dir: rank 1 does not see .* Fix: one ReadWriteMany volume"):
+        folders.create(on_another_volume)
+
+
+def test_failure_of_rank_0_is_raised_by_the_others_instead_of_waiting(alone, monkeypatch):
+    def broadcast(answer, **_):
+        answer[0] = (None, "OSError: disk full")
+
+    monkeypatch.setattr(dist, "broadcast_object_list", broadcast)
+    alone.rank = 1
+    with pytest.raises(MainRankError, match="OSError: disk full"):
+        alone.on_main(lambda: pytest.fail("only rank 0 does the work"))
+
+
+def test_failure_of_rank_0_is_its_own_exception_there(alone):
+    with pytest.raises(ZeroDivisionError):
+        alone.on_main(lambda: 1 / 0)
+    assert alone.on_main(lambda: 7) == 7
 
 
 def test_stop_signals_are_remembered_and_handlers_put_back():
