@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from typing import TYPE_CHECKING
@@ -33,6 +34,9 @@ class InferenceApp:
             response = await self._answer(scope, receive)
         except ClientDisconnectedError:
             return
+        except asyncio.CancelledError:
+            # uvicorn cancels what is not answered when the time to drain is over
+            response = error_response(RequestError(503, "the server stopped before the model answered. Fix: retry"))
         except BodyNotReadError as error:
             self._metrics.responses[error.status] += 1
             await send_response_early(scope, receive, send, error_response(error), self._limits)

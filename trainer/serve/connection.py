@@ -1,7 +1,8 @@
 """HTTP connections that cannot be held or filled for ever: uvicorn's protocol with limits on what it leaves open.
 
 uvicorn 0.54 bounds the body it buffers and idle keep-alive connections. It does not bound the size of the head or of
-trailers, nor the time that a head, or a client that does not read its response, may take.
+trailers, the number of pipelined requests, nor the time that a head, or a client that does not read its response, may
+take.
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
     from trainer.serve.config import LimitsConfig
+
+
+_MAX_PIPELINED_REQUESTS = 64
+
+
+class TooManyPipelinedError(Exception):
+    """Stops the parser in the middle of what came; the connection is refused already."""
 
 
 class BoundedConfig(uvicorn.Config):
@@ -94,9 +102,16 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._refuse(431, f"request head larger than {self._limits.max_head_bytes} bytes")
 
     def on_headers_complete(self) -> None:
-        """Stop the clock: from here on the application has its own for the body."""
+        """Stop the clock: from here on the application has its own for the body.
+
+        Raises:
+            TooManyPipelinedError: the client sends on without reading; the parser stops here.
+        """
         self._in_head = False
         self._stop_head_timer()
+        if len(self.pipeline) >= _MAX_PIPELINED_REQUESTS:
+            self._refuse(429, f"more than {_MAX_PIPELINED_REQUESTS} requests at once on a connection")
+            raise TooManyPipelinedError
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -109,6 +124,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._in_head = True
         self._message_ended = True
         super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP in the form of all other errors."""
+        self._refuse(400, msg)
 
     def pause_writing(self) -> None:
         """Give a client that does not read a while."""

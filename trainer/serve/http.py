@@ -55,7 +55,7 @@ def error_response(error: RequestError) -> Response:
     headers = list(JSON_HEADERS)
     if error.retry_after_seconds is not None:
         headers.append((b"retry-after", b"%d" % error.retry_after_seconds))
-    # a lone surrogate, as from "\ud800" in a client's JSON, cannot be encoded
+    # a file name that is not UTF-8 comes with lone surrogates, which JSON cannot hold
     message = str(error).encode("utf-8", "replace").decode()
     return Response(status=error.status, headers=headers, body=orjson.dumps({"error": message}))
 

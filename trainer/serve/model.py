@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -108,13 +109,23 @@ def load(path: Path, spec: ModelSpec, version: int) -> LoadedModel:
     """
     try:
         module = torchscript.load(path)
-        # After loading: a module optimised before it is saved does not load back. Freezes what was not frozen.
-        module = torch.jit.optimize_for_inference(module.eval())
+        module = _optimized(module)
     except (RuntimeError, ValueError) as error:
         raise ModelLoadError(
             f"{path.name}: not a TorchScript model that torch {torch.__version__} can load: {last_line(error)}"
         ) from error
     return LoadedModel(spec, version, module)
+
+
+def _optimized(module: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
+    """Freeze what was not frozen, fuse and repack for this CPU.
+
+    Only ever after loading: a module optimised before it is saved does not load back.
+    """
+    with warnings.catch_warnings():
+        # TorchScript is the format we ship: see trainer.torchscript
+        warnings.filterwarnings("ignore", message=r"`torch\.jit\..*` is deprecated")
+        return torch.jit.optimize_for_inference(module.eval())
 
 
 def last_line(error: BaseException) -> str:

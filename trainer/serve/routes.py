@@ -122,7 +122,7 @@ class Routes:
         if watcher is None:
             raise RequestError(400, f"{action}: the repository is polled. Fix: start with --model_control=explicit")
         snapshot = await asyncio.wrap_future(watcher.load() if action == "load" else watcher.unload())
-        if action == "load" and (snapshot.unavailable or not snapshot.models):
+        if action == "load" and (snapshot.problem or snapshot.unavailable):
             reasons = {str(version): reason for version, reason in snapshot.unavailable.items()}
             raise RequestError(400, f"load: {snapshot.problem or reasons}")
         return json_response({})

@@ -179,7 +179,7 @@ def _matches(sizes: Sequence[object], expected: tuple[int, ...]) -> bool:
         return False
     pairs = zip(sizes, expected, strict=True)
     # type, not isinstance: true is no size
-    return all(type(size) is int and (size == limit or (limit == -1 and size > 0)) for size, limit in pairs)
+    return all(type(size) is int and (size > 0 and limit in (size, -1)) for size, limit in pairs)
 
 
 def _rows(inputs: list[tensors.Array], spec: ModelSpec) -> int:

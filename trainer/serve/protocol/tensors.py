@@ -47,7 +47,7 @@ def from_json(data: list[Any], shape: tuple[int, ...], spec: TensorSpec) -> Arra
         RequestError: 400 where their count, kind or range does not fit; null and text are never numbers.
     """
     try:
-        values: Array = np.array(data)
+        values = _to_array(data, spec)
     except (ValueError, OverflowError):
         raise RequestError(400, f"input {spec.name!r}: data is nested unevenly. Fix: send it flat") from None
     count = math.prod(shape)
@@ -63,6 +63,17 @@ def from_json(data: list[Any], shape: tuple[int, ...], spec: TensorSpec) -> Arra
             400, f"input {spec.name!r}: data holds {_contents(values)}: {spec.datatype.name} needs {_needs(spec)}"
         )
     return _cast(values, spec).reshape(shape)
+
+
+def _to_array(data: list[Any], spec: TensorSpec) -> Array:
+    """Return the values in the type that NumPy finds for them."""
+    values: Array = np.array(data)
+    if spec.datatype.name == "UINT64" and values.dtype.kind == "f":
+        # numbers below and above 2**63 become float64 together, which rounds them
+        exact = np.array(data, dtype=object)
+        if all(type(value) is int and value >= 0 for value in exact.flat):
+            return exact.astype(np.uint64)
+    return values
 
 
 def _cast(values: Array, spec: TensorSpec) -> Array:
