@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 
 from infra.errors import RefusalError
 from tools import environment
@@ -42,8 +43,8 @@ def main(words: list[str]) -> int:
         report.console.print("Interrupted. `make up` continues from here, `make down` removes what was made.")
         return INTERRUPTED
     except EXPECTED_ERRORS as error:
-        report.console.print(f"[bold red]Failed:[/] {error}", markup=True, soft_wrap=True)
-        report.console.print(f"[dim]Details: {paths().logs}[/]")
+        report.console.print(f"[bold red]Failed:[/] {escape(str(error))}", soft_wrap=True)
+        report.console.print(f"[dim]Details: {escape(str(paths().logs))}[/]", soft_wrap=True)
         return 1
     return 0
 

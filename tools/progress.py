@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,7 @@ class Progress:
         self._started = time.monotonic()
         self._lock = threading.Lock()
         self._planned: list[str] = []
+        self._doing = ""
 
     def plan(self, steps: list[str]) -> None:
         """Name the steps to come, in order, so that the time left can be told."""
@@ -57,11 +59,12 @@ class Progress:
     def detail(self, text: str) -> None:
         """Say what the running step is doing now."""
         self._doing = text
-        self._print(f"    {text}")
+        # What programs say is text: `[/data]` in it must neither vanish nor end the run as a markup error.
+        self._print(f"    {escape(text)}")
 
     def _heartbeat(self, name: str, begin: float, stop: threading.Event) -> None:
         while not stop.wait(HEARTBEAT_SECONDS):
-            doing = f": {self._doing}" if self._doing else ""
+            doing = f": {escape(self._doing)}" if self._doing else ""
             self._print(f"[dim]    … {name}{doing} ({_clock(time.monotonic() - begin)})[/]")
 
     def _remaining(self, name: str) -> str:
