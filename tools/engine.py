@@ -17,7 +17,7 @@ import yaml
 from tools.paths import REPOSITORY, paths
 from tools.process import CommandError, run
 
-_SALT_KEY = "encryptionsalt"
+_SALT_KEY = b"encryptionsalt:"
 _LOCK_OWNER = re.compile(r"created by \S+@(\S+) \(pid (\d+)\)")
 
 
@@ -54,12 +54,19 @@ def make_private_folders() -> None:
     home = paths().home
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     (home / "pulumi").mkdir(exist_ok=True, mode=0o700)
-    try:
-        descriptor = os.open(home / "passphrase", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
+    passphrase = home / "passphrase"
+    if passphrase.exists():
         return
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(secrets.token_urlsafe(32))
+    # Whole or not at all: a run killed between creating and writing would leave an empty passphrase for ever.
+    new = home / f"passphrase.{os.getpid()}"
+    new.touch(mode=0o600)
+    new.write_text(secrets.token_urlsafe(32), encoding="utf-8")
+    try:
+        passphrase.hardlink_to(new)
+    except FileExistsError:  # another run was faster: its passphrase counts
+        pass
+    finally:
+        new.unlink()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,10 +149,10 @@ def strip_salt(config_file: Path) -> None:
     """Remove the encryption salt from a stack's configuration file; everything else stays as it is written."""
     if not config_file.is_file():
         return
-    lines = config_file.read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = [line for line in lines if not line.startswith(f"{_SALT_KEY}:")]
+    lines = config_file.read_bytes().splitlines(keepends=True)
+    kept = [line for line in lines if not line.startswith(_SALT_KEY)]
     if len(kept) != len(lines):
-        config_file.write_text("".join(kept), encoding="utf-8")
+        config_file.write_bytes(b"".join(kept))
 
 
 def stack_config(stack: str, project: Path = REPOSITORY) -> dict[str, Any]:
