@@ -45,6 +45,7 @@ def run(  # noqa: PLR0913 - each is one property of a process
         check=False,
         capture_output=True,
         text=True,
+        errors="replace",  # logs of pods may hold any bytes
         env={**os.environ, **(env or {})},
         cwd=cwd,
         input=stdin,

@@ -88,9 +88,7 @@ def is_ready(address: str, model: str) -> bool:
 def draw(predictions: Sequence[Prediction]) -> str:
     """Return the digits side by side, two characters per pixel, with label and prediction below each."""
     lines = [
-        "   ".join(
-            "".join(2 * _SHADES[round(value * 4)] for value in prediction.pixels[row]) for prediction in predictions
-        )
+        "   ".join(_shaded(prediction.pixels[row]) for prediction in predictions)
         for row in range(len(predictions[0].pixels))
     ]
     width = 2 * len(predictions[0].pixels[0])
