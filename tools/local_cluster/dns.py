@@ -189,7 +189,7 @@ def query(server: str, name: str, *, port: int = 53) -> list[IPv4Address]:
         answer = connection.recv(4096)
     try:
         return _addresses(answer, number, len(question))
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, ValueError) as error:
         raise OSError(f"DNS server {server}: malformed answer for {name}") from error
 
 

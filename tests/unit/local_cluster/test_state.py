@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tools.local_cluster import state
+from tools.local_cluster.locking import exclusive
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_state_is_read_back(tmp_path: Path) -> None:
+    stored = state.State(block="10.64.0.0/18", control_plane="abc", binaries={"etcd": "/x/etcd"})
+    state.save(tmp_path / "state.json", stored)
+    assert state.load(tmp_path / "state.json") == stored
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"block": "10.64.0.0/18", "unknown": 1}', '{"control_plane": "x"}']
+)
+def test_what_is_no_state_is_taken_for_none(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "state.json"
+    file.write_text(content)
+    assert state.load(file) is None
+
+
+def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    state.write_atomically(file, "old")
+    with pytest.raises(UnicodeEncodeError):
+        state.write_atomically(file, "\ud800")
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_written_files_are_private(tmp_path: Path) -> None:
+    state.write_atomically(tmp_path / "key", "secret")
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_lock_survives_the_removal_of_its_folder(tmp_path: Path) -> None:
+    """Who waits for a `down` gets the lock of the new folder, not of the removed file."""
+    folder = tmp_path / "cluster"
+    entered = threading.Event()
+
+    def wait_for_lock() -> None:
+        with exclusive(folder):
+            entered.set()
+            assert (folder / "lock").exists()
+
+    with exclusive(folder):
+        waiter = threading.Thread(target=wait_for_lock)
+        waiter.start()
+        (folder / "lock").unlink()
+        folder.rmdir()
+        assert not entered.is_set()
+    waiter.join(timeout=30)
+    assert entered.is_set()
+
+
+def test_the_lock_is_exclusive(tmp_path: Path) -> None:
+    inside: list[int] = []
+    seen: list[int] = []
+
+    def work() -> None:
+        for _ in range(50):
+            with exclusive(tmp_path):
+                inside.append(1)
+                seen.append(len(inside))
+                inside.pop()
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert set(seen) == {1}
