@@ -32,7 +32,8 @@ class RuntimeConfig:
         if self.deterministic:
             # cuBLAS reads it when it starts; without it torch refuses to run deterministic matrix products on GPUs
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-            torch.use_deterministic_algorithms(mode=True)
+            # the same switch as use_deterministic_algorithms, which imports the compiler first: seconds per start
+            torch.set_deterministic_debug_mode("error")
         torch.manual_seed(self.seed)  # pyright: ignore[reportUnknownMemberType]
 
     def seed_rank(self, rank: int) -> None:

@@ -39,7 +39,7 @@ def process_settings(monkeypatch) -> Iterator[None]:
     workspace = os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
     threads = torch.get_num_threads()
     yield
-    torch.use_deterministic_algorithms(mode=False)
+    torch.set_deterministic_debug_mode("default")
     torch.set_num_threads(threads)
     os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
     if workspace is not None:
