@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tools.local_cluster import state
 from tools.local_cluster.locking import exclusive
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_state_is_read_back(tmp_path: Path) -> None:
@@ -41,6 +38,13 @@ def test_written_files_are_private(tmp_path: Path) -> None:
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
 
 
+def is_waited_for(file: Path) -> bool:
+    """Tell whether somebody waits for a file's lock (proc_locks(5): "->" marks who is blocked)."""
+    inode = f":{file.stat().st_ino}"
+    lines = Path("/proc/locks").read_text().splitlines()
+    return any("->" in line and line.split()[6].endswith(inode) for line in lines)
+
+
 def test_a_lock_survives_the_removal_of_its_folder(tmp_path: Path) -> None:
     """Who waits for a `down` gets the lock of the new folder, not of the removed file."""
     folder = tmp_path / "cluster"
@@ -54,6 +58,8 @@ def test_a_lock_survives_the_removal_of_its_folder(tmp_path: Path) -> None:
     with exclusive(folder):
         waiter = threading.Thread(target=wait_for_lock)
         waiter.start()
+        while not is_waited_for(folder / "lock"):
+            assert waiter.is_alive()
         (folder / "lock").unlink()
         folder.rmdir()
         assert not entered.is_set()
