@@ -47,12 +47,11 @@ class Kubectl:
     def port_forward(self, target: str, namespace: str, port: int) -> Iterator[str]:
         """Forward a free loopback port to `target`'s port while the block runs; yields host:port."""
         command = [*self.prefix, "port-forward", "-n", namespace, "--address=127.0.0.1", target, f":{port}"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        try:
-            yield _forwarded_address(process)
-        finally:
-            process.terminate()
-            process.wait()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            try:
+                yield _forwarded_address(process)
+            finally:
+                process.terminate()
 
 
 def _forwarded_address(process: subprocess.Popen[str]) -> str:

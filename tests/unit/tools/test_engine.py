@@ -1,0 +1,255 @@
+"""The engine runs on private state with a private passphrase, and survives runs that were killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import engine as engine_module
+from tools.engine import (
+    Engine,
+    engine_defaults,
+    engine_environment,
+    engine_path,
+    make_private_folders,
+    stack_config,
+    strip_salt,
+)
+from tools.process import CommandError
+
+
+@pytest.fixture
+def home(monkeypatch, tmp_path):
+    for name in ("PULUMI_HOME", "PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "state" / "athanor"))
+    monkeypatch.setenv("ATHANOR_CACHE", str(tmp_path / "cache"))
+    return (tmp_path / "state" / "athanor").resolve()
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_state_and_passphrase_are_private_whatever_the_umask(home, umask):
+    before = os.umask(umask)
+    try:
+        make_private_folders()
+    finally:
+        os.umask(before)
+    assert _mode(home) == _mode(home / "pulumi") == 0o700
+    assert _mode(home / "passphrase") == 0o600
+
+
+def test_a_passphrase_is_long_random_and_kept(home, monkeypatch, tmp_path):
+    make_private_folders()
+    first = (home / "passphrase").read_text()
+    make_private_folders()
+    assert (home / "passphrase").read_text() == first
+    assert len(first) >= 40
+    assert sorted(path.name for path in home.iterdir()) == ["passphrase", "pulumi"]
+    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "other"))
+    make_private_folders()
+    assert (tmp_path / "other" / "passphrase").read_text() != first
+
+
+def test_a_killed_run_leaves_no_empty_passphrase(home, monkeypatch):
+    def killed(_length: int) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine_module.secrets, "token_urlsafe", killed)
+        with pytest.raises(KeyboardInterrupt):
+            make_private_folders()
+    assert not (home / "passphrase").exists()
+    make_private_folders()
+    assert (home / "passphrase").read_text()
+
+
+def test_the_passphrase_of_a_faster_run_counts(home, monkeypatch):
+    make_private_folders()
+    first = (home / "passphrase").read_text()
+    monkeypatch.setattr(engine_module.Path, "exists", lambda _: False)
+    make_private_folders()
+    assert (home / "passphrase").read_text() == first
+
+
+def test_the_users_variables_win(home, monkeypatch):
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://bucket")
+    found = engine_environment(Path("/tools/pulumi"))
+    assert found["PULUMI_BACKEND_URL"] == "s3://bucket"
+    assert found["PULUMI_CONFIG_PASSPHRASE_FILE"] == str(home / "passphrase")
+
+
+def test_a_passphrase_of_the_users_replaces_our_file(home, monkeypatch):
+    assert home.name == "athanor"
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "theirs")
+    assert "PULUMI_CONFIG_PASSPHRASE_FILE" not in engine_environment(Path("/tools/pulumi"))
+
+
+def test_state_is_in_the_users_folder_by_default(home):
+    assert engine_defaults()["PULUMI_BACKEND_URL"] == f"file://{home}/pulumi"
+
+
+def test_the_language_host_finds_this_python_and_the_engine_its_host():
+    found = engine_environment(Path("/tools/pulumi/bin/pulumi"))
+    assert found["PATH"].split(":")[:2] == [str(Path(sys.executable).parent), "/tools/pulumi/bin"]
+    assert found["PATH"].endswith(os.environ["PATH"])
+    assert engine_path(Path("/a/pulumi"))[1] == "/a"
+
+
+SALT = "encryptionsalt: v1:abc=:v1:def\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (SALT, ""),
+        ("# note\nconfig:\n  athanor:namespace: a\n" + SALT, "# note\nconfig:\n  athanor:namespace: a\n"),
+        (SALT + "config: {}\n", "config: {}\n"),
+        ("config:\r\n  a: b\r\n" + SALT, "config:\r\n  a: b\r\n"),
+        ("config:\n  athanor:encryptionsalt: x\n", "config:\n  athanor:encryptionsalt: x\n"),
+        ("config: {}", "config: {}"),
+        ("", ""),
+    ],
+)
+def test_only_the_salt_leaves_the_file(tmp_path, text, kept):
+    file = tmp_path / "Pulumi.local.yaml"
+    file.write_bytes(text.encode())
+    strip_salt(file)
+    assert file.read_bytes().decode() == kept
+
+
+def test_a_file_without_salt_is_not_written(tmp_path):
+    file = tmp_path / "Pulumi.local.yaml"
+    file.write_text("config: {}\n")
+    os.utime(file, (1, 1))
+    strip_salt(file)
+    assert file.stat().st_mtime == 1
+    strip_salt(tmp_path / "absent.yaml")
+
+
+def test_the_projects_own_keys_are_read(tmp_path):
+    (tmp_path / "Pulumi.dev.yaml").write_text(
+        "config:\n  athanor:namespace: a\n  athanor:digits: {workers: 3}\n  kubernetes:context: b\n" + SALT
+    )
+    assert stack_config("dev", tmp_path) == {"namespace": "a", "digits": {"workers": 3}}
+
+
+@pytest.mark.parametrize("text", ["", "config:\n", SALT, "# nothing\n"])
+def test_an_empty_stack_file_sets_nothing(tmp_path, text):
+    (tmp_path / "Pulumi.dev.yaml").write_text(text)
+    assert stack_config("dev", tmp_path) == {}
+    assert stack_config("absent", tmp_path) == {}
+
+
+@pytest.fixture
+def engine(home, fake_program, tmp_path):
+    assert home
+    return Engine(pulumi=fake_program.path, stack="local", project=tmp_path)
+
+
+def _stacks(*names: str) -> str:
+    return json.dumps([{"name": name} for name in names])
+
+
+def test_a_new_stack_is_made_without_somebody_elses_salt(engine, fake_program, tmp_path):
+    (tmp_path / "Pulumi.local.yaml").write_text("config: {}\n" + SALT)
+    fake_program.answer("stack ls", _stacks("dev"))
+    fake_program.answer("stack init local")
+    engine.prepare()
+    assert fake_program.lines[-1] == "stack init local --non-interactive"
+    assert (tmp_path / "Pulumi.local.yaml").read_text() == "config: {}\n"
+
+
+def test_an_existing_stack_is_selected_and_keeps_its_salt(engine, fake_program, tmp_path):
+    (tmp_path / "Pulumi.local.yaml").write_text(SALT)
+    fake_program.answer("stack ls", _stacks("organization/athanor/local"))
+    fake_program.answer("stack select local")
+    fake_program.answer("stack export", json.dumps({"deployment": {"resources": []}}))
+    engine.prepare()
+    assert not any("init" in line or "refresh" in line for line in fake_program.lines)
+    assert (tmp_path / "Pulumi.local.yaml").read_text() == SALT
+
+
+@pytest.mark.parametrize("deployment", [None, {}])
+def test_a_stack_that_never_came_up_is_fine(engine, fake_program, deployment):
+    fake_program.answer("stack ls", _stacks("local"))
+    fake_program.answer("stack select local")
+    fake_program.answer("stack export", json.dumps({"deployment": deployment}))
+    engine.prepare()
+
+
+def test_operations_of_a_killed_run_are_cleared_first(engine, fake_program):
+    fake_program.answer("stack ls", _stacks("local"))
+    fake_program.answer("stack select local")
+    fake_program.answer("stack export", json.dumps({"deployment": {"pending_operations": [{"type": "creating"}]}}))
+    fake_program.answer("refresh")
+    engine.prepare()
+    assert "--clear-pending-creates" in fake_program.lines[-1]
+
+
+def test_it_runs_in_the_project_with_its_own_state(engine, fake_program, home, tmp_path):
+    fake_program.answer("stack output", json.dumps({"namespace": "athanor"}))
+    assert engine.outputs() == {"namespace": "athanor"}
+    [call] = fake_program.calls
+    assert call["cwd"] == str(tmp_path)
+    assert call["env"]["PULUMI_BACKEND_URL"] == f"file://{home}/pulumi"
+    assert call["words"][-1] == "--non-interactive"
+    assert "stack output" in (home / "logs" / "pulumi-local.log").read_text()
+
+
+def _dead_pid() -> int:
+    process = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def _lock(pid: int, host: str = "") -> str:
+    owner = f"me@{host or platform.node()} (pid {pid})"
+    return f"error: the stack is currently locked by 1 lock(s)\n  lock.json: created by {owner} at now"
+
+
+def test_the_lock_of_a_killed_run_is_freed(engine, fake_program):
+    fake_program.answer("up --yes", stderr=_lock(_dead_pid()), status=255, once=True)
+    fake_program.answer("cancel --yes")
+    fake_program.answer("up --yes")
+    engine.up()
+    assert [line.split()[0] for line in fake_program.lines] == ["up", "cancel", "up"]
+
+
+@pytest.mark.parametrize("owner", ["alive", "elsewhere", "mixed"])
+def test_the_lock_of_a_run_that_may_be_alive_is_respected(engine, fake_program, owner):
+    locks = {
+        "alive": [_lock(os.getpid())],
+        "elsewhere": [_lock(_dead_pid(), "another-machine")],
+        "mixed": [_lock(_dead_pid()), _lock(os.getpid())],
+    }
+    fake_program.answer("up --yes", stderr="\n".join(locks[owner]), status=255)
+    with pytest.raises(CommandError, match="currently locked"):
+        engine.up()
+    assert not any("cancel" in line for line in fake_program.lines)
+
+
+def test_any_other_failure_is_raised_at_once(engine, fake_program):
+    fake_program.answer("destroy", stderr="error: something else", status=255)
+    with pytest.raises(CommandError, match="something else"):
+        engine.destroy()
+    assert len(fake_program.lines) == 1
+
+
+def test_forgetting_drops_state_and_salt_and_touches_no_resource(engine, fake_program, tmp_path):
+    (tmp_path / "Pulumi.local.yaml").write_text("config: {}\n" + SALT)
+    fake_program.answer("stack ls", _stacks("local"))
+    fake_program.answer("stack rm --force --yes --preserve-config")
+    engine.forget()
+    assert not any(line.startswith("destroy") for line in fake_program.lines)
+    assert (tmp_path / "Pulumi.local.yaml").read_text() == "config: {}\n"

@@ -1,0 +1,69 @@
+"""Running other programs: nothing they say is lost, and a failure shows its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tools.process import TAIL_CHARACTERS, CommandError, run
+
+
+def _python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_the_standard_output_is_returned():
+    assert run(_python("print('out'); import sys; print('err', file=sys.stderr)")) == "out\n"
+
+
+def test_variables_are_added_to_this_processs_own(monkeypatch):
+    monkeypatch.setenv("INHERITED", "a")
+    code = "import os; print(os.environ['INHERITED'] + os.environ['ADDED'])"
+    assert run(_python(code), env={"ADDED": "b"}) == "ab\n"
+
+
+def test_input_and_folder_are_given(tmp_path):
+    code = "import os, sys; print(os.getcwd(), sys.stdin.read())"
+    assert run(_python(code), cwd=tmp_path, stdin="words") == f"{tmp_path} words\n"
+
+
+def test_without_input_a_program_never_waits_for_the_terminal():
+    assert run(_python("import sys; print(repr(sys.stdin.read()))")) == "''\n"
+
+
+def test_a_failure_tells_command_status_and_the_end_of_its_output():
+    code = "import sys; print('start' + 5000 * 'x' + 'END'); print('why', file=sys.stderr); sys.exit(3)"
+    with pytest.raises(CommandError) as caught:
+        run(_python(code))
+    error = caught.value
+    assert error.status == 3
+    assert "status 3" in str(error)
+    assert "why" in str(error)
+    assert "END" in str(error)
+    assert "start" in error.output
+    assert len(str(error)) < TAIL_CHARACTERS + 500
+
+
+def test_a_log_holds_everything_in_order(tmp_path):
+    log = tmp_path / "logs" / "program.log"
+    run(_python("print('first')"), log=log)
+    with pytest.raises(CommandError, match="whole log"):
+        run(_python("import sys; sys.exit('second')"), log=log)
+    text = log.read_text()
+    assert text.index("first") < text.index("[status 0]") < text.index("second") < text.index("[status 1]")
+    assert text.count("$ ") == 2
+
+
+def test_bytes_that_are_no_text_do_not_end_the_run():
+    assert run(_python("import sys; sys.stdout.buffer.write(b'a\\xffb')")) == "a\ufffdb"
+
+
+def test_a_program_that_hangs_is_killed():
+    with pytest.raises(subprocess.TimeoutExpired):
+        run(_python("import threading; threading.Event().wait()"), timeout_seconds=0.2)
+
+
+def test_no_shell_reads_the_words():
+    assert run([sys.executable, "-c", "import sys; print(sys.argv[1])", "$(id); a b"]) == "$(id); a b\n"

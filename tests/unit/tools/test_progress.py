@@ -1,0 +1,100 @@
+"""What a person sees: which step, how long so far, how long still."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+
+import pytest
+
+from tools import progress
+from tools.progress import Progress
+
+
+def test_a_step_shows_its_begin_and_its_end(report):
+    with report.progress.step("images"):
+        pass
+    assert re.search(r"▶ images\n.*✓ images 0:00", report.text)
+
+
+def test_a_failed_step_is_named_and_its_error_goes_on(report, tmp_path):
+    with pytest.raises(KeyboardInterrupt), report.progress.step("training"):
+        raise KeyboardInterrupt
+    assert "✗ training after 0:00" in report.text
+    assert "✓" not in report.text
+    assert not (tmp_path / "durations.json").exists(), "a broken step is no estimate"
+
+
+def test_the_time_left_comes_from_the_last_run(report, tmp_path):
+    (tmp_path / "durations.json").write_text(json.dumps({"tools": 40, "images": 50.5}))
+    again = Progress(durations_file=tmp_path / "durations.json", console=report.progress.console)
+    again.plan(["tools", "images"])
+    with again.step("tools"):
+        pass
+    with again.step("images"):
+        pass
+    assert "▶ tools (1/2, about 1:30 left)" in report.text
+    assert "▶ images (2/2, about 0:50 left)" in report.text
+
+
+def test_an_unknown_step_ahead_gives_no_estimate(report):
+    report.progress.plan(["tools", "never-run"])
+    with report.progress.step("tools"):
+        pass
+    assert "▶ tools (1/2)\n" in report.text
+
+
+def test_durations_are_remembered_for_the_next_run(report, tmp_path):
+    (tmp_path / "durations.json").write_text(json.dumps({"other": 7}))
+    fresh = Progress(durations_file=tmp_path / "durations.json", console=report.progress.console)
+    with fresh.step("tools"):
+        pass
+    assert set(json.loads((tmp_path / "durations.json").read_text())) == {"other", "tools"}
+
+
+@pytest.mark.parametrize("content", ["", "{half", "\x00"])
+def test_a_damaged_memory_costs_only_the_estimate(report, tmp_path, content):
+    (tmp_path / "durations.json").write_text(content)
+    again = Progress(durations_file=tmp_path / "durations.json", console=report.progress.console)
+    again.plan(["tools"])
+    with again.step("tools"):
+        pass
+    assert "▶ tools (1/1)" in report.text
+
+
+@pytest.mark.parametrize("words", ["step [rank 0] loss=0.1", "cannot mount [/data/output]", "[bold]not markup[/bold]"])
+def test_details_are_shown_letter_by_letter(report, words):
+    with report.progress.step("training"):
+        report.progress.detail(words)
+    assert f"    {words}\n" in report.text
+
+
+def test_a_detail_needs_no_step(report):
+    report.progress.detail("on its own")
+    assert "on its own" in report.text
+
+
+def test_a_long_step_shows_that_it_is_alive(report, monkeypatch):
+    """The heartbeat itself is awaited, no time is measured."""
+    monkeypatch.setattr(progress, "HEARTBEAT_SECONDS", 0.001)
+    beaten = threading.Event()
+    printed = report.progress._print
+
+    def seen(text: str) -> None:
+        printed(text)
+        if "… training: epoch 1 \\[rank 0]" in text:
+            beaten.set()
+
+    monkeypatch.setattr(report.progress, "_print", seen)
+    with report.progress.step("training"):
+        report.progress.detail("epoch 1 [rank 0]")
+        assert beaten.wait(60)
+    assert "… training: epoch 1 [rank 0] (0:0" in report.text
+
+
+def test_no_thread_outlives_its_step(report):
+    before = threading.active_count()
+    with report.progress.step("tools"):
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
