@@ -1,0 +1,134 @@
+"""Every object that the program sends to Kubernetes, as files: a diff of them is the blast radius of a change.
+
+`UPDATE_GOLDEN=1 make test-fast` writes the files anew; read their diff before you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pulumi_kubernetes as kubernetes
+import pytest
+import yaml
+
+from infra.platform import Platform
+from tests.recording_engine import Recording, record
+from workloads.inference import TorchScriptService, TorchScriptServiceArgs
+from workloads.pytorch import PyTorchJob, PyTorchJobArgs
+from workloads.roles import Resources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.fixtures.recorded_stack import StackRecorder
+
+GOLDEN = Path(__file__).parent / "golden"
+UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
+HOME_MARK = "<home>"
+
+
+def _platform() -> Platform:
+    return Platform(
+        provider=kubernetes.Provider("cluster", kubeconfig="{}"),
+        namespace="team",
+        queue="research",
+        data_claim="data",
+        output_claim="output",
+        trainer_image="registry.example/athanor/trainer:0123456789abcdef",
+    )
+
+
+def _gpu_job() -> None:
+    args = PyTorchJobArgs(
+        program=("-m", "trainer.train", "--num_gpu=8"),
+        workers=4,
+        processes_per_worker=8,
+        resources=Resources(cpu="64", memory="512Gi", gpus=8, shared_memory="64Gi"),
+        env={"NCCL_DEBUG": "INFO"},
+        priority_class="high",
+        grace_period_seconds=300,
+        max_restarts=3,
+    )
+    PyTorchJob("resnet", _platform(), args)
+
+
+def _large_service() -> None:
+    args = TorchScriptServiceArgs(model="resnet", replicas=4, resources=Resources(cpu="4", memory="8Gi", gpus=1))
+    TorchScriptService("resnet", _platform(), args)
+
+
+def _queues(record_stack: StackRecorder) -> Recording:
+    queues = [
+        {"name": "research", "weight": 4, "capability": {"cpu": "64", "nvidia.com/gpu": "8"}},
+        {"name": "production", "reclaimable": False},
+    ]
+    return record_stack({"scheduling": {"queues": queues}, "digits": {"workers": 3}})
+
+
+def _simulated_nodes(record_stack: StackRecorder) -> Recording:
+    return record_stack({"cluster": {"simulated_nodes": [{"instance_type": "ecs.ebmgn8v.48xlarge"}]}})
+
+
+CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] = {
+    # name: how it is recorded, which kinds are kept (all if none is named)
+    "local": (lambda record_stack: record_stack(), ()),
+    "gpu-job": (lambda _: record(_gpu_job, preview=False), ()),
+    "large-service": (lambda _: record(_large_service, preview=False), ()),
+    "queues": (_queues, ("Queue", "Job")),
+    "simulated-nodes": (_simulated_nodes, ("Node",)),
+}
+
+
+@pytest.fixture(params=CASES, scope="module")
+def case(request, record_stack) -> tuple[str, Recording]:
+    recorded, _ = CASES[request.param]
+    return request.param, recorded(record_stack)
+
+
+def _rendered(name: str, recording: Recording, home: Path) -> dict[str, str]:
+    """Return file name -> YAML. CRDs are left out: they are upstream's text, whose version is pinned."""
+    _, kinds = CASES[name]
+    files: dict[str, str] = {}
+    for found in recording.objects():
+        if found.kind != "CustomResourceDefinition" and (not kinds or found.kind in kinds):
+            text = yaml.safe_dump(found.inputs, sort_keys=True, width=120, allow_unicode=True)
+            files[f"{found.kind}.{found.name}.yaml"] = text.replace(str(home), HOME_MARK)
+    return files
+
+
+def test_manifests_are_the_golden_ones(case, machine_home):
+    name, recording = case
+    rendered = _rendered(name, recording, machine_home)
+    folder = GOLDEN / name
+    if UPDATE:
+        _write(folder, rendered)
+    golden = {file.name: file.read_text(encoding="utf-8") for file in folder.glob("*.yaml")}
+    assert sorted(rendered) == sorted(golden)
+    for file, text in rendered.items():
+        assert text == golden[file], f"{name}/{file} differs: if that is wanted, run UPDATE_GOLDEN=1 make test-fast"
+
+
+def test_no_golden_folder_is_forgotten():
+    assert {folder.name for folder in GOLDEN.iterdir() if folder.is_dir()} == set(CASES)
+
+
+def test_logical_names_are_the_golden_ones(record_stack):
+    """A logical name is part of an object's identity: renamed without an alias, the object is deleted and made anew.
+
+    Whoever changes a line here adds `aliases` to that resource, or says in the release notes what is replaced.
+    """
+    urns = "".join(f"{urn}\n" for urn in sorted(record_stack().resources))
+    file = GOLDEN / "urns-local.txt"
+    if UPDATE:
+        file.write_text(urns, encoding="utf-8")
+    assert urns == file.read_text(encoding="utf-8")
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in folder.glob("*.yaml"):
+        stale.unlink()
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
