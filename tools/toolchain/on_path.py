@@ -1,0 +1,52 @@
+"""Find tools that the machine already has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.process import CommandError, run
+from tools.toolchain.versions import Fit, parse_version
+
+if TYPE_CHECKING:
+    from tools.toolchain.catalogue import Tool
+    from tools.toolchain.versions import Version
+
+_PROBE_SECONDS = 10.0
+
+
+def find_on_path(tool: Tool) -> tuple[Path, Version] | None:
+    """Return the folder with all programs of `tool` at the first fitting version on PATH, and that version."""
+    if tool.fit is Fit.NEVER:
+        return None
+    # The virtual environment holds our own wrappers of pulumi and kubectl: taken for the tools, they would call
+    # themselves for ever.
+    own = Path(sys.executable).parent.resolve()
+    for entry in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        program = shutil.which(tool.name, path=entry)
+        if program is None or Path(entry).resolve() == own:
+            continue
+        folder = _folder_with_all(tool, Path(program))
+        version = _version(folder / tool.name, tool.version_words) if folder else None
+        if folder and version and tool.fit.accepts(version, tool.version):
+            return folder, version
+    return None
+
+
+def _folder_with_all(tool: Tool, program: Path) -> Path | None:
+    """Return the folder where `program` has the tool's other programs beside it: its own, or where its link leads."""
+    for folder in (program.parent, program.resolve().parent):
+        if all(os.access(folder / name, os.X_OK) for name in tool.programs):
+            return folder.absolute()
+    return None
+
+
+def _version(program: Path, words: tuple[str, ...]) -> Version | None:
+    try:
+        return parse_version(run([program, *words], timeout_seconds=_PROBE_SECONDS))
+    except (CommandError, OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None

@@ -1,0 +1,185 @@
+"""Get tools: what the machine has, else what the vendor offers, else built from verified modules."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from tools.paths import paths
+from tools.toolchain import store
+from tools.toolchain.catalogue import TOOLS, Tool, tool_of
+from tools.toolchain.errors import ToolchainError
+from tools.toolchain.go_build import GraphBuild, build, recipe
+from tools.toolchain.go_command import Go
+from tools.toolchain.go_sdk import find_go
+from tools.toolchain.on_path import find_on_path
+from tools.toolchain.vendor import VendorError, Vendors
+from tools.toolchain.versions import Version, go_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from tools.progress import Progress
+
+Source = Literal["path", "vendor", "build"]
+SOURCES: tuple[Source, ...] = get_args(Source)
+SOURCES_VARIABLE = "ATHANOR_TOOL_SOURCES"
+"""Environment variable that limits where tools may come from: a comma-separated part of path,vendor,build."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provided:
+    """A tool that is ready to run."""
+
+    tool: Tool
+    folder: Path
+    """Holds all of the tool's programs."""
+    version: Version
+    origin: Literal["path", "cache", "vendor", "build"]
+    seconds: float
+    """How long it took to get; tools that are built together share the time."""
+
+
+def ensure(names: Iterable[str], report: Progress | None = None) -> dict[str, Path]:
+    """Get the tools of these programs; return each program's file by name.
+
+    Raises:
+        ToolchainError: a name is unknown, or a tool could not be had from any source.
+    """
+    wanted = list(names)
+    provided = provide(wanted, report)
+    return {name: provided[tool_of(name).name].folder / name for name in wanted}
+
+
+def provide(names: Iterable[str], report: Progress | None = None) -> dict[str, Provided]:
+    """Get the tools of these programs; return them by the tools' names, with where they came from.
+
+    Raises:
+        ToolchainError: a name is unknown, or a tool could not be had from any source.
+    """
+    wanted = {tool_of(name).name for name in names}
+    # In the table's order: the engine comes before the plugins that it installs.
+    tools = [tool for tool in TOOLS.values() if tool.name in wanted]
+    sources = allowed_sources()
+    found = {tool.name: have for tool in tools if (have := _present(tool, sources))}
+    if len(found) < len(tools):
+        with store.locked(report):
+            # Another process may have got some while this one waited for the lock.
+            found |= {tool.name: have for tool in tools if tool.name not in found and (have := _present(tool, sources))}
+            found |= _get([tool for tool in tools if tool.name not in found], sources, report)
+    return {tool.name: found[tool.name] for tool in tools}
+
+
+def allowed_sources() -> tuple[Source, ...]:
+    """Return where tools may come from, in the order of preference.
+
+    Raises:
+        ToolchainError: the variable names something else.
+    """
+    text = os.environ.get(SOURCES_VARIABLE, "")
+    wanted = {word.strip() for word in text.split(",") if word.strip()}
+    if unknown := wanted - set(SOURCES):
+        raise ToolchainError(f"{SOURCES_VARIABLE}={text} names {', '.join(sorted(unknown))}. Fix: use {SOURCES}")
+    return tuple(source for source in SOURCES if not wanted or source in wanted)
+
+
+def tool_recipe(tool: Tool) -> str:
+    """Return the digest of what the tool is built from."""
+    return recipe({main.graph for main in tool.mains.values()})
+
+
+def _present(tool: Tool, sources: Sequence[Source]) -> Provided | None:
+    begin = time.monotonic()
+    if "path" in sources and (on_path := find_on_path(tool)):
+        folder, version = on_path
+        return Provided(tool=tool, folder=folder, version=version, origin="path", seconds=time.monotonic() - begin)
+    if store.is_installed(tool, tool_recipe(tool)):
+        return _installed(tool, "cache", begin)
+    return None
+
+
+def _get(tools: Sequence[Tool], sources: Sequence[Source], report: Progress | None) -> dict[str, Provided]:
+    """Download or build what the machine does not have; the caller holds the lock."""
+    found: dict[str, Provided] = {}
+    if "vendor" in sources:
+        vendors = Vendors()
+        for tool in tools:
+            begin = time.monotonic()
+            try:
+                _download(tool, vendors, report)
+            except VendorError as error:
+                _note(f"{tool.name}: {error}")
+            else:
+                found[tool.name] = _installed(tool, "vendor", begin)
+    missing = [tool for tool in tools if tool.name not in found]
+    if missing and "build" not in sources:
+        names = ", ".join(f"{tool.name} {tool.version}" for tool in missing)
+        raise ToolchainError(
+            f"not to be had from {', '.join(sources)}: {names}. Fix: allow build in {SOURCES_VARIABLE}"
+        )
+    if missing:
+        begin = time.monotonic()
+        _build(missing, report)
+        found |= {tool.name: _installed(tool, "build", begin) for tool in missing}
+    return found
+
+
+def _download(tool: Tool, vendors: Vendors, report: Progress | None) -> None:
+    if report and (tool.vendor or tool.is_plugin):
+        report.detail(f"{tool.name} {tool.version}: asking its vendor")
+    if tool.is_plugin:
+        engine = _present(TOOLS["pulumi"], ("path",))
+        if engine is None:
+            raise VendorError("no engine to install it with")
+        vendors.install_plugin(tool, engine.folder / "pulumi", store.pulumi_home())
+        return
+    with store.staging(paths().cache / "tools") as folder:
+        store.publish(tool, vendors.download(tool, folder), None)
+
+
+def _build(tools: Sequence[Tool], report: Progress | None) -> None:
+    graphs = {main.graph for tool in tools for main in tool.mains.values()}
+    oldest = max(go_version(graph / "go.mod") for graph in graphs)
+    go = Go(program=find_go(oldest, report), log=paths().logs / "toolchain.log")
+    with store.staging(paths().cache / "tools") as folder:
+        builds = [
+            GraphBuild(
+                graph=graph,
+                mains={
+                    name: main.package for tool in tools for name, main in tool.mains.items() if main.graph == graph
+                },
+                folder=folder / graph.name,
+            )
+            for graph in graphs
+        ]
+        files = build(go, builds, report)
+        for tool in tools:
+            scripts = {name: _copied_script(go, tool, name, folder) for name in tool.module_files}
+            store.publish(tool, {**{name: files[name] for name in tool.mains}, **scripts}, tool_recipe(tool))
+
+
+def _copied_script(go: Go, tool: Tool, name: str, folder: Path) -> Path:
+    module, path = tool.module_files[name]
+    graph = next(iter(tool.mains.values())).graph
+    return shutil.copyfile(go.module_folder(graph, module) / path, folder / name)
+
+
+def _installed(tool: Tool, origin: Literal["cache", "vendor", "build"], begin: float) -> Provided:
+    return Provided(
+        tool=tool,
+        folder=store.install_folder(tool),
+        version=tool.version,
+        origin=origin,
+        seconds=time.monotonic() - begin,
+    )
+
+
+def _note(text: str) -> None:
+    log = paths().logs / "toolchain.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"{text}\n")

@@ -1,0 +1,166 @@
+"""Download tools from their vendors, where those answer, and only what matches the vendor's published checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import shutil
+import subprocess
+import tarfile
+import threading
+import urllib.error
+import urllib.request
+from pathlib import PurePosixPath
+from typing import IO, TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tools.paths import paths
+from tools.process import CommandError, run
+from tools.toolchain.catalogue import arch
+from tools.toolchain.errors import ToolchainError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tools.toolchain.catalogue import Tool
+
+PROBE_SECONDS = 3.0
+_STALL_SECONDS = 30.0
+_PLUGIN_SECONDS = 600.0
+_SHORT_ARCH = {"amd64": "x64", "arm64": "arm64"}
+_PLUGIN_SERVER = "https://get.pulumi.com/releases/plugins/"
+
+
+class VendorError(ToolchainError):
+    """A vendor does not answer, or not with what it says itself that it should be."""
+
+
+class UnreachableError(VendorError):
+    """A vendor's server cannot be reached from here at all."""
+
+
+class Vendors:
+    """Downloads of one run; a server that did not answer once is not asked again."""
+
+    def __init__(self) -> None:
+        self._silent: set[str] = set()
+
+    def download(self, tool: Tool, folder: Path) -> dict[str, Path]:
+        """Download `tool` into `folder` and return the file of each of its programs.
+
+        Raises:
+            VendorError: its vendor offers none, does not answer, or the checksum differs.
+        """
+        if tool.vendor is None:
+            raise VendorError(f"{tool.name} has no vendor download")
+        values = {"version": tool.version, "arch": arch(), "short_arch": _SHORT_ARCH[arch()]}
+        url = tool.vendor.url.format(**values)
+        checksums = self._read_quickly(tool.vendor.checksums.format(**values)).decode()
+        expected = published_checksum(checksums, PurePosixPath(urlsplit(url).path).name)
+        file = folder / f"{tool.name}.download"
+        _fetch(url, file, expected)
+        return extract_programs(file, tool.programs, folder) if url.endswith((".tgz", ".tar.gz")) else {tool.name: file}
+
+    def install_plugin(self, tool: Tool, pulumi: Path, pulumi_home: Path) -> None:
+        """Have the engine install a resource plugin, which it does atomically.
+
+        Raises:
+            VendorError: the plugin server does not answer, or the engine failed.
+        """
+        try:
+            self._read_quickly(_PLUGIN_SERVER, method="HEAD")
+        except UnreachableError:
+            raise
+        except VendorError:
+            pass  # an answer that there is no such page is an answer, too
+        command = [pulumi, "plugin", "install", "resource", tool.name.removeprefix("pulumi-resource-")]
+        try:
+            run(
+                [*command, f"v{tool.version}"],
+                env={"PULUMI_HOME": str(pulumi_home), "PULUMI_SKIP_UPDATE_CHECK": "true"},
+                log=paths().logs / "toolchain.log",
+                timeout_seconds=_PLUGIN_SECONDS,
+            )
+        except (CommandError, subprocess.TimeoutExpired) as error:
+            raise VendorError(str(error)) from error
+
+    def _read_quickly(self, url: str, method: str = "GET") -> bytes:
+        """Read a small file, or learn within PROBE_SECONDS that its server is not reachable from here."""
+        server = urlsplit(url).netloc
+        if server in self._silent:
+            raise UnreachableError(f"{server} did not answer")
+        answer: list[bytes | VendorError] = []
+
+        def ask() -> None:
+            try:
+                with _open(url, PROBE_SECONDS, method) as response:
+                    answer.append(response.read())
+            except VendorError as error:
+                answer.append(error)
+
+        # In a thread because resolving a name can hang longer than any timeout that a socket knows.
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(PROBE_SECONDS)
+        content = answer[0] if answer else UnreachableError(f"{server} did not answer within {PROBE_SECONDS:.0f} s")
+        if isinstance(content, UnreachableError):
+            self._silent.add(server)
+        if isinstance(content, VendorError):
+            raise content
+        return content
+
+
+def published_checksum(text: str, file_name: str) -> str:
+    """Return the SHA-256 digest of `file_name` from a vendor's checksum file.
+
+    Raises:
+        VendorError: it is not in there.
+    """
+    for line in text.splitlines():
+        digest, *names = line.split()[:2] or [""]
+        if len(digest) == 64 and (not names or PurePosixPath(names[0].lstrip("*")).name == file_name):
+            return digest.lower()
+    raise VendorError(f"the vendor's checksums do not name {file_name}")
+
+
+def extract_programs(archive: Path, programs: tuple[str, ...], folder: Path) -> dict[str, Path]:
+    """Take the programs out of a gzipped tar file, wherever in it they are; return their files by name.
+
+    Raises:
+        VendorError: one of them is not in there.
+    """
+    files: dict[str, Path] = {}
+    with tarfile.open(archive, "r:gz") as content:
+        for member in content:
+            name = PurePosixPath(member.name).name
+            source = content.extractfile(member) if name in programs and member.isfile() else None
+            if source is not None:
+                files[name] = folder / name
+                with source, files[name].open("wb") as target:
+                    shutil.copyfileobj(source, target)
+    if missing := set(programs) - files.keys():
+        raise VendorError(f"{archive.name} holds no {', '.join(sorted(missing))}")
+    return files
+
+
+def _fetch(url: str, file: Path, expected: str) -> None:
+    with _open(url, _STALL_SECONDS) as response, file.open("wb") as target:
+        try:
+            shutil.copyfileobj(response, target)
+        except (OSError, http.client.HTTPException) as error:
+            raise VendorError(f"{url} broke off: {error}") from error
+    with file.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    if found != expected:
+        file.unlink()
+        raise VendorError(f"{url} has SHA-256 {found}, its vendor published {expected}")
+
+
+def _open(url: str, timeout_seconds: float, method: str = "GET") -> IO[bytes]:
+    request = urllib.request.Request(url, method=method, headers={"User-Agent": "athanor"})  # noqa: S310 - our own table
+    try:
+        return urllib.request.urlopen(request, timeout=timeout_seconds)  # noqa: S310 - our own table
+    except urllib.error.HTTPError as error:
+        raise VendorError(f"{url}: {error}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise UnreachableError(f"{url}: {error}") from error
