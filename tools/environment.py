@@ -25,7 +25,7 @@ from workloads.inference import HTTP_PORT
 from workloads.pytorch import JOB_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
     from typing import Any
 
     from rich.console import Console
@@ -154,7 +154,7 @@ def predict(console: Console, index: int) -> None:
 
 
 @contextmanager
-def service_address(settings: Settings, kubectl: Kubectl) -> Iterator[str]:
+def service_address(settings: Settings, kubectl: Kubectl) -> Generator[str]:
     """Yield host:port of the served model: its Service's own address if that is reachable from here, else forwarded."""
     if settings.cluster.is_own_local_cluster:
         service = next(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tools.process import CommandError, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
 
@@ -44,7 +44,7 @@ class Kubectl:
         return json.loads(answer)["items"]
 
     @contextmanager
-    def port_forward(self, target: str, namespace: str, port: int) -> Iterator[str]:
+    def port_forward(self, target: str, namespace: str, port: int) -> Generator[str]:
         """Forward a free loopback port to `target`'s port while the block runs; yields host:port."""
         command = [*self.prefix, "port-forward", "-n", namespace, "--address=127.0.0.1", target, f":{port}"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:

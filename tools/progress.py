@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
 HEARTBEAT_SECONDS = 15.0
@@ -36,7 +36,7 @@ class Progress:
         self._planned = list(steps)
 
     @contextmanager
-    def step(self, name: str) -> Iterator[None]:
+    def step(self, name: str) -> Generator[None]:
         """Show a step while the block runs; remembers how long it took if it ends well."""
         begin = time.monotonic()
         self._print(f"[bold]▶ {name}[/]{self._remaining(name)}")

@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from tools.local_cluster.errors import ClusterError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -19,7 +21,7 @@ REQUEST_TIMEOUT_SECONDS = 10.0
 FIELD_MANAGER = "athanor-local-cluster"
 
 
-class ApiError(RuntimeError):
+class ApiError(ClusterError):
     """The API server answered with an error."""
 
     def __init__(self, status: int, text: str) -> None:

@@ -8,6 +8,7 @@ from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
 from tools.local_cluster import state
+from tools.local_cluster.errors import ClusterError
 from tools.local_cluster.layout import BLOCK_PREFIX_LENGTH, Layout, Network
 from tools.process import CommandError, run
 
@@ -22,7 +23,7 @@ CANDIDATE_RANGES = ("10.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "100.64.0
 NODE_INTERFACE = "eth0"
 
 
-class NoFreeNetworkError(RuntimeError):
+class NoFreeNetworkError(ClusterError):
     """No address block is left that this machine has no route to."""
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tools.local_cluster import cgroups, network, state
 from tools.local_cluster.container_runtime import CNI_FOLDERS, CNI_PLUGINS, find_cni_plugins
+from tools.local_cluster.errors import ClusterError
 from tools.process import CommandError, run
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Failure:
         return f"{self.problem}\n    fix: {self.fix}"
 
 
-class PreflightError(RuntimeError):
+class PreflightError(ClusterError):
     """The cluster cannot be started on this machine as it is; says everything that is wrong at once."""
 
     def __init__(self, failures: Iterable[Failure]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.local_cluster.api import ApiClient, ApiError
+from tools.local_cluster.errors import ClusterError
 from tools.local_cluster.node import tail
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ COMPONENT_TIMEOUT_SECONDS = 90.0
 MAXIMUM_RESTARTS = 5
 
 
-class StartError(RuntimeError):
+class StartError(ClusterError):
     """Something did not come up; the message holds the end of its log."""
 
 
