@@ -39,6 +39,7 @@ def training_program(settings: DigitsSettings) -> tuple[str, ...]:
         "metrics_port": str(METRICS_PORT),
         "epochs": str(settings.epochs),
         "batch_size": str(settings.batch_size),
+        "width": str(settings.width),
         "seed": str(settings.seed),
     }
     return ("-m", "trainer.train", *(f"--{name}={value}" for name, value in flags.items()))

@@ -88,7 +88,7 @@ def deployment_manifest(name: str, args: TorchScriptServiceArgs, resolved: Resol
         image=resolved.image,
         command=serve_command(args),
         resources=args.resources,
-        env={"PYTHONUNBUFFERED": "1"},
+        env={"OMP_NUM_THREADS": str(args.resources.whole_cpus), "PYTHONUNBUFFERED": "1"},
         ports={"http": HTTP_PORT, "metrics": METRICS_PORT},
         writes_output=False,
         extra=probes,

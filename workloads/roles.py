@@ -85,6 +85,12 @@ class Resources:
                 raise RefusalError(f"resources.{name}", value, "is no memory quantity", "write bytes or a unit: 4Gi")
         check_range("resources.gpus", self.gpus, 0, 16)
 
+    @property
+    def whole_cpus(self) -> int:
+        """The CPU request in whole cores, at least one."""
+        cores = int(self.cpu[:-1]) / 1000 if self.cpu.endswith("m") else float(self.cpu)
+        return max(1, int(cores))
+
     def manifest(self) -> Manifest:
         """Return the `resources` of a container."""
         limits = {"memory": self.memory}

@@ -6,9 +6,9 @@ import contextlib
 import io
 import os
 import shutil
-import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +18,6 @@ from tests.fixtures.clone import wait_until
 from tests.fixtures.local_cluster import quiet_progress
 from tools.images import ensure_platform_images, ensure_trainer_image, trainer_image
 from tools.images.containerd import NodeImages
-from tools.images.mounts import mounts_below, unmount_below
 from tools.images.oci import Sink
 from tools.images.platform_images import COREDNS_IMAGE, PAUSE_IMAGE
 from tools.images.store import images_folder, open_layout
@@ -27,7 +26,6 @@ from tools.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 CONTAINERD_CONFIG = """
 version = 2
@@ -102,7 +100,6 @@ def containerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containerd]
     finally:
         process.terminate()
         process.wait()
-        unmount_below(folder)
         shutil.rmtree(folder)
 
 
@@ -198,26 +195,35 @@ def test_only_sources_are_in_the_image(containerd: Containerd, trainer: str, sou
     assert found == ""
 
 
+def processes_of(folder: Path) -> list[str]:
+    """Return the command lines of running programs that were started with a path in `folder`."""
+    found: list[str] = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [command for command in found if str(folder) in command]
+
+
 def test_build_killed_half_way_leaves_nothing_and_the_next_one_succeeds(sources: Path, build) -> None:
     buildah = images_folder() / "buildah"
+    containers = buildah / "storage" / "overlay-containers"
     process = subprocess.Popen(
         [sys.executable, "-c", BUILD_PROGRAM, sources],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        start_new_session=True,
     )
     try:
-        while not mounts_below(buildah):
-            assert process.poll() is None, "the build ended before anything of it was mounted"
+        while not any(path.is_dir() for path in containers.glob("*")):
+            assert process.poll() is None, "the build ended before it had a working container"
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
-    assert mounts_below(buildah) != []
+    wait_until(lambda: not processes_of(buildah), "the killed build's processes to end")
     reference = build(sources)
     with open_layout() as layout:
         assert layout.find(reference) is not None
-    assert mounts_below(buildah) == []
+    assert str(images_folder()) not in Path("/proc/self/mountinfo").read_text()
+    assert not any(path.is_dir() for path in containers.glob("*"))
     assert list((images_folder() / "layout").glob("incoming-*")) == []
     assert list(images_folder().glob("root-*")) == []
 

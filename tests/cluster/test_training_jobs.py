@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-LONG_RUN_EPOCHS = "300"
+LONG_RUN = {"epochs": "100", "width": "64"}  # about a minute
 
 
 def job_phase(clone: Clone, job: str) -> str:
@@ -41,7 +41,8 @@ def step_losses(clone: Clone, job: str, rank: int = 0) -> list[tuple[int, Any]]:
 def retrained(served: Clone) -> Iterator[dict[str, Any]]:
     """A longer run under a new name, one of whose pods is deleted half-way, while clients keep asking the service."""
     before = served.outputs()["digits_training_job"]
-    served.pulumi("config", "set", "--path", "athanor:digits.epochs", LONG_RUN_EPOCHS)
+    for key, value in LONG_RUN.items():
+        served.pulumi("config", "set", "--path", f"athanor:digits.{key}", value)
     failures: list[str] = []
     versions: list[str] = []
     stop = threading.Event()
@@ -83,7 +84,7 @@ def keep_asking(address: str, stop: threading.Event, failures: list[str], versio
 def test_a_changed_job_is_a_new_object_and_the_preview_says_so(served: Clone, retrained: dict[str, Any]) -> None:
     assert retrained["job"] != retrained["before"]
     assert "replace" in retrained["preview"]
-    assert f"--epochs={LONG_RUN_EPOCHS}" in retrained["preview"]
+    assert f"--epochs={LONG_RUN['epochs']}" in retrained["preview"]
     names = [job["metadata"]["name"] for job in served.objects("jobs.batch.volcano.sh", "-n", "athanor")]
     assert names == [retrained["job"]]
 
