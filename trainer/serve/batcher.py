@@ -71,6 +71,7 @@ class Batcher:
         self._running = 0
         self._dispatch_scheduled = False
         self._on_drained: Callable[[], None] | None = None
+        self._logged_failure = ""
         numbers.pending_requests = lambda: len(self._queue)
         self._threads = [
             # daemon: a model that never returns must not keep the process from ending
@@ -174,12 +175,20 @@ class Batcher:
         batch.calls += 1
         try:
             return _split(self.model.infer(_joined(requests)), requests, batched=self.model.spec.max_batch_size > 0)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  whatever a model raises, the others are served on
             if len(requests) > 1:
                 # values of one request must not fail those that happened to wait beside it
                 return [outcome for request in requests for outcome in self._run(batch, [request])]
-            logger.exception("%s version %d failed on a request", self.model.spec.name, self.model.version)
-            return [RequestError(500, f"the model failed on this request: {last_line(error)}")]
+            reason = last_line(error)
+            self._log_failure(reason, error)
+            return [RequestError(500, f"the model failed on this request: {reason}")]
+
+    def _log_failure(self, reason: str, error: Exception) -> None:
+        """Log a reason once in a row: clients whose values the model cannot take must not fill the log."""
+        if reason != self._logged_failure:
+            self._logged_failure = reason
+            name, version = self.model.spec.name, self.model.version
+            logger.error("%s version %d failed on a request", name, version, exc_info=error)
 
 
 def _joined(requests: list[_Waiting]) -> list[Array]:

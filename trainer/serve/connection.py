@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 if TYPE_CHECKING:
     import asyncio
+    from collections import Counter
 
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
     from uvicorn.server import ServerState
@@ -33,7 +34,14 @@ class TooManyPipelinedError(Exception):
 class BoundedConfig(uvicorn.Config):
     """uvicorn's configuration with our limits in it, where the protocol finds them."""
 
-    def __init__(self, app: Any, limits: LimitsConfig, *, shutdown_seconds: int) -> None:  # noqa: ANN401  uvicorn's type
+    def __init__(
+        self,
+        app: Any,  # noqa: ANN401  uvicorn's type
+        limits: LimitsConfig,
+        responses: Counter[int],
+        *,
+        shutdown_seconds: int,
+    ) -> None:
         super().__init__(
             app,
             http=BoundedHttpProtocol,
@@ -47,6 +55,8 @@ class BoundedConfig(uvicorn.Config):
             timeout_graceful_shutdown=shutdown_seconds,
         )
         self.limits = limits
+        self.responses = responses
+        """Where the protocol counts, by status, what it answers without the application."""
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
@@ -61,6 +71,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._limits = config.limits
+        self._responses = config.responses
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._in_head = True
@@ -161,6 +172,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             return
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or not cycle.response_started:
+            self._responses[status] += 1
             body = orjson.dumps({"error": message})
             head = f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
             self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)

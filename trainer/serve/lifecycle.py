@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -38,11 +39,13 @@ _METRICS_SHUTDOWN_SECONDS = 1
 def run(config: ServeConfig) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status, 1 when a port is taken."""
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stderr)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # what clients do wrong is counted; a line for each would let them fill the log
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     try:
         sockets = [_listen(config.host, port) for port in (config.http_port, config.metrics_port)]
     except OSError as error:
-        logger.error("cannot listen: %s. Fix: another --http_port or --metrics_port", error)  # noqa: TRY400  no bug of ours
+        fix = "Fix: another --host, --http_port or --metrics_port"
+        logger.error("cannot listen on %s: %s. %s", config.host, error, fix)  # noqa: TRY400  no bug of ours
         return 1
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config, *sockets))
@@ -56,10 +59,7 @@ def run(config: ServeConfig) -> int:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        raise OSError(error.errno, f"{host} port {port}: {error.strerror}") from error
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
 
 
 async def _serve(config: ServeConfig, http_socket: socket.socket, metrics_socket: socket.socket) -> None:
@@ -70,9 +70,12 @@ async def _serve(config: ServeConfig, http_socket: socket.socket, metrics_socket
     explicit = watcher if config.model_control == "explicit" else None
     routes = Routes(registry, config.limits.max_json_bytes, explicit)
     app = InferenceApp(routes, server_metrics, config.limits)
-    http_server = _Server(BoundedConfig(app, config.limits, shutdown_seconds=config.drain_timeout_seconds))
+    http_server = _Server(
+        BoundedConfig(app, config.limits, server_metrics.responses, shutdown_seconds=config.drain_timeout_seconds)
+    )
+    metrics_app = MetricsApp(server_metrics)
     metrics_server = _Server(
-        BoundedConfig(MetricsApp(server_metrics), config.limits, shutdown_seconds=_METRICS_SHUTDOWN_SECONDS)
+        BoundedConfig(metrics_app, config.limits, Counter(), shutdown_seconds=_METRICS_SHUTDOWN_SECONDS)
     )
     async with asyncio.TaskGroup() as servers:
         servers.create_task(metrics_server.serve(sockets=[metrics_socket]))

@@ -1,6 +1,7 @@
 """Timers of a connection that loopback sockets cannot bring about quickly."""
 
 import asyncio
+from collections import Counter
 
 from uvicorn.server import ServerState
 
@@ -26,7 +27,9 @@ async def connect(write_timeout_seconds):
     async def app(scope, receive, send):
         """Is never called: no request comes."""
 
-    config = BoundedConfig(app, LimitsConfig(write_timeout_seconds=write_timeout_seconds), shutdown_seconds=1)
+    config = BoundedConfig(
+        app, LimitsConfig(write_timeout_seconds=write_timeout_seconds), Counter(), shutdown_seconds=1
+    )
     protocol = BoundedHttpProtocol(config, ServerState(), {})
     transport = FullTransport()
     protocol.connection_made(transport)

@@ -155,6 +155,17 @@ def test_storage_that_goes_away_takes_nothing_down(repository, loader, published
     assert [served(snapshot) for snapshot in published] == [[1], [1], [1]]
 
 
+def test_last_working_version_serves_on_when_nothing_on_disk_can_replace_it(repository, loader):
+    repository.publish(1)
+    before = loader.sync()
+    shutil.rmtree(repository.folder / "1")
+    assert loader.sync().models == before.models
+    repository.publish(2, sha256="0" * 64)
+    assert loader.sync().models == before.models
+    repository.publish(3)
+    assert served(loader.sync()) == [3]
+
+
 def test_version_that_cannot_be_read_is_tried_again(repository, loader, monkeypatch):
     repository.publish(1)
 

@@ -109,3 +109,27 @@ main(["--help"])
     assert "torch imported: False" in done.stdout
     for flag in ("--model_repository", "--model_name", "--http_port", "--metrics_port", "--drain_delay_seconds"):
         assert flag in done.stdout
+
+
+def test_stop_while_torch_is_being_imported_and_threads_decided_before():
+    program = """
+import os, signal, sys, types
+from trainer.serve.__main__ import main
+
+def stopped_during_the_import(name):
+    if name != "run":
+        raise AttributeError(name)
+    print("threads:", os.environ["OMP_NUM_THREADS"], flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+
+slow = sys.modules["trainer.serve.lifecycle"] = types.ModuleType("trainer.serve.lifecycle")
+slow.__getattr__ = stopped_during_the_import
+import trainer.serve
+trainer.serve.lifecycle = slow
+main(["--model_repository=/models", "--model_name=digits", "--num_cpu_threads=3"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=PROJECT, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "threads: 3\n"), done.stderr

@@ -142,6 +142,14 @@ def test_slow_clients_are_cut_off(shared_server, start):
         assert b" 408 " in answer_to(connection)
 
 
+def test_refusals_are_counted_and_not_logged(shared_server):
+    with shared_server.raw() as connection:
+        connection.sendall(b"nonsense\r\n\r\n")
+        assert answer_to(connection)
+    assert 'athanor_http_responses{status="400"}' in shared_server.metrics()
+    assert not [line for line in shared_server.log if "nvalid" in line]
+
+
 def test_slow_next_request_on_a_kept_connection_is_cut_off(shared_server):
     with shared_server.raw() as connection:
         connection.sendall(b"GET /v2/health/live HTTP/1.1\r\n\r\n")
