@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from tools.images import python_packages
 from tools.images.debian import bootstrap, byte_compile
 from tools.images.layers import write_tree
-from tools.images.mounts import unmount_below
 from tools.images.oci import LAYER, RunConfig
 from tools.paths import REPOSITORY
 from tools.process import run
@@ -102,16 +101,10 @@ def _content_key(files: Iterable[Path]) -> str:
 def _root_folder(folder: Path) -> Generator[Path]:
     """Give an empty folder for a root file system, and leave nothing of it or of those that killed runs left."""
     for leftover in folder.glob("root-*"):
-        remove_root(leftover)
+        shutil.rmtree(leftover)
     root = Path(tempfile.mkdtemp(dir=folder, prefix="root-"))
     root.chmod(0o755)
     try:
         yield root
     finally:
-        remove_root(root)
-
-
-def remove_root(root: Path) -> None:
-    """Delete a root file system; what is mounted in it is unmounted first, never deleted."""
-    unmount_below(root)
-    shutil.rmtree(root)
+        shutil.rmtree(root)

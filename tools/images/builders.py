@@ -7,21 +7,33 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from tools.images.errors import ImageError
-from tools.images.mounts import unmount_below
+from tools.images.namespaces import DIES_WITH_ATHANOR
 from tools.images.oci import CONFIG, LAYER, Descriptor, Layout, Sink, describe
 from tools.paths import paths
 from tools.process import CommandError, run
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Mapping
 
 DAEMON_TIMEOUT_SECONDS = 10
+
+# Root's buildah keeps a note of known blobs below /var/lib/containers, whatever it is told. In the namespace that it
+# runs in, that folder is an empty one where there is one on the machine, else cannot be made.
+_HIDE_MACHINE_STORAGE = """
+set -e
+if [ -d /var/lib/containers ]; then
+    mount -t tmpfs tmpfs /var/lib/containers
+else
+    mount --rbind /var/lib /var/lib
+    mount -o remount,bind,ro /var/lib
+fi
+exec "$@"
+"""
 BUILDKIT = {"DOCKER_BUILDKIT": "1"}
 """The Dockerfile mounts a download cache, which docker's older builder does not know."""
 
@@ -77,7 +89,8 @@ class Buildah:
 
     def build(self, request: BuildRequest, layout: Layout) -> Descriptor:
         """Build with cached steps: only those run whose instructions or files changed."""
-        with self._session() as buildah, tempfile.TemporaryDirectory(dir=layout.folder, prefix="incoming-") as folder:
+        buildah = self._session()
+        with tempfile.TemporaryDirectory(dir=layout.folder, prefix="incoming-") as folder:
             # buildah makes the image's name of the layout's path, which then must be no more than a plain word.
             source = f"oci:{layout.folder.name}:{request.base}"
             base = run([*buildah, "pull", "--quiet", source], cwd=layout.folder.parent, log=self._log).strip()
@@ -106,21 +119,30 @@ class Buildah:
         if old:
             run([*buildah, "rmi", "--force", *old], log=self._log)
 
-    @contextmanager
-    def _session(self) -> Generator[list[str]]:
-        """Give the command's first words; clean up what a killed run left before, and every mount afterwards."""
+    def _session(self) -> list[str]:
+        """Return the command's first words, after cleaning up what a killed run left."""
         storage, temporary = self._folder / "storage", self._folder / "tmp"
-        unmount_below(self._folder)
         # Who has what mounted is remembered there: wrong after a kill or a reboot, and needed by nobody in between.
         shutil.rmtree(self._folder / "run", ignore_errors=True)
         temporary.mkdir(parents=True, exist_ok=True)
         places = ["--root", str(storage), "--runroot", str(self._folder / "run"), "--storage-driver", "overlay"]
-        buildah = ["env", f"TMPDIR={temporary}", "buildah", *places]
+        namespace = [*DIES_WITH_ATHANOR, "sh", "-c", _HIDE_MACHINE_STORAGE, "sh"]
+        buildah = [*namespace, "env", f"TMPDIR={temporary}", "buildah", *places]
+        if not self._remove_containers(buildah, storage):
+            shutil.rmtree(storage)
+        return buildah
+
+    def _remove_containers(self, buildah: list[str], storage: Path) -> bool:
+        """Delete the containers of killed builds; return whether the storage is clean and readable now."""
         try:
             run([*buildah, "rm", "--all"], log=self._log)
-            yield buildah
-        finally:
-            unmount_below(self._folder)
+            # One that was killed within its first moments is not a container to buildah, yet holds its image.
+            remaining = (storage / "overlay-containers" / "containers.json").read_bytes()
+        except CommandError:
+            return False
+        except FileNotFoundError:
+            return True
+        return json.loads(remaining) == []
 
 
 class Docker:

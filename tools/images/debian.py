@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tools.images.namespaces import DIES_WITH_ATHANOR
 from tools.paths import paths
 from tools.process import run
 from trainer.image.debian import LEFT_OUT, PYTHON, RUNTIME_PACKAGES, SHELL_PACKAGES, SUITE, TIMESTAMP_SECONDS
@@ -27,7 +28,14 @@ def bootstrap(root: Path) -> None:
     Raises:
         CommandError: a package cannot be had.
     """
-    command = ["mmdebstrap", "--mode=root", "--variant=extract", "--format=directory", f"--hook-dir={MERGED_USR_HOOKS}"]
+    command = [
+        *DIES_WITH_ATHANOR,
+        "mmdebstrap",
+        "--mode=root",
+        "--variant=extract",
+        "--format=directory",
+        f"--hook-dir={MERGED_USR_HOOKS}",
+    ]
     log = paths().logs / "images.log"
     env = {"SOURCE_DATE_EPOCH": str(TIMESTAMP_SECONDS)}
     run(
