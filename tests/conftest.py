@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.fixtures.recorded_stack"]
+# A module stands before those that import it: pytest rewrites the assertions of a plugin when it loads it.
+pytest_plugins = ["tests.fixtures.local_cluster", "tests.fixtures.clone", "tests.fixtures.recorded_stack"]

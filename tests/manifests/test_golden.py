@@ -64,7 +64,7 @@ def _queues(record_stack: StackRecorder) -> Recording:
         {"name": "research", "weight": 4, "capability": {"cpu": "64", "nvidia.com/gpu": "8"}},
         {"name": "production", "reclaimable": False},
     ]
-    return record_stack({"scheduling": {"queues": queues}, "digits": {"workers": 3}})
+    return record_stack({"scheduling": {"queues": queues}, "digits": {"workers": 4}})
 
 
 def _simulated_nodes(record_stack: StackRecorder) -> Recording:

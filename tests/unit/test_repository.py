@@ -26,7 +26,7 @@ REGISTRIES = (
     r"pythonhosted\.org",
     r"(proxy|sum)\.golang\.org",
     r"registry\.(npmjs|yarnpkg)",
-    r"artifactory",
+    r"[Aa]rtifactory",
     r"\b[Nn]exus\b",
     r"--(extra-)?index-url[ =]",
     r"\bGOPROXY=",

@@ -28,10 +28,10 @@ def _no_configuration_of_the_machine(monkeypatch):
 
 def test_objects_and_lists_are_decoded():
     settings = _loaded(
-        {"namespace": "team-a", "digits": {"workers": 3}, "scheduling": {"queues": [{"name": "a"}, {"name": "b"}]}}
+        {"namespace": "team-a", "digits": {"workers": 4}, "scheduling": {"queues": [{"name": "a"}, {"name": "b"}]}}
     )
     assert settings.namespace == "team-a"
-    assert settings.digits.workers == 3
+    assert settings.digits.workers == 4
     assert [queue.name for queue in settings.scheduling.queues] == ["a", "b"]
 
 

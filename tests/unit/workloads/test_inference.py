@@ -18,7 +18,7 @@ from workloads.inference import (
     serve_command,
     service_manifest,
 )
-from workloads.roles import Claims
+from workloads.roles import Claims, Resources
 
 ARGS = TorchScriptServiceArgs(model="digits")
 RESOLVED = ResolvedService(namespace="athanor", image="trainer:1", claims=Claims(data="data", output="output"))
@@ -87,6 +87,12 @@ def test_draining_ends_before_the_pod_is_killed(grace):
     assert int(flags["drain_timeout_seconds"]) >= 1
     total = int(flags["drain_delay_seconds"]) + int(flags["drain_timeout_seconds"])
     assert total < pod["terminationGracePeriodSeconds"] == grace
+
+
+@pytest.mark.parametrize(("cpu", "threads"), [("250m", "1"), ("4", "4")])
+def test_the_server_starts_as_many_threads_as_it_asked_cores_for(cpu, threads):
+    env = {entry["name"]: entry["value"] for entry in _container(resources=Resources(cpu=cpu))["env"]}
+    assert env["OMP_NUM_THREADS"] == threads
 
 
 def test_a_rollout_never_takes_the_last_server_away():

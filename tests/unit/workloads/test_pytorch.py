@@ -142,6 +142,17 @@ def test_the_program_knows_its_own_job_and_network():
     assert (env["NCCL_DEBUG"], env["EXTRA"]) == ("INFO", "1")
 
 
+@given(st.integers(1, 128), st.integers(1, 16))
+def test_all_processes_of_a_pod_share_the_cores_it_asked_for(cores, processes):
+    """Without a limit each would start a thread per core of the node and all would wait for each other."""
+    args = _args(resources=Resources(cpu=str(cores)), processes_per_worker=processes)
+    [pod] = pod_specs(_manifest(args))
+    env = {entry["name"]: entry["value"] for entry in pod["containers"][0]["env"]}
+    threads = int(env["OMP_NUM_THREADS"])
+    assert threads >= 1
+    assert threads * processes <= max(cores, processes)
+
+
 def test_preparation_runs_first_with_the_input_writable_and_the_output_not():
     [pod] = pod_specs(_manifest(_args(prepare=("python", "prepare.py"))))
     [prepare] = pod["initContainers"]

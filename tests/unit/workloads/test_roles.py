@@ -56,6 +56,13 @@ def test_what_is_accepted_as_memory_is_a_number_with_a_known_unit(text):
     assert text[len(digits) :] in {"", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"}
 
 
+@pytest.mark.parametrize(
+    ("cpu", "cores"), [("0", 1), ("1m", 1), ("500m", 1), ("1999m", 1), ("2000m", 2), ("0.5", 1), ("3.9", 3), ("64", 64)]
+)
+def test_whole_cpus_are_counted_down_but_never_to_none(cpu, cores):
+    assert Resources(cpu=cpu).whole_cpus == cores
+
+
 def test_memory_is_limited_cpu_is_not():
     manifest = Resources(cpu="2", memory="4Gi").manifest()
     assert manifest == {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "4Gi"}}
