@@ -33,7 +33,7 @@ if [ ! -e "$venv/.complete" ]; then
         rm -rf "$venv"
         "$python" -m venv "$venv"
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"
-        UV_CACHE_DIR=$cache/uv VIRTUAL_ENV=$venv "$venv/bin/uv" pip install --quiet --compile-bytecode -r requirements.txt
+        UV_CACHE_DIR=$cache/uv VIRTUAL_ENV=$venv "$venv/bin/uv" pip install --quiet -r requirements.txt
         touch "$venv/.complete"
     fi
     exec 9>&-

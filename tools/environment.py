@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 STACK = "local"
 MODEL = SERVICE = "digits"
-_SHOWN_DIGITS = (0, 77, 154, 231, 308)
+_SHOWN_DIGITS = (0, 77, 154, 231)
 _POLL_SECONDS = 0.5
 _CLUSTER_TOOLS = (
     "kwokctl", "kwok", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy",

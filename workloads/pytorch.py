@@ -163,7 +163,6 @@ def pytorch_job_manifest(label: str, name: str, args: PyTorchJobArgs, resolved: 
             {
                 "name": "worker",
                 "replicas": args.workers,
-                "policies": [{"event": "TaskCompleted", "action": "CompleteJob"}],
                 "template": {
                     "metadata": {"labels": {**_labels(label), "app.kubernetes.io/component": "training"}},
                     "spec": {**pod, "restartPolicy": "Never"},

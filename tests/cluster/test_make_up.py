@@ -30,7 +30,7 @@ def test_up_ends_with_the_accuracy_that_the_pods_reached_and_right_predictions(s
     assert accuracy, printed
     assert float(accuracy.group(1)) / 100 >= MINIMUM_ACCURACY
     assert printed.count("✓ ") >= 6, printed  # every step
-    assert len(re.findall(r"served: \d ✓", printed)) >= 4, printed
+    assert len(re.findall(r"served: \d ✓", printed)) >= 3, printed
 
 
 def test_the_model_was_trained_by_two_pods_on_the_node(served: Clone) -> None:
