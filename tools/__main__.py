@@ -34,7 +34,8 @@ INTERRUPTED = 130
 def main(words: list[str]) -> int:
     """Run one command; return the process's exit status."""
     arguments = _parser().parse_args(words)
-    console = Console(highlight=False)
+    # Where the output is no terminal, it is a log: lines need not fit eighty columns there.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     report = Progress(durations_file=paths().cache / "durations.json")
     command: Command = arguments.run
     try:
