@@ -161,6 +161,7 @@ def _open(url: str, timeout_seconds: float, method: str = "GET") -> IO[bytes]:
     try:
         return urllib.request.urlopen(request, timeout=timeout_seconds)  # noqa: S310 - our own table
     except urllib.error.HTTPError as error:
+        error.close()
         raise VendorError(f"{url}: {error}") from error
     except (OSError, http.client.HTTPException) as error:
         raise UnreachableError(f"{url}: {error}") from error
