@@ -15,7 +15,7 @@ from tools.images.errors import ImageError
 from tools.local_cluster import ClusterError
 from tools.paths import paths
 from tools.process import CommandError
-from tools.progress import Progress
+from tools.progress import Progress, wide_console
 from tools.serving import ServingError
 from tools.toolchain import ToolchainError
 from tools.training import TrainingError
@@ -34,8 +34,7 @@ INTERRUPTED = 130
 def main(words: list[str]) -> int:
     """Run one command; return the process's exit status."""
     arguments = _parser().parse_args(words)
-    # Where the output is no terminal, it is a log: lines need not fit eighty columns there.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    console = wide_console(sys.stdout)
     report = Progress(durations_file=paths().cache / "durations.json")
     command: Command = arguments.run
     try:

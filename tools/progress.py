@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.markup import escape
@@ -23,7 +23,7 @@ class Progress:
     """Prints one line when a step starts, changes or ends; estimates come from the last run on this machine."""
 
     def __init__(self, *, durations_file: Path, console: Console | None = None) -> None:
-        self.console = console or Console(file=sys.stderr, highlight=False)
+        self.console = console or wide_console(sys.stderr)
         self._durations_file = durations_file
         self._expected = _read_durations(durations_file)
         self._started = time.monotonic()
@@ -84,6 +84,11 @@ class Progress:
     def _print(self, text: str) -> None:
         with self._lock:
             self.console.print(f"[dim]{_clock(time.monotonic() - self._started):>6}[/] {text}")
+
+
+def wide_console(file: TextIO) -> Console:
+    """Return a console; where the output is no terminal it is a log, whose lines need not fit eighty columns."""
+    return Console(file=file, highlight=False, width=None if file.isatty() else 140)
 
 
 def _read_durations(file: Path) -> dict[str, float]:

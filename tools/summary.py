@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -45,13 +46,18 @@ def pod_rows(kubectl: Kubectl, namespaces: Iterable[str]) -> list[list[str]]:
 
 
 def job_rows(kubectl: Kubectl, namespace: str) -> list[list[str]]:
-    """Return a row per Volcano Job: name, phase, running/wanted pods, queue, retries so far."""
+    """Return a row per Volcano Job: name, phase, its pods by phase, queue, restarts so far."""
     rows: list[list[str]] = []
     for job in kubectl.items("jobs.batch.volcano.sh", namespace):
+        name = job["metadata"]["name"]
+        # Counted here, because Volcano's own counts are gone from the status once a job has completed.
+        pods = Counter(
+            pod["status"]["phase"] for pod in kubectl.items("pods", namespace, f"volcano.sh/job-name={name}")
+        )
+        counted = ", ".join(f"{number} {phase.lower()}" for phase, number in sorted(pods.items())) or "none yet"
         status = job.get("status", {})
-        pods = f"{status.get('running', 0)} running, {status.get('succeeded', 0)} done of {job['spec']['minAvailable']}"
         phase = status.get("state", {}).get("phase", "accepted")
-        rows.append([job["metadata"]["name"], phase, pods, job["spec"]["queue"], str(status.get("retryCount", 0))])
+        rows.append([name, phase, counted, job["spec"]["queue"], str(status.get("retryCount", 0))])
     return rows
 
 
