@@ -6,7 +6,6 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.markup import escape
 
 from infra.errors import RefusalError
@@ -22,6 +21,8 @@ from tools.training import TrainingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from rich.console import Console
 
     Command = Callable[[argparse.Namespace, Console, Progress], None]
 
