@@ -48,13 +48,18 @@ def test_a_pod_without_a_node_is_shown(kubectl, fake_program):
 def test_a_jobs_row_counts_its_pods(kubectl, fake_program):
     job = {
         "metadata": {"name": "train-0"},
-        "spec": {"minAvailable": 2, "queue": "training"},
-        "status": {"running": 2, "state": {"phase": "Running"}, "retryCount": 1},
+        "spec": {"queue": "training"},
+        "status": {"state": {"phase": "Running"}, "retryCount": 1},
     }
-    fake_program.answer("get jobs.batch.volcano.sh", json.dumps({"items": [job, {**job, "status": {}}]}))
-    running, accepted = job_rows(kubectl, "athanor")
-    assert running == ["train-0", "Running", "2 running, 0 done of 2", "training", "1"]
-    assert accepted[1] == "accepted"
+    new = {**job, "metadata": {"name": "new-0"}, "status": {}}
+    fake_program.answer("get jobs.batch.volcano.sh", json.dumps({"items": [job, new]}))
+    pods = [_pod(), _pod(), _pod(phase="Succeeded")]
+    fake_program.answer("-l volcano.sh/job-name=train-0", json.dumps({"items": pods}))
+    fake_program.answer("-l volcano.sh/job-name=new-0", json.dumps({"items": []}))
+    assert job_rows(kubectl, "athanor") == [
+        ["train-0", "Running", "2 running, 1 succeeded", "training", "1"],
+        ["new-0", "accepted", "none yet", "training", "0"],
+    ]
 
 
 def test_a_table_shows_title_heads_and_cells():

@@ -1,0 +1,73 @@
+"""The commands behind the Makefile, and how they end."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+import pytest
+
+import tools.__main__ as program
+from infra.errors import RefusalError
+from tests.fixtures.recorded_stack import REPOSITORY
+
+MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ATHANOR_CACHE", str(tmp_path / "cache"))
+
+
+def _commands() -> set[str]:
+    [choices] = [a.choices for a in program._parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    return set(choices)
+
+
+def test_make_and_the_tools_know_the_same_commands():
+    used = set(re.findall(r"-m tools ([a-z]+)", MAKEFILE))
+    assert used == _commands()
+
+
+def test_every_make_target_is_described_and_phony():
+    targets = set(re.findall(r"^([a-z][a-z-]*):", MAKEFILE, re.MULTILINE))
+    described = set(re.findall(r"^([a-z][a-z-]*):.*## ", MAKEFILE, re.MULTILINE))
+    [phony] = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
+    assert targets == set(phony.split())
+    assert targets - described == {"venv"}
+
+
+def _ending(monkeypatch, capsys, error: BaseException) -> tuple[int, str]:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(program.environment, "status", fail)
+    status = program.main(["status"])
+    return status, capsys.readouterr().err
+
+
+def test_an_expected_failure_is_told_in_its_own_words(monkeypatch, capsys, tmp_path):
+    refusal = RefusalError("workers", 0, "must be [1] to [/64]", "choose more")
+    status, said = _ending(monkeypatch, capsys, refusal)
+    assert status == 1
+    assert f"Failed: {refusal}" in said
+    assert f"Details: {tmp_path / 'home' / 'logs'}" in said
+    assert "Traceback" not in said
+
+
+def test_an_interrupt_says_how_to_go_on(monkeypatch, capsys):
+    status, said = _ending(monkeypatch, capsys, KeyboardInterrupt())
+    assert status == 130
+    assert "`make up` continues" in said
+
+
+def test_a_mistake_of_ours_is_not_hidden(monkeypatch, capsys):
+    with pytest.raises(ZeroDivisionError):
+        _ending(monkeypatch, capsys, ZeroDivisionError())
+
+
+def test_an_image_number_is_a_number(capsys):
+    with pytest.raises(SystemExit):
+        program.main(["predict", "seven"])
+    assert "invalid int value" in capsys.readouterr().err
