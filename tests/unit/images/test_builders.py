@@ -8,7 +8,7 @@ import pytest
 
 from tools.images import builders
 from tools.images.errors import ImageError
-from tools.images.oci import LAYER, Layout
+from tools.images.oci import LAYER, Layout, RunConfig
 
 BIG = b"x" * (1 << 17)
 
@@ -109,3 +109,40 @@ def test_stream_without_an_image_is_refused(layout):
     tarfile.open(fileobj=stream, mode="w").close()
     with pytest.raises(ImageError, match=r"manifest\.json"):
         builders.take_docker_archive(io.BytesIO(stream.getvalue()), layout)
+
+
+@pytest.fixture
+def docker(programs, tmp_path, monkeypatch):
+    """A docker that notes its command lines, has a base image of earlier content, and saves `saved.tar`."""
+    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
+    (tmp_path / "saved.tar").write_bytes(saved_image([("a/layer.tar", BIG)]).getvalue())
+    programs(
+        "docker",
+        f"""echo "$@" >> {tmp_path}/commands
+        case "$*" in
+            "images --format"*) echo base:old; echo base:new ;;
+            build*) while [ "$1" != --iidfile ]; do shift; done; echo sha256:built > "$2" ;;
+            save*) while IFS= read -r _; do :; done; exec /bin/cat {tmp_path}/saved.tar ;;
+        esac </dev/null""",
+    )
+    return lambda: (tmp_path / "commands").read_text().splitlines()
+
+
+def test_docker_builds_on_the_given_base_and_keeps_no_old_one(docker, layout, tmp_path):
+    request = builders.BuildRequest(
+        context=tmp_path,
+        dockerfile=tmp_path / "Dockerfile",
+        base="base:new",
+        base_manifest=layout.add_image([layout.add(BIG, LAYER)], RunConfig()),
+        arguments={"VARIANT": "cpu"},
+    )
+    manifest = builders.Docker().build(request, layout)
+    assert layer_contents(layout, manifest) == [BIG]
+    asked, load, build, save, listed, remove = docker()
+    assert asked == "images --quiet base:new"
+    assert load.startswith("load --input ")
+    assert "--build-arg BASE_IMAGE=base:new --build-arg VARIANT=cpu" in build
+    assert save == "save sha256:built"
+    assert listed.endswith(" base")
+    assert remove == "rmi --force sha256:built base:old"
+    assert list(layout.folder.glob("incoming-*")) == []
