@@ -38,6 +38,23 @@ def test_every_make_target_is_described_and_phony():
     assert targets - described == {"venv"}
 
 
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_name_only_targets_that_exist(page):
+    """`make <target>` stands in code: between backticks or at the beginning of a line of a block."""
+    targets = set(re.findall(r"^([a-z][a-z-]*):", MAKEFILE, re.MULTILINE))
+    named = re.findall(r"(?:`|^[$ ]*)make ([a-z][a-z-]*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(named) <= targets
+
+
+def test_the_readme_begins_with_up_and_down():
+    readme = PAGES[0].read_text(encoding="utf-8")
+    assert "make up" in readme
+    assert "make down" in readme
+
+
 def _ending(monkeypatch, capsys, error: BaseException) -> tuple[int, str]:
     def fail(*_: object) -> None:
         raise error
