@@ -7,7 +7,6 @@ import json
 import pulumi
 from pulumi.runtime import config as engine_config
 
-from infra.errors import RefusalError
 from infra.settings import Settings, parse_settings
 
 
@@ -15,7 +14,7 @@ def load_settings() -> Settings:
     """Return the current stack's settings.
 
     Raises:
-        pulumi.RunError: the configuration is wrong; the message lists every key with its value, limit and fix.
+        RefusalError: the configuration is wrong; the message lists every key with its value, limit and fix.
     """
     namespace = pulumi.get_project() + ":"
     everything = {**engine_config.get_config_env(), **engine_config.CONFIG.get()}
@@ -24,11 +23,7 @@ def load_settings() -> Settings:
         for key, value in everything.items()
         if key.startswith(namespace)
     }
-    try:
-        return parse_settings(raw)
-    except RefusalError as refusal:
-        # RunError prints its message alone; any other exception would bury it under a traceback.
-        raise pulumi.RunError(str(refusal)) from None
+    return parse_settings(raw)
 
 
 def _decode(value: str) -> object:

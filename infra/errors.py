@@ -5,12 +5,17 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+import pulumi
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class RefusalError(ValueError):
-    """Input that cannot work, found before anything was created."""
+class RefusalError(pulumi.RunError, ValueError):
+    """Input that cannot work, found before anything was created.
+
+    A RunError, because the engine prints such a one's message alone; any other exception it buries under a traceback.
+    """
 
     def __init__(self, field: str, value: object, limit: str, fix: str) -> None:
         self.field = field

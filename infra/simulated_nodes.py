@@ -23,7 +23,7 @@ def simulated_node_manifest(name: str, type_name: str) -> Manifest:
     facts = instance_type(type_name)
     capacity = {
         "cpu": str(facts.vcpus),
-        "memory": f"{facts.memory_gib}Gi",
+        "memory": _canonical_memory(facts.memory_gib),
         "pods": str(min(_PODS_PER_NODE, facts.shared_eni_pods)),
         "nvidia.com/gpu": str(facts.gpus),
     }
@@ -52,6 +52,11 @@ def simulated_node_manifest(name: str, type_name: str) -> Manifest:
         },
         "status": {"capacity": capacity, "allocatable": capacity},
     }
+
+
+def _canonical_memory(gib: int) -> str:
+    """Write a size as the API server returns it: it turns 1024Gi into 1Ti, which a refresh would show as a change."""
+    return f"{gib}Gi" if gib % 1024 else f"{gib // 1024}Ti"
 
 
 class SimulatedGpuNodes(pulumi.ComponentResource):

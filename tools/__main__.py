@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     Command = Callable[[argparse.Namespace, Console, Progress], None]
 
 EXPECTED_ERRORS = (
-    RefusalError, CommandError, ClusterError, ImageError, ServingError, ToolchainError, TrainingError, ValueError
+    RefusalError, CommandError, subprocess.TimeoutExpired, ClusterError, ImageError, ServingError, ToolchainError, TrainingError, ValueError
 )  # fmt: skip
 INTERRUPTED = 130
 

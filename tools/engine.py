@@ -52,7 +52,8 @@ def engine_environment(pulumi: Path) -> dict[str, str]:
 def make_private_folders() -> None:
     """Create the state folder and a random passphrase, readable by this user only; both are kept if they exist."""
     home = paths().home
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    home.mkdir(parents=True, exist_ok=True)
+    home.chmod(0o700)
     (home / "pulumi").mkdir(exist_ok=True, mode=0o700)
     passphrase = home / "passphrase"
     if passphrase.exists():

@@ -19,7 +19,7 @@ NAMESPACE = "team-a"
 SYSTEM_NAMESPACES = {"default", "kube-system", "kube-public", "kube-node-lease"}
 SETTINGS = {
     "athanor:namespace": NAMESPACE,
-    "athanor:cluster.simulated_nodes[0].instance_type": "ecs.gn7e-c16g1.32xlarge",
+    "athanor:cluster.simulated_nodes[0].instance_type": "ecs.ebmgn7e.32xlarge",
     "athanor:cluster.simulated_nodes[0].count": "2",
     "athanor:storage.access_mode": "ReadWriteOnce",
     "athanor:scheduling.queues[0].name": "research",

@@ -78,7 +78,7 @@ def connect(node: Node, network: Network) -> None:
     Nothing on this machine forwards or filters: other machines cannot reach the cluster, nor does it reach them.
     """
     layout = node.layout
-    if is_connected(layout, network):
+    if is_connected(node, network):
         return
     disconnect(layout)
     init = node.boot()
@@ -93,13 +93,20 @@ def connect(node: Node, network: Network) -> None:
     run(["ip", "route", "add", str(network.block), "via", str(network.node), "dev", layout.interface])
 
 
-def is_connected(layout: Layout, network: Network) -> bool:
-    """Tell whether this machine has its route to the cluster (which ends with the node that it leads to)."""
+def is_connected(node: Node, network: Network) -> bool:
+    """Tell whether the link joins this machine with the node that runs now, and carries the cluster's route.
+
+    The link of a node that has just ended stays for a moment, and so does its route.
+    """
+    interface = node.layout.interface
     try:
-        routes = json.loads(run(["ip", "-json", "-4", "route", "show", "dev", layout.interface]) or "[]")
+        here = json.loads(run(["ip", "-json", "link", "show", "dev", interface]))
+        there = json.loads(node.run(["ip", "-json", "link", "show", "dev", NODE_INTERFACE]))
+        routes = json.loads(run(["ip", "-json", "-4", "route", "show", "dev", interface]) or "[]")
     except CommandError:
         return False
-    return any(route["dst"] == str(network.block) and "linkdown" not in route.get("flags", []) for route in routes)
+    are_peers = here[0]["ifindex"] == there[0].get("link_index")
+    return are_peers and any(route["dst"] == str(network.block) for route in routes)
 
 
 def exists(layout: Layout) -> bool:
