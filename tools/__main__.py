@@ -28,8 +28,16 @@ if TYPE_CHECKING:
     Command = Callable[[argparse.Namespace, Console, Progress], None]
 
 EXPECTED_ERRORS = (
-    RefusalError, CommandError, subprocess.TimeoutExpired, ClusterError, ImageError, ServingError, ToolchainError, TrainingError, ValueError
-)  # fmt: skip
+    RefusalError,
+    ClusterError,
+    CommandError,
+    ImageError,
+    ServingError,
+    ToolchainError,
+    TrainingError,
+    subprocess.TimeoutExpired,
+    ValueError,
+)
 INTERRUPTED = 130
 
 

@@ -15,7 +15,7 @@ from infra.settings import Settings, parse_settings
 from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, local_volume_folder
 from tools import serving, summary, system_packages, training
 from tools.commands import install_commands
-from tools.engine import Engine, stack_config
+from tools.engine import Engine, make_private_folders, stack_config
 from tools.images import ensure_platform_images, ensure_trainer_image
 from tools.kubectl import Kubectl
 from tools.local_cluster import LocalCluster
@@ -87,6 +87,7 @@ def tools(report: Progress) -> None:
         wanted |= {*_CLUSTER_TOOLS, *_PLATFORM_IMAGES}
     found = ensure(sorted(wanted), report)
     volcano_chart(report)
+    make_private_folders()
     install_commands(found["pulumi"], found["kubectl"])
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 def clone(tmp_path: Path) -> Clone:
     clone = make_clone(tmp_path / "clone", tmp_path / "home")
     clone.make("tools")
-    (tmp_path / "home" / "pulumi").mkdir(parents=True, exist_ok=True)
     clone.pulumi("stack", "init", "local")
     return clone
 
