@@ -16,7 +16,7 @@ from tests.fixtures.local_cluster import Kubectl, kubectl_for, kubectl_pod, quie
 from tools.local_cluster import cgroups, network, startup
 from tools.local_cluster.processes import Process, read_process, send_signal, wait_until_ended
 from tools.paths import REPOSITORY
-from tools.process import run
+from tools.process import CommandError, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +56,13 @@ def node_init(cluster: LocalCluster) -> Process:
     return init
 
 
+def can_execute(kubectl: Kubectl, pod: str) -> bool:
+    try:
+        return "Client Version" in kubectl("exec", pod, "--", "/kubectl", "version", "--client")
+    except CommandError:
+        return False
+
+
 @pytest.fixture
 def remembered(cluster: LocalCluster, kubectl: Kubectl) -> Callable[[], None]:
     """Put something into the cluster, and return a check that it is still there."""
@@ -90,7 +97,8 @@ def test_pods_outlive_the_end_of_containerd_and_kubelet(
     cluster.up(quiet_progress(tmp_path))
     kubectl.wait("condition=Ready", "pod/outlives")
     assert kubectl.get("pod", "outlives")["status"]["containerStatuses"][0]["restartCount"] == 0
-    assert "gitVersion" in kubectl("exec", "outlives", "--", "/kubectl", "version", "--client", "-o", "json")
+    # the new kubelet is told of its pods a moment after it has said that it is ready
+    wait_until(lambda: can_execute(kubectl, "outlives"), "the new kubelet knows the pod")
     kubectl("delete", "pod", "outlives", "--grace-period=1")
 
 
