@@ -46,7 +46,7 @@ def clone(second_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
     """A clone whose stack names the second cluster, after `pulumi up`."""
     clone = make_clone(tmp_path_factory.mktemp("clone"), tmp_path_factory.mktemp("home"))
     clone.make("tools")
-    clone.pulumi("stack", "init", "local")
+    clone.pulumi("stack", "init")
     where = {
         "athanor:cluster.kubeconfig": str(second_cluster.kubeconfig),
         "athanor:cluster.context": second_cluster.context,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def clone(tmp_path: Path) -> Clone:
     clone = make_clone(tmp_path / "clone", tmp_path / "home")
     clone.make("tools")
-    clone.pulumi("stack", "init", "local")
+    clone.pulumi("stack", "init")
     return clone
 
 
@@ -25,7 +25,7 @@ def clone(tmp_path: Path) -> Clone:
     [
         ("athanor:digits.epoks", "3", ["athanor:digits.epoks", "no such key", "did you mean epochs"]),
         ("athanor:digits.workers", "0", ["athanor:digits.workers = 0", "greater than or equal to 1", "Fix:"]),
-        ("athanor:cluster.context", "prod", ["names a context but no kubeconfig", "Fix:"]),
+        ("athanor:cluster.context", "prod", ["names context 'prod' but no kubeconfig", "Fix:"]),
         ("athanor:namespace", "Team_A", ["'Team_A'", "RFC 1123", "Fix:"]),
     ],
 )
