@@ -18,7 +18,7 @@ from tools.commands import install_commands
 from tools.engine import Engine, make_private_folders, stack_config
 from tools.images import ensure_platform_images, ensure_trainer_image
 from tools.kubectl import Kubectl
-from tools.local_cluster import LocalCluster
+from tools.local_cluster import LocalCluster, PreflightError, Requirements
 from tools.paths import REPOSITORY, paths
 from tools.toolchain import ensure, volcano_chart
 from workloads.inference import HTTP_PORT
@@ -36,6 +36,8 @@ STACK = "local"
 MODEL = SERVICE = "digits"
 _SHOWN_DIGITS = (0, 77, 154, 231)
 _POLL_SECONDS = 0.5
+# Go modules and build cache, Python packages, four copies of the image's layers (docs/benchmarks.md).
+_COLD_DISK_BYTES = 30 * 2**30
 _CLUSTER_TOOLS = (
     "kwokctl", "kwok", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy",
     "kubectl", "coredns", "pause",
@@ -48,9 +50,14 @@ def up(console: Console, report: Progress) -> None:
     """Start what does not run yet, train, serve, and show the result. Safe to run again at any time."""
     settings = _settings()
     own_cluster = settings.cluster.is_own_local_cluster
-    steps = ["tools", "local cluster", "images", "platform", "training", "serving"]
-    report.plan(steps if own_cluster else [step for step in steps if step not in ("local cluster", "images")])
-    cluster = LocalCluster(LOCAL_CLUSTER_NAME)
+    steps = ["preflight", "tools", "local cluster", "images", "platform", "training", "serving"]
+    report.plan(
+        steps if own_cluster else [step for step in steps if step not in ("preflight", "local cluster", "images")]
+    )
+    cluster = LocalCluster(LOCAL_CLUSTER_NAME, requirements=_requirements())
+    if own_cluster:
+        with report.step("preflight"):
+            _preflight(cluster, report)
     with report.step("tools"):
         tools(report)
     if own_cluster:
@@ -78,12 +85,29 @@ def up(console: Console, report: Progress) -> None:
     _show_result(console, settings, kubectl, model, predictions, outputs)
 
 
+def _requirements() -> Requirements:
+    """Return the room that must be free: much more while the cache is empty, for it will hold what is built."""
+    built = (paths().cache / "images").is_dir() and (paths().cache / "tools").is_dir()
+    return Requirements() if built else Requirements(disk_bytes=_COLD_DISK_BYTES)
+
+
+def _preflight(cluster: LocalCluster, report: Progress) -> None:
+    """Refuse a machine that cannot do it now, not after ten minutes of compilation.
+
+    Raises:
+        SystemPackageError: programs are missing and cannot be installed.
+        PreflightError: naming everything that is missing, each with its fix.
+    """
+    system_packages.ensure_system_packages(report)
+    if not cluster.status().running and (failures := cluster.preflight()):
+        raise PreflightError(failures)
+
+
 def tools(report: Progress) -> None:
     """Get every program that the local environment needs, and put pulumi and kubectl at the user's hand."""
     settings = _settings()
     wanted = set(_ENGINE_TOOLS)
     if settings.cluster.is_own_local_cluster:
-        system_packages.ensure_system_packages(report)
         wanted |= {*_CLUSTER_TOOLS, *_PLATFORM_IMAGES}
     found = ensure(sorted(wanted), report)
     volcano_chart(report)

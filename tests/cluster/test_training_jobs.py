@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -55,14 +57,24 @@ def retrained(served: Clone) -> Iterator[dict[str, Any]]:
         wait_until(lambda: step_losses(served, job), "first steps")
         checkpoints = served.home / "local" / "volumes" / "output" / job / "checkpoints"
         wait_until(lambda: list(checkpoints.glob("step-*")), "first checkpoint")
+        metrics = training_metrics(served, job)
         served.kubectl("delete", "pod", f"{job}-worker-1", "-n", "athanor")
         wait_until(lambda: job_phase(served, job) == "Completed", f"{job} to complete", 300)
         wait_until(lambda: versions and versions[-1] == "2", "version 2 to be served")
     finally:
         stop.set()
         asking.join()
-    yield {"before": before, "job": job, "failures": failures, "versions": versions, "preview": preview}
+    yield {
+        "before": before, "job": job, "failures": failures, "versions": versions, "preview": preview, "metrics": metrics
+    }  # fmt: skip
     served.pulumi("config", "rm", "athanor:digits")
+
+
+def training_metrics(clone: Clone, job: str) -> str:
+    """Return what rank 1 tells Prometheus."""
+    pod = json.loads(clone.kubectl("get", "pod", f"{job}-worker-1", "-n", "athanor", "-o", "json"))
+    with urllib.request.urlopen(f"http://{pod['status']['podIP']}:8002/metrics", timeout=10) as answer:
+        return answer.read().decode()
 
 
 def keep_asking(address: str, stop: threading.Event, failures: list[str], versions: list[str]) -> None:
@@ -103,3 +115,10 @@ def test_a_job_that_loses_a_pod_resumes_exactly(served: Clone, retrained: dict[s
 def test_a_new_version_takes_over_without_a_failed_request(retrained: dict[str, Any]) -> None:
     assert retrained["failures"] == []
     assert retrained["versions"] == ["1", "2"]
+
+
+def test_every_rank_exposes_metrics_while_it_trains(retrained: dict[str, Any]) -> None:
+    wanted = "loss samples_per_second step_seconds_count data_wait_seconds_count checkpoint_age_seconds"
+    for name in wanted.split():
+        found = re.search(rf'^athanor_training_{name}\{{.*rank="1".*\}} (\S+)', retrained["metrics"], re.MULTILINE)
+        assert found, f"{name} is missing in:\n{retrained['metrics']}"
