@@ -14,6 +14,7 @@ from tools.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 NAMESPACE = "team-a"
 SYSTEM_NAMESPACES = {"default", "kube-system", "kube-public", "kube-node-lease"}
@@ -26,6 +27,19 @@ SETTINGS = {
     "athanor:scheduling.queues[1].name": "production",
     "athanor:scheduling.queues[1].weight": "3",
 }
+CONSUMER = """
+import sys
+sys.path.insert(0, {athanor!r})
+import pathlib, pulumi, pulumi_kubernetes as kubernetes
+from infra.platform import Platform
+from workloads.pytorch import PyTorchJob, PyTorchJobArgs
+
+provider = kubernetes.Provider(
+    "cluster", kubeconfig=pulumi.Output.secret(pathlib.Path({kubeconfig!r}).read_text()), context={context!r}
+)
+platform = Platform.from_stack("organization/athanor/local", provider)
+PyTorchJob("theirs", platform, PyTorchJobArgs(program=("-m", "theirs.train"), workers=4))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +127,32 @@ def test_an_object_deleted_behind_our_back_comes_back(second_cluster: LocalClust
     clone.pulumi("up", "--yes", "--refresh")
 
     assert "default-deny" in objects(second_cluster, clone, "networkpolicies", "-n", NAMESPACE)
+
+
+def test_another_teams_program_runs_a_job_on_the_platform(
+    second_cluster: LocalCluster, clone: Clone, tmp_path: Path
+) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: consumer\nruntime: python\n", encoding="utf-8")
+    (tmp_path / "__main__.py").write_text(
+        CONSUMER.format(
+            athanor=str(clone.folder), kubeconfig=str(second_cluster.kubeconfig), context=second_cluster.context
+        ),
+        encoding="utf-8",
+    )
+    in_consumer = (f"--cwd={tmp_path}", "--stack", "team")
+    clone.pulumi("stack", "init", *in_consumer)
+    try:
+        clone.pulumi("up", "--yes", "--skip-preview", *in_consumer)
+        [job] = [
+            job
+            for name, job in objects(second_cluster, clone, "jobs.batch.volcano.sh", "-n", NAMESPACE).items()
+            if name.startswith("theirs-")
+        ]
+        assert job["spec"]["queue"] == "research"
+        assert job["spec"]["tasks"][0]["replicas"] == 4
+        clone.pulumi("up", "--yes", "--expect-no-changes", *in_consumer)
+    finally:
+        clone.pulumi("destroy", "--yes", "--skip-preview", *in_consumer)
 
 
 def test_destroy_completes_and_leaves_no_object_of_ours(second_cluster: LocalCluster, clone: Clone) -> None:
