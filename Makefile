@@ -15,7 +15,7 @@ up: venv ## Start the local cluster, the platform, train the example, serve it
 	@$(PYTHON) -m tools up
 
 down: venv ## Remove everything that `up` started or wrote (the cache stays)
-	@$(PYTHON) -m tools down
+	@$(PYTHON) -m tools down && rm -f .venv
 
 stop: venv ## Stop the local cluster, keep its state for the next `up`
 	@$(PYTHON) -m tools stop

@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import secrets
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,7 @@ class Engine:
     def prepare(self) -> None:
         """Make sure that the stack exists, can be decrypted and is not left half-way by a killed run."""
         make_private_folders()
+        self.end_orphans()
         if not self._exists():
             # A salt that somebody else's passphrase made, or an earlier stack's, would make `init` refuse ours.
             strip_salt(self._config_file)
@@ -113,9 +115,22 @@ class Engine:
 
     def forget(self) -> None:
         """Drop the stack's state and the salt in its configuration file, without touching any resource."""
+        self.end_orphans()
         if self._exists():
             self._locked("stack", "rm", "--force", "--yes", "--preserve-config")
         strip_salt(self._config_file)
+
+    def end_orphans(self) -> None:
+        """End plugins and language hosts of this backend whose engine was killed: they would live on for minutes."""
+        backend = f"PULUMI_BACKEND_URL={engine_environment(self.pulumi)['PULUMI_BACKEND_URL']}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+                program = (process / "exe").resolve().name
+                if parent == 1 and program.startswith("pulumi-") and backend in _environment_of(process):
+                    os.kill(int(process.name), signal.SIGKILL)
+            except OSError:  # the process has ended, or is another user's
+                continue
 
     def _locked(self, *words: str) -> None:
         """Run a command that takes the stack's lock, freeing it first if its owner was killed."""
@@ -138,6 +153,10 @@ class Engine:
     def _exists(self) -> bool:
         listed = json.loads(self.run("stack", "ls", "--json"))
         return self.stack in {entry["name"].rsplit("/", maxsplit=1)[-1] for entry in listed}
+
+
+def _environment_of(process: Path) -> list[bytes]:
+    return (process / "environ").read_bytes().split(b"\0")
 
 
 def _only_dead_owners(output: str) -> bool:

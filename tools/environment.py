@@ -19,7 +19,7 @@ from tools.engine import Engine, make_private_folders, stack_config
 from tools.images import ensure_platform_images, ensure_trainer_image
 from tools.kubectl import Kubectl
 from tools.local_cluster import LocalCluster, PreflightError, Requirements
-from tools.paths import REPOSITORY, paths
+from tools.paths import paths
 from tools.toolchain import ensure, volcano_chart
 from workloads.inference import HTTP_PORT
 from workloads.pytorch import JOB_LABEL
@@ -131,7 +131,6 @@ def down(report: Progress) -> None:
     with report.step("local cluster"):
         LocalCluster(LOCAL_CLUSTER_NAME).down(report)
         shutil.rmtree(paths().home, ignore_errors=True)
-        (REPOSITORY / ".venv").unlink(missing_ok=True)
 
 
 def stop(report: Progress) -> None:

@@ -23,9 +23,10 @@ def healthy_afterwards(served: Clone) -> Iterator[None]:
 
 
 def with_more_queues(clone: Clone, count: int) -> None:
-    """Configure an update that creates `count` queues and takes long enough to be hit."""
-    for index in range(count):
-        clone.pulumi("config", "set", "--path", f"athanor:scheduling.queues[{index}].name", f"queue-{index}")
+    """Configure an update that creates `count` queues beside the first and takes long enough to be hit."""
+    names = ["training", *(f"queue-{index}" for index in range(count))]
+    for index, name in enumerate(names):
+        clone.pulumi("config", "set", "--path", f"athanor:scheduling.queues[{index}].name", name)
 
 
 def queues(clone: Clone) -> set[str]:
@@ -41,7 +42,7 @@ def test_up_killed_half_way_is_finished_by_the_next_make_up(served: Clone) -> No
 
     served.make("up")
 
-    assert queues(served) == {f"queue-{index}" for index in range(5)}
+    assert queues(served) == {"training", *(f"queue-{index}" for index in range(5))}
     served.pulumi("preview", "--expect-no-changes")
     state = json.loads(served.pulumi("stack", "export"))
     urns = [entry["urn"] for entry in state["deployment"]["resources"]]
