@@ -5,6 +5,8 @@ PYTHON := .venv/bin/python
 STACK ?= local
 IMAGE ?= 0
 PYTEST_FLAGS ?=
+# In this order: what fails within seconds comes first, what takes the shared environment away comes last.
+LEVELS := tests/unit tests/manifests tests/engine tests/cluster tests/faults
 
 .PHONY: help up down stop status logs predict preview tools venv check test test-fast bench lock
 
@@ -41,8 +43,8 @@ venv:
 check: venv ## Lint, format and types
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright
 
-test: check ## Everything: unit, manifests, engine, cluster, faults
-	@$(PYTHON) -m pytest $(PYTEST_FLAGS)
+test: check tools ## Everything: unit, manifests, engine, cluster, faults
+	@$(PYTHON) -m pytest $(LEVELS) $(PYTEST_FLAGS)
 
 test-fast: check ## Without engine and cluster: seconds
 	@$(PYTHON) -m pytest tests/unit tests/manifests $(PYTEST_FLAGS)
