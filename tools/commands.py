@@ -19,6 +19,8 @@ export PULUMI_SKIP_UPDATE_CHECK="${{PULUMI_SKIP_UPDATE_CHECK:-true}}"
 if [ -z "${{PULUMI_CONFIG_PASSPHRASE+set}}" ]; then
     export PULUMI_CONFIG_PASSPHRASE_FILE="${{PULUMI_CONFIG_PASSPHRASE_FILE:-$home/passphrase}}"
 fi
+# The Kubernetes provider leaves the kubeconfig, with its credentials, in a temporary file.
+if [ -d "$home/tmp" ]; then export TMPDIR="$home/tmp"; fi
 export PATH={path}:"$PATH"
 exec {program} "$@"
 """

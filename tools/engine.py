@@ -9,6 +9,7 @@ import re
 import secrets
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -47,6 +48,8 @@ def engine_environment(pulumi: Path) -> dict[str, str]:
     own = {key: os.environ.get(key, value) for key, value in engine_defaults().items()}
     if os.environ.get("PULUMI_CONFIG_PASSPHRASE"):
         del own["PULUMI_CONFIG_PASSPHRASE_FILE"]
+    # The Kubernetes provider writes the kubeconfig, with its credentials, to a temporary file and leaves it there.
+    own["TMPDIR"] = str(paths().home / "tmp")
     return {**own, "PATH": os.pathsep.join([*engine_path(pulumi), os.environ.get("PATH", "")])}
 
 
@@ -55,7 +58,8 @@ def make_private_folders() -> None:
     home = paths().home
     home.mkdir(parents=True, exist_ok=True)
     home.chmod(0o700)
-    (home / "pulumi").mkdir(exist_ok=True, mode=0o700)
+    for name in ("pulumi", "tmp"):
+        (home / name).mkdir(exist_ok=True, mode=0o700)
     passphrase = home / "passphrase"
     if passphrase.exists():
         return
@@ -69,6 +73,14 @@ def make_private_folders() -> None:
         pass
     finally:
         new.unlink()
+
+
+def remove_old_temporary_files() -> None:
+    """Delete the providers' temporary files of more than a day ago, which no running engine can need any more."""
+    yesterday = time.time() - 24 * 3600
+    for file in (paths().home / "tmp").iterdir():
+        if file.is_file() and file.stat().st_mtime < yesterday:
+            file.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +105,7 @@ class Engine:
     def prepare(self) -> None:
         """Make sure that the stack exists, can be decrypted and is not left half-way by a killed run."""
         make_private_folders()
+        remove_old_temporary_files()
         self.end_orphans()
         if not self._exists():
             # A salt that somebody else's passphrase made, or an earlier stack's, would make `init` refuse ours.

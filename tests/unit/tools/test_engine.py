@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
+import shutil
+import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +23,7 @@ from tools.engine import (
     engine_environment,
     engine_path,
     make_private_folders,
+    remove_old_temporary_files,
     stack_config,
     strip_salt,
 )
@@ -45,7 +50,7 @@ def test_state_and_passphrase_are_private_whatever_the_umask(home, umask):
         make_private_folders()
     finally:
         os.umask(before)
-    assert _mode(home) == _mode(home / "pulumi") == 0o700
+    assert _mode(home) == _mode(home / "pulumi") == _mode(home / "tmp") == 0o700
     assert _mode(home / "passphrase") == 0o600
 
 
@@ -55,7 +60,7 @@ def test_a_passphrase_is_long_random_and_kept(home, monkeypatch, tmp_path):
     make_private_folders()
     assert (home / "passphrase").read_text() == first
     assert len(first) >= 40
-    assert sorted(path.name for path in home.iterdir()) == ["passphrase", "pulumi"]
+    assert sorted(path.name for path in home.iterdir()) == ["passphrase", "pulumi", "tmp"]
     monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "other"))
     make_private_folders()
     assert (tmp_path / "other" / "passphrase").read_text() != first
@@ -93,6 +98,72 @@ def test_a_passphrase_of_the_users_replaces_our_file(home, monkeypatch):
     assert home.name == "athanor"
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "theirs")
     assert "PULUMI_CONFIG_PASSPHRASE_FILE" not in engine_environment(Path("/tools/pulumi"))
+
+
+def test_credentials_in_temporary_files_stay_in_the_private_folder(home, monkeypatch):
+    monkeypatch.setenv("TMPDIR", "/somewhere/shared")
+    assert engine_environment(Path("/opt/pulumi"))["TMPDIR"] == str(home / "tmp")
+
+
+def test_temporary_files_of_long_ago_are_removed_and_new_ones_kept(home):
+    make_private_folders()
+    for name, age_hours in (("old", 25), ("new", 1)):
+        (home / "tmp" / name).touch()
+        then = time.time() - age_hours * 3600
+        os.utime(home / "tmp" / name, (then, then))
+    remove_old_temporary_files()
+    assert [file.name for file in (home / "tmp").iterdir()] == ["new"]
+
+
+class TestOrphans:
+    """Plugins and language hosts whose engine was killed."""
+
+    @pytest.fixture
+    def start(self, tmp_path):
+        copy = tmp_path / "plugins" / "pulumi-resource-fake"
+        copy.parent.mkdir()
+        shutil.copy2(Path(shutil.which("sleep")).resolve(), copy)
+        orphans, children = [], []
+
+        def start(backend, *, orphan):
+            """Start the program; as an orphan through a shell that ends at once."""
+            environment = {**os.environ, "PULUMI_BACKEND_URL": backend}
+            if not orphan:
+                children.append(subprocess.Popen([copy, "600"], env=environment))
+                return children[-1].pid
+            words = ["sh", "-c", '"$0" 600 >/dev/null 2>&1 & echo $!', str(copy)]
+            orphans.append(
+                int(subprocess.run(words, env=environment, check=True, capture_output=True, text=True).stdout)
+            )
+            return orphans[-1]
+
+        yield start
+        for process in children:
+            process.kill()
+            process.wait()
+        for pid in orphans:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    @staticmethod
+    def runs(pid):
+        try:
+            return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+
+    def test_those_of_this_backend_are_ended(self, engine, home, start):
+        pid = start(f"file://{home / 'pulumi'}", orphan=True)
+        engine.end_orphans()
+        deadline = time.monotonic() + 10
+        while self.runs(pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def test_those_of_another_backend_or_a_living_engine_are_not(self, engine, home, start):
+        pids = [start("file:///elsewhere", orphan=True), start(f"file://{home / 'pulumi'}", orphan=False)]
+        engine.end_orphans()
+        assert all(self.runs(pid) for pid in pids)
 
 
 def test_state_is_in_the_users_folder_by_default(home):
