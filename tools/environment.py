@@ -37,7 +37,7 @@ MODEL = SERVICE = "digits"
 _SHOWN_DIGITS = (0, 77, 154, 231)
 _POLL_SECONDS = 0.5
 # Go modules and build cache, Python packages, four copies of the image's layers (docs/benchmarks.md).
-_COLD_DISK_BYTES = 30 * 2**30
+_COLD_DISK_BYTES = 25 * 2**30
 _CLUSTER_TOOLS = (
     "kwokctl", "kwok", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy",
     "kubectl", "coredns", "pause",
@@ -54,10 +54,10 @@ def up(console: Console, report: Progress) -> None:
     report.plan(
         steps if own_cluster else [step for step in steps if step not in ("preflight", "local cluster", "images")]
     )
-    cluster = LocalCluster(LOCAL_CLUSTER_NAME, requirements=_requirements())
+    cluster = LocalCluster(LOCAL_CLUSTER_NAME)
     if own_cluster:
         with report.step("preflight"):
-            _preflight(cluster, report)
+            _preflight(report)
     with report.step("tools"):
         tools(report)
     if own_cluster:
@@ -91,7 +91,7 @@ def _requirements() -> Requirements:
     return Requirements() if built else Requirements(disk_bytes=_COLD_DISK_BYTES)
 
 
-def _preflight(cluster: LocalCluster, report: Progress) -> None:
+def _preflight(report: Progress) -> None:
     """Refuse a machine that cannot do it now, not after ten minutes of compilation.
 
     Raises:
@@ -99,6 +99,7 @@ def _preflight(cluster: LocalCluster, report: Progress) -> None:
         PreflightError: naming everything that is missing, each with its fix.
     """
     system_packages.ensure_system_packages(report)
+    cluster = LocalCluster(LOCAL_CLUSTER_NAME, requirements=_requirements())
     if not cluster.status().running and (failures := cluster.preflight()):
         raise PreflightError(failures)
 
