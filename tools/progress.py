@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
     from pathlib import Path
 
 HEARTBEAT_SECONDS = 15.0
@@ -29,11 +29,19 @@ class Progress:
         self._started = time.monotonic()
         self._lock = threading.Lock()
         self._planned: list[str] = []
+        self._typical: Mapping[str, float] = {}
         self._doing = ""
 
-    def plan(self, steps: list[str]) -> None:
-        """Name the steps to come, in order, so that the time left can be told."""
+    def plan(self, steps: list[str], typical: Mapping[str, float] | None = None) -> None:
+        """Name the steps to come, in order, so that the time left can be told.
+
+        Args:
+            steps: their names.
+            typical: seconds by name, for a run that the last one says nothing about (with an empty cache, say): these
+                count instead of what is remembered, and what such a run takes is not remembered either.
+        """
         self._planned = list(steps)
+        self._typical = typical or {}
 
     @contextmanager
     def step(self, name: str) -> Generator[None]:
@@ -54,7 +62,8 @@ class Progress:
             beat.join()
         seconds = time.monotonic() - begin
         self._print(f"[green]✓ {name}[/] {_clock(seconds)}")
-        self._remember(name, seconds)
+        if name not in self._typical:
+            self._remember(name, seconds)
 
     def detail(self, text: str) -> None:
         """Say what the running step is doing now."""
@@ -71,7 +80,8 @@ class Progress:
         if name not in self._planned:
             return ""
         ahead = self._planned[self._planned.index(name) :]
-        known = [self._expected[step] for step in ahead if step in self._expected]
+        expected = {**self._expected, **self._typical}
+        known = [expected[step] for step in ahead if step in expected]
         place = f"{self._planned.index(name) + 1}/{len(self._planned)}"
         left = f", about {_clock(sum(known))} left" if len(known) == len(ahead) else ""
         return f" [dim]({place}{left})[/]"

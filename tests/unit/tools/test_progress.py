@@ -98,3 +98,13 @@ def test_no_thread_outlives_its_step(report):
     with report.progress.step("tools"):
         assert threading.active_count() == before + 1
     assert threading.active_count() == before
+
+
+def test_a_run_with_typical_times_uses_and_leaves_the_memory_alone(report, tmp_path):
+    (tmp_path / "durations.json").write_text(json.dumps({"tools": 1, "images": 2}))
+    cold = Progress(durations_file=tmp_path / "durations.json", console=report.progress.console)
+    cold.plan(["tools", "images"], typical={"tools": 600, "images": 60})
+    with cold.step("tools"):
+        pass
+    assert "▶ tools (1/2, about 11:00 left)" in report.text
+    assert json.loads((tmp_path / "durations.json").read_text()) == {"tools": 1, "images": 2}
