@@ -22,6 +22,7 @@ KWOK_GRAPH = _MODULES / "kwok"
 """Apart, because kwok and CoreDNS do not compile against the Kubernetes release of the platform graph."""
 
 PROVIDER_MODULE = "github.com/pulumi/pulumi-kubernetes/provider/v4"
+SDK_MODULE = "github.com/pulumi/pulumi-kubernetes/sdk/v4"
 VOLCANO_MODULE = "volcano.sh/volcano"
 _PULUMI_SDK = "github.com/pulumi/pulumi/sdk/v3"
 _KUBERNETES_MODULE = "k8s.io/kubernetes"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tools.paths import paths
-from tools.toolchain.catalogue import PLATFORM_GRAPH, PROVIDER_MODULE, TOOLS
+from tools.toolchain.catalogue import PLATFORM_GRAPH, TOOLS
+from tools.toolchain.provider_sources import complete_provider_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,22 +34,27 @@ class GraphBuild:
     """Does not exist yet; for the copy and the programs."""
 
     @property
-    def _sources(self) -> Path:
+    def sources(self) -> Path:
+        """Where the copy is."""
         return self.folder / "sources"
+
+    def copy_sources(self, go: Go) -> None:
+        """Copy the graph's folder and add what it takes from modules."""
+        shutil.copytree(self.graph, self.sources)
+        if self.graph == PLATFORM_GRAPH:
+            complete_provider_sources(go, self.sources)
 
     def download(self, go: Go) -> int:
         """Get the modules needed; return of how many packages the programs consist."""
-        shutil.copytree(self.graph, self._sources)
-        if self.graph == PLATFORM_GRAPH:
-            _write_provider_files(go, self._sources)
-        return len(go.output(["list", "-deps", *self.mains.values()], self._sources).splitlines())
+        self.copy_sources(go)
+        return len(go.output(["list", "-deps", *self.mains.values()], self.sources).splitlines())
 
     def compile(self, go: Go, total: int, report: Progress | None) -> dict[str, Path]:
         """Compile all of `total` packages that the cache lacks; return the file of each program."""
         output = self.folder / "programs"
         # One call for all: the go command then keeps every core busy until the last program.
         command = ["build", "-v", *_FLAGS, f"-ldflags={linker_flags()}", "-o", f"{output}/", *self.mains.values()]
-        go.compile(command, self._sources, total, report)
+        go.compile(command, self.sources, total, report)
         return {name: output / _output_name(package) for name, package in self.mains.items()}
 
 
@@ -90,19 +95,6 @@ def recipe(graphs: Iterable[Path]) -> str:
             digest.update(f"{file.relative_to(graph.parent).as_posix()}\0".encode())
             digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
-
-
-def _write_provider_files(go: Go, sources: Path) -> None:
-    """Write the two files that the provider's main embeds, as its upstream's `generate.go` does.
-
-    Upstream keeps them out of its repository, hence out of its module, too.
-    """
-    upstream = go.module_folder(sources, PROVIDER_MODULE) / "cmd" / "pulumi-resource-kubernetes"
-    version = str(TOOLS["pulumi-resource-kubernetes"].version)
-    for name, extra in (("schema.json", {"version": version}), ("terraform-mapping.json", {})):
-        content = {**json.loads((upstream / name).read_text(encoding="utf-8")), **extra}
-        file = sources / "pulumi-resource-kubernetes" / name
-        file.write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
 
 
 def _output_name(package: str) -> str:

@@ -9,7 +9,7 @@ from tools.images.platform_images import PLATFORM_IMAGES
 from tools.local_cluster.dns import COREDNS_IMAGE
 from tools.paths import REPOSITORY
 from tools.toolchain import ToolchainError
-from tools.toolchain.catalogue import STACKS, TOOLS, tool_of
+from tools.toolchain.catalogue import SDK_MODULE, STACKS, TOOLS, tool_of
 from tools.toolchain.go_build import linker_flags
 from tools.toolchain.versions import go_version, parse_version
 
@@ -38,6 +38,15 @@ def test_engine_and_its_libraries_are_of_one_release():
     releases = re.findall(r"^\s*(?:require )?github\.com/pulumi/pulumi/(?:pkg|sdk)/v3 (v\S+)", go_mod, re.MULTILINE)
 
     assert releases == [f"v{TOOLS['pulumi'].version}"] * 2
+
+
+def test_the_provider_is_compiled_with_the_sdk_that_it_requires():
+    platform = (MODULES / "platform" / "go.mod").read_text()
+    upstream = (MODULES / "platform" / "kubernetes-sdk" / "upstream" / "go.mod").read_text()
+    pattern = rf"^\s*(?:require )?{re.escape(SDK_MODULE)} (v\S+)"
+
+    required, copied = (re.search(pattern, text, re.MULTILINE)[1] for text in (platform, upstream))
+    assert required == copied
 
 
 def test_all_kubernetes_modules_are_of_one_release():

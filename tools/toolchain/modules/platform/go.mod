@@ -457,10 +457,11 @@ tool (
 )
 
 // These modules' own go.mod files replace the following; replacements hold only in the main module, so they are said
-// again here. volcano.sh/apis and pulumi-kubernetes/sdk stand for local folders of the upstream repositories.
+// again here. volcano.sh/apis and pulumi-kubernetes/sdk stand for local folders of the upstream repositories; of the
+// latter we compile only a part.
 replace (
 	github.com/atotto/clipboard => github.com/tgummerer/clipboard v0.0.0-20241001131231-d02d263e614e
-	github.com/pulumi/pulumi-kubernetes/sdk/v4 => github.com/pulumi/pulumi-kubernetes/sdk/v4 v4.24.0
+	github.com/pulumi/pulumi-kubernetes/sdk/v4 => ./kubernetes-sdk
 	volcano.sh/apis => volcano.sh/apis v1.14.0
 )
 
