@@ -73,7 +73,7 @@ def build(go: Go, builds: Iterable[GraphBuild], report: Progress | None) -> dict
     with ThreadPoolExecutor(max_workers=1) as background:
         downloads = [background.submit(one.download, go) for one in ordered]
         if report:
-            report.detail(f"downloading Go modules for {sum(len(one.mains) for one in ordered)} programs")
+            report.detail(f"downloading Go modules; programs to build: {sum(len(one.mains) for one in ordered)}")
         # The standard library needs no module.
         go.compile(["build", "-v", *_FLAGS, "std"], ordered[0].graph, 0, None)
         for one, downloaded in zip(ordered, downloads, strict=True):
