@@ -233,7 +233,7 @@ def module_server(tmp_path, monkeypatch):
         module.writestr("example.com/tiny@v1.0.0/tiny.go", source)
     monkeypatch.setenv("GOPROXY", (tmp_path / "proxy").as_uri())
     monkeypatch.setenv("GONOSUMDB", "*")
-    # The format of h1 digests: https://pkg.go.dev/golang.org/x/mod/sumdb/dirhash#Hash1
+    # The format of h1 digests: function Hash1 of the package sumdb/dirhash in the x/mod module of Go
     line = f"{hashlib.sha256(source).hexdigest()}  example.com/tiny@v1.0.0/tiny.go\n"
     return hashlib.sha256(line.encode()).digest()
 
