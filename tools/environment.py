@@ -19,6 +19,7 @@ from tools.engine import Engine, make_private_folders, stack_config
 from tools.images import ensure_platform_images, ensure_trainer_image
 from tools.kubectl import Kubectl
 from tools.local_cluster import LocalCluster, PreflightError, Requirements
+from tools.local_cluster import cluster as local_cluster
 from tools.paths import paths
 from tools.toolchain import ensure, volcano_chart
 from workloads.inference import HTTP_PORT
@@ -42,10 +43,6 @@ _COLD_DISK_BYTES = 25 * 2**30
 _COLD_SECONDS = {
     "preflight": 5, "tools": 700, "local cluster": 8, "images": 70, "platform": 12, "training": 18, "serving": 2,
 }  # fmt: skip
-_CLUSTER_TOOLS = (
-    "kwokctl", "kwok", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy",
-    "kubectl", "coredns", "pause",
-)  # fmt: skip
 _ENGINE_TOOLS = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes", "kubectl")
 _PLATFORM_IMAGES = ("vc-scheduler", "vc-controller-manager")
 
@@ -116,7 +113,7 @@ def tools(report: Progress) -> None:
     settings = _settings()
     wanted = set(_ENGINE_TOOLS)
     if settings.cluster.is_own_local_cluster:
-        wanted |= {*_CLUSTER_TOOLS, *_PLATFORM_IMAGES}
+        wanted |= {*local_cluster.TOOLS, *local_cluster.PLATFORM_IMAGES, *_PLATFORM_IMAGES}
     found = ensure(sorted(wanted), report)
     volcano_chart(report)
     make_private_folders()
