@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 def save_frozen(model: nn.Module, path: Path) -> None:
-    """Script a model in evaluation mode, fold its parameters into the graph as constants, and write it.
-
-    `torch.jit.optimize_for_inference` belongs after loading: a module optimised before it is saved does not load back.
-    """
+    """Script a model in evaluation mode, fold its parameters into the graph as constants, and write it."""
     with _no_deprecation_warnings():
         scripted = cast("torch.jit.ScriptModule", torch.jit.script(model.eval()))  # pyright: ignore[reportUnknownMemberType]
         torch.jit.save(torch.jit.freeze(scripted), path)  # pyright: ignore[reportUnknownMemberType]
@@ -37,6 +34,15 @@ def load(path: Path, device: torch.device | str = "cpu") -> torch.jit.ScriptModu
     """
     with _no_deprecation_warnings():
         return cast("torch.jit.ScriptModule", torch.jit.load(path, map_location=device))  # pyright: ignore[reportUnknownMemberType]
+
+
+def optimized(module: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
+    """Return a loaded module frozen, fused and repacked for this machine's CPU.
+
+    Only ever after loading: a module optimised before it is saved does not load back.
+    """
+    with _no_deprecation_warnings():
+        return torch.jit.optimize_for_inference(module.eval())
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fixtures.local_cluster import Kubectl, kernel_settings, kubectl_pod, quiet_progress, wait_until
+from tests.fixtures.local_cluster import COMPONENTS, Kubectl, kernel_settings, kubectl_pod, quiet_progress, wait_until
 from tools.local_cluster import dns, state
 from tools.local_cluster.kubelet import KUBELET_PORT
 from tools.local_cluster.processes import PROC, Process, all_processes
@@ -69,16 +69,7 @@ def node_processes(cluster: LocalCluster) -> list[Process]:
 def test_every_component_works(cluster: LocalCluster) -> None:
     status = cluster.status()
     assert {component.name for component in status.components if not component.healthy} == set()
-    assert {component.name for component in status.components} == {
-        "etcd",
-        "kube-apiserver",
-        "kube-controller-manager",
-        "kube-scheduler",
-        "kwok-controller",
-        "containerd",
-        "kubelet",
-        "kube-proxy",
-    }
+    assert {component.name for component in status.components} == set(COMPONENTS)
     assert status.node_ready
     assert status.dns_answers
 

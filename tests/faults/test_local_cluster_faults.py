@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.local_cluster import Kubectl, kubectl_for, kubectl_pod, quiet_progress, wait_until
+from tests.fixtures.local_cluster import COMPONENTS, Kubectl, kubectl_for, kubectl_pod, quiet_progress, wait_until
 from tools.local_cluster import cgroups, network, startup
 from tools.local_cluster.processes import Process, read_process, send_signal, wait_until_ended
 from tools.paths import REPOSITORY
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tools.local_cluster import LocalCluster
-
-COMPONENTS = (
-    "etcd",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kwok-controller",
-    "containerd",
-    "kubelet",
-    "kube-proxy",
-)
 
 
 def component_process(cluster: LocalCluster, name: str) -> Process:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -108,24 +107,12 @@ def load(path: Path, spec: ModelSpec, version: int) -> LoadedModel:
         ModelLoadError: the file is not a model that can be called as the configuration says.
     """
     try:
-        module = torchscript.load(path)
-        module = _optimized(module)
+        module = torchscript.optimized(torchscript.load(path))
     except (RuntimeError, ValueError) as error:
         raise ModelLoadError(
             f"{path.name}: not a TorchScript model that torch {torch.__version__} can load: {last_line(error)}"
         ) from error
     return LoadedModel(spec, version, module)
-
-
-def _optimized(module: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
-    """Freeze what was not frozen, fuse and repack for this CPU.
-
-    Only ever after loading: a module optimised before it is saved does not load back.
-    """
-    with warnings.catch_warnings():
-        # TorchScript is the format we ship: see trainer.torchscript
-        warnings.filterwarnings("ignore", message=r"`torch\.jit\..*` is deprecated")
-        return torch.jit.optimize_for_inference(module.eval())
 
 
 def last_line(error: BaseException) -> str:

@@ -63,9 +63,7 @@ def test_layout_manifest_and_config_are_what_servers_read(tmp_path):
 def test_published_file_computes_what_the_model_computes_also_when_optimised_after_loading(tmp_path):
     model = trained()
     publish(tmp_path, CONFIG, model)
-    loaded = torchscript.load(tmp_path / "digits/1/model.pt")
-    with torch.inference_mode(), pytest.warns(FutureWarning, match="optimize_for_inference"):
-        optimised = torch.jit.optimize_for_inference(loaded)
+    optimised = torchscript.optimized(torchscript.load(tmp_path / "digits/1/model.pt"))
     with torch.inference_mode():
         torch.testing.assert_close(optimised(model.samples), model.module(model.samples), rtol=1e-4, atol=1e-5)
 
