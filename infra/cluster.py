@@ -13,7 +13,7 @@ from infra.kubeconfig import minified_kubeconfig
 from infra.machine import LOCAL_CONTEXT, local_home
 
 if TYPE_CHECKING:
-    from infra.settings import ClusterSettings
+    from infra.settings.cluster import ClusterSettings
 
 # The provider's default client limits (5 requests/s) make 500 objects slow to preview: measured 9.6 s against 3.3 s.
 _CLIENT = kubernetes.KubeClientSettingsArgs(qps=1000, burst=2000)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pulumi
 from pulumi.runtime import config as engine_config
 
-from infra.settings import Settings, parse_settings
+from infra.settings.parse import parse_settings
+
+if TYPE_CHECKING:
+    from infra.settings.stack import Settings
 
 
 def load_settings() -> Settings:

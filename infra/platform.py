@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pulumi_kubernetes as kubernetes
 
-    from infra.settings import Settings
+    from infra.settings.stack import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ def create_platform(settings: Settings) -> Platform:
         SharedStorageArgs(
             namespace=settings.namespace,
             settings=settings.storage,
-            on_node_folders=settings.cluster.is_own_local_cluster,
+            on_node_folders=settings.runs_on_own_local_cluster,
             depends_on=[namespace],
         ),
         in_cluster,

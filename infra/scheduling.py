@@ -13,7 +13,7 @@ from infra.manifests import Manifest, resource
 from infra.namespaces import namespace_manifest
 
 if TYPE_CHECKING:
-    from infra.settings import SchedulingSettings
+    from infra.settings.scheduling import SchedulingSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from infra.manifests import Manifest, resource
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from infra.settings import SimulatedNodes
+    from infra.settings.cluster import SimulatedNodes
 
 KWOK_ANNOTATION = "kwok.x-k8s.io/node"
 _PODS_PER_NODE = 110

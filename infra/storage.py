@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from infra.settings import StorageSettings
+    from infra.settings.storage import StorageSettings
 
 DATA_CLAIM = "data"
 OUTPUT_CLAIM = "output"

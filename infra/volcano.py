@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from infra.manifests import Manifest
-    from infra.settings import QueueSettings
+    from infra.settings.scheduling import QueueSettings
 
 NAMESPACE = "volcano-system"
 SCHEDULER = "volcano-scheduler"

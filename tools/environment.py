@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from infra import volcano
 from infra.cluster import existing_cluster_args
 from infra.machine import LOCAL_CLUSTER_NAME
-from infra.settings import Settings, parse_settings
+from infra.settings.parse import parse_settings
 from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, local_volume_folder
 from tools import serving, summary, system_packages, training
 from tools.commands import install_commands
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from infra.settings.stack import Settings
     from tools.progress import Progress
 
 STACK = "local"
@@ -50,7 +51,7 @@ _PLATFORM_IMAGES = ("vc-scheduler", "vc-controller-manager")
 def up(console: Console, report: Progress) -> None:
     """Start what does not run yet, train, serve, and show the result. Safe to run again at any time."""
     settings = _settings()
-    own_cluster = settings.cluster.is_own_local_cluster
+    own_cluster = settings.runs_on_own_local_cluster
     steps = ["preflight", "tools", "local cluster", "images", "platform", "training", "serving"]
     if not own_cluster:
         steps = [step for step in steps if step not in ("preflight", "local cluster", "images")]
@@ -112,7 +113,7 @@ def tools(report: Progress) -> None:
     """Get every program that the local environment needs, and put pulumi and kubectl at the user's hand."""
     settings = _settings()
     wanted = set(_ENGINE_TOOLS)
-    if settings.cluster.is_own_local_cluster:
+    if settings.runs_on_own_local_cluster:
         wanted |= {*local_cluster.TOOLS, *local_cluster.PLATFORM_IMAGES, *_PLATFORM_IMAGES}
     found = ensure(sorted(wanted), report)
     volcano_chart(report)
@@ -127,7 +128,7 @@ def down(report: Progress) -> None:
     if (paths().home / "passphrase").is_file():
         with report.step("stack"):
             engine = _engine(report)
-            if settings.cluster.is_own_local_cluster:
+            if settings.runs_on_own_local_cluster:
                 # Its objects go with the cluster: waiting for each to be deleted first would only take time.
                 engine.forget()
             else:
@@ -147,7 +148,7 @@ def stop(report: Progress) -> None:
 def status(console: Console) -> None:
     """Show what runs where."""
     settings = _settings()
-    if settings.cluster.is_own_local_cluster:
+    if settings.runs_on_own_local_cluster:
         found = LocalCluster(LOCAL_CLUSTER_NAME).status()
         rows = summary.component_rows(found.components)
         console.print(summary.table("Local cluster", ["process", "state", "memory", "address"], rows))
@@ -185,7 +186,7 @@ def predict(console: Console, index: int) -> None:
 @contextmanager
 def service_address(settings: Settings, kubectl: Kubectl) -> Generator[str]:
     """Yield host:port of the served model: its Service's own address if that is reachable from here, else forwarded."""
-    if settings.cluster.is_own_local_cluster:
+    if settings.runs_on_own_local_cluster:
         service = next(
             (item for item in kubectl.items("services", settings.namespace) if item["metadata"]["name"] == SERVICE),
             None,
@@ -239,7 +240,7 @@ def _show_result(  # noqa: PLR0913, PLR0917 - one screen shows all of it
         ["model", f"{MODEL} version {model.version}, TorchScript of torch {model.torch_version}"],
     ]
     with service_address(settings, kubectl) as address:
-        where = f"http://{address}/v2/models/{MODEL}" if settings.cluster.is_own_local_cluster else "`make predict`"
+        where = f"http://{address}/v2/models/{MODEL}" if settings.runs_on_own_local_cluster else "`make predict`"
     rows += [["service", where], ["in the cluster", outputs["digits_service_url"]]]
     console.print(summary.table("Result", ["what", "value"], rows))
     console.print(serving.draw(predictions))

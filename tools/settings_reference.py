@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from infra.settings import Settings
+from infra.settings.stack import Settings
 from tools.paths import REPOSITORY
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from workloads.roles import DATA_PATH, OUTPUT_PATH, Resources
 
 if TYPE_CHECKING:
     from infra.platform import Platform
-    from infra.settings import DigitsSettings
+    from infra.settings.digits import DigitsSettings
 
 MODEL = "digits"
 

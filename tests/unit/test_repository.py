@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from infra.settings import parse_settings
+from infra.settings.parse import parse_settings
 from infra.versions import VOLCANO
 from tests.fixtures.recorded_stack import REPOSITORY
 from tools.settings_reference import PAGE, reference_page

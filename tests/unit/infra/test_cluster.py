@@ -9,7 +9,7 @@ import yaml
 
 from infra.cluster import existing_cluster_args
 from infra.machine import LOCAL_CONTEXT, LOCAL_NODE, cache_folder, home_folder, local_home
-from infra.settings import ClusterSettings
+from infra.settings.cluster import ClusterSettings
 from tests.fixtures.recorded_stack import FOREIGN_TOKEN, OWN_KEY
 from tests.recording_engine import KUBERNETES_PROVIDER, Secret, scalars
 

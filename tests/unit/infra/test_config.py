@@ -12,7 +12,7 @@ from infra.config import load_settings
 from tests.recording_engine import record
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
+    from infra.settings.stack import Settings
 
 
 def _loaded(config: dict[str, object]) -> Settings:

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from infra.errors import RefusalError
 from infra.instance_types import INSTANCE_TYPES
-from infra.settings import Settings, SettingsError, parse_settings
+from infra.settings.parse import SettingsError, parse_settings
+from infra.settings.stack import Settings
 from tests.fixtures.recorded_stack import REPOSITORY
 from tools.engine import stack_config
 from workloads.roles import Resources
@@ -162,7 +163,7 @@ def test_nothing_has_to_be_set():
     settings = parse_settings({})
     assert settings == Settings()
     assert settings.namespace == "athanor"
-    assert settings.cluster.is_own_local_cluster
+    assert settings.runs_on_own_local_cluster
     assert [queue.name for queue in settings.scheduling.queues] == ["training"]
     assert settings.images.trainer_variant == "cpu"
     assert (settings.digits.workers, settings.digits.replicas) == (2, 1)

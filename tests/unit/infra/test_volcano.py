@@ -10,7 +10,7 @@ import yaml
 
 from infra import volcano
 from infra.errors import RefusalError
-from infra.settings import QueueSettings
+from infra.settings.scheduling import QueueSettings
 from tests.fixtures.recorded_stack import write_volcano_chart
 from tests.pod_security import pod_specs, violations
 

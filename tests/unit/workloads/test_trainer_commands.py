@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tyro
 
-from infra.settings import DigitsSettings
+from infra.settings.digits import DigitsSettings
 from tests.pod_security import pod_specs
 from trainer.config import parse
 from trainer.serve.config import ServeConfig

@@ -1,0 +1,1 @@
+"""What a stack's configuration file may say: one module for each part, `stack.py` for the whole."""

@@ -1,0 +1,49 @@
+"""Settings of a cluster that exists already."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from infra.settings.fields import Model, known_instance_type
+
+
+class SimulatedNodes(Model):
+    """GPU nodes that exist only in the API server (kwok): for scheduling tests, never for real work."""
+
+    instance_type: Annotated[str, AfterValidator(known_instance_type)]
+    """A name from infra/instance_types.py; decides GPUs, CPU, memory and labels."""
+    count: int = Field(default=1, ge=1, le=5000)
+    """How many of them."""
+
+
+class ClusterSettings(Model):
+    """Which Kubernetes cluster the stack runs on."""
+
+    kubeconfig: str | None = None
+    """Path of a kubeconfig file. Default: the one that `make up` writes for its own local cluster."""
+    context: str | None = None
+    """Context in that file. Required with `kubeconfig`, so that nobody applies to the wrong cluster by accident."""
+    simulated_nodes: tuple[SimulatedNodes, ...] = ()
+    """Simulated GPU nodes to add (the cluster must run kwok; `make up`'s own does)."""
+
+    @model_validator(mode="after")
+    def _context_is_explicit(self) -> Self:
+        if self.kubeconfig and not self.context:
+            raise ValueError(
+                f"names kubeconfig {self.kubeconfig!r} but no context. Fix: set cluster.context to the one to use"
+            )
+        if self.context and not self.kubeconfig:
+            raise ValueError(
+                f"names context {self.context!r} but no kubeconfig. Fix: set cluster.kubeconfig to the file with it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _simulated_nodes_have_names_of_their_own(self) -> Self:
+        types = [group.instance_type for group in self.simulated_nodes]
+        repeated = sorted({name for name in types if types.count(name) > 1})
+        if repeated:
+            raise ValueError(f"simulated_nodes repeats {', '.join(repeated)}. Fix: one entry per type, with the sum")
+        return self

@@ -1,0 +1,39 @@
+"""Settings of the example workload."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from infra.settings.fields import CpuQuantity, Model
+
+
+class DigitsSettings(Model):
+    """The example every environment can run: train on handwritten digits, export, serve."""
+
+    enabled: bool = True
+    """Whether the stack declares the example at all."""
+    workers: int = Field(default=2, ge=1, le=64)
+    """Training pods; each runs one torchrun agent."""
+    cpus_per_worker: CpuQuantity = "500m"
+    """CPU request of one training pod."""
+    epochs: int = Field(default=10, ge=1, le=100_000)
+    """Passes over the training images."""
+    batch_size: int = Field(default=32, ge=1, le=4096)
+    """Images per step, over all workers; their number must divide it."""
+    width: int = Field(default=16, ge=1, le=1024)
+    """Channels of the model's first layer."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of weights and data order."""
+    replicas: int = Field(default=1, ge=0, le=64)
+    """Serving pods."""
+
+    @model_validator(mode="after")
+    def _every_rank_gets_as_much(self) -> Self:
+        if self.batch_size % self.workers:
+            raise ValueError(
+                f"batch_size = {self.batch_size}: is no multiple of workers = {self.workers}. Fix: use"
+                f" {self.workers * max(1, self.batch_size // self.workers)}"
+            )
+        return self

@@ -1,0 +1,57 @@
+"""The whole configuration of one stack."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import model_validator
+
+from infra.settings.alicloud import AlicloudSettings
+from infra.settings.cluster import ClusterSettings
+from infra.settings.digits import DigitsSettings
+from infra.settings.fields import DnsLabel, Model
+from infra.settings.images import ImageSettings
+from infra.settings.scheduling import SchedulingSettings
+from infra.settings.storage import StorageSettings
+
+
+class Settings(Model):
+    """The whole configuration of one stack."""
+
+    namespace: DnsLabel = "athanor"
+    """Namespace of the workloads. The platform's own parts live in `<part>-system` namespaces."""
+    alicloud: AlicloudSettings | None = None
+    """An environment on Alibaba Cloud to create. Default: none, the cluster exists already."""
+    cluster: ClusterSettings = ClusterSettings()
+    """Which Kubernetes cluster the stack runs on."""
+    storage: StorageSettings = StorageSettings()
+    """The volumes of the workloads."""
+    scheduling: SchedulingSettings = SchedulingSettings()
+    """Volcano and its queues."""
+    images: ImageSettings = ImageSettings()
+    """Where images come from."""
+    digits: DigitsSettings = DigitsSettings()
+    """The example workload."""
+
+    @model_validator(mode="after")
+    def _storage_exists_where_the_cluster_is_ours(self) -> Self:
+        if self.runs_on_own_local_cluster and self.storage.storage_class:
+            raise ValueError(
+                f"storage.storage_class = {self.storage.storage_class!r}: the local cluster has no StorageClass."
+                " Fix: leave it out, or name your own cluster under cluster.kubeconfig"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _cluster_is_one(self) -> Self:
+        if self.alicloud and self.cluster.kubeconfig:
+            raise ValueError(
+                f"cluster.kubeconfig = {self.cluster.kubeconfig!r}: this stack creates its own cluster under alicloud."
+                " Fix: leave out one of the two"
+            )
+        return self
+
+    @property
+    def runs_on_own_local_cluster(self) -> bool:
+        """Whether the stack runs on the cluster that `make up` starts."""
+        return self.alicloud is None and self.cluster.kubeconfig is None
