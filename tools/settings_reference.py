@@ -5,14 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
 from infra.settings.stack import Settings
+from infra.settings.tree import every_field, is_row
 from tools.paths import REPOSITORY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pydantic.fields import FieldInfo
 
 PAGE = REPOSITORY / "docs" / "settings.md"
@@ -29,27 +26,12 @@ This page is written by `make lock`; a test compares it with the code.
 
 def reference_page() -> str:
     """Return the page."""
-    rows = [f"| `{key}` | {_default(field)} | {field.description} |" for key, field in _fields(Settings, "")]
+    rows = [
+        f"| `{key}` | {_default(field)} | {field.description} |"
+        for key, field in every_field(Settings)
+        if is_row(field)
+    ]
     return _HEAD + "\n".join(rows) + "\n"
-
-
-def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
-    for name, field in model.model_fields.items():
-        nested = _nested_model(field)
-        if nested is None:
-            yield prefix + name, field
-            continue
-        many = isinstance(field.default, tuple)
-        if many:
-            yield prefix + name, field
-        yield from _fields(nested, f"{prefix}{name}{'[]' if many else ''}.")
-
-
-def _nested_model(field: FieldInfo) -> type[BaseModel] | None:
-    annotation: object = field.annotation
-    arguments: tuple[object, ...] = getattr(annotation, "__args__", ())
-    inner = arguments[0] if arguments else annotation
-    return inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
 
 
 def _default(field: FieldInfo) -> str:

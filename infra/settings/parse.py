@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from infra.errors import RefusalError, choices
 from infra.settings.stack import Settings
+from infra.settings.tree import model_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,23 +54,10 @@ def _describe(problem: ErrorDetails) -> str:
 
 
 def _valid_keys(location: tuple[int | str, ...]) -> list[str]:
-    return list(_model_at(location).model_fields)
+    return list(model_at(Settings, location).model_fields)
 
 
 def _description(location: tuple[int | str, ...]) -> str:
     *parents, name = [part for part in location if isinstance(part, str)]
-    field = _model_at(tuple(parents)).model_fields.get(name)
+    field = model_at(Settings, tuple(parents)).model_fields.get(name)
     return (field.description if field else None) or name
-
-
-def _model_at(location: tuple[int | str, ...]) -> type[BaseModel]:
-    """Follow field names from Settings down; stays at the last model where a plain dict or list goes deeper."""
-    model: type[BaseModel] = Settings
-    for name in location:
-        field = model.model_fields.get(name) if isinstance(name, str) else None
-        annotation: object = field.annotation if field else None
-        arguments: tuple[object, ...] = getattr(annotation, "__args__", ())
-        inner = arguments[0] if arguments else annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            model = inner
-    return model

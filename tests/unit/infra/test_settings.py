@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 from infra.errors import RefusalError
 from infra.instance_types import INSTANCE_TYPES
 from infra.settings.parse import SettingsError, parse_settings
 from infra.settings.stack import Settings
+from infra.settings.tree import every_field, is_row
 from tests.fixtures.recorded_stack import REPOSITORY
 from tools.engine import stack_config
 from workloads.roles import Resources
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OWN = {"kubeconfig": "~/.kube/config", "context": "kind-athanor"}
 GPU_NODE = "ecs.gn7i-c8g1.2xlarge"
@@ -26,7 +23,7 @@ GPU_NODE = "ecs.gn7i-c8g1.2xlarge"
 # what is wrong, the key that is named, the value that is shown, words of the fix
 REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
     ({"namspace": "a"}, "namspace", "", "did you mean namespace"),
-    ({"gpu": 1}, "gpu", "", "use one of cluster, digits"),
+    ({"fpga": 1}, "fpga", "", "use one of alicloud, cluster, digits"),
     ({"namespace": "Athanor"}, "namespace", "'Athanor'", "at most 63"),
     ({"namespace": ""}, "namespace", "''", "at most 63"),
     ({"namespace": "-a"}, "namespace", "'-a'", "starting with a letter or digit"),
@@ -212,28 +209,13 @@ def test_a_cpu_request_that_settings_accept_is_one_that_workloads_accept(value):
     assert float(accepted.removesuffix("m")) >= 0
 
 
-def _models(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
-    yield prefix, model
-    for name, field in model.model_fields.items():
-        for annotation in (field.annotation, *getattr(field.annotation, "__args__", ())):
-            if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-                yield from _models(annotation, f"{prefix}{name}{'.' if annotation is field.annotation else '[].'}")
-
-
-FIELDS = [
-    (prefix + name, field)
-    for prefix, model in _models(Settings)
-    for name, field in model.model_fields.items()
-]  # fmt: skip
+FIELDS = list(every_field(Settings))
 
 
 @pytest.mark.parametrize(("key", "field"), FIELDS, ids=[key for key, _ in FIELDS])
 def test_every_key_is_described(key, field):
     assert field.description, key
     assert field.description.endswith("."), key
-
-
-LEAVES = [(key, field) for key, field in FIELDS if not any(other.startswith(f"{key}.") for other, _ in FIELDS)]
 
 
 def test_the_settings_page_describes_every_key_in_the_words_of_the_code():
@@ -243,8 +225,9 @@ def test_the_settings_page_describes_every_key_in_the_words_of_the_code():
         if line.startswith("| `"):
             key, default, meaning = (cell.strip() for cell in line.strip("|").split("|", maxsplit=2))
             rows[key.strip("`")] = (default.strip("`"), meaning)
-    assert set(rows) == {key for key, _ in LEAVES}
-    for key, field in LEAVES:
+    described = [(key, field) for key, field in FIELDS if is_row(field)]
+    assert set(rows) == {key for key, _ in described}
+    for key, field in described:
         assert rows[key][1] == field.description
         if field.is_required():
             assert rows[key][0] == "required"
