@@ -1,0 +1,1 @@
+"""An environment on Alibaba Cloud: VPC, ACK cluster, add-ons, node pools, storage."""

@@ -1,0 +1,62 @@
+"""Names that every service takes, and tags that say whose a resource is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.alicloud.names import LONGEST_NAME, resource_name, tags
+from infra.errors import RefusalError
+from infra.settings.alicloud import AlicloudSettings
+from infra.settings.node_pools import NodePoolSettings
+from tests.recording_engine import record
+
+SYSTEM = NodePoolSettings(name="system", role="system", instance_types=("ecs.g7.xlarge",), minimum=2, maximum=3)
+
+
+def _named(thing, stack="prod"):
+    found = []
+    record(lambda: found.append(resource_name(thing)), preview=True, stack=stack)
+    return found[0]
+
+
+def test_a_name_says_project_stack_and_thing():
+    assert _named("vpc") == "athanor-prod-vpc"
+
+
+def test_a_name_that_some_service_cuts_is_refused():
+    longest = "x" * (LONGEST_NAME - len("athanor-prod-"))
+    assert len(_named(longest)) == LONGEST_NAME
+    with pytest.raises(RefusalError, match=rf"64 characters.*at most {LONGEST_NAME}.*Fix: rename the stack 'prod'"):
+        _named(longest + "x")
+
+
+@pytest.mark.parametrize("stack", ["Prod", "team_a", "a.b", "a--b"])
+def test_a_stack_name_that_some_service_refuses_is_refused(stack):
+    with pytest.raises(RefusalError, match="suit every service"):
+        _named("vpc", stack)
+
+
+@given(thing=st.text(alphabet="aZ09-_./ ", max_size=70))
+def test_every_name_is_legal_or_refused(thing):
+    try:
+        name = _named(thing)
+    except RefusalError:
+        return
+    assert re.fullmatch(r"[a-z][a-z0-9-]{0,62}", name)
+    assert not name.endswith("-")
+
+
+def test_tags_say_whose_a_resource_is_and_cannot_be_overruled():
+    settings = AlicloudSettings(
+        region="cn-hangzhou",
+        zones=("cn-hangzhou-i",),
+        node_pools=(SYSTEM,),
+        tags={"team": "vision"},
+    )
+    found = []
+    record(lambda: found.append(tags(settings)), preview=True, stack="dev")
+    assert found == [{"team": "vision", "athanor:project": "athanor", "athanor:stack": "dev"}]
