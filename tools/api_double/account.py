@@ -1,0 +1,243 @@
+"""Everything that exists in the pretended account, and how it changes with time."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import threading
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tools.api_double.protocol import ApiError
+from tools.local_cluster.state import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+ACCOUNT_ID = "1012345678901234"
+SETTLING_READS = 2
+"""How often an object is seen in a passing state ("Pending", "Deleting") before it leaves it."""
+
+Record: TypeAlias = dict[str, Any]
+"""One object, as the API would return it, plus what the double itself notes under names that start with "_"."""
+Reference: TypeAlias = tuple[str, str]
+"""An object by kind and id."""
+
+_ID_PREFIXES = {
+    "vpc": "vpc-bp1",
+    "route_table": "vtb-bp1",
+    "vrouter": "vrt-bp1",
+    "vswitch": "vsw-bp1",
+    "nat_gateway": "ngw-bp1",
+    "snat_table": "stb-bp1",
+    "forward_table": "ftb-bp1",
+    "snat_entry": "snat-bp1",
+    "eip": "eip-bp1",
+    "security_group": "sg-bp1",
+    "security_group_rule": "sgr-bp1",
+    "deployment_set": "ds-bp1",
+    "instance": "i-bp1",
+    "network_interface": "eni-bp1",
+    "load_balancer": "lb-bp1",
+    "scaling_group": "asg-bp1",
+    "file_system": "0",
+    "protocol_service": "ptc-",
+    "export": "exp-",
+    "cluster": "c",
+    "node_pool": "np",
+    "task": "T-",
+}
+_BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass
+class _Tables:
+    """What is kept in the file."""
+
+    records: dict[str, dict[str, Record]] = field(default_factory=dict[str, dict[str, Record]])
+    counters: dict[str, int] = field(default_factory=dict[str, int])
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+
+
+class Account:
+    """The account's objects by kind and id, kept in a file where one is named.
+
+    A record may be in a passing state: `begin` sets fields now and others after it has been read some times, so that
+    nothing needs to wait for a clock. A record may use others (`uses`): who is used can be asked, and so not deleted.
+    Handlers run under `lock`, one at a time; a record they hold may be changed in place.
+
+    Args:
+        file: where the objects are kept over restarts; None keeps them in memory.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.lock = threading.RLock()
+        self.id = ACCOUNT_ID
+        self._file = file
+        self._saved = ""
+        self._tables = _Tables()
+        if file is not None and file.exists():
+            self._saved = file.read_text(encoding="utf-8")
+            self._tables = _Tables(**json.loads(self._saved))
+
+    def save(self) -> None:
+        """Write what has changed since the last time; a kill at any moment leaves the old content or the new."""
+        if self._file is None:
+            return
+        text = json.dumps(vars(self._tables))
+        if text != self._saved:
+            write_atomically(self._file, text)
+            self._saved = text
+
+    def new_id(self, kind: str) -> str:
+        """Return an id that looks like the cloud's and was never given before."""
+        count = self._tables.counters[kind] = self._tables.counters.get(kind, 0) + 1
+        digest = hashlib.sha256(f"{kind}/{count}".encode()).hexdigest()
+        prefix = _ID_PREFIXES[kind]
+        if kind in {"cluster", "node_pool"}:
+            return prefix + digest[:32]
+        if kind in {"task", "file_system", "protocol_service", "export"}:
+            return prefix + digest[: 24 if kind == "task" else 9]
+        number, text = int(digest, 16), ""
+        for _ in range(18):
+            number, place = divmod(number, 36)
+            text += _BASE36[place]
+        return prefix + text
+
+    # -- objects ---------------------------------------------------------------------------------------------------
+
+    def add(self, kind: str, identifier: str, record: Record, *, uses: Iterable[Reference] = ()) -> Record:
+        """Keep an object and return it; what it uses cannot be deleted before it."""
+        record["_uses"] = [list(reference) for reference in uses]
+        self._tables.records.setdefault(kind, {})[identifier] = record
+        return record
+
+    def find(self, kind: str, identifier: str) -> Record | None:
+        """Return an object as it is, or None; no time passes for it."""
+        return self._tables.records.get(kind, {}).get(identifier)
+
+    def all(self, kind: str) -> dict[str, Record]:
+        """Return all objects of a kind by id; no time passes for them."""
+        return dict(self._tables.records.get(kind, {}))
+
+    def read(self, kind: str, identifier: str) -> Record | None:
+        """Return a copy of an object as it is seen now, or None; counts as a read, which a passing state ends after."""
+        record = self.find(kind, identifier)
+        if record is None or not self._step(kind, identifier, record):
+            return None
+        return public(record)
+
+    def read_all(self, kind: str, wanted: Callable[[Record], bool] = lambda _: True) -> list[Record]:
+        """Return copies of the objects that are wanted, in the order they were made; counts as a read of each."""
+        return [
+            public(record)
+            for identifier, record in self.all(kind).items()
+            if wanted(record) and self._step(kind, identifier, record)
+        ]
+
+    def remove(self, kind: str, identifier: str) -> None:
+        """Forget an object."""
+        self._tables.records.get(kind, {}).pop(identifier, None)
+
+    def begin(
+        self,
+        kind: str,
+        identifier: str,
+        now: Mapping[str, Any],
+        then: Mapping[str, Any] | None,
+        *,
+        reads: int = SETTLING_READS,
+    ) -> None:
+        """Put an object into a passing state: fields now, and after `reads` reads others, or None for its end."""
+        record = self._tables.records[kind][identifier]
+        record.update(now)
+        record["_then"] = {"reads": reads, "fields": None if then is None else dict(then)}
+
+    def _step(self, kind: str, identifier: str, record: Record) -> bool:
+        """Let one read pass for an object; tell whether it still exists."""
+        pending: dict[str, Any] | None = record.get("_then")
+        if pending is None:
+            return True
+        if pending["reads"] > 0:
+            pending["reads"] -= 1
+            return True
+        del record["_then"]
+        if pending["fields"] is None:
+            self.remove(kind, identifier)
+            return False
+        record.update(pending["fields"])
+        return True
+
+    # -- who uses what ---------------------------------------------------------------------------------------------
+
+    def use(self, kind: str, identifier: str, references: Iterable[Reference]) -> None:
+        """Say anew what an object uses."""
+        self._tables.records[kind][identifier]["_uses"] = [list(reference) for reference in references]
+
+    def users(self, kind: str, identifier: str) -> list[Reference]:
+        """Return the objects that use this one; for those that are being deleted it counts as a read."""
+        found = [
+            (user_kind, user, record)
+            for user_kind, records in self._tables.records.items()
+            for user, record in records.items()
+            if [kind, identifier] in record["_uses"]
+        ]
+        return [
+            (user_kind, user)
+            for user_kind, user, record in found
+            if "_then" not in record or record["_then"]["fields"] is not None or self._step(user_kind, user, record)
+        ]
+
+    # -- repeated calls --------------------------------------------------------------------------------------------
+
+    def answer_once(self, token: str, operation: str, content: object, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any JSON
+        """Return the answer of the first call with a client token, or make it.
+
+        Raises:
+            ApiError: IdempotentParameterMismatch, where the token was used for a call that was another one.
+        """
+        if not token:
+            return make()
+        digest = hashlib.sha256(json.dumps([operation, content], sort_keys=True).encode()).hexdigest()
+        known = self._tables.answers.get(token)
+        if known is None:
+            answer = make()
+            self._tables.answers[token] = {"digest": digest, "answer": copy.deepcopy(answer)}
+            return answer
+        if known["digest"] != digest:
+            raise ApiError(
+                400,
+                "IdempotentParameterMismatch",
+                f"The client token {token!r} was already used for a request with other parameters.",
+            )
+        return copy.deepcopy(known["answer"])
+
+    # -- looking in from outside -----------------------------------------------------------------------------------
+
+    def inventory(self) -> dict[str, list[str]]:
+        """Return the ids of what exists, by kind; kinds without any are left out."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for kind, records in self._tables.records.items():
+            for identifier in records:
+                found[kind].append(identifier)
+        return dict(found)
+
+
+def public(record: Record) -> Record:
+    """Return a copy of an object without what only the double knows."""
+    return {name: copy.deepcopy(value) for name, value in record.items() if not name.startswith("_")}
+
+
+def timestamp() -> str:
+    """Return the time as the API writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def request_id() -> str:
+    """Return an id of one call, as every answer carries."""
+    return str(uuid.uuid4()).upper()
