@@ -1,0 +1,47 @@
+"""Facts about GPU models, whatever instance type holds them.
+
+MIG profiles and how many instances of each fit on one GPU: NVIDIA, "MIG User Guide", supported profiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuModel:
+    """One model of GPU."""
+
+    label: str
+    """Product name, spelled as in the node label `nvidia.com/gpu.product`."""
+    memory_gib: int
+    """Memory of one GPU as the vendors advertise it."""
+    mig_profiles: Mapping[str, int] = field(default_factory=dict[str, int])
+    """MIG profile -> instances of it that fit on one GPU; empty where the GPU cannot be split."""
+
+
+T4 = GpuModel(label="Tesla-T4", memory_gib=16)
+V100_16 = GpuModel(label="Tesla-V100-SXM2-16GB", memory_gib=16)
+V100_32 = GpuModel(label="Tesla-V100-SXM2-32GB", memory_gib=32)
+A10 = GpuModel(label="NVIDIA-A10", memory_gib=24)
+A30 = GpuModel(label="NVIDIA-A30", memory_gib=24, mig_profiles={"1g.6gb": 4, "2g.12gb": 2, "4g.24gb": 1})
+A100_40 = GpuModel(
+    label="NVIDIA-A100-SXM4-40GB",
+    memory_gib=40,
+    mig_profiles={"1g.5gb": 7, "1g.10gb": 4, "2g.10gb": 3, "3g.20gb": 2, "4g.20gb": 1, "7g.40gb": 1},
+)
+A100_80 = GpuModel(
+    label="NVIDIA-A100-SXM4-80GB",
+    memory_gib=80,
+    mig_profiles={"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1},
+)
+L20 = GpuModel(label="NVIDIA-L20", memory_gib=48)
+H20 = GpuModel(
+    label="NVIDIA-H20",
+    memory_gib=96,
+    mig_profiles={"1g.12gb": 7, "1g.24gb": 4, "2g.24gb": 3, "3g.48gb": 2, "4g.48gb": 1, "7g.96gb": 1},
+)
