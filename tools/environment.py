@@ -114,6 +114,7 @@ def tools(report: Progress) -> None:
     settings = _settings()
     wanted = set(_ENGINE_TOOLS)
     if settings.runs_on_own_local_cluster:
+        system_packages.ensure_system_packages(report)
         wanted |= {*local_cluster.TOOLS, *local_cluster.PLATFORM_IMAGES, *_PLATFORM_IMAGES}
     found = ensure(sorted(wanted), report)
     volcano_chart(report)

@@ -1,0 +1,45 @@
+"""What `make tools` gets, and for whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from infra.settings.parse import parse_settings
+from tools import environment
+from tools.progress import Progress
+
+
+@pytest.fixture
+def got(monkeypatch) -> list[str]:
+    got: list[str] = []
+
+    def ensure(names, report):
+        got.extend(names)
+        return {name: Path(name) for name in names}
+
+    monkeypatch.setattr(environment.system_packages, "ensure_system_packages", lambda report: got.append("packages"))
+    monkeypatch.setattr(environment, "ensure", ensure)
+    for name in ("volcano_chart", "make_private_folders", "install_commands"):
+        monkeypatch.setattr(environment, name, lambda *_: None)
+    return got
+
+
+def get_tools(monkeypatch, tmp_path, raw) -> None:
+    monkeypatch.setattr(environment, "_settings", lambda: parse_settings(raw))
+    environment.tools(Progress(durations_file=tmp_path / "durations.json", console=Console(quiet=True)))
+
+
+def test_tools_of_the_local_cluster_hold_its_debian_packages(got, monkeypatch, tmp_path):
+    get_tools(monkeypatch, tmp_path, {})
+    assert got[0] == "packages"
+    assert "kubelet" in got
+
+
+def test_a_cluster_of_the_users_needs_none_of_them(got, monkeypatch, tmp_path):
+    get_tools(monkeypatch, tmp_path, {"cluster": {"kubeconfig": "~/.kube/config", "context": "kind"}})
+    assert "packages" not in got
+    assert "kubelet" not in got
+    assert "pulumi" in got
