@@ -16,11 +16,11 @@ from tools.progress import Progress
 def got(monkeypatch) -> list[str]:
     got: list[str] = []
 
-    def ensure(names, report):
+    def ensure(names, _):
         got.extend(names)
         return {name: Path(name) for name in names}
 
-    monkeypatch.setattr(environment.system_packages, "ensure_system_packages", lambda report: got.append("packages"))
+    monkeypatch.setattr(environment.system_packages, "ensure_system_packages", lambda _: got.append("packages"))
     monkeypatch.setattr(environment, "ensure", ensure)
     for name in ("volcano_chart", "make_private_folders", "install_commands"):
         monkeypatch.setattr(environment, name, lambda *_: None)
