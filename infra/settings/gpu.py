@@ -1,16 +1,16 @@
-"""Settings of GPUs: driver and sharing."""
+"""Settings of GPUs: driver, sharing, and what runs on GPU nodes of a cluster that is not ACK."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from infra.settings.fields import Model
 
 
 class TimeSlicing(Model):
-    """Several pods take turns on one GPU; no memory isolation."""
+    """Several pods take turns on one GPU; no memory isolation. Not on ACK."""
 
     mode: Literal["time_slicing"] = "time_slicing"
     """Kind of sharing."""
@@ -19,7 +19,7 @@ class TimeSlicing(Model):
 
 
 class Mps(Model):
-    """Several pods run at once on one GPU through NVIDIA's Multi-Process Service; equal memory shares."""
+    """Several pods run at once on one GPU through NVIDIA's Multi-Process Service; equal memory shares. Not on ACK."""
 
     mode: Literal["mps"] = "mps"
     """Kind of sharing."""
@@ -28,21 +28,26 @@ class Mps(Model):
 
 
 class Mig(Model):
-    """The GPU is split in hardware into equal instances."""
+    """The GPU is split in hardware into equal instances. Not on ACK."""
 
     mode: Literal["mig"] = "mig"
     """Kind of sharing."""
-    profile: str
-    """MIG profile, such as 1g.10gb."""
+    profile: Annotated[str, StringConstraints(pattern=r"^[1-7]g\.[1-9][0-9]{0,2}gb$")]
+    """MIG profile of every instance, such as 1g.10gb; the nodes must already be split so."""
 
 
 class Cgpu(Model):
-    """Alibaba Cloud's cGPU: pods ask for GiB of GPU memory; isolated by a kernel module. ACK only."""
+    """Alibaba Cloud's shared GPUs: pods ask for GiB of GPU memory and the ACK scheduler picks the card. ACK only."""
 
     mode: Literal["cgpu"] = "cgpu"
     """Kind of sharing."""
-    cores: bool = False
-    """Whether pods can also ask for a percentage of the GPU's compute."""
+    isolation: Literal["memory", "memory_and_cores", "mps", "none"] = "memory"
+    """What keeps pods apart: cGPU for memory, also for compute (pods ask for a percentage), MPS, or nothing.
+
+    `mps` needs ACK's MPS control daemon, which ACK installs from its marketplace only.
+    """
+    placement: Literal["binpack", "spread"] = "binpack"
+    """Whether pods fill one card of a node before the next, or spread over its cards."""
 
 
 Sharing = Annotated[TimeSlicing | Mps | Mig | Cgpu, Field(discriminator="mode")]

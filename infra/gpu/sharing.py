@@ -1,0 +1,83 @@
+"""How GPUs are shared: what it makes of a node on ACK, and of NVIDIA's device plugin anywhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from infra.errors import RefusalError
+from infra.settings.gpu import Cgpu, Mig, Mps, TimeSlicing
+
+if TYPE_CHECKING:
+    from infra.settings.gpu import Sharing
+
+GPU_RESOURCE = "nvidia.com/gpu"
+SHARED_GPU_RESOURCE = "nvidia.com/gpu.shared"
+"""A replica of a time-sliced or MPS GPU. Its own name keeps jobs that expect a whole GPU away from such nodes."""
+GPU_MEMORY_RESOURCE = "aliyun.com/gpu-mem"
+"""GiB of GPU memory, where the sharing is Alibaba Cloud's."""
+GPU_CORE_RESOURCE = "aliyun.com/gpu-core.percentage"
+
+_SCHEDULE_LABEL = "ack.node.gpu.schedule"
+_PLACEMENT_LABEL = "ack.node.gpu.placement"
+_ISOLATION_VALUES = {"memory": "cgpu", "memory_and_cores": "core_mem", "mps": "mps", "none": "share"}
+_NOT_ON_ACK = {
+    "time_slicing": "ACK's own device plugin has no time slicing",
+    "mps": "ACK shares through MPS by GiB of memory, not by replicas",
+    "mig": "ACK has no managed way to split the GPUs of a node pool into MIG instances",
+}
+
+
+def mig_resource(profile: str) -> str:
+    """Return the resource of a MIG instance under NVIDIA's `mixed` strategy: `nvidia.com/mig-1g.10gb`."""
+    return f"nvidia.com/mig-{profile}"
+
+
+def node_labels(sharing: Sharing | None) -> dict[str, str]:
+    """Return the labels that make ACK share the GPUs of a node pool in this way; they act when a node is born.
+
+    Source: ACK, "Enable scheduling features" (labels used by ACK to control GPUs).
+
+    Raises:
+        RefusalError: ACK does not manage this kind of sharing.
+    """
+    if sharing is None:
+        return {_SCHEDULE_LABEL: "default"}
+    if isinstance(sharing, Cgpu):
+        return {_SCHEDULE_LABEL: _ISOLATION_VALUES[sharing.isolation], _PLACEMENT_LABEL: sharing.placement}
+    isolation = "mps" if isinstance(sharing, Mps) else "memory"
+    raise RefusalError(
+        "gpu.sharing.mode",
+        sharing.mode,
+        _NOT_ON_ACK[sharing.mode],
+        f"use {{mode: cgpu, isolation: {isolation}}}, or leave sharing out for whole GPUs",
+    )
+
+
+def device_plugin_config(sharing: Sharing | None) -> dict[str, Any]:
+    """Return the configuration file of NVIDIA's device plugin, as data.
+
+    Source: NVIDIA/k8s-device-plugin, README, "Shared Access to GPUs" and "migStrategy".
+
+    Raises:
+        RefusalError: the sharing is Alibaba Cloud's own.
+    """
+    if isinstance(sharing, Cgpu):
+        raise RefusalError(
+            "gpu.sharing.mode",
+            sharing.mode,
+            "cGPU is a part of ACK; NVIDIA's device plugin does not know it",
+            "use time_slicing, mps or mig",
+        )
+    config: dict[str, Any] = {
+        "version": "v1",
+        "flags": {"migStrategy": "mixed" if isinstance(sharing, Mig) else "none"},
+    }
+    if isinstance(sharing, TimeSlicing | Mps):
+        shared: dict[str, Any] = {
+            "renameByDefault": True,
+            # Two replicas may be the same GPU: whoever asks for two would believe it has two GPUs.
+            "failRequestsGreaterThanOne": True,
+            "resources": [{"name": GPU_RESOURCE, "replicas": sharing.replicas}],
+        }
+        config["sharing"] = {"timeSlicing" if isinstance(sharing, TimeSlicing) else "mps": shared}
+    return config

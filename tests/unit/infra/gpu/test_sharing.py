@@ -1,0 +1,87 @@
+"""Every kind of sharing becomes the right node labels or plugin configuration, or is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from infra.errors import RefusalError
+from infra.gpu.sharing import device_plugin_config, mig_resource, node_labels
+from infra.settings.gpu import Cgpu, GpuSettings, Mig, Mps, TimeSlicing
+
+SCHEDULE = "ack.node.gpu.schedule"
+
+
+def test_whole_gpus_are_acks_default():
+    assert node_labels(None) == {SCHEDULE: "default"}
+
+
+@pytest.mark.parametrize(
+    ("isolation", "label"), [("memory", "cgpu"), ("memory_and_cores", "core_mem"), ("mps", "mps"), ("none", "share")]
+)
+@pytest.mark.parametrize("placement", ["binpack", "spread"])
+def test_acks_sharing_is_a_pair_of_labels(isolation, label, placement):
+    labels = node_labels(Cgpu(isolation=isolation, placement=placement))
+    assert labels == {SCHEDULE: label, "ack.node.gpu.placement": placement}
+
+
+@pytest.mark.parametrize(
+    ("sharing", "fix"),
+    [
+        (TimeSlicing(replicas=4), "{mode: cgpu, isolation: memory}"),
+        (Mps(replicas=4), "{mode: cgpu, isolation: mps}"),
+        (Mig(profile="1g.10gb"), "{mode: cgpu, isolation: memory}"),
+    ],
+)
+def test_what_ack_does_not_manage_is_refused_there(sharing, fix):
+    with pytest.raises(RefusalError) as caught:
+        node_labels(sharing)
+    assert caught.value.value == sharing.mode
+    assert "ACK" in caught.value.limit
+    assert fix in caught.value.fix
+
+
+def test_whole_gpus_need_no_sharing_of_the_plugin():
+    assert device_plugin_config(None) == {"version": "v1", "flags": {"migStrategy": "none"}}
+
+
+@given(st.integers(2, 48), st.sampled_from([(TimeSlicing, "timeSlicing"), (Mps, "mps")]))
+def test_replicas_get_a_name_of_their_own_and_are_asked_for_one_by_one(replicas, kind):
+    model, key = kind
+    config = device_plugin_config(model(replicas=replicas))
+    assert config["flags"] == {"migStrategy": "none"}
+    [(name, shared)] = config["sharing"].items()
+    assert name == key
+    assert shared["renameByDefault"] is True
+    assert shared["failRequestsGreaterThanOne"] is True
+    assert shared["resources"] == [{"name": "nvidia.com/gpu", "replicas": replicas}]
+
+
+def test_mig_instances_are_resources_by_profile():
+    assert device_plugin_config(Mig(profile="3g.40gb")) == {"version": "v1", "flags": {"migStrategy": "mixed"}}
+    assert mig_resource("3g.40gb") == "nvidia.com/mig-3g.40gb"
+
+
+def test_acks_sharing_is_refused_elsewhere():
+    with pytest.raises(RefusalError, match="cGPU is a part of ACK"):
+        device_plugin_config(Cgpu())
+
+
+@pytest.mark.parametrize(
+    "sharing",
+    [
+        {"mode": "time_slicing", "replicas": 1},
+        {"mode": "mps", "replicas": 49},
+        {"mode": "mps", "replicas": "4"},
+        {"mode": "mig", "profile": "8g.10gb"},
+        {"mode": "mig", "profile": "1g.10gb\n"},
+        {"mode": "cgpu", "replicas": 2},
+        {"mode": "vgpu"},
+        {"replicas": 2},
+    ],
+)
+def test_sharing_that_cannot_be_is_no_setting(sharing):
+    with pytest.raises(ValidationError):
+        GpuSettings.model_validate({"sharing": sharing})
