@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tools.images.builders import docker_builds
 from tools.paths import paths
 from tools.process import CommandError, run
 from tools.toolchain.errors import ToolchainError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from tools.progress import Progress
 
@@ -40,10 +41,14 @@ class SystemPackage:
     """Programs by name, files by absolute path: one of them is enough."""
     service: str = ""
     """The systemd unit that the package would enable for the next boot."""
+    is_replaced: Callable[[], bool] | None = None
+    """Tells whether something else on this machine does its work, so that it need not be there."""
 
     def is_missing(self) -> bool:
-        """Tell whether none of `any_of` is on this machine."""
-        return not any(_is_there(wanted) for wanted in self.any_of)
+        """Tell whether none of `any_of` is on this machine, nor what replaces them."""
+        if any(_is_there(wanted) for wanted in self.any_of):
+            return False
+        return self.is_replaced is None or not self.is_replaced()
 
 
 PACKAGES = (
@@ -56,7 +61,8 @@ PACKAGES = (
     SystemPackage(name="iptables", any_of=("iptables",)),
     SystemPackage(name="conntrack", any_of=("conntrack",)),
     SystemPackage(name="iproute2", any_of=("ip",)),
-    SystemPackage(name="buildah", any_of=("docker", "buildah")),
+    # A docker client alone builds nothing: many machines have one without a daemon.
+    SystemPackage(name="buildah", any_of=("buildah",), is_replaced=docker_builds),
     SystemPackage(name="mmdebstrap", any_of=("mmdebstrap",)),
 )
 """What the local cluster and the image builds run beside the tools of tools.toolchain."""

@@ -73,7 +73,7 @@ def choose_builder(folder: Path) -> Builder:
     Raises:
         ImageError: there is none.
     """
-    if shutil.which("docker") and _docker_builds():
+    if docker_builds():
         return Docker()
     if shutil.which("buildah"):
         return Buildah(folder)
@@ -220,8 +220,10 @@ def _normal(name: str) -> str:
     return str(Path("/", name).resolve().relative_to("/"))
 
 
-def _docker_builds() -> bool:
+def docker_builds() -> bool:
     """Tell whether a docker daemon answers and its client has BuildKit, which some distributions package apart."""
+    if not shutil.which("docker"):
+        return False
     try:
         run(["docker", "version", "--format", "{{.Server.Version}}"], timeout_seconds=DAEMON_TIMEOUT_SECONDS)
         run(["docker", "build", "--help"], env=BUILDKIT, timeout_seconds=DAEMON_TIMEOUT_SECONDS)

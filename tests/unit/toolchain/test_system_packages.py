@@ -44,6 +44,20 @@ def test_nothing_is_called_where_nothing_is_missing(debian, programs):
     assert debian() == []
 
 
+def test_what_something_else_replaces_is_not_installed(debian):
+    replaced = SystemPackage(name="alpha", any_of=("alpha-program",), is_replaced=lambda: True)
+    assert ensure_system_packages(packages=[replaced]) == []
+    assert debian() == []
+
+
+def test_a_docker_client_without_a_daemon_replaces_no_builder(debian, programs):
+    programs("docker", "exit 1")
+    [buildah] = [package for package in PACKAGES if package.name == "buildah"]
+    assert buildah.is_missing()
+    programs("docker", "exit 0")
+    assert not buildah.is_missing()
+
+
 def test_only_what_is_missing_is_installed_and_no_service_starts(debian, policy):
     assert ensure_system_packages(packages=WANTED) == ["alpha"]
 
