@@ -50,7 +50,8 @@ def test_what_something_else_replaces_is_not_installed(debian):
     assert debian() == []
 
 
-def test_a_docker_client_without_a_daemon_replaces_no_builder(debian, programs):
+@pytest.mark.usefixtures("debian")
+def test_a_docker_client_without_a_daemon_replaces_no_builder(programs):
     programs("docker", "exit 1")
     [buildah] = [package for package in PACKAGES if package.name == "buildah"]
     assert buildah.is_missing()
