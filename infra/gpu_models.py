@@ -1,6 +1,7 @@
 """Facts about GPU models, whatever instance type holds them.
 
-MIG profiles and how many instances of each fit on one GPU: NVIDIA, "MIG User Guide", supported profiles.
+MIG profiles and how many instances of each fit on one GPU: NVIDIA, "MIG User Guide", supported profiles. Those that add
+media engines (`+me`) or graphics are left out: a GPU is split into equal instances here.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
 class GpuModel:
     """One model of GPU."""
 
-    label: str
-    """Product name, spelled as in the node label `nvidia.com/gpu.product`."""
+    label: str | None
+    """Product name as the node label `nvidia.com/gpu.product` spells it; None where the cloud does not tell it.
+
+    A node may carry a regional variant of it (A800 for A100): select nodes by pool, not by this.
+    """
     memory_gib: int
-    """Memory of one GPU as the vendors advertise it."""
+    """Memory of one GPU as the cloud advertises it."""
     mig_profiles: Mapping[str, int] = field(default_factory=dict[str, int])
     """MIG profile -> instances of it that fit on one GPU; empty where the GPU cannot be split."""
 
@@ -40,8 +44,12 @@ A100_80 = GpuModel(
     mig_profiles={"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1},
 )
 L20 = GpuModel(label="NVIDIA-L20", memory_gib=48)
+# The cloud names no model for gn8v; 96 GB of HBM3 at 4 TB/s, 900 GB/s of NVLink and 39.5 TFLOPS FP32 are the H20's.
 H20 = GpuModel(
     label="NVIDIA-H20",
     memory_gib=96,
     mig_profiles={"1g.12gb": 7, "1g.24gb": 4, "2g.24gb": 3, "3g.48gb": 2, "4g.48gb": 1, "7g.96gb": 1},
 )
+# Of the ninth generation the cloud tells architecture and memory only, so MIG is refused there.
+BLACKWELL_48 = GpuModel(label=None, memory_gib=48)
+BLACKWELL_72 = GpuModel(label=None, memory_gib=72)

@@ -21,12 +21,21 @@ _PODS_PER_NODE = 110
 def simulated_node_manifest(name: str, type_name: str) -> Manifest:
     """Return a Node with the capacity of an instance type, tainted so that no real pod lands on it by accident."""
     facts = instance_type(type_name)
+    gpu_labels: dict[str, str] = {}
+    gpu_taints: list[dict[str, str]] = []
     capacity = {
         "cpu": str(facts.vcpus),
         "memory": _canonical_memory(facts.memory_gib),
         "pods": str(min(_PODS_PER_NODE, facts.shared_eni_pods)),
-        "nvidia.com/gpu": str(facts.gpus),
     }
+    if facts.gpus:
+        capacity["nvidia.com/gpu"] = str(facts.gpus)
+        gpu_taints = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
+        gpu_labels = {
+            "nvidia.com/gpu.present": "true",
+            "nvidia.com/gpu.count": str(facts.gpus),
+            "nvidia.com/gpu.memory": str(facts.gpu_memory_gib * 1024),
+        }
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -38,16 +47,14 @@ def simulated_node_manifest(name: str, type_name: str) -> Manifest:
                 "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64",
                 "node.kubernetes.io/instance-type": facts.name,
-                "nvidia.com/gpu.present": "true",
-                "nvidia.com/gpu.count": str(facts.gpus),
-                "nvidia.com/gpu.memory": str(facts.gpu_memory_gib * 1024),
+                **gpu_labels,
                 "athanor.dev/simulated": "true",
             },
         },
         "spec": {
             "taints": [
                 {"key": KWOK_ANNOTATION, "value": "fake", "effect": "NoSchedule"},
-                {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+                *gpu_taints,
             ]
         },
         "status": {"capacity": capacity, "allocatable": capacity},

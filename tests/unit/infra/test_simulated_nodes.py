@@ -19,7 +19,8 @@ def test_a_node_has_the_capacity_of_its_type(type_name):
     assert capacity["cpu"] == str(facts.vcpus)
     # As the API server writes it back: a refresh would show any other spelling as a change.
     assert capacity["memory"] == ("1Ti" if facts.memory_gib == 1024 else f"{facts.memory_gib}Gi")
-    assert capacity["nvidia.com/gpu"] == manifest["metadata"]["labels"]["nvidia.com/gpu.count"] == str(facts.gpus)
+    labels = manifest["metadata"]["labels"]
+    assert capacity.get("nvidia.com/gpu", "0") == labels.get("nvidia.com/gpu.count", "0") == str(facts.gpus)
     assert int(capacity["pods"]) <= min(110, facts.shared_eni_pods)
     assert manifest["status"]["allocatable"] == capacity
 
@@ -28,6 +29,13 @@ def test_no_pod_lands_on_a_simulated_node_by_accident():
     manifest = simulated_node_manifest("sim-0", TYPE)
     taints = {taint["key"]: taint["effect"] for taint in manifest["spec"]["taints"]}
     assert taints == {"kwok.x-k8s.io/node": "NoSchedule", "nvidia.com/gpu": "NoSchedule"}
+
+
+def test_a_node_without_gpus_claims_none():
+    manifest = simulated_node_manifest("sim-0", "ecs.g7.xlarge")
+    assert not any(key.startswith("nvidia.com/") for key in manifest["status"]["capacity"])
+    assert not any(key.startswith("nvidia.com/") for key in manifest["metadata"]["labels"])
+    assert [taint["key"] for taint in manifest["spec"]["taints"]] == ["kwok.x-k8s.io/node"]
 
 
 def test_kwok_keeps_the_node_alive_and_up_does_not_wait_for_it():
