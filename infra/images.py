@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from infra.errors import RefusalError
+from infra.registry import Mirror
 from infra.versions import VOLCANO
+
+if TYPE_CHECKING:
+    from infra.settings.images import ImageSettings
+    from infra.settings.stack import Settings
 
 TrainerVariant = Literal["cpu", "gpu"]
 
@@ -33,8 +39,44 @@ def trainer_content_tag(repository: Path, variant: TrainerVariant) -> str:
 
 VOLCANO_SCHEDULER_IMAGE = f"docker.io/volcanosh/vc-scheduler:v{VOLCANO}"
 VOLCANO_CONTROLLERS_IMAGE = f"docker.io/volcanosh/vc-controller-manager:v{VOLCANO}"
+PLATFORM_IMAGES = (VOLCANO_SCHEDULER_IMAGE, VOLCANO_CONTROLLERS_IMAGE)
+"""Every image of the platform's own parts: what a mirror must hold beside the trainer's."""
 
 
 def trainer_image(override: str | None, variant: TrainerVariant) -> str:
     """Return the trainer image's reference: the given one, else the one that `make up` builds from these sources."""
     return override or f"localhost/athanor/trainer:{trainer_content_tag(REPOSITORY, variant)}"
+
+
+def mirror(settings: ImageSettings) -> Mirror | None:
+    """Return where the settings have all images pulled from; None: each from its own registry."""
+    return Mirror(registry=settings.registry, flatten=settings.flatten) if settings.registry else None
+
+
+def platform_trainer_image(settings: Settings) -> str:
+    """Return the trainer image as the stack's nodes pull it.
+
+    Raises:
+        RefusalError: nodes on Alibaba Cloud could pull it from nowhere.
+    """
+    images = settings.images
+    place = mirror(images)
+    if settings.alicloud and not images.trainer and not place:
+        raise RefusalError(
+            "athanor:images.trainer",
+            None,
+            "nodes on Alibaba Cloud cannot pull the image that this machine built",
+            "push it and name it here, or name the registry that it was pushed to under images.registry",
+        )
+    reference = trainer_image(images.trainer, images.trainer_variant)
+    return place.rewrite(reference) if place else reference
+
+
+def needed_images(settings: ImageSettings) -> dict[str, str]:
+    """Return every image that a stack needs: where its nodes pull it from, by where it comes from.
+
+    Copy each key to its value to fill a mirror; `make up` builds what is on localhost.
+    """
+    place = mirror(settings)
+    sources = (*PLATFORM_IMAGES, trainer_image(settings.trainer, settings.trainer_variant))
+    return {source: place.rewrite(source) if place else source for source in sources}

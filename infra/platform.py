@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Self
 import pulumi
 
 from infra.cluster import ExistingCluster, existing_cluster_args
-from infra.images import trainer_image
+from infra.image_policy import enforce_image_policy
+from infra.images import platform_trainer_image
 from infra.manifests import Manifest, resource
 from infra.namespaces import default_deny_manifest, namespace_manifest
 from infra.outputs import PlatformOutputs
@@ -68,6 +69,7 @@ class Platform:
 
 def create_platform(settings: Settings) -> Platform:
     """Declare everything that workloads need, in the stack that owns it."""
+    enforce_image_policy(settings.images)
     cluster = ExistingCluster("cluster", existing_cluster_args(settings.cluster))
     in_cluster = pulumi.ResourceOptions(provider=cluster.provider)
     if settings.cluster.simulated_nodes:
@@ -90,7 +92,7 @@ def create_platform(settings: Settings) -> Platform:
         queue=settings.scheduling.queues[0].name,
         data_claim=DATA_CLAIM,
         output_claim=OUTPUT_CLAIM,
-        trainer_image=trainer_image(settings.images.trainer, settings.images.trainer_variant),
+        trainer_image=platform_trainer_image(settings),
         depends_on=(namespace, *scheduling.queues, *storage.claims),
     )
 

@@ -1,0 +1,231 @@
+"""No image of the stack is pulled from outside the registry of the settings, whoever builds the pod."""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+import pytest
+
+from infra import images
+from infra.errors import RefusalError
+from infra.image_policy import enforce_image_policy
+from infra.images import needed_images, platform_trainer_image
+from infra.manifests import resource, resource_from_output
+from infra.registry import ImageReference, images_of, pod_specs
+from infra.settings.images import ImageSettings
+from infra.settings.parse import parse_settings
+from tests.fixtures.recorded_stack import TRAINER_TAG
+from tests.recording_engine import UNKNOWN, record, scalars
+
+REGISTRY = "registry-vpc.cn-hangzhou.aliyuncs.com/team"
+EVERYTHING = {
+    "images": {"registry": REGISTRY, "pull_secrets": ["team-registry"]},
+    "digits": {"workers": 4, "replicas": 4},
+    "cluster": {"simulated_nodes": [{"instance_type": "ecs.gn7i-c8g1.2xlarge"}]},
+}
+PUBLIC = ("docker.io", "index.docker.io", "nvcr.io", "quay.io", "ghcr.io", "registry.k8s.io", "localhost/")
+
+
+def _images(recording):
+    return [
+        image
+        for found in recording.objects()
+        if found.kind != "CustomResourceDefinition"
+        for image in images_of(found.inputs)
+    ]
+
+
+def _pods(recording):
+    return [pod for found in recording.objects() for pod in pod_specs(found.inputs)]
+
+
+@pytest.fixture(params=[True, False], ids=["preview", "update"])
+def mirrored(request, record_stack):
+    return record_stack(EVERYTHING, preview=request.param)
+
+
+def test_no_image_of_the_whole_stack_is_outside_the_registry(mirrored):
+    found = _images(mirrored)
+    assert len(found) == 5
+    assert [image for image in found if not image.startswith(REGISTRY + "/")] == []
+
+
+def test_no_other_field_names_a_public_registry(mirrored):
+    """An argument, a variable or a file may name an image, too; no policy would rewrite it."""
+    texts = [
+        (found.urn, path, value)
+        for found in mirrored.resources.values()
+        if found.kind != "CustomResourceDefinition"
+        for path, value in scalars(found.inputs)
+        if isinstance(value, str) and value.startswith(PUBLIC)
+    ]
+    assert texts == []
+
+
+def test_every_pod_has_the_pull_secret(mirrored):
+    assert len(_pods(mirrored)) == 4
+    assert all(pod["imagePullSecrets"] == [{"name": "team-registry"}] for pod in _pods(mirrored))
+
+
+def test_the_handle_and_the_contract_name_the_mirrored_trainer(mirrored):
+    """Else the job's name, a hash of its content, would not change with the registry."""
+    assert mirrored.exports["trainer_image"] == f"{REGISTRY}/athanor/trainer:{TRAINER_TAG}"
+
+
+def test_all_that_is_deployed_is_told_to_whoever_fills_the_mirror(record_stack, monkeypatch):
+    monkeypatch.setattr(images, "trainer_content_tag", lambda *_: TRAINER_TAG)
+    needed = needed_images(ImageSettings(registry=REGISTRY))
+    assert set(_images(record_stack(EVERYTHING))) == set(needed.values())
+    assert set(_images(record_stack())) == set(needed)
+    assert len(set(needed.values())) == len(needed), "two images share one place in the mirror"
+
+
+def test_every_image_constant_is_listed():
+    constants = {value for name, value in vars(images).items() if name.endswith("_IMAGE")}
+    assert constants == set(images.PLATFORM_IMAGES)
+
+
+def test_without_the_setting_nothing_changes(record_stack):
+    plain = record_stack()
+    assert {ImageReference.parse(image).host for image in _images(plain)} == {"docker.io", "localhost"}
+    assert all("imagePullSecrets" not in pod for pod in _pods(plain))
+
+
+def test_only_images_and_pull_secrets_differ(record_stack):
+    plain, mirrored = record_stack(), record_stack({"images": EVERYTHING["images"]})
+    assert set(plain.resources) == set(mirrored.resources)
+    for urn, before in plain.resources.items():
+        after = mirrored.resources[urn]
+        assert (before.depends_on, before.parent, before.provider) == (after.depends_on, after.parent, after.provider)
+        changed = {path for path, _ in set(scalars(before.inputs)) ^ set(scalars(after.inputs))}
+        if before.kind == "Job":  # its name is a hash of its content
+            assert "metadata.name" in changed
+        else:
+            assert all(path.endswith((".image", "imagePullSecrets[0].name")) for path in changed), urn
+
+
+def _declared(build, settings=None, *, preview=False):
+    def program():
+        enforce_image_policy(settings or ImageSettings(registry=REGISTRY))
+        build()
+
+    return record(program, preview=preview)
+
+
+def _pod(spec):
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": [{"name": "a", "image": "nvcr.io/a:1"}]},
+        pulumi.Output.from_input,
+        lambda spec: {"containers": pulumi.Output.from_input(spec["containers"])},
+        lambda _: {"containers": [{"name": "a", "image": pulumi.Output.from_input("nvcr.io/a:1")}]},
+    ],
+    ids=["plain", "output spec", "output list", "output image"],
+)
+def test_images_inside_outputs_move_too(spec):
+    plain = {"containers": [{"name": "a", "image": "nvcr.io/a:1"}]}
+
+    def build():
+        made = spec(plain) if callable(spec) else spec
+        resource("p", _pod(made), pulumi.ResourceOptions())
+
+    assert list(images_of(_declared(build).one("p").inputs)) == [f"{REGISTRY}/a:1"]
+
+
+def test_a_whole_manifest_that_is_an_output_moves_too():
+    def build():
+        manifest = pulumi.Output.from_input(_pod({"containers": [{"name": "a", "image": "nvcr.io/a:1"}]}))
+        resource_from_output("p", ("v1", "Pod"), manifest, pulumi.ResourceOptions())
+
+    assert list(images_of(_declared(build).one("p").inputs)) == [f"{REGISTRY}/a:1"]
+
+
+def test_an_unknown_value_leaves_the_rest_of_the_manifest_known():
+    """A preview that shows a whole pod as unknown hides what changes."""
+
+    def build():
+        first = kubernetes.core.v1.Namespace("first")
+        spec = {"nodeName": first.id, "containers": [{"name": "a", "image": "nvcr.io/a:1"}]}
+        resource("p", _pod(spec), pulumi.ResourceOptions())
+
+    spec = _declared(build, preview=True).one("p").inputs["spec"]
+    assert spec == {"nodeName": UNKNOWN, "containers": [{"name": "a", "image": f"{REGISTRY}/a:1"}]}
+
+
+@pytest.mark.parametrize("declare", [
+    lambda: kubernetes.helm.v3.Release("chart", chart="plugin"),
+    lambda: kubernetes.helm.v4.Chart("chart", chart="plugin"),
+    lambda: kubernetes.yaml.v2.ConfigGroup("chart", yaml="kind: Pod"),
+    lambda: kubernetes.kustomize.v2.Directory("chart", directory="here"),
+])  # fmt: skip
+def test_what_renders_its_pods_elsewhere_is_refused(declare):
+    with pytest.raises(RefusalError, match=r"through infra\.manifests\.resource"):
+        _declared(declare)
+
+
+def test_the_sdks_own_classes_are_refused():
+    def build():
+        container = kubernetes.core.v1.ContainerArgs(name="a", image="nvcr.io/a:1")
+        kubernetes.core.v1.Pod("p", spec=kubernetes.core.v1.PodSpecArgs(containers=[container]))
+
+    with pytest.raises(RefusalError, match="write it as a plain dict"):
+        _declared(build)
+
+
+def test_pull_secrets_alone_leave_the_images():
+    def build():
+        resource("p", _pod({"containers": [{"name": "a", "image": "nvcr.io/a:1"}]}), pulumi.ResourceOptions())
+
+    spec = _declared(build, ImageSettings(pull_secrets=("one",))).one("p").inputs["spec"]
+    assert spec == {"containers": [{"name": "a", "image": "nvcr.io/a:1"}], "imagePullSecrets": [{"name": "one"}]}
+
+
+ON_ALICLOUD = {
+    "alicloud": {
+        "region": "cn-hangzhou",
+        "zones": ["cn-hangzhou-i"],
+        "node_pools": [
+            {"name": "system", "role": "system", "instance_types": ["ecs.g7.xlarge"], "minimum": 2, "maximum": 2}
+        ],
+    }
+}
+
+
+def test_nodes_in_the_cloud_need_a_place_to_pull_the_trainer_from():
+    with pytest.raises(RefusalError, match=r"images\.registry"):
+        platform_trainer_image(parse_settings(ON_ALICLOUD))
+
+
+@pytest.mark.parametrize(
+    ("given", "image"),
+    [
+        ({"registry": REGISTRY}, f"{REGISTRY}/athanor/trainer:{TRAINER_TAG}"),
+        ({"registry": REGISTRY, "flatten": True}, f"{REGISTRY}/athanor-trainer:{TRAINER_TAG}"),
+        ({"trainer": "quay.io/team/trainer:1"}, "quay.io/team/trainer:1"),
+        ({"trainer": "quay.io/team/trainer:1", "registry": REGISTRY}, f"{REGISTRY}/team/trainer:1"),
+    ],
+)
+def test_the_trainer_comes_from_the_registry_or_from_where_it_was_pushed(monkeypatch, given, image):
+    monkeypatch.setattr(images, "trainer_content_tag", lambda *_: TRAINER_TAG)
+    assert platform_trainer_image(parse_settings({**ON_ALICLOUD, "images": given})) == image
+
+
+@pytest.mark.parametrize(
+    ("raw", "key", "fix"),
+    [
+        ({"registry": "https://reg.example"}, "images.registry", "write reg.example"),
+        ({"flatten": True}, "images", "set images.registry"),
+        ({"acr_instance_id": "cri-abc"}, "images", "images.credential_helper"),
+        ({"credential_helper": True, "acr_instance_id": "acr"}, "images.acr_instance_id", "Existing"),
+        ({"pull_secrets": ["Team"]}, "images.pull_secrets", "DNS"),
+    ],
+)
+def test_wrong_image_settings_are_refused(raw, key, fix):
+    with pytest.raises(RefusalError) as caught:
+        parse_settings({"images": raw})
+    assert f"athanor:{key}" in str(caught.value)
+    assert fix in str(caught.value)
