@@ -120,7 +120,7 @@ def test_a_node_with_enough_pods_joins(name, mode, pods):
     ("name", "mode", "rdma", "pods", "instead"),
     [
         ("ecs.gn6i-c4g1.xlarge", "shared", False, 10, "ecs.gn6i-c16g1.4xlarge"),
-        ("ecs.g7.2xlarge", "exclusive", False, 3, "ecs.c7.3xlarge"),
+        ("ecs.g7.2xlarge", "exclusive", False, 3, "ecs.g7.3xlarge"),
         ("ecs.gn8is-2x.8xlarge", "exclusive", True, 5, "use shared ENIs"),
         ("ecs.gn8v-8x.16xlarge", "exclusive", True, 5, "ecs.gn8v-8x.48xlarge"),
     ],
