@@ -1,0 +1,167 @@
+"""What a pool offers follows from its settings and the table of instance types, and survives the stack's outputs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.errors import RefusalError
+from infra.instance_types import INSTANCE_TYPES
+from infra.pools import GPU_TAINT, PoolOffer, Taint, pool_named, pool_offers, pool_taints
+from infra.settings.gpu import Cgpu, Mig, Mps, TimeSlicing
+from infra.settings.node_pools import NodePoolSettings
+from infra.settings.stack import Settings
+
+A100 = "ecs.ebmgn7e.32xlarge"
+H20 = "ecs.gn8v-8x.48xlarge"
+SYSTEM = {"name": "system", "role": "system", "instance_types": ["ecs.g7.2xlarge"], "minimum": 3, "maximum": 3}
+
+
+def offers(*pools: dict) -> dict[str, PoolOffer]:
+    alicloud = {
+        "region": "cn-hangzhou",
+        "zones": ["cn-hangzhou-i", "cn-hangzhou-j"],
+        "node_pools": [SYSTEM, *pools],
+    }
+    return {offer.name: offer for offer in pool_offers(Settings.model_validate({"alicloud": alicloud}))}
+
+
+def gpu_pool(**changes: object) -> dict:
+    return {"name": "train", "role": "gpu", "instance_types": [A100], "maximum": 4, **changes}
+
+
+def test_a_pool_offers_what_its_type_has():
+    offer = offers(gpu_pool())["train"]
+    assert (offer.gpus_per_node, offer.gpu_memory_gib, offer.max_nodes) == (8, 80, 4)
+    assert (offer.sharing, offer.shares_per_gpu, offer.shares_per_node) == (None, 1, 8)
+    assert (offer.eni, offer.exclusive_pods, offer.rdma, offer.terway) == ("shared", 0, "none", True)
+    assert offer.zones == ("cn-hangzhou-i", "cn-hangzhou-j")
+    assert offer.taints == (GPU_TAINT,)
+
+
+def test_a_pool_without_gpus_offers_none_and_is_open():
+    offer = offers()["system"]
+    assert (offer.gpus_per_node, offer.shares_per_node, offer.taints) == (0, 0, ())
+
+
+def test_a_pools_own_zones_and_taints_count():
+    taint = {"key": "team", "value": "vision", "effect": "NoExecute"}
+    offer = offers(gpu_pool(zones=["cn-hangzhou-j"], taints=[taint]))["train"]
+    assert offer.zones == ("cn-hangzhou-j",)
+    assert offer.taints == (GPU_TAINT, Taint(key="team", value="vision", effect="NoExecute"))
+
+
+def test_a_taint_of_the_same_key_replaces_the_usual_one():
+    pool = NodePoolSettings.model_validate(gpu_pool(taints=[{"key": "nvidia.com/gpu", "value": "true"}]))
+    assert pool_taints(pool) == (Taint(key="nvidia.com/gpu", value="true"),)
+
+
+@pytest.mark.parametrize(
+    ("sharing", "per_gpu"),
+    [
+        ({"mode": "time_slicing", "replicas": 4}, 4),
+        ({"mode": "mps", "replicas": 3}, 3),
+        ({"mode": "mig", "profile": "3g.40gb"}, 2),
+        ({"mode": "cgpu"}, 0),
+    ],
+)
+def test_shares_follow_the_sharing(sharing, per_gpu):
+    offer = offers(gpu_pool(gpu={"sharing": sharing}))["train"]
+    assert offer.shares_per_gpu == per_gpu
+    assert offer.shares_per_node == 8 * per_gpu
+    assert offer.sharing.mode == sharing["mode"]
+
+
+@pytest.mark.parametrize(
+    ("type_name", "fix"), [(A100, "1g.10gb"), ("ecs.gn7i-c16g1.4xlarge", "use time_slicing or mps")]
+)
+def test_a_profile_that_the_gpus_do_not_have_is_refused(type_name, fix):
+    with pytest.raises(RefusalError, match="have no such MIG profile") as caught:
+        offers(gpu_pool(instance_types=[type_name], gpu={"sharing": {"mode": "mig", "profile": "1g.11gb"}}))
+    assert fix in caught.value.fix
+
+
+def test_exclusive_interfaces_are_counted_without_the_nodes_own():
+    offer = offers(gpu_pool(eni="exclusive"))["train"]
+    assert offer.exclusive_pods == INSTANCE_TYPES[A100].enis - 1
+
+
+def test_exclusive_interfaces_are_refused_where_there_are_too_few():
+    with pytest.raises(RefusalError, match="exclusive"):
+        offers(gpu_pool(instance_types=["ecs.gn7i-c8g1.2xlarge"], eni="exclusive"))
+
+
+def test_rdma_is_of_the_kind_that_the_nodes_have():
+    assert offers(gpu_pool(instance_types=[H20], rdma=True))["train"].rdma == "erdma"
+    lingjun = {"cluster_id": "lj", "group_id": "g"}
+    offer = offers(gpu_pool(instance_types=[H20], rdma=True, eni="exclusive", lingjun=lingjun))["train"]
+    assert offer.rdma == "lingjun"
+    assert "node-role.alibabacloud.com/lingjun" in {taint.key for taint in offer.taints}
+
+
+def test_rdma_is_refused_on_types_without_it():
+    with pytest.raises(RefusalError, match="has no RDMA interface") as caught:
+        offers(gpu_pool(rdma=True))
+    assert caught.value.field == "node_pools.train.rdma"
+    assert "ecs.ebmgn8v.48xlarge" in caught.value.fix
+
+
+def test_unequal_types_offer_the_least_of_each():
+    mixed = offers(gpu_pool(instance_types=["ecs.gn7e-c16g1.16xlarge", "ecs.gn8is-8x.32xlarge"]))["train"]
+    assert (mixed.gpus_per_node, mixed.gpu_memory_gib) == (4, 48)
+
+
+def test_a_cluster_that_exists_offers_its_simulated_nodes():
+    settings = Settings.model_validate({"cluster": {"simulated_nodes": [{"instance_type": H20, "count": 3}]}})
+    [offer] = pool_offers(settings)
+    assert (offer.name, offer.max_nodes, offer.gpus_per_node) == ("gn8v-8x-48xlarge", 3, 8)
+    assert (offer.terway, offer.rdma) == (False, "none")
+    assert {taint.key for taint in offer.taints} == {"kwok.x-k8s.io/node", "nvidia.com/gpu"}
+
+
+def test_other_clusters_offer_no_pool_that_we_know():
+    assert pool_offers(Settings()) == ()
+
+
+def test_an_unknown_pool_is_answered_with_near_ones():
+    known = tuple(offers(gpu_pool()).values())
+    assert pool_named("train", known).name == "train"
+    with pytest.raises(RefusalError, match="did you mean train") as caught:
+        pool_named("trian", known)
+    assert caught.value.value == "trian"
+    with pytest.raises(RefusalError, match="there is none"):
+        pool_named("train", ())
+
+
+def test_a_taint_is_tolerated_whatever_its_value():
+    assert GPU_TAINT.toleration() == {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+
+
+SHARINGS = st.none() | st.sampled_from(
+    [TimeSlicing(replicas=4), Mps(replicas=2), Mig(profile="1g.10gb"), Cgpu(isolation="none")]
+)
+OFFERS = st.builds(
+    PoolOffer,
+    sharing=SHARINGS,
+    taints=st.lists(st.builds(Taint, key=st.text(), value=st.text())).map(tuple),
+    instance_types=st.lists(st.text()).map(tuple),
+    zones=st.lists(st.text()).map(tuple),
+)
+
+
+@given(OFFERS)
+def test_an_offer_survives_the_outputs(offer):
+    """A stack's state writes every number as a float, and newer owners may add keys."""
+    data = json.loads(json.dumps(offer.to_dict()), parse_int=float)
+    assert PoolOffer.from_dict({**data, "added_later": 1}) == offer
+
+
+def test_an_offer_of_something_else_is_refused():
+    data = offers(gpu_pool())["train"].to_dict()
+    with pytest.raises(RefusalError, match="lacks zones"):
+        PoolOffer.from_dict({key: value for key, value in data.items() if key != "zones"})
+    with pytest.raises(RefusalError, match="update athanor"):
+        PoolOffer.from_dict({**data, "sharing": {"mode": "quantum"}})
