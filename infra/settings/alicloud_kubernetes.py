@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from infra.settings.fields import Model
 
-AckVersion = Annotated[str, StringConstraints(pattern=r"^1\.[0-9]{2}\.[0-9]+-aliyun\.[0-9]+$")]
+_OLDEST_MINOR = 32
+
+
+def _supported(version: str) -> str:
+    """ACK's device plugin is an add-on from 1.32 on; before, it is a static pod that nobody manages."""
+    if int(version.split(".")[1]) < _OLDEST_MINOR:
+        raise ValueError(f"is older than 1.{_OLDEST_MINOR}. Fix: use a newer version, such as 1.34.3-aliyun.1")
+    return version
+
+
+AckVersion = Annotated[
+    str, StringConstraints(pattern=r"^1\.[0-9]{2}\.[0-9]+-aliyun\.[0-9]+$"), AfterValidator(_supported)
+]
+AddonVersion = Annotated[str, StringConstraints(pattern=r"^v?[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9]+)*$")]
 Weekday = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
@@ -27,20 +40,24 @@ class KubernetesSettings(Model):
     """The ACK Pro managed cluster."""
 
     version: AckVersion = "1.34.3-aliyun.1"
-    """Kubernetes version as ACK names it; a higher one upgrades the control plane in place."""
+    """Kubernetes version as ACK names it, 1.32 or newer; a higher one upgrades the control plane in place. Nodes follow
+    when their pool is upgraded in ACK."""
     edition: Literal["ack.pro.small", "ack.pro.xlarge", "ack.pro.2xlarge", "ack.pro.4xlarge"] = "ack.pro.small"
-    """Size of the managed control plane."""
+    """Size of the managed control plane; fixed at birth."""
     public_api_server: bool = False
-    """Whether the API server also answers on the internet."""
+    """Whether the API server also answers on the internet; fixed at birth."""
     proxy_mode: Literal["ipvs", "iptables"] = "ipvs"
-    """kube-proxy's mode; fixed at birth."""
+    """kube-proxy's mode; another one means another cluster."""
     encryption_key_id: str | None = None
-    """KMS key that encrypts Secrets at rest; fixed at birth."""
+    """KMS key that encrypts Secrets at rest; it can be set and changed later, but not taken away."""
     control_plane_log_days: int = Field(default=30, ge=1, le=3650, strict=True)
     """How long control-plane logs stay in SLS."""
     auto_upgrade: Literal["none", "patch", "stable", "rapid"] = "none"
     """Channel of automatic upgrades. With one, `version` is only the version at birth."""
     maintenance: MaintenanceSettings = MaintenanceSettings()
     """When ACK may work on the cluster."""
-    addon_versions: dict[str, str] = Field(default_factory=dict)
-    """Other versions than the pinned ones in infra/alicloud/addons.py, by add-on name."""
+    addon_versions: dict[str, AddonVersion] = Field(default_factory=dict)
+    """Other versions than the pinned ones in infra/alicloud/addon_table.py, by add-on name."""
+    autoscaler: Literal["goatscaler", "cluster-autoscaler"] = "goatscaler"
+    """What scales node pools: ACK's instant scaling, which wants every pod below 70% of a node, or the
+    cluster-autoscaler, which knows no such limit but is slower."""

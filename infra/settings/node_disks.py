@@ -1,0 +1,48 @@
+"""Settings of the cloud disks of a node.
+
+Sizes: Alibaba Cloud ECS, "ESSDs" (the smallest size of each performance level) and "Limits" (system disks).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from infra.settings.fields import Model
+
+_SMALLEST_ESSD_GIB = {"PL0": 1, "PL1": 20, "PL2": 461, "PL3": 1261}
+LARGEST_SYSTEM_DISK_GIB = 2048
+
+
+class DiskSettings(Model):
+    """A cloud disk of every node."""
+
+    category: Literal["cloud_essd", "cloud_auto", "cloud_essd_entry", "cloud_efficiency", "cloud_ssd"] = "cloud_essd"
+    """Kind of disk."""
+    size_gib: int = Field(default=120, ge=40, le=32767, strict=True)
+    """Size in GiB."""
+    performance_level: Literal["PL0", "PL1", "PL2", "PL3"] | None = None
+    """Level of an ESSD. Default: PL1; PL2 needs 461 GiB, PL3 1261 GiB."""
+    encrypted: bool = False
+    """Whether it is encrypted with the account's default key."""
+    mount_path: str | None = Field(default=None, pattern=r"^/[A-Za-z0-9_./-]+$")
+    """Where a data disk is mounted. Default of a pool's first one: where images and containers live. A system disk has
+    none."""
+
+    @model_validator(mode="after")
+    def _level_fits(self) -> Self:
+        if self.performance_level is None:
+            return self
+        if self.category != "cloud_essd":
+            raise ValueError(
+                f"performance_level = {self.performance_level}: a disk of category {self.category} has no levels. Fix:"
+                " leave performance_level out, or use category cloud_essd"
+            )
+        smallest = _SMALLEST_ESSD_GIB[self.performance_level]
+        if self.size_gib < smallest:
+            raise ValueError(
+                f"size_gib = {self.size_gib}: an ESSD of level {self.performance_level} has at least {smallest} GiB."
+                f" Fix: raise size_gib to {smallest}, or choose a lower level"
+            )
+        return self
