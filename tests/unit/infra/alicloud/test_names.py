@@ -6,15 +6,13 @@ import re
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as search
 from hypothesis import strategies as st
 
 from infra.alicloud.names import LONGEST_NAME, resource_name, tags
 from infra.errors import RefusalError
-from infra.settings.alicloud import AlicloudSettings
-from infra.settings.node_pools import NodePoolSettings
 from tests.recording_engine import record
-
-SYSTEM = NodePoolSettings(name="system", role="system", instance_types=("ecs.g7.xlarge",), minimum=2, maximum=3)
+from tests.unit.infra.alicloud.environment import settings
 
 
 def _named(thing, stack="prod"):
@@ -40,6 +38,7 @@ def test_a_stack_name_that_some_service_refuses_is_refused(stack):
         _named("vpc", stack)
 
 
+@search(deadline=None, max_examples=40)  # the first example alone starts an event loop
 @given(thing=st.text(alphabet="aZ09-_./ ", max_size=70))
 def test_every_name_is_legal_or_refused(thing):
     try:
@@ -51,12 +50,7 @@ def test_every_name_is_legal_or_refused(thing):
 
 
 def test_tags_say_whose_a_resource_is_and_cannot_be_overruled():
-    settings = AlicloudSettings(
-        region="cn-hangzhou",
-        zones=("cn-hangzhou-i",),
-        node_pools=(SYSTEM,),
-        tags={"team": "vision"},
-    )
+    environment = settings(tags={"team": "vision"})
     found = []
-    record(lambda: found.append(tags(settings)), preview=True, stack="dev")
+    record(lambda: found.append(tags(environment)), preview=True, stack="dev")
     assert found == [{"team": "vision", "athanor:project": "athanor", "athanor:stack": "dev"}]

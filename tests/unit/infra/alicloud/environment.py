@@ -1,0 +1,82 @@
+"""An environment on Alibaba Cloud to test with: its settings as a user writes them, and a network that stands still."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pulumi
+
+from infra.settings.alicloud import AlicloudSettings
+from tests.recording_engine import Recording, record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SYSTEM_POOL = {
+    "name": "system",
+    "role": "system",
+    "instance_types": ["ecs.g8i.xlarge"],
+    "minimum": 2,
+    "maximum": 3,
+}
+GPU_POOL = {
+    "name": "a10",
+    "role": "gpu",
+    "instance_types": ["ecs.gn7i-c16g1.4xlarge"],
+    "maximum": 8,
+}
+ERDMA_POOL = {"name": "h20", "role": "gpu", "instance_types": ["ecs.ebmgn8v.48xlarge"], "maximum": 4, "rdma": True}
+LINGJUN_POOL = {
+    "name": "lingjun",
+    "role": "gpu",
+    "minimum": 4,
+    "maximum": 4,
+    "eni": "exclusive",
+    "rdma": True,
+    "lingjun": {"cluster_id": "i-lingjun", "group_id": "i-group"},
+}
+ZONES = ("cn-hangzhou-i", "cn-hangzhou-j")
+
+
+def pool(base: dict[str, Any] = GPU_POOL, **changes: Any) -> dict[str, Any]:
+    """A node pool that differs from `base`."""
+    return {**base, **changes}
+
+
+def settings(*pools: dict[str, Any], **changes: Any) -> AlicloudSettings:
+    """An environment with a system pool, these pools and these other keys."""
+    raw = {"region": "cn-hangzhou", "zones": ZONES, "node_pools": [SYSTEM_POOL, *pools], **changes}
+    return AlicloudSettings.model_validate(raw)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StandingNetwork:
+    """What the cluster and its pools read of AlicloudNetwork, as if its vswitches existed."""
+
+    node_vswitch_ids: dict[str, pulumi.Output[str]]
+    pod_vswitch_ids: dict[str, pulumi.Output[str]]
+    security_group_id: pulumi.Output[str]
+    ready: tuple[pulumi.Resource, ...] = ()
+
+
+def standing_network(environment: AlicloudSettings) -> Any:
+    """The network of an environment, known before the update."""
+    letters = {zone: zone[-1] for zone in environment.zones}
+    return StandingNetwork(
+        node_vswitch_ids={zone: pulumi.Output.from_input(f"vsw-node{letter}") for zone, letter in letters.items()},
+        pod_vswitch_ids={zone: pulumi.Output.from_input(f"vsw-pod{letter}") for zone, letter in letters.items()},
+        security_group_id=pulumi.Output.from_input("sg-own"),
+    )
+
+
+def record_on(
+    program: Callable[[AlicloudSettings], object],
+    environment: AlicloudSettings,
+    *,
+    preview: bool = True,
+    stack: str = "prod",
+) -> Recording:
+    """Run `program` with an environment's settings and return what it asked of the engine."""
+    return record(functools.partial(program, environment), preview=preview, stack=stack)
