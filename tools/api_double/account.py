@@ -13,13 +13,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tools.api_double.protocol import ApiError
+from tools.api_double.signatures import Credential
 from tools.local_cluster.state import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from tools.api_double.cs.kubernetes_side import KubernetesSide
+
 ACCOUNT_ID = "1012345678901234"
+ACCESS_KEY_ID = "LTAIathanordouble"
+ACCESS_KEY_SECRET = "not-a-secret"  # noqa: S105 - opens nothing but the double
 SETTLING_READS = 2
 """How often an object is seen in a passing state ("Pending", "Deleting") before it leaves it."""
 
@@ -48,10 +53,24 @@ _ID_PREFIXES = {
     "file_system": "0",
     "protocol_service": "ptc-",
     "export": "exp-",
+    "mount_target": "",
+    "access_rule": "",
+    "role": "",
+    "session": "",
     "cluster": "c",
     "node_pool": "np",
     "task": "T-",
 }
+_HEX_LENGTHS = {
+    "cluster": 32,
+    "node_pool": 32,
+    "task": 24,
+    "file_system": 9,
+    "protocol_service": 16,
+    "export": 16,
+    "mount_target": 5,
+}
+"""Ids that are hexadecimal; the others have 18 digits and letters."""
 _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -62,6 +81,7 @@ class _Tables:
     records: dict[str, dict[str, Record]] = field(default_factory=dict[str, dict[str, Record]])
     counters: dict[str, int] = field(default_factory=dict[str, int])
     answers: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    sessions: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
 
 class Account:
@@ -78,6 +98,8 @@ class Account:
     def __init__(self, file: Path | None = None) -> None:
         self.lock = threading.RLock()
         self.id = ACCOUNT_ID
+        self.kubernetes: KubernetesSide | None = None
+        """What makes clusters and node pools real; without it they exist in the API alone."""
         self._file = file
         self._saved = ""
         self._tables = _Tables()
@@ -99,15 +121,26 @@ class Account:
         count = self._tables.counters[kind] = self._tables.counters.get(kind, 0) + 1
         digest = hashlib.sha256(f"{kind}/{count}".encode()).hexdigest()
         prefix = _ID_PREFIXES[kind]
-        if kind in {"cluster", "node_pool"}:
-            return prefix + digest[:32]
-        if kind in {"task", "file_system", "protocol_service", "export"}:
-            return prefix + digest[: 24 if kind == "task" else 9]
+        if kind in _HEX_LENGTHS:
+            return prefix + digest[: _HEX_LENGTHS[kind]]
         number, text = int(digest, 16), ""
         for _ in range(18):
             number, place = divmod(number, 36)
             text += _BASE36[place]
         return prefix + text
+
+    # -- keys ------------------------------------------------------------------------------------------------------
+
+    def credential(self, access_key_id: str) -> Credential | None:
+        """Return what belongs to an access key, or None where there is no such key."""
+        if access_key_id == ACCESS_KEY_ID:
+            return Credential(ACCESS_KEY_SECRET)
+        session = self._tables.sessions.get(access_key_id)
+        return Credential(*session) if session else None
+
+    def add_session(self, access_key_id: str, credential: Credential) -> None:
+        """Let a temporary access key be used."""
+        self._tables.sessions[access_key_id] = list(credential)
 
     # -- objects ---------------------------------------------------------------------------------------------------
 

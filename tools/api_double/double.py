@@ -1,0 +1,110 @@
+"""The double as one object: start it, point a provider at it, ask what happened."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Self
+
+from tools.api_double import tls
+from tools.api_double.account import ACCESS_KEY_ID, ACCESS_KEY_SECRET, Account
+from tools.api_double.dispatch import Dispatcher, RoaService
+from tools.api_double.server import LoopbackServer, administration
+from tools.api_double.services import CS_VERSION, RPC_SERVICES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from tools.api_double.protocol import Route
+
+PRODUCTS = ("vpc", "ecs", "ram", "sts", "nas", "cs", "slb", "ess", "location", "bssopenapi")
+"""What must not be looked for in the real cloud, beside what is served here."""
+
+
+class ApiDouble:
+    """A pretended Alibaba Cloud account that answers on loopback, over TLS.
+
+    Args:
+        folder: its certificates and account are kept here; a new double on the same folder goes on where one ended.
+        region: where its endpoints are.
+        port: of the API; 0 takes a free one. A double that takes another's place needs the same.
+        cluster_routes: the ROA operations of the container service.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        region: str = "cn-hangzhou",
+        port: int = 0,
+        cluster_routes: Sequence[Route] = (),
+    ) -> None:
+        self.region = region
+        self.account = Account(folder / "account.json")
+        services = {**RPC_SERVICES, CS_VERSION: RoaService("cs", cluster_routes)}
+        self._dispatcher = Dispatcher(self.account, services, region)
+        self.faults = self._dispatcher.faults
+        self.log = self._dispatcher.log
+        self._folder = folder
+        self._api = LoopbackServer(self._dispatcher.answer, port=port, tls=tls.server_context(folder))
+        self._administration = LoopbackServer(administration(self._dispatcher, self.account))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Answer from now on."""
+        self._api.start()
+        self._administration.start()
+
+    def stop(self) -> None:
+        """End every connection and stop; what exists stays in the folder."""
+        self.faults.clear()
+        self._api.stop()
+        self._administration.stop()
+
+    @property
+    def address(self) -> str:
+        """Host and port of the API (HTTPS, all products)."""
+        return self._api.address
+
+    @property
+    def administration_url(self) -> str:
+        """Where another process reads the log and sets faults; see `server.administration`."""
+        return f"http://{self._administration.address}"
+
+    def environment(self) -> dict[str, str]:
+        """Return what the provider's process needs in its environment to speak to this double and nobody else."""
+        endpoints: Mapping[str, str] = {f"{product.upper()}_ENDPOINT": self.address for product in PRODUCTS}
+        return {
+            # the provider reads both names: its general client the first, older clients the second
+            **{f"ALIBABA_CLOUD_ENDPOINT_{name.removesuffix('_ENDPOINT')}": at for name, at in endpoints.items()},
+            **endpoints,
+            "ALIBABA_CLOUD_ACCESS_KEY_ID": ACCESS_KEY_ID,
+            "ALIBABA_CLOUD_ACCESS_KEY_SECRET": ACCESS_KEY_SECRET,
+            # without it the provider asks the billing service which of the two sites the account belongs to
+            "ALIBABA_CLOUD_ACCOUNT_TYPE": "Domestic",
+            "SSL_CERT_FILE": str(tls.trusted_certificates(self._folder)),
+            # a proxy is of no use on loopback
+            "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY", ""), "127.0.0.1"])),
+        }
+
+    def inventory(self) -> dict[str, list[str]]:
+        """Return the ids of what exists now, by kind; empty for an empty account."""
+        with self.account.lock:
+            return self.account.inventory()
+
+    def mistakes(self) -> list[str]:
+        """Return the stack traces of what went wrong in the double itself."""
+        return list(self._dispatcher.mistakes)
+
+    def unknown_operations(self) -> list[str]:
+        """Return the operations that were asked for and are not served."""
+        return sorted(set(self._dispatcher.unknown))
