@@ -61,6 +61,8 @@ class Registration:
     delete_before_replace: bool
     protect: bool
     ignore_changes: tuple[str, ...]
+    before_update: tuple[str, ...]
+    """Names of the hooks that may refuse an update; the recording holds them."""
     outputs: dict[str, Any] | None = None
     """What a component registered at its end; None if it never did."""
 
@@ -94,6 +96,8 @@ class Recording:
     invokes: list[Invoke] = field(default_factory=list)
     exports: dict[str, Any] = field(default_factory=dict)
     """The stack's outputs."""
+    hooks: dict[str, pulumi.ResourceHook] = field(default_factory=dict)
+    """By name."""
 
     def of_type(self, type_: str) -> list[Registration]:
         """All resources with this type token."""
@@ -132,12 +136,22 @@ class RecordingEngine(pulumi.runtime.Mocks, mocks.MockMonitor):
     `Mocks` neither parents nor dependencies nor options.
     """
 
-    def __init__(self, *, stack: str, preview: bool, stacks: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        *,
+        stack: str,
+        preview: bool,
+        stacks: Mapping[str, Mapping[str, Any]],
+        answers: Mapping[str, Mapping[str, Any]],
+        outputs: Mapping[str, Mapping[str, Any]],
+    ) -> None:
         mocks.MockMonitor.__init__(self, self)
         self.recording = Recording()
         self.stack = stack
         self.preview = preview
         self._stacks = stacks
+        self._answers = answers
+        self._outputs = outputs
         self._root = ""
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
@@ -165,9 +179,14 @@ class RecordingEngine(pulumi.runtime.Mocks, mocks.MockMonitor):
             delete_before_replace=request.deleteBeforeReplace,
             protect=request.protect,
             ignore_changes=tuple(request.ignoreChanges),
+            before_update=tuple(request.hooks.before_update),
         )
         identifier, _ = self.new_resource(mocks.MockResourceArgs(request.type, request.name, {}))
-        return resource_pb2.RegisterResourceResponse(urn=urn, id=identifier, object=request.object)
+        state = struct_pb2.Struct()
+        state.CopyFrom(request.object)
+        if not self.preview:
+            state.MergeFrom(_struct(dict(self._outputs.get(request.type, {}))))
+        return resource_pb2.RegisterResourceResponse(urn=urn, id=identifier, object=state)
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802 - the protocol's name
         outputs = _plain(request.outputs)
@@ -193,7 +212,17 @@ class RecordingEngine(pulumi.runtime.Mocks, mocks.MockMonitor):
 
     def call(self, args: mocks.MockCallArgs) -> dict[str, Any]:
         self.recording.invokes.append(Invoke(token=args.token, args=args.args))
-        return {}
+        return dict(self._answers.get(args.token, {}))
+
+
+class _Hooks:
+    """Stands for the server through which the engine calls hooks: it only keeps them."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    def register_resource_hook(self, hook: pulumi.ResourceHook) -> None:
+        self._recording.hooks[hook.name] = hook
 
 
 def record(
@@ -203,6 +232,8 @@ def record(
     config: Mapping[str, object] | None = None,
     stack: str = "local",
     stacks: Mapping[str, Mapping[str, Any]] | None = None,
+    answers: Mapping[str, Mapping[str, Any]] | None = None,
+    outputs: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Recording:
     """Run a program to rest and return what it asked for; whatever it raises is raised here.
 
@@ -212,8 +243,12 @@ def record(
         config: The stack's configuration without the project's prefix; objects are handed over as JSON, as by the CLI.
         stack: Name of the stack.
         stacks: Outputs of the stacks that the program may refer to, by full name.
+        answers: What a provider's functions return, by token; any other returns nothing.
+        outputs: What an update adds to the inputs of a resource, by type token.
     """
-    engine = RecordingEngine(stack=stack, preview=preview, stacks=stacks or {})
+    engine = RecordingEngine(
+        stack=stack, preview=preview, stacks=stacks or {}, answers=answers or {}, outputs=outputs or {}
+    )
     texts = {f"{PROJECT}:{key}": _config_text(value) for key, value in (config or {}).items()}
     # The SDK keeps all its state in context variables: a context of its own isolates one run from the next.
     contextvars.copy_context().run(lambda: asyncio.run(_run(engine, program, texts)))
@@ -226,6 +261,7 @@ async def _run(engine: RecordingEngine, program: Callable[[], object], config: d
         monitor=engine, engine=mocks.MockEngine(None), project=PROJECT, stack=engine.stack, dry_run=engine.preview
     )
     pulumi.runtime.settings.configure(settings)
+    pulumi.runtime.settings.SETTINGS.callbacks = _Hooks(engine.recording)
 
     def body() -> None:
         program()

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from infra.alicloud.addon_table import ADDONS
+from infra.errors import choices
 from infra.settings.fields import Model
 
 _OLDEST_MINOR = 32
@@ -21,6 +23,16 @@ def _supported(version: str) -> str:
 AckVersion = Annotated[
     str, StringConstraints(pattern=r"^1\.[0-9]{2}\.[0-9]+-aliyun\.[0-9]+$"), AfterValidator(_supported)
 ]
+
+
+def _known_addon(name: str) -> str:
+    names = [addon.name for addon in ADDONS]
+    if name not in names:
+        raise ValueError(f"is no add-on of infra/alicloud/addon_table.py. Fix: {choices(name, names)}")
+    return name
+
+
+AddonName = Annotated[str, AfterValidator(_known_addon)]
 AddonVersion = Annotated[str, StringConstraints(pattern=r"^v?[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9]+)*$")]
 Weekday = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
@@ -56,7 +68,7 @@ class KubernetesSettings(Model):
     """Channel of automatic upgrades. With one, `version` is only the version at birth."""
     maintenance: MaintenanceSettings = MaintenanceSettings()
     """When ACK may work on the cluster."""
-    addon_versions: dict[str, AddonVersion] = Field(default_factory=dict)
+    addon_versions: dict[AddonName, AddonVersion] = Field(default_factory=dict)
     """Other versions than the pinned ones in infra/alicloud/addon_table.py, by add-on name."""
     autoscaler: Literal["goatscaler", "cluster-autoscaler"] = "goatscaler"
     """What scales node pools: ACK's instant scaling, which wants every pod below 70% of a node, or the

@@ -71,6 +71,17 @@ def standing_network(environment: AlicloudSettings) -> Any:
     )
 
 
+ISSUER = "https://oidc-ack-cn-hangzhou.example/c1"
+PROVIDER_ARN = "acs:ram::1234567890123456:oidc-provider/ack-rrsa-c1"
+KUBECONFIG = "kubeconfig of the cluster"
+OUTPUTS = {
+    "alicloud:cs/managedKubernetes:ManagedKubernetes": {
+        "rrsaMetadata": {"enabled": True, "rrsaOidcIssuerUrl": ISSUER, "ramOidcProviderArn": PROVIDER_ARN}
+    }
+}
+ANSWERS = {"alicloud:cs/getClusterCredential:getClusterCredential": {"kubeConfig": KUBECONFIG}}
+
+
 def record_on(
     program: Callable[[AlicloudSettings], object],
     environment: AlicloudSettings,
@@ -79,4 +90,6 @@ def record_on(
     stack: str = "prod",
 ) -> Recording:
     """Run `program` with an environment's settings and return what it asked of the engine."""
-    return record(functools.partial(program, environment), preview=preview, stack=stack)
+    return record(
+        functools.partial(program, environment), preview=preview, stack=stack, answers=ANSWERS, outputs=OUTPUTS
+    )

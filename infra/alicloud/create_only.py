@@ -1,0 +1,63 @@
+"""Refuse changes that the provider would accept, show as an update, and never make.
+
+Some inputs are sent when a resource is created and ignored ever after. A hook of the engine compares them with those in
+the checkpoint before every update, in previews too; see docs/decisions/0006-create-only-fields.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pulumi
+
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def _differs(old: Any, new: Any) -> bool:  # noqa: ANN401 - an input of any shape
+    return old != new
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateOnly:
+    """An input that counts only when its resource is created."""
+
+    input: str
+    """Its name on the wire, such as podVswitchIds."""
+    setting: str
+    """What a user changes to change it."""
+    limit: str
+    """Why a change cannot be made."""
+    fix: str
+    forbids: Callable[[Any, Any], bool] = _differs
+    """Whether a change from the first value to the second cannot be made. Default: any change."""
+
+
+def guard(name: str, fields: Sequence[CreateOnly]) -> pulumi.ResourceHookBinding:
+    """Return the hooks of a resource that refuse every change of these inputs which the provider would not make.
+
+    Args:
+        name: Name of the hook, one for each resource; it stands in the engine's message.
+        fields: The inputs to guard.
+    """
+
+    def refuse(args: pulumi.ResourceHookArgs) -> None:
+        check(fields, args.old_inputs or {}, args.new_inputs or {})
+
+    hook = pulumi.ResourceHook(name, refuse, pulumi.ResourceHookOptions(on_dry_run=True))
+    return pulumi.ResourceHookBinding(before_update=[hook])
+
+
+def check(fields: Sequence[CreateOnly], old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Compare the inputs in the checkpoint with those of the program; what is not yet known counts as changed.
+
+    Raises:
+        RefusalError: an input would change that counts only at creation.
+    """
+    for field in fields:
+        before, after = old.get(field.input), new.get(field.input)
+        if field.forbids(before, after):
+            raise RefusalError(field.setting, after, f"was {before!r} at birth, and {field.limit}", field.fix)

@@ -1,0 +1,191 @@
+"""The cluster: private, closed to deletion where it matters, and with credentials that nobody reads in the state."""
+
+from __future__ import annotations
+
+import json
+
+import pulumi
+import pytest
+
+from infra.alicloud.ack_cluster import AckCluster, AckClusterArgs
+from infra.errors import RefusalError
+from tests.recording_engine import KUBERNETES_PROVIDER, UNKNOWN, Secret, scalars
+from tests.unit.infra.alicloud.environment import (
+    ERDMA_POOL,
+    GPU_POOL,
+    ISSUER,
+    KUBECONFIG,
+    PROVIDER_ARN,
+    record_on,
+    settings,
+    standing_network,
+)
+
+CLUSTER = "alicloud:cs/managedKubernetes:ManagedKubernetes"
+CREDENTIAL = "alicloud:cs/getClusterCredential:getClusterCredential"
+
+
+def _program(environment):
+    cluster = AckCluster("ack", AckClusterArgs(settings=environment, network=standing_network(environment)))
+    pulumi.export("issuer", cluster.oidc_issuer_url)
+    pulumi.export("arn", cluster.oidc_provider_arn)
+    pulumi.export("id", cluster.cluster_id)
+
+
+def _cluster(environment=None, *, preview=True):
+    [cluster] = record_on(_program, environment or settings(), preview=preview).of_type(CLUSTER)
+    return cluster
+
+
+def _addons(environment=None):
+    return {addon["name"]: addon for addon in _cluster(environment).inputs["addons"]}
+
+
+def test_the_cluster_is_private_and_ours_from_birth():
+    assert {key: value for key, value in _cluster().inputs.items() if key != "addons"} == {
+        "name": "athanor-prod-cluster",
+        "version": "1.34.3-aliyun.1",
+        "clusterSpec": "ack.pro.small",
+        "vswitchIds": ["vsw-nodei", "vsw-nodej"],
+        "podVswitchIds": ["vsw-podi", "vsw-podj"],
+        "securityGroupId": "sg-own",
+        "serviceCidr": "172.21.0.0/20",
+        "proxyMode": "ipvs",
+        "newNatGateway": False,
+        "slbInternetEnabled": False,
+        "enableRrsa": True,
+        "skipSetCertificateAuthority": True,
+        "controlPlaneLogComponents": ["apiserver", "kcm", "scheduler", "ccm", "controlplane-events"],
+        "controlPlaneLogTtl": "30",
+        "auditLogConfig": {"enabled": True},
+        "maintenanceWindow": {
+            "enable": True,
+            "maintenanceTime": "2025-01-01T18:00:00.000+00:00",
+            "duration": "3h",
+            "weeklyPeriod": "Saturday",
+        },
+        "operationPolicy": {"clusterAutoUpgrade": {"enabled": False}},
+        "deletionProtection": False,
+        "deleteOptions": [
+            {"resourceType": kind, "deleteMode": "delete"}
+            for kind in ("SLB", "ALB", "PrivateZone", "SLS_Data", "SLS_ControlPlane")
+        ],
+        "tags": {"athanor:project": "athanor", "athanor:stack": "prod"},
+    }
+
+
+def test_a_protected_cluster_and_its_logs_stay():
+    cluster = _cluster(settings(protected=True))
+    assert cluster.protect
+    assert cluster.inputs["deletionProtection"] is True
+    modes = {option["resourceType"]: option["deleteMode"] for option in cluster.inputs["deleteOptions"]}
+    assert modes == {
+        "SLB": "delete",
+        "ALB": "delete",
+        "PrivateZone": "delete",
+        "SLS_Data": "retain",
+        "SLS_ControlPlane": "retain",
+    }
+
+
+def test_the_settings_decide():
+    kubernetes = {
+        "public_api_server": True,
+        "edition": "ack.pro.xlarge",
+        "proxy_mode": "iptables",
+        "encryption_key_id": "key-1",
+        "control_plane_log_days": 7,
+        "auto_upgrade": "patch",
+        "maintenance": {"start": "02:30", "hours": 5, "weekdays": ["Monday", "Friday"]},
+    }
+    inputs = _cluster(settings(kubernetes=kubernetes)).inputs
+    assert inputs["slbInternetEnabled"] is True
+    assert inputs["clusterSpec"] == "ack.pro.xlarge"
+    assert inputs["proxyMode"] == "iptables"
+    assert inputs["encryptionProviderKey"] == "key-1"
+    assert inputs["controlPlaneLogTtl"] == "7"
+    assert inputs["operationPolicy"] == {"clusterAutoUpgrade": {"enabled": True, "channel": "patch"}}
+    assert inputs["maintenanceWindow"]["maintenanceTime"] == "2025-01-01T02:30:00.000+00:00"
+    assert inputs["maintenanceWindow"]["duration"] == "5h"
+    assert inputs["maintenanceWindow"]["weeklyPeriod"] == "Monday,Friday"
+
+
+def test_terway_is_there_at_birth_with_trunk_interfaces_and_policies():
+    addons = _addons()
+    assert json.loads(addons["terway-eniip"]["config"]) == {
+        "ENITrunking": "true",
+        "IPVlan": "false",
+        "NetworkPolicy": "true",
+    }
+    assert json.loads(addons["terway-controlplane"]["config"]) == {"ENITrunking": "true"}
+
+
+def test_what_ack_would_add_by_itself_is_pinned_or_left_out():
+    addons = _addons()
+    assert addons.pop("nginx-ingress-controller") == {"name": "nginx-ingress-controller", "disabled": True}
+    assert all(addon["version"] for addon in addons.values())
+
+
+def test_no_node_pool_decides_what_the_cluster_is_born_with():
+    """Otherwise adding the first GPU pool would be a change that ACK never makes."""
+    assert _addons(settings(GPU_POOL, ERDMA_POOL)) == _addons()
+
+
+def test_an_upgrade_of_an_addon_is_no_change_of_the_cluster():
+    assert "addons[*].version" in _cluster().ignore_changes
+
+
+def test_an_upgrade_channel_owns_the_version():
+    assert "version" not in _cluster().ignore_changes
+    assert "version" in _cluster(settings(kubernetes={"auto_upgrade": "stable"})).ignore_changes
+
+
+def test_create_only_inputs_are_guarded_in_previews():
+    recording = record_on(_program, settings())
+    [cluster] = recording.of_type(CLUSTER)
+    [name] = cluster.before_update
+    hook = recording.hooks[name]
+    assert hook.opts.on_dry_run
+    args = pulumi.ResourceHookArgs(urn=cluster.urn, id="c1", name="cluster", type=CLUSTER)
+    args.old_inputs, args.new_inputs = cluster.inputs, {**cluster.inputs, "slbInternetEnabled": True}
+    with pytest.raises(RefusalError, match="public_api_server"):
+        hook(args)
+    args.new_inputs = {**cluster.inputs, "tags": {}}
+    hook(args)
+
+
+def test_the_provider_is_found_again_whatever_its_credentials():
+    """An unknown or new kubeconfig replaces every object of the cluster, if nothing else says which cluster it is."""
+    recording = record_on(_program, settings(), preview=False)
+    [provider] = recording.of_type(KUBERNETES_PROVIDER)
+    assert provider.inputs["clusterIdentifier"] == recording.exports["id"] == "cluster-id"
+    assert provider.inputs["kubeconfig"] == Secret(KUBECONFIG)
+    assert json.loads(provider.inputs["kubeClientSettings"])["qps"] >= 100
+
+
+def test_the_credentials_are_permanent_and_appear_nowhere_else():
+    recording = record_on(_program, settings(), preview=False)
+    [credential] = recording.invokes
+    assert (credential.token, credential.args) == (CREDENTIAL, {"clusterId": "cluster-id"})
+    for resource in recording.resources.values():
+        for path, value in scalars(resource.inputs):
+            assert value != KUBECONFIG, f"{resource.name}: {path}"
+
+
+def test_a_preview_of_a_new_cluster_asks_the_cloud_nothing():
+    recording = record_on(_program, settings())
+    assert recording.invokes == []
+    [provider] = recording.of_type(KUBERNETES_PROVIDER)
+    assert provider.inputs["clusterIdentifier"] is UNKNOWN
+
+
+def test_roles_can_trust_the_clusters_service_accounts():
+    exports = record_on(_program, settings(), preview=False).exports
+    assert (exports["issuer"], exports["arn"]) == (ISSUER, PROVIDER_ARN)
+
+
+def test_the_component_says_what_it_is():
+    recording = record_on(_program, settings(), preview=False)
+    [component] = recording.of_type("athanor:infra:AckCluster")
+    assert component.outputs == {"cluster_id": "cluster-id"}
+    assert {r.parent for r in recording.resources.values() if r.custom} == {component.urn}
