@@ -15,7 +15,7 @@ from infra.namespaces import default_deny_manifest, namespace_manifest
 from infra.outputs import PlatformOutputs
 from infra.scheduling import GangScheduling, GangSchedulingArgs
 from infra.simulated_nodes import SimulatedGpuNodes
-from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, SharedStorage, SharedStorageArgs
+from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, SharedStorage, SharedStorageArgs, choose_backing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +81,7 @@ def create_platform(settings: Settings) -> Platform:
         SharedStorageArgs(
             namespace=settings.namespace,
             settings=settings.storage,
-            on_node_folders=settings.runs_on_own_local_cluster,
+            backing=choose_backing(settings),
             depends_on=[namespace],
         ),
         in_cluster,

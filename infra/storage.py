@@ -3,21 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pulumi
 
+from infra.errors import RefusalError
 from infra.machine import LOCAL_NODE, local_home
 from infra.manifests import Manifest, resource
+from infra.quantities import gib_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from infra.settings.stack import Settings
     from infra.settings.storage import StorageSettings
 
 DATA_CLAIM = "data"
 OUTPUT_CLAIM = "output"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumeRequest:
+    """What one of the two claims needs of its backing."""
+
+    claim: str
+    """Name of the claim."""
+    volume: str
+    """Name of the volume, if it gets one of its own."""
+    size_gib: int
+    access_mode: str
+
+
+class Backing(Protocol):
+    """What holds the files of the two claims. The manifests it returns may hold Outputs."""
+
+    def volume(self, request: VolumeRequest) -> Manifest | None:
+        """Return the PersistentVolume to declare for a claim; None if there is none to declare."""
+        ...
+
+    def claim_source(self, request: VolumeRequest) -> Manifest:
+        """Return the claim's volumeName and storageClassName; empty for the cluster's default class."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +67,7 @@ def node_folder_volume_manifest(name: str, folder: NodeFolder, size_gib: int, ac
         "kind": "PersistentVolume",
         "metadata": {"name": name},
         "spec": {
-            "capacity": {"storage": f"{size_gib}Gi"},
+            "capacity": {"storage": gib_quantity(size_gib)},
             "accessModes": [access_mode],
             "persistentVolumeReclaimPolicy": "Retain",
             "storageClassName": "",
@@ -73,10 +100,64 @@ def claim_manifest(name: str, namespace: str, size_gib: int, access_mode: str, s
         },
         "spec": {
             "accessModes": [access_mode],
-            "resources": {"requests": {"storage": f"{size_gib}Gi"}},
+            "resources": {"requests": {"storage": gib_quantity(size_gib)}},
             **source,
         },
     }
+
+
+def static_source(volume: str) -> Manifest:
+    """Return the source of a claim that binds to one volume and to no other."""
+    return {"volumeName": volume, "storageClassName": ""}
+
+
+class NodeFolders:
+    """Backing of the local cluster: folders of its node."""
+
+    def volume(self, request: VolumeRequest) -> Manifest:
+        """Return the volume of the claim's folder."""
+        folder = NodeFolder(node=LOCAL_NODE, path=local_volume_folder(request.claim))
+        return node_folder_volume_manifest(request.volume, folder, request.size_gib, request.access_mode)
+
+    def claim_source(self, request: VolumeRequest) -> Manifest:
+        """Bind the claim to its own volume."""
+        return static_source(request.volume)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassVolumes:
+    """Backing of any cluster: whatever a StorageClass makes."""
+
+    storage_class: str | None
+    """Name of the class. None: the cluster's default one."""
+
+    def volume(self, request: VolumeRequest) -> None:
+        """Declare nothing."""
+
+    def claim_source(self, request: VolumeRequest) -> Manifest:  # noqa: ARG002 - any volume of the class will do
+        """Name the class."""
+        return {"storageClassName": self.storage_class} if self.storage_class else {}
+
+
+def choose_backing(settings: Settings, file_system: Backing | None = None) -> Backing:
+    """Return what holds the claims' files; `file_system`: that of an environment on Alibaba Cloud.
+
+    Raises:
+        RefusalError: the settings ask for storage of Alibaba Cloud on another cluster.
+    """
+    wanted = [name for name in ("nas", "oss") if getattr(settings.storage, name)]
+    if wanted and settings.alicloud is None:
+        raise RefusalError(
+            f"athanor:storage.{wanted[0]}",
+            getattr(settings.storage, wanted[0]),
+            "is made in an environment on Alibaba Cloud only",
+            "leave it out, or describe the environment under alicloud",
+        )
+    if settings.runs_on_own_local_cluster:
+        return NodeFolders()
+    if file_system is None or settings.storage.storage_class:
+        return ClassVolumes(storage_class=settings.storage.storage_class)
+    return file_system
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +166,13 @@ class SharedStorageArgs:
 
     namespace: str
     settings: StorageSettings
-    on_node_folders: bool
-    """True on the local cluster: volumes are folders of its node instead of a StorageClass's."""
+    backing: Backing
+    """What holds the files: see `choose_backing`."""
+    protected: bool = False
+    """Whether the claims and their volumes refuse to be deleted or replaced.
+
+    The files would survive (volumes are retained), but every job would lose them at once.
+    """
     depends_on: Sequence[pulumi.Resource] = ()
     """What must exist before the claims: their namespace. (A component's own option does not reach its children.)"""
 
@@ -104,14 +190,19 @@ class SharedStorage(pulumi.ComponentResource):
         self.register_outputs({"data_claim": DATA_CLAIM, "output_claim": OUTPUT_CLAIM})
 
     def _claim(self, claim: str, size_gib: int, args: SharedStorageArgs) -> pulumi.CustomResource:
-        mode = args.settings.access_mode
-        source: Manifest = {"storageClassName": args.settings.storage_class} if args.settings.storage_class else {}
+        request = VolumeRequest(
+            claim=claim,
+            volume=f"{args.namespace}-{claim}",
+            size_gib=size_gib,
+            access_mode=args.settings.access_mode,
+        )
         depends_on = list(args.depends_on)
-        if args.on_node_folders:
-            volume = f"{args.namespace}-{claim}"
-            folder = NodeFolder(node=LOCAL_NODE, path=local_volume_folder(claim))
-            manifest = node_folder_volume_manifest(volume, folder, size_gib, mode)
-            depends_on.append(resource(f"{claim}-volume", manifest, pulumi.ResourceOptions(parent=self)))
-            source = {"volumeName": volume, "storageClassName": ""}
-        manifest = claim_manifest(claim, args.namespace, size_gib, mode, source)
-        return resource(claim, manifest, pulumi.ResourceOptions(parent=self, depends_on=depends_on))
+        protect = True if args.protected else None
+        volume = args.backing.volume(request)
+        if volume is not None:
+            opts = pulumi.ResourceOptions(parent=self, protect=protect)
+            depends_on.append(resource(f"{claim}-volume", volume, opts))
+        source = args.backing.claim_source(request)
+        manifest = claim_manifest(claim, args.namespace, size_gib, request.access_mode, source)
+        opts = pulumi.ResourceOptions(parent=self, depends_on=depends_on, protect=protect)
+        return resource(claim, manifest, opts)

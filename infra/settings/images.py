@@ -19,15 +19,15 @@ class ImageSettings(Model):
     trainer_variant: TrainerVariant = "cpu"
     """`gpu` holds what only a GPU needs (triton, all NVIDIA libraries); `cpu` leaves it out."""
     registry: Annotated[str, AfterValidator(check_registry)] | None = None
-    """Mirror of every image: host[:port][/path], below which each keeps its path without its own host. Default: none."""
+    """Mirror of every image, host[:port][/path]; below it each keeps its path without its own host. Default: none."""
     flatten: bool = False
     """Join the path of a mirrored image by hyphens, where a registry allows only <namespace>/<name>."""
     pull_secrets: tuple[DnsSubdomain, ...] = ()
-    """Secrets of type kubernetes.io/dockerconfigjson, there in every namespace with pods, that pods pull images with."""
+    """Secrets (kubernetes.io/dockerconfigjson, there in every namespace with pods) that pods pull images with."""
     credential_helper: bool = False
     """Whether ACK's managed add-on lets pods pull from the account's Container Registry without secrets."""
     acr_instance_id: Annotated[str, StringConstraints(pattern=r"^cri-[a-z0-9]+$")] | None = None
-    """Existing Container Registry Enterprise instance the add-on is for; none is ever ordered. Default: Personal Edition."""
+    """Existing Container Registry Enterprise instance the add-on is for; none is ordered. Default: Personal Edition."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:

@@ -15,6 +15,7 @@ import yaml
 
 from infra.platform import Platform
 from tests.recording_engine import Recording, record
+from tests.unit.infra.alicloud.storage_program import environment
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.roles import Resources
@@ -71,6 +72,11 @@ def _simulated_nodes(record_stack: StackRecorder) -> Recording:
     return record_stack({"cluster": {"simulated_nodes": [{"instance_type": "ecs.ebmgn8v.48xlarge"}]}})
 
 
+def _alicloud_storage() -> Recording:
+    bucket = {"name": "imagenet", "bucket": "team-datasets", "path": "/imagenet"}
+    return environment({"oss": [bucket]}, protected=True)
+
+
 CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] = {
     # name: how it is recorded, which kinds are kept (all if none is named)
     "local": (lambda record_stack: record_stack(), ()),
@@ -78,6 +84,7 @@ CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] =
     "large-service": (lambda _: record(_large_service, preview=False), ()),
     "queues": (_queues, ("Queue", "Job")),
     "simulated-nodes": (_simulated_nodes, ("Node",)),
+    "alicloud-storage": (lambda _: _alicloud_storage(), ("PersistentVolume", "PersistentVolumeClaim", "StorageClass")),
 }
 
 

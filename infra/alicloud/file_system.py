@@ -1,0 +1,126 @@
+"""What every file system of an environment shares: where it lies, who may mount it, how pods get at its files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infra.alicloud.addresses import plan_addresses
+from infra.errors import RefusalError, choices
+from infra.quantities import gib_quantity
+from infra.storage import VolumeRequest, static_source
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network
+
+    import pulumi
+
+    from infra.alicloud.network import AlicloudNetwork
+    from infra.manifests import Manifest
+    from infra.settings.alicloud import AlicloudSettings
+    from infra.settings.storage import CpfsFileSystem, ExtremeNas, StandardNas
+
+NAS_DRIVER = "nasplugin.csi.alibabacloud.com"
+NFS_OPTIONS = ("nolock", "tcp", "noresvport", "vers=3")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSystemPlace:
+    """Where a file system is made."""
+
+    settings: AlicloudSettings
+    network: AlicloudNetwork
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Where nodes mount a file system from."""
+
+    server: pulumi.Input[str]
+    """Domain name of the mount target."""
+    root: str = ""
+    """What every path begins with: nothing, or `/share` where the service says so."""
+    protocol: str = "nfs"
+    """The driver's `mountProtocol`."""
+
+    def path(self, folder: str) -> str:
+        """Return the path of a folder such as `/data` as the server knows it."""
+        return self.root + folder
+
+
+def zone_of(file_system: StandardNas | ExtremeNas | CpfsFileSystem, settings: AlicloudSettings) -> str:
+    """Return the zone of a file system.
+
+    Raises:
+        RefusalError: it is not one of the environment's, so it has no vswitch for the mount target.
+    """
+    zone = file_system.zone or settings.zones[0]
+    if zone not in settings.zones:
+        raise RefusalError(
+            "athanor:storage.nas.zone", zone, "is no zone of the environment", choices(zone, settings.zones)
+        )
+    return zone
+
+
+def client_cidrs(file_system: StandardNas | ExtremeNas, settings: AlicloudSettings) -> tuple[IPv4Network, ...]:
+    """Return who may mount a file system: what the settings name, else every node and pod vswitch.
+
+    Raises:
+        RefusalError: the vswitches exist already, so their addresses are not known while planning.
+    """
+    if file_system.client_cidrs:
+        return file_system.client_cidrs
+    if settings.network.existing is not None:
+        raise RefusalError(
+            "athanor:storage.nas.client_cidrs",
+            [],
+            "the addresses of existing vswitches are not known before the update",
+            "name the CIDRs of their nodes and pods",
+        )
+    return tuple(cidr for zone in plan_addresses(settings) for cidr in (zone.nodes, zone.pods))
+
+
+def volume_manifest(request: VolumeRequest, export: Export) -> Manifest:
+    """Return a PersistentVolume for the folder of the file system that is named after the claim.
+
+    The driver makes the folder at the first mount. Its mode lets the pods' user write: the driver makes it as root, and
+    kubelet gives an fsGroup to no volume that many nodes share.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": request.volume},
+        "spec": {
+            "capacity": {"storage": gib_quantity(request.size_gib)},
+            "accessModes": [request.access_mode],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "",
+            "mountOptions": list(NFS_OPTIONS),
+            "csi": {
+                "driver": NAS_DRIVER,
+                "volumeHandle": request.volume,
+                "volumeAttributes": {
+                    "server": export.server,
+                    "path": export.path(f"/{request.claim}"),
+                    "mountProtocol": export.protocol,
+                    "mode": "0777",
+                },
+            },
+        },
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSystemVolumes:
+    """Backing of an environment on Alibaba Cloud: folders of its file system."""
+
+    export: Export | None
+    """None while the mount target's domain is not known: the claims then wait for their volumes."""
+
+    def volume(self, request: VolumeRequest) -> Manifest | None:
+        """Return the volume of the claim's folder."""
+        return volume_manifest(request, self.export) if self.export else None
+
+    def claim_source(self, request: VolumeRequest) -> Manifest:
+        """Bind the claim to its own volume."""
+        return static_source(request.volume)

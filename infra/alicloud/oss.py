@@ -1,0 +1,134 @@
+"""OSS buckets as volumes: the mounting pods prove who they are by RRSA, so no access key exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pulumi
+
+from infra.alicloud.names import resource_name, tags
+from infra.alicloud.rrsa import ServiceAccountRole, ServiceAccountRoleArgs
+from infra.errors import RefusalError
+from infra.manifests import Manifest, resource
+from infra.quantities import gib_quantity
+from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, claim_manifest, static_source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from infra.settings.alicloud import AlicloudSettings
+    from infra.settings.storage import OssMountSettings
+
+OSS_DRIVER = "ossplugin.csi.alibabacloud.com"
+# The driver mounts from pods of its own, whoever the workload is.
+FUSE_NAMESPACE = "ack-csi-fuse"
+FUSE_ACCOUNT = "csi-fuse-ossfs"
+_NOMINAL_GIB = 1024
+"""A bucket has no size, a volume must name one."""
+_READ = ["oss:GetObject"]
+_WRITE = ["oss:PutObject", "oss:DeleteObject", "oss:AbortMultipartUpload", "oss:ListParts"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OssMountsArgs:
+    """Arguments of OssMounts."""
+
+    settings: AlicloudSettings
+    mounts: Sequence[OssMountSettings]
+    namespace: str
+    """Namespace of the claims."""
+    oidc_issuer_url: pulumi.Input[str]
+    oidc_provider_arn: pulumi.Input[str]
+    depends_on: Sequence[pulumi.Resource] = ()
+    """What must exist before the claims: their namespace."""
+
+
+def policy_statements(mount: OssMountSettings) -> list[dict[str, Any]]:
+    """Return the permissions of a mount: its own objects, and to list the bucket, which no path can narrow.
+
+    A path in `Resource` matches objects only; listing is a permission of the bucket.
+    """
+    bucket = f"acs:oss:*:*:{mount.bucket}"
+    objects = f"{bucket}{mount.path.rstrip('/')}/*"
+    return [
+        {"Effect": "Allow", "Action": ["oss:ListObjects", "oss:GetBucketInfo"], "Resource": [bucket]},
+        {"Effect": "Allow", "Action": _READ if mount.read_only else _READ + _WRITE, "Resource": [objects]},
+    ]
+
+
+def volume_manifest(mount: OssMountSettings, volume: str, region: str, role_name: str) -> Manifest:
+    """Return the PersistentVolume of a bucket's folder."""
+    attributes = {
+        "bucket": mount.bucket,
+        "path": mount.path,
+        "url": f"oss-{region}-internal.aliyuncs.com",
+        "region": region,
+        "sigVersion": "v4",
+        "fuseType": mount.client,
+        "authType": "rrsa",
+        "roleName": role_name,
+    }
+    if mount.client == "ossfs":
+        # Objects have no owner: without these only the mounting pod's root could open them.
+        attributes["otherOpts"] = f"-o allow_other -o umask={'022' if mount.read_only else '000'}"
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": volume},
+        "spec": {
+            "capacity": {"storage": gib_quantity(_NOMINAL_GIB)},
+            "accessModes": [_access_mode(mount)],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "",
+            "csi": {
+                "driver": OSS_DRIVER,
+                "volumeHandle": volume,
+                "readOnly": mount.read_only,
+                "volumeAttributes": attributes,
+            },
+        },
+    }
+
+
+def _access_mode(mount: OssMountSettings) -> str:
+    return "ReadOnlyMany" if mount.read_only else "ReadWriteMany"
+
+
+class OssMounts(pulumi.ComponentResource):
+    """Existing buckets as claims of the workload namespace, each with a role that may do no more than it needs."""
+
+    claims: tuple[pulumi.CustomResource, ...]
+    """The claims, in the order of the settings."""
+
+    def __init__(self, name: str, args: OssMountsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("athanor:infra:OssMounts", name, None, opts)
+        taken = {DATA_CLAIM, OUTPUT_CLAIM} & {mount.name for mount in args.mounts}
+        if taken:
+            raise RefusalError(
+                "athanor:storage.oss", taken.pop(), "names a claim that every platform has", "choose another name"
+            )
+        self.claims = tuple(self._claim(mount, args) for mount in args.mounts)
+        self.register_outputs({"claims": [mount.name for mount in args.mounts]})
+
+    def _claim(self, mount: OssMountSettings, args: OssMountsArgs) -> pulumi.CustomResource:
+        logical, volume = f"oss-{mount.name}", f"{args.namespace}-{mount.name}"
+        child = pulumi.ResourceOptions(parent=self)
+        role = ServiceAccountRole(
+            logical,
+            ServiceAccountRoleArgs(
+                role_name=resource_name(logical),
+                oidc_issuer_url=args.oidc_issuer_url,
+                oidc_provider_arn=args.oidc_provider_arn,
+                namespace=FUSE_NAMESPACE,
+                service_account=FUSE_ACCOUNT,
+                statements=policy_statements(mount),
+                tags=tags(args.settings),
+            ),
+            child,
+        )
+        manifest = volume_manifest(mount, volume, args.settings.region, resource_name(logical))
+        ready = pulumi.ResourceOptions(parent=self, depends_on=[role.ready])
+        made = resource(f"{logical}-volume", manifest, ready)
+        claim = claim_manifest(mount.name, args.namespace, _NOMINAL_GIB, _access_mode(mount), static_source(volume))
+        return resource(logical, claim, pulumi.ResourceOptions(parent=self, depends_on=[*args.depends_on, made]))
