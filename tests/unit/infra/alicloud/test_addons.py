@@ -1,0 +1,184 @@
+"""Add-ons: one table, every version pinned, each there only where something needs it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pulumi_alicloud as alicloud
+import pytest
+
+from infra.alicloud.ack_cluster import AckCluster, AckClusterArgs
+from infra.alicloud.addon_table import ADDONS, DISABLED_AT_BIRTH, Environment, birth_addons, config_json
+from infra.alicloud.addons import ClusterAddons, ClusterAddonsArgs
+from infra.errors import RefusalError
+from infra.settings.images import ImageSettings
+from infra.settings.parse import parse_settings
+from tests.unit.infra.alicloud.environment import (
+    ERDMA_POOL,
+    GPU_POOL,
+    LINGJUN_POOL,
+    SYSTEM_POOL,
+    ZONES,
+    pool,
+    record_on,
+    settings,
+    standing_network,
+)
+
+ADDON = "alicloud:cs/kubernetesAddon:KubernetesAddon"
+EVERYWHERE = {
+    "terway-eniip",
+    "terway-controlplane",
+    "coredns",
+    "metrics-server",
+    "csi-plugin",
+    "managed-csiprovisioner",
+    "ack-node-problem-detector",
+    "ack-pod-identity-webhook",
+}
+TABLE = {addon.name: addon for addon in ADDONS}
+
+
+def _program(images, stage):
+    def program(environment):
+        cluster = AckCluster("ack", AckClusterArgs(settings=environment, network=standing_network(environment)))
+        before = alicloud.ecs.EcsDeploymentSet("before")
+        args = ClusterAddonsArgs(settings=environment, images=images, cluster=cluster, stage=stage, depends_on=[before])
+        ClusterAddons("addons", args)
+
+    return program
+
+
+def _addons(environment, stage="after_pools", images=None, *, preview=True):
+    recording = record_on(_program(images or ImageSettings(), stage), environment, preview=preview)
+    return {addon.inputs["name"]: addon for addon in recording.of_type(ADDON)}
+
+
+def _all_features():
+    return settings(GPU_POOL, ERDMA_POOL, LINGJUN_POOL)
+
+
+def test_every_version_is_pinned():
+    for addon in ADDONS:
+        assert re.fullmatch(r"v?\d+(\.\d+)+(-[0-9a-f]+-aliyun)?", addon.version), addon.name
+        assert addon.source, addon.name
+        assert addon.why, addon.name
+
+
+@pytest.mark.parametrize("stage", ["before_pools", "after_pools"])
+def test_nothing_installs_what_ack_likes(stage):
+    environment = _all_features()
+    for name, addon in _addons(environment, stage, ImageSettings(credential_helper=True)).items():
+        assert addon.inputs["version"] == TABLE[name].version
+    for entry in birth_addons(Environment(alicloud=environment)):
+        assert entry.get("version") == (TABLE[entry["name"]].version if not entry.get("disabled") else None)
+
+
+def test_names_are_once_in_the_table():
+    assert len(TABLE) == len(ADDONS)
+    assert not set(DISABLED_AT_BIRTH) & set(TABLE)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [("terway-eniip", "terway-controlplane"), ("csi-plugin", "managed-csiprovisioner")],
+    ids=lambda pair: pair[0],
+)
+def test_what_ack_wants_at_one_version_is(pair):
+    assert TABLE[pair[0]].version == TABLE[pair[1]].version
+
+
+@pytest.mark.parametrize(
+    ("pools", "more"),
+    [
+        ((), set()),
+        ((GPU_POOL,), {"ack-nvidia-device-plugin"}),
+        ((ERDMA_POOL,), {"ack-nvidia-device-plugin"}),
+        ((LINGJUN_POOL,), {"ack-nvidia-device-plugin", "ack-rdma-device-plugin"}),
+    ],
+    ids=["cpu", "gpu", "erdma", "lingjun"],
+)
+def test_addons_are_there_where_something_needs_them(pools, more):
+    assert set(_addons(settings(*pools))) == EVERYWHERE | more
+
+
+@pytest.mark.parametrize(
+    ("pools", "expected"),
+    [((), set()), ((GPU_POOL,), set()), ((ERDMA_POOL,), {"ack-erdma-controller"}), ((LINGJUN_POOL,), set())],
+    ids=["cpu", "gpu", "erdma", "lingjun"],
+)
+def test_only_the_erdma_controller_comes_before_its_nodes(pools, expected):
+    assert set(_addons(settings(*pools), "before_pools")) == expected
+
+
+def test_the_erdma_controller_waits_for_terways_filter_and_drives_nccl():
+    addon = _addons(settings(ERDMA_POOL), "before_pools")["ack-erdma-controller"]
+    assert json.loads(addon.inputs["config"]) == {"agent": {"preferDriver": "ofed", "allocateAllDevices": True}}
+    assert any(urn.endswith("::before") for urn in addon.depends_on)
+
+
+def test_what_runs_on_nodes_waits_for_them():
+    for addon in _addons(settings(GPU_POOL)).values():
+        assert any(urn.endswith("::before") for urn in addon.depends_on), addon.name
+
+
+def test_the_credential_helper_is_there_when_asked_for():
+    name = "managed-aliyun-acr-credential-helper"
+    assert name not in _addons(settings())
+    personal = _addons(settings(), images=ImageSettings(credential_helper=True))[name]
+    assert json.loads(personal.inputs["config"]) == {"serviceAccount": "*", "watchNamespace": "all"}
+    images = ImageSettings(credential_helper=True, acr_instance_id="cri-1")
+    enterprise = _addons(settings(), images=images)[name]
+    instances = json.loads(enterprise.inputs["config"])["AcrInstanceInfo"]
+    assert instances == [{"instanceId": "cri-1", "regionId": "cn-hangzhou"}]
+
+
+def test_an_empty_configuration_is_left_to_ack():
+    assert "config" not in _addons(settings())["coredns"].inputs
+
+
+def test_configurations_are_written_as_the_provider_reads_them_back():
+    """Otherwise a refresh shows a change of nothing but the order of keys."""
+    for addon in ADDONS:
+        text = config_json(addon, Environment(alicloud=settings(), images=ImageSettings(credential_helper=True)))
+        if text:
+            assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
+
+
+def test_the_settings_can_name_another_version():
+    environment = settings(kubernetes={"addon_versions": {"coredns": "v1.12.1.4"}})
+    assert _addons(environment)["coredns"].inputs["version"] == "v1.12.1.4"
+    [born] = [a for a in birth_addons(Environment(alicloud=environment)) if a["name"] == "coredns"]
+    assert born["version"] == "v1.12.1.4"
+
+
+@pytest.mark.parametrize(
+    ("versions", "says"),
+    [
+        ({"core-dns": "v1"}, "did you mean coredns"),
+        ({"coredns": "latest"}, "coredns = 'latest'"),
+    ],
+)
+def test_another_version_of_nothing_is_refused(versions, says):
+    raw = {
+        "region": "cn-hangzhou",
+        "zones": list(ZONES),
+        "node_pools": [SYSTEM_POOL],
+        "kubernetes": {"addon_versions": versions},
+    }
+    with pytest.raises(RefusalError, match=says):
+        parse_settings({"alicloud": raw})
+
+
+def test_what_only_the_console_installs_is_named(caplog):
+    _addons(settings(GPU_POOL))
+    assert "ack-ai-installer" not in caplog.text
+    _addons(settings(pool(gpu={"sharing": {"mode": "cgpu"}})))
+    assert "The GPUs of a10 are shared" in caplog.text
+    assert "ack-ai-installer" in caplog.text
+
+
+def test_every_addon_is_of_our_cluster():
+    for addon in _addons(settings(), preview=False).values():
+        assert addon.inputs["clusterId"] == "cluster-id"
