@@ -7,6 +7,7 @@ import shlex
 import signal
 from pathlib import Path
 
+from infra.kubeconfig import minified_kubeconfig
 from tools.api_double.double import ApiDouble
 from tools.paths import paths
 
@@ -19,11 +20,14 @@ def main() -> int:
     parser.add_argument(
         "--folder", type=Path, default=paths().home / "api-double", help="keeps the account (default: %(default)s)"
     )
+    parser.add_argument("--kubeconfig", type=Path, help="of the cluster that stands behind every ACK cluster made here")
+    parser.add_argument("--context", default="", help="its context there")
     options = parser.parse_args()
+    kubeconfig = minified_kubeconfig(options.kubeconfig, options.context) if options.kubeconfig else None
     ends = {signal.SIGINT, signal.SIGTERM}
     # blocked before any thread starts, so that they wait for this one
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-    with ApiDouble(options.folder, region=options.region, port=options.port) as double:
+    with ApiDouble(options.folder, region=options.region, port=options.port, kubeconfig=kubeconfig) as double:
         for name, value in double.environment().items():
             print(f"export {name}={shlex.quote(value)}")
         print(f"# administration: {double.administration_url}/requests, /inventory, /unknown, /faults", flush=True)

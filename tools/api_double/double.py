@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Self
 
-from tools.api_double import tls
+from tools.api_double import cs, tls
 from tools.api_double.account import ACCESS_KEY_ID, ACCESS_KEY_SECRET, Account
+from tools.api_double.cs.kubernetes_side import KubernetesSide
 from tools.api_double.dispatch import Dispatcher, RoaService
 from tools.api_double.server import LoopbackServer, administration
 from tools.api_double.services import CS_VERSION, RPC_SERVICES
@@ -29,6 +30,8 @@ class ApiDouble:
         folder: its certificates and account are kept here; a new double on the same folder goes on where one ended.
         region: where its endpoints are.
         port: of the API; 0 takes a free one. A double that takes another's place needs the same.
+        kubeconfig: text of an administrator's kubeconfig of the real cluster that stands behind every ACK cluster made
+            here; without it they exist in the API alone.
         cluster_routes: the ROA operations of the container service.
     """
 
@@ -38,10 +41,13 @@ class ApiDouble:
         *,
         region: str = "cn-hangzhou",
         port: int = 0,
-        cluster_routes: Sequence[Route] = (),
+        kubeconfig: str | None = None,
+        cluster_routes: Sequence[Route] = cs.ROUTES,
     ) -> None:
         self.region = region
         self.account = Account(folder / "account.json")
+        if kubeconfig is not None:
+            self.account.kubernetes = KubernetesSide(self.account, kubeconfig)
         services = {**RPC_SERVICES, CS_VERSION: RoaService("cs", cluster_routes)}
         self._dispatcher = Dispatcher(self.account, services, region)
         self.faults = self._dispatcher.faults
@@ -61,6 +67,8 @@ class ApiDouble:
 
     def start(self) -> None:
         """Answer from now on."""
+        if self.account.kubernetes is not None:
+            self.account.kubernetes.start()
         self._api.start()
         self._administration.start()
 
@@ -69,6 +77,8 @@ class ApiDouble:
         self.faults.clear()
         self._api.stop()
         self._administration.stop()
+        if self.account.kubernetes is not None:
+            self.account.kubernetes.close()
 
     @property
     def address(self) -> str:

@@ -87,6 +87,11 @@ class KubernetesSide:
         with self._wake:
             return not self._closed and (self._pending or self._working)
 
+    def await_idle(self) -> None:
+        """Wait until the cluster is as the account is, or cannot be made so."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._closed or not (self._pending or self._working))
+
     def _run(self, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, daemon=True)
         self._threads.append(thread)
@@ -101,6 +106,7 @@ class KubernetesSide:
             finally:
                 with self._wake:
                     self._working = False
+                    self._wake.notify_all()
 
     def _next_change(self) -> bool:
         with self._wake:
