@@ -11,46 +11,49 @@ class KnownAddon:
 
     name: str
     category: str
-    default_version: str
-    """What is installed where the caller names no version."""
+    default_version: str = "v1.0.0"
+    """What is installed where the caller names no version: a stand-in."""
     by_default: bool = False
-    """Whether ACK installs it into every new cluster and never removes it."""
-    managed: bool = False
-    """Whether it runs beside the control plane and not on the cluster's nodes."""
+    """Whether ACK puts it into every new cluster that does not disable it."""
+    required: bool = False
+    """Whether it can never be removed."""
     birth_only: bool = False
     """Whether it can only be had from the cluster's birth on."""
+    managed: bool = False
+    """Whether it runs beside the control plane and not on the cluster's nodes."""
     needs: tuple[str, ...] = ()
     """Add-ons that must be there before."""
 
-
-def _known(category: str, *names: str, version: str = "v1.0.0", managed: bool = False) -> tuple[KnownAddon, ...]:
-    return tuple(KnownAddon(name=name, category=category, default_version=version, managed=managed) for name in names)
+    @property
+    def stays(self) -> bool:
+        """Whether a cluster that has it cannot be without it again."""
+        return self.required or self.birth_only
 
 
 TERWAY = "terway-eniip"
 NETWORK_ADDONS = (TERWAY, "flannel")
 _ALL = (
-    KnownAddon(name=TERWAY, category="network", default_version="v1.16.3", birth_only=True),
-    KnownAddon(
-        name="terway-controlplane", category="network", default_version="v1.16.3", managed=True, birth_only=True
-    ),
-    KnownAddon(name="flannel", category="network", default_version="v0.15.1.23", birth_only=True),
-    KnownAddon(name="kube-flannel-ds", category="network", default_version="v0.15.1.23", birth_only=True),
-    KnownAddon(name="cloud-controller-manager", category="core", default_version="v2.12.1", by_default=True),
-    KnownAddon(name="kube-proxy", category="core", default_version="v1.34.3-aliyun.1", by_default=True),
-    KnownAddon(name="ack-nvidia-device-plugin", category="gpu", default_version="v0.17.0", by_default=True),
-    KnownAddon(name="ack-rdma-device-plugin", category="network", default_version="v1.1.0"),
-    KnownAddon(name="ack-erdma-controller", category="network", default_version="v0.2.11", needs=(TERWAY,)),
-    *_known("core", "coredns", "managed-coredns", "metrics-server", "security-inspector", "ack-cluster-agent"),
-    *_known("storage", "csi-plugin", "csi-provisioner", "storage-operator", "cnfs-nas-daemon"),
-    *_known("storage", "managed-csiprovisioner", managed=True),
-    *_known("ai", "ack-ai-installer", "ack-kube-queue", "ack-arena", "ack-fluid", "resource-controller"),
-    *_known("security", "managed-aliyun-acr-credential-helper", "managed-security-inspector", managed=True),
-    *_known("security", "aliyun-acr-credential-helper", "ack-pod-identity-webhook", "gatekeeper", "policy-template"),
-    *_known("monitor", "ack-node-problem-detector", "arms-prometheus", "loongcollector", "logtail-ds"),
-    *_known("monitor", "ack-node-local-dns", "node-lifecycle-controller", "ack-node-repairer"),
-    *_known("autoscaling", "cluster-autoscaler", managed=True),
-    *_known("autoscaling", "ack-goatscaler", "goatscaler", managed=True),
-    *_known("ingress", "nginx-ingress-controller", "alb-ingress-controller"),
+    KnownAddon(name=TERWAY, category="network", birth_only=True),
+    KnownAddon(name="terway-controlplane", category="network", birth_only=True, managed=True),
+    KnownAddon(name="flannel", category="network", birth_only=True),
+    KnownAddon(name="cloud-controller-manager", category="core", by_default=True, required=True),
+    KnownAddon(name="kube-proxy", category="core", by_default=True, required=True),
+    KnownAddon(name="coredns", category="core", by_default=True),
+    KnownAddon(name="metrics-server", category="core", by_default=True),
+    KnownAddon(name="csi-plugin", category="storage", by_default=True),
+    KnownAddon(name="managed-csiprovisioner", category="storage", by_default=True, managed=True),
+    KnownAddon(name="ack-nvidia-device-plugin", category="gpu", by_default=True),
+    KnownAddon(name="nginx-ingress-controller", category="ingress", by_default=True),
+    KnownAddon(name="ack-erdma-controller", category="network", needs=(TERWAY,)),
+    KnownAddon(name="ack-rdma-device-plugin", category="network"),
+    *(KnownAddon(name=name, category="core") for name in ("managed-coredns", "ack-node-local-dns")),
+    *(KnownAddon(name=name, category="storage") for name in ("csi-provisioner", "storage-operator")),
+    *(KnownAddon(name=name, category="ai") for name in ("ack-ai-installer", "ack-kube-queue", "ack-arena")),
+    *(KnownAddon(name=name, category="autoscaling", managed=True) for name in ("cluster-autoscaler", "goatscaler")),
+    *(KnownAddon(name=name, category="log") for name in ("loongcollector", "logtail-ds")),
+    *(KnownAddon(name=name, category="monitor") for name in ("arms-prometheus", "ack-node-problem-detector")),
+    KnownAddon(name="ack-pod-identity-webhook", category="security"),
+    KnownAddon(name="managed-aliyun-acr-credential-helper", category="security", managed=True),
+    KnownAddon(name="alb-ingress-controller", category="ingress", managed=True),
 )
 ADDONS = {addon.name: addon for addon in _ALL}

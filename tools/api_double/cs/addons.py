@@ -94,7 +94,7 @@ def uninstall(account: Account, request: Request, cluster_id: str) -> dict[str, 
     for name in names:
         _installed(account, cluster_id, name)
         users = [other for other in present if name in ADDONS[other].needs and other not in names]
-        if ADDONS[name].by_default or ADDONS[name].birth_only or users:
+        if ADDONS[name].stays or users:
             raise ApiError(400, "AddonRequired", f"addon {name} can not be uninstalled")
     answer = tasks.start(account, cluster_id, "addon_uninstall", ("addon", key(cluster_id, names[0])))
     for name in names:
@@ -161,14 +161,13 @@ def describe_all_known(_account: Account, _request: Request) -> dict[str, Any]:
 
 
 def _metadata(known: KnownAddon, version: str) -> dict[str, Any]:
-    required = known.by_default or known.birth_only
     return {
         "name": known.name,
         "version": version,
         "category": known.category,
         "managed": known.managed,
-        "install_by_default": required,
-        "supported_actions": ["Install", "Upgrade", "Modify"] + ([] if required else ["Uninstall"]),
+        "install_by_default": known.by_default or known.stays,
+        "supported_actions": ["Install", "Upgrade", "Modify"] + ([] if known.stays else ["Uninstall"]),
         "newer_versions": [],
         "architecture": ["amd64", "arm64"],
         "config_schema": "{}",

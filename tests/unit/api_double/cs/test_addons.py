@@ -34,9 +34,11 @@ def test_a_disabled_addon_is_left_out(service: Service) -> None:
 
 def test_an_addon_is_installed_by_a_task(service: Service, path: str) -> None:
     answer = service.call(
-        "POST", f"{path}/components/install", [{"name": "metrics-server", "version": "v0.7.1", "config": '{"a": 1}'}]
+        "POST",
+        f"{path}/components/install",
+        [{"name": "ack-node-problem-detector", "version": "v0.7.1", "config": '{"a": 1}'}],
     )
-    instance = f"{path}/addon_instances/metrics-server"
+    instance = f"{path}/addon_instances/ack-node-problem-detector"
     assert service.call("GET", instance)["state"] == "installing"
     service.finish(answer)
     addon = service.call("GET", instance)
@@ -45,14 +47,15 @@ def test_an_addon_is_installed_by_a_task(service: Service, path: str) -> None:
 
 def test_what_cannot_be_installed_is_refused(service: Service, path: str) -> None:
     install = f"{path}/components/install"
-    _install(service, path, "metrics-server")
+    _install(service, path, "ack-node-problem-detector")
     for item, code in (
         ({"name": "no-such"}, "AddonNotFound"),
-        ({"name": "metrics-server"}, "AddonAlreadyInstalled"),
+        ({"name": "ack-node-problem-detector"}, "AddonAlreadyInstalled"),
+        ({"name": "csi-plugin"}, "AddonAlreadyInstalled"),
         ({"name": "terway-controlplane"}, "AddonNotSupported"),
-        ({"name": "csi-plugin", "version": "latest"}, "AddonNotFound"),
-        ({"name": "csi-plugin", "config": "[]"}, "InvalidParameter.Config"),
-        ({"name": "csi-plugin", "config": "{"}, "InvalidParameter.Config"),
+        ({"name": "ack-arena", "version": "latest"}, "AddonNotFound"),
+        ({"name": "ack-arena", "config": "[]"}, "InvalidParameter.Config"),
+        ({"name": "ack-arena", "config": "{"}, "InvalidParameter.Config"),
     ):
         assert service.refused("POST", install, [item]) == code
     assert service.refused("POST", install, []) == "InvalidParameter.Addons"
@@ -65,42 +68,44 @@ def test_erdma_needs_terway(service: Service) -> None:
 
 
 def test_an_upgrade_goes_forward_and_merges_the_configuration(service: Service, path: str) -> None:
-    _install(service, path, "metrics-server", version="v0.7.1", config='{"a": {"b": 1}, "c": 2}')
-    item = {"component_name": "metrics-server", "next_version": "v0.7.2", "config": '{"a": {"d": 3}}'}
+    _install(service, path, "ack-node-problem-detector", version="v0.7.1", config='{"a": {"b": 1}, "c": 2}')
+    item = {"component_name": "ack-node-problem-detector", "next_version": "v0.7.2", "config": '{"a": {"d": 3}}'}
     answer = service.call("POST", f"{path}/components/upgrade", [item])
-    assert service.call("GET", f"{path}/addon_instances/metrics-server")["state"] == "upgrading"
+    assert service.call("GET", f"{path}/addon_instances/ack-node-problem-detector")["state"] == "upgrading"
     service.finish(answer)
-    addon = service.call("GET", f"{path}/addon_instances/metrics-server")
+    addon = service.call("GET", f"{path}/addon_instances/ack-node-problem-detector")
     assert addon["version"] == "v0.7.2"
     assert json.loads(addon["config"]) == {"a": {"b": 1, "d": 3}, "c": 2}
-    back = [{"component_name": "metrics-server", "next_version": "v0.7.0"}]
+    back = [{"component_name": "ack-node-problem-detector", "next_version": "v0.7.0"}]
     assert service.refused("POST", f"{path}/components/upgrade", back) == "InvalidAddonVersion"
 
 
 def test_a_new_configuration_is_reported_until_it_holds(service: Service, path: str) -> None:
-    _install(service, path, "metrics-server")
-    service.call("POST", f"{path}/components/metrics-server/config", {"config": '{"a": 1}'})
+    _install(service, path, "ack-node-problem-detector")
+    service.call("POST", f"{path}/components/ack-node-problem-detector/config", {"config": '{"a": 1}'})
     states = [
-        service.call("GET", f"{path}/components/upgradestatus", componentIds='["metrics-server"]')["metrics-server"]
+        service.call("GET", f"{path}/components/upgradestatus", componentIds='["ack-node-problem-detector"]')[
+            "ack-node-problem-detector"
+        ]
         for _ in range(4)
     ]
     assert states[0]["tasks"]["status"] == "Running"
     assert states[-1]["tasks"]["status"] == "Success"
-    assert json.loads(service.call("GET", f"{path}/addon_instances/metrics-server")["config"]) == {"a": 1}
+    assert json.loads(service.call("GET", f"{path}/addon_instances/ack-node-problem-detector")["config"]) == {"a": 1}
 
 
 def test_an_addon_goes_unless_others_need_it(service: Service, path: str) -> None:
-    _install(service, path, "metrics-server")
+    _install(service, path, "ack-node-problem-detector")
     uninstall = f"{path}/components/uninstall"
     for name in ("terway-eniip", "kube-proxy"):
         assert service.refused("POST", uninstall, [{"name": name}]) == "AddonRequired"
-    service.finish(service.call("POST", uninstall, [{"name": "metrics-server"}]))
-    assert service.refused("GET", f"{path}/addon_instances/metrics-server") == "AddonNotFound"
+    service.finish(service.call("POST", uninstall, [{"name": "ack-node-problem-detector"}]))
+    assert service.refused("GET", f"{path}/addon_instances/ack-node-problem-detector") == "AddonNotFound"
 
 
 def test_the_marketplace_tells_what_can_be_done(service: Service, path: str) -> None:
     cluster_id = path.rpartition("/")[2]
-    known = service.call("GET", "/addons/metrics-server", cluster_id=cluster_id, version="v0.7.1")
+    known = service.call("GET", "/addons/ack-node-problem-detector", cluster_id=cluster_id, version="v0.7.1")
     assert (known["version"], known["supported_actions"][-1]) == ("v0.7.1", "Uninstall")
     assert "Uninstall" not in service.call("GET", "/addons/kube-proxy")["supported_actions"]
     assert {one["name"] for one in service.call("GET", "/addons")["addons"]} == set(ADDONS)
