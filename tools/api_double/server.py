@@ -87,6 +87,9 @@ class LoopbackServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # one write per answer: with head and body apart, the second waits 40 ms for the first to be acknowledged
+    wbufsize = -1
+    disable_nagle_algorithm = True
     server: LoopbackServer  # pyright: ignore[reportIncompatibleVariableOverride] - the only server it is used with
 
     def _handle(self) -> None:

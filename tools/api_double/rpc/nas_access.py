@@ -234,7 +234,8 @@ def _modify_mount_target(account: Account, request: Request) -> Record:
     uses += group_reference(account, group, file_system["FileSystemType"])
     account.use("mount_target", record["MountTargetDomain"], uses)
     record["AccessGroup"] = group
-    record["Status"] = request.one_of("Status", ("Active", "Inactive"), record["Status"])
+    if request.get("Status"):
+        record["Status"] = request.one_of("Status", ("Active", "Inactive"))
     return {}
 
 
