@@ -13,8 +13,9 @@ from infra.images import platform_trainer_image
 from infra.manifests import Manifest, resource
 from infra.namespaces import default_deny_manifest, namespace_manifest
 from infra.outputs import PlatformOutputs
+from infra.pools import NO_OFFERS, PlatformOffers, pool_offers
 from infra.scheduling import GangScheduling, GangSchedulingArgs
-from infra.simulated_nodes import SimulatedGpuNodes
+from infra.simulated_nodes import SimulatedGpuNodes, SimulatedGpuNodesArgs
 from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, SharedStorage, SharedStorageArgs, choose_backing
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Platform:
     """PersistentVolumeClaim mounted at /data/output."""
     trainer_image: pulumi.Input[str]
     """Image of trainer/: one image for every role."""
+    offers: pulumi.Input[PlatformOffers] = NO_OFFERS
+    """Node pools, networks and Pod Security level that workloads are checked against."""
     depends_on: Sequence[pulumi.Resource] = ()
     """What must exist before a workload and be gone only after it."""
 
@@ -73,7 +76,8 @@ def create_platform(settings: Settings) -> Platform:
     cluster = ExistingCluster("cluster", existing_cluster_args(settings.cluster))
     in_cluster = pulumi.ResourceOptions(provider=cluster.provider)
     if settings.cluster.simulated_nodes:
-        SimulatedGpuNodes("simulated-nodes", settings.cluster.simulated_nodes, in_cluster)
+        simulated = SimulatedGpuNodesArgs(groups=settings.cluster.simulated_nodes, sharing=settings.gpu.sharing)
+        SimulatedGpuNodes("simulated-nodes", simulated, in_cluster)
     namespace = _workload_namespace(settings.namespace, in_cluster)
     scheduling = GangScheduling("scheduling", GangSchedulingArgs(settings=settings.scheduling), in_cluster)
     storage = SharedStorage(
@@ -93,6 +97,7 @@ def create_platform(settings: Settings) -> Platform:
         data_claim=DATA_CLAIM,
         output_claim=OUTPUT_CLAIM,
         trainer_image=platform_trainer_image(settings),
+        offers=PlatformOffers(pools=pool_offers(settings)),
         depends_on=(namespace, *scheduling.queues, *storage.claims),
     )
 

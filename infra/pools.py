@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from pydantic import TypeAdapter, ValidationError
 
 from infra.errors import RefusalError, choices
-from infra.instance_types import INSTANCE_TYPES, InstanceType, RdmaKind, instance_type
-from infra.settings.gpu import Mig, Mps, Sharing, TimeSlicing
+from infra.gpu.sharing import shares_per_gpu
+from infra.instance_types import RdmaKind, instance_type
+from infra.settings.gpu import Sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from infra.namespaces import PodSecurity
     from infra.settings.cluster import SimulatedNodes
     from infra.settings.node_pools import NodePoolSettings
     from infra.settings.stack import Settings
@@ -46,7 +48,7 @@ _LINGJUN_TAINT = Taint(key="node-role.alibabacloud.com/lingjun", value="")
 
 @dataclass(frozen=True, kw_only=True)
 class PoolOffer:
-    """What one pool offers. Where its instance types differ, the least that any of them has."""
+    """What one pool offers; its instance types are alike."""
 
     name: str
     role: Literal["system", "cpu", "gpu"]
@@ -54,25 +56,21 @@ class PoolOffer:
     zones: tuple[str, ...]
     """Zones its nodes can be in; empty where the platform does not know."""
     max_nodes: int
-    gpus_per_node: int
+    gpus_per_node: int | None
+    """None for Lingjun machines: their type is not ours to choose, and no table of ours knows them."""
     gpu_memory_gib: int
-    """Memory of one GPU; 0 without GPUs."""
+    """Memory of one GPU; 0 without GPUs and where it is not known."""
     shares_per_gpu: int
     """Pods that one GPU takes: its replicas or MIG instances, 1 where GPUs are whole, 0 where pods ask for GiB."""
     sharing: Sharing | None
     eni: Literal["shared", "exclusive"]
-    exclusive_pods: int
-    """Pods per node that get a network interface of their own; 0 where interfaces are shared."""
+    exclusive_pods: int | None
+    """Pods per node that get a network interface of their own; 0 where interfaces are shared, None where not known."""
     rdma: RdmaKind
     """Kind of RDMA device that pods can ask for."""
     taints: tuple[Taint, ...]
     terway: bool
     """Whether the pool is ACK's, with Terway as its network."""
-
-    @property
-    def shares_per_node(self) -> int:
-        """Pods of one share each that a node takes."""
-        return self.gpus_per_node * self.shares_per_gpu
 
     def to_dict(self) -> dict[str, Any]:
         """Return the offer as JSON data, for the stack's outputs."""
@@ -98,6 +96,43 @@ class PoolOffer:
         for name in ("instance_types", "zones"):
             values[name] = tuple(values[name])
         return cls(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlatformOffers:
+    """What a platform offers to the pods of workloads; part of its outputs."""
+
+    pools: tuple[PoolOffer, ...] = ()
+    """Its node pools; empty where the cluster is somebody else's."""
+    pod_networkings: tuple[str, ...] = ()
+    """Names of its PodNetworking resources."""
+    pod_security: PodSecurity = "restricted"
+    """Pod Security level of the workloads' namespace."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the offers as JSON data, for the stack's outputs."""
+        return {
+            "pools": [pool.to_dict() for pool in self.pools],
+            "pod_networkings": list(self.pod_networkings),
+            "pod_security": self.pod_security,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the offers that `to_dict` wrote.
+
+        Raises:
+            RefusalError: a pool is not readable; see `PoolOffer.from_dict`.
+        """
+        return cls(
+            pools=tuple(PoolOffer.from_dict(pool) for pool in data["pools"]),
+            pod_networkings=tuple(data["pod_networkings"]),
+            pod_security=data["pod_security"],
+        )
+
+
+NO_OFFERS = PlatformOffers()
+"""Of a cluster whose nodes the platform does not know."""
 
 
 def _whole_numbers(value: object) -> object:
@@ -130,7 +165,7 @@ def pool_offers(settings: Settings) -> tuple[PoolOffer, ...]:
         RefusalError: an instance type is unknown, or cannot be split into the MIG profile.
     """
     if settings.alicloud is None:
-        return tuple(_simulated_offer(group) for group in settings.cluster.simulated_nodes)
+        return tuple(_simulated_offer(group, settings.gpu.sharing) for group in settings.cluster.simulated_nodes)
     return tuple(_ack_offer(pool, pool.zones or settings.alicloud.zones) for pool in settings.alicloud.node_pools)
 
 
@@ -147,84 +182,43 @@ def pool_taints(pool: NodePoolSettings) -> tuple[Taint, ...]:
 
 
 def _ack_offer(pool: NodePoolSettings, zones: tuple[str, ...]) -> PoolOffer:
-    types = [instance_type(name) for name in pool.instance_types]
-    lingjun = pool.lingjun is not None
+    first = pool.facts[0] if pool.facts else None
+    exclusive = pool.eni == "exclusive"
+    rdma: RdmaKind = "lingjun" if pool.lingjun else first.rdma if first else "none"
     return PoolOffer(
         name=pool.name,
         role=pool.role,
         instance_types=pool.instance_types,
         zones=zones,
         max_nodes=pool.maximum,
-        gpus_per_node=min((facts.gpus for facts in types), default=0),
-        gpu_memory_gib=min((facts.gpu_memory_gib for facts in types), default=0),
-        shares_per_gpu=_shares_per_gpu(pool.gpu.sharing, types),
+        gpus_per_node=first.gpus if first else None,
+        gpu_memory_gib=first.gpu_memory_gib if first else 0,
+        shares_per_gpu=shares_per_gpu(pool.gpu.sharing, first),
         sharing=pool.gpu.sharing,
         eni=pool.eni,
-        exclusive_pods=_exclusive_pods(pool, types),
-        rdma=_rdma(pool, types),
-        taints=(*pool_taints(pool), *([_LINGJUN_TAINT] if lingjun else [])),
+        exclusive_pods=min((f.pods("exclusive", rdma=pool.rdma) for f in pool.facts), default=None) if exclusive else 0,
+        rdma=rdma if pool.rdma else "none",
+        taints=(*pool_taints(pool), *([_LINGJUN_TAINT] if pool.lingjun else [])),
         terway=True,
     )
 
 
-def _simulated_offer(group: SimulatedNodes) -> PoolOffer:
+def _simulated_offer(group: SimulatedNodes, sharing: Sharing | None) -> PoolOffer:
     facts = instance_type(group.instance_type)
+    shared = sharing if facts.gpus else None
     return PoolOffer(
         name=simulated_pool_name(group.instance_type),
-        role="gpu",
+        role="gpu" if facts.gpus else "cpu",
         instance_types=(group.instance_type,),
         zones=(),
         max_nodes=group.count,
         gpus_per_node=facts.gpus,
         gpu_memory_gib=facts.gpu_memory_gib,
-        shares_per_gpu=1,
-        sharing=None,
+        shares_per_gpu=shares_per_gpu(shared, facts),
+        sharing=shared,
         eni="shared",
         exclusive_pods=0,
         rdma="none",
-        taints=(SIMULATED_TAINT, GPU_TAINT),
+        taints=(SIMULATED_TAINT, GPU_TAINT) if facts.gpus else (SIMULATED_TAINT,),
         terway=False,
     )
-
-
-def _shares_per_gpu(sharing: Sharing | None, types: Sequence[InstanceType]) -> int:
-    if sharing is None:
-        return 1
-    if isinstance(sharing, TimeSlicing | Mps):
-        return sharing.replicas
-    if isinstance(sharing, Mig):
-        return min(mig_instances(facts, sharing.profile) for facts in types)
-    return 0
-
-
-def mig_instances(facts: InstanceType, profile: str) -> int:
-    """Return how many MIG instances of a profile one GPU of an instance type holds.
-
-    Raises:
-        RefusalError: its GPUs cannot be split so.
-    """
-    profiles: Mapping[str, int] = facts.gpu.mig_profiles if facts.gpu else {}
-    found = profiles.get(profile)
-    if found is None:
-        fix = choices(profile, profiles) if profiles else "use time_slicing or mps, or leave sharing out"
-        raise RefusalError("gpu.sharing.profile", profile, f"the GPUs of {facts.name} have no such MIG profile", fix)
-    return found
-
-
-def _exclusive_pods(pool: NodePoolSettings, types: Sequence[InstanceType]) -> int:
-    if pool.eni != "exclusive":
-        return 0
-    return min((facts.node_pods("exclusive", rdma=pool.rdma) for facts in types), default=0)
-
-
-def _rdma(pool: NodePoolSettings, types: Sequence[InstanceType]) -> RdmaKind:
-    if not pool.rdma:
-        return "none"
-    if pool.lingjun is not None:
-        return "lingjun"
-    for facts in types:
-        if facts.rdma == "none":
-            able = sorted(row.name for row in INSTANCE_TYPES.values() if row.rdma == "erdma" and row.gpus == facts.gpus)
-            fix = f"use types such as {', '.join(able[:3])}, or leave rdma out" if able else "leave rdma out"
-            raise RefusalError(f"node_pools.{pool.name}.rdma", pool.rdma, f"{facts.name} has no RDMA interface", fix)
-    return "erdma"

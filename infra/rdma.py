@@ -81,11 +81,11 @@ def pod_annotations(rdma: Rdma | None) -> dict[str, str]:
     return {"network.alibabacloud.com/erdma-smcr": "true"} if rdma and rdma.smc_r else {}
 
 
-def nccl_environment(facts: InstanceType, network: PodNetwork, rdma: RdmaKind) -> dict[str, str]:
+def nccl_environment(facts: InstanceType | None, network: PodNetwork, rdma: RdmaKind) -> dict[str, str]:
     """Return NCCL's variables for pods on an instance type; what NCCL finds out by itself is left to it.
 
     Args:
-        facts: The instance type.
+        facts: The instance type; None for Lingjun machines.
         network: The pods' network.
         rdma: The RDMA device that the pods ask for.
     """
@@ -94,6 +94,6 @@ def nccl_environment(facts: InstanceType, network: PodNetwork, rdma: RdmaKind) -
         return {**environment, "NCCL_IB_HCA": "mlx5"}
     if rdma == "erdma":
         # Behind PCIe switches the distance between GPU and interface exceeds NCCL's limit for direct transfers.
-        return environment if facts.nvlink else {**environment, "NCCL_NET_GDR_LEVEL": "SYS"}
+        return environment if facts and facts.nvlink else {**environment, "NCCL_NET_GDR_LEVEL": "SYS"}
     # An interface that the pod sees but did not ask for (on the host's network) must not be tried.
-    return {**environment, "NCCL_IB_DISABLE": "1"} if facts.rdma != "none" else environment
+    return {**environment, "NCCL_IB_DISABLE": "1"} if facts and facts.rdma != "none" else environment

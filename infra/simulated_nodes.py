@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import pulumi
 
+from infra.gpu.sharing import advertised
 from infra.instance_types import instance_type
 from infra.manifests import Manifest, resource
+from infra.pools import GPU_TAINT, POOL_LABEL, SIMULATED_TAINT, simulated_pool_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from infra.settings.cluster import SimulatedNodes
+    from infra.settings.gpu import Sharing
 
 KWOK_ANNOTATION = "kwok.x-k8s.io/node"
 _PODS_PER_NODE = 110
 
 
-def simulated_node_manifest(name: str, type_name: str) -> Manifest:
+def simulated_node_manifest(name: str, type_name: str, sharing: Sharing | None = None) -> Manifest:
     """Return a Node with the capacity of an instance type, tainted so that no real pod lands on it by accident."""
     facts = instance_type(type_name)
     gpu_labels: dict[str, str] = {}
-    gpu_taints: list[dict[str, str]] = []
+    taints = [SIMULATED_TAINT]
     capacity = {
         "cpu": str(facts.vcpus),
         "memory": _canonical_memory(facts.memory_gib),
         "pods": str(min(_PODS_PER_NODE, facts.shared_eni_pods)),
+        **advertised(sharing, facts),
     }
     if facts.gpus:
-        capacity["nvidia.com/gpu"] = str(facts.gpus)
-        gpu_taints = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
+        taints.append(GPU_TAINT)
         gpu_labels = {
             "nvidia.com/gpu.present": "true",
             "nvidia.com/gpu.count": str(facts.gpus),
@@ -49,14 +53,10 @@ def simulated_node_manifest(name: str, type_name: str) -> Manifest:
                 "node.kubernetes.io/instance-type": facts.name,
                 **gpu_labels,
                 "athanor.dev/simulated": "true",
+                POOL_LABEL: simulated_pool_name(facts.name),
             },
         },
-        "spec": {
-            "taints": [
-                {"key": KWOK_ANNOTATION, "value": "fake", "effect": "NoSchedule"},
-                *gpu_taints,
-            ]
-        },
+        "spec": {"taints": [asdict(taint) for taint in taints]},
         "status": {"capacity": capacity, "allocatable": capacity},
     }
 
@@ -66,14 +66,23 @@ def _canonical_memory(gib: int) -> str:
     return f"{gib}Gi" if gib % 1024 else f"{gib // 1024}Ti"
 
 
+@dataclass(frozen=True, kw_only=True)
+class SimulatedGpuNodesArgs:
+    """Arguments of SimulatedGpuNodes."""
+
+    groups: Sequence[SimulatedNodes]
+    sharing: Sharing | None = None
+    """What a device plugin would announce there; nobody runs on a simulated node to do it."""
+
+
 class SimulatedGpuNodes(pulumi.ComponentResource):
     """The simulated nodes of a stack."""
 
-    def __init__(self, name: str, groups: Sequence[SimulatedNodes], opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: SimulatedGpuNodesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:SimulatedGpuNodes", name, None, opts)
-        for group in groups:
-            family = group.instance_type.removeprefix("ecs.").replace(".", "-")
+        for group in args.groups:
             for index in range(group.count):
-                node = f"sim-{family}-{index}"
-                resource(node, simulated_node_manifest(node, group.instance_type), pulumi.ResourceOptions(parent=self))
+                node = f"sim-{simulated_pool_name(group.instance_type)}-{index}"
+                manifest = simulated_node_manifest(node, group.instance_type, args.sharing)
+                resource(node, manifest, pulumi.ResourceOptions(parent=self))
         self.register_outputs({})

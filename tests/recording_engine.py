@@ -261,6 +261,8 @@ async def _run(engine: RecordingEngine, program: Callable[[], object], config: d
         monitor=engine, engine=mocks.MockEngine(None), project=PROJECT, stack=engine.stack, dry_run=engine.preview
     )
     pulumi.runtime.settings.configure(settings)
+    # The one list that all runs share: a program that was refused leaves tasks of its closed event loop in it.
+    pulumi.runtime.settings.SETTINGS.outputs.clear()
     pulumi.runtime.settings.SETTINGS.callbacks = _Hooks(engine.recording)
 
     def body() -> None:

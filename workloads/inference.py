@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 
 from infra.manifests import Manifest, resource_from_output
-from workloads.network_policy import service_network_policy_manifest
-from workloads.roles import OUTPUT_PATH, Claims, Container, Resources, check_name, check_range, pod_spec
+from infra.pod_network import HostNetwork, PodNetwork, SharedEni, pod_labels, port
+from infra.pools import NO_OFFERS, PlatformOffers
+from workloads.checks import check_name, check_range
+from workloads.network_policy import service_network_policy_manifest, warn_without_network_policy
+from workloads.placement import Placement, check_placement, placed
+from workloads.roles import OUTPUT_PATH, Claims, Container, Resources, pod_spec
 
 if TYPE_CHECKING:
     from infra.platform import Platform
@@ -36,6 +40,10 @@ class TorchScriptServiceArgs:
     """Serving pods."""
     resources: Resources = Resources()
     """What one pod asks for."""
+    pool: str | None = None
+    """Node pool to run on. Default: any whose nodes fit."""
+    network: PodNetwork = SharedEni()
+    """Network of the pods."""
     image: pulumi.Input[str] | None = None
     """Image of the pods. Default: the platform's trainer image."""
     grace_period_seconds: int = 30
@@ -55,6 +63,7 @@ class ResolvedService:
     namespace: str
     image: str
     claims: Claims
+    offers: PlatformOffers = NO_OFFERS
 
 
 def serve_command(args: TorchScriptServiceArgs) -> list[str]:
@@ -66,12 +75,32 @@ def serve_command(args: TorchScriptServiceArgs) -> list[str]:
         f"--model_repository={OUTPUT_PATH}/models",
         f"--model_name={args.model}",
         "--host=0.0.0.0",
-        f"--http_port={HTTP_PORT}",
-        f"--metrics_port={METRICS_PORT}",
+        f"--http_port={port(args.network, HTTP_PORT)}",
+        f"--metrics_port={port(args.network, METRICS_PORT)}",
         f"--drain_delay_seconds={_DRAIN_SECONDS}",
         # The server's own default is longer than a short grace period: requests under way would be cut off.
         f"--drain_timeout_seconds={args.grace_period_seconds - _DRAIN_SECONDS - _SHUTDOWN_MARGIN_SECONDS}",
     ]
+
+
+def _placement(name: str, args: TorchScriptServiceArgs) -> Placement:
+    return Placement(
+        pods=args.replicas,
+        own_labels=_labels(name),
+        resources=args.resources,
+        network=args.network,
+        pool=args.pool,
+        rdma=None,
+    )
+
+
+def _rolling_update(network: PodNetwork) -> dict[str, int]:
+    """Let a new pod answer before an old one goes: no request finds the service without a server.
+
+    On the hosts' network the new pod needs the old one's port, and perhaps its node: there the old one goes first.
+    """
+    on_host = isinstance(network, HostNetwork)
+    return {"maxSurge": 0 if on_host else 1, "maxUnavailable": 1 if on_host else 0}
 
 
 def deployment_manifest(name: str, args: TorchScriptServiceArgs, resolved: ResolvedService) -> Manifest:
@@ -89,7 +118,7 @@ def deployment_manifest(name: str, args: TorchScriptServiceArgs, resolved: Resol
         command=serve_command(args),
         resources=args.resources,
         env={"OMP_NUM_THREADS": str(args.resources.whole_cpus), "PYTHONUNBUFFERED": "1"},
-        ports={"http": HTTP_PORT, "metrics": METRICS_PORT},
+        ports={"http": port(args.network, HTTP_PORT), "metrics": port(args.network, METRICS_PORT)},
         writes_output=False,
         extra=probes,
     )
@@ -101,13 +130,18 @@ def deployment_manifest(name: str, args: TorchScriptServiceArgs, resolved: Resol
         "spec": {
             "replicas": args.replicas,
             "selector": {"matchLabels": _labels(name)},
-            # A new pod must answer before an old one goes: no request finds the service without a server.
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling_update(args.network)},
             # A rollout waits as long as the model takes to appear.
             "progressDeadlineSeconds": 2**31 - 1,
             "template": {
-                "metadata": {"labels": {**_labels(name), "app.kubernetes.io/component": "inference"}},
-                "spec": spec,
+                "metadata": {
+                    "labels": {
+                        **_labels(name),
+                        "app.kubernetes.io/component": "inference",
+                        **pod_labels(args.network),
+                    }
+                },
+                "spec": placed(spec, _placement(name, args), resolved.offers),
             },
         },
     }
@@ -153,18 +187,20 @@ class TorchScriptService(pulumi.ComponentResource):
     ) -> None:
         check_name("service name", name)
         super().__init__("athanor:workloads:TorchScriptService", name, None, opts)
+        warn_without_network_policy(args.network, self)
         resolved = pulumi.Output.all(
             namespace=platform.namespace,
             image=args.image or platform.trainer_image,
             data=platform.data_claim,
             output=platform.output_claim,
-        ).apply(_resolve)
+            offers=platform.offers,
+        ).apply(lambda known: _resolve(name, args, known))
         children = pulumi.ResourceOptions(parent=self, provider=platform.provider, depends_on=platform.depends_on)
 
         def child(suffix: str, kind: tuple[str, str], manifest: pulumi.Output[Manifest]) -> None:
             resource_from_output(name + suffix, kind, manifest, children)
 
-        ports = [HTTP_PORT, METRICS_PORT]
+        ports = [port(args.network, number) for number in (HTTP_PORT, METRICS_PORT)]
         child("", ("apps/v1", "Deployment"), resolved.apply(lambda known: deployment_manifest(name, args, known)))
         child("", ("v1", "Service"), resolved.apply(lambda known: service_manifest(name, known.namespace)))
         child(
@@ -182,11 +218,13 @@ class TorchScriptService(pulumi.ComponentResource):
         self.register_outputs({"url": self.url})
 
 
-def _resolve(known: dict[str, str]) -> ResolvedService:
+def _resolve(name: str, args: TorchScriptServiceArgs, known: dict[str, Any]) -> ResolvedService:
+    check_placement(_placement(name, args), known["offers"])
     return ResolvedService(
         namespace=known["namespace"],
         image=known["image"],
         claims=Claims(data=known["data"], output=known["output"]),
+        offers=known["offers"],
     )
 
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pulumi
+
+from infra.pod_network import without_network_policy
+
 if TYPE_CHECKING:
     from infra.manifests import Manifest
+    from infra.pod_network import PodNetwork
 
 
 def _policy(name: str, namespace: str, labels: dict[str, str], rules: Manifest) -> Manifest:
@@ -32,3 +37,12 @@ def service_network_policy_manifest(name: str, namespace: str, labels: dict[str,
 def _open_to_cluster(ports: list[int]) -> Manifest:
     every_namespace: Manifest = {"namespaceSelector": {}}
     return {"ports": [{"protocol": "TCP", "port": port} for port in ports], "from": [every_namespace]}
+
+
+def warn_without_network_policy(network: PodNetwork, workload: pulumi.Resource) -> None:
+    """Say in the preview that the namespace's default-deny does not hold for a workload."""
+    if without_network_policy(network):
+        pulumi.log.warn(
+            f"no NetworkPolicy reaches pods with network={type(network).__name__}: security groups alone separate them",
+            workload,
+        )

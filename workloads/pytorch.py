@@ -5,14 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 
 from infra.errors import RefusalError
 from infra.manifests import Manifest, resource_from_output
-from workloads.network_policy import job_network_policy_manifest
-from workloads.roles import Claims, Container, Resources, check_command, check_name, check_range, pod_spec
+from infra.pod_network import HostNetwork, PodNetwork, SharedEni, pod_labels, port
+from infra.pools import NO_OFFERS, PlatformOffers
+from infra.rdma import Rdma, pod_annotations
+from workloads.accelerators import GpuMemory, MigInstances, SharedGpu
+from workloads.checks import check_command, check_name, check_range
+from workloads.network_policy import job_network_policy_manifest, warn_without_network_policy
+from workloads.placement import Placement, capabilities, check_placement, devices, network_environment, placed
+from workloads.roles import Claims, Container, Resources, pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +48,12 @@ class PyTorchJobArgs:
     """Ranks per pod; on GPUs one per GPU."""
     resources: Resources = Resources()
     """What one pod asks for."""
+    pool: str | None = None
+    """Node pool to run on. Default: any whose nodes fit."""
+    network: PodNetwork = SharedEni()
+    """Network of the pods."""
+    rdma: Rdma | None = None
+    """Ask for the pool's RDMA device. Default: collectives between nodes go over TCP."""
     prepare: Sequence[str] = ()
     """Command that fills /data/data before training starts, run once per pod; it must be safe to run twice at once."""
     image: pulumi.Input[str] | None = None
@@ -67,13 +79,25 @@ class PyTorchJobArgs:
         check_command("prepare", self.prepare)
         if not self.program:
             raise RefusalError("program", self.program, "is empty", 'name what to run: ("-m", "trainer.train")')
-        gpus = self.resources.gpus
+        self._check_gpus()
+
+    def _check_gpus(self) -> None:
+        gpus = self.resources.visible_gpus
         if gpus and gpus % self.processes_per_worker:
             raise RefusalError(
                 "processes_per_worker",
                 self.processes_per_worker,
                 f"does not divide the {gpus} GPUs of a worker",
                 f"use a divisor of {gpus}, normally {gpus} itself",
+            )
+        accelerator = self.resources.accelerator
+        if isinstance(accelerator, GpuMemory):
+            limit = "the ACK scheduler picks the card of such a pod, and Volcano schedules jobs"
+            raise RefusalError("resources.gpus", accelerator, limit, "ask for whole GPUs, on a pool without sharing")
+        if isinstance(accelerator, SharedGpu | MigInstances) and self.workers * self.processes_per_worker > 1:
+            limit = "NCCL refuses two ranks on one GPU, and two shares may be of the same"
+            raise RefusalError(
+                "resources.gpus", accelerator, limit, "ask for whole GPUs, or use one worker of one process"
             )
 
 
@@ -85,6 +109,7 @@ class ResolvedJob:
     queue: str
     image: str
     claims: Claims
+    offers: PlatformOffers = NO_OFFERS
 
 
 def torchrun_command(name: str, args: PyTorchJobArgs) -> list[str]:
@@ -100,19 +125,32 @@ def torchrun_command(name: str, args: PyTorchJobArgs) -> list[str]:
         f"--nproc-per-node={args.processes_per_worker}",
         f"--node-rank={_POD_INDEX}",
         f"--master-addr={name}-worker-0.{name}",
-        f"--master-port={RENDEZVOUS_PORT}",
+        f"--master-port={port(args.network, RENDEZVOUS_PORT)}",
         "--max-restarts=0",
         *args.program,
     ]
 
 
-def _environment(name: str, args: PyTorchJobArgs) -> dict[str, str]:
+def _placement(label: str, args: PyTorchJobArgs) -> Placement:
+    return Placement(
+        pods=args.workers,
+        own_labels=_labels(label),
+        resources=args.resources,
+        network=args.network,
+        pool=args.pool,
+        rdma=args.rdma,
+    )
+
+
+def _environment(name: str, args: PyTorchJobArgs, network: dict[str, str]) -> dict[str, str]:
+    on_host = isinstance(args.network, HostNetwork)
     return {
         "ATHANOR_JOB": name,
+        # For the program's own flags: on the host's network the port is not always the same.
+        **({"ATHANOR_METRICS_PORT": str(port(args.network, METRICS_PORT))} if on_host else {}),
         # torchrun kills its workers 30 s after SIGTERM whatever the pod's grace period says: a longer save was lost.
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(args.grace_period_seconds - _SHUTDOWN_MARGIN_SECONDS),
-        "GLOO_SOCKET_IFNAME": "eth0",
-        "NCCL_SOCKET_IFNAME": "eth0",
+        **network,
         "NCCL_DEBUG": "WARN",
         # Without a CPU limit each process would start a thread per core of the node: two pods with two threads each on
         # two cores trained twelve times slower.
@@ -124,13 +162,19 @@ def _environment(name: str, args: PyTorchJobArgs) -> dict[str, str]:
 
 def pytorch_job_manifest(label: str, name: str, args: PyTorchJobArgs, resolved: ResolvedJob) -> Manifest:
     """Return the Volcano Job `name`; its pods carry `label` as the value of athanor.dev/job."""
+    placement = _placement(label, args)
     container = Container(
         name="worker",
         image=resolved.image,
         command=torchrun_command(name, args),
         resources=args.resources,
-        env=_environment(name, args),
-        ports={"rendezvous": RENDEZVOUS_PORT, "metrics": METRICS_PORT},
+        env=_environment(name, args, network_environment(placement, resolved.offers)),
+        ports={
+            "rendezvous": port(args.network, RENDEZVOUS_PORT),
+            "metrics": port(args.network, METRICS_PORT),
+        },
+        devices=devices(placement, resolved.offers),
+        capabilities=capabilities(placement, resolved.offers),
     )
     prepare = [
         Container(
@@ -164,8 +208,8 @@ def pytorch_job_manifest(label: str, name: str, args: PyTorchJobArgs, resolved: 
                 "name": "worker",
                 "replicas": args.workers,
                 "template": {
-                    "metadata": {"labels": {**_labels(label), "app.kubernetes.io/component": "training"}},
-                    "spec": {**pod, "restartPolicy": "Never"},
+                    "metadata": _pod_metadata(label, args),
+                    "spec": {**placed(pod, placement, resolved.offers), "restartPolicy": "Never"},
                 },
             }
         ],
@@ -178,6 +222,12 @@ def pytorch_job_manifest(label: str, name: str, args: PyTorchJobArgs, resolved: 
         "metadata": {"name": name, "namespace": resolved.namespace, "labels": _labels(label)},
         "spec": spec,
     }
+
+
+def _pod_metadata(label: str, args: PyTorchJobArgs) -> Manifest:
+    labels = {**_labels(label), "app.kubernetes.io/component": "training", **pod_labels(args.network)}
+    annotations = pod_annotations(args.rdma)
+    return {"labels": labels, **({"annotations": annotations} if annotations else {})}
 
 
 def content_name(name: str, args: PyTorchJobArgs, resolved: ResolvedJob) -> str:
@@ -202,17 +252,21 @@ class PyTorchJob(pulumi.ComponentResource):
     ) -> None:
         check_name("job name", name)
         super().__init__("athanor:workloads:PyTorchJob", name, None, opts)
+        warn_without_network_policy(args.network, self)
         resolved = pulumi.Output.all(
             namespace=platform.namespace,
             queue=args.queue or platform.queue,
             image=args.image or platform.trainer_image,
             data=platform.data_claim,
             output=platform.output_claim,
-        ).apply(_resolve)
+            offers=platform.offers,
+        ).apply(lambda known: _resolve(name, args, known))
         self.job_name = resolved.apply(lambda known: content_name(name, args, known))
         job = resolved.apply(lambda known: pytorch_job_manifest(name, content_name(name, args, known), args, known))
         policy = resolved.apply(
-            lambda known: job_network_policy_manifest(name, known.namespace, _labels(name), METRICS_PORT)
+            lambda known: job_network_policy_manifest(
+                name, known.namespace, _labels(name), port(args.network, METRICS_PORT)
+            )
         )
         opened = resource_from_output(
             f"{name}-network",
@@ -235,12 +289,14 @@ class PyTorchJob(pulumi.ComponentResource):
         self.register_outputs({"job_name": self.job_name})
 
 
-def _resolve(known: dict[str, str]) -> ResolvedJob:
+def _resolve(name: str, args: PyTorchJobArgs, known: dict[str, Any]) -> ResolvedJob:
+    check_placement(_placement(name, args), known["offers"])
     return ResolvedJob(
         namespace=known["namespace"],
         queue=known["queue"],
         image=known["image"],
         claims=Claims(data=known["data"], output=known["output"]),
+        offers=known["offers"],
     )
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import RefusalError
+from workloads.accelerators import Accelerator, WholeGpus
+from workloads.checks import check_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,49 +19,9 @@ DATA_PATH = "/data/data"
 OUTPUT_PATH = "/data/output"
 USER_ID = 10001
 """The user that trainer/Dockerfile creates; volumes are made writable for its group."""
-GPU_RESOURCE = "nvidia.com/gpu"
 
-_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _CPU = re.compile(r"[0-9]+m|[0-9]+(\.[0-9]+)?")
 _MEMORY = re.compile(r"[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?")
-_MAXIMUM_NAME_LENGTH = 40
-
-
-def check_name(field_name: str, name: str) -> None:
-    """Refuse names that cannot become a pod's host name (RFC 1035 label, with room for suffixes).
-
-    Raises:
-        RefusalError: the name does not fit.
-    """
-    if len(name) > _MAXIMUM_NAME_LENGTH or not _NAME.fullmatch(name):
-        raise RefusalError(
-            field_name,
-            name,
-            f"must be at most {_MAXIMUM_NAME_LENGTH} of a-z, 0-9 and '-', starting with a letter",
-            "choose a shorter name in lower case",
-        )
-
-
-def check_range(field_name: str, value: int, low: int, high: int) -> None:
-    """Refuse a number outside low..high.
-
-    Raises:
-        RefusalError: naming the field, the value and both limits.
-    """
-    if not low <= value <= high:
-        raise RefusalError(field_name, value, f"must be {low} to {high}", f"choose a number from {low} to {high}")
-
-
-def check_command(field_name: str, command: Sequence[str]) -> None:
-    """Refuse a command written as one string, which would be run letter by letter.
-
-    Raises:
-        RefusalError: naming the field and the value.
-    """
-    if isinstance(command, str):
-        raise RefusalError(
-            field_name, command, "is one string", 'write one item per word: ("-m", "trainer.train", "--epochs=30")'
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +32,8 @@ class Resources:
     """CPU request, in cores or millicores (`2`, `500m`). No limit: throttling would slow the slowest rank of all."""
     memory: str = "1Gi"
     """Memory request and limit (`4Gi`)."""
-    gpus: int = 0
-    """Whole GPUs, request and limit."""
+    gpus: int | Accelerator = 0
+    """Whole GPUs by their number, or a share: `SharedGpu()`, `MigInstances(...)`, `GpuMemory(...)`."""
     shared_memory: str = "256Mi"
     """Size of /dev/shm; counts against `memory`. PyTorch's data workers and NCCL need it."""
 
@@ -83,7 +45,20 @@ class Resources:
             value = str(getattr(self, name))
             if not _MEMORY.fullmatch(value):
                 raise RefusalError(f"resources.{name}", value, "is no memory quantity", "write bytes or a unit: 4Gi")
-        check_range("resources.gpus", self.gpus, 0, 16)
+        if isinstance(self.gpus, int):
+            check_range("resources.gpus", self.gpus, 0, 16)
+
+    @property
+    def accelerator(self) -> Accelerator | None:
+        """What the pod asks for of GPUs; None for nothing."""
+        if isinstance(self.gpus, int):
+            return WholeGpus(count=self.gpus) if self.gpus else None
+        return self.gpus
+
+    @property
+    def visible_gpus(self) -> int:
+        """GPUs, or parts of them, that the pod sees."""
+        return self.accelerator.visible if self.accelerator else 0
 
     @property
     def whole_cpus(self) -> int:
@@ -91,11 +66,10 @@ class Resources:
         cores = int(self.cpu[:-1]) / 1000 if self.cpu.endswith("m") else float(self.cpu)
         return max(1, int(cores))
 
-    def manifest(self) -> Manifest:
-        """Return the `resources` of a container."""
-        limits = {"memory": self.memory}
-        if self.gpus:
-            limits[GPU_RESOURCE] = str(self.gpus)
+    def manifest(self, devices: Mapping[str, str] | None = None) -> Manifest:
+        """Return the `resources` of a container that also asks for these devices."""
+        gpus = self.accelerator.limits() if self.accelerator else {}
+        limits = {"memory": self.memory, **gpus, **(devices or {})}
         return {"requests": {"cpu": self.cpu, **limits}, "limits": limits}
 
 
@@ -114,6 +88,10 @@ class Container:
     """Whether /data/data is mounted writable: only for steps that prepare it."""
     writes_output: bool = True
     """Whether /data/output is mounted writable."""
+    devices: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further resources to ask for, such as an RDMA device."""
+    capabilities: Sequence[str] = ()
+    """Linux capabilities to add; any breaks Pod Security `restricted`."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further fields of the container, such as probes."""
 
@@ -126,11 +104,11 @@ class Container:
             "command": list(self.command),
             "env": [{"name": key, "value": value} for key, value in sorted(self.env.items())],
             "ports": [{"name": key, "containerPort": port} for key, port in self.ports.items()],
-            "resources": self.resources.manifest(),
+            "resources": self.resources.manifest(self.devices),
             "securityContext": {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"]},
+                "capabilities": {"drop": ["ALL"], **({"add": list(self.capabilities)} if self.capabilities else {})},
             },
             "volumeMounts": [
                 {"name": "data", "mountPath": DATA_PATH, "readOnly": not self.writes_data},
@@ -153,7 +131,7 @@ class Claims:
 def pod_spec(
     container: Container, claims: Claims, *, init_containers: Sequence[Container] = (), grace_period_seconds: int
 ) -> Manifest:
-    """Return a pod spec at the Pod Security level `restricted`, with the workload volumes mounted."""
+    """Return a pod spec with the workload volumes mounted; without added capabilities at Pod Security `restricted`."""
     return {
         "securityContext": {
             "runAsNonRoot": True,

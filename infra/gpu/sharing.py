@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import RefusalError
+from infra.errors import RefusalError, choices
 from infra.settings.gpu import Cgpu, Mig, Mps, TimeSlicing
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from infra.instance_types import InstanceType
     from infra.settings.gpu import Sharing
 
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -81,3 +84,45 @@ def device_plugin_config(sharing: Sharing | None) -> dict[str, Any]:
         }
         config["sharing"] = {"timeSlicing" if isinstance(sharing, TimeSlicing) else "mps": shared}
     return config
+
+
+def mig_instances(facts: InstanceType, profile: str) -> int:
+    """Return how many MIG instances of a profile one GPU of an instance type holds.
+
+    Raises:
+        RefusalError: its GPUs cannot be split so.
+    """
+    profiles: Mapping[str, int] = facts.gpu.mig_profiles if facts.gpu else {}
+    found = profiles.get(profile)
+    if found is None:
+        fix = choices(profile, profiles) if profiles else "use time_slicing or mps, or leave sharing out"
+        raise RefusalError("gpu.sharing.profile", profile, f"the GPUs of {facts.name} have no such MIG profile", fix)
+    return found
+
+
+def shares_per_gpu(sharing: Sharing | None, facts: InstanceType | None) -> int:
+    """Return how many pods one GPU takes: its replicas or MIG instances; 1 if it is whole, 0 if pods ask for GiB.
+
+    Raises:
+        RefusalError: the GPUs cannot be split into the MIG profile.
+    """
+    if isinstance(sharing, TimeSlicing | Mps):
+        return sharing.replicas
+    if isinstance(sharing, Mig):
+        return mig_instances(facts, sharing.profile) if facts else 0
+    return 0 if isinstance(sharing, Cgpu) else 1
+
+
+def advertised(sharing: Sharing | None, facts: InstanceType) -> dict[str, str]:
+    """Return the resources that NVIDIA's device plugin announces on a node of an instance type.
+
+    Raises:
+        RefusalError: the GPUs cannot be split into the MIG profile.
+    """
+    if not facts.gpus:
+        return {}
+    if isinstance(sharing, Mig):
+        name = mig_resource(sharing.profile)
+    else:
+        name = GPU_RESOURCE if sharing is None else SHARED_GPU_RESOURCE
+    return {name: str(facts.gpus * shares_per_gpu(sharing, facts))}

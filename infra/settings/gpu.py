@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from infra.settings.fields import Model
 
@@ -60,3 +60,23 @@ class GpuSettings(Model):
     """NVIDIA driver of the nodes, such as 550.144.03; fixed at a node's birth. Default: ACK's."""
     sharing: Sharing | None = None
     """How pods share one GPU. Default: a pod gets whole GPUs."""
+
+
+class ClusterGpuSettings(Model):
+    """GPUs of a cluster that this stack did not create: ACK brings all of this by itself."""
+
+    device_plugin: bool = False
+    """Whether to install NVIDIA's device plugin, which announces the GPUs of nodes labelled nvidia.com/gpu.present."""
+    sharing: Annotated[TimeSlicing | Mps | Mig, Field(discriminator="mode")] | None = None
+    """How that plugin shares each GPU. Default: a pod gets whole GPUs."""
+    dcgm_exporter: bool = False
+    """Whether to install NVIDIA's exporter of GPU metrics on the same nodes."""
+
+    @model_validator(mode="after")
+    def _sharing_has_a_plugin(self) -> Self:
+        if self.sharing and not self.device_plugin:
+            raise ValueError(
+                f"sharing.mode = {self.sharing.mode!r}: the device plugin shares GPUs, and device_plugin is false."
+                " Fix: set gpu.device_plugin to true"
+            )
+        return self

@@ -10,6 +10,7 @@ from infra.settings.alicloud import AlicloudSettings
 from infra.settings.cluster import ClusterSettings
 from infra.settings.digits import DigitsSettings
 from infra.settings.fields import DnsLabel, Model
+from infra.settings.gpu import ClusterGpuSettings
 from infra.settings.images import ImageSettings
 from infra.settings.scheduling import SchedulingSettings
 from infra.settings.storage import StorageSettings
@@ -24,6 +25,8 @@ class Settings(Model):
     """An environment on Alibaba Cloud to create. Default: none, the cluster exists already."""
     cluster: ClusterSettings = ClusterSettings()
     """Which Kubernetes cluster the stack runs on."""
+    gpu: ClusterGpuSettings = ClusterGpuSettings()
+    """GPUs of a cluster that exists already."""
     storage: StorageSettings = StorageSettings()
     """The volumes of the workloads."""
     scheduling: SchedulingSettings = SchedulingSettings()
@@ -48,6 +51,15 @@ class Settings(Model):
             raise ValueError(
                 f"cluster.kubeconfig = {self.cluster.kubeconfig!r}: this stack creates its own cluster under alicloud."
                 " Fix: leave out one of the two"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _ack_brings_its_own_gpu_parts(self) -> Self:
+        if self.alicloud and self.gpu != ClusterGpuSettings():
+            raise ValueError(
+                "gpu is for clusters that exist already; ACK brings a device plugin and an exporter of its own."
+                " Fix: leave gpu out; sharing belongs under alicloud.node_pools[].gpu"
             )
         return self
 

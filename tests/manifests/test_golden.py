@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from infra.platform import Platform
+from tests.manifests.placement_cases import PLACEMENT_CASES
 from tests.recording_engine import Recording, record
 from tests.unit.infra.alicloud.storage_program import environment
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
@@ -84,6 +85,7 @@ CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] =
     "large-service": (lambda _: record(_large_service, preview=False), ()),
     "queues": (_queues, ("Queue", "Job")),
     "simulated-nodes": (_simulated_nodes, ("Node",)),
+    **PLACEMENT_CASES,
     "alicloud-storage": (lambda _: _alicloud_storage(), ("PersistentVolume", "PersistentVolumeClaim", "StorageClass")),
 }
 

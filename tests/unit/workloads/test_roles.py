@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from infra.errors import RefusalError
 from tests.pod_security import violations
-from workloads.roles import Claims, Container, Resources, check_command, check_name, check_range, pod_spec
+from workloads.checks import check_command, check_name, check_range
+from workloads.roles import Claims, Container, Resources, pod_spec
 
 CLAIMS = Claims(data="data", output="output")
 

@@ -8,8 +8,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from infra.errors import RefusalError
-from infra.gpu.sharing import device_plugin_config, mig_resource, node_labels
-from infra.settings.gpu import Cgpu, GpuSettings, Mig, Mps, TimeSlicing
+from infra.gpu.sharing import (
+    advertised,
+    device_plugin_config,
+    mig_instances,
+    mig_resource,
+    node_labels,
+    shares_per_gpu,
+)
+from infra.instance_types import instance_type
+from infra.settings.gpu import Cgpu, ClusterGpuSettings, GpuSettings, Mig, Mps, TimeSlicing
 
 SCHEDULE = "ack.node.gpu.schedule"
 
@@ -85,3 +93,47 @@ def test_acks_sharing_is_refused_elsewhere():
 def test_sharing_that_cannot_be_is_no_setting(sharing):
     with pytest.raises(ValidationError):
         GpuSettings.model_validate({"sharing": sharing})
+
+
+A100 = instance_type("ecs.ebmgn7e.32xlarge")
+A10 = instance_type("ecs.gn7i-c16g1.4xlarge")
+CPU = instance_type("ecs.g7.2xlarge")
+
+
+@pytest.mark.parametrize(
+    ("sharing", "resources"),
+    [
+        (None, {"nvidia.com/gpu": "8"}),
+        (TimeSlicing(replicas=4), {"nvidia.com/gpu.shared": "32"}),
+        (Mps(replicas=2), {"nvidia.com/gpu.shared": "16"}),
+        (Mig(profile="1g.10gb"), {"nvidia.com/mig-1g.10gb": "56"}),
+        (Mig(profile="7g.80gb"), {"nvidia.com/mig-7g.80gb": "8"}),
+    ],
+)
+def test_a_node_announces_its_gpus_in_shares(sharing, resources):
+    assert advertised(sharing, A100) == resources
+    assert advertised(sharing, CPU) == {}
+
+
+@pytest.mark.parametrize(("facts", "fix"), [(A100, "1g.10gb"), (A10, "use time_slicing or mps")])
+def test_a_profile_that_the_gpus_do_not_have_is_refused(facts, fix):
+    with pytest.raises(RefusalError, match="have no such MIG profile") as caught:
+        mig_instances(facts, "1g.11gb")
+    assert fix in caught.value.fix
+
+
+def test_shares_that_pods_choose_themselves_are_not_counted():
+    assert shares_per_gpu(Cgpu(), A100) == 0
+    assert shares_per_gpu(None, None) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"sharing": {"mode": "mps", "replicas": 2}}, "set gpu.device_plugin to true"),
+        ({"device_plugin": True, "sharing": {"mode": "cgpu"}}, "'cgpu'"),
+    ],
+)
+def test_a_cluster_of_ones_own_shares_through_nvidias_plugin_alone(settings, words):
+    with pytest.raises(ValidationError, match=words):
+        ClusterGpuSettings.model_validate(settings)

@@ -1,0 +1,110 @@
+"""Jobs and services on every network, with every kind of GPU request: cases of the golden manifests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pulumi_kubernetes as kubernetes
+
+from infra.platform import Platform
+from infra.pod_network import ExclusiveEni, HostNetwork, SharedEni, TrunkEni
+from infra.pools import PlatformOffers, pool_offers
+from infra.rdma import Rdma
+from infra.settings.stack import Settings
+from tests.recording_engine import Recording, record
+from workloads.accelerators import GpuMemory, MigInstances, SharedGpu
+from workloads.inference import TorchScriptService, TorchScriptServiceArgs
+from workloads.pytorch import PyTorchJob, PyTorchJobArgs
+from workloads.roles import Resources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ACK = {
+    "alicloud": {
+        "region": "cn-hangzhou",
+        "zones": ["cn-hangzhou-i"],
+        "node_pools": [
+            {"name": "system", "role": "system", "instance_types": ["ecs.g7.2xlarge"], "minimum": 3, "maximum": 3},
+            {"name": "train", "role": "gpu", "instance_types": ["ecs.ebmgn7e.32xlarge"], "maximum": 4},
+            {
+                "name": "alone",
+                "role": "gpu",
+                "instance_types": ["ecs.ebmgn7e.32xlarge"],
+                "maximum": 4,
+                "eni": "exclusive",
+            },
+            {"name": "rdma", "role": "gpu", "instance_types": ["ecs.gn8is-8x.32xlarge"], "maximum": 4, "rdma": True},
+            {
+                "name": "lingjun",
+                "role": "gpu",
+                "instance_types": [],
+                "minimum": 4,
+                "maximum": 4,
+                "eni": "exclusive",
+                "rdma": True,
+                "lingjun": {"cluster_id": "lingjun-cluster", "group_id": "group"},
+            },
+            {
+                "name": "infer",
+                "role": "gpu",
+                "instance_types": ["ecs.gn7i-c16g1.4xlarge"],
+                "maximum": 8,
+                "gpu": {"sharing": {"mode": "cgpu", "isolation": "memory_and_cores"}},
+            },
+        ],
+    }
+}
+
+
+def _simulated(sharing: dict[str, object]) -> dict[str, object]:
+    groups = [{"instance_type": "ecs.ebmgn7e.32xlarge"}]
+    return {"cluster": {"simulated_nodes": groups}, "gpu": {"device_plugin": True, "sharing": sharing}}
+
+
+def _platform(stack: dict[str, object]) -> Platform:
+    pools = pool_offers(Settings.model_validate(stack))
+    return Platform(
+        provider=kubernetes.Provider("cluster", kubeconfig="{}"),
+        namespace="team",
+        queue="research",
+        data_claim="data",
+        output_claim="output",
+        trainer_image="registry.example/athanor/trainer:0123456789abcdef",
+        offers=PlatformOffers(pools=pools, pod_networkings=("storage",), pod_security="privileged"),
+    )
+
+
+def _job(stack: dict[str, object], gpus: object, **asked: object) -> Callable[[object], Recording]:
+    whole = isinstance(gpus, int)
+    args = PyTorchJobArgs(
+        program=("-m", "trainer.train"),
+        workers=4 if whole else 1,
+        processes_per_worker=gpus if whole else 1,
+        resources=Resources(cpu="64", memory="512Gi", gpus=gpus, shared_memory="64Gi"),
+        **asked,
+    )
+    return lambda _: record(lambda: PyTorchJob("resnet", _platform(stack), args), preview=False)
+
+
+def _service(**asked: object) -> Callable[[object], Recording]:
+    args = TorchScriptServiceArgs(model="resnet", replicas=2, pool="infer", **asked)
+    return lambda _: record(lambda: TorchScriptService("resnet", _platform(_ACK), args), preview=False)
+
+
+_JOB = ("Job", "NetworkPolicy")
+PLACEMENT_CASES: dict[str, tuple[Callable[[object], Recording], tuple[str, ...]]] = {
+    "job-shared-eni": (_job(_ACK, 8, network=SharedEni(), pool="train"), _JOB),
+    "job-trunk-eni": (_job(_ACK, 8, network=TrunkEni(pod_networking="storage"), pool="train"), _JOB),
+    "job-exclusive-eni": (_job(_ACK, 8, network=ExclusiveEni(), pool="alone"), _JOB),
+    "job-host-network": (_job(_ACK, 8, network=HostNetwork(port_offset=10), pool="train"), _JOB),
+    "job-erdma": (_job(_ACK, 8, rdma=Rdma(smc_r=True), pool="rdma"), _JOB),
+    "job-lingjun": (_job(_ACK, 8, network=ExclusiveEni(), rdma=Rdma(), pool="lingjun"), _JOB),
+    "job-shared-gpu": (_job(_simulated({"mode": "time_slicing", "replicas": 4}), SharedGpu()), _JOB),
+    "job-mig": (_job(_simulated({"mode": "mig", "profile": "3g.40gb"}), MigInstances(profile="3g.40gb")), _JOB),
+    "service-gpu-memory": (
+        _service(resources=Resources(gpus=GpuMemory(gib=8, core_percentage=30))),
+        ("Deployment",),
+    ),
+    "service-host-network": (_service(network=HostNetwork(port_offset=10)), ("Deployment", "Service", "NetworkPolicy")),
+}

@@ -1,0 +1,105 @@
+"""What a pod can ask for of GPUs: whole ones, a share, a MIG instance, or GiB of memory."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from infra.errors import RefusalError
+from infra.gpu.sharing import (
+    GPU_CORE_RESOURCE,
+    GPU_MEMORY_RESOURCE,
+    GPU_RESOURCE,
+    SHARED_GPU_RESOURCE,
+    mig_resource,
+)
+from workloads.checks import check_range
+
+_PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]{0,2}gb")
+_MAXIMUM_GPUS = 16
+_MAXIMUM_INSTANCES = 7 * _MAXIMUM_GPUS
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeGpus:
+    """GPUs that no other pod uses; `gpus=8` is short for it."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        """Refuse more than any node has."""
+        check_range("resources.gpus", self.count, 1, _MAXIMUM_GPUS)
+
+    @property
+    def visible(self) -> int:
+        """GPUs that the pod sees."""
+        return self.count
+
+    def limits(self) -> dict[str, str]:
+        """Return the resources to ask for."""
+        return {GPU_RESOURCE: str(self.count)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedGpu:
+    """One replica of a GPU that others use at the same time: time slicing or MPS."""
+
+    visible = 1
+
+    def limits(self) -> dict[str, str]:
+        """Return the resources to ask for."""
+        return {SHARED_GPU_RESOURCE: "1"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MigInstances:
+    """Hardware partitions of GPUs."""
+
+    profile: str
+    """MIG profile, such as 1g.10gb."""
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what is no profile, and more instances than any node has."""
+        if not _PROFILE.fullmatch(self.profile):
+            raise RefusalError(
+                "resources.gpus.profile",
+                self.profile,
+                "is no MIG profile",
+                "write <slices>g.<memory>gb, such as 1g.10gb",
+            )
+        check_range("resources.gpus.count", self.count, 1, _MAXIMUM_INSTANCES)
+
+    @property
+    def visible(self) -> int:
+        """GPUs that the pod sees."""
+        return self.count
+
+    def limits(self) -> dict[str, str]:
+        """Return the resources to ask for."""
+        return {mig_resource(self.profile): str(self.count)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuMemory:
+    """A part of one GPU's memory, on ACK pools shared by cGPU."""
+
+    gib: int
+    core_percentage: int | None = None
+    """Share of the GPU's compute, where the pool isolates that too."""
+
+    visible = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what no GPU has."""
+        check_range("resources.gpus.gib", self.gib, 1, 1024)
+        if self.core_percentage is not None:
+            check_range("resources.gpus.core_percentage", self.core_percentage, 1, 100)
+
+    def limits(self) -> dict[str, str]:
+        """Return the resources to ask for."""
+        cores = {} if self.core_percentage is None else {GPU_CORE_RESOURCE: str(self.core_percentage)}
+        return {GPU_MEMORY_RESOURCE: str(self.gib), **cores}
+
+
+Accelerator = WholeGpus | SharedGpu | MigInstances | GpuMemory
