@@ -52,7 +52,8 @@ class Service:
                     body=body,
                     region="cn-hangzhou",
                 )
-                return route.handler(self.account, request, **names)
+                with self.account.lock:
+                    return route.handler(self.account, request, **names)
         raise AssertionError(f"no route for {method} {path}")
 
     def refused(self, method: str, path: str, body: object = None, **query: str) -> str:
@@ -63,6 +64,8 @@ class Service:
 
     def finish(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Ask for a task until it has ended, and return it."""
+        if self.account.kubernetes is not None:
+            self.account.kubernetes.await_idle()
         for _ in range(10):
             task = self.call("GET", f"/tasks/{answer['task_id']}")
             if task["state"] != "running":
