@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pulumi
+import pulumi_alicloud as alicloud
+
+from infra.alicloud.create_only import CreateOnly, guard
+from infra.alicloud.names import resource_name
+from infra.alicloud.node_pool_inputs import node_pool_inputs
 
 if TYPE_CHECKING:
-    import pulumi_alicloud as alicloud
+    from collections.abc import Sequence
 
     from infra.alicloud.ack_cluster import AckCluster
     from infra.alicloud.network import AlicloudNetwork
     from infra.settings.alicloud import AlicloudSettings
+    from infra.settings.node_pools import NodePoolSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,15 +28,83 @@ class NodePoolsArgs:
     settings: AlicloudSettings
     cluster: AckCluster
     network: AlicloudNetwork
+    before_rdma: Sequence[pulumi.Resource] = ()
+    """What pools with RDMA wait for: Terway's configuration for them and the eRDMA controller."""
 
 
 class NodePools(pulumi.ComponentResource):
-    """All node pools of a cluster."""
+    """All node pools of a cluster, and what scales them."""
 
     pools: dict[str, alicloud.cs.NodePool]
     """By the name in the settings."""
+    system: tuple[alicloud.cs.NodePool, ...]
+    """The pools that the platform's own parts run on."""
 
     def __init__(self, name: str, args: NodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:NodePools", name, None, opts)
-        self.pools = {}
-        self.register_outputs({})
+        settings = args.settings
+        scaler = self._autoscaler(args) if any(pool.autoscaled for pool in settings.node_pools) else None
+        self.pools = {pool.name: self._pool(pool, args, scaler) for pool in settings.node_pools}
+        self.system = tuple(self.pools[pool.name] for pool in settings.node_pools if pool.role == "system")
+        self.register_outputs({"pools": sorted(self.pools)})
+
+    def _autoscaler(self, args: NodePoolsArgs) -> alicloud.cs.AutoscalingConfig:
+        return alicloud.cs.AutoscalingConfig(
+            "autoscaler",
+            cluster_id=args.cluster.cluster_id,
+            scaler_type=args.settings.kubernetes.autoscaler,
+            expander="least-waste",
+            # The provider reads these two back swapped: equal ones show no change.
+            cool_down_duration="10m",
+            unneeded_duration="10m",
+            scale_up_from_zero=True,
+            # Every training pod has its shared memory there; with such pods a node would never be given back.
+            skip_nodes_with_local_storage=False,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _pool(
+        self, pool: NodePoolSettings, args: NodePoolsArgs, scaler: alicloud.cs.AutoscalingConfig | None
+    ) -> alicloud.cs.NodePool:
+        network, zones = args.network, args.settings.zones_of(pool)
+        depends_on = [*args.network.ready, *(args.before_rdma if pool.rdma else ())]
+        if pool.autoscaled and scaler:
+            depends_on.append(scaler)
+        return alicloud.cs.NodePool(
+            pool.name,
+            cluster_id=args.cluster.cluster_id,
+            vswitch_ids=[network.node_vswitch_ids[zone] for zone in zones],
+            security_group_ids=[network.security_group_id],
+            deployment_set_id=self._deployment_set(pool) if pool.low_latency else None,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=depends_on,
+                # Names are unique in a cluster, and neither stock nor quota holds a scarce pool twice.
+                delete_before_replace=True,
+                # The autoscaler's own number of nodes is no change of ours.
+                ignore_changes=["desiredSize"] if pool.autoscaled else None,
+                hooks=guard(f"{pool.name}-create-only", _create_only(pool)) if pool.lingjun else None,
+            ),
+            **node_pool_inputs(args.settings, pool),
+        )
+
+    def _deployment_set(self, pool: NodePoolSettings) -> pulumi.Output[str]:
+        name = f"{pool.name}-placement"
+        together = alicloud.ecs.EcsDeploymentSet(
+            name,
+            deployment_set_name=resource_name(name),
+            strategy="LowLatency",
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        return together.id
+
+
+def _create_only(pool: NodePoolSettings) -> list[CreateOnly]:
+    return [
+        CreateOnly(
+            input="efloNodeGroup",
+            setting=f"lingjun of node pool {pool.name!r}",
+            limit="a pool keeps its Lingjun node group",
+            fix="restore it, and add a pool of another name for another group",
+        )
+    ]

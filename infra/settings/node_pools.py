@@ -29,7 +29,7 @@ class SpotSettings(Model):
     on_demand_percentage_above_base: int = Field(default=0, ge=0, le=100, strict=True)
     """Share of on-demand nodes among the rest."""
     on_demand_when_short: bool = False
-    """Whether on-demand nodes stand in where no spot node can be had."""
+    """Whether on-demand nodes stand in where no spot node can be had; only with zone_policy COST_OPTIMIZED."""
 
 
 class LingjunSettings(Model):
@@ -148,7 +148,7 @@ class NodePoolSettings(Model):
     @model_validator(mode="after")
     def _rdma_exists(self) -> Self:
         without = [facts.name for facts in self.facts if facts.rdma == "none"]
-        if self.rdma and without:
+        if self.rdma and without and not self.lingjun:
             raise ValueError(
                 f"rdma = True: {without[0]} has no RDMA. Fix: leave rdma out, or use a type with eRDMA"
                 " (infra/instance_types.py)"
@@ -163,6 +163,15 @@ class NodePoolSettings(Model):
             raise ValueError(
                 f"spot.price_limits names {sorted(limits)} and instance_types {list(self.instance_types)}: {wrong[0]!r}"
                 " is in one of them only. Fix: give a limit for each of the pool's types, or for none"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _standing_in_is_possible(self) -> Self:
+        if self.spot and self.spot.on_demand_when_short and self.zone_policy != "COST_OPTIMIZED":
+            raise ValueError(
+                f"spot.on_demand_when_short = True: does nothing with zone_policy {self.zone_policy}. Fix: use"
+                " zone_policy COST_OPTIMIZED, or leave it out"
             )
         return self
 

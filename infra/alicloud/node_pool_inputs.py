@@ -1,0 +1,166 @@
+"""What a node pool asks of ACK, from its settings alone."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal
+
+from infra.alicloud.names import tags
+from infra.gpu.sharing import node_labels
+from infra.pod_network import EXCLUSIVE_ENI_LABEL, EXCLUSIVE_ENI_VALUE
+from infra.pools import POOL_LABEL, pool_taints
+from infra.rdma import rdma_node_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from infra.settings.alicloud import AlicloudSettings
+    from infra.settings.node_disks import DiskSettings
+    from infra.settings.node_pools import NodePoolSettings
+
+ROLE_LABEL = "athanor.dev/role"
+DRIVER_LABEL = "ack.aliyun.com/nvidia-driver-version"
+CONTAINER_DISK = "/var/lib/container"
+"""Where ACK keeps images, containers and the kubelet's files on a data disk."""
+HOST_NETWORK_PODS = 6
+"""Pods of a node that count for the kubelet and need no address: Terway, kube-proxy, the CSI plugin, the problem
+detector, the GPU and RDMA plugins."""
+
+
+def node_pool_inputs(settings: AlicloudSettings, pool: NodePoolSettings) -> dict[str, Any]:
+    """Return the inputs of a pool that do not come from another resource."""
+    inputs: dict[str, Any] = {
+        # Unique in a cluster. The pool is deleted before it is replaced, so the name is free by then.
+        "node_pool_name": pool.name,
+        "labels": [{"key": key, "value": value} for key, value in sorted(pool_labels(pool).items())],
+        "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in pool_taints(pool)],
+        "key_name": settings.key_pair,
+        "tags": tags(settings),
+        # Labels decide how a GPU node shares its GPUs: a change must not reach one on which jobs run.
+        "update_nodes": pool.role != "gpu",
+    }
+    if pool.lingjun:
+        return inputs | _lingjun(pool)
+    return {
+        **inputs,
+        "instance_types": list(pool.instance_types),
+        "instance_charge_type": "PostPaid",
+        "multi_az_policy": pool.zone_policy,
+        "image_type": pool.image_type,
+        **_size(pool),
+        **_spot(pool),
+        **_system_disk(pool.system_disk),
+        "data_disks": [_data_disk(disk) for disk in pool.data_disks],
+        "kubelet_configuration": {"max_pods": str(max_pods(pool))},
+        "management": _management(settings, pool),
+    }
+
+
+def pool_labels(pool: NodePoolSettings) -> dict[str, str]:
+    """Return the labels of a pool's nodes; those that ACK acts on count from a node's birth."""
+    labels = {POOL_LABEL: pool.name, ROLE_LABEL: pool.role}
+    if pool.role == "gpu":
+        labels |= node_labels(pool.gpu.sharing)
+    if pool.gpu.driver_version:
+        labels[DRIVER_LABEL] = pool.gpu.driver_version
+    if pool.eni == "exclusive":
+        labels[EXCLUSIVE_ENI_LABEL] = EXCLUSIVE_ENI_VALUE
+    if pool.rdma:
+        labels |= rdma_node_labels("lingjun" if pool.lingjun else "erdma")
+    return {**pool.labels, **labels}
+
+
+def max_pods(pool: NodePoolSettings) -> int:
+    """Return the kubelet's limit: the pods that get an address on the smallest type, and those that need none."""
+    return min(facts.node_pods(pool.eni, rdma=pool.rdma) for facts in pool.facts) + HOST_NETWORK_PODS
+
+
+def _size(pool: NodePoolSettings) -> dict[str, Any]:
+    # Always given: ACK would keep scaling a pool that no longer says anything about it.
+    scaling = {
+        "enable": pool.autoscaled,
+        "min_size": pool.minimum,
+        "max_size": pool.maximum,
+        "type": _scaling_type(pool),
+    }
+    if pool.autoscaled:
+        return {"scaling_config": scaling}
+    return {"scaling_config": scaling, "desired_size": str(pool.maximum)}
+
+
+def _scaling_type(pool: NodePoolSettings) -> Literal["cpu", "gpu", "spot"]:
+    if pool.spot:
+        return "spot"
+    return "gpu" if pool.role == "gpu" else "cpu"
+
+
+def _spot(pool: NodePoolSettings) -> dict[str, Any]:
+    if pool.spot is None:
+        return {"spot_strategy": "NoSpot"}
+    limits = pool.spot.price_limits
+    inputs: dict[str, Any] = {
+        "spot_strategy": "SpotWithPriceLimit" if limits else "SpotAsPriceGo",
+        "spot_instance_remedy": True,
+        "compensate_with_on_demand": pool.spot.on_demand_when_short,
+        "on_demand_base_capacity": str(pool.spot.on_demand_base),
+        "on_demand_percentage_above_base_capacity": str(pool.spot.on_demand_percentage_above_base),
+    }
+    if limits:
+        inputs["spot_price_limits"] = [
+            {"instance_type": name, "price_limit": _price(limits[name])} for name in pool.instance_types
+        ]
+    return inputs
+
+
+def _price(price: float) -> str:
+    return format(Decimal(str(price)).normalize(), "f")
+
+
+def _system_disk(disk: DiskSettings) -> dict[str, Any]:
+    return {
+        "system_disk_category": disk.category,
+        "system_disk_size": disk.size_gib,
+        "system_disk_encrypted": disk.encrypted,
+        "system_disk_performance_level": _level(disk),
+    }
+
+
+def _data_disk(disk: DiskSettings) -> dict[str, Any]:
+    inputs: dict[str, Any] = {
+        "category": disk.category,
+        "size": disk.size_gib,
+        "encrypted": "true" if disk.encrypted else "false",
+        "auto_format": "true",
+        "file_system": "ext4",
+        "mount_target": disk.mount_path or CONTAINER_DISK,
+    }
+    level = _level(disk)
+    return {**inputs, "performance_level": level} if level else inputs
+
+
+def _level(disk: DiskSettings) -> str | None:
+    return disk.performance_level or ("PL1" if disk.category == "cloud_essd" else None)
+
+
+def _management(settings: AlicloudSettings, pool: NodePoolSettings) -> Mapping[str, Any]:
+    follows = settings.kubernetes.auto_upgrade != "none"
+    return {
+        "enable": True,
+        "auto_repair": True,
+        # A restart ends a training job that may survive what is broken.
+        "auto_repair_policy": {"restart_node": pool.role != "gpu"},
+        "auto_upgrade": follows,
+        "auto_upgrade_policy": {"auto_upgrade_kubelet": follows},
+        "auto_vul_fix": False,
+        "max_unavailable": 1,
+    }
+
+
+def _lingjun(pool: NodePoolSettings) -> dict[str, Any]:
+    """The machines, their images, disks and drivers belong to the node group."""
+    assert pool.lingjun is not None
+    return {
+        "type": "lingjun",
+        "eflo_node_group": {"cluster_id": pool.lingjun.cluster_id, "group_id": pool.lingjun.group_id},
+        "desired_size": str(pool.maximum),
+    }

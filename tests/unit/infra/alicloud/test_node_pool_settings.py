@@ -1,0 +1,143 @@
+"""Node pools and environments that cannot work are refused with the value, the limit and the fix."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.errors import RefusalError
+from infra.settings.parse import parse_settings
+from tests.unit.infra.alicloud.environment import (
+    ERDMA_POOL,
+    GPU_POOL,
+    LINGJUN_POOL,
+    SYSTEM_POOL,
+    ZONES,
+    pool,
+    settings,
+)
+
+CPU_POOL = {"name": "cpu", "role": "cpu", "instance_types": ["ecs.g8i.4xlarge"], "maximum": 4}
+A10 = "ecs.gn7i-c16g1.4xlarge"
+
+
+def _refused(raw):
+    with pytest.raises(RefusalError) as refused:
+        parse_settings({"alicloud": raw})
+    return str(refused.value)
+
+
+def _environment(*pools, **changes):
+    return {"region": "cn-hangzhou", "zones": list(ZONES), "node_pools": [SYSTEM_POOL, *pools], **changes}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        GPU_POOL,
+        ERDMA_POOL,
+        LINGJUN_POOL,
+        CPU_POOL,
+        pool(minimum=8),
+        pool(instance_types=[A10, "ecs.gn7i-c8g1.2xlarge"]),
+        pool(low_latency=True, zones=[ZONES[0]], maximum=20),
+        pool(spot={"price_limits": {A10: 0.5}}),
+        pool(system_disk={"size_gib": 1261, "performance_level": "PL3"}),
+        pool(data_disks=[{"size_gib": 40}, {"mount_path": "/mnt/scratch"}]),
+        pool(labels={"team": "", "example.com/tier": "a.b_c-1"}),
+        pool(taints=[{"key": "example.com/team", "value": "vision"}]),
+        pool(gpu={"driver_version": "550.144.03", "sharing": {"mode": "cgpu"}}),
+        pool(minimum=0, maximum=0),
+    ],
+    ids=range(14),
+)
+def test_what_can_work_is_taken(raw):
+    settings(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (pool(minimum=9), ["minimum = 9", "maximum = 8", "Fix: lower minimum"]),
+        (pool(minimum=1001, maximum=1001), ["minimum = 1001", "less than or equal to 1000"]),
+        (pool(instance_types=[]), ["instance_types = []", "Fix: name at least one"]),
+        (pool(instance_types=[A10, A10]), ["repeats a type"]),
+        (pool(instance_types=["ecs.gn7i-c16g1.4xlarg"]), ["did you mean", A10]),
+        (pool(instance_types=[A10, "ecs.gn7i-2x.8xlarge"]), ["ecs.gn7i-2x.8xlarge", "Fix: give it a pool of its own"]),
+        (pool(instance_types=[A10, "ecs.gn8is.4xlarge"]), ["ecs.gn8is.4xlarge", "differs"]),
+        (pool(role="cpu"), ["role = 'cpu'", "has GPUs", "use role gpu"]),
+        (pool(role="system"), ["role = 'system'", "has GPUs"]),
+        (pool(CPU_POOL, role="gpu"), ["role = 'gpu'", "no GPUs"]),
+        (pool(CPU_POOL, gpu={"driver_version": "550.144.03"}), ["gpu is set", "role = 'cpu'"]),
+        (pool(gpu={"sharing": {"mode": "time_slicing", "replicas": 2}}), ["time_slicing", "mode: cgpu"]),
+        (pool(gpu={"sharing": {"mode": "mig", "profile": "1g.10gb"}}), ["mig", "Fix:"]),
+        (pool(rdma=True), ["rdma = True", A10, "has no RDMA"]),
+        (pool(instance_types=["ecs.gn7i-c8g1.2xlarge"], eni="exclusive"), ["exclusive ENIs", "at least 7"]),
+        (pool(instance_types=["ecs.gn6i-c4g1.xlarge"]), ["10 pods", "at least 12"]),
+        (pool(spot={"price_limits": {"ecs.gn7i-c8g1.2xlarge": 1}}), ["price_limits", "ecs.gn7i-c8g1.2xlarge"]),
+        (pool(spot={"price_limits": {A10: 0}}), [A10, "greater than 0"]),
+        (pool(spot={"on_demand_percentage_above_base": 101}), ["less than or equal to 100"]),
+        (pool(spot={"on_demand_when_short": True}), ["zone_policy BALANCE", "Fix: use zone_policy COST_OPTIMIZED"]),
+        (pool(low_latency=True, maximum=21, zones=[ZONES[0]]), ["maximum = 21", "at most 20 nodes"]),
+        (pool(low_latency=True, spot={}, zones=[ZONES[0]]), ["takes no spot nodes"]),
+        (pool(low_latency=True), ["zones of 'a10'", "in one zone", f"zones [{ZONES[0]}]"]),
+        (pool(zones=["cn-hangzhou-k"]), ["zones of 'a10' = 'cn-hangzhou-k'", "none of the environment's"]),
+        (pool(system_disk={"size_gib": 460, "performance_level": "PL2"}), ["size_gib = 460", "at least 461"]),
+        (pool(data_disks=[{"size_gib": 1260, "performance_level": "PL3"}]), ["size_gib = 1260", "at least 1261"]),
+        (pool(system_disk={"size_gib": 39}), ["size_gib = 39", "greater than or equal to 40"]),
+        (pool(system_disk={"size_gib": 2049}), ["system_disk.size_gib = 2049", "at most 2048"]),
+        (pool(system_disk={"category": "cloud_auto", "performance_level": "PL1"}), ["cloud_auto", "no levels"]),
+        (pool(system_disk={"mount_path": "/data"}), ["system_disk.mount_path = '/data'", "Fix: leave"]),
+        (pool(data_disks=[{}, {}]), ["data_disks.1 has no mount_path"]),
+        (pool(data_disks=[{"mount_path": "/a"}, {"mount_path": "/a"}]), ["two at one path"]),
+        (pool(labels={"a b": "c"}), ["is no Kubernetes label key"]),
+        (pool(labels={"-a": "c"}), ["is no Kubernetes label key"]),
+        (pool(labels={"Example.com/a": "c"}), ["is no Kubernetes label key"]),
+        (pool(labels={"a": "c d"}), ["'c d'", "is no Kubernetes label value"]),
+        (pool(labels={"a" * 64: "c"}), ["is no Kubernetes label key"]),
+        (pool(labels={"athanor.dev/pool": "b"}), ["which the platform keeps for itself"]),
+        (pool(labels={"ack.node.gpu.schedule": "cgpu"}), ["Fix: use gpu.sharing"]),
+        (pool(labels={"ack.aliyun.com/nvidia-driver-version": "1"}), ["Fix: use gpu.driver_version"]),
+        (pool(taints=[{"key": ""}]), ["is no Kubernetes label key"]),
+        (pool(taints=[{"key": "a", "effect": "Never"}]), ["Never", "NoSchedule"]),
+        (pool(name="A10"), ["'A10'", "RFC 1123"]),
+        (pool(LINGJUN_POOL, spot={}), ["spot is set", "Lingjun"]),
+        (pool(LINGJUN_POOL, low_latency=True), ["low_latency is set"]),
+        (pool(LINGJUN_POOL, data_disks=[{}]), ["data_disks is set"]),
+        (pool(LINGJUN_POOL, instance_types=[A10]), ["instance_types is set"]),
+        (pool(LINGJUN_POOL, gpu={"driver_version": "550.144.03"}), ["gpu.driver_version is set"]),
+        (pool(LINGJUN_POOL, eni="shared"), ["eni = 'shared'", "Fix: use eni exclusive"]),
+        (pool(LINGJUN_POOL, minimum=1), ["minimum = 1, maximum = 4", "not scaled"]),
+        (pool(LINGJUN_POOL, role="cpu"), ["role = 'cpu'", "Fix: use role gpu"]),
+    ],
+    ids=range(51),
+)
+def test_what_cannot_work_is_refused(raw, says):
+    message = _refused(_environment(raw))
+    for text in (*says, "Fix:", "athanor:alicloud", "node_pools"):
+        assert text in message
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (_environment(GPU_POOL, pool(maximum=1)), ["repeats the name 'a10'", "Fix:"]),
+        (_environment(node_pools=[GPU_POOL]), ["no pool of role system", "Fix: add one"]),
+        (_environment(node_pools=[{**SYSTEM_POOL, "minimum": 0}]), ["no pool of role system has minimum 1"]),
+        (_environment(zones=[f"cn-hangzhou-{letter}" for letter in "abcdef"]), ["at most 5 zones"]),
+        (_environment(tags={"acs:a": "b"}), ["is no tag key"]),
+        (_environment(tags={"aliyun-a": "b"}), ["is no tag key"]),
+        (_environment(tags={"http://a": "b"}), ["is no tag key"]),
+        (_environment(tags={"athanor:stack": "b"}), ["is no tag key"]),
+        (_environment(tags={"": "b"}), ["is no tag key"]),
+        (_environment(tags={"a": "x" * 129}), ["is no tag value"]),
+        (_environment(tags={f"a{n}": "b" for n in range(19)}), ["at most 18"]),
+        (_environment(assume_role={"role_arn": "deployer"}), ["role_arn = 'deployer'"]),
+        (_environment(kubernetes={"version": "1.31.1-aliyun.1"}), ["1.31.1-aliyun.1", "older than 1.32"]),
+        (_environment(kubernetes={"version": "1.34"}), ["version = '1.34'"]),
+    ],
+    ids=range(14),
+)
+def test_environments_that_cannot_work_are_refused(raw, says):
+    message = _refused(raw)
+    for text in (*says, "Fix:"):
+        assert text in message
