@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import json
+from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
 import pulumi
 
 from infra.errors import RefusalError
+from infra.pools import NO_OFFERS, PlatformOffers
 
 if TYPE_CHECKING:
     from infra.platform import Platform
@@ -26,6 +28,17 @@ class PlatformOutputs:
     data_claim: str
     output_claim: str
     trainer_image: str
+    offers: str = ""
+    """Node pools and networks as JSON text (infra/pools.py); empty from a stack that does not tell them yet."""
+
+    @property
+    def platform_offers(self) -> PlatformOffers:
+        """The same, typed.
+
+        Raises:
+            RefusalError: it is of a form that this code does not know.
+        """
+        return PlatformOffers.from_dict(json.loads(self.offers)) if self.offers else NO_OFFERS
 
     @classmethod
     def read(cls, stack: pulumi.StackReference) -> pulumi.Output[Self]:
@@ -44,13 +57,13 @@ class PlatformOutputs:
             raise RefusalError(
                 "contract_version", version, f"this code knows contracts up to {CONTRACT_VERSION}", "update athanor"
             )
-        names = [field.name for field in fields(cls)]
-        missing = [name for name in names if name not in found]
+        required = [each.name for each in fields(cls) if each.default is MISSING]
+        missing = [name for name in required if name not in found]
         if missing:
             raise RefusalError(
                 "stack outputs", sorted(found), f"lack {', '.join(missing)}", "name a stack of the athanor project"
             )
-        values = {name: found[name] for name in names}
+        values = {each.name: found[each.name] for each in fields(cls) if each.name in found}
         values["contract_version"] = version
         return cls(**values)
 
@@ -66,6 +79,10 @@ def _whole_number(value: object) -> int:
 def export_platform(platform: Platform) -> None:
     """Export the platform part of the contract."""
     pulumi.export("contract_version", CONTRACT_VERSION)
-    for field in fields(PlatformOutputs):
-        if field.name != "contract_version":
-            pulumi.export(field.name, getattr(platform, field.name))
+    for each in fields(PlatformOutputs):
+        if each.name != "contract_version":
+            pulumi.export(each.name, _exported(getattr(platform, each.name)))
+
+
+def _exported(value: object) -> object:
+    return json.dumps(value.to_dict(), sort_keys=True) if isinstance(value, PlatformOffers) else value

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Self
 
 import pulumi
 
+from infra.alicloud.environment import create_environment
+from infra.alicloud.storage import AlicloudStorage, AlicloudStorageArgs
 from infra.cluster import ExistingCluster, existing_cluster_args
 from infra.image_policy import enforce_image_policy
 from infra.images import platform_trainer_image
 from infra.manifests import Manifest, resource
 from infra.namespaces import default_deny_manifest, namespace_manifest
 from infra.outputs import PlatformOutputs
-from infra.pools import NO_OFFERS, PlatformOffers, pool_offers
+from infra.pools import NO_OFFERS, PlatformOffers, platform_offers
 from infra.scheduling import GangScheduling, GangSchedulingArgs
 from infra.simulated_nodes import SimulatedGpuNodes, SimulatedGpuNodesArgs
 from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, SharedStorage, SharedStorageArgs, choose_backing
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
     import pulumi_kubernetes as kubernetes
 
+    from infra.settings.alicloud import AlicloudSettings
     from infra.settings.stack import Settings
+    from infra.storage import Backing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,43 +71,91 @@ class Platform:
             data_claim=outputs.apply(lambda found: found.data_claim),
             output_claim=outputs.apply(lambda found: found.output_claim),
             trainer_image=outputs.apply(lambda found: found.trainer_image),
+            offers=outputs.apply(lambda found: found.platform_offers),
         )
 
 
 def create_platform(settings: Settings) -> Platform:
     """Declare everything that workloads need, in the stack that owns it."""
     enforce_image_policy(settings.images)
+    if settings.alicloud is None:
+        return _on_existing_cluster(settings)
+    return _on_alicloud(settings, settings.alicloud)
+
+
+def _on_existing_cluster(settings: Settings) -> Platform:
     cluster = ExistingCluster("cluster", existing_cluster_args(settings.cluster))
     in_cluster = pulumi.ResourceOptions(provider=cluster.provider)
     if settings.cluster.simulated_nodes:
         simulated = SimulatedGpuNodesArgs(groups=settings.cluster.simulated_nodes, sharing=settings.gpu.sharing)
         SimulatedGpuNodes("simulated-nodes", simulated, in_cluster)
-    namespace = _workload_namespace(settings.namespace, in_cluster)
-    scheduling = GangScheduling("scheduling", GangSchedulingArgs(settings=settings.scheduling), in_cluster)
-    storage = SharedStorage(
-        "storage",
-        SharedStorageArgs(
+    namespace = _workload_namespace(settings, in_cluster)
+    storage = _shared_storage(settings, choose_backing(settings), namespace, in_cluster)
+    return _platform(settings, cluster.provider, nodes=(), ready=(namespace, *storage.claims))
+
+
+def _on_alicloud(settings: Settings, alicloud: AlicloudSettings) -> Platform:
+    environment = create_environment(alicloud, settings.images)
+    provider = environment.cluster.provider
+    in_cluster = pulumi.ResourceOptions(provider=provider)
+    namespace = _workload_namespace(settings, in_cluster)
+    files = AlicloudStorage(
+        "files",
+        AlicloudStorageArgs(
+            settings=alicloud,
+            storage=settings.storage,
+            network=environment.network,
+            cluster=environment.cluster,
             namespace=settings.namespace,
-            settings=settings.storage,
-            backing=choose_backing(settings),
-            depends_on=[namespace],
+            depends_on=[namespace, *environment.nodes],
         ),
-        in_cluster,
+        pulumi.ResourceOptions(providers=[environment.provider, provider]),
     )
+    storage = _shared_storage(settings, choose_backing(settings, files.backing), namespace, in_cluster)
+    ready = (namespace, *environment.pod_networkings, *storage.claims, *files.claims)
+    pulumi.export("alicloud_region", alicloud.region)
+    pulumi.export("alicloud_vpc_id", environment.network.vpc_id)
+    pulumi.export("alicloud_cluster_id", environment.cluster.cluster_id)
+    return _platform(settings, provider, nodes=environment.nodes, ready=ready)
+
+
+def _shared_storage(
+    settings: Settings, backing: Backing, namespace: pulumi.Resource, in_cluster: pulumi.ResourceOptions
+) -> SharedStorage:
+    args = SharedStorageArgs(
+        namespace=settings.namespace,
+        settings=settings.storage,
+        backing=backing,
+        protected=settings.alicloud is not None and settings.alicloud.protected,
+        depends_on=[namespace],
+    )
+    return SharedStorage("storage", args, in_cluster)
+
+
+def _platform(
+    settings: Settings,
+    provider: kubernetes.Provider,
+    *,
+    nodes: Sequence[pulumi.Resource],
+    ready: Sequence[pulumi.Resource],
+) -> Platform:
+    args = GangSchedulingArgs(settings=settings.scheduling, nodes=nodes)
+    scheduling = GangScheduling("scheduling", args, pulumi.ResourceOptions(provider=provider))
     return Platform(
-        provider=cluster.provider,
+        provider=provider,
         namespace=settings.namespace,
         queue=settings.scheduling.queues[0].name,
         data_claim=DATA_CLAIM,
         output_claim=OUTPUT_CLAIM,
         trainer_image=platform_trainer_image(settings),
-        offers=PlatformOffers(pools=pool_offers(settings)),
-        depends_on=(namespace, *scheduling.queues, *storage.claims),
+        offers=platform_offers(settings),
+        depends_on=(*nodes, *ready, *scheduling.queues),
     )
 
 
-def _workload_namespace(name: str, opts: pulumi.ResourceOptions) -> pulumi.Resource:
-    namespace = resource("workload-namespace", namespace_manifest(name), opts)
+def _workload_namespace(settings: Settings, opts: pulumi.ResourceOptions) -> pulumi.Resource:
+    name = settings.namespace
+    namespace = resource("workload-namespace", namespace_manifest(name, settings.pod_security), opts)
     deny: Manifest = default_deny_manifest(name)
     resource("workload-default-deny", deny, pulumi.ResourceOptions(provider=opts.provider, depends_on=[namespace]))
     return namespace

@@ -169,6 +169,16 @@ def pool_offers(settings: Settings) -> tuple[PoolOffer, ...]:
     return tuple(_ack_offer(pool, pool.zones or settings.alicloud.zones) for pool in settings.alicloud.node_pools)
 
 
+def platform_offers(settings: Settings) -> PlatformOffers:
+    """Return what a stack's platform offers."""
+    networkings = settings.alicloud.pod_networkings if settings.alicloud else ()
+    return PlatformOffers(
+        pools=pool_offers(settings),
+        pod_networkings=tuple(networking.name for networking in networkings),
+        pod_security=settings.pod_security,
+    )
+
+
 def simulated_pool_name(type_name: str) -> str:
     """Return the name of the pool that simulated nodes of a type form: `ecs.gn8v.4xlarge` gives `gn8v-4xlarge`."""
     return type_name.removeprefix("ecs.").replace(".", "-")

@@ -13,6 +13,8 @@ from infra.manifests import Manifest, resource
 from infra.namespaces import namespace_manifest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from infra.settings.scheduling import SchedulingSettings
 
 
@@ -21,6 +23,8 @@ class GangSchedulingArgs:
     """Arguments of GangScheduling."""
 
     settings: SchedulingSettings
+    nodes: Sequence[pulumi.Resource] = ()
+    """What the pods of Volcano run on, where this program makes the nodes: they must outlive these pods."""
 
 
 class GangScheduling(pulumi.ComponentResource):
@@ -35,6 +39,7 @@ class GangScheduling(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: GangSchedulingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:GangScheduling", name, None, opts)
+        self._nodes = args.nodes
         ready = self._install() if args.settings.install else []
         self.queues = tuple(
             self._child(f"queue-{queue.name}", volcano.queue_manifest(queue), ready) for queue in args.settings.queues
@@ -70,7 +75,7 @@ class GangScheduling(pulumi.ComponentResource):
             self._child(f"{name}-{manifest['kind'].lower()}", manifest, depends_on)
             for manifest in volcano.permission_manifests(name, rules)
         ]
-        return self._child(name, deployment, [*depends_on, *permissions])
+        return self._child(name, deployment, [*depends_on, *permissions, *self._nodes])
 
     def _child(
         self, name: str, manifest: Manifest, depends_on: list[pulumi.Resource] | None = None

@@ -33,7 +33,7 @@ def training_program(settings: DigitsSettings) -> tuple[str, ...]:
         "output_dir": OUTPUT_PATH,
         "work_dir": "/tmp/work",  # noqa: S108 - inside the container
         "log_dir": f"{OUTPUT_PATH}/$(ATHANOR_JOB)/logs",
-        "num_gpu": "0",
+        "num_gpu": str(settings.gpus_per_worker),
         "run_name": "$(ATHANOR_JOB)",
         "model_name": MODEL,
         "metrics_port": str(METRICS_PORT),
@@ -56,7 +56,9 @@ def declare_digits(platform: Platform, settings: DigitsSettings) -> DigitsWorklo
             program=training_program(settings),
             prepare=("python3", "-m", "trainer.prepare_data", f"--data_dir={DATA_PATH}"),
             workers=settings.workers,
-            resources=Resources(cpu=settings.cpus_per_worker, memory="2Gi"),
+            processes_per_worker=settings.ranks_per_worker,
+            pool=settings.pool,
+            resources=Resources(cpu=settings.cpus_per_worker, memory="2Gi", gpus=settings.gpus_per_worker),
         ),
     )
     serving = TorchScriptServiceArgs(model=MODEL, replicas=settings.replicas, resources=Resources(cpu="250m"))

@@ -10,6 +10,7 @@ from infra.settings.alicloud_kubernetes import KubernetesSettings
 from infra.settings.alicloud_network import NetworkSettings
 from infra.settings.fields import Model
 from infra.settings.node_pools import NodePoolSettings
+from infra.settings.pod_networking import PodNetworkingSettings
 
 Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,}-[a-z0-9-]+$")]
 _MOST_ZONES = 5
@@ -67,6 +68,8 @@ class AlicloudSettings(Model):
     """The ACK cluster."""
     node_pools: tuple[NodePoolSettings, ...]
     """Node pools; at least one of role `system`."""
+    pod_networkings: tuple[PodNetworkingSettings, ...] = ()
+    """Networks of their own for some pods (Terway trunk interfaces)."""
 
     @model_validator(mode="after")
     def _zones_are_of_the_region(self) -> Self:
@@ -96,6 +99,14 @@ class AlicloudSettings(Model):
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise ValueError(f"node_pools repeats the name {repeated[0]!r}. Fix: give each pool a name of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _pod_networkings_have_names_of_their_own(self) -> Self:
+        names = [networking.name for networking in self.pod_networkings]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"pod_networkings repeats the name {repeated[0]!r}. Fix: give each a name of its own")
         return self
 
     @model_validator(mode="after")

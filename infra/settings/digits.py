@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from infra.settings.fields import CpuQuantity, Model
+from infra.settings.fields import CpuQuantity, DnsLabel, Model
 
 
 class DigitsSettings(Model):
@@ -18,10 +18,14 @@ class DigitsSettings(Model):
     """Training pods; each runs one torchrun agent."""
     cpus_per_worker: CpuQuantity = "500m"
     """CPU request of one training pod."""
+    pool: DnsLabel | None = None
+    """Node pool of the training pods. Default: any whose nodes fit."""
+    gpus_per_worker: int = Field(default=0, ge=0, le=8, strict=True)
+    """Whole GPUs of one training pod, a rank for each. Default: none, one rank on CPUs."""
     epochs: int = Field(default=10, ge=1, le=100_000)
     """Passes over the training images."""
     batch_size: int = Field(default=32, ge=1, le=4096)
-    """Images per step, over all workers; their number must divide it."""
+    """Images per step, over all ranks; their number must divide it."""
     width: int = Field(default=16, ge=1, le=1024)
     """Channels of the model's first layer."""
     seed: int = Field(default=0, ge=0)
@@ -29,11 +33,18 @@ class DigitsSettings(Model):
     replicas: int = Field(default=1, ge=0, le=64)
     """Serving pods."""
 
+    @property
+    def ranks_per_worker(self) -> int:
+        """Training processes of one pod."""
+        return max(1, self.gpus_per_worker)
+
     @model_validator(mode="after")
     def _every_rank_gets_as_much(self) -> Self:
-        if self.batch_size % self.workers:
+        ranks = self.workers * self.ranks_per_worker
+        if self.batch_size % ranks:
+            counted = f"{ranks} ranks (workers x GPUs per worker)" if self.gpus_per_worker else f"workers = {ranks}"
             raise ValueError(
-                f"batch_size = {self.batch_size}: is no multiple of workers = {self.workers}. Fix: use"
-                f" {self.workers * max(1, self.batch_size // self.workers)}"
+                f"batch_size = {self.batch_size}: is no multiple of {counted}. Fix: use"
+                f" {ranks * max(1, self.batch_size // ranks)}"
             )
         return self

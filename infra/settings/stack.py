@@ -6,6 +6,7 @@ from typing import Self
 
 from pydantic import model_validator
 
+from infra.namespaces import PodSecurity
 from infra.settings.alicloud import AlicloudSettings
 from infra.settings.cluster import ClusterSettings
 from infra.settings.digits import DigitsSettings
@@ -21,12 +22,14 @@ class Settings(Model):
 
     namespace: DnsLabel = "athanor"
     """Namespace of the workloads. The platform's own parts live in `<part>-system` namespaces."""
+    pod_security: PodSecurity = "restricted"
+    """Pod Security level of that namespace; host network and Lingjun's RDMA need `privileged`."""
     alicloud: AlicloudSettings | None = None
     """An environment on Alibaba Cloud to create. Default: none, the cluster exists already."""
     cluster: ClusterSettings = ClusterSettings()
     """Which Kubernetes cluster the stack runs on."""
     gpu: ClusterGpuSettings = ClusterGpuSettings()
-    """GPUs of a cluster that exists already."""
+    """What runs on GPU nodes beside the workloads."""
     storage: StorageSettings = StorageSettings()
     """The volumes of the workloads."""
     scheduling: SchedulingSettings = SchedulingSettings()
@@ -55,11 +58,11 @@ class Settings(Model):
         return self
 
     @model_validator(mode="after")
-    def _ack_brings_its_own_gpu_parts(self) -> Self:
-        if self.alicloud and self.gpu != ClusterGpuSettings():
+    def _ack_brings_a_device_plugin(self) -> Self:
+        if self.alicloud and self.gpu.device_plugin:
             raise ValueError(
-                "gpu is for clusters that exist already; ACK brings a device plugin and an exporter of its own."
-                " Fix: leave gpu out; sharing belongs under alicloud.node_pools[].gpu"
+                "gpu.device_plugin = True: ACK brings its own device plugin, and a node can have only one. Fix: leave"
+                " gpu.device_plugin out; sharing belongs under alicloud.node_pools[].gpu"
             )
         return self
 

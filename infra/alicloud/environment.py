@@ -1,0 +1,87 @@
+"""A whole environment on Alibaba Cloud, from an empty account to nodes that pods can start on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pulumi
+
+from infra.alicloud.ack_cluster import AckCluster, AckClusterArgs
+from infra.alicloud.addons import ClusterAddons, ClusterAddonsArgs
+from infra.alicloud.network import AlicloudNetwork, AlicloudNetworkArgs
+from infra.alicloud.node_pools import NodePools, NodePoolsArgs
+from infra.alicloud.provider import alicloud_provider
+from infra.pod_network import PodNetworkings, PodNetworkingsArgs
+from infra.rdma import TerwayForRdma
+
+if TYPE_CHECKING:
+    import pulumi_alicloud as alicloud
+
+    from infra.alicloud.addon_table import Stage
+    from infra.settings.alicloud import AlicloudSettings
+    from infra.settings.images import ImageSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlicloudEnvironment:
+    """What the rest of the program builds on."""
+
+    provider: alicloud.Provider
+    network: AlicloudNetwork
+    cluster: AckCluster
+    nodes: tuple[pulumi.Resource, ...]
+    """What the platform's own pods wait for, and go before: the pools they run on, and the add-ons."""
+    pod_networkings: tuple[pulumi.Resource, ...]
+    """What pods with a network of their own wait for."""
+
+
+def create_environment(settings: AlicloudSettings, images: ImageSettings) -> AlicloudEnvironment:
+    """Declare network, cluster, add-ons and node pools, in the order in which they need each other.
+
+    Raises:
+        RefusalError: the addresses do not suffice, or there are no credentials to update with.
+    """
+    provider = alicloud_provider(settings)
+    in_cloud = pulumi.ResourceOptions(provider=provider)
+    network = AlicloudNetwork("network", AlicloudNetworkArgs(settings=settings), in_cloud)
+    cluster = AckCluster("cluster", AckClusterArgs(settings=settings, network=network), in_cloud)
+
+    def addons(name: str, stage: Stage, depends_on: tuple[pulumi.Resource, ...]) -> tuple[pulumi.Resource, ...]:
+        args = ClusterAddonsArgs(settings=settings, images=images, cluster=cluster, stage=stage, depends_on=depends_on)
+        return tuple(ClusterAddons(name, args, in_cloud).addons.values())
+
+    before_rdma = _terway_for_rdma(settings, cluster)
+    early = addons("addons-before-pools", "before_pools", before_rdma)
+    pools = NodePools(
+        "node-pools",
+        NodePoolsArgs(settings=settings, cluster=cluster, network=network, before_rdma=(*before_rdma, *early)),
+        in_cloud,
+    )
+    late = addons("addons", "after_pools", pools.system)
+    return AlicloudEnvironment(
+        provider=provider,
+        network=network,
+        cluster=cluster,
+        nodes=(*pools.pools.values(), *early, *late),
+        pod_networkings=_pod_networkings(settings, network, cluster),
+    )
+
+
+def _terway_for_rdma(settings: AlicloudSettings, cluster: AckCluster) -> tuple[pulumi.Resource, ...]:
+    if not any(pool.rdma and not pool.lingjun for pool in settings.node_pools):
+        return ()
+    return (TerwayForRdma("terway-for-rdma", pulumi.ResourceOptions(provider=cluster.provider)).config,)
+
+
+def _pod_networkings(
+    settings: AlicloudSettings, network: AlicloudNetwork, cluster: AckCluster
+) -> tuple[pulumi.Resource, ...]:
+    if not settings.pod_networkings:
+        return ()
+    args = PodNetworkingsArgs(
+        settings=settings.pod_networkings,
+        vswitch_ids=list(network.pod_vswitch_ids.values()),
+        security_group_ids=[network.security_group_id],
+    )
+    return PodNetworkings("pod-networkings", args, pulumi.ResourceOptions(provider=cluster.provider)).networkings
