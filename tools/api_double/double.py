@@ -9,7 +9,7 @@ from tools.api_double import cs, tls
 from tools.api_double.account import ACCESS_KEY_ID, ACCESS_KEY_SECRET, Account
 from tools.api_double.cs.kubernetes_side import KubernetesSide
 from tools.api_double.dispatch import Dispatcher, RoaService
-from tools.api_double.server import LoopbackServer, administration
+from tools.api_double.server import LOOPBACK, LoopbackServer, administration
 from tools.api_double.services import CS_VERSION, RPC_SERVICES
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class ApiDouble:
     def environment(self) -> dict[str, str]:
         """Return what the provider's process needs in its environment to speak to this double and nobody else."""
         endpoints: Mapping[str, str] = {f"{product.upper()}_ENDPOINT": self.address for product in PRODUCTS}
+        outside = [os.environ.get("NO_PROXY") or os.environ.get("no_proxy", "")]
         return {
             # the provider reads both names: its general client the first, older clients the second
             **{f"ALIBABA_CLOUD_ENDPOINT_{name.removesuffix('_ENDPOINT')}": at for name, at in endpoints.items()},
@@ -102,8 +103,8 @@ class ApiDouble:
             # without it the provider asks the billing service which of the two sites the account belongs to
             "ALIBABA_CLOUD_ACCOUNT_TYPE": "Domestic",
             "SSL_CERT_FILE": str(tls.trusted_certificates(self._folder)),
-            # a proxy is of no use on loopback
-            "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY", ""), "127.0.0.1"])),
+            # a proxy does not reach this machine's loopback; one of the provider's clients compares hosts with ports
+            "NO_PROXY": ",".join(filter(None, [*outside, LOOPBACK, self.address])),
         }
 
     def inventory(self) -> dict[str, list[str]]:
