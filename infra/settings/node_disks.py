@@ -27,8 +27,7 @@ class DiskSettings(Model):
     encrypted: bool = False
     """Whether it is encrypted with the account's default key."""
     mount_path: str | None = Field(default=None, pattern=r"^/[A-Za-z0-9_./-]+$")
-    """Where a data disk is mounted. Default of a pool's first one: where images and containers live. A system disk has
-    none."""
+    """Where a data disk is mounted. Default of a pool's first one: where images and containers live."""
 
     @model_validator(mode="after")
     def _level_fits(self) -> Self:

@@ -22,8 +22,7 @@ class SpotSettings(Model):
     """Spot (preemptible) nodes."""
 
     price_limits: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    """Highest price per hour by instance type, in the account's currency: of all types of the pool, or of none.
-    Default: up to the on-demand price."""
+    """Highest price per hour for each of the pool's instance types. Default: up to the on-demand price."""
     on_demand_base: int = Field(default=0, ge=0, le=_LARGEST_MINIMUM, strict=True)
     """Nodes that are bought on demand before any spot node."""
     on_demand_percentage_above_base: int = Field(default=0, ge=0, le=100, strict=True)
@@ -49,8 +48,7 @@ class NodePoolSettings(Model):
     role: Literal["system", "cpu", "gpu"]
     """`system` runs the platform's own parts, `cpu` parameter servers and services, `gpu` training and inference."""
     instance_types: tuple[Annotated[str, AfterValidator(known_instance_type)], ...] = ()
-    """Instance types in order of preference; of one pool all with the same GPUs and network abilities. None for
-    Lingjun."""
+    """Instance types in order of preference, all with the same GPUs and RDMA. None for Lingjun."""
     zones: tuple[str, ...] = ()
     """Zones of its nodes. Default: all of the environment's."""
     minimum: int = Field(default=0, ge=0, le=_LARGEST_MINIMUM, strict=True)
