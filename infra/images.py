@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from infra.errors import RefusalError
 from infra.registry import Mirror
-from infra.versions import VOLCANO
+from infra.versions import DCGM_EXPORTER, NVIDIA_DEVICE_PLUGIN, VOLCANO
 
 if TYPE_CHECKING:
     from infra.settings.images import ImageSettings
@@ -39,7 +39,9 @@ def trainer_content_tag(repository: Path, variant: TrainerVariant) -> str:
 
 VOLCANO_SCHEDULER_IMAGE = f"docker.io/volcanosh/vc-scheduler:v{VOLCANO}"
 VOLCANO_CONTROLLERS_IMAGE = f"docker.io/volcanosh/vc-controller-manager:v{VOLCANO}"
-PLATFORM_IMAGES = (VOLCANO_SCHEDULER_IMAGE, VOLCANO_CONTROLLERS_IMAGE)
+DEVICE_PLUGIN_IMAGE = f"nvcr.io/nvidia/k8s-device-plugin:v{NVIDIA_DEVICE_PLUGIN}"
+DCGM_EXPORTER_IMAGE = f"nvcr.io/nvidia/k8s/dcgm-exporter:{DCGM_EXPORTER}-distroless"
+PLATFORM_IMAGES = (VOLCANO_SCHEDULER_IMAGE, VOLCANO_CONTROLLERS_IMAGE, DEVICE_PLUGIN_IMAGE, DCGM_EXPORTER_IMAGE)
 """Every image of the platform's own parts: what a mirror must hold beside the trainer's."""
 
 

@@ -20,6 +20,7 @@ _TYPED: dict[tuple[str, str], Callable[..., pulumi.CustomResource]] = {
     ("v1", "PersistentVolumeClaim"): kubernetes.core.v1.PersistentVolumeClaim,
     ("v1", "Service"): kubernetes.core.v1.Service,
     ("v1", "ServiceAccount"): kubernetes.core.v1.ServiceAccount,
+    ("apps/v1", "DaemonSet"): kubernetes.apps.v1.DaemonSet,
     ("apps/v1", "Deployment"): kubernetes.apps.v1.Deployment,
     ("networking.k8s.io/v1", "NetworkPolicy"): kubernetes.networking.v1.NetworkPolicy,
     ("policy/v1", "PodDisruptionBudget"): kubernetes.policy.v1.PodDisruptionBudget,

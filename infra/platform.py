@@ -10,6 +10,7 @@ import pulumi
 from infra.alicloud.environment import create_environment
 from infra.alicloud.storage import AlicloudStorage, AlicloudStorageArgs
 from infra.cluster import ExistingCluster, existing_cluster_args
+from infra.gpu.gpu_nodes import GpuNodes, GpuNodesArgs
 from infra.image_policy import enforce_image_policy
 from infra.images import platform_trainer_image
 from infra.manifests import Manifest, resource
@@ -139,8 +140,11 @@ def _platform(
     nodes: Sequence[pulumi.Resource],
     ready: Sequence[pulumi.Resource],
 ) -> Platform:
-    args = GangSchedulingArgs(settings=settings.scheduling, nodes=nodes)
-    scheduling = GangScheduling("scheduling", args, pulumi.ResourceOptions(provider=provider))
+    in_cluster = pulumi.ResourceOptions(provider=provider)
+    gpu_parts: Sequence[pulumi.Resource] = ()
+    if settings.gpu.device_plugin or settings.gpu.dcgm_exporter:
+        gpu_parts = GpuNodes("gpu", GpuNodesArgs(settings=settings.gpu), in_cluster).parts
+    scheduling = GangScheduling("scheduling", GangSchedulingArgs(settings=settings.scheduling, nodes=nodes), in_cluster)
     return Platform(
         provider=provider,
         namespace=settings.namespace,
@@ -149,7 +153,7 @@ def _platform(
         output_claim=OUTPUT_CLAIM,
         trainer_image=platform_trainer_image(settings),
         offers=platform_offers(settings),
-        depends_on=(*nodes, *ready, *scheduling.queues),
+        depends_on=(*nodes, *ready, *gpu_parts, *scheduling.queues),
     )
 
 

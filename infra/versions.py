@@ -3,3 +3,5 @@
 from __future__ import annotations
 
 VOLCANO = "1.14.1"
+NVIDIA_DEVICE_PLUGIN = "0.17.4"
+DCGM_EXPORTER = "4.5.3-4.8.2"

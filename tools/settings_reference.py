@@ -27,11 +27,16 @@ This page is written by `make lock`; a test compares it with the code.
 def reference_page() -> str:
     """Return the page."""
     rows = [
-        f"| `{key}` | {_default(field)} | {field.description} |"
+        f"| `{key}` | {_default(field)} | {_one_line(field.description or '')} |"
         for key, field in every_field(Settings)
         if is_row(field)
     ]
     return _HEAD + "\n".join(rows) + "\n"
+
+
+def _one_line(text: str) -> str:
+    """A line break would end the table's row."""
+    return " ".join(text.split())
 
 
 def _default(field: FieldInfo) -> str:

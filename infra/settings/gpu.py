@@ -42,10 +42,7 @@ class Cgpu(Model):
     mode: Literal["cgpu"] = "cgpu"
     """Kind of sharing."""
     isolation: Literal["memory", "memory_and_cores", "mps", "none"] = "memory"
-    """What keeps pods apart: cGPU for memory, also for compute (pods ask for a percentage), MPS, or nothing.
-
-    `mps` needs ACK's MPS control daemon, which ACK installs from its marketplace only.
-    """
+    """What keeps pods apart: cGPU, for memory or also compute; MPS (ACK's marketplace has its daemon); or nothing."""
     placement: Literal["binpack", "spread"] = "binpack"
     """Whether pods fill one card of a node before the next, or spread over its cards."""
 
@@ -63,14 +60,14 @@ class GpuSettings(Model):
 
 
 class ClusterGpuSettings(Model):
-    """GPUs of a cluster that this stack did not create: ACK brings all of this by itself."""
+    """What runs on the GPU nodes beside the workloads."""
 
     device_plugin: bool = False
-    """Whether to install NVIDIA's device plugin, which announces the GPUs of nodes labelled nvidia.com/gpu.present."""
+    """Whether to install NVIDIA's device plugin on nodes labelled nvidia.com/gpu.present=true; ACK brings its own."""
     sharing: Annotated[TimeSlicing | Mps | Mig, Field(discriminator="mode")] | None = None
     """How that plugin shares each GPU. Default: a pod gets whole GPUs."""
     dcgm_exporter: bool = False
-    """Whether to install NVIDIA's exporter of GPU metrics on the same nodes."""
+    """Whether to install NVIDIA's exporter of GPU metrics; on ACK only where its arms-prometheus add-on is absent."""
 
     @model_validator(mode="after")
     def _sharing_has_a_plugin(self) -> Self:

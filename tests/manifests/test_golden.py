@@ -78,6 +78,11 @@ def _alicloud_storage() -> Recording:
     return environment({"oss": [bucket]}, protected=True)
 
 
+def _gpu_nodes(record_stack: StackRecorder) -> Recording:
+    sharing = {"mode": "mps", "replicas": 4}
+    return record_stack({"gpu": {"device_plugin": True, "dcgm_exporter": True, "sharing": sharing}})
+
+
 CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] = {
     # name: how it is recorded, which kinds are kept (all if none is named)
     "local": (lambda record_stack: record_stack(), ()),
@@ -85,6 +90,7 @@ CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] =
     "large-service": (lambda _: record(_large_service, preview=False), ()),
     "queues": (_queues, ("Queue", "Job")),
     "simulated-nodes": (_simulated_nodes, ("Node",)),
+    "gpu-nodes": (_gpu_nodes, ("DaemonSet",)),
     **PLACEMENT_CASES,
     "alicloud-storage": (lambda _: _alicloud_storage(), ("PersistentVolume", "PersistentVolumeClaim", "StorageClass")),
 }

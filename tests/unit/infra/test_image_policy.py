@@ -22,6 +22,7 @@ EVERYTHING = {
     "images": {"registry": REGISTRY, "pull_secrets": ["team-registry"]},
     "digits": {"workers": 4, "replicas": 4},
     "cluster": {"simulated_nodes": [{"instance_type": "ecs.gn7i-c8g1.2xlarge"}]},
+    "gpu": {"device_plugin": True, "dcgm_exporter": True, "sharing": {"mode": "mps", "replicas": 2}},
 }
 PUBLIC = ("docker.io", "index.docker.io", "nvcr.io", "quay.io", "ghcr.io", "registry.k8s.io", "localhost/")
 
@@ -46,7 +47,7 @@ def mirrored(request, record_stack):
 
 def test_no_image_of_the_whole_stack_is_outside_the_registry(mirrored):
     found = _images(mirrored)
-    assert len(found) == 5
+    assert len(found) == 9
     assert [image for image in found if not image.startswith(REGISTRY + "/")] == []
 
 
@@ -63,7 +64,7 @@ def test_no_other_field_names_a_public_registry(mirrored):
 
 
 def test_every_pod_has_the_pull_secret(mirrored):
-    assert len(_pods(mirrored)) == 4
+    assert len(_pods(mirrored)) == 7
     assert all(pod["imagePullSecrets"] == [{"name": "team-registry"}] for pod in _pods(mirrored))
 
 
@@ -76,7 +77,7 @@ def test_all_that_is_deployed_is_told_to_whoever_fills_the_mirror(record_stack, 
     monkeypatch.setattr(images, "trainer_content_tag", lambda *_: TRAINER_TAG)
     needed = needed_images(ImageSettings(registry=REGISTRY))
     assert set(_images(record_stack(EVERYTHING))) == set(needed.values())
-    assert set(_images(record_stack())) == set(needed)
+    assert set(_images(record_stack({**EVERYTHING, "images": {}}))) == set(needed)
     assert len(set(needed.values())) == len(needed), "two images share one place in the mirror"
 
 

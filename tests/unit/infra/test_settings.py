@@ -228,7 +228,7 @@ def test_the_settings_page_describes_every_key_in_the_words_of_the_code():
     described = [(key, field) for key, field in FIELDS if is_row(field)]
     assert set(rows) == {key for key, _ in described}
     for key, field in described:
-        assert rows[key][1] == field.description
+        assert rows[key][1] == " ".join(field.description.split())
         if field.is_required():
             assert rows[key][0] == "required"
 
