@@ -54,6 +54,7 @@ def new(account: Account, cluster_id: str, region: str, body: dict[str, Any]) ->
         "created": now,
         "updated": now,
         "_encryption_key": body.get("encryption_provider_key"),
+        "_encryption_disabled": None,
         "_enable_rrsa": bool(body.get("enable_rrsa")),
         "_custom_sans": [name for name in (body.get("custom_san") or "").split(",") if name],
         "_public": bool(body.get("endpoint_public_access")),
@@ -103,9 +104,11 @@ def rrsa(account: Account, record: Record) -> dict[str, Any]:
 
 
 def _metadata(record: Record) -> dict[str, Any]:
-    capabilities: dict[str, Any] = {"DisableEncryption": record["_encryption_key"] is None}
+    capabilities: dict[str, Any] = {}
     if record["_encryption_key"]:
         capabilities["EncryptionKMSKeyId"] = record["_encryption_key"]
+    if record["_encryption_disabled"] is not None:
+        capabilities["DisableEncryption"] = record["_encryption_disabled"]
     return {
         "RRSAConfig": record["rrsa_config"],
         "Capabilities": capabilities,

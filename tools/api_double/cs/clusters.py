@@ -138,7 +138,8 @@ def encrypt(account: Account, request: Request, cluster_id: str) -> None:
     """Answer UpdateKMSEncryption."""
     record = running_cluster(account, cluster_id)
     body = body_of(request)
-    record["_encryption_key"] = None if body.get("disable_encryption") else body.get("kms_key_id")
+    record["_encryption_disabled"] = bool(body.get("disable_encryption"))
+    record["_encryption_key"] = None if record["_encryption_disabled"] else body.get("kms_key_id")
     cluster_record.refresh(account, record)
     _pass(account, record, {"state": "updating"}, {"state": "running"})
 

@@ -102,9 +102,14 @@ def sell_out(account: Account, *places: str) -> None:
 
 
 def restock(account: Account) -> None:
-    """Have every instance type in stock again."""
+    """Have every instance type in stock again; pools that are short fill up by themselves, as scaling groups do."""
     for place in account.all("sold_out"):
         account.remove("sold_out", place)
+    for pool in account.all("node_pool").values():
+        if pool["status"]["state"] != "deleting":
+            resize(account, pool, wanted_size(pool))
+    if account.kubernetes is not None:
+        account.kubernetes.changed()
 
 
 def is_sold_out(account: Account, instance_type: str, zone: str) -> bool:
