@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 ACCOUNT_ID = "1012345678901234"
 ACCESS_KEY_ID = "LTAIathanordouble"
 ACCESS_KEY_SECRET = "not-a-secret"  # noqa: S105 - opens nothing but the double
-SETTLING_READS = 2
-"""How often an object is seen in a passing state ("Pending", "Deleting") before it leaves it."""
+SETTLING_READS = 1
+"""One shows every passing state; each more costs a caller that polls seconds."""
 
 Record: TypeAlias = dict[str, Any]
 """One object, as the API would return it, plus what the double itself notes under names that start with "_"."""
@@ -93,14 +93,16 @@ class Account:
 
     Args:
         file: where the objects are kept over restarts; None keeps them in memory.
+        settling_reads: how often an object is seen in a passing state ("Pending", "Deleting") before it leaves it.
     """
 
-    def __init__(self, file: Path | None = None) -> None:
+    def __init__(self, file: Path | None = None, *, settling_reads: int = SETTLING_READS) -> None:
         self.lock = threading.RLock()
         self.id = ACCOUNT_ID
         self.kubernetes: KubernetesSide | None = None
         """What makes clusters and node pools real; without it they exist in the API alone."""
         self._file = file
+        self._settling_reads = settling_reads
         self._saved = ""
         self._tables = _Tables()
         if file is not None and file.exists():
@@ -183,13 +185,11 @@ class Account:
         identifier: str,
         now: Mapping[str, Any],
         then: Mapping[str, Any] | None,
-        *,
-        reads: int = SETTLING_READS,
     ) -> None:
-        """Put an object into a passing state: fields now, and after `reads` reads others, or None for its end."""
+        """Put an object into a passing state: fields now, and after some reads others, or None for its end."""
         record = self._tables.records[kind][identifier]
         record.update(now)
-        record["_then"] = {"reads": reads, "fields": None if then is None else dict(then)}
+        record["_then"] = {"reads": self._settling_reads, "fields": None if then is None else dict(then)}
 
     def _step(self, kind: str, identifier: str, record: Record) -> bool:
         """Let one read pass for an object; tell whether it still exists."""

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Self
 
 from tools.api_double import cs, tls
-from tools.api_double.account import ACCESS_KEY_ID, ACCESS_KEY_SECRET, Account
+from tools.api_double.account import ACCESS_KEY_ID, ACCESS_KEY_SECRET, SETTLING_READS, Account
 from tools.api_double.cs.kubernetes_side import KubernetesSide
 from tools.api_double.dispatch import Dispatcher, RoaService
 from tools.api_double.server import LOOPBACK, LoopbackServer, administration
@@ -30,22 +30,24 @@ class ApiDouble:
         folder: its certificates and account are kept here; a new double on the same folder goes on where one ended.
         region: where its endpoints are.
         port: of the API; 0 takes a free one. A double that takes another's place needs the same.
+        settling_reads: how often an object is seen in a passing state; with 0 all is done at once.
         kubeconfig: text of an administrator's kubeconfig of the real cluster that stands behind every ACK cluster made
             here; without it they exist in the API alone.
         cluster_routes: the ROA operations of the container service.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one property of the account
         self,
         folder: Path,
         *,
         region: str = "cn-hangzhou",
         port: int = 0,
+        settling_reads: int = SETTLING_READS,
         kubeconfig: str | None = None,
         cluster_routes: Sequence[Route] = cs.ROUTES,
     ) -> None:
         self.region = region
-        self.account = Account(folder / "account.json")
+        self.account = Account(folder / "account.json", settling_reads=settling_reads)
         if kubeconfig is not None:
             self.account.kubernetes = KubernetesSide(self.account, kubeconfig)
         services = {**RPC_SERVICES, CS_VERSION: RoaService("cs", cluster_routes)}
@@ -104,7 +106,7 @@ class ApiDouble:
             "ALIBABA_CLOUD_ACCOUNT_TYPE": "Domestic",
             "SSL_CERT_FILE": str(tls.trusted_certificates(self._folder)),
             # a proxy does not reach this machine's loopback; one of the provider's clients compares hosts with ports
-            "NO_PROXY": ",".join(filter(None, [*outside, LOOPBACK, self.address])),
+            **dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(filter(None, [*outside, LOOPBACK, self.address]))),
         }
 
     def inventory(self) -> dict[str, list[str]]:

@@ -99,13 +99,17 @@ class Faults:
             return [{**asdict(fault), "seen": seen} for fault, seen in self._waiting]
 
     def meet(self, operation: str, parameters: Mapping[str, str]) -> Fault | None:
-        """Return the fault that this call meets, if any, and count the call for all it matches."""
+        """Return the fault that this call meets, if any, and count the call for each that it matches."""
         met: Fault | None = None
         with self._lock:
             left: list[tuple[Fault, int]] = []
             for fault, seen_before in self._waiting:
                 seen = seen_before + fault.matches(operation, parameters)
-                if met is None and seen > seen_before and seen >= fault.call:
+                due = seen > seen_before and seen >= fault.call
+                if due and met is not None:
+                    # one failure a call: this one waits for the next
+                    seen = seen_before
+                elif due:
                     met = fault
                 if seen < fault.call + fault.times - 1:
                     left.append((fault, seen))

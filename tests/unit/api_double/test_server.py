@@ -132,6 +132,15 @@ def test_faults_meet_the_calls_they_are_for(double: ApiDouble, client: Client) -
         client.rpc("vpc", "CreateVSwitch")
 
 
+def test_a_call_meets_one_fault_and_the_next_call_the_next(double: ApiDouble, client: Client) -> None:
+    double.faults.add(faults.throttling("CreateVpc"), faults.server_error("*", call=1), faults.no_stock("CreateVpc"))
+    for code in ("Throttling.User", "ServiceUnavailable", "OperationDenied.NoStock"):
+        with pytest.raises(RefusedError) as refused:
+            client.rpc("vpc", "CreateVpc")
+        assert refused.value.code == code
+    client.rpc("vpc", "CreateVpc")
+
+
 def test_a_fault_can_be_for_certain_parameters(double: ApiDouble, client: Client) -> None:
     double.faults.add(Fault(operation="CreateVpc", where={"VpcName": "second"}, code="QuotaExceeded.Vpc", status=400))
     client.rpc("vpc", "CreateVpc", VpcName="first")
@@ -253,6 +262,15 @@ def test_it_runs_until_interrupted(tmp_path: Path) -> None:
                 break
         process.terminate()
         assert process.wait() == 0
+
+
+def test_all_can_be_done_at_once(tmp_path: Path) -> None:
+    with ApiDouble(tmp_path, settling_reads=0) as double:
+        client = client_of(double)
+        vpc = client.rpc("vpc", "CreateVpc")["VpcId"]
+        assert client.rpc("vpc", "DescribeVpcAttribute", VpcId=vpc)["Status"] == "Available"
+        client.rpc("vpc", "DeleteVpc", VpcId=vpc)
+        assert client.rpc("vpc", "DescribeVpcs")["TotalCount"] == 0
 
 
 def test_it_listens_on_loopback_alone(double: ApiDouble) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tools.api_double.account import SETTLING_READS, timestamp
+from tools.api_double.account import timestamp
 from tools.api_double.protocol import ApiError, Route
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def start(
     ended: dict[str, Any] = {"state": "success"}
     if error is not None:
         ended = {"state": "failed", "error": {"code": error[0], "message": error[1]}}
-    account.begin("task", task_id, {}, ended, reads=SETTLING_READS)
+    account.begin("task", task_id, {}, ended)
     return {"cluster_id": cluster_id, "request_id": task_id, "task_id": task_id}
 
 

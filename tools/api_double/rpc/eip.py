@@ -114,10 +114,11 @@ def _associate(account: Account, request: Request) -> Record:
         "Status": "Associating",
         "InstanceId": request.get("InstanceId"),
         "InstanceType": request.get("InstanceType", "EcsInstance"),
-        "VpcId": carrier.get("VpcId", ""),
+        # told only of an EIP that is bound to an address instead of a carrier
+        "VpcId": "",
         "PrivateIpAddress": "",
     }
-    account.begin("eip", record["AllocationId"], now, {"Status": "InUse"}, reads=1)
+    account.begin("eip", record["AllocationId"], now, {"Status": "InUse"})
     account.use("eip", record["AllocationId"], [(kind, request.get("InstanceId"))])
     return {}
 
@@ -131,7 +132,7 @@ def _unassociate(account: Account, request: Request) -> Record:
         message = f"{record['IpAddress']} is used by SNAT entry {users[0]}."
         raise ApiError(400, "InvalidIpStatus.HasBeenUsedBySnatTable", message)
     after = {"Status": "Available", "InstanceId": "", "InstanceType": ""}
-    account.begin("eip", record["AllocationId"], {"Status": "Unassociating"}, after, reads=1)
+    account.begin("eip", record["AllocationId"], {"Status": "Unassociating"}, after)
     account.use("eip", record["AllocationId"], [])
     return {}
 
@@ -142,7 +143,7 @@ def _release(account: Account, request: Request) -> Record:
         raise ApiError(400, "OperationDenied.DeletionProtection", f"{record['AllocationId']} is protected.")
     if record["Status"] != "Available":
         raise ApiError(400, "IncorrectEipStatus", f"{record['AllocationId']} is {record['Status']}.")
-    account.begin("eip", record["AllocationId"], {"Status": "Releasing"}, None, reads=1)
+    account.begin("eip", record["AllocationId"], {"Status": "Releasing"}, None)
     return {}
 
 

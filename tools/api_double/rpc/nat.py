@@ -224,7 +224,7 @@ def _modify_snat_entry(account: Account, request: Request) -> Record:
 
 def _delete_snat_entry(account: Account, request: Request) -> Record:
     record = _found_snat_entry(account, request)
-    account.begin("snat_entry", record["SnatEntryId"], {"Status": "Deleting"}, None, reads=1)
+    account.begin("snat_entry", record["SnatEntryId"], {"Status": "Deleting"}, None)
     return {}
 
 

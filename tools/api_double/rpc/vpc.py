@@ -129,7 +129,7 @@ def _modify_vpc(account: Account, request: Request) -> Record:
 def _delete_vpc(account: Account, request: Request) -> Record:
     identifier = found_vpc(account, request.required("VpcId"))["VpcId"]
     refuse_in_use(account, "vpc", identifier, _VPC_DEPENDENCY)
-    account.begin("vpc", identifier, {"Status": "Pending"}, None, reads=1)
+    account.begin("vpc", identifier, {"Status": "Pending"}, None)
     return {}
 
 
@@ -225,7 +225,7 @@ def _modify_vswitch(account: Account, request: Request) -> Record:
 def _delete_vswitch(account: Account, request: Request) -> Record:
     identifier = found_vswitch(account, request.required("VSwitchId"))["VSwitchId"]
     refuse_in_use(account, "vswitch", identifier, _VSWITCH_DEPENDENCY)
-    account.begin("vswitch", identifier, {"Status": "Pending"}, None, reads=1)
+    account.begin("vswitch", identifier, {"Status": "Pending"}, None)
     return {}
 
 
