@@ -20,6 +20,8 @@ LANGUAGE_HOST_GRAPH = _MODULES / "language-host"
 """Apart, because it needs an older version of a module that the engine needs too."""
 KWOK_GRAPH = _MODULES / "kwok"
 """Apart, because kwok and CoreDNS do not compile against the Kubernetes release of the platform graph."""
+ALICLOUD_GRAPH = _MODULES / "alicloud"
+"""Apart, because Pulumi's bridge needs a newer engine library than the engine that can be built."""
 
 PROVIDER_MODULE = "github.com/pulumi/pulumi-kubernetes/provider/v4"
 SDK_MODULE = "github.com/pulumi/pulumi-kubernetes/sdk/v4"
@@ -28,6 +30,9 @@ _PULUMI_SDK = "github.com/pulumi/pulumi/sdk/v3"
 _KUBERNETES_MODULE = "k8s.io/kubernetes"
 _PAUSE_VERSION = Version(3, 10, 0)
 """The pause image that Kubernetes 1.34 names by default; our pause behaves like that one."""
+ALICLOUD_PROVIDER = "pulumi-resource-alicloud"
+_ALICLOUD_PROVIDER_VERSION = Version(3, 105, 0)
+"""The release of pulumi-alicloud that wraps the upstream provider in our go.mod."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +160,17 @@ def _kubernetes_provider() -> Tool:
     )
 
 
+def _alicloud_provider() -> Tool:
+    return Tool(
+        name=ALICLOUD_PROVIDER,
+        version=_ALICLOUD_PROVIDER_VERSION,
+        mains={ALICLOUD_PROVIDER: GoMain(package=f"./{ALICLOUD_PROVIDER}", graph=ALICLOUD_GRAPH)},
+        stamps={"athanor/toolchain/alicloud/mapping.Version": str(_ALICLOUD_PROVIDER_VERSION)},
+        fit=Fit.NEVER,
+        is_plugin=True,
+    )
+
+
 def _etcd() -> Tool:
     release = "https://github.com/etcd-io/etcd/releases/download/v{version}"
     return Tool(
@@ -179,6 +195,7 @@ def _coredns() -> Tool:
 def _tools() -> Iterable[Tool]:
     yield _pulumi()
     yield _kubernetes_provider()
+    yield _alicloud_provider()
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"):
         yield _kubernetes(name)
     yield _kubernetes("kubectl", Fit.NEAR_MINOR, ("version", "--client"))
@@ -206,11 +223,13 @@ TOOLS = {tool.name: tool for tool in _tools()}
 """Every tool by its name."""
 _BY_PROGRAM = {program: tool for tool in TOOLS.values() for program in tool.programs}
 
+_ENGINE = ("pulumi", "pulumi-resource-kubernetes", "kubectl")
 STACKS = {
-    "local": tuple(TOOLS),
-    "existing-cluster": ("pulumi", "pulumi-resource-kubernetes", "kubectl"),
+    "local": tuple(name for name in TOOLS if name != ALICLOUD_PROVIDER),
+    "existing-cluster": _ENGINE,
+    "alicloud": (*_ENGINE, ALICLOUD_PROVIDER),
 }
-"""What `--stack` stands for: a cluster of our own on this machine, or somebody else's."""
+"""What `--stack` stands for: a cluster of our own on this machine, somebody else's, or one on Alibaba Cloud."""
 
 
 def tool_of(program: str) -> Tool:

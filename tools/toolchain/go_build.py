@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tools.paths import paths
-from tools.toolchain.catalogue import PLATFORM_GRAPH, TOOLS
+from tools.toolchain.alicloud_schema import SCHEMA_GENERATOR, write_empty_schema, write_schema
+from tools.toolchain.catalogue import ALICLOUD_GRAPH, PLATFORM_GRAPH, TOOLS
 from tools.toolchain.provider_sources import complete_provider_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from tools.progress import Progress
@@ -43,6 +44,8 @@ class GraphBuild:
         shutil.copytree(self.graph, self.sources)
         if self.graph == PLATFORM_GRAPH:
             complete_provider_sources(go, self.sources)
+        if self.graph == ALICLOUD_GRAPH:
+            write_empty_schema(self.sources)
 
     def download(self, go: Go) -> int:
         """Get the modules needed; return of how many packages the programs consist."""
@@ -51,11 +54,18 @@ class GraphBuild:
 
     def compile(self, go: Go, total: int, report: Progress | None) -> dict[str, Path]:
         """Compile all of `total` packages that the cache lacks; return the file of each program."""
+        if self.graph == ALICLOUD_GRAPH:
+            generator = self._link({"generator": SCHEMA_GENERATOR}, go, total, report)["generator"]
+            write_schema(generator, self.sources)
+        return self._link(self.mains, go, total, report)
+
+    def _link(self, mains: Mapping[str, str], go: Go, total: int, report: Progress | None) -> dict[str, Path]:
         output = self.folder / "programs"
         # One call for all: the go command then keeps every core busy until the last program.
-        command = ["build", "-v", *_FLAGS, f"-ldflags={linker_flags()}", "-o", f"{output}/", *self.mains.values()]
+        flags = [*_FLAGS, f"-ldflags={linker_flags({self.graph})}"]
+        command = ["build", "-v", *flags, "-o", f"{output}/", *mains.values()]
         go.compile(command, self.sources, total, report)
-        return {name: output / _output_name(package) for name, package in self.mains.items()}
+        return {name: output / _output_name(package) for name, package in mains.items()}
 
 
 def build(go: Go, builds: Iterable[GraphBuild], report: Progress | None) -> dict[str, Path]:
@@ -81,15 +91,19 @@ def build(go: Go, builds: Iterable[GraphBuild], report: Progress | None) -> dict
     return files
 
 
-def linker_flags() -> str:
-    """Return the linker's flags, the same for all as one call links all: no symbol tables, and every tool's version."""
-    stamps = {name: value for tool in TOOLS.values() for name, value in tool.stamps.items()}
+def linker_flags(graphs: Collection[Path]) -> str:
+    """Return the linker's flags, the same for all programs of the graphs, as one call links them.
+
+    They leave out symbol tables and tell every tool of the graphs its version.
+    """
+    tools = [tool for tool in TOOLS.values() if any(main.graph in graphs for main in tool.mains.values())]
+    stamps = {name: value for tool in tools for name, value in tool.stamps.items()}
     return " ".join(["-s -w", *(f"-X {name}={value}" for name, value in sorted(stamps.items()))])
 
 
-def recipe(graphs: Iterable[Path]) -> str:
+def recipe(graphs: Collection[Path]) -> str:
     """Return a digest of all that decides what is built from module graphs: their files and our flags."""
-    digest = hashlib.sha256(f"{_FLAGS}{linker_flags()}".encode())
+    digest = hashlib.sha256(f"{_FLAGS}{linker_flags(graphs)}".encode())
     for graph in sorted(graphs):
         for file in sorted(path for path in graph.rglob("*") if path.is_file()):
             digest.update(f"{file.relative_to(graph.parent).as_posix()}\0".encode())

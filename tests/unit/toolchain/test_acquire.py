@@ -3,7 +3,7 @@
 import pytest
 
 from tools.toolchain import ToolchainError, acquire, ensure, provide
-from tools.toolchain.catalogue import KWOK_GRAPH, PLATFORM_GRAPH, TOOLS
+from tools.toolchain.catalogue import ALICLOUD_GRAPH, ALICLOUD_PROVIDER, KWOK_GRAPH, PLATFORM_GRAPH, STACKS, TOOLS
 from tools.toolchain.vendor import VendorError
 
 pytestmark = pytest.mark.usefixtures("programs", "sold", "built")
@@ -50,7 +50,7 @@ def sold(monkeypatch):
         if tool.name not in offered:
             raise VendorError("not offered")
         assert pulumi.is_file()
-        folder = home / "plugins" / f"resource-kubernetes-v{tool.version}"
+        folder = home / "plugins" / f"{tool.name.removeprefix('pulumi-')}-v{tool.version}"
         folder.mkdir(parents=True)
         (folder / tool.name).write_text("downloaded")
         (folder / tool.name).chmod(0o755)
@@ -116,13 +116,18 @@ def test_the_engines_parts_lie_in_one_folder():
     assert found["pulumi-language-python-exec"].read_text() == "script"
 
 
-def test_the_engine_comes_before_the_plugin_that_it_installs(sold):
-    sold |= {"pulumi", "pulumi-resource-kubernetes"}
+def test_the_engine_comes_before_the_plugins_that_it_installs(sold):
+    plugins = {"pulumi-resource-kubernetes", "pulumi-resource-alicloud"}
+    sold |= {"pulumi", *plugins}
 
-    assert origins(["pulumi-resource-kubernetes", "pulumi"]) == {
-        "pulumi": "vendor",
-        "pulumi-resource-kubernetes": "vendor",
-    }
+    assert origins([*plugins, "pulumi"]) == dict.fromkeys(["pulumi", *plugins], "vendor")
+
+
+def test_the_provider_of_alibaba_cloud_is_built_apart_from_all_else(built):
+    ensure(STACKS["alicloud"])
+
+    assert built[0][ALICLOUD_GRAPH] == {ALICLOUD_PROVIDER: f"./{ALICLOUD_PROVIDER}"}
+    assert all(ALICLOUD_PROVIDER not in mains for graph, mains in built[0].items() if graph != ALICLOUD_GRAPH)
 
 
 def test_a_plugin_without_an_engine_is_built(sold):

@@ -9,7 +9,17 @@ from tools.images.platform_images import PLATFORM_IMAGES
 from tools.local_cluster.dns import COREDNS_IMAGE
 from tools.paths import REPOSITORY
 from tools.toolchain import ToolchainError
-from tools.toolchain.catalogue import SDK_MODULE, STACKS, TOOLS, tool_of
+from tools.toolchain.catalogue import (
+    ALICLOUD_GRAPH,
+    ALICLOUD_PROVIDER,
+    KWOK_GRAPH,
+    LANGUAGE_HOST_GRAPH,
+    PLATFORM_GRAPH,
+    SDK_MODULE,
+    STACKS,
+    TOOLS,
+    tool_of,
+)
 from tools.toolchain.go_build import linker_flags
 from tools.toolchain.versions import go_version, parse_version
 
@@ -22,8 +32,9 @@ def pinned(package):
     return parse_version(re.search(rf"^{package}==(\S+)$", text, re.MULTILINE)[1])
 
 
-def test_provider_is_the_version_that_its_python_package_asks_the_engine_for():
-    assert TOOLS["pulumi-resource-kubernetes"].version == pinned("pulumi-kubernetes")
+@pytest.mark.parametrize("package", ["kubernetes", "alicloud"])
+def test_provider_is_the_version_that_its_python_package_asks_the_engine_for(package):
+    assert TOOLS[f"pulumi-resource-{package}"].version == pinned(f"pulumi-{package}")
 
 
 def test_engine_is_not_older_than_its_python_package():
@@ -97,7 +108,15 @@ def test_no_two_tools_stamp_one_variable_differently():
     stamps = {(name, value) for tool in TOOLS.values() for name, value in tool.stamps.items()}
 
     assert len(stamps) == len({name for name, _ in stamps})
-    assert all(f"-X {name}={value}" in linker_flags() for name, value in stamps)
+    flags = linker_flags({PLATFORM_GRAPH, KWOK_GRAPH, LANGUAGE_HOST_GRAPH, ALICLOUD_GRAPH})
+    assert all(f"-X {name}={value}" in flags for name, value in stamps)
+
+
+def test_a_new_version_in_one_graph_leaves_the_programs_of_another_alone():
+    stamp = next(iter(TOOLS[ALICLOUD_PROVIDER].stamps))
+
+    assert stamp in linker_flags({ALICLOUD_GRAPH})
+    assert stamp not in linker_flags({PLATFORM_GRAPH, LANGUAGE_HOST_GRAPH})
 
 
 def test_programs_that_lie_beside_each_other_are_one_tool():
@@ -108,6 +127,11 @@ def test_programs_that_lie_beside_each_other_are_one_tool():
 
 def test_stacks_name_known_tools():
     assert all(tool_of(name) for names in STACKS.values() for name in names)
+
+
+def test_only_stacks_on_alibaba_cloud_get_its_provider():
+    assert [stack for stack, names in STACKS.items() if ALICLOUD_PROVIDER in names] == ["alicloud"]
+    assert set(STACKS["local"]) | set(STACKS["alicloud"]) == set(TOOLS)
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():

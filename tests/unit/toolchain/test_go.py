@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 from tools.toolchain import ToolchainError, go_build, go_sdk, volcano_chart
-from tools.toolchain.catalogue import KWOK_GRAPH, LANGUAGE_HOST_GRAPH, PLATFORM_GRAPH, TOOLS
+from tools.toolchain.catalogue import ALICLOUD_GRAPH, KWOK_GRAPH, LANGUAGE_HOST_GRAPH, PLATFORM_GRAPH, TOOLS
 from tools.toolchain.go_build import GraphBuild, build, recipe
 from tools.toolchain.go_command import Go
 from tools.toolchain.versions import Version
@@ -199,7 +199,9 @@ def test_where_there_is_no_go_the_pinned_one_is_installed_once(monkeypatch, tmp_
         go_sdk.find_go(Version(1, 27, 0), None)
 
 
-@pytest.mark.parametrize("graph", [PLATFORM_GRAPH, KWOK_GRAPH, LANGUAGE_HOST_GRAPH], ids=lambda graph: graph.name)
+@pytest.mark.parametrize(
+    "graph", [PLATFORM_GRAPH, KWOK_GRAPH, LANGUAGE_HOST_GRAPH, ALICLOUD_GRAPH], ids=lambda graph: graph.name
+)
 def test_go_sum_covers_every_requirement(graph):
     sums = {tuple(line.split()[:2]) for line in (graph / "go.sum").read_text().splitlines()}
     listed = json.loads(
