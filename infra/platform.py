@@ -144,7 +144,8 @@ def _platform(
     gpu_parts: Sequence[pulumi.Resource] = ()
     if settings.gpu.device_plugin or settings.gpu.dcgm_exporter:
         gpu_parts = GpuNodes("gpu", GpuNodesArgs(settings=settings.gpu), in_cluster).parts
-    scheduling = GangScheduling("scheduling", GangSchedulingArgs(settings=settings.scheduling, nodes=nodes), in_cluster)
+    args = GangSchedulingArgs(settings=settings.scheduling, nodes_scale=_nodes_scale(settings), nodes=nodes)
+    scheduling = GangScheduling("scheduling", args, in_cluster)
     return Platform(
         provider=provider,
         namespace=settings.namespace,
@@ -155,6 +156,10 @@ def _platform(
         offers=platform_offers(settings),
         depends_on=(*nodes, *ready, *gpu_parts, *scheduling.queues),
     )
+
+
+def _nodes_scale(settings: Settings) -> bool:
+    return settings.alicloud is not None and any(pool.autoscaled for pool in settings.alicloud.node_pools)
 
 
 def _workload_namespace(settings: Settings, opts: pulumi.ResourceOptions) -> pulumi.Resource:

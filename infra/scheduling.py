@@ -23,6 +23,8 @@ class GangSchedulingArgs:
     """Arguments of GangScheduling."""
 
     settings: SchedulingSettings
+    nodes_scale: bool = False
+    """Whether an autoscaler adds nodes for pods that wait."""
     nodes: Sequence[pulumi.Resource] = ()
     """What the pods of Volcano run on, where this program makes the nodes: they must outlive these pods."""
 
@@ -40,24 +42,25 @@ class GangScheduling(pulumi.ComponentResource):
     def __init__(self, name: str, args: GangSchedulingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:GangScheduling", name, None, opts)
         self._nodes = args.nodes
-        ready = self._install() if args.settings.install else []
+        ready = self._install(nodes_scale=args.nodes_scale) if args.settings.install else []
         self.queues = tuple(
             self._child(f"queue-{queue.name}", volcano.queue_manifest(queue), ready) for queue in args.settings.queues
         )
         self.register_outputs({"queues": [queue.name for queue in args.settings.queues]})
 
-    def _install(self) -> list[pulumi.Resource]:
+    def _install(self, *, nodes_scale: bool) -> list[pulumi.Resource]:
+        settings = volcano.scheduler_config_text(nodes_scale=nodes_scale)
         crds: list[pulumi.Resource] = [
             self._child(f"crd-{name}", manifest)
             for name, manifest in volcano.crd_manifests(volcano.chart_folder()).items()
         ]
         # Its pods need no privilege at all.
         namespace = self._child("namespace", namespace_manifest(volcano.NAMESPACE))
-        config = self._child("scheduler-config", volcano.scheduler_config_manifest(), [namespace])
+        config = self._child("scheduler-config", volcano.scheduler_config_manifest(settings), [namespace])
         scheduler = self._part(
             volcano.SCHEDULER,
             volcano.SCHEDULER_RULES,
-            volcano.scheduler_manifest(VOLCANO_SCHEDULER_IMAGE),
+            volcano.scheduler_manifest(VOLCANO_SCHEDULER_IMAGE, settings),
             [*crds, namespace, config],
         )
         controllers = self._part(

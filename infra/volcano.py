@@ -182,27 +182,34 @@ def permission_manifests(account: str, rules: list[Manifest]) -> list[Manifest]:
     ]
 
 
-def scheduler_config_text() -> str:
-    """Return the scheduler's configuration file."""
-    return yaml.safe_dump(SCHEDULER_CONFIG, sort_keys=False)
+def scheduler_config_text(*, nodes_scale: bool = False) -> str:
+    """Return the scheduler's configuration file.
+
+    Args:
+        nodes_scale: Whether nodes come when pods wait for them. Volcano's `enqueue` lets a job have pods only once the
+            nodes that are there could take it; an autoscaler, which looks at pods, would never see it. Without the
+            action every job may have its pods at once (Volcano's allocate action).
+    """
+    actions = SCHEDULER_CONFIG["actions"].removeprefix("enqueue, ") if nodes_scale else SCHEDULER_CONFIG["actions"]
+    return yaml.safe_dump({**SCHEDULER_CONFIG, "actions": actions}, sort_keys=False)
 
 
-def scheduler_config_manifest() -> Manifest:
+def scheduler_config_manifest(config: str) -> Manifest:
     """Return the ConfigMap of the scheduler's configuration."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": f"{SCHEDULER}-config", "namespace": NAMESPACE},
-        "data": {"volcano-scheduler.conf": scheduler_config_text()},
+        "data": {"volcano-scheduler.conf": config},
     }
 
 
-def scheduler_manifest(image: str) -> Manifest:
+def scheduler_manifest(image: str, config: str) -> Manifest:
     """Return the scheduler's Deployment; a changed configuration changes the pod template, so the pod restarts."""
     args = ["--scheduler-conf=/etc/volcano/volcano-scheduler.conf", "--schedule-period=500ms"]
     manifest = _deployment(SCHEDULER, image, args)
     template = manifest["spec"]["template"]
-    digest = hashlib.sha256(scheduler_config_text().encode()).hexdigest()[:16]
+    digest = hashlib.sha256(config.encode()).hexdigest()[:16]
     template["metadata"]["annotations"] = {"athanor.dev/config": digest}
     template["spec"]["volumes"].append({"name": "config", "configMap": {"name": f"{SCHEDULER}-config"}})
     template["spec"]["containers"][0]["volumeMounts"].append(

@@ -14,7 +14,7 @@ from infra.settings.scheduling import QueueSettings
 from tests.fixtures.recorded_stack import write_volcano_chart
 from tests.pod_security import pod_specs, violations
 
-SCHEDULER = volcano.scheduler_manifest("docker.io/volcanosh/vc-scheduler:v1")
+SCHEDULER = volcano.scheduler_manifest("docker.io/volcanosh/vc-scheduler:v1", volcano.scheduler_config_text())
 CONTROLLERS = volcano.controllers_manifest("docker.io/volcanosh/vc-controller-manager:v1")
 DEPLOYMENTS = pytest.mark.parametrize("manifest", [SCHEDULER, CONTROLLERS], ids=["scheduler", "controllers"])
 RULES = {volcano.SCHEDULER: volcano.SCHEDULER_RULES, volcano.CONTROLLERS: volcano.CONTROLLER_RULES}
@@ -94,7 +94,7 @@ def test_the_scheduler_reads_the_configuration_that_is_mounted():
     [pod] = pod_specs(SCHEDULER)
     [mount] = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "config"]
     [volume] = [volume for volume in pod["volumes"] if volume["name"] == "config"]
-    config = volcano.scheduler_config_manifest()
+    config = volcano.scheduler_config_manifest(volcano.scheduler_config_text())
     assert volume["configMap"]["name"] == config["metadata"]["name"]
     [file] = config["data"]
     assert f"--scheduler-conf={mount['mountPath']}/{file}" in _args(SCHEDULER)
@@ -102,7 +102,9 @@ def test_the_scheduler_reads_the_configuration_that_is_mounted():
 
 def test_a_changed_configuration_changes_the_pods(monkeypatch):
     def annotations():
-        return volcano.scheduler_manifest("image:1")["spec"]["template"]["metadata"]["annotations"]
+        return volcano.scheduler_manifest("image:1", volcano.scheduler_config_text())["spec"]["template"]["metadata"][
+            "annotations"
+        ]
 
     before = annotations()
     assert before == {"athanor.dev/config": hashlib.sha256(volcano.scheduler_config_text().encode()).hexdigest()[:16]}
@@ -217,3 +219,10 @@ def test_a_missing_chart_is_refused_with_the_way_out(tmp_path):
 def test_a_queue_says_what_its_settings_say(queue, spec):
     manifest = volcano.queue_manifest(queue)
     assert (manifest["metadata"], manifest["spec"]) == ({"name": "a"}, spec)
+
+
+def test_where_nodes_come_for_waiting_pods_every_job_has_its_pods_at_once():
+    fixed, scaled = (yaml.safe_load(volcano.scheduler_config_text(nodes_scale=scale)) for scale in (False, True))
+    assert fixed["actions"] == "enqueue, allocate, preempt, reclaim, backfill"
+    assert scaled["actions"] == "allocate, preempt, reclaim, backfill"
+    assert scaled["tiers"] == fixed["tiers"]
