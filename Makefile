@@ -32,7 +32,7 @@ predict: venv ## Ask the served model about a held-out digit: make predict IMAGE
 	@$(PYTHON) -m tools predict $(IMAGE)
 
 preview: venv ## What `pulumi up` would change: make preview STACK=local
-	@.venv/bin/pulumi preview --diff --stack $(STACK)
+	@$(PYTHON) -m tools preview $(STACK)
 
 tools: venv ## Get every tool and put pulumi and kubectl into .venv/bin
 	@$(PYTHON) -m tools tools

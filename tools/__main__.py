@@ -14,6 +14,7 @@ from tools import environment
 from tools.images.errors import ImageError
 from tools.local_cluster import ClusterError
 from tools.paths import paths
+from tools.preview import preview
 from tools.process import CommandError
 from tools.progress import Progress, wide_console
 from tools.serving import ServingError
@@ -74,7 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     add("down", "remove everything", lambda _, __, report: environment.down(report))
     add("stop", "stop the cluster, keep its state", lambda _, __, report: environment.stop(report))
     add("status", "what runs where", lambda _, console, __: environment.status(console))
-    add("tools", "get every tool", lambda _, __, report: environment.tools(report))
+    add("tools", "get every tool", lambda _, __, report: environment.every_tool(report))
+    shown = add("preview", "what an update of a stack would change", _preview)
+    shown.add_argument("stack", help="the stack's name, such as prod")
     logs = add("logs", "logs of a job", lambda found, _, __: environment.logs(found.job))
     logs.add_argument("job", help="the job's name in the program, such as digits-training")
     predict = add(
@@ -82,6 +85,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     predict.add_argument("image", type=int, help="which held-out image, from 0")
     return parser
+
+
+def _preview(arguments: argparse.Namespace, _: Console, report: Progress) -> None:
+    status = preview(arguments.stack, report)
+    if status:
+        raise SystemExit(status)
 
 
 if __name__ == "__main__":

@@ -107,9 +107,9 @@ class Engine:
         make_private_folders()
         remove_old_temporary_files()
         self.end_orphans()
-        if not self._exists():
+        if not self.exists():
             # A salt that somebody else's passphrase made, or an earlier stack's, would make `init` refuse ours.
-            strip_salt(self._config_file)
+            strip_salt(self.config_file)
             self.run("stack", "init", self.stack)
             return
         self.run("stack", "select", self.stack)
@@ -129,9 +129,9 @@ class Engine:
     def forget(self) -> None:
         """Drop the stack's state and the salt in its configuration file, without touching any resource."""
         self.end_orphans()
-        if self._exists():
+        if self.exists():
             self._locked("stack", "rm", "--force", "--yes", "--preserve-config")
-        strip_salt(self._config_file)
+        strip_salt(self.config_file)
 
     def end_orphans(self) -> None:
         """End plugins and language hosts of this backend whose engine was killed: they would live on for minutes."""
@@ -160,10 +160,12 @@ class Engine:
         return json.loads(self.run("stack", "output", "--json", "--stack", self.stack))
 
     @property
-    def _config_file(self) -> Path:
+    def config_file(self) -> Path:
+        """The stack's configuration."""
         return self.project / f"Pulumi.{self.stack}.yaml"
 
-    def _exists(self) -> bool:
+    def exists(self) -> bool:
+        """Whether the backend knows the stack."""
         listed = json.loads(self.run("stack", "ls", "--json"))
         return self.stack in {entry["name"].rsplit("/", maxsplit=1)[-1] for entry in listed}
 

@@ -21,7 +21,9 @@ from tools.kubectl import Kubectl
 from tools.local_cluster import LocalCluster, PreflightError, Requirements
 from tools.local_cluster import cluster as local_cluster
 from tools.paths import paths
+from tools.preview import engine_tools
 from tools.toolchain import ensure, volcano_chart
+from tools.toolchain.catalogue import ALICLOUD_PROVIDER
 from workloads.inference import HTTP_PORT
 from workloads.pytorch import JOB_LABEL
 
@@ -44,7 +46,6 @@ _COLD_DISK_BYTES = 25 * 2**30
 _COLD_SECONDS = {
     "preflight": 5, "tools": 700, "local cluster": 8, "images": 70, "platform": 12, "training": 18, "serving": 2,
 }  # fmt: skip
-_ENGINE_TOOLS = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes", "kubectl")
 _PLATFORM_IMAGES = ("vc-scheduler", "vc-controller-manager")
 
 
@@ -110,9 +111,9 @@ def _preflight(report: Progress) -> None:
 
 
 def tools(report: Progress) -> None:
-    """Get every program that the local environment needs, and put pulumi and kubectl at the user's hand."""
+    """Get what the local environment needs, and put pulumi and kubectl at the user's hand."""
     settings = _settings()
-    wanted = set(_ENGINE_TOOLS)
+    wanted = engine_tools(settings)
     if settings.runs_on_own_local_cluster:
         system_packages.ensure_system_packages(report)
         wanted |= {*local_cluster.TOOLS, *local_cluster.PLATFORM_IMAGES, *_PLATFORM_IMAGES}
@@ -120,6 +121,12 @@ def tools(report: Progress) -> None:
     volcano_chart(report)
     make_private_folders()
     install_commands(found["pulumi"], found["kubectl"])
+
+
+def every_tool(report: Progress) -> None:
+    """Get what the environments on Alibaba Cloud need, too."""
+    tools(report)
+    ensure([ALICLOUD_PROVIDER], report)
 
 
 def down(report: Progress) -> None:
