@@ -19,9 +19,9 @@ DEFAULT_SCALER = "cluster-autoscaler"
 SCALERS = (DEFAULT_SCALER, "goatscaler")
 EXPANDERS = {DEFAULT_SCALER: ("least-waste", "random", "priority"), "goatscaler": ("least-waste",)}
 _NAMES = {
-    # the two durations are named as callers read them back
-    "cool_down_duration": "ScaleDownUnneededTime",
-    "unneeded_duration": "ScaleDownDelayAfterAdd",
+    # the provider reads these two back swapped, so unequal ones show a change for ever
+    "cool_down_duration": "ScaleDownDelayAfterAdd",
+    "unneeded_duration": "ScaleDownUnneededTime",
     "utilization_threshold": "ScaleDownUtilizationThreshold",
     "gpu_utilization_threshold": "ScaleDownGpuUtilizationThreshold",
     "scan_interval": "ScanInterval",

@@ -37,7 +37,7 @@ def check(account: Account, cluster: Record, pool: Record, *, own_id: str = "") 
     if pool["nodepool_info"]["type"] == "lingjun":
         _check_lingjun(cluster, pool)
     else:
-        _check_instances(account, pool["scaling_group"])
+        _check_instances(pool["scaling_group"])
     _check_size(pool)
     _check_kubernetes(pool["kubernetes_config"])
 
@@ -83,7 +83,7 @@ def _check_network(account: Account, cluster: Record, group: dict[str, Any]) -> 
         raise ApiError(400, "InvalidDeploymentSetId.NotFound", f"deployment set {deployment_set} not found")
 
 
-def _check_instances(account: Account, group: dict[str, Any]) -> None:
+def _check_instances(group: dict[str, Any]) -> None:
     types = items(group, "instance_types")
     if not types:
         raise _refuse("InstanceTypes", "instance_types or instance_patterns must be given")
@@ -99,9 +99,6 @@ def _check_instances(account: Account, group: dict[str, Any]) -> None:
             raise _refuse("SpotPriceLimit", f"spot_price_limit of {', '.join(missing)} is missing")
     if not group.get("system_disk_category") and not group.get("system_disk_categories"):
         raise _refuse("SystemDiskCategory", "system_disk_category can not be empty")
-    key_pair = group.get("key_pair")
-    if key_pair and account.find("key_pair", key_pair) is None:
-        raise ApiError(400, "InvalidKeyPairName.NotFound", f"key pair {key_pair} not found")
 
 
 def _check_lingjun(cluster: Record, pool: Record) -> None:

@@ -46,13 +46,14 @@ def describe(account: Account, _request: Request, cluster_id: str, pool_id: str)
     pool = account.read("node_pool", pool_id)
     if pool is None:
         raise _gone(pool_id)
-    return pool
+    return _answer(pool)
 
 
 def describe_all(account: Account, _request: Request, cluster_id: str) -> dict[str, Any]:
     """Answer DescribeClusterNodePools."""
     cluster_of(account, cluster_id)
-    return {"nodepools": account.read_all("node_pool", lambda pool: pool["_cluster"] == cluster_id)}
+    pools = account.read_all("node_pool", lambda pool: pool["_cluster"] == cluster_id)
+    return {"nodepools": [_answer(pool) for pool in pools]}
 
 
 def modify(account: Account, request: Request, cluster_id: str, pool_id: str) -> dict[str, Any]:
@@ -244,6 +245,13 @@ def _rescale(account: Account, pool_id: str, kind: str) -> dict[str, Any]:
     if account.kubernetes is not None:
         account.kubernetes.changed()
     return answer
+
+
+def _answer(pool: Record) -> Record:
+    """Return a pool as it is told: of one that scales by itself, the desired size is what it has scaled to."""
+    if pool["auto_scaling"].get("enable"):
+        pool["scaling_group"]["desired_size"] = pool["status"]["total_nodes"]
+    return pool
 
 
 def _gone(pool_id: str) -> ApiError:

@@ -154,7 +154,7 @@ def _capacity(
         "cpu": str(facts.vcpus),
         "memory": quantity(facts.memory_gib),
         "ephemeral-storage": quantity(_disk_gib(around.pool["scaling_group"])),
-        "pods": str(min(pods, node["max_pods"]) if node["max_pods"] else pods),
+        "pods": str(node["max_pods"] or pods),
     }
     if exclusive:
         capacity["aliyun/eni"] = str(pods)

@@ -55,7 +55,6 @@ def test_the_first_zone_is_filled_first_by_priority(service: Service, cluster_id
         ({"scaling_group": {"vswitch_ids": ["vsw-elsewhere"]}}, "InvalidParameter.VswitchIds"),
         ({"scaling_group": {"security_group_ids": ["sg-9"]}}, "InvalidSecurityGroupId.NotFound"),
         ({"scaling_group": {"deploymentset_id": "ds-9"}}, "InvalidDeploymentSetId.NotFound"),
-        ({"scaling_group": {"key_pair": "none"}}, "InvalidKeyPairName.NotFound"),
         ({"scaling_group": {"instance_types": []}}, "InvalidParameter.InstanceTypes"),
         ({"scaling_group": {"instance_types": ["ecs.none"]}}, "InvalidInstanceType.ValueNotSupported"),
         ({"scaling_group": {"system_disk_category": ""}}, "InvalidParameter.SystemDiskCategory"),
@@ -125,6 +124,7 @@ def test_an_autoscaled_pool_stays_within_its_limits(service: Service, cluster_id
     for limits, size in (({"min_instances": 3}, 3), ({"min_instances": 0}, 3), ({"max_instances": 2}, 2)):
         service.finish(service.call("PUT", path, {"auto_scaling": limits}))
         assert len(service.nodes(path)) == size
+        assert service.call("GET", path)["scaling_group"]["desired_size"] == size
 
 
 def test_nodes_keep_labels_and_taints_unless_told_otherwise(service: Service, cluster_id: str) -> None:

@@ -75,11 +75,9 @@ def test_images_are_on_the_first_data_disk() -> None:
     assert node["status"]["capacity"]["ephemeral-storage"] == "2Ti"
 
 
-def test_the_kubelets_limit_counts_where_it_is_lower() -> None:
+def test_the_pools_own_limit_of_pods_counts() -> None:
     node = _node(node_config={"kubelet_configuration": {"maxPods": 32}})
     assert node["status"]["capacity"]["pods"] == "32"
-    node = _node(node_config={"kubelet_configuration": {"maxPods": 1000}})
-    assert node["status"]["capacity"]["pods"] == str(INSTANCE_TYPES["ecs.gn7e-c16g1.32xlarge"].shared_eni_pods)
 
 
 def test_interfaces_are_counted_by_mode() -> None:
