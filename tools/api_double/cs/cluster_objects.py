@@ -12,7 +12,7 @@ from tools.api_double.cs.addon_catalogue import TERWAY
 from tools.api_double.cs.simulated_node import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tools.api_double.account import Account, Record
     from tools.api_double.cs.kubernetes_api import Object
@@ -130,3 +130,23 @@ def csi_drivers(addons: Mapping[str, Record]) -> list[Object]:
         if addon in addons
         for driver in drivers
     ]
+
+
+def csi_node(node: Object, drivers: Iterable[Object]) -> Object:
+    """Return what the drivers register of a node when they start there; it goes with the node.
+
+    Volcano counts the volumes of pods against it: on a node without it, no pod with such a volume has room.
+    """
+    name = node["metadata"]["name"]
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {"name": name, "ownerReferences": [owner], "labels": {MARK: "node"}},
+        "spec": {
+            "drivers": [
+                {"name": driver["metadata"]["name"], "nodeID": node["spec"]["providerID"], "topologyKeys": []}
+                for driver in drivers
+            ]
+        },
+    }

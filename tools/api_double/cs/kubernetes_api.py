@@ -28,6 +28,7 @@ PODS = "/api/v1/pods"
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CSI_DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
+CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
 _CONNECT_SECONDS = 2.0
 _ANSWER_SECONDS = 20.0
 _RETRY_SECONDS = 1.0

@@ -12,7 +12,7 @@ import httpx
 from tools.api_double.account import timestamp
 from tools.api_double.cs import addons, cluster_objects, growth, machines, simulated_node
 from tools.api_double.cs.addon_catalogue import TERWAY
-from tools.api_double.cs.kubernetes_api import CONFIG_MAPS, CRDS, CSI_DRIVERS, NODES, PODS, KubernetesApi
+from tools.api_double.cs.kubernetes_api import CONFIG_MAPS, CRDS, CSI_DRIVERS, CSI_NODES, NODES, PODS, KubernetesApi
 from tools.api_double.cs.simulated_node import MARK, POOL_LABEL, Surroundings
 
 if TYPE_CHECKING:
@@ -160,7 +160,18 @@ class KubernetesSide:
         for driver in self._api.list(CSI_DRIVERS, {"labelSelector": MARK}):
             if driver["metadata"]["name"] not in names:
                 self._api.delete(CSI_DRIVERS, driver["metadata"]["name"])
+        self._register_drivers(wanted.csi_drivers)
         self._follow(PODS, {"fieldSelector": "spec.nodeName=,status.phase=Pending"}, self._on_pending_pod)
+
+    def _register_drivers(self, drivers: list[Object]) -> None:
+        wanted = [driver["metadata"]["name"] for driver in drivers]
+        registered: dict[str, list[str]] = {}
+        for each in self._api.list(CSI_NODES, {"labelSelector": MARK}):
+            present: list[Object] = each["spec"].get("drivers") or []
+            registered[each["metadata"]["name"]] = [driver["name"] for driver in present]
+        for node in self._api.list(NODES):
+            if simulated_node.is_ours(node) and registered.get(node["metadata"]["name"]) != wanted:
+                self._api.apply(CSI_NODES, cluster_objects.csi_node(node, drivers))
 
     def _bring_about_nodes(self, wanted: _Wanted) -> None:
         present = {node["metadata"]["name"]: node for node in self._api.list(NODES)}
