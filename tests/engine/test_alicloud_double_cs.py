@@ -118,7 +118,8 @@ gpu = alicloud.cs.NodePool(
     taints=[{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}],
     kubelet_configuration={"max_pods": "64", "topology_manager_policy": "single-numa-node"},
     update_nodes=True,
-    opts=options,
+    # the autoscaler's own number of nodes is no change of ours
+    opts=pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(ignore_changes=["desiredSize"])),
     **common,
 )
 if wanted["spare"]:
