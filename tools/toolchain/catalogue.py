@@ -26,6 +26,7 @@ ALICLOUD_GRAPH = _MODULES / "alicloud"
 PROVIDER_MODULE = "github.com/pulumi/pulumi-kubernetes/provider/v4"
 SDK_MODULE = "github.com/pulumi/pulumi-kubernetes/sdk/v4"
 VOLCANO_MODULE = "volcano.sh/volcano"
+ALICLOUD_UPSTREAM_MODULE = "github.com/aliyun/terraform-provider-alicloud"
 _PULUMI_SDK = "github.com/pulumi/pulumi/sdk/v3"
 _KUBERNETES_MODULE = "k8s.io/kubernetes"
 _PAUSE_VERSION = Version(3, 10, 0)

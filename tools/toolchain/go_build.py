@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tools.paths import paths
 from tools.toolchain.alicloud_schema import SCHEMA_GENERATOR, write_empty_schema, write_schema
+from tools.toolchain.alicloud_sdk import copy_used_sdk
 from tools.toolchain.catalogue import ALICLOUD_GRAPH, PLATFORM_GRAPH, TOOLS
 from tools.toolchain.provider_sources import complete_provider_sources
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 # Half of a cold `make up` is this compilation. Without debug tables it takes a fifth less; stack traces stay whole.
 _FLAGS = ("-trimpath", "-buildvcs=false", "-pgo=off", "-gcflags=all=-dwarf=false")
+_GRAPH_FLAGS = {
+    # Without inlining, Alibaba Cloud's one huge package takes 68 instead of 106 CPU seconds and 3.6 instead of 5.3 GB.
+    ALICLOUD_GRAPH: ("-gcflags=github.com/aliyun/...=-dwarf=false -l",),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +50,7 @@ class GraphBuild:
         if self.graph == PLATFORM_GRAPH:
             complete_provider_sources(go, self.sources)
         if self.graph == ALICLOUD_GRAPH:
+            copy_used_sdk(go, self.sources)
             write_empty_schema(self.sources)
 
     def download(self, go: Go) -> int:
@@ -62,7 +68,7 @@ class GraphBuild:
     def _link(self, mains: Mapping[str, str], go: Go, total: int, report: Progress | None) -> dict[str, Path]:
         output = self.folder / "programs"
         # One call for all: the go command then keeps every core busy until the last program.
-        flags = [*_FLAGS, f"-ldflags={linker_flags({self.graph})}"]
+        flags = [*_FLAGS, *_GRAPH_FLAGS.get(self.graph, ()), f"-ldflags={linker_flags({self.graph})}"]
         command = ["build", "-v", *flags, "-o", f"{output}/", *mains.values()]
         go.compile(command, self.sources, total, report)
         return {name: output / _output_name(package) for name, package in mains.items()}
@@ -105,6 +111,7 @@ def recipe(graphs: Collection[Path]) -> str:
     """Return a digest of all that decides what is built from module graphs: their files and our flags."""
     digest = hashlib.sha256(f"{_FLAGS}{linker_flags(graphs)}".encode())
     for graph in sorted(graphs):
+        digest.update("".join(_GRAPH_FLAGS.get(graph, ())).encode())
         for file in sorted(path for path in graph.rglob("*") if path.is_file()):
             digest.update(f"{file.relative_to(graph.parent).as_posix()}\0".encode())
             digest.update(hashlib.sha256(file.read_bytes()).digest())

@@ -9,6 +9,7 @@ from tools.images.platform_images import PLATFORM_IMAGES
 from tools.local_cluster.dns import COREDNS_IMAGE
 from tools.paths import REPOSITORY
 from tools.toolchain import ToolchainError
+from tools.toolchain.alicloud_sdk import SDK_MODULE as ALICLOUD_SDK_MODULE
 from tools.toolchain.catalogue import (
     ALICLOUD_GRAPH,
     ALICLOUD_PROVIDER,
@@ -51,12 +52,16 @@ def test_engine_and_its_libraries_are_of_one_release():
     assert releases == [f"v{TOOLS['pulumi'].version}"] * 2
 
 
-def test_the_provider_is_compiled_with_the_sdk_that_it_requires():
-    platform = (MODULES / "platform" / "go.mod").read_text()
-    upstream = (MODULES / "platform" / "kubernetes-sdk" / "upstream" / "go.mod").read_text()
-    pattern = rf"^\s*(?:require )?{re.escape(SDK_MODULE)} (v\S+)"
+@pytest.mark.parametrize(
+    ("graph", "folder", "sdk"),
+    [("platform", "kubernetes-sdk", SDK_MODULE), ("alicloud", "alibaba-cloud-sdk", ALICLOUD_SDK_MODULE)],
+)
+def test_a_provider_is_compiled_with_the_sdk_that_it_requires(graph, folder, sdk):
+    requiring = (MODULES / graph / "go.mod").read_text()
+    upstream = (MODULES / graph / folder / "upstream" / "go.mod").read_text()
+    pattern = rf"^\s*(?:require )?{re.escape(sdk)} (v\S+)"
 
-    required, copied = (re.search(pattern, text, re.MULTILINE)[1] for text in (platform, upstream))
+    required, copied = (re.search(pattern, text, re.MULTILINE)[1] for text in (requiring, upstream))
     assert required == copied
 
 

@@ -360,3 +360,6 @@ replace (
 	github.com/alibabacloud-go/alibabacloud-gateway-oss => github.com/alibabacloud-go/alibabacloud-gateway-oss v0.0.18
 	github.com/alibabacloud-go/alibabacloud-gateway-oss-util => github.com/alibabacloud-go/alibabacloud-gateway-oss-util v0.0.7
 )
+
+// Only what the provider calls of it: put there before it is compiled.
+replace github.com/aliyun/alibaba-cloud-sdk-go => ./alibaba-cloud-sdk
