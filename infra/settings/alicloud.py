@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
@@ -75,11 +76,12 @@ class AlicloudSettings(Model):
     def _zones_are_of_the_region(self) -> Self:
         if not self.zones:
             raise ValueError(f"zones is empty. Fix: name at least one zone, such as {self.region}-i")
-        foreign = [zone for zone in self.zones if not zone.startswith(self.region + "-")]
+        # cn-hangzhou-i in China, ap-southeast-1a elsewhere
+        of_region = re.compile(rf"{re.escape(self.region)}-?[a-z]")
+        foreign = [zone for zone in self.zones if not of_region.fullmatch(zone)]
         if foreign:
-            raise ValueError(
-                f"zones = {foreign[0]!r}: is not of region {self.region}. Fix: name zones such as {self.region}-i"
-            )
+            like = f"{self.region}-i" if self.region.startswith("cn-") else f"{self.region}a"
+            raise ValueError(f"zones = {foreign[0]!r}: is not of region {self.region}. Fix: name zones such as {like}")
         if len(set(self.zones)) != len(self.zones):
             raise ValueError(f"zones = {list(self.zones)}: repeats a zone. Fix: name each zone once")
         return self

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from infra.settings.fields import Model, known_instance_type
+from infra.settings.fields import Count, Model, known_instance_type
 
 
 class SimulatedNodes(Model):
@@ -14,7 +14,7 @@ class SimulatedNodes(Model):
 
     instance_type: Annotated[str, AfterValidator(known_instance_type)]
     """A name from infra/instance_types.py; decides GPUs, CPU, memory and labels."""
-    count: int = Field(default=1, ge=1, le=5000)
+    count: Count = Field(default=1, ge=1, le=5000)
     """How many of them."""
 
 

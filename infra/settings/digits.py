@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from infra.settings.fields import CpuQuantity, DnsLabel, Model
+from infra.settings.fields import Count, CpuQuantity, DnsLabel, Model
 
 
 class DigitsSettings(Model):
@@ -14,7 +14,7 @@ class DigitsSettings(Model):
 
     enabled: bool = True
     """Whether the stack declares the example at all."""
-    workers: int = Field(default=2, ge=1, le=64)
+    workers: Count = Field(default=2, ge=1, le=64)
     """Training pods; each runs one torchrun agent."""
     cpus_per_worker: CpuQuantity = "500m"
     """CPU request of one training pod."""
@@ -22,15 +22,15 @@ class DigitsSettings(Model):
     """Node pool of the training pods. Default: any whose nodes fit."""
     gpus_per_worker: int = Field(default=0, ge=0, le=8, strict=True)
     """Whole GPUs of one training pod, a rank for each. Default: none, one rank on CPUs."""
-    epochs: int = Field(default=10, ge=1, le=100_000)
+    epochs: Count = Field(default=10, ge=1, le=100_000)
     """Passes over the training images."""
-    batch_size: int = Field(default=32, ge=1, le=4096)
+    batch_size: Count = Field(default=32, ge=1, le=4096)
     """Images per step, over all ranks; their number must divide it."""
-    width: int = Field(default=16, ge=1, le=1024)
+    width: Count = Field(default=16, ge=1, le=1024)
     """Channels of the model's first layer."""
-    seed: int = Field(default=0, ge=0)
+    seed: Count = Field(default=0, ge=0)
     """Seed of weights and data order."""
-    replicas: int = Field(default=1, ge=0, le=64)
+    replicas: Count = Field(default=1, ge=0, le=64)
     """Serving pods."""
 
     @property

@@ -39,6 +39,13 @@ def _number_as_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+def _no_truth_value(value: object) -> object:
+    """Python counts `true` as 1."""
+    if isinstance(value, bool):
+        raise ValueError("is no number. Fix: write one in digits")  # noqa: TRY004 - pydantic collects these
+    return value
+
+
 def _quantity(value: str) -> str:
     if not _QUANTITY.fullmatch(value):
         raise ValueError("is no Kubernetes quantity. Fix: write a number with an optional unit, such as 500m, 2 or 4Gi")
@@ -67,6 +74,7 @@ def known_instance_type(value: str) -> str:
         raise ValueError(f"{refusal.limit}. Fix: {refusal.fix}") from None
 
 
+Count = Annotated[int, BeforeValidator(_no_truth_value)]
 DnsLabel = Annotated[str, AfterValidator(_dns_label)]
 DnsSubdomain = Annotated[str, AfterValidator(_dns_subdomain)]
 Quantity = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_quantity)]

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from infra.settings.fields import DnsLabel, Model, Quantity
+from infra.settings.fields import Count, DnsLabel, Model, Quantity
 
 
 class QueueSettings(Model):
@@ -14,7 +14,7 @@ class QueueSettings(Model):
 
     name: DnsLabel
     """Name of the queue in the cluster; `default` and `root` belong to Volcano."""
-    weight: int = Field(default=1, ge=1, le=65535)
+    weight: Count = Field(default=1, ge=1, le=65535)
     """Share of the cluster against the other queues when all of them want more than there is."""
     capability: dict[str, Quantity] = Field(default_factory=dict)
     """Hard limit by resource name, such as {cpu: "8", nvidia.com/gpu: "4"}. Default: none."""

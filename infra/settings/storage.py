@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from infra.settings.fields import DnsLabel, DnsSubdomain, Model
+from infra.settings.fields import Count, DnsLabel, DnsSubdomain, Model
 
 _CPFS_STEP_GIB = 1200
 _ACK_DISK_CLASSES = "alicloud-disk-"
@@ -148,9 +148,9 @@ class StorageSettings(Model):
     """StorageClass of the volumes. Default: `make up`'s node folders, under alicloud `nas`, else the default class."""
     access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = "ReadWriteMany"
     """ReadWriteOnce works only while all pods run on one node (kind, k3d: their default class offers nothing else)."""
-    data_size_gib: int = Field(default=5, ge=1, le=65536)
+    data_size_gib: Count = Field(default=5, ge=1, le=65536)
     """Size of the input volume in GiB."""
-    output_size_gib: int = Field(default=20, ge=1, le=65536)
+    output_size_gib: Count = Field(default=20, ge=1, le=65536)
     """Size of the output volume in GiB: checkpoints, logs, exported models."""
     nas: FileSystemSettings | None = None
     """File system of an environment under alicloud. Default: a general-purpose one."""
