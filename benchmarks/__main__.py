@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import engine_overhead, platform_memory, warm_start
+from benchmarks import engine_overhead, environment_preview, platform_memory, warm_start
 from tools.paths import paths
 from tools.progress import Progress
 
@@ -19,6 +19,7 @@ def main() -> None:
     report = Progress(durations_file=paths().cache / "bench-durations.json")
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     console.print(f"{os.cpu_count()} CPUs ({_cpu_model()}), {memory_gib:.0f} GiB, Linux {platform.release()}")
+    console.print(environment_preview.measure(report))
     console.print(platform_memory.measure())
     console.print(engine_overhead.measure(report))
     console.print(warm_start.measure(report))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from infra.settings.parse import parse_settings
@@ -14,6 +15,8 @@ from tools.toolchain import ensure, volcano_chart
 from tools.toolchain.catalogue import ALICLOUD_PROVIDER
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from infra.settings.stack import Settings
     from tools.progress import Progress
 
@@ -44,11 +47,25 @@ def preview(stack: str, report: Progress) -> int:
     engine = Engine(pulumi=found["pulumi"], stack=stack)
     if engine.exists():
         return _preview(engine, "--diff")
+    with existing_for_a_preview(engine):
+        return _preview(engine)  # all of it is new: the tree of names says more than every property
+
+
+@contextmanager
+def existing_for_a_preview(engine: Engine) -> Generator[None]:
+    """Make a stack for the time of the block, unless it exists; of one that did not, nothing stays.
+
+    Raises:
+        CommandError: the engine refused to make the stack.
+    """
+    if engine.exists():
+        yield
+        return
     # The engine writes the file anew, with a salt and in its own spelling of numbers.
     written = engine.config_file.read_bytes() if engine.config_file.is_file() else None
     engine.prepare()
     try:
-        return _preview(engine)  # all of it is new: the tree of names says more than every property
+        yield
     finally:
         engine.forget()
         if written is not None:
