@@ -1,0 +1,165 @@
+"""What an environment costs per hour, as far as its prices are known: arithmetic over its settings alone.
+
+Nodes: infra/instance_types.py, which names the source and the day. What else has a row has the source there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infra.instance_types import PRICES_AS_OF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from infra.settings.alicloud import AlicloudSettings
+    from infra.settings.node_pools import NodePoolSettings
+
+ACK_PRO_CNY = 0.64
+"""Fee of one ACK Pro cluster (help.aliyun.com, "ACK托管和专有集群计费说明", read in November 2026). It is the standard
+control plane's; a provisioned one (ack.pro.xlarge and up) is billed by its size, and that page names no price."""
+_NAT_USD, _ADDRESS_USD = 0.034, 0.003
+"""What the international site asks for an hour in mainland China (alibabacloud.com, "Billing of Internet NAT gateways"
+and "Pay-as-you-go" of EIP, read in November 2026): a hint and no price, for the two sites' lists do not convert."""
+NOT_INCLUDED = (
+    "system and data disks of the nodes",
+    "NAS or CPFS: by content or by capacity",
+    "OSS: by content and requests",
+    "traffic to the internet, and the NAT gateway's capacity units",
+    "control-plane and audit logs in SLS",
+    "keys in KMS",
+    "load balancers of Services that somebody makes",
+    "Lingjun machines and Container Registry Enterprise, which are prepaid",
+    "discounts, subscriptions, savings plans and taxes",
+)
+"""What is billed by use, or has no price that we could find."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostRow:
+    """One thing that is paid by the hour. Prices in CNY; None where no price is known, which is not 0."""
+
+    what: str
+    fewest: int
+    most: int
+    each_lowest: float | None
+    """Lowest price of one."""
+    each_highest: float | None
+    """Highest price of one."""
+    note: str = ""
+
+    @property
+    def lowest(self) -> float | None:
+        """What the fewest cost; None where that is not known."""
+        return _times(self.fewest, self.each_lowest)
+
+    @property
+    def highest(self) -> float | None:
+        """What the most cost; None where that is not known."""
+        return _times(self.most, self.each_highest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostSum:
+    """All rows together. A bound is only as good as the list of what it leaves out."""
+
+    lowest: float
+    highest: float
+    left_out_of_lowest: tuple[str, ...]
+    """Rows that cost something at the fewest, and nobody knows what."""
+    left_out_of_highest: tuple[str, ...]
+    """Rows that cost something at the most, and nobody knows what."""
+
+
+def hourly_cost(settings: AlicloudSettings) -> tuple[CostRow, ...]:
+    """Return what an environment pays by the hour: each pool from its fewest to its most nodes, then what is fixed."""
+    return (*(_pool_row(pool) for pool in settings.node_pools), *_fixed_rows(settings))
+
+
+def add(rows: Iterable[CostRow]) -> CostSum:
+    """Add up what is known, and name what is not."""
+    listed = tuple(rows)
+    return CostSum(
+        lowest=sum(row.lowest or 0.0 for row in listed),
+        highest=sum(row.highest or 0.0 for row in listed),
+        left_out_of_lowest=tuple(row.what for row in listed if row.lowest is None),
+        left_out_of_highest=tuple(row.what for row in listed if row.highest is None),
+    )
+
+
+def _times(count: int, price: float | None) -> float | None:
+    if not count:
+        return 0.0
+    return None if price is None else count * price
+
+
+def _pool_row(pool: NodePoolSettings) -> CostRow:
+    lowest, highest = _node_prices(pool)
+    return CostRow(
+        what=f"pool {pool.name}",
+        fewest=pool.minimum,
+        most=pool.maximum,
+        each_lowest=lowest,
+        each_highest=highest,
+        note=_pool_note(pool),
+    )
+
+
+def _node_prices(pool: NodePoolSettings) -> tuple[float | None, float | None]:
+    """Return the lowest and the highest price of one node: any of the pool's types may be the one in stock."""
+    lists = [facts.price_cny_per_hour for facts in pool.facts]
+    known = [price for price in lists if price is not None]
+    listed = (min(known), max(known)) if known and len(known) == len(lists) else (None, None)
+    if pool.spot is None:
+        return listed
+    # The market makes a spot price; only its upper bound is ours to know.
+    return None, _highest_spot_price(pool, listed[1])
+
+
+def _highest_spot_price(pool: NodePoolSettings, highest_listed: float | None) -> float | None:
+    spot = pool.spot
+    assert spot is not None
+    on_demand_too = spot.on_demand_base or spot.on_demand_percentage_above_base or spot.on_demand_when_short
+    if on_demand_too or not spot.price_limits:
+        return highest_listed
+    return max(spot.price_limits.values())
+
+
+def _pool_note(pool: NodePoolSettings) -> str:
+    if pool.lingjun:
+        return "Lingjun: prepaid"
+    types = ", ".join(pool.instance_types)
+    if pool.spot is None:
+        return types
+    return f"{types}; spot"
+
+
+def _fixed_rows(settings: AlicloudSettings) -> list[CostRow]:
+    standard = settings.kubernetes.edition == "ack.pro.small"
+    rows = [
+        _one("ACK Pro control plane", ACK_PRO_CNY if standard else None, settings.kubernetes.edition),
+        _one("load balancer of the API server", None, "CLB, made by ACK; by use"),
+    ]
+    if settings.kubernetes.public_api_server:
+        rows.append(_one("address of the API server", None, "EIP, made by ACK"))
+    if settings.network.nat_gateway:
+        rows.append(_one("NAT gateway", None, _hint(_NAT_USD)))
+        rows.append(_one("address of the NAT gateway", None, _hint(_ADDRESS_USD)))
+    return rows
+
+
+def _hint(dollars: float) -> str:
+    return f"USD {dollars} on the international site, mainland China"
+
+
+def _one(what: str, price: float | None, note: str) -> CostRow:
+    return CostRow(what=what, fewest=1, most=1, each_lowest=price, each_highest=price, note=note)
+
+
+PRICES = (
+    f"Prices of nodes: Alibaba Cloud's list of {PRICES_AS_OF}, pay-as-you-go, the commonest one of the mainland regions"
+    f" (infra/instance_types.py). ACK Pro: CNY {ACK_PRO_CNY} (infra/cost.py). An estimate: other regions and later days"
+    " differ, and the bill decides."
+)
+"""Where the prices come from, as one sentence for whoever shows them."""
