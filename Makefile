@@ -5,7 +5,9 @@ PYTHON := .venv/bin/python
 STACK ?= local
 IMAGE ?= 0
 PYTEST_FLAGS ?=
-# In this order: what fails within seconds comes first, what takes the shared environment away comes last.
+# tests/conftest.py says what runs one after the other; the rest is shared among three processes, one of which waits most
+# of its time for the pretended cloud.
+SHARED := -n 3 --dist loadgroup
 LEVELS := tests/unit tests/manifests tests/engine tests/cluster tests/faults
 
 .PHONY: help up down stop status logs predict preview tools venv check test test-fast bench lock
@@ -44,10 +46,10 @@ check: venv ## Lint, format and types
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright
 
 test: check tools ## Everything: unit, manifests, engine, cluster, faults
-	@$(PYTHON) -m pytest $(LEVELS) $(PYTEST_FLAGS)
+	@$(PYTHON) -m pytest $(SHARED) $(LEVELS) $(PYTEST_FLAGS)
 
 test-fast: check ## Without engine and cluster: seconds
-	@$(PYTHON) -m pytest tests/unit tests/manifests $(PYTEST_FLAGS)
+	@$(PYTHON) -m pytest $(SHARED) tests/unit tests/manifests $(PYTEST_FLAGS)
 
 bench: venv ## Time what the docs state, as one table
 	@$(PYTHON) -m benchmarks
