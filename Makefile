@@ -7,7 +7,7 @@ IMAGE ?= 0
 PYTEST_FLAGS ?=
 # tests/conftest.py says what runs one after the other; the rest is shared among three processes, one of which waits most
 # of its time for the pretended cloud.
-SHARED := -n 3 --dist loadgroup
+SHARED := -n 3
 LEVELS := tests/unit tests/manifests tests/engine tests/cluster tests/faults
 
 .PHONY: help up down stop status logs predict preview tools venv check test test-fast bench lock

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pytest
+    from xdist.remote import Producer
 
 # A module stands before those that import it: pytest rewrites the assertions of a plugin when it loads it.
 pytest_plugins = ["tests.fixtures.local_cluster", "tests.fixtures.clone", "tests.fixtures.recorded_stack"]
@@ -16,21 +18,22 @@ _CLOUD = {"test_api_double_nodes", "test_dev_environment", "test_environment_fau
 _CLUSTERS = {"cluster", "faults"}
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in a hook of the same name
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests run one after the other when several processes share the work.
+class GroupScheduling(LoadScopeScheduling):
+    """Gives each process whole groups of tests, the largest first.
 
-    The tests of the local cluster build on each other and compare the machine; a pretended account mostly waits, so its
-    tests run beside them. Tests without a group may run anywhere.
+    The tests of the local cluster build on each other and compare the machine, so one process runs them all; those of a
+    pretended account mostly wait for the provider and run beside them. Elsewhere a file is a group.
     """
-    for item in items:
-        if group := _group(item.path):
-            item.add_marker(pytest.mark.xdist_group(group))
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = PurePosixPath(nodeid.partition("::")[0])
+        if file.stem in _CLOUD:
+            return "cloud"
+        if file.parent.name in _CLUSTERS or file.stem == "test_existing_cluster":
+            return "clusters"
+        return str(file)
 
 
-def _group(file: Path) -> str | None:
-    if file.stem in _CLOUD:
-        return "cloud"
-    if file.parent.name in _CLUSTERS or file.stem == "test_existing_cluster":
-        return "clusters"
-    return file.stem if file.parent.name == "engine" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling:
+    """Share the tests by groups (a hook of pytest-xdist)."""
+    return GroupScheduling(config, log)
