@@ -10,7 +10,7 @@ PYTEST_FLAGS ?=
 SHARED := -n 3
 LEVELS := tests/unit tests/manifests tests/engine tests/cluster tests/faults
 
-.PHONY: help up down stop status logs predict preview tools venv check test test-fast bench lock
+.PHONY: help up down stop status logs predict preview recover tools venv check test test-fast bench lock
 
 help: ## Show what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -36,6 +36,9 @@ predict: venv ## Ask the served model about a held-out digit: make predict IMAGE
 preview: venv ## What `pulumi up` would change: make preview STACK=local
 	@$(PYTHON) -m tools preview $(STACK)
 
+recover: venv ## After a killed `pulumi up`: find what it made, take it over: make recover STACK=dev
+	@$(PYTHON) -m tools recover $(STACK)
+
 tools: venv ## Get every tool and put pulumi and kubectl into .venv/bin
 	@$(PYTHON) -m tools tools
 
@@ -55,4 +58,4 @@ bench: venv ## Time what the docs state, as one table
 	@$(PYTHON) -m benchmarks
 
 lock: venv ## Pin requirements.in and trainer/requirements.in anew, and write docs/settings.md
-	@$(PYTHON) -m tools.lock && $(PYTHON) -m tools.settings_reference
+	@$(PYTHON) -m tools.lock && $(PYTHON) -m tools.settings_reference && $(PYTHON) -m tools.cost

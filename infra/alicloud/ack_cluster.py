@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pulumi_alicloud as alicloud
 import pulumi_kubernetes as kubernetes
+import yaml
 
 from infra.alicloud.addon_table import Environment, birth_addons
 from infra.alicloud.create_only import CreateOnly, guard
@@ -133,6 +134,14 @@ def _auto_upgrade(channel: str) -> Mapping[str, Any]:
     return {"enabled": False} if channel == "none" else {"enabled": True, "channel": channel}
 
 
+def at_address(kubeconfig: str, server: str) -> str:
+    """Return a kubeconfig whose clusters are reached at another address; the rest of it stays."""
+    content = yaml.safe_load(kubeconfig)
+    for entry in content["clusters"]:
+        entry["cluster"]["server"] = server
+    return yaml.safe_dump(content, sort_keys=False)
+
+
 class AckCluster(pulumi.ComponentResource):
     """An ACK Pro managed cluster and the Kubernetes provider that reaches it."""
 
@@ -152,7 +161,7 @@ class AckCluster(pulumi.ComponentResource):
         metadata = self.resource.rrsa_metadata
         self.oidc_issuer_url = metadata.rrsa_oidc_issuer_url
         self.oidc_provider_arn = metadata.ram_oidc_provider_arn
-        self.provider = self._kubernetes()
+        self.provider = self._kubernetes(public=args.settings.kubernetes.public_api_server)
         self.register_outputs({"cluster_id": self.cluster_id})
 
     def _cluster(self, args: AckClusterArgs) -> alicloud.cs.ManagedKubernetes:
@@ -175,14 +184,19 @@ class AckCluster(pulumi.ComponentResource):
             **cluster_inputs(settings),
         )
 
-    def _kubernetes(self) -> kubernetes.Provider:
+    def _kubernetes(self, *, public: bool) -> kubernetes.Provider:
         # Temporary credentials would be new ones in every update, and each a change to look at.
         credential = alicloud.cs.get_cluster_credential_output(
             cluster_id=self.cluster_id, opts=pulumi.InvokeOutputOptions(parent=self)
         )
+        kubeconfig = credential.kube_config
+        if not public:
+            # The provider always asks for the credentials of the public address, which such a cluster does not have.
+            inside = self.resource.connections.api_server_intranet
+            kubeconfig = pulumi.Output.all(kubeconfig, inside).apply(lambda known: at_address(*known))
         return kubernetes.Provider(
             "kubernetes",
-            kubeconfig=pulumi.Output.secret(credential.kube_config),
+            kubeconfig=pulumi.Output.secret(kubeconfig),
             # Without it new credentials, or ones not yet known, would replace every object of the cluster.
             cluster_identifier=self.cluster_id,
             kube_client_settings=CLIENT_SETTINGS,

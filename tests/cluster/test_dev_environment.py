@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fixtures.clone import Clone, wait_until
+from tests.fixtures.clone import REPOSITORY, Clone, wait_until
 from tests.fixtures.cloud import Step, edit, environment_clone, load_mirrored_volcano, steps
 from tests.fixtures.local_cluster import quiet_progress
 from tools.api_double.double import ApiDouble
@@ -185,6 +185,13 @@ def test_a_larger_pool_is_applied_and_nothing_in_the_cluster_is_replaced(
     assert account.mistakes() == []
 
 
+def allowed_actions() -> set[str]:
+    policies = [
+        json.loads((REPOSITORY / "docs" / f"{name}.json").read_text()) for name in ("ram-policy", "ram-policy-oss")
+    ]
+    return {action for policy in policies for statement in policy["Statement"] for action in statement["Action"]}
+
+
 def test_destroy_leaves_an_empty_account_and_no_node(account: ApiDouble, behind: LocalCluster, dev: Clone) -> None:
     dev.pulumi("destroy", "--yes", "--skip-preview", "--stack", STACK)
 
@@ -195,4 +202,5 @@ def test_destroy_leaves_an_empty_account_and_no_node(account: ApiDouble, behind:
         node["metadata"]["name"] for node in nodes if "athanor.dev/pool" not in node["metadata"]["labels"]
     ]
     namespaces = {item["metadata"]["name"] for item in in_cluster(behind, dev, "namespaces")["items"]}
+    assert {f"{call.product}:{call.operation}" for call in account.log.calls()} <= allowed_actions()
     assert namespaces <= {"default", "kube-system", "kube-public", "kube-node-lease"}

@@ -73,10 +73,13 @@ def standing_network(environment: AlicloudSettings) -> Any:
 
 ISSUER = "https://oidc-ack-cn-hangzhou.example/c1"
 PROVIDER_ARN = "acs:ram::1234567890123456:oidc-provider/ack-rrsa-c1"
-KUBECONFIG = "kubeconfig of the cluster"
+PUBLIC, INSIDE = "https://47.0.0.1:6443", "https://10.64.0.9:6443"
+KUBECONFIG = f"clusters:\n- cluster:\n    server: {PUBLIC}\n  name: c\nusers: []\n"
+"""As the API gives it, whether the cluster has a public address or not."""
 OUTPUTS = {
     "alicloud:cs/managedKubernetes:ManagedKubernetes": {
-        "rrsaMetadata": {"enabled": True, "rrsaOidcIssuerUrl": ISSUER, "ramOidcProviderArn": PROVIDER_ARN}
+        "rrsaMetadata": {"enabled": True, "rrsaOidcIssuerUrl": ISSUER, "ramOidcProviderArn": PROVIDER_ARN},
+        "connections": {"apiServerIntranet": INSIDE},
     }
 }
 ANSWERS = {"alicloud:cs/getClusterCredential:getClusterCredential": {"kubeConfig": KUBECONFIG}}

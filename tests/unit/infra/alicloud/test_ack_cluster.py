@@ -13,9 +13,11 @@ from tests.recording_engine import KUBERNETES_PROVIDER, UNKNOWN, Secret, scalars
 from tests.unit.infra.alicloud.environment import (
     ERDMA_POOL,
     GPU_POOL,
+    INSIDE,
     ISSUER,
     KUBECONFIG,
     PROVIDER_ARN,
+    PUBLIC,
     record_on,
     settings,
     standing_network,
@@ -159,8 +161,14 @@ def test_the_provider_is_found_again_whatever_its_credentials():
     recording = record_on(_program, settings(), preview=False)
     [provider] = recording.of_type(KUBERNETES_PROVIDER)
     assert provider.inputs["clusterIdentifier"] == recording.exports["id"] == "cluster-id"
-    assert provider.inputs["kubeconfig"] == Secret(KUBECONFIG)
+    assert provider.inputs["kubeconfig"] == Secret(KUBECONFIG.replace(PUBLIC, INSIDE))
     assert json.loads(provider.inputs["kubeClientSettings"])["qps"] >= 100
+
+
+def test_a_cluster_with_a_public_address_is_reached_there():
+    recording = record_on(_program, settings(kubernetes={"public_api_server": True}), preview=False)
+    [provider] = recording.of_type(KUBERNETES_PROVIDER)
+    assert provider.inputs["kubeconfig"] == Secret(KUBECONFIG)
 
 
 def test_the_credentials_are_permanent_and_appear_nowhere_else():
