@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,16 @@ class KubernetesSide:
             self._wake.wait_for(lambda: self._closed or not (self._pending or self._working))
 
     def _run(self, work: Callable[[], None]) -> None:
-        thread = threading.Thread(target=work, daemon=True)
+        def guarded() -> None:
+            try:
+                work()
+            except Exception:  # noqa: BLE001 - a mistake of ours must be told, not waited for for ever
+                self.failures.append(traceback.format_exc())
+                with self._wake:
+                    self._closed = True
+                    self._wake.notify_all()
+
+        thread = threading.Thread(target=guarded, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -205,7 +215,8 @@ class KubernetesSide:
 
     def _await_crd(self, name: str) -> None:
         for crd in self._api.watch(CRDS, {"fieldSelector": f"metadata.name={name}"}):
-            conditions: list[dict[str, str]] = crd.get("status", {}).get("conditions", [])
+            # null right after its birth
+            conditions: list[dict[str, str]] = crd.get("status", {}).get("conditions") or []
             if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
                 return
 
