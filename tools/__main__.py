@@ -17,6 +17,7 @@ from tools.paths import paths
 from tools.preview import preview
 from tools.process import CommandError
 from tools.progress import Progress, wide_console
+from tools.recovery.errors import CloudError
 from tools.serving import ServingError
 from tools.toolchain import ToolchainError
 from tools.training import TrainingError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 EXPECTED_ERRORS = (
     RefusalError,
+    CloudError,
     ClusterError,
     CommandError,
     ImageError,
@@ -78,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     add("tools", "get every tool", lambda _, __, report: environment.every_tool(report))
     shown = add("preview", "what an update of a stack would change", _preview)
     shown.add_argument("stack", help="the stack's name, such as prod")
+    recovered = add("recover", "settle what a killed update of a stack left undecided", _recover)
+    recovered.add_argument("stack", help="the stack's name, such as prod")
     logs = add("logs", "logs of a job", lambda found, _, __: environment.logs(found.job))
     logs.add_argument("job", help="the job's name in the program, such as digits-training")
     predict = add(
@@ -91,6 +95,13 @@ def _preview(arguments: argparse.Namespace, _: Console, report: Progress) -> Non
     status = preview(arguments.stack, report)
     if status:
         raise SystemExit(status)
+
+
+def _recover(arguments: argparse.Namespace, console: Console, report: Progress) -> None:
+    # The vendor's client takes half a second to import, which no other command needs to wait for.
+    from tools.recover import recover  # noqa: PLC0415
+
+    recover(arguments.stack, console, report)
 
 
 if __name__ == "__main__":

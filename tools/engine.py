@@ -9,15 +9,19 @@ import re
 import secrets
 import signal
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
 from tools.paths import REPOSITORY, paths
 from tools.process import CommandError, run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _SALT_KEY = b"encryptionsalt:"
 _LOCK_OWNER = re.compile(r"created by \S+@(\S+) \(pid (\d+)\)")
@@ -113,8 +117,7 @@ class Engine:
             self.run("stack", "init", self.stack)
             return
         self.run("stack", "select", self.stack)
-        state = json.loads(self.run("stack", "export", "--stack", self.stack))
-        if "pending_operations" in (state["deployment"] or ()):
+        if "pending_operations" in self.export()["deployment"]:
             # The engine does not know whether these happened: what exists is adopted by the next `up`.
             self._locked("refresh", "--yes", "--skip-preview", "--clear-pending-creates")
 
@@ -132,6 +135,23 @@ class Engine:
         if self.exists():
             self._locked("stack", "rm", "--force", "--yes", "--preserve-config")
         strip_salt(self.config_file)
+
+    def export(self) -> dict[str, Any]:
+        """Return the stack's state; its secrets stay encrypted."""
+        state = json.loads(self.run("stack", "export", "--stack", self.stack))
+        # A stack that was never updated has none.
+        return {**state, "deployment": state["deployment"] or {}}
+
+    def replace_state(self, state: Mapping[str, Any]) -> None:
+        """Replace the stack's state; whatever the old one left undecided is forgotten. Refused while an update runs."""
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=paths().home / "tmp", suffix=".json") as file:
+            json.dump(state, file)
+            file.flush()
+            self._locked("stack", "import", "--file", file.name)
+
+    def read_again(self, urns: Sequence[str]) -> None:
+        """Read these resources, and no others, from where they are."""
+        self._locked("refresh", "--yes", "--skip-preview", *(f"--target={urn}" for urn in urns))
 
     def end_orphans(self) -> None:
         """End plugins and language hosts of this backend whose engine was killed: they would live on for minutes."""

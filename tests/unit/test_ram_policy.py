@@ -1,7 +1,7 @@
-"""The RAM policies for whoever deploys allow what the provider calls, and nothing else.
+"""The RAM policies for whoever deploys allow what the provider calls and `make recover` asks, and nothing else.
 
-What it calls is what the API double serves: tests/engine and tests/cluster drive every resource of ours against it with
-the real provider, and fail on an operation that it does not know.
+What they call is what the API double serves: tests/engine and tests/cluster drive every resource of ours against it
+with the real provider, and fail on an operation that it does not know.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ _DATA_SOURCE = "only data sources ask for it, and planning must ask the cloud no
 _NO_INPUT = "no input that we give leads to it"
 _DEDICATED = "only dedicated clusters are read so"
 NOT_NEEDED = {
-    "cs:DescribeClusterNodePools": _DEDICATED,
     "cs:DescribeClusterNodes": _DEDICATED,
-    "cs:DescribeClustersV1": _DATA_SOURCE,
     "cs:DescribeKubernetesVersionMetadata": _DATA_SOURCE,
     "cs:ListAddons": _DATA_SOURCE,
     "cs:ListClusterAddonInstances": _DATA_SOURCE,
@@ -41,8 +39,6 @@ NOT_NEEDED = {
     "nas:EnableNfsAcl": _NO_INPUT,
     "sts:AssumeRole": "whoever takes the role needs it, not the role",
     "sts:GetCallerIdentity": "everybody may ask who they are",
-    "vpc:DescribeVSwitches": _DATA_SOURCE,
-    "vpc:DescribeVpcs": _DATA_SOURCE,
     "vpc:ModifyRouteTableAttributes": _NO_INPUT,
 }
 

@@ -146,6 +146,12 @@ def _get_export(account: Account, request: Request) -> Record:
     return {"ProtocolMountTarget": account.read("export", request.get("ExportId")) or _found_export(account, request)}
 
 
+def _describe_exports(account: Account, request: Request) -> Record:
+    file_system = found_file_system(account, request.required("FileSystemId"))["FileSystemId"]
+    exports = account.read_all("export", lambda record: record["FileSystemId"] == file_system)
+    return {"ProtocolMountTargets": exports, "TotalCount": len(exports)}
+
+
 def _modify_export(account: Account, request: Request) -> Record:
     _found_export(account, request)["Description"] = checks.description(request.get("Description"))
     return {}
@@ -162,6 +168,7 @@ OPERATIONS: dict[str, Operation] = {
     "ModifyProtocolService": _modify_service,
     "DeleteProtocolService": _delete_service,
     "CreateProtocolMountTarget": _create_export,
+    "DescribeProtocolMountTarget": _describe_exports,
     "GetProtocolMountTarget": _get_export,
     "ModifyProtocolMountTarget": _modify_export,
     "DeleteProtocolMountTarget": _delete_export,

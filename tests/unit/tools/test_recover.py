@@ -1,0 +1,232 @@
+"""What a killed update made is found in the account, whatever kind it is, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from infra.errors import RefusalError
+from infra.settings.parse import parse_settings
+from tests.fixtures.recorded_stack import REPOSITORY
+from tests.unit.api_double.api_client import client_of
+from tests.unit.tools.one_of_every_kind import OWNER, REGION, ZONE, Made, one_of_every_kind
+from tools import recover
+from tools.api_double import faults
+from tools.api_double.double import ApiDouble
+from tools.recovery.cloud import Cloud
+from tools.recovery.credentials import Keys, open_cloud
+from tools.recovery.errors import CloudError
+from tools.recovery.lookup import LOOKUPS, REPEATABLE, candidates
+from tools.recovery.state import pending, settled
+
+SETTINGS = {
+    "alicloud": {
+        "region": REGION,
+        "zones": [ZONE],
+        "node_pools": [
+            {"name": "system", "role": "system", "instance_types": ["ecs.g7.xlarge"], "minimum": 2, "maximum": 2}
+        ],
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def double(tmp_path_factory):
+    with ApiDouble(tmp_path_factory.mktemp("double"), settling_reads=0) as double:
+        yield double
+    assert double.mistakes() == []
+    assert double.unknown_operations() == []
+
+
+@pytest.fixture(scope="module")
+def cloud(double) -> Cloud:
+    return open_cloud(parse_settings(SETTINGS).alicloud, double.environment())
+
+
+@pytest.fixture(scope="module")
+def made(double) -> Made:
+    return one_of_every_kind(double)
+
+
+@pytest.mark.parametrize("kind", LOOKUPS)
+def test_what_exists_is_found_by_what_the_program_asked_for(cloud, made, kind):
+    inputs, identifier = made[kind]
+    assert [match.id for match in candidates(cloud, kind, inputs)] == [identifier]
+
+
+@pytest.mark.parametrize("kind", LOOKUPS)
+def test_what_does_not_exist_is_not_found(cloud, made, kind):
+    inputs, _ = made[kind]
+    kept = {"type", "policyType", "fileSystemType"}
+    other = {name: value if name in kept else "other" for name, value in inputs.items()}
+    assert candidates(cloud, kind, other) == []
+
+
+def test_every_kind_that_the_program_makes_is_known():
+    text = "\n".join(file.read_text(encoding="utf-8") for file in (REPOSITORY / "infra").rglob("*.py"))
+    used = set(re.findall(r"alicloud\.(?:vpc|ecs|ram|cs|nas)\.([A-Z]\w+)\(", text))
+    assert used == {kind.rpartition(":")[2] for kind in {*LOOKUPS, *REPEATABLE}}
+
+
+def test_another_owner_s_of_the_same_name_is_left_alone(cloud, made):
+    kind = "alicloud:vpc/network:Network"
+    inputs, _ = made[kind]
+    assert candidates(cloud, kind, {**inputs, "tags": {**OWNER, "athanor:stack": "prod"}}) == []
+
+
+def test_all_pages_are_read(double, cloud):
+    client = client_of(double)
+    for number in range(60):
+        client.rpc("vpc", "CreateVpc", CidrBlock="192.168.0.0/16", VpcName=f"page-{number:02d}")
+    assert len(candidates(cloud, "alicloud:vpc/network:Network", {"vpcName": "page-59"})) == 1
+
+
+def test_a_busy_cloud_is_asked_again(double, cloud, made):
+    kind = "alicloud:vpc/network:Network"
+    inputs, identifier = made[kind]
+    double.faults.add(faults.throttling("DescribeVpcs"), faults.server_error("DescribeVpcs"))
+    assert [match.id for match in candidates(cloud, kind, inputs)] == [identifier]
+    assert double.faults.waiting() == []
+
+
+def test_a_refusal_is_no_absence(double, made):
+    wrong = Cloud(REGION, Keys(access_key_id="nobody", access_key_secret="x"), double.environment())
+    with pytest.raises(CloudError, match=r"vpc DescribeVpcs: InvalidAccessKeyId\.NotFound"):
+        candidates(wrong, "alicloud:vpc/network:Network", made["alicloud:vpc/network:Network"][0])
+
+
+def test_nobody_there_is_no_absence():
+    nowhere = {"VPC_ENDPOINT": "127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
+    cloud = Cloud(REGION, Keys(access_key_id="k", access_key_secret="s"), nowhere)
+    with pytest.raises(CloudError, match="vpc DescribeVpcs: no answer"):
+        candidates(cloud, "alicloud:vpc/network:Network", {"vpcName": "x"})
+
+
+# -- the state -----------------------------------------------------------------------------------------------------
+
+VPC = "alicloud:vpc/network:Network"
+URN = f"urn:pulumi:dev::athanor::athanor:infra:AlicloudNetwork${VPC}::vpc"
+PROVIDER = "urn:pulumi:dev::athanor::pulumi:providers:alicloud::alicloud::1234"
+
+
+def resource(**changed: Any) -> dict[str, Any]:
+    inputs = {"__defaults": ["dryRun"], "vpcName": "athanor-dev-vpc", "tags": {**OWNER, "__defaults": []}}
+    return {"urn": URN, "custom": True, "type": VPC, "inputs": inputs, "provider": PROVIDER, **changed}
+
+
+def exported(*operations: tuple[str, dict[str, Any]], resources: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    undecided = [{"type": kind, "resource": what} for kind, what in operations]
+    return {"version": 3, "deployment": {"resources": resources or [], "pending_operations": undecided}}
+
+
+def test_a_state_that_never_was_has_nothing_undecided():
+    assert pending({"version": 3, "deployment": {}}) == []
+
+
+def test_what_was_tried_twice_is_undecided_once():
+    assert len(pending(exported(("creating", resource()), ("creating", resource())))) == 1
+
+
+def test_what_is_adopted_stands_as_its_create_would_have_left_it():
+    state = exported(("creating", resource()))
+    new = settled(state, {URN: (pending(state)[0], "vpc-1")})
+    [entry] = new["deployment"]["resources"]
+    assert "pending_operations" not in new["deployment"]
+    assert entry == {
+        **resource(),
+        "id": "vpc-1",
+        "outputs": {"vpcName": "athanor-dev-vpc", "tags": OWNER, "id": "vpc-1"},
+        "refreshBeforeUpdate": True,
+    }
+    assert state == exported(("creating", resource()))
+
+
+def test_what_it_replaces_is_deleted_afterwards():
+    state = exported(("creating", resource()), resources=[resource(id="vpc-0")])
+    new = settled(state, {URN: (pending(state)[0], "vpc-1")})
+    assert [(entry["id"], entry.get("delete")) for entry in new["deployment"]["resources"]] == [
+        ("vpc-0", True),
+        ("vpc-1", None),
+    ]
+
+
+def test_what_was_deleted_before_its_replacement_is_no_reminder_any_more():
+    state = exported(("creating", resource()), resources=[resource(id="vpc-0", pendingReplacement=True)])
+    new = settled(state, {URN: (pending(state)[0], "vpc-1")})
+    assert [entry["id"] for entry in new["deployment"]["resources"]] == ["vpc-1"]
+
+
+# -- what becomes of each operation --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def at_home(monkeypatch, double):
+    """Ask the double's account, as `pulumi up` of this shell would."""
+    for name, value in double.environment().items():
+        monkeypatch.setenv(name, value)
+
+
+def looked(report, state: dict[str, Any]) -> list[recover.Outcome]:
+    return recover.look(state, parse_settings(SETTINGS), report.progress, poll_seconds=0)
+
+
+@pytest.mark.usefixtures("at_home")
+def test_what_exists_is_adopted(report, made):
+    [outcome] = looked(report, exported(("creating", resource())))
+    assert outcome.found == made[VPC][1]
+
+
+@pytest.mark.usefixtures("at_home")
+def test_what_the_state_knows_is_not_adopted_again(report, made):
+    old = resource(id=made[VPC][1])
+    [outcome] = looked(report, exported(("creating", resource()), resources=[old]))
+    assert (outcome.found, outcome.said) == (None, "was not made")
+
+
+@pytest.mark.usefixtures("at_home")
+def test_of_two_a_person_chooses(report, double):
+    client = client_of(double)
+    two = [client.rpc("vpc", "CreateVpc", CidrBlock="10.0.0.0/8", VpcName="twice")["VpcId"] for _ in range(2)]
+    with pytest.raises(RefusalError, match=r"2 of this name: .* Fix: delete in the console all but one") as refused:
+        looked(report, exported(("creating", resource(inputs={"vpcName": "twice"}))))
+    assert all(one in str(refused.value) for one in two)
+
+
+@pytest.mark.usefixtures("at_home")
+def test_what_is_half_made_is_waited_for(report, double, monkeypatch):
+    monkeypatch.setattr(double.account, "_settling_reads", 2)
+    client_of(double).rpc("vpc", "CreateVpc", CidrBlock="10.0.0.0/8", VpcName="slow")
+    [outcome] = looked(report, exported(("creating", resource(inputs={"vpcName": "slow"}))))
+    assert outcome.found
+    assert "is still 'Pending'" in report.text
+
+
+@pytest.mark.usefixtures("at_home")
+def test_what_failed_half_made_is_a_person_s(report, double):
+    kind = "alicloud:cs/managedKubernetes:ManagedKubernetes"
+    record = {"cluster_id": "c-bad", "name": "bad", "state": "failed", "region_id": REGION, "tags": []}
+    double.account.add("cluster", "c-bad", record)
+    try:
+        with pytest.raises(RefusalError, match=r"c-bad is 'failed'.*Fix: delete it in the console"):
+            looked(report, exported(("creating", resource(type=kind, inputs={"name": "bad"}))))
+    finally:
+        double.account.remove("cluster", "c-bad")
+
+
+def test_without_the_cloud_nobody_is_asked(report, monkeypatch):
+    monkeypatch.setattr(recover, "open_cloud", None)
+    namespace = resource(type="kubernetes:core/v1:Namespace", urn=URN + "-n")
+    scaler = resource(type="alicloud:cs/autoscalingConfig:AutoscalingConfig", urn=URN + "-a")
+    said = [one.said for one in looked(report, exported(("creating", namespace), ("creating", scaler)))]
+    assert said == ["made again, or taken as it is, by the next up"] * 2
+    said = [one.said for one in looked(report, exported(("updating", resource()), ("deleting", namespace)))]
+    assert said == ["read again", "done again by the next up"]
+
+
+def test_without_credentials_nothing_is_decided(report, monkeypatch):
+    for name in ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALICLOUD_ACCESS_KEY", "ALIBABA_CLOUD_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(RefusalError, match=r"credentials.*Fix: set what you set for `pulumi up`"):
+        looked(report, exported(("creating", resource())))

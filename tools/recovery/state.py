@@ -1,0 +1,97 @@
+"""A stack's state as `pulumi stack export` gives it: what a killed update left undecided, and how that is settled.
+
+Format: pulumi, `sdk/go/common/apitype`, DeploymentV3.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Deployment = dict[str, Any]
+
+CREATING = "creating"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pending:
+    """A call of which the engine does not know how it ended."""
+
+    operation: str
+    """creating, updating, deleting, reading or importing."""
+    resource: Mapping[str, Any]
+
+    @property
+    def urn(self) -> str:
+        """The resource's URN."""
+        return self.resource["urn"]
+
+    @property
+    def kind(self) -> str:
+        """The resource's type token."""
+        return self.resource["type"]
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """What the program asked for."""
+        return self.resource.get("inputs") or {}
+
+    @property
+    def label(self) -> str:
+        """Type and name, as a person knows it."""
+        return f"{self.kind.rpartition(':')[2]} {self.urn.rpartition('::')[2]}"
+
+
+def pending(state: Deployment) -> list[Pending]:
+    """Return what is undecided in an exported state; an operation that was tried twice counts once."""
+    operations = cast("list[dict[str, Any]]", state["deployment"].get("pending_operations") or [])
+    found = [Pending(operation=one["type"], resource=one["resource"]) for one in operations]
+    return list({(one.urn, one.operation): one for one in found}.values())
+
+
+def known_ids(state: Deployment, kind: str) -> set[str]:
+    """Return the ids of a kind that the state has."""
+    return {entry["id"] for entry in state["deployment"].get("resources", []) if entry["type"] == kind}
+
+
+def settled(state: Deployment, adopted: Mapping[str, tuple[Pending, str]]) -> Deployment:
+    """Return the state with nothing undecided.
+
+    What was adopted (by URN: the operation and its id) stands there as its create would have left it: with the inputs
+    of the program and, as outputs, what the provider knows of a resource before it reads the rest back. It is marked to
+    be read by whatever the engine does next, so that a recovery that is killed here is finished by any `up`.
+    """
+    new = copy.deepcopy(state)
+    entries: list[dict[str, Any]] = new["deployment"].setdefault("resources", [])
+    for urn, (operation, identifier) in adopted.items():
+        # A replacement that deletes first keeps its old entry as a reminder; one that creates first still has the old.
+        entries[:] = [entry for entry in entries if entry["urn"] != urn or not entry.get("pendingReplacement")]
+        for entry in entries:
+            if entry["urn"] == urn:
+                entry["delete"] = True
+        outputs = cast("dict[str, Any]", _without_defaults(operation.inputs))
+        entries.append(
+            {
+                **operation.resource,
+                "custom": True,
+                "id": identifier,
+                "outputs": {**outputs, "id": identifier},
+                "refreshBeforeUpdate": True,
+            }
+        )
+    new["deployment"].pop("pending_operations", None)
+    return new
+
+
+def _without_defaults(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return a copy without the provider's notes of which inputs it filled in."""
+    if isinstance(value, list):
+        return [_without_defaults(one) for one in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    content = cast("dict[str, Any]", value)
+    return {name: _without_defaults(one) for name, one in content.items() if name != "__defaults"}
