@@ -18,7 +18,7 @@ from tools.engine import Engine, make_private_folders, stack_config
 from tools.preview import engine_tools
 from tools.recovery.credentials import open_cloud
 from tools.recovery.lookup import LOOKUPS, REPEATABLE, Match, candidates
-from tools.recovery.state import CREATING, Pending, known_ids, pending, settled
+from tools.recovery.state import CREATING, Pending, known_ids, live_id, pending, settled
 from tools.summary import table
 from tools.toolchain import ensure
 
@@ -39,6 +39,7 @@ _PASSING = {"pending", "creating", "initial", "initializing", "associating", "mo
 _GOING = {"deleting", "deleted", "removing", "releasing", "unassociating", "uninstalling", "delete_failed"}
 _POLL_SECONDS = 5.0
 _LONGEST_SECONDS = 1800.0
+_CHOOSE = "delete in the console the one that nothing uses, then recover again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +120,7 @@ def _only_one(cloud: Cloud, state: Deployment, one: Pending) -> Callable[[], Mat
         raise RefusalError(
             "resource", one.label, "of this kind nothing can be looked up", "look in the console, then `pulumi refresh`"
         )
-    known = known_ids(state, one.kind)
+    known, live = known_ids(state, one.kind), live_id(state, one.urn)
 
     def match() -> Match | None:
         found = [
@@ -127,15 +128,14 @@ def _only_one(cloud: Cloud, state: Deployment, one: Pending) -> Callable[[], Mat
             for match in candidates(cloud, one.kind, one.inputs)
             if match.id not in known and match.status.lower() not in _GOING
         ]
-        if len(found) > 1:
-            ids = ", ".join(match.id for match in found)
-            raise RefusalError("resource", one.label, f"the account has {len(found)} of this name: {ids}", _DOUBLE)
+        # An `up` after the kill made it once more; or it was to replace what the state has. Never guess which goes.
+        named = [*([f"{live} (in the state)"] if found and live else []), *(match.id for match in found)]
+        if len(named) > 1:
+            limit = f"the account has {len(named)} of this name: {', '.join(named)}"
+            raise RefusalError("resource", one.label, limit, _CHOOSE)
         return found[0] if found else None
 
     return match
-
-
-_DOUBLE = "delete in the console all but one (the one that is not in use), then recover again"
 
 
 def _await_rest(ask: Callable[[], Match | None], one: Pending, report: Progress, poll_seconds: float) -> Match | None:

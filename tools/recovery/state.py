@@ -55,7 +55,16 @@ def pending(state: Deployment) -> list[Pending]:
 
 def known_ids(state: Deployment, kind: str) -> set[str]:
     """Return the ids of a kind that the state has."""
-    return {entry["id"] for entry in state["deployment"].get("resources", []) if entry["type"] == kind}
+    entries = cast("list[dict[str, Any]]", state["deployment"].get("resources", []))
+    return {entry["id"] for entry in entries if entry["type"] == kind}
+
+
+def live_id(state: Deployment, urn: str) -> str | None:
+    """Return the id that the state has for a URN, unless that is gone or about to go."""
+    for entry in state["deployment"].get("resources", []):
+        if entry["urn"] == urn and not entry.get("delete") and not entry.get("pendingReplacement"):
+            return entry["id"]
+    return None
 
 
 def settled(state: Deployment, adopted: Mapping[str, tuple[Pending, str]]) -> Deployment:
@@ -68,11 +77,8 @@ def settled(state: Deployment, adopted: Mapping[str, tuple[Pending, str]]) -> De
     new = copy.deepcopy(state)
     entries: list[dict[str, Any]] = new["deployment"].setdefault("resources", [])
     for urn, (operation, identifier) in adopted.items():
-        # A replacement that deletes first keeps its old entry as a reminder; one that creates first still has the old.
+        # A replacement that deletes first keeps the old entry to remember that the new one is due.
         entries[:] = [entry for entry in entries if entry["urn"] != urn or not entry.get("pendingReplacement")]
-        for entry in entries:
-            if entry["urn"] == urn:
-                entry["delete"] = True
         outputs = cast("dict[str, Any]", _without_defaults(operation.inputs))
         entries.append(
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -143,15 +144,6 @@ def test_what_is_adopted_stands_as_its_create_would_have_left_it():
     assert state == exported(("creating", resource()))
 
 
-def test_what_it_replaces_is_deleted_afterwards():
-    state = exported(("creating", resource()), resources=[resource(id="vpc-0")])
-    new = settled(state, {URN: (pending(state)[0], "vpc-1")})
-    assert [(entry["id"], entry.get("delete")) for entry in new["deployment"]["resources"]] == [
-        ("vpc-0", True),
-        ("vpc-1", None),
-    ]
-
-
 def test_what_was_deleted_before_its_replacement_is_no_reminder_any_more():
     state = exported(("creating", resource()), resources=[resource(id="vpc-0", pendingReplacement=True)])
     new = settled(state, {URN: (pending(state)[0], "vpc-1")})
@@ -186,12 +178,16 @@ def test_what_the_state_knows_is_not_adopted_again(report, made):
 
 
 @pytest.mark.usefixtures("at_home")
-def test_of_two_a_person_chooses(report, double):
-    client = client_of(double)
-    two = [client.rpc("vpc", "CreateVpc", CidrBlock="10.0.0.0/8", VpcName="twice")["VpcId"] for _ in range(2)]
-    with pytest.raises(RefusalError, match=r"2 of this name: .* Fix: delete in the console all but one") as refused:
-        looked(report, exported(("creating", resource(inputs={"vpcName": "twice"}))))
+@pytest.mark.parametrize("known", [False, True], ids=["neither-in-the-state", "one-in-the-state"])
+def test_of_two_a_person_chooses(report, double, known):
+    client, name = client_of(double), f"twice-{known}"
+    two = [client.rpc("vpc", "CreateVpc", CidrBlock="10.0.0.0/8", VpcName=name)["VpcId"] for _ in range(2)]
+    resources = [resource(id=two[0])] if known else []
+    state = exported(("creating", resource(inputs={"vpcName": name})), resources=resources)
+    with pytest.raises(RefusalError, match=r"2 of this name: .* Fix: delete in the console the one") as refused:
+        looked(report, state)
     assert all(one in str(refused.value) for one in two)
+    assert (f"{two[0]} (in the state)" in str(refused.value)) is known
 
 
 @pytest.mark.usefixtures("at_home")
@@ -230,3 +226,65 @@ def test_without_credentials_nothing_is_decided(report, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(RefusalError, match=r"credentials.*Fix: set what you set for `pulumi up`"):
         looked(report, exported(("creating", resource())))
+
+
+# -- the command ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pulumi(monkeypatch, fake_program, tmp_path):
+    """A stack `dev` of a folder of its own, and a program that stands for the engine."""
+    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ATHANOR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(recover, "ensure", lambda *_: {"pulumi": fake_program.path})
+    monkeypatch.setattr(recover, "stack_config", lambda _: SETTINGS)
+    fake_program.answer("stack ls", json.dumps([{"name": "organization/athanor/dev"}]))
+    fake_program.answer("stack import")
+    fake_program.answer("refresh")
+    return fake_program
+
+
+def commands(pulumi) -> list[str]:
+    return [line.split(" --")[0] for line in pulumi.lines]
+
+
+def recovered(report) -> str:
+    recover.recover("dev", report.progress.console, report.progress)
+    return report.text
+
+
+@pytest.mark.usefixtures("at_home")
+def test_what_was_made_is_taken_into_the_state_and_read(pulumi, report, made):
+    pulumi.answer("stack export", json.dumps(exported(("creating", resource()))))
+    said = recovered(report)
+    assert f"adopted as {made[VPC][1]}" in said
+    assert "`pulumi up -s dev` continues from here." in said
+    assert commands(pulumi) == ["stack ls", "stack export", "stack export", "stack import", "refresh"]
+    assert f"--target={URN}" in pulumi.calls[-1]["words"]
+
+
+def test_with_nothing_undecided_only_the_lock_of_a_dead_owner_is_freed(pulumi, report):
+    pulumi.answer("stack export", json.dumps({"version": 3, "deployment": None}))
+    assert "Nothing was undecided." in recovered(report)
+    assert commands(pulumi) == ["stack ls", "stack export", "stack export", "stack import"]
+
+
+def test_an_interrupted_change_is_read_again(pulumi, report):
+    pulumi.answer("stack export", json.dumps(exported(("updating", resource()), resources=[resource(id="vpc-1")])))
+    recovered(report)
+    assert commands(pulumi)[-1] == "refresh"
+    assert f"--target={URN}" in pulumi.calls[-1]["words"]
+
+
+def test_what_another_update_changes_meanwhile_is_not_overwritten(pulumi, report):
+    pulumi.answer("stack export", json.dumps(exported()), once=True)
+    pulumi.answer("stack export", json.dumps(exported(resources=[resource(id="vpc-1")])))
+    with pytest.raises(RefusalError, match="was changed meanwhile by another update"):
+        recovered(report)
+    assert "stack import" not in commands(pulumi)
+
+
+def test_a_stack_that_is_not_there_is_refused(pulumi, report):
+    with pytest.raises(RefusalError, match="does not exist in this backend"):
+        recover.recover("staging", report.progress.console, report.progress)
+    assert commands(pulumi) == ["stack ls"]
