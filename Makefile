@@ -5,10 +5,11 @@ PYTHON := .venv/bin/python
 STACK ?= local
 IMAGE ?= 0
 PYTEST_FLAGS ?=
-# tests/conftest.py says what runs one after the other; the rest is shared among three processes, one of which waits most
-# of its time for the pretended cloud.
-SHARED := -n 3
-LEVELS := tests/unit tests/manifests tests/engine tests/cluster tests/faults
+# The tests of a pretended cloud wait for the provider most of the time, so three processes share them with the quick ones.
+# Those of the local cluster build on each other and compare the machine: they run alone, and the one that takes the
+# shared environment away comes last.
+SHARED := -n 3 --dist loadfile tests/unit tests/manifests tests/engine tests/cloud
+ALONE := tests/cluster tests/faults
 
 .PHONY: help up down stop status logs predict preview recover tools venv check test test-fast bench lock
 
@@ -48,11 +49,12 @@ venv:
 check: venv ## Lint, format and types
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright
 
-test: check tools ## Everything: unit, manifests, engine, cluster, faults
-	@$(PYTHON) -m pytest $(SHARED) $(LEVELS) $(PYTEST_FLAGS)
+test: check tools ## Everything: unit, manifests, engine, cloud, cluster, faults
+	@$(PYTHON) -m pytest $(SHARED) $(PYTEST_FLAGS)
+	@$(PYTHON) -m pytest $(ALONE) $(PYTEST_FLAGS)
 
 test-fast: check ## Without engine and cluster: seconds
-	@$(PYTHON) -m pytest $(SHARED) tests/unit tests/manifests $(PYTEST_FLAGS)
+	@$(PYTHON) -m pytest -n 3 --dist loadfile tests/unit tests/manifests $(PYTEST_FLAGS)
 
 bench: venv ## Time what the docs state, as one table
 	@$(PYTHON) -m benchmarks
