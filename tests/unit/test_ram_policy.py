@@ -1,6 +1,6 @@
 """The RAM policies for whoever deploys allow what the provider calls and `make recover` asks, and nothing else.
 
-What they call is what the API double serves: tests/engine and tests/cluster drive every resource of ours against it
+What they call is what the API double serves: tests/engine and tests/cloud drive every resource of ours against it
 with the real provider, and fail on an operation that it does not know.
 """
 
