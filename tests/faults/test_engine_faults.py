@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,8 +54,10 @@ def test_up_killed_half_way_is_finished_by_the_next_make_up(served: Clone) -> No
 
 def test_the_lock_of_a_running_engine_is_respected(served: Clone) -> None:
     locks = served.home / "pulumi" / ".pulumi" / "locks"
-    with served.started(".venv/bin/pulumi", "up", "--stack", "local", "--yes", "--non-interactive", "--refresh"):
+    with served.started(".venv/bin/pulumi", "up", "--stack", "local", "--yes", "--non-interactive") as engine:
         wait_until(lambda: list(locks.rglob("*.json")), "the lock of the running engine")
+        # it would be done before the other one asks
+        os.killpg(engine.pid, signal.SIGSTOP)
         printed = served.make("up", check=False)
 
     assert "currently locked" in printed
