@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.processes import until_executing
 from tools.local_cluster.layout import Layout
 from tools.local_cluster.leftovers import leftovers, mounts_below
 from tools.local_cluster.node import CLUSTER_VARIABLE
@@ -30,6 +31,7 @@ def test_nothing_is_left_where_nothing_was(layout: Layout) -> None:
 def test_a_process_outside_the_node_is_found(layout: Layout) -> None:
     environment = {CLUSTER_VARIABLE: str(layout.folder)}
     with subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE) as process:
+        until_executing(process.pid, sys.executable)
         assert [line.split(":")[0] for line in leftovers(layout)] == [f"process {process.pid}"]
         process.kill()
 

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.processes import until_executing
 from tools.local_cluster.processes import all_processes, read_process, send_signal, wait_until_ended
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["sleep", "infinity"], env={"MARK": "a=b"}) as process:
+        until_executing(process.pid, shutil.which("sleep"))
         yield process
         process.kill()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import until_executing
 from tools import engine as engine_module
 from tools.engine import (
     Engine,
@@ -130,12 +131,12 @@ class TestOrphans:
             environment = {**os.environ, "PULUMI_BACKEND_URL": backend}
             if not orphan:
                 children.append(subprocess.Popen([copy, "600"], env=environment))
-                return children[-1].pid
+                return until_executing(children[-1].pid, copy)
             words = ["sh", "-c", '"$0" 600 >/dev/null 2>&1 & echo $!', str(copy)]
             orphans.append(
                 int(subprocess.run(words, env=environment, check=True, capture_output=True, text=True).stdout)
             )
-            return orphans[-1]
+            return until_executing(orphans[-1], copy)
 
         yield start
         for process in children:
