@@ -12,12 +12,13 @@ _COMPILE = ["pip", "compile", "--python-version=3.11", "--no-emit-index-url", "-
 
 
 def main() -> None:
-    """Compile both files; the image's pins follow the program's, so that tests run what the pods run."""
+    """Compile all files; the images' pins follow the program's, so that tests run what the pods run."""
     uv = Path(sys.executable).parent / "uv"
     env = {"UV_CACHE_DIR": str(paths().cache / "uv")}
     run([uv, *_COMPILE, "requirements.in", "-o", "requirements.txt"], cwd=REPOSITORY, env=env)
-    image = ["trainer/requirements.in", "-c", "requirements.txt", "-o", "trainer/requirements.txt"]
-    run([uv, *_COMPILE, *image], cwd=REPOSITORY, env=env)
+    for image in ("trainer/requirements", "trainer/requirements-tensorflow"):
+        files = [f"{image}.in", "-c", "requirements.txt", "-o", f"{image}.txt"]
+        run([uv, *_COMPILE, *files], cwd=REPOSITORY, env=env)
 
 
 if __name__ == "__main__":
