@@ -108,6 +108,12 @@ class PlatformOffers:
     """Names of its PodNetworking resources."""
     pod_security: PodSecurity = "restricted"
     """Pod Security level of the workloads' namespace."""
+    queues: tuple[str, ...] = ()
+    """Names of its queues; empty where they are not known."""
+    priority_classes: tuple[str, ...] = ()
+    """Names of its PriorityClasses for workloads; empty where they are not known."""
+    topology: bool = False
+    """Whether its HyperNodes tell which nodes are near each other."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the offers as JSON data, for the stack's outputs."""

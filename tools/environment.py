@@ -25,7 +25,7 @@ from tools.preview import engine_tools
 from tools.toolchain import ensure, volcano_chart
 from tools.toolchain.catalogue import ALICLOUD_PROVIDER
 from workloads.inference import HTTP_PORT
-from workloads.pytorch import JOB_LABEL
+from workloads.volcano_job import JOB_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pulumi
 
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
-from workloads.pytorch import METRICS_PORT, PyTorchJob, PyTorchJobArgs
-from workloads.roles import DATA_PATH, OUTPUT_PATH, Resources
+from workloads.pods import DATA_PATH, OUTPUT_PATH
+from workloads.pytorch import PyTorchJob, PyTorchJobArgs
+from workloads.resources import Resources
+from workloads.volcano_job import METRICS_PORT
 
 if TYPE_CHECKING:
     from infra.platform import Platform

@@ -13,7 +13,8 @@ from infra.pools import NO_OFFERS, PlatformOffers
 from workloads.checks import check_name, check_range
 from workloads.network_policy import service_network_policy_manifest, warn_without_network_policy
 from workloads.placement import Placement, check_placement, placed
-from workloads.roles import OUTPUT_PATH, Claims, Container, Resources, pod_spec
+from workloads.pods import OUTPUT_PATH, Claims, Container, pod_spec
+from workloads.resources import Resources
 
 if TYPE_CHECKING:
     from infra.platform import Platform

@@ -22,10 +22,22 @@ def _policy(name: str, namespace: str, labels: dict[str, str], rules: Manifest) 
     }
 
 
-def job_network_policy_manifest(name: str, namespace: str, labels: dict[str, str], metrics_port: int) -> Manifest:
-    """Return the policy of a job: its own pods reach each other on any port, anyone may scrape its metrics."""
+def job_network_policy_manifest(
+    name: str, namespace: str, labels: dict[str, str], metrics_port: int, git_port: int | None = None
+) -> Manifest:
+    """Return the policy of a job: its own pods reach each other on any port, anyone may scrape its metrics.
+
+    Args:
+        name: Name of the policy.
+        namespace: Where the job runs.
+        labels: Labels that all pods of the job and no other pods carry.
+        metrics_port: Port that the whole cluster may reach.
+        git_port: Port of the git server that the pods fetch their code from, at any address: policies know no host
+            names. Default: they fetch none.
+    """
     own_pods = [{"podSelector": {"matchLabels": labels}}]
-    rules = {"ingress": [{"from": own_pods}, _open_to_cluster([metrics_port])], "egress": [{"to": own_pods}]}
+    outside = [{"ports": [{"protocol": "TCP", "port": git_port}]}] if git_port else []
+    rules = {"ingress": [{"from": own_pods}, _open_to_cluster([metrics_port])], "egress": [{"to": own_pods}, *outside]}
     return _policy(name, namespace, labels, rules)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 from infra.errors import RefusalError, choices
 from infra.instance_types import instance_type
@@ -19,14 +19,59 @@ from infra.pod_network import (
 from infra.pools import GPU_TAINT, POOL_LABEL, PlatformOffers, PoolOffer, pool_named
 from infra.rdma import added_capabilities, device_limits, nccl_environment
 from workloads.accelerator_fit import check_accelerator, pods_per_node
+from workloads.checks import check_range
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from infra.instance_types import RdmaKind
     from infra.manifests import Manifest
     from infra.rdma import Rdma
-    from workloads.roles import Resources
+    from workloads.resources import Resources
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toleration:
+    """Lets pods onto nodes with a taint beside those that the pool's own taints and GPUs allow for."""
+
+    key: str
+    value: str | None = None
+    """Default: whatever the taint's value."""
+    effect: Literal["NoSchedule", "NoExecute", "PreferNoSchedule"] | None = None
+    """Default: whatever the taint's effect."""
+
+    def manifest(self) -> Manifest:
+        """Return the toleration as Kubernetes writes it."""
+        matched = {"operator": "Exists"} if self.value is None else {"operator": "Equal", "value": self.value}
+        return {"key": self.key, **matched, **({"effect": self.effect} if self.effect else {})}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Distributes the pods of a role evenly, so that the loss of one node or zone takes few of them."""
+
+    over: Literal["nodes", "zones"] = "nodes"
+    maximum_skew: int = 1
+    """Largest difference in number of pods between two nodes or zones."""
+    required: bool = False
+    """Whether a pod rather waits than lands unevenly."""
+
+    def __post_init__(self) -> None:
+        """Refuse a skew that allows nothing.
+
+        Raises:
+            RefusalError: it is not 1 to 1000.
+        """
+        check_range("spread.maximum_skew", self.maximum_skew, 1, 1000)
+
+    def constraint(self, labels: Mapping[str, str]) -> Manifest:
+        """Return the topology spread constraint of pods with these labels."""
+        return {
+            "maxSkew": self.maximum_skew,
+            "topologyKey": "kubernetes.io/hostname" if self.over == "nodes" else "topology.kubernetes.io/zone",
+            "whenUnsatisfiable": "DoNotSchedule" if self.required else "ScheduleAnyway",
+            "labelSelector": {"matchLabels": dict(labels)},
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +86,12 @@ class Placement:
     network: PodNetwork
     pool: str | None
     rdma: Rdma | None
+    node_labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further labels that the nodes must carry."""
+    tolerations: Sequence[Toleration] = ()
+    spread: Spread | None = None
+    spread_labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Labels of the pods that are spread against each other."""
 
 
 def check_placement(asked: Placement, offers: PlatformOffers) -> None:
@@ -111,10 +162,10 @@ def _check_pod_security(asked: Placement, offers: PlatformOffers, pool: PoolOffe
         broken["network"] = "HostNetwork"
     if added_capabilities(_rdma_kind(asked, pool)):
         broken["rdma"] = asked.rdma
-    for field, value in broken.items():
+    for name, value in broken.items():
         limit = f"the workloads' namespace is at Pod Security level {offers.pod_security!r}, which forbids it"
         raise RefusalError(
-            field, value, limit, "set athanor:pod_security to privileged, for all workloads, or do without"
+            name, value, limit, "set athanor:pod_security to privileged, for all workloads, or do without"
         )
 
 
@@ -188,9 +239,14 @@ def placed(spec: Manifest, asked: Placement, offers: PlatformOffers) -> Manifest
     """Return a pod spec with the placement added; one that asks for nothing stays as it is."""
     pool = _pool(asked, offers)
     added: Manifest = {
-        "nodeSelector": {**({POOL_LABEL: pool.name} if pool else {}), **node_selector(asked.network)},
+        "nodeSelector": {
+            **asked.node_labels,
+            **({POOL_LABEL: pool.name} if pool else {}),
+            **node_selector(asked.network),
+        },
         "tolerations": _tolerations(asked, pool),
         "affinity": _affinity(asked),
+        "topologySpreadConstraints": [asked.spread.constraint(asked.spread_labels)] if asked.spread else [],
     }
     return {**spec, **spec_fields(asked.network), **{key: value for key, value in added.items() if value}}
 
@@ -198,6 +254,7 @@ def placed(spec: Manifest, asked: Placement, offers: PlatformOffers) -> Manifest
 def _tolerations(asked: Placement, pool: PoolOffer | None) -> list[dict[str, str]]:
     gpu = [GPU_TAINT.toleration()] if asked.resources.accelerator else []
     own = [taint.toleration() for taint in pool.taints] if pool else []
+    own += [toleration.manifest() for toleration in asked.tolerations]
     return gpu + [toleration for toleration in own if toleration not in gpu]
 
 

@@ -1,40 +1,44 @@
-"""PyTorch distributed training: torchrun in every pod, all pods or none, resumed when a pod is lost."""
+"""PyTorch distributed training: torchrun in every pod, of a fixed number of workers or of as many as there are."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-import pulumi
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from infra.errors import RefusalError
-from infra.manifests import Manifest, resource_from_output
-from infra.pod_network import HostNetwork, PodNetwork, SharedEni, pod_labels, port
-from infra.pools import NO_OFFERS, PlatformOffers
-from infra.rdma import Rdma, pod_annotations
+from infra.pod_network import port
 from workloads.accelerators import GpuMemory, MigInstances, SharedGpu
-from workloads.checks import check_command, check_name, check_range
-from workloads.network_policy import job_network_policy_manifest, warn_without_network_policy
-from workloads.placement import Placement, capabilities, check_placement, devices, network_environment, placed
-from workloads.roles import Claims, Container, Resources, pod_spec
+from workloads.checks import check_command, check_range
+from workloads.job import Job
+from workloads.job_args import JobArgs
+from workloads.resources import Resources
+from workloads.roles import PodArgs, Role, Step
+from workloads.volcano_job import ENDS_THE_JOB, METRICS_PORT, POD_INDEX, RESTART_ALONE, JobShape, host
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+
+    import pulumi
 
     from infra.platform import Platform
 
 RENDEZVOUS_PORT = 29500
-METRICS_PORT = 8002
-JOB_LABEL = "athanor.dev/job"
-# Kubernetes replaces $(NAME) in commands; Volcano's env plugin sets this one to the pod's index within its task.
-_POD_INDEX = "$(VC_TASK_INDEX)"
+ELASTIC_STORE_PORT = 29400
 _SHUTDOWN_MARGIN_SECONDS = 5
+_HOST_WAIT_SECONDS = 600
+# A pod that was lost is noticed after three seconds instead of fifteen, and a late one is not turned away: after the
+# minimum is there, the others still wait this long for more. is_host: the store's pod is none of the agents.
+_ELASTIC_SETTINGS = {
+    "is_host": "false",
+    "join_timeout": "600",
+    "last_call_timeout": "5",
+    "keep_alive_interval": "1",
+    "keep_alive_max_attempt": "3",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
-class PyTorchJobArgs:
+class PyTorchJobArgs(JobArgs):
     """Arguments of PyTorchJob."""
 
     program: Sequence[str]
@@ -43,262 +47,149 @@ class PyTorchJobArgs:
     `$(ATHANOR_JOB)` in it stands for the job's own name, which changes whenever its content does.
     """
     workers: int
-    """Pods that train. Every one counts: there is no separate master; worker 0 hosts the rendezvous."""
+    """Pods that train. Every one counts: there is no separate master."""
+    minimum_workers: int | None = None
+    """Makes the job elastic: it starts with this many, goes on with what is left, takes up whoever comes, to `workers`.
+
+    A small further pod, the rendezvous, then holds what the workers agree on, so that any of them can be lost. The
+    program must be able to resume with another number of ranks. Default: `workers`, none may be missing.
+    """
     processes_per_worker: int = 1
     """Ranks per pod; on GPUs one per GPU."""
-    resources: Resources = Resources()
-    """What one pod asks for."""
-    pool: str | None = None
-    """Node pool to run on. Default: any whose nodes fit."""
-    network: PodNetwork = SharedEni()
-    """Network of the pods."""
-    rdma: Rdma | None = None
-    """Ask for the pool's RDMA device. Default: collectives between nodes go over TCP."""
-    prepare: Sequence[str] = ()
-    """Command that fills /data/data before training starts, run once per pod; it must be safe to run twice at once."""
-    image: pulumi.Input[str] | None = None
-    """Image of the pods. Default: the platform's trainer image."""
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Further environment variables."""
-    queue: pulumi.Input[str] | None = None
-    """Volcano queue. Default: the platform's first one."""
-    priority_class: str | None = None
-    """Name of a PriorityClass."""
-    max_restarts: int = 10
-    """How often the whole job starts again after a pod failed or was deleted, before it counts as failed."""
-    grace_period_seconds: int = 60
-    """Time between SIGTERM and SIGKILL: one step and one checkpoint must fit."""
 
     def __post_init__(self) -> None:
         """Refuse what could only fail later, in the pods."""
+        super().__post_init__()
         check_range("workers", self.workers, 1, 1000)
         check_range("processes_per_worker", self.processes_per_worker, 1, 16)
-        check_range("max_restarts", self.max_restarts, 0, 1000)
-        check_range("grace_period_seconds", self.grace_period_seconds, 10, 3600)
         check_command("program", self.program)
-        check_command("prepare", self.prepare)
         if not self.program:
             raise RefusalError("program", self.program, "is empty", 'name what to run: ("-m", "trainer.train")')
-        self._check_gpus()
-
-    def _check_gpus(self) -> None:
-        gpus = self.resources.visible_gpus
-        if gpus and gpus % self.processes_per_worker:
-            raise RefusalError(
-                "processes_per_worker",
-                self.processes_per_worker,
-                f"does not divide the {gpus} GPUs of a worker",
-                f"use a divisor of {gpus}, normally {gpus} itself",
-            )
-        accelerator = self.resources.accelerator
-        if isinstance(accelerator, GpuMemory):
-            limit = "the ACK scheduler picks the card of such a pod, and Volcano schedules jobs"
-            raise RefusalError("resources.gpus", accelerator, limit, "ask for whole GPUs, on a pool without sharing")
-        if isinstance(accelerator, SharedGpu | MigInstances) and self.workers * self.processes_per_worker > 1:
-            limit = "NCCL refuses two ranks on one GPU, and two shares may be of the same"
-            raise RefusalError(
-                "resources.gpus", accelerator, limit, "ask for whole GPUs, or use one worker of one process"
-            )
+        if self.minimum_workers is not None:
+            check_range("minimum_workers", self.minimum_workers, 1, self.workers)
+        check_ranks_per_gpu(self.resources, self.workers, self.processes_per_worker)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResolvedJob:
-    """The platform's part of a job, with every Output known."""
+def check_ranks_per_gpu(resources: Resources, workers: int, processes: int) -> None:
+    """Refuse numbers of ranks that the GPUs of the pods cannot serve.
 
-    namespace: str
-    queue: str
-    image: str
-    claims: Claims
-    offers: PlatformOffers = NO_OFFERS
+    Raises:
+        RefusalError: the GPUs are not shared evenly, or are shares that two ranks may get of one GPU.
+    """
+    gpus = resources.visible_gpus
+    if gpus and gpus % processes:
+        fix = f"use a divisor of {gpus}, normally {gpus} itself"
+        raise RefusalError("processes_per_worker", processes, f"does not divide the {gpus} GPUs of a worker", fix)
+    accelerator = resources.accelerator
+    if isinstance(accelerator, GpuMemory):
+        limit = "the ACK scheduler picks the card of such a pod, and Volcano schedules jobs"
+        raise RefusalError("resources.gpus", accelerator, limit, "ask for whole GPUs, on a pool without sharing")
+    if isinstance(accelerator, SharedGpu | MigInstances) and workers * processes > 1:
+        limit = "NCCL refuses two ranks on one GPU, and two shares may be of the same"
+        raise RefusalError("resources.gpus", accelerator, limit, "ask for whole GPUs, or use one worker of one process")
 
 
-def torchrun_command(name: str, args: PyTorchJobArgs) -> list[str]:
+def torchrun_command(job_name: str, args: PyTorchJobArgs) -> list[str]:
     """Return the command of a worker pod.
 
-    The rendezvous is static: the pod's index is its node rank and worker 0's DNS name, from the job's headless
-    Service, is the master. So rank and pod stay paired over restarts, which exact resumption relies on; a lost pod
-    restarts the job as a whole (see `pytorch_job_manifest`), never half of it.
+    The rendezvous of a fixed number of workers is static: the pod's index is its node rank and worker 0's DNS name,
+    from the job's headless Service, is the master. So rank and pod stay paired over restarts, which exact resumption
+    relies on; a lost pod restarts the job as a whole, never half of it.
     """
+    rendezvous = _fixed_rendezvous(job_name, args) if args.minimum_workers is None else _elastic(job_name, args)
+    return [*("python3", "-m", "torch.distributed.run"), *rendezvous, *args.program]
+
+
+def _fixed_rendezvous(job_name: str, args: PyTorchJobArgs) -> list[str]:
     return [
-        *("python3", "-m", "torch.distributed.run"),
         f"--nnodes={args.workers}",
         f"--nproc-per-node={args.processes_per_worker}",
-        f"--node-rank={_POD_INDEX}",
-        f"--master-addr={name}-worker-0.{name}",
+        f"--node-rank={POD_INDEX}",
+        f"--master-addr={host(job_name, 'worker', 0)}",
         f"--master-port={port(args.network, RENDEZVOUS_PORT)}",
         "--max-restarts=0",
-        *args.program,
     ]
 
 
-def _placement(label: str, args: PyTorchJobArgs) -> Placement:
-    return Placement(
-        pods=args.workers,
-        own_labels=_labels(label),
-        resources=args.resources,
-        network=args.network,
-        pool=args.pool,
-        rdma=args.rdma,
-    )
+def _elastic(job_name: str, args: PyTorchJobArgs) -> list[str]:
+    settings = ",".join(f"{name}={value}" for name, value in _ELASTIC_SETTINGS.items())
+    return [
+        f"--nnodes={args.minimum_workers}:{args.workers}",
+        f"--nproc-per-node={args.processes_per_worker}",
+        "--rdzv-backend=c10d",
+        f"--rdzv-endpoint={host(job_name, 'rendezvous', 0)}:{port(args.network, ELASTIC_STORE_PORT)}",
+        f"--rdzv-id={job_name}",
+        f"--rdzv-conf={settings}",
+        f"--max-restarts={args.max_restarts}",
+    ]
 
 
-def _environment(name: str, args: PyTorchJobArgs, network: dict[str, str]) -> dict[str, str]:
-    on_host = isinstance(args.network, HostNetwork)
-    return {
-        "ATHANOR_JOB": name,
-        # For the program's own flags: on the host's network the port is not always the same.
-        **({"ATHANOR_METRICS_PORT": str(port(args.network, METRICS_PORT))} if on_host else {}),
-        # torchrun kills its workers 30 s after SIGTERM whatever the pod's grace period says: a longer save was lost.
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(args.grace_period_seconds - _SHUTDOWN_MARGIN_SECONDS),
-        **network,
-        "NCCL_DEBUG": "WARN",
-        # Without a CPU limit each process would start a thread per core of the node: two pods with two threads each on
-        # two cores trained twelve times slower.
-        "OMP_NUM_THREADS": str(max(1, args.resources.whole_cpus // args.processes_per_worker)),
-        "PYTHONUNBUFFERED": "1",
-        **args.env,
+def pytorch_shape(job_name: str, args: PyTorchJobArgs) -> JobShape:
+    """Return the roles of a job: its workers, and for an elastic one the store of their rendezvous."""
+    network_ports = {
+        "rendezvous": port(args.network, RENDEZVOUS_PORT),
+        "metrics": port(args.network, METRICS_PORT),
     }
-
-
-def pytorch_job_manifest(label: str, name: str, args: PyTorchJobArgs, resolved: ResolvedJob) -> Manifest:
-    """Return the Volcano Job `name`; its pods carry `label` as the value of athanor.dev/job."""
-    placement = _placement(label, args)
-    container = Container(
+    elastic = args.minimum_workers is not None
+    workers = Role(
         name="worker",
-        image=resolved.image,
-        command=torchrun_command(name, args),
-        resources=args.resources,
-        env=_environment(name, args, network_environment(placement, resolved.offers)),
-        ports={
-            "rendezvous": port(args.network, RENDEZVOUS_PORT),
-            "metrics": port(args.network, METRICS_PORT),
-        },
-        devices=devices(placement, resolved.offers),
-        capabilities=capabilities(placement, resolved.offers),
+        replicas=args.workers,
+        minimum=args.minimum_workers,
+        pod=args,
+        command=torchrun_command(job_name, args),
+        processes=args.processes_per_worker,
+        env=torchrun_environment(args.grace_period_seconds, elastic=elastic),
+        ports=network_ports,
+        steps=_steps(job_name, args),
+        policies=(*RESTART_ALONE, ENDS_THE_JOB) if elastic else (),
     )
-    prepare = [
-        Container(
-            name="prepare",
-            image=resolved.image,
-            command=args.prepare,
-            resources=args.resources,
-            writes_data=True,
-            writes_output=False,
-        )
-    ]
-    pod = pod_spec(
-        container,
-        resolved.claims,
-        init_containers=prepare if args.prepare else [],
-        grace_period_seconds=args.grace_period_seconds,
-    )
-    spec: Manifest = {
-        "schedulerName": "volcano",
-        "queue": resolved.queue,
-        "minAvailable": args.workers,
-        "maxRetry": args.max_restarts,
-        "plugins": {"env": [], "svc": ["--publish-not-ready-addresses=true", "--disable-network-policy=true"]},
-        # Ranks wait for each other in every step: one lost pod stops all, so all start again from the checkpoint.
-        "policies": [
-            {"event": "PodEvicted", "action": "RestartJob"},
-            {"event": "PodFailed", "action": "RestartJob"},
-        ],
-        "tasks": [
-            {
-                "name": "worker",
-                "replicas": args.workers,
-                "template": {
-                    "metadata": _pod_metadata(label, args),
-                    "spec": {**placed(pod, placement, resolved.offers), "restartPolicy": "Never"},
-                },
-            }
-        ],
-    }
-    if args.priority_class:
-        spec["priorityClassName"] = args.priority_class
+    return JobShape(roles=[workers, _rendezvous(args)] if elastic else [workers])
+
+
+def torchrun_environment(grace_period_seconds: int, *, elastic: bool = False) -> dict[str, str]:
+    """Return what torchrun and its ranks need to be told."""
+    # With the store shared, a worker that joins later waits for a key that is never written, and dies after a minute.
+    own_store = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if elastic else {}
     return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": resolved.namespace, "labels": _labels(label)},
-        "spec": spec,
+        # torchrun kills its workers 30 s after SIGTERM whatever the pod's grace period says: a longer save was lost.
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(grace_period_seconds - _SHUTDOWN_MARGIN_SECONDS),
+        "NCCL_DEBUG": "WARN",
+        **own_store,
     }
 
 
-def _pod_metadata(label: str, args: PyTorchJobArgs) -> Manifest:
-    labels = {**_labels(label), "app.kubernetes.io/component": "training", **pod_labels(args.network)}
-    annotations = pod_annotations(args.rdma)
-    return {"labels": labels, **({"annotations": annotations} if annotations else {})}
+def prepare_steps(prepare: Sequence[str]) -> list[Step]:
+    """Return the step that fills /data/data, if there is one."""
+    return [Step(name="prepare", command=prepare, writes_data=True)] if prepare else []
 
 
-def content_name(name: str, args: PyTorchJobArgs, resolved: ResolvedJob) -> str:
-    """Return `name` with 8 hex digits of its manifest's SHA-256: a changed job is a new object, never a patched one."""
-    manifest = pytorch_job_manifest(name, name, args, resolved)
-    digest = hashlib.sha256(json.dumps(manifest["spec"], sort_keys=True).encode()).hexdigest()
-    return f"{name}-{digest[:8]}"
+def _steps(job_name: str, args: PyTorchJobArgs) -> list[Step]:
+    prepare = prepare_steps(args.prepare)
+    if args.minimum_workers is None:
+        return prepare
+    store = f"{host(job_name, 'rendezvous', 0)}:{port(args.network, ELASTIC_STORE_PORT)}"
+    command = ["python3", "-m", "trainer.wait_for_hosts", f"--timeout_seconds={_HOST_WAIT_SECONDS}", store]
+    return [*prepare, Step(name="wait", command=command, in_platform_image=True)]
 
 
-class PyTorchJob(pulumi.ComponentResource):
-    """A distributed training job.
+def _rendezvous(args: PyTorchJobArgs) -> Role:
+    number = port(args.network, ELASTIC_STORE_PORT)
+    # Not on the workers' pool: it needs no GPU, and must outlive a node that is taken back.
+    pod = PodArgs(resources=Resources(cpu="100m", memory="512Mi"), network=args.network, tolerations=args.tolerations)
+    return Role(
+        name="rendezvous",
+        replicas=1,
+        pod=pod,
+        command=["python3", "-m", "trainer.rendezvous", f"--port={number}"],
+        in_platform_image=True,
+        ports={"store": number},
+    )
 
-    `up` returns when the job is accepted, not when it ends. A changed image, command or size replaces the job with a
-    new object under a new name, and the preview says so.
-    """
 
-    job_name: pulumi.Output[str]
-    """Name of the Volcano Job: the given name and a hash of its content."""
+class PyTorchJob(Job):
+    """A distributed training job run by torchrun."""
 
     def __init__(
         self, name: str, platform: Platform, args: PyTorchJobArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        check_name("job name", name)
-        super().__init__("athanor:workloads:PyTorchJob", name, None, opts)
-        warn_without_network_policy(args.network, self)
-        resolved = pulumi.Output.all(
-            namespace=platform.namespace,
-            queue=args.queue or platform.queue,
-            image=args.image or platform.trainer_image,
-            data=platform.data_claim,
-            output=platform.output_claim,
-            offers=platform.offers,
-        ).apply(lambda known: _resolve(name, args, known))
-        self.job_name = resolved.apply(lambda known: content_name(name, args, known))
-        job = resolved.apply(lambda known: pytorch_job_manifest(name, content_name(name, args, known), args, known))
-        policy = resolved.apply(
-            lambda known: job_network_policy_manifest(
-                name, known.namespace, _labels(name), port(args.network, METRICS_PORT)
-            )
-        )
-        opened = resource_from_output(
-            f"{name}-network",
-            ("networking.k8s.io/v1", "NetworkPolicy"),
-            policy,
-            pulumi.ResourceOptions(parent=self, provider=platform.provider, depends_on=platform.depends_on),
-        )
-        resource_from_output(
-            name,
-            ("batch.volcano.sh/v1alpha1", "Job"),
-            job,
-            pulumi.ResourceOptions(
-                parent=self,
-                provider=platform.provider,
-                depends_on=[*platform.depends_on, opened],
-                # The old job must be gone before the new one asks for the same GPUs and writes to the same volume.
-                delete_before_replace=True,
-            ),
-        )
-        self.register_outputs({"job_name": self.job_name})
-
-
-def _resolve(name: str, args: PyTorchJobArgs, known: dict[str, Any]) -> ResolvedJob:
-    check_placement(_placement(name, args), known["offers"])
-    return ResolvedJob(
-        namespace=known["namespace"],
-        queue=known["queue"],
-        image=known["image"],
-        claims=Claims(data=known["data"], output=known["output"]),
-        offers=known["offers"],
-    )
-
-
-def _labels(name: str) -> dict[str, str]:
-    return {JOB_LABEL: name}
+        super().__init__(name, platform, args, opts, lambda job_name, _: pytorch_shape(job_name, args))

@@ -1,159 +1,116 @@
-"""What every workload's pods share: resources, volumes, security, shared memory."""
+"""Roles: groups of equal pods that a job consists of."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from infra.errors import RefusalError
-from workloads.accelerators import Accelerator, WholeGpus
-from workloads.checks import check_range
+from infra.pod_network import PodNetwork, SharedEni
+from workloads.checks import check_environment
+from workloads.placement import Placement, Spread, Toleration
+from workloads.resources import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from infra.manifests import Manifest
+    from infra.rdma import Rdma
+    from workloads.pods import ClaimMount, Mount
 
-DATA_PATH = "/data/data"
-OUTPUT_PATH = "/data/output"
-USER_ID = 10001
-"""The user that trainer/Dockerfile creates; volumes are made writable for its group."""
-
-_CPU = re.compile(r"[0-9]+m|[0-9]+(\.[0-9]+)?")
-_MEMORY = re.compile(r"[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?")
+ROLE_LABEL = "athanor.dev/role"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resources:
-    """What one pod asks of its node."""
+class PodArgs:
+    """What the pods of one role are and where they may run."""
 
-    cpu: str = "500m"
-    """CPU request, in cores or millicores (`2`, `500m`). No limit: throttling would slow the slowest rank of all."""
-    memory: str = "1Gi"
-    """Memory request and limit (`4Gi`)."""
-    gpus: int | Accelerator = 0
-    """Whole GPUs by their number, or a share: `SharedGpu()`, `MigInstances(...)`, `GpuMemory(...)`."""
-    shared_memory: str = "256Mi"
-    """Size of /dev/shm; counts against `memory`. PyTorch's data workers and NCCL need it."""
+    resources: Resources = Resources()
+    """What one pod asks for."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further environment variables; they win over the job's own."""
+    volumes: Sequence[ClaimMount] = ()
+    """Volumes beside /data/data and /data/output."""
+    pool: str | None = None
+    """Node pool to run on. Default: any whose nodes fit."""
+    node_labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further labels that the nodes must carry."""
+    tolerations: Sequence[Toleration] = ()
+    """Taints to accept beside those of the pool and of GPU nodes."""
+    spread: Spread | None = None
+    """How to distribute the pods. Default: packed on as few nodes as possible."""
+    network: PodNetwork = SharedEni()
+    """Network of the pods."""
+    rdma: Rdma | None = None
+    """Ask for the pool's RDMA device. Default: collectives between nodes go over TCP."""
 
     def __post_init__(self) -> None:
-        """Refuse what Kubernetes would refuse only when the pod is created."""
-        if not _CPU.fullmatch(self.cpu):
-            raise RefusalError("resources.cpu", self.cpu, "is no CPU quantity", "write cores or millicores: 2, 500m")
-        for name in ("memory", "shared_memory"):
-            value = str(getattr(self, name))
-            if not _MEMORY.fullmatch(value):
-                raise RefusalError(f"resources.{name}", value, "is no memory quantity", "write bytes or a unit: 4Gi")
-        if isinstance(self.gpus, int):
-            check_range("resources.gpus", self.gpus, 0, 16)
-
-    @property
-    def accelerator(self) -> Accelerator | None:
-        """What the pod asks for of GPUs; None for nothing."""
-        if isinstance(self.gpus, int):
-            return WholeGpus(count=self.gpus) if self.gpus else None
-        return self.gpus
-
-    @property
-    def visible_gpus(self) -> int:
-        """GPUs, or parts of them, that the pod sees."""
-        return self.accelerator.visible if self.accelerator else 0
-
-    @property
-    def whole_cpus(self) -> int:
-        """The CPU request in whole cores, at least one."""
-        cores = int(self.cpu[:-1]) / 1000 if self.cpu.endswith("m") else float(self.cpu)
-        return max(1, int(cores))
-
-    def manifest(self, devices: Mapping[str, str] | None = None) -> Manifest:
-        """Return the `resources` of a container that also asks for these devices."""
-        gpus = self.accelerator.limits() if self.accelerator else {}
-        limits = {"memory": self.memory, **gpus, **(devices or {})}
-        return {"requests": {"cpu": self.cpu, **limits}, "limits": limits}
+        """Refuse what could only fail later, in the cluster."""
+        check_environment("env", self.env)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Container:
-    """One container of a workload's pod."""
+class RoleArgs(PodArgs):
+    """A further role of a job: how many pods, and what they are."""
+
+    replicas: int = 1
+    """Pods of this role."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A command that runs in a pod before its program, in the job's image and with its code."""
 
     name: str
-    image: str
     command: Sequence[str]
-    resources: Resources
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    ports: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Port number by name."""
     writes_data: bool = False
-    """Whether /data/data is mounted writable: only for steps that prepare it."""
-    writes_output: bool = True
-    """Whether /data/output is mounted writable."""
-    devices: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Further resources to ask for, such as an RDMA device."""
-    capabilities: Sequence[str] = ()
-    """Linux capabilities to add; any breaks Pod Security `restricted`."""
-    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Further fields of the container, such as probes."""
-
-    def manifest(self) -> Manifest:
-        """Return the container: no privilege, read-only root, /tmp and /dev/shm writable."""
-        return {
-            "name": self.name,
-            "image": self.image,
-            "imagePullPolicy": "IfNotPresent",
-            "command": list(self.command),
-            "env": [{"name": key, "value": value} for key, value in sorted(self.env.items())],
-            "ports": [{"name": key, "containerPort": port} for key, port in self.ports.items()],
-            "resources": self.resources.manifest(self.devices),
-            "securityContext": {
-                "allowPrivilegeEscalation": False,
-                "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"], **({"add": list(self.capabilities)} if self.capabilities else {})},
-            },
-            "volumeMounts": [
-                {"name": "data", "mountPath": DATA_PATH, "readOnly": not self.writes_data},
-                {"name": "output", "mountPath": OUTPUT_PATH, "readOnly": not self.writes_output},
-                {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - inside the container
-                {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - inside the container
-            ],
-            **self.extra,
-        }
+    """Whether it fills /data/data; it must be safe to run in several pods at once."""
+    in_platform_image: bool = False
+    """Whether it needs the platform's trainer image instead of the job's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claims:
-    """Names of the two PersistentVolumeClaims."""
+class Role:
+    """A group of equal pods, complete: what the kind of job adds to what its user said."""
 
-    data: str
-    output: str
+    name: str
+    replicas: int
+    pod: PodArgs
+    command: Sequence[str]
+    in_platform_image: bool = False
+    """Whether it runs a program of the platform's own image, instead of the job's image and code."""
+    minimum: int | None = None
+    """Pods of this role without which the job does not run. Default: all."""
+    processes: int = 1
+    """Processes of one pod that compute: they share its cores."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    ports: Mapping[str, int] = field(default_factory=dict[str, int])
+    steps: Sequence[Step] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    mounts: Sequence[Mount] = ()
+    policies: Sequence[Manifest] = ()
+    """Volcano's life cycle policies of this role; they win over the job's."""
 
+    @property
+    def gang(self) -> int:
+        """Pods of this role that must have a place before any pod starts."""
+        return self.replicas if self.minimum is None else self.minimum
 
-def pod_spec(
-    container: Container, claims: Claims, *, init_containers: Sequence[Container] = (), grace_period_seconds: int
-) -> Manifest:
-    """Return a pod spec with the workload volumes mounted; without added capabilities at Pod Security `restricted`."""
-    return {
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            # Changing the owner of every checkpoint file at each start would take minutes on a full volume.
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": grace_period_seconds,
-        "initContainers": [init.manifest() for init in init_containers],
-        "containers": [container.manifest()],
-        "volumes": [
-            {"name": "data", "persistentVolumeClaim": {"claimName": claims.data}},
-            {"name": "output", "persistentVolumeClaim": {"claimName": claims.output}},
-            {"name": "tmp", "emptyDir": {}},
-            {
-                "name": "shared-memory",
-                "emptyDir": {"medium": "Memory", "sizeLimit": container.resources.shared_memory},
-            },
-        ],
-    }
+    def labels(self, job_labels: Mapping[str, str]) -> dict[str, str]:
+        """Return the labels that the pods of this role and no others carry."""
+        return {**job_labels, ROLE_LABEL: self.name}
+
+    def placement(self, job_labels: Mapping[str, str]) -> Placement:
+        """Return what the pods ask of their nodes; `job_labels` are those that all pods of the job carry."""
+        pod = self.pod
+        return Placement(
+            pods=self.replicas,
+            own_labels=job_labels,
+            resources=pod.resources,
+            network=pod.network,
+            pool=pod.pool,
+            rdma=pod.rdma,
+            node_labels=pod.node_labels,
+            tolerations=pod.tolerations,
+            spread=pod.spread,
+            spread_labels=self.labels(job_labels),
+        )

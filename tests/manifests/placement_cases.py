@@ -15,7 +15,7 @@ from tests.recording_engine import Recording, record
 from workloads.accelerators import GpuMemory, MigInstances, SharedGpu
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
-from workloads.roles import Resources
+from workloads.resources import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable

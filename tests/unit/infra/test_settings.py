@@ -15,7 +15,7 @@ from infra.settings.stack import Settings
 from infra.settings.tree import every_field, is_row
 from tests.fixtures.recorded_stack import REPOSITORY
 from tools.engine import stack_config
-from workloads.roles import Resources
+from workloads.resources import Resources
 
 OWN = {"kubeconfig": "~/.kube/config", "context": "kind-athanor"}
 GPU_NODE = "ecs.gn7i-c8g1.2xlarge"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from infra.errors import RefusalError
 from workloads.accelerators import GpuMemory, MigInstances, SharedGpu, WholeGpus
-from workloads.roles import Resources
+from workloads.resources import Resources
 
 
 @pytest.mark.parametrize(

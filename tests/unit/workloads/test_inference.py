@@ -18,7 +18,8 @@ from workloads.inference import (
     serve_command,
     service_manifest,
 )
-from workloads.roles import Claims, Resources
+from workloads.pods import Claims
+from workloads.resources import Resources
 
 ARGS = TorchScriptServiceArgs(model="digits")
 RESOLVED = ResolvedService(namespace="athanor", image="trainer:1", claims=Claims(data="data", output="output"))

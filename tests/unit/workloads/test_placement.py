@@ -15,7 +15,7 @@ from infra.rdma import Rdma
 from infra.settings.gpu import TimeSlicing
 from workloads.accelerators import SharedGpu
 from workloads.placement import Placement, capabilities, check_placement, devices, network_environment, placed
-from workloads.roles import Resources
+from workloads.resources import Resources
 
 GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 TRAIN = PoolOffer(

@@ -15,22 +15,20 @@ from infra.errors import RefusalError
 from infra.platform import Platform
 from tests.pod_security import pod_specs, violations
 from tests.recording_engine import UNKNOWN, Recording, record
-from workloads.pytorch import (
-    JOB_LABEL,
-    METRICS_PORT,
-    RENDEZVOUS_PORT,
-    PyTorchJob,
-    PyTorchJobArgs,
-    ResolvedJob,
-    content_name,
-    pytorch_job_manifest,
-    torchrun_command,
-)
-from workloads.roles import Claims, Resources
+from workloads.git_source import GitSource
+from workloads.job import named_job_manifest
+from workloads.pods import Claims
+from workloads.pytorch import RENDEZVOUS_PORT, PyTorchJob, PyTorchJobArgs, pytorch_shape, torchrun_command
+from workloads.resources import Resources
+from workloads.volcano_job import JOB_LABEL, KIND_LABEL, METRICS_PORT, ResolvedJob, job_manifest
 
 ARGS = PyTorchJobArgs(program=("-m", "trainer.train", "--epochs=3"), workers=2)
 RESOLVED = ResolvedJob(
-    namespace="athanor", queue="training", image="trainer:1", claims=Claims(data="data", output="output")
+    namespace="athanor",
+    queue="training",
+    image="trainer:1",
+    platform_image="trainer:1",
+    claims=Claims(data="data", output="output"),
 )
 
 
@@ -39,7 +37,12 @@ def _args(**changes: object) -> PyTorchJobArgs:
 
 
 def _manifest(args: PyTorchJobArgs = ARGS, resolved: ResolvedJob = RESOLVED):
-    return pytorch_job_manifest("train", "train-0123abcd", args, resolved)
+    return job_manifest("train", "train-0123abcd", args, pytorch_shape("train-0123abcd", args), resolved)
+
+
+def content_name(name: str, args: PyTorchJobArgs, resolved: ResolvedJob) -> str:
+    manifest = named_job_manifest(name, args, lambda job_name, _: pytorch_shape(job_name, args), resolved)
+    return manifest["metadata"]["name"]
 
 
 def _flag(command: list[str], name: str) -> str:
@@ -195,6 +198,9 @@ CHANGES = [
     ("priority", {"priority_class": "high"}, {}),
     ("restarts", {"max_restarts": 1}, {}),
     ("grace", {"grace_period_seconds": 61}, {}),
+    ("deadline", {"deadline_seconds": 60}, {}),
+    ("rerun", {"rerun": 1}, {}),
+    ("source", {"source": GitSource(repository="https://git.example/a.git", branch="main")}, {}),
 ]
 
 
@@ -210,6 +216,8 @@ def test_what_does_not_change_the_job_keeps_its_name():
         _args(program=list(ARGS.program)),
         _args(image="ignored: the platform's part holds the image"),
         _args(env={}),
+        _args(labels={"team": "vision"}),
+        _args(wait_seconds=60),
     ]
     assert {content_name("train", args, RESOLVED) for args in same} == {content_name("train", ARGS, RESOLVED)}
     one, other = _args(env={"A": "1", "B": "2"}), _args(env={"B": "2", "A": "1"})
@@ -295,7 +303,7 @@ def test_the_pods_and_the_policy_carry_one_label():
     job = recording.one("train", "Job").inputs
     assert policy.inputs["spec"]["podSelector"]["matchLabels"] == {JOB_LABEL: "train"}
     assert job["spec"]["tasks"][0]["template"]["metadata"]["labels"][JOB_LABEL] == "train"
-    assert job["metadata"]["labels"] == {JOB_LABEL: "train"}
+    assert job["metadata"]["labels"] == {JOB_LABEL: "train", KIND_LABEL: "PyTorchJob"}
 
 
 def test_a_bad_name_is_refused_before_anything_is_declared():

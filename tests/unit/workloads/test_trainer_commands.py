@@ -13,7 +13,7 @@ from trainer.config import parse
 from trainer.serve.config import ServeConfig
 from workloads.digits import MODEL, training_program
 from workloads.inference import TorchScriptServiceArgs, serve_command
-from workloads.pytorch import METRICS_PORT
+from workloads.volcano_job import METRICS_PORT
 
 
 def _expanded(words, env):

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from infra.errors import RefusalError
 from tests.pod_security import violations
 from workloads.checks import check_command, check_name, check_range
-from workloads.roles import Claims, Container, Resources, pod_spec
+from workloads.pods import Claims, Container, pod_spec
+from workloads.resources import Resources
 
 CLAIMS = Claims(data="data", output="output")
 
