@@ -54,6 +54,8 @@ class ServeConfig:
     """Folder in Triton's layout: <model_name>/config.pbtxt, <model_name>/<version>/{model.pt,manifest.json}."""
     model_name: str
     """Model to serve. The server waits for it, alive but not ready."""
+    model_version: int | None = None
+    """Serve this version alone and wait for it, whatever else is published; None: as config.pbtxt's version_policy."""
     host: str = "127.0.0.1"
     """Address both ports listen on; 0.0.0.0 in a pod."""
     http_port: int = 8000
@@ -78,6 +80,8 @@ class ServeConfig:
 
     def __post_init__(self) -> None:
         file_name("model_name", self.model_name)
+        if self.model_version is not None:
+            at_least("model_version", self.model_version, 1)
         between("http_port", self.http_port, 0, 65535)
         between("metrics_port", self.metrics_port, 0, 65535)
         between("poll_interval_seconds", self.poll_interval_seconds, 0.01, 3600)

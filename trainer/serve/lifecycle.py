@@ -102,7 +102,8 @@ def _watcher(config: ServeConfig, registry: ModelRegistry) -> RepositoryWatcher:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(registry.apply, snapshot)
 
-    loader = ModelLoader(config.model_repository / config.model_name, config.warmup_budget_seconds, publish)
+    folder = config.model_repository / config.model_name
+    loader = ModelLoader(folder, config.warmup_budget_seconds, publish, config.model_version)
     return RepositoryWatcher(loader, config.poll_interval_seconds if config.model_control == "poll" else None)
 
 

@@ -43,8 +43,15 @@ class Snapshot:
 class ModelLoader:
     """The state of one model; all methods belong to one thread."""
 
-    def __init__(self, folder: Path, warmup_budget_seconds: float, publish: Callable[[Snapshot], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        warmup_budget_seconds: float,
+        publish: Callable[[Snapshot], None],
+        version: int | None = None,
+    ) -> None:
         self._folder = folder
+        self._version = version
         self._warmup_budget_seconds = warmup_budget_seconds
         self._publish = publish
         self._loaded: dict[int, tuple[Signature, LoadedModel]] = {}
@@ -66,7 +73,8 @@ class ModelLoader:
         except (OSError, ModelLoadError) as error:
             self._note_problem(str(error))
         else:
-            self._note_problem("" if candidates else f"waiting for a version in {self._folder}")
+            awaited = "a version" if self._version is None else f"version {self._version}"
+            self._note_problem("" if candidates else f"waiting for {awaited} in {self._folder}")
             self._select(candidates, spec)
         return self._publish_changes()
 
@@ -78,7 +86,7 @@ class ModelLoader:
 
     def _parse(self, text: str) -> model_config.ModelSpec:
         try:
-            return model_config.parse(text, self._folder.name)
+            return model_config.parse(text, self._folder.name, self._version)
         except ModelLoadError:
             if text != self._broken_config:
                 self._broken_config = text

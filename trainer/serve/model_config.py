@@ -69,8 +69,13 @@ class ModelSpec:
     """Fields that are set and have no effect here."""
 
 
-def parse(text: str, model_name: str) -> ModelSpec:
+def parse(text: str, model_name: str, only_version: int | None = None) -> ModelSpec:
     """Read config.pbtxt.
+
+    Args:
+        text: Its content.
+        model_name: The model's folder.
+        only_version: Stands in for the file's version_policy.
 
     Raises:
         ModelLoadError: not a model configuration, or one that this server cannot serve as it is meant.
@@ -88,7 +93,7 @@ def parse(text: str, model_name: str) -> ModelSpec:
         outputs=_tensors("output", config.output, config.max_batch_size),
         max_batch_size=config.max_batch_size,
         model_file=config.default_model_filename or "model.pt",
-        version_policy=_version_policy(config),
+        version_policy=_version_policy(config, only_version),
         batches_requests=config.HasField("dynamic_batching") and config.max_batch_size > 1,
         max_queue_size=policy.max_queue_size or None,
         instances=sum(group.count or 1 for group in config.instance_group) or 1,
@@ -138,7 +143,9 @@ def _tensor(kind: str, tensor: _Message, *, batched: bool) -> TensorSpec:
     return TensorSpec(name=tensor.name, datatype=datatype, shape=(-1, *dims) if batched else dims)
 
 
-def _version_policy(config: _Message) -> VersionPolicy:
+def _version_policy(config: _Message, only_version: int | None) -> VersionPolicy:
+    if only_version is not None:
+        return VersionPolicy(latest=None, specific=frozenset({only_version}))
     policy = config.version_policy
     match policy.WhichOneof("policy_choice"):
         case "all":

@@ -135,6 +135,21 @@ def test_version_policy(repository, loader, policy, expected):
     assert served(loader.sync()) == expected
 
 
+@pytest.mark.parametrize("policy", ["", "version_policy { all {} }", "version_policy { specific { versions: [1] } }"])
+def test_pinned_version_is_the_only_one_whatever_the_policy(repository, published, policy):
+    repository.configure((repository.folder / "config.pbtxt").read_text() + policy)
+    pinned = ModelLoader(repository.folder, 0.0, published.append, version=2)
+    repository.publish(1)
+    repository.publish(3)
+    waiting = pinned.sync()
+    assert served(waiting) == []
+    assert waiting.problem == f"waiting for version 2 in {repository.folder}"
+    repository.publish(2)
+    assert served(pinned.sync()) == [2]
+    repository.publish(4)
+    assert served(pinned.sync()) == [2]
+
+
 def test_removing_the_newest_version_rolls_back(repository, loader):
     repository.publish(1)
     repository.publish(2)

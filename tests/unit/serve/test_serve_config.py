@@ -78,6 +78,7 @@ def test_configuration_that_cannot_be_served(old, new, message):
     "wrong",
     [
         {"model_name": "../secrets"},
+        {"model_version": 0},
         {"http_port": 65536},
         {"metrics_port": -1},
         {"poll_interval_seconds": 0},

@@ -85,6 +85,19 @@ def test_new_versions_are_taken_over_under_load_without_a_failed_request(start, 
     assert server.get("/v2/models/digits/versions/1/ready")[0] == 404
 
 
+def test_pinned_server_is_ready_with_its_version_alone(start, repository, document):
+    repository.publish(1)
+    repository.publish(3)
+    server = start("--model_version=2")
+    server.wait_for_log("waiting for version 2 in")
+    for path in ("/v2/models/digits/ready", "/v2/models/digits/versions/2/ready", "/v2/models/digits/versions/3/ready"):
+        assert server.get(path)[0] == 503
+    repository.publish(2)
+    server.wait_until("/v2/models/digits/versions/2/ready")
+    assert server.request("POST", "/v2/models/digits/infer", document())[2]["model_version"] == "2"
+    assert server.get("/v2/models/digits/versions/3/ready")[0] == 404
+
+
 def test_broken_version_is_counted_and_the_old_one_serves_on(start, repository, document):
     repository.publish(1)
     server = start()
