@@ -4,6 +4,7 @@ SHELL := /bin/sh
 PYTHON := .venv/bin/python
 STACK ?= local
 IMAGE ?= 0
+FRAMEWORK ?= pytorch
 PYTEST_FLAGS ?=
 # The tests of a pretended cloud wait for the provider most of the time, so three processes share them with the quick ones.
 # Those of the local cluster build on each other and compare the machine: they run alone, and the one that takes the
@@ -11,7 +12,7 @@ PYTEST_FLAGS ?=
 SHARED := -n 3 --dist loadfile tests/unit tests/manifests tests/engine tests/cloud
 ALONE := tests/cluster tests/faults
 
-.PHONY: help up down stop status logs predict preview recover tools venv check test test-fast bench lock
+.PHONY: help up down stop status logs predict preview recover image tools venv check test test-fast bench lock
 
 help: ## Show what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -40,6 +41,9 @@ preview: venv ## What `pulumi up` would change: make preview STACK=local
 recover: venv ## After a killed `pulumi up`: find what it made, take it over: make recover STACK=dev
 	@$(PYTHON) -m tools recover $(STACK)
 
+image: venv ## Build and load the image of a framework's jobs: make image FRAMEWORK=tensorflow
+	@$(PYTHON) -m tools image $(FRAMEWORK)
+
 tools: venv ## Get every tool and put pulumi and kubectl into .venv/bin
 	@$(PYTHON) -m tools tools
 
@@ -59,5 +63,5 @@ test-fast: check ## Without engine and cluster: seconds
 bench: venv ## Time what the docs state, as one table
 	@$(PYTHON) -m benchmarks
 
-lock: venv ## Pin requirements.in and trainer/requirements.in anew, and write docs/settings.md
+lock: venv ## Pin requirements.in and trainer/requirements*.in anew, and write docs/settings.md
 	@$(PYTHON) -m tools.lock && $(PYTHON) -m tools.settings_reference && $(PYTHON) -m tools.cost

@@ -28,6 +28,8 @@ class PlatformOutputs:
     data_claim: str
     output_claim: str
     trainer_image: str
+    tensorflow_image: str = ""
+    """Image of TensorFlow jobs; empty from a stack whose nodes could pull none."""
     offers: str = ""
     """Node pools and networks as JSON text (infra/pools.py); empty from a stack that does not tell them yet."""
 

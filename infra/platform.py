@@ -12,7 +12,7 @@ from infra.alicloud.storage import AlicloudStorage, AlicloudStorageArgs
 from infra.cluster import ExistingCluster, existing_cluster_args
 from infra.gpu.gpu_nodes import GpuNodes, GpuNodesArgs
 from infra.image_policy import enforce_image_policy
-from infra.images import platform_trainer_image
+from infra.images import platform_tensorflow_image, platform_trainer_image
 from infra.manifests import Manifest, resource
 from infra.namespaces import default_deny_manifest, namespace_manifest
 from infra.outputs import PlatformOutputs
@@ -47,6 +47,8 @@ class Platform:
     """PersistentVolumeClaim mounted at /data/output."""
     trainer_image: pulumi.Input[str]
     """Image of trainer/: one image for every role."""
+    tensorflow_image: pulumi.Input[str] = ""
+    """The same for TensorFlow jobs; empty where the nodes could pull none."""
     offers: pulumi.Input[PlatformOffers] = NO_OFFERS
     """Node pools, networks and Pod Security level that workloads are checked against."""
     depends_on: Sequence[pulumi.Resource] = ()
@@ -72,6 +74,7 @@ class Platform:
             data_claim=outputs.apply(lambda found: found.data_claim),
             output_claim=outputs.apply(lambda found: found.output_claim),
             trainer_image=outputs.apply(lambda found: found.trainer_image),
+            tensorflow_image=outputs.apply(lambda found: found.tensorflow_image),
             offers=outputs.apply(lambda found: found.platform_offers),
         )
 
@@ -153,6 +156,7 @@ def _platform(
         data_claim=DATA_CLAIM,
         output_claim=OUTPUT_CLAIM,
         trainer_image=platform_trainer_image(settings),
+        tensorflow_image=platform_tensorflow_image(settings),
         offers=platform_offers(settings),
         depends_on=(*nodes, *ready, *gpu_parts, *scheduling.queues),
     )

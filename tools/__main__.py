@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from infra.errors import RefusalError
+from infra.images import TRAINER_REPOSITORIES
 from tools import environment
 from tools.images.errors import ImageError
 from tools.local_cluster import ClusterError
@@ -77,6 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     add("down", "remove everything", lambda _, __, report: environment.down(report))
     add("stop", "stop the cluster, keep its state", lambda _, __, report: environment.stop(report))
     add("status", "what runs where", lambda _, console, __: environment.status(console))
+    built = add("image", "build an image", lambda found, _, report: environment.image(found.framework, report))
+    built.add_argument("framework", choices=tuple(TRAINER_REPOSITORIES), help="whose jobs it is for")
     add("tools", "get every tool", lambda _, __, report: environment.every_tool(report))
     shown = add("preview", "what an update of a stack would change", _preview)
     shown.add_argument("stack", help="the stack's name, such as prod")

@@ -18,7 +18,7 @@ from tools.commands import install_commands
 from tools.engine import Engine, make_private_folders, stack_config
 from tools.images import ensure_platform_images, ensure_trainer_image
 from tools.kubectl import Kubectl
-from tools.local_cluster import LocalCluster, PreflightError, Requirements
+from tools.local_cluster import ClusterError, LocalCluster, PreflightError, Requirements
 from tools.local_cluster import cluster as local_cluster
 from tools.paths import paths
 from tools.preview import engine_tools
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from infra.images import TrainerFramework
     from infra.settings.stack import Settings
     from tools.progress import Progress
 
@@ -145,6 +146,25 @@ def down(report: Progress) -> None:
     with report.step("local cluster"):
         LocalCluster(LOCAL_CLUSTER_NAME).down(report)
         shutil.rmtree(paths().home, ignore_errors=True)
+
+
+def image(framework: TrainerFramework, report: Progress) -> None:
+    """Build an image of trainer/ and load it into the local cluster's node."""
+    settings = _settings()
+    if not settings.runs_on_own_local_cluster:
+        raise ClusterError(
+            "the settings name a cluster of yours, whose nodes take images from a registry. Fix: docker build as "
+            "trainer/Dockerfile says, push, and name the image under athanor:images"
+        )
+    cluster = LocalCluster(LOCAL_CLUSTER_NAME)
+    if not cluster.status().running:
+        raise ClusterError("the local cluster is down. Fix: make up")
+    report.plan(["image"])
+    with report.step("image"):
+        system_packages.ensure_system_packages(report)
+        ensure_trainer_image(
+            cluster.containerd_socket, report, framework=framework, variant=settings.images.trainer_variant
+        )
 
 
 def stop(report: Progress) -> None:

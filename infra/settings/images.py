@@ -16,8 +16,10 @@ class ImageSettings(Model):
 
     trainer: PinnedImage | None = None
     """Full reference of the trainer image, where a registry holds it. Default: the locally built one."""
+    tensorflow: PinnedImage | None = None
+    """Full reference of the image of TensorFlow jobs, where a registry holds it. Default: the locally built one."""
     trainer_variant: TrainerVariant = "cpu"
-    """`gpu` holds what only a GPU needs (triton, all NVIDIA libraries); `cpu` leaves it out."""
+    """`gpu` holds what only a GPU needs (triton, all NVIDIA libraries); `cpu` leaves it out. Of both images."""
     registry: Annotated[str, AfterValidator(check_registry)] | None = None
     """Mirror of every image, host[:port][/path]; below it each keeps its path without its own host. Default: none."""
     flatten: bool = False

@@ -21,12 +21,16 @@ from tools.process import run
 from trainer.image import debian
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Mapping
 
+    from infra.images import TrainerFramework
     from tools.images.oci import Descriptor, Layout
     from tools.progress import Progress
 
-BASE_REPOSITORY = "localhost/athanor/base"
+BASE_REPOSITORIES: Mapping[TrainerFramework, str] = {
+    "pytorch": "localhost/athanor/base",
+    "tensorflow": "localhost/athanor/base-tensorflow",
+}
 DEBIAN_REPOSITORY = "localhost/athanor/debian"
 
 _TOOLS = Path(__file__).parent
@@ -43,24 +47,26 @@ _PACKAGES_RECIPE = (
     _TOOLS / "python_packages.py",
     _IMAGE_SOURCES / "elf.py",
     _IMAGE_SOURCES / "variant.py",
-    python_packages.requirements_file(),
 )
 
 
-def ensure_base_image(layout: Layout, variant: str, report: Progress) -> tuple[str, Descriptor]:
+def ensure_base_image(
+    layout: Layout, framework: TrainerFramework, variant: str, report: Progress
+) -> tuple[str, Descriptor]:
     """Return name and manifest of the base image of `variant`, making it first if the cache has none of this content.
 
     Raises:
         tools.process.CommandError: the Debian or a package could not be had.
         tools.images.errors.ImageError: a program that makes them is missing.
     """
-    name = f"{BASE_REPOSITORY}:{variant}-{_content_key(_PACKAGES_RECIPE)}"
+    recipe = (*_PACKAGES_RECIPE, python_packages.requirements_file(framework))
+    name = f"{BASE_REPOSITORIES[framework]}:{variant}-{_content_key(recipe)}"
     found = layout.find(name)
     if found is None:
         with _root_folder(layout.folder.parent) as root:
             system = _debian_layer(layout, root, report)
-            report.detail(f"trainer image: Python packages ({variant})")
-            python_packages.install(root, variant)
+            report.detail(f"{framework} image: Python packages ({variant})")
+            python_packages.install(root, framework, variant)
             byte_compile(root, python_packages.SITE_PACKAGES)
             packages = _tree_layer(layout, root, "usr/local")
         found = layout.add_image([system, packages], RunConfig())
@@ -76,7 +82,7 @@ def _debian_layer(layout: Layout, root: Path, report: Progress) -> Descriptor:
         _, _, layer = layout.members(image)
         run(["tar", "--extract", "--file", layout.path(layer.digest), "--directory", root])
         return layer
-    report.detail(f"trainer image: Debian {debian.SUITE} as its base")
+    report.detail(f"trainer images: Debian {debian.SUITE} as its base")
     bootstrap(root)
     layer = _tree_layer(layout, root, ".")
     layout.tag(name, layout.add_image([layer], RunConfig()))

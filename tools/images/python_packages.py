@@ -13,57 +13,85 @@ from tools.images.errors import ImageError
 from tools.paths import REPOSITORY, paths
 from tools.process import run
 from trainer.image.debian import GLIBC, PYTHON
-from trainer.image.variant import CPU, requirements_for, write_stand_ins
+from trainer.image.variant import CPU, PYTORCH, REQUIREMENTS, requirements_for, write_stand_ins
 
-SITE_PACKAGES = f"usr/local/lib/python{PYTHON}/dist-packages"
+PREFIX = "usr/local"
+SITE_PACKAGES = f"{PREFIX}/lib/python{PYTHON}/dist-packages"
 """Where Debian's Python looks for packages that are not Debian's."""
-PROGRAMS = "usr/local/bin"
+PROGRAMS = f"{PREFIX}/bin"
 
-_NEVER_USED_ON_CPU = ("torch/include", "nvidia/cu13/include", "numpy/_core/include")
-"""Headers: nothing is compiled in the pods of the CPU variant."""
+_NEVER_USED_ON_CPU = (
+    "torch/include",
+    "nvidia/cu13/include",
+    "numpy/_core/include",
+    "tensorflow/include",
+    "clang",
+)
+"""Headers and a compiler's library: nothing is compiled in the pods of the CPU variant."""
 
 
-def requirements_file() -> Path:
-    """Return the file of the pinned packages."""
-    return REPOSITORY / "trainer" / "requirements.txt"
+def requirements_file(framework: str) -> Path:
+    """Return the file of the pinned packages of `framework` ("pytorch" or "tensorflow")."""
+    return REPOSITORY / "trainer" / REQUIREMENTS[framework]
 
 
-def install(root: Path, variant: str) -> None:
-    """Install the packages of `variant` into `root`, from the same download cache as this machine's environment.
+def install(root: Path, framework: str, variant: str) -> None:
+    """Install the packages of a framework and variant into `root`, from this machine's download cache.
 
     Raises:
         CommandError: a package cannot be had.
         ImageError: uv is missing.
     """
-    site_packages = root / SITE_PACKAGES
-    site_packages.mkdir(parents=True)
-    pins = requirements_for(variant, requirements_file().read_text(encoding="utf-8").splitlines())
+    pins = requirements_for(variant, requirements_file(framework).read_text(encoding="utf-8").splitlines())
     glibc = "_".join(str(part) for part in GLIBC)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
         wanted.write("\n".join(pins))
         wanted.flush()
-        target = ["--target", site_packages, "--python", sys.executable, "--python-version", PYTHON]
+        target = ["--prefix", root / PREFIX, "--python", sys.executable, "--python-version", PYTHON]
         target += ["--python-platform", f"{platform.machine()}-manylinux_{glibc}", "--only-binary", ":all:"]
         run(
             [_uv(), "pip", "install", "--quiet", "--no-deps", *target, "--requirement", wanted.name],
             env={"UV_CACHE_DIR": str(paths().cache / "uv")},
             log=paths().logs / "images.log",
         )
+    (root / PREFIX / ".lock").unlink(missing_ok=True)
+    site_packages = move_packages(root)
     write_console_scripts(site_packages, root / PROGRAMS)
     remove_tests(site_packages)
     if variant == CPU:
         for folder in _NEVER_USED_ON_CPU:
             shutil.rmtree(site_packages / folder, ignore_errors=True)
-        write_stand_ins(site_packages)
+        if framework == PYTORCH:
+            write_stand_ins(site_packages)
+
+
+def move_packages(root: Path) -> Path:
+    """Move the packages to where Debian's Python looks for them, from the folder that this machine's would be in.
+
+    Returns:
+        The folder that they are in now.
+    """
+    (installed,) = (root / PREFIX / "lib").glob("python*/site-packages")
+    site_packages = root / SITE_PACKAGES
+    # The image's own Python has made the folder of its version, and an empty one for packages in it.
+    shutil.rmtree(site_packages, ignore_errors=True)
+    site_packages.parent.mkdir(parents=True, exist_ok=True)
+    installed.rename(site_packages)
+    if not any(installed.parent.iterdir()):
+        installed.parent.rmdir()
+    return site_packages
 
 
 def write_console_scripts(site_packages: Path, programs: Path) -> None:
     """Write the programs that the packages declare (torchrun, uvicorn …), for the interpreter of the image.
 
-    The installer wrote them for the interpreter that it ran with. Format: entry points specification of PyPA.
+    The installer wrote them for the interpreter that it ran with; its scripts go, compiled programs (mpirun …) stay.
+    Format: entry points specification of PyPA.
     """
-    shutil.rmtree(site_packages / "bin", ignore_errors=True)
     programs.mkdir(parents=True, exist_ok=True)
+    for script in programs.iterdir():
+        if script.read_bytes().startswith(b"#!"):
+            script.unlink()
     for package in distributions(path=[str(site_packages)]):
         for program in package.entry_points.select(group="console_scripts"):
             root_attribute = program.attr.split(".")[0]

@@ -14,6 +14,8 @@ GLIBC = (2, 36)
 RUNTIME_PACKAGES = ("python3", "libstdc++6", "base-files", "base-passwd", "libc-bin")
 SHELL_PACKAGES = ("dash", "coreutils", "findutils", "grep", "sed", "procps")
 """What a person needs to look around in a pod."""
+CONNECTION_PACKAGES = ("openssh-server", "openssh-client", "ca-certificates")
+"""MPI starts its ranks over ssh; code is cloned over ssh or https."""
 
 LEFT_OUT = (
     "usr/share/doc",
@@ -21,6 +23,7 @@ LEFT_OUT = (
     "usr/share/info",
     "usr/share/locale",
     "usr/share/lintian",
+    "usr/share/perl5",
     "usr/lib/python3.11/pydoc_data",
     "var/lib/apt",
     "var/lib/dpkg",

@@ -1,4 +1,4 @@
-"""The CPU variant of the image: which pinned packages it leaves out, and what stands in for their libraries.
+"""Which packages an image of which framework has, and what stands in for the libraries that its CPU variant leaves out.
 
 PyTorch's CUDA build is linked against NVIDIA's libraries, so that it does not even import without them, though nothing
 in them runs on a machine without a GPU. They and triton are four fifths of what `pip install torch` brings (4.1 of
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CPU, GPU = "cpu", "gpu"
+
+PYTORCH, TENSORFLOW = "pytorch", "tensorflow"
+REQUIREMENTS = {PYTORCH: "requirements.txt", TENSORFLOW: "requirements-tensorflow.txt"}
+"""The file of pinned packages by framework."""
+
+RENAMED_ON_CPU = {"tensorflow": "tensorflow-cpu"}
+"""The same module without code for GPUs, half as large."""
 
 KEPT_ON_CPU = ("nvidia-cuda-runtime", "nvidia-cuda-cupti")
 """Small libraries that torch calls on any machine: to count the devices (none), and from its profiler."""
@@ -47,7 +54,7 @@ def requirements_for(variant: str, lines: Iterable[str]) -> list[str]:
     if variant not in (CPU, GPU):
         raise ValueError(f"variant {variant!r}: must be {CPU!r} or {GPU!r}")
     pins = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    return pins if variant == GPU else [pin for pin in pins if not _is_gpu_only(_name(pin))]
+    return pins if variant == GPU else [_on_cpu(pin) for pin in pins if not _is_gpu_only(_name(pin))]
 
 
 def write_stand_ins(site_packages: Path) -> list[Path]:
@@ -77,6 +84,11 @@ def _references_by_library(libraries: list[Library]) -> dict[str, set[Reference]
 
 def _owner(symbol: str) -> str:
     return next((soname for soname, prefix in UNVERSIONED_PREFIXES.items() if symbol.startswith(prefix)), "")
+
+
+def _on_cpu(pin: str) -> str:
+    name, separator, version = pin.partition("==")
+    return f"{RENAMED_ON_CPU.get(name, name)}{separator}{version}"
 
 
 def _name(pin: str) -> str:

@@ -21,18 +21,20 @@ def site_packages(tmp_path):
     (folder / "greeter" / "cli.py").write_text(
         "class Program:\n    @staticmethod\n    def main():\n        print('hello')\n        return 3\n"
     )
-    (folder / "bin").mkdir()
-    (folder / "bin" / "greet").write_text("#!/another/machine/python\n")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("greet", "copied-as-it-was"):
+        (programs / name).write_text("#!/another/machine/python\n")
+    (programs / "compiled").write_bytes(b"\x7fELF")
     return folder
 
 
 def test_programs_run_by_the_images_interpreter(site_packages, tmp_path):
     python_packages.write_console_scripts(site_packages, tmp_path / "bin")
-    (script,) = (tmp_path / "bin").iterdir()
-    assert script.name == "greet"
+    compiled, script = sorted((tmp_path / "bin").iterdir())
+    assert (compiled.name, script.name) == ("compiled", "greet")
     assert script.read_text().startswith("#!/usr/bin/python3\n")
     assert script.stat().st_mode & 0o111
-    assert not (site_packages / "bin").exists()
 
 
 def test_programs_call_their_entry_point_and_pass_on_its_status(site_packages, tmp_path):
@@ -45,6 +47,18 @@ def test_programs_call_their_entry_point_and_pass_on_its_status(site_packages, t
         env={"PYTHONPATH": str(site_packages)},
     )
     assert (done.returncode, done.stdout) == (3, "hello\n")
+
+
+@pytest.mark.parametrize("version", [python_packages.PYTHON, "3.13"])
+def test_packages_end_where_the_images_interpreter_looks(tmp_path, version):
+    """Whatever version this machine's interpreter is, which the installer names the folder after."""
+    (tmp_path / python_packages.SITE_PACKAGES).mkdir(parents=True)
+    installed = tmp_path / f"usr/local/lib/python{version}/site-packages"
+    (installed / "greeter").mkdir(parents=True)
+    moved = python_packages.move_packages(tmp_path)
+    assert moved == tmp_path / python_packages.SITE_PACKAGES
+    assert [path.name for path in moved.iterdir()] == ["greeter"]
+    assert [path.name for path in (tmp_path / "usr/local/lib").iterdir()] == [f"python{python_packages.PYTHON}"]
 
 
 def test_only_test_packages_are_removed(tmp_path):
@@ -63,4 +77,4 @@ def test_missing_installer_is_named_with_the_fix(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(python_packages.sys, "executable", str(tmp_path / "python"))
     with pytest.raises(ImageError, match="pip install uv"):
-        python_packages.install(tmp_path / "root", "cpu")
+        python_packages.install(tmp_path / "root", "pytorch", "cpu")

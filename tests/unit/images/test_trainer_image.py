@@ -38,11 +38,14 @@ class FakeBuilder:
     """Builds an image of two layers: the base's, and the sources' names and contents."""
 
     requests: list = dataclasses.field(default_factory=list)
+    sent: list = dataclasses.field(default_factory=list)
 
     def build(self, request, layout):
         self.requests.append(request)
         base = layout.members(request.base_manifest)[2]
-        sources = sorted((request.context / "trainer").rglob("*.py"))
+        assert request.dockerfile.is_file()
+        sources = sorted(path for path in (request.context / "trainer").rglob("*") if path.is_file())
+        self.sent.append({path.relative_to(request.context / "trainer").as_posix() for path in sources})
         code = layout.add(b"".join(path.read_bytes() for path in sources), LAYER)
         return layout.add_image([base, code], RunConfig(user="10001:10001"))
 
@@ -74,10 +77,10 @@ def sources(tmp_path, monkeypatch):
 
 @pytest.fixture
 def base(monkeypatch):
-    def make(layout, variant, report):
+    def make(layout, framework, variant, report):
         del report
-        name = f"{trainer_image.BASE_REPOSITORY}:{variant}"
-        manifest = layout.add_image([layout.add(variant.encode(), LAYER)], RunConfig())
+        name = f"{trainer_image.BASE_REPOSITORIES[framework]}:{variant}"
+        manifest = layout.add_image([layout.add(name.encode(), LAYER)], RunConfig())
         layout.tag(name, manifest)
         return name, manifest
 
@@ -88,16 +91,50 @@ def base(monkeypatch):
 def ensure(tmp_path, builder, node, sources, base):
     del builder, node, sources, base
     report = Progress(durations_file=tmp_path / "durations.json", console=Console(file=io.StringIO()))
-    return lambda variant="cpu": trainer_image.ensure_trainer_image(tmp_path / "socket", report, variant=variant)
+    return lambda variant="cpu", framework="pytorch": trainer_image.ensure_trainer_image(
+        tmp_path / "socket", report, framework=framework, variant=variant
+    )
 
 
-def test_image_is_built_and_loaded_under_its_content_tag(ensure, builder, node, sources):
+def test_image_is_built_and_loaded_under_its_content_tag(ensure, builder, node):
     reference = ensure()
     assert reference == infra.images.trainer_image(None, "cpu")
     assert list(node.images) == [reference]
     (request,) = builder.requests
-    assert request.dockerfile == sources / "Dockerfile"
-    assert request.flags("the-base")[:4] == ["--build-arg", "BASE_IMAGE=the-base", "--build-arg", "VARIANT=cpu"]
+    assert request.dockerfile == request.context / "trainer" / "Dockerfile"
+    arguments = ["BASE_IMAGE=the-base", "FRAMEWORK=pytorch", "VARIANT=cpu"]
+    assert request.flags("the-base")[:6] == [word for value in arguments for word in ("--build-arg", value)]
+
+
+def test_only_what_the_tag_is_computed_from_is_sent_to_the_builder(ensure, builder, sources):
+    (sources / "notes.md").write_text("not for pods")
+    (sources / "tf").mkdir(exist_ok=True)
+    (sources / "tf" / "job.py").touch()
+    ensure()
+    ensure(framework="tensorflow")
+    pytorch, tensorflow = builder.sent
+    assert pytorch ^ tensorflow >= {"tf/job.py", "requirements.txt", "requirements-tensorflow.txt"}
+    assert {"requirements.txt", "train.py", "serve/__main__.py"} <= pytorch
+    assert {"requirements-tensorflow.txt", "tf/job.py"} <= tensorflow
+    assert "notes.md" not in pytorch | tensorflow
+
+
+def test_frameworks_are_images_of_two_names_on_two_bases(ensure, builder, node):
+    made = [ensure(), ensure(framework="tensorflow")]
+    assert list(node.images) == made
+    assert made == [infra.images.trainer_image(None, "cpu"), infra.images.tensorflow_image(None, "cpu")]
+    pytorch, tensorflow = builder.requests
+    assert pytorch.base != tensorflow.base
+    assert tensorflow.arguments["FRAMEWORK"] == "tensorflow"
+
+
+def test_images_of_one_framework_do_not_push_out_those_of_the_other(ensure, sources):
+    kept = ensure(framework="tensorflow")
+    for number in range(trainer_image.KEPT_IMAGES + 1):
+        (sources / "added.py").write_text(f"VALUE = {number}\n")
+        ensure()
+    with store.open_layout() as layout:
+        assert layout.find(kept) is not None
 
 
 def test_unchanged_image_is_neither_built_nor_loaded_again(ensure, builder, node, monkeypatch):

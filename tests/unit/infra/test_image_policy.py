@@ -9,7 +9,7 @@ import pytest
 from infra import images
 from infra.errors import RefusalError
 from infra.image_policy import enforce_image_policy
-from infra.images import needed_images, platform_trainer_image
+from infra.images import needed_images, platform_tensorflow_image, platform_trainer_image
 from infra.manifests import resource, resource_from_output
 from infra.registry import ImageReference, images_of, pod_specs
 from infra.settings.images import ImageSettings
@@ -81,9 +81,23 @@ def test_all_that_is_deployed_is_told_to_whoever_fills_the_mirror(record_stack, 
     assert len(set(needed.values())) == len(needed), "two images share one place in the mirror"
 
 
+def test_the_image_of_tensorflow_jobs_is_told_to_who_has_such_jobs(monkeypatch):
+    monkeypatch.setattr(images, "trainer_content_tag", lambda *_: TRAINER_TAG)
+    settings = ImageSettings(registry=REGISTRY)
+    (added,) = needed_images(settings, tensorflow=True).items() - needed_images(settings).items()
+    name = f"athanor/trainer-tensorflow:{TRAINER_TAG}"
+    assert added == (f"localhost/{name}", f"{REGISTRY}/{name}")
+
+
 def test_every_image_constant_is_listed():
     constants = {value for name, value in vars(images).items() if name.endswith("_IMAGE")}
-    assert constants == set(images.PLATFORM_IMAGES)
+    assert constants == {*images.PLATFORM_IMAGES, images.TRITON_IMAGE}
+
+
+def test_images_that_few_stacks_need_are_listed_where_they_are_asked_for():
+    settings = ImageSettings(registry=REGISTRY)
+    assert images.TRITON_IMAGE not in needed_images(settings)
+    assert needed_images(settings, triton=True)[images.TRITON_IMAGE].startswith(f"{REGISTRY}/nvidia/tritonserver:")
 
 
 def test_without_the_setting_nothing_changes(record_stack):
@@ -213,6 +227,21 @@ def test_nodes_in_the_cloud_need_a_place_to_pull_the_trainer_from():
 def test_the_trainer_comes_from_the_registry_or_from_where_it_was_pushed(monkeypatch, given, image):
     monkeypatch.setattr(images, "trainer_content_tag", lambda *_: TRAINER_TAG)
     assert platform_trainer_image(parse_settings({**ON_ALICLOUD, "images": given})) == image
+
+
+@pytest.mark.parametrize(
+    ("stack", "given", "image"),
+    [
+        (ON_ALICLOUD, {"trainer": "quay.io/team/trainer:1"}, ""),
+        (ON_ALICLOUD, {"registry": REGISTRY}, f"{REGISTRY}/athanor/trainer-tensorflow:{TRAINER_TAG}"),
+        (ON_ALICLOUD, {"tensorflow": "quay.io/team/tf:1", "registry": REGISTRY}, f"{REGISTRY}/team/tf:1"),
+        ({}, {}, f"localhost/athanor/trainer-tensorflow:{TRAINER_TAG}"),
+    ],
+)
+def test_an_image_of_tensorflow_jobs_that_no_node_could_pull_is_none(monkeypatch, stack, given, image):
+    """It refuses nothing by itself: most stacks have no such job."""
+    monkeypatch.setattr(images, "trainer_content_tag", lambda *_: TRAINER_TAG)
+    assert platform_tensorflow_image(parse_settings({**stack, "images": given})) == image
 
 
 @pytest.mark.parametrize(

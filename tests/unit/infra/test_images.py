@@ -67,6 +67,26 @@ def test_the_variant_changes_the_tag(repository):
     assert trainer_content_tag(repository, "cpu") != trainer_content_tag(repository, "gpu")
 
 
+@pytest.mark.parametrize(
+    ("file", "changed"),
+    [
+        ("train.py", {"pytorch", "tensorflow"}),
+        ("Dockerfile", {"pytorch", "tensorflow"}),
+        ("requirements.txt", {"pytorch"}),
+        ("requirements-tensorflow.txt", {"tensorflow"}),
+        ("tf/job.py", {"tensorflow"}),
+    ],
+)
+def test_a_change_gives_other_tags_only_to_the_images_that_hold_it(repository, file, changed):
+    path = repository / "trainer" / file
+    path.parent.mkdir(exist_ok=True)
+    before = {name: trainer_content_tag(repository, "cpu", name) for name in images.TRAINER_REPOSITORIES}
+    path.write_text("changed")
+    after = {name: trainer_content_tag(repository, "cpu", name) for name in images.TRAINER_REPOSITORIES}
+    assert {name for name in after if after[name] != before[name]} == changed
+    assert after["pytorch"] != after["tensorflow"]
+
+
 def test_compiled_files_notes_and_times_do_not_change_the_tag(repository):
     before = trainer_content_tag(repository, "cpu")
     compiled = repository / "trainer" / "serve" / "__pycache__"
@@ -84,6 +104,13 @@ def test_compiled_files_notes_and_times_do_not_change_the_tag(repository):
 def test_the_local_image_is_named_after_its_content(monkeypatch, repository):
     monkeypatch.setattr(images, "REPOSITORY", repository)
     assert trainer_image(None, "gpu") == f"localhost/athanor/trainer:{trainer_content_tag(repository, 'gpu')}"
+
+
+def test_the_image_of_tensorflow_jobs_has_a_name_of_its_own(monkeypatch, repository):
+    monkeypatch.setattr(images, "REPOSITORY", repository)
+    tag = trainer_content_tag(repository, "cpu", "tensorflow")
+    assert images.tensorflow_image(None, "cpu") == f"localhost/athanor/trainer-tensorflow:{tag}"
+    assert images.tensorflow_image("quay.io/team/tensorflow:1", "cpu") == "quay.io/team/tensorflow:1"
 
 
 def test_a_given_image_is_taken_as_it_is():
