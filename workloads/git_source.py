@@ -16,7 +16,7 @@ CODE_PATH = "/source/code"
 _VOLUME = Mount(name="source", path="/source", volume={"emptyDir": {}})
 _CREDENTIALS_PATH = "/etc/athanor/git"
 _PORTS = {"https": 443, "http": 80}
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
 _SUBDIRECTORY = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 
@@ -33,7 +33,7 @@ class GitSource:
     commit: str | None = None
     """Full hash: the only one of the three that names the same code for ever."""
     subdirectory: str | None = None
-    """Folder of the repository to run in. Default: its root."""
+    """Folder of the repository that the pods get, alone. Default: all of it."""
     secret: str | None = None
     """Secret of type kubernetes.io/basic-auth in the workloads' namespace. Default: none, a public repository."""
 
@@ -59,6 +59,7 @@ class GitSource:
             raise RefusalError("source.subdirectory", folder, "must lie in the repository", "write it as training/code")
         if self.secret is not None:
             check_name("source.secret", self.secret)
+            self._check_way_of_the_password()
 
     def _check_repository(self) -> None:
         found = urlsplit(self.repository)
@@ -68,20 +69,22 @@ class GitSource:
                 "put username and password into a Secret of type kubernetes.io/basic-auth and name it in source.secret"
             )
             raise RefusalError("source.repository", f"{found.scheme}://…@{found.hostname}{found.path}", limit, fix)
-        if found.scheme not in _PORTS or not found.hostname or not found.path.strip("/"):
-            limit = "must be an http or https address of a repository"
+        if found.scheme not in _PORTS or not found.hostname or not found.path.strip("/") or found.query:
+            limit = "must be an http or https address of a repository, without a query"
             raise RefusalError("source.repository", self.repository, limit, "write https://<host>/<path>.git")
+
+    def _check_way_of_the_password(self) -> None:
+        host = urlsplit(self.repository).hostname or ""
+        inside = "." not in host or host.endswith((".svc", ".svc.cluster.local"))
+        if self.repository.startswith("http:") and not inside:
+            limit = "would send the password in clear to a host outside the cluster"
+            raise RefusalError("source.repository", self.repository, limit, "use https")
 
     @property
     def port(self) -> int:
         """Port of the git server, for the network policy."""
         found = urlsplit(self.repository)
         return found.port or _PORTS[found.scheme]
-
-    @property
-    def working_directory(self) -> str:
-        """Folder that the pods' programs start in."""
-        return f"{CODE_PATH}/{self.subdirectory}" if self.subdirectory else CODE_PATH
 
 
 def code_mount() -> Mount:

@@ -57,7 +57,7 @@ class Job(pulumi.ComponentResource):
         built = pulumi.Output.all(
             namespace=platform.namespace,
             queue=args.queue or platform.queue,
-            image=args.image or default_image or platform.trainer_image,
+            image=args.image or (platform.trainer_image if default_image is None else default_image),
             platform_image=platform.trainer_image,
             data=platform.data_claim,
             output=platform.output_claim,
@@ -135,6 +135,9 @@ def named_job_manifest(
 
 
 def _check(name: str, args: JobArgs, shape: JobShape, resolved: ResolvedJob) -> None:
+    if not resolved.image:
+        limit = "the platform names no image for this kind of job"
+        raise RefusalError("image", resolved.image, limit, "name one, or update the stack that owns the platform")
     offers = resolved.offers
     for role in shape.roles:
         check_placement(role.placement(job_labels(name)), offers)

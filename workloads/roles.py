@@ -87,6 +87,8 @@ class Role:
     steps: Sequence[Step] = ()
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     mounts: Sequence[Mount] = ()
+    writes_data: bool = False
+    """Whether /data/data is writable."""
     policies: Sequence[Manifest] = ()
     """Volcano's life cycle policies of this role; they win over the job's."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from infra.pod_network import HostNetwork, pod_labels, port
 from infra.pools import NO_OFFERS, PlatformOffers
 from infra.rdma import pod_annotations
-from workloads.git_source import code_mount, source_container
+from workloads.git_source import CODE_PATH, code_mount, source_container
 from workloads.placement import capabilities, devices, network_environment, placed
 from workloads.pods import Claims, Container, claim_mounts, pod_spec
 
@@ -64,6 +64,8 @@ class JobShape:
     plugins: Mapping[str, Sequence[str]] = field(default_factory=dict[str, "Sequence[str]"])
     """Volcano's plugins and their arguments, beside env and svc."""
     policies: Sequence[Manifest] = RESTART_TOGETHER
+    successes: int | None = None
+    """Pods that must succeed, where the gang is smaller than that. Default: the gang."""
 
 
 def pod_name(job_name: str, role: str, index: int | str) -> str:
@@ -97,6 +99,8 @@ def job_manifest(label: str, name: str, args: JobArgs, shape: JobShape, resolved
     }
     if args.priority_class:
         spec["priorityClassName"] = args.priority_class
+    if shape.successes is not None:
+        spec["minSuccess"] = shape.successes
     if args.together:
         spec["networkTopology"] = args.together.manifest()
     return {
@@ -129,6 +133,7 @@ def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJo
         resources=role.pod.resources,
         env={**_environment(name, role), **network_environment(placement, resolved.offers), **role.env, **role.pod.env},
         ports=role.ports,
+        writes_data=role.writes_data,
         devices=devices(placement, resolved.offers),
         capabilities=capabilities(placement, resolved.offers),
         mounts=mounts,
@@ -171,7 +176,7 @@ def _environment(name: str, role: Role) -> dict[str, str]:
 
 
 def _working_directory(args: JobArgs) -> dict[str, str]:
-    return {"workingDir": args.source.working_directory} if args.source else {}
+    return {"workingDir": CODE_PATH} if args.source else {}
 
 
 def _init_containers(name: str, args: JobArgs, role: Role, resolved: ResolvedJob) -> list[Container]:

@@ -1,0 +1,56 @@
+"""BatchJob: independent pods that may write the input data."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from infra.errors import RefusalError
+from tests.pod_security import violations
+from tests.unit.workloads.job_cases import environment, manifest_of, pod, task
+from workloads.batch import BatchJobArgs, batch_shape
+
+ARGS = BatchJobArgs(command=("python3", "-m", "my.data", "--part=$(VC_TASK_INDEX)"), pods=3)
+
+
+def _manifest(args: BatchJobArgs = ARGS):
+    return manifest_of(args, lambda _: batch_shape(args))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"pods": 0}, ("pods = 0", "1 to 1000")),
+        ({"command": ()}, ("command", "is empty")),
+        ({"command": "make data"}, ("command", "one item per word")),
+        ({"prepare": ("prepare",)}, ("prepare", "in the command itself")),
+    ],
+)
+def test_what_cannot_run_is_refused(changes, words):
+    with pytest.raises(RefusalError) as caught:
+        dataclasses.replace(ARGS, **changes)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_any_pod_may_start_alone_and_all_must_succeed():
+    spec = _manifest()["spec"]
+    assert (spec["minAvailable"], spec["minSuccess"]) == (1, 3)
+    found = task(_manifest(), "pod")
+    assert (found["replicas"], found["minAvailable"]) == (3, 1)
+    assert {policy["event"]: policy["action"] for policy in found["policies"]} == {
+        "PodFailed": "RestartPod",
+        "PodEvicted": "RestartPod",
+    }
+
+
+def test_the_input_data_is_writable_and_the_pod_knows_its_part():
+    [container] = pod(_manifest(), "pod")["containers"]
+    seen = {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
+    assert seen["/data/data"] is False
+    assert "--part=$(VC_TASK_INDEX)" in container["command"]
+    assert environment(_manifest(), "pod")["ATHANOR_PODS"] == "3"
+
+
+def test_the_pods_are_admitted_at_restricted():
+    assert violations(pod(_manifest(), "pod")) == []

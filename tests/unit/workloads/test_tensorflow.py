@@ -1,0 +1,171 @@
+"""TensorFlowJob: roles, ratio, one image and one command for all of them, what follows when a pod is lost."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pulumi
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.errors import RefusalError
+from infra.pod_network import HostNetwork
+from tests.pod_security import pod_specs, violations
+from tests.recording_engine import record
+from tests.unit.workloads.job_cases import environment, manifest_of, plain_platform, pod, task
+from workloads.accelerators import GpuMemory
+from workloads.resources import Resources
+from workloads.roles import PodArgs
+from workloads.tensorflow import ParameterServers, TensorFlowJob, TensorFlowJobArgs, tensorflow_shape
+
+MIRRORED = TensorFlowJobArgs(program=("python3", "-m", "my.train"), workers=2)
+SERVED = dataclasses.replace(MIRRORED, parameter_servers=ParameterServers(replicas=1))
+
+
+def _manifest(args: TensorFlowJobArgs):
+    return manifest_of(args, lambda _: tensorflow_shape(args))
+
+
+def _replicas(manifest) -> dict[str, int]:
+    return {task["name"]: task["replicas"] for task in manifest["spec"]["tasks"]}
+
+
+def _actions(manifest, role: str) -> dict[str, str]:
+    own = {policy["event"]: policy["action"] for policy in task(manifest, role).get("policies", [])}
+    return {**{policy["event"]: policy["action"] for policy in manifest["spec"]["policies"]}, **own}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"workers": 0}, ("workers = 0", "1 to 1000")),
+        ({"program": ()}, ("program", "is empty")),
+        ({"program": "python3 train.py"}, ("program", "one item per word")),
+        ({"env": {"TF_CONFIG": "{}"}}, ("env = 'TF_CONFIG'", "job engine")),
+        ({"resources": Resources(gpus=GpuMemory(gib=8))}, ("resources.gpus", "whole GPUs")),
+        (
+            {"chief": PodArgs(), "network": HostNetwork(port_offset=10)},
+            ("chief.network", "port 2222", "same network"),
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused(changes, words):
+    with pytest.raises(RefusalError) as caught:
+        dataclasses.replace(MIRRORED, **changes)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"replicas": 0}, ("parameter_servers.replicas = 0", "1 to 1000")),
+        ({"workers_per_server": 0}, ("parameter_servers.workers_per_server = 0",)),
+        ({"resources": Resources(gpus=1)}, ("parameter_servers.resources.gpus = 1", "CPU nodes")),
+    ],
+)
+def test_parameter_servers_that_make_no_sense_are_refused(fields, words):
+    with pytest.raises(RefusalError) as caught:
+        ParameterServers(**fields)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_workers_mirror_each_other_by_default():
+    manifest = _manifest(MIRRORED)
+    assert _replicas(manifest) == {"worker": 2}
+    assert manifest["spec"]["minAvailable"] == 2
+    assert _actions(manifest, "worker") == {"PodFailed": "RestartJob", "PodEvicted": "RestartJob"}
+
+
+def test_parameter_servers_bring_a_chief():
+    manifest = _manifest(SERVED)
+    assert _replicas(manifest) == {"ps": 1, "worker": 2, "chief": 1}
+    assert manifest["spec"]["minAvailable"] == 4
+
+
+def test_all_roles_run_one_image_and_one_command():
+    args = dataclasses.replace(SERVED, evaluator=PodArgs())
+    pods = list(pod_specs(_manifest(args)))
+    assert len(pods) == 4
+    assert {(pod["containers"][0]["image"], tuple(pod["containers"][0]["command"])) for pod in pods} == {
+        ("own:1", tuple(SERVED.program))
+    }
+
+
+@given(st.integers(1, 1000), st.integers(1, 1000))
+def test_there_are_as_many_servers_as_the_ratio_asks_for(workers, per_server):
+    number = ParameterServers(workers_per_server=per_server).number(workers)
+    assert (number - 1) * per_server < workers <= number * per_server
+
+
+def test_the_plugin_writes_tf_config_for_these_roles():
+    plugins = _manifest(SERVED)["spec"]["plugins"]
+    assert plugins["tensorflow"] == [
+        "--ps=ps",
+        "--worker=worker",
+        "--chief=chief",
+        "--evaluator=evaluator",
+        "--port=2222",
+    ]
+    [port] = [port for port in pod(_manifest(SERVED), "ps")["containers"][0]["ports"] if port["name"] == "cluster"]
+    assert port["containerPort"] == 2222
+
+
+def test_the_job_goes_on_without_a_worker_but_not_without_a_server():
+    manifest = _manifest(dataclasses.replace(SERVED, evaluator=PodArgs()))
+    assert _actions(manifest, "worker")["PodFailed"] == "RestartPod"
+    assert _actions(manifest, "evaluator")["PodFailed"] == "RestartPod"
+    assert _actions(manifest, "ps")["PodFailed"] == "RestartJob"
+
+
+def test_the_chiefs_end_is_the_jobs():
+    """Workers and parameter servers wait for work for ever."""
+    manifest = _manifest(SERVED)
+    assert _actions(manifest, "chief")["TaskCompleted"] == "CompleteJob"
+    assert "TaskCompleted" not in _actions(manifest, "worker")
+    mirrored = _manifest(dataclasses.replace(MIRRORED, evaluator=PodArgs()))
+    assert _actions(mirrored, "worker")["TaskCompleted"] == "CompleteJob"
+
+
+def test_each_role_has_a_shape_and_a_place_of_its_own():
+    args = dataclasses.replace(
+        SERVED,
+        resources=Resources(cpu="8", memory="64Gi", gpus=8),
+        node_labels={"disk": "fast"},
+        parameter_servers=ParameterServers(replicas=3, resources=Resources(cpu="2", memory="16Gi")),
+    )
+    manifest = _manifest(args)
+    [worker], [server] = pod(manifest, "worker")["containers"], pod(manifest, "ps")["containers"]
+    assert worker["resources"]["limits"] == {"memory": "64Gi", "nvidia.com/gpu": "8"}
+    assert server["resources"]["limits"] == {"memory": "16Gi"}
+    assert pod(manifest, "worker")["nodeSelector"] == {"disk": "fast"}
+    assert "nodeSelector" not in pod(manifest, "ps")
+    assert environment(manifest, "worker")["OMP_NUM_THREADS"] == "8"
+    assert environment(manifest, "ps")["OMP_NUM_THREADS"] == "2"
+
+
+def test_data_is_prepared_where_it_is_read():
+    manifest = _manifest(dataclasses.replace(SERVED, prepare=("python3", "-m", "my.data")))
+    assert [step["name"] for step in pod(manifest, "worker")["initContainers"]] == ["prepare"]
+    assert pod(manifest, "ps")["initContainers"] == []
+
+
+def test_the_pods_are_admitted_at_restricted():
+    for spec in pod_specs(_manifest(dataclasses.replace(SERVED, prepare=("prepare",), evaluator=PodArgs()))):
+        assert violations(spec) == []
+
+
+def test_the_component_uses_the_platforms_tensorflow_image_and_tells_the_cluster():
+    def program() -> None:
+        job = TensorFlowJob("train", plain_platform(), SERVED)
+        pulumi.export("cluster", job.cluster_spec)
+        pulumi.export("name", job.job_name)
+        pulumi.export("config", job.tf_config("chief", 0))
+
+    recording = record(program, preview=False)
+    name = recording.exports["name"]
+    assert recording.exports["cluster"]["chief"] == [f"{name}-chief-0.{name}:2222"]
+    assert '"task":{"type":"chief","index":0}' in recording.exports["config"]
+    manifest = recording.one("train", "Job").inputs
+    assert pod(manifest, "ps")["containers"][0]["image"] == "tensorflow:1"
+    assert manifest["metadata"]["labels"]["athanor.dev/kind"] == "TensorFlowJob"
