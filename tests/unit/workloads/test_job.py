@@ -1,0 +1,196 @@
+"""What holds for every kind of job: volumes, placement, waiting, queues and classes that the platform has."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.errors import RefusalError
+from infra.pools import PlatformOffers
+from tests.pod_security import violations
+from tests.recording_engine import record
+from tests.unit.workloads.job_cases import environment, manifest_of, plain_platform, pod, task
+from workloads.batch import BatchJob, BatchJobArgs, batch_shape
+from workloads.placement import Spread, Toleration
+from workloads.pods import ClaimMount
+from workloads.pytorch import PyTorchJob, PyTorchJobArgs, pytorch_shape
+from workloads.topology import Together
+
+ARGS = PyTorchJobArgs(program=("train.py",), workers=4)
+KNOWN = PlatformOffers(queues=("training", "research"), priority_classes=("low", "high"), topology=True)
+
+
+def _manifest(args: PyTorchJobArgs):
+    return manifest_of(args, lambda job_name: pytorch_shape(job_name, args))
+
+
+def _worker(**changes: object):
+    return pod(_manifest(dataclasses.replace(ARGS, **changes)), "worker")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"env": {"1ST": "x"}}, ("env = '1ST'", "not start with a digit")),
+        ({"env": {"PORT": 1}}, ("env['PORT'] = 1", 'write "1"')),
+        ({"labels": {"athanor.dev/job": "x"}}, ("labels = 'athanor.dev/job'", "prefix of your own")),
+        ({"labels": {"team ": "x"}}, ("labels = 'team '",)),
+        ({"labels": {"team": "a b"}}, ("labels['team'] = 'a b'", "63")),
+        ({"deadline_seconds": 0}, ("deadline_seconds = 0",)),
+        ({"wait_seconds": 0}, ("wait_seconds = 0", "1 to 86400")),
+        ({"rerun": -1}, ("rerun = -1",)),
+    ],
+)
+def test_what_cannot_be_is_refused(changes, words):
+    with pytest.raises(RefusalError) as caught:
+        dataclasses.replace(ARGS, **changes)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["scratch", "/", "/data", "/data/output/x", "/tmp", "/tmp/x", "/a/../b", "/dev"])
+def test_a_volume_cannot_hide_what_every_pod_has(path):
+    with pytest.raises(RefusalError, match=r"volumes\.path"):
+        ClaimMount(claim="scratch", path=path)
+
+
+def test_a_volume_of_the_users_own_is_mounted():
+    spec = _worker(volumes=(ClaimMount(claim="cache", path="/cache", read_only=True),))
+    [volume] = [each for each in spec["volumes"] if "persistentVolumeClaim" in each and each["name"] == "volume-0"]
+    assert volume["persistentVolumeClaim"] == {"claimName": "cache"}
+    assert {"name": "volume-0", "mountPath": "/cache", "readOnly": True} in spec["containers"][0]["volumeMounts"]
+
+
+def test_pods_are_spread_against_those_of_their_own_role():
+    spec = _worker(spread=Spread(over="zones", maximum_skew=2, required=True))
+    assert spec["topologySpreadConstraints"] == [
+        {
+            "maxSkew": 2,
+            "topologyKey": "topology.kubernetes.io/zone",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"athanor.dev/job": "job", "athanor.dev/role": "worker"}},
+        }
+    ]
+    labels = task(_manifest(ARGS), "worker")["template"]["metadata"]["labels"]
+    assert labels.items() >= {"athanor.dev/job": "job", "athanor.dev/role": "worker"}.items()
+
+
+def test_nodes_are_chosen_by_labels_and_taints_of_the_users_own():
+    tolerations = (Toleration(key="team", value="vision", effect="NoSchedule"), Toleration(key="spot"))
+    spec = _worker(node_labels={"disk": "fast"}, tolerations=tolerations)
+    assert spec["nodeSelector"] == {"disk": "fast"}
+    assert spec["tolerations"] == [
+        {"key": "team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"},
+        {"key": "spot", "operator": "Exists"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("together", "wanted"),
+    [
+        (Together(), {"mode": "hard", "highestTierAllowed": 1}),
+        (Together(within="zone", required=False), {"mode": "soft", "highestTierAllowed": 2}),
+    ],
+)
+def test_pods_that_belong_together_say_so_to_volcano(together, wanted):
+    assert _manifest(dataclasses.replace(ARGS, together=together))["spec"]["networkTopology"] == wanted
+
+
+def test_a_deadline_ends_the_pods():
+    assert _worker(deadline_seconds=90)["activeDeadlineSeconds"] == 90
+    assert "activeDeadlineSeconds" not in _worker()
+
+
+def _recorded(offers: PlatformOffers | None = None, **changes: object):
+    platform = plain_platform if offers is None else lambda: dataclasses.replace(plain_platform(), offers=offers)
+    return record(lambda: PyTorchJob("train", platform(), dataclasses.replace(ARGS, **changes)), preview=False)
+
+
+def test_labels_of_the_user_are_on_the_object_alone():
+    job = _recorded(labels={"team": "vision"}).one("train", "Job").inputs
+    assert job["metadata"]["labels"]["team"] == "vision"
+    assert "team" not in job["spec"]["tasks"][0]["template"]["metadata"]["labels"]
+
+
+def test_update_waits_only_on_request():
+    assert "annotations" not in _recorded().one("train", "Job").inputs["metadata"]
+    waiting = _recorded(wait_seconds=90).one("train", "Job")
+    assert waiting.inputs["metadata"]["annotations"] == {
+        "pulumi.com/waitFor": "jsonpath={.status.state.phase}=Completed"
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"queue": "trainning"}, ("queue = 'trainning'", "did you mean training?")),
+        ({"priority_class": "hihg"}, ("priority_class = 'hihg'", "did you mean high?")),
+    ],
+)
+def test_what_the_platform_does_not_have_is_refused(changes, words):
+    with pytest.raises(RefusalError) as caught:
+        _recorded(KNOWN, **changes)
+    assert all(word in str(caught.value) for word in words)
+    _recorded(**changes)  # where nothing is known, nothing can be refused
+
+
+def test_closeness_needs_a_platform_that_knows_its_topology():
+    _recorded(KNOWN, together=Together())
+    with pytest.raises(RefusalError, match="together"):
+        _recorded(together=Together())
+
+
+def test_a_platform_without_an_image_is_refused():
+    args = BatchJobArgs(command=("true",))
+    with pytest.raises(RefusalError, match="names no image"):
+        record(lambda: BatchJob("data", dataclasses.replace(plain_platform(), trainer_image=""), args), preview=False)
+
+
+@given(st.integers(1, 100), st.integers(1, 100))
+def test_the_gang_is_what_the_roles_cannot_do_without(minimum, more):
+    args = PyTorchJobArgs(program=("train.py",), workers=minimum + more, minimum_workers=minimum)
+    spec = _manifest(args)["spec"]
+    assert spec["minAvailable"] == minimum + 1
+    assert sum(each.get("minAvailable", each["replicas"]) for each in spec["tasks"]) == spec["minAvailable"]
+
+
+class TestElastic:
+    """A job that goes on with the workers that are left."""
+
+    ARGS = PyTorchJobArgs(program=("-m", "trainer.train"), workers=4, minimum_workers=2, image="own:1")
+
+    def test_the_workers_meet_at_a_pod_that_trains_nothing(self):
+        manifest = _manifest(self.ARGS)
+        name = manifest["metadata"]["name"]
+        [worker], [store] = pod(manifest, "worker")["containers"], pod(manifest, "rendezvous")["containers"]
+        assert "--nnodes=2:4" in worker["command"]
+        assert f"--rdzv-endpoint={name}-rendezvous-0.{name}:29400" in worker["command"]
+        assert store["command"] == ["python3", "-m", "trainer.rendezvous", "--port=29400"]
+        assert store["image"] == "trainer:1", "the user's image may not hold it"
+
+    def test_late_workers_can_join(self):
+        assert environment(_manifest(self.ARGS), "worker")["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
+
+    def test_a_lost_worker_comes_back_alone_and_the_last_one_ends_the_job(self):
+        policies = {each["event"]: each["action"] for each in task(_manifest(self.ARGS), "worker")["policies"]}
+        assert policies == {"PodFailed": "RestartPod", "PodEvicted": "RestartPod", "TaskCompleted": "CompleteJob"}
+
+    @pytest.mark.parametrize("minimum", [0, 5])
+    def test_a_minimum_beyond_the_workers_is_refused(self, minimum):
+        with pytest.raises(RefusalError, match=f"minimum_workers = {minimum}"):
+            dataclasses.replace(self.ARGS, minimum_workers=minimum)
+
+    def test_the_pods_are_admitted_at_restricted(self):
+        for role in ("worker", "rendezvous"):
+            assert violations(pod(_manifest(self.ARGS), role)) == []
+
+
+def test_a_repetition_is_a_new_object_of_the_same_content():
+    arguments = [BatchJobArgs(command=("true",)), BatchJobArgs(command=("true",), rerun=1)]
+    once, again = (manifest_of(args, lambda _, args=args: batch_shape(args)) for args in arguments)
+    names = once["metadata"]["name"], again["metadata"]["name"]
+    assert names[0] != names[1]
+    assert json.dumps(once["spec"]).replace(*names) == json.dumps(again["spec"])
