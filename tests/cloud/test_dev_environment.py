@@ -12,36 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fixtures.clone import REPOSITORY, Clone, wait_until
-from tests.fixtures.cloud import Step, edit, environment_clone, load_mirrored_volcano, steps
-from tests.fixtures.local_cluster import quiet_progress
-from tools.api_double.double import ApiDouble
-from tools.local_cluster import LocalCluster
+from tests.fixtures.cloud import Step, edit, environment_clone, steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tools.api_double.double import ApiDouble
+    from tools.local_cluster import LocalCluster
 
 STACK = "dev"
+CLUSTER = "behind"
 POOL = "alicloud:cs/nodePool:NodePool"
-
-
-@pytest.fixture(scope="module")
-def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """The cluster behind the account."""
-    home = tmp_path_factory.mktemp("behind")
-    cluster = LocalCluster("behind", home=home)
-    try:
-        cluster.up(quiet_progress(home))
-        load_mirrored_volcano(cluster, STACK, quiet_progress(home))
-        yield cluster
-    finally:
-        cluster.down(quiet_progress(home))
-
-
-@pytest.fixture(scope="module")
-def account(behind: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiDouble]:
-    folder = tmp_path_factory.mktemp("account")
-    with ApiDouble(folder, kubeconfig=behind.kubeconfig.read_text(encoding="utf-8")) as double:
-        yield double
 
 
 @pytest.fixture(scope="module")

@@ -13,21 +13,21 @@ import pytest
 
 from infra.settings.parse import parse_settings
 from tests.fixtures.clone import Clone, kill_session
-from tests.fixtures.cloud import edit, environment_clone, load_mirrored_volcano, steps
-from tests.fixtures.local_cluster import quiet_progress
+from tests.fixtures.cloud import edit, environment_clone, steps
 from tools.api_double import faults
 from tools.api_double.cs import machines
-from tools.api_double.double import ApiDouble
 from tools.api_double.faults import Fault
 from tools.engine import stack_config
-from tools.local_cluster import LocalCluster
 from tools.recovery.credentials import open_cloud
 from tools.recovery.lookup import LOOKUPS, candidates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tools.api_double.double import ApiDouble
+
 STACK = "dev"
+CLUSTER = "faulty"
 GPU_TYPES = ("ecs.gn7i-c8g1.2xlarge", "ecs.gn7i-c16g1.4xlarge")
 WAIT_SECONDS = 600
 ONCE = {
@@ -43,26 +43,6 @@ ONCE = {
     "mount_target": 1,
 }
 """What `dev` consists of, as far as it can be made twice."""
-
-
-@pytest.fixture(scope="module")
-def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """The cluster behind the account."""
-    home = tmp_path_factory.mktemp("behind")
-    cluster = LocalCluster("faulty", home=home)
-    try:
-        cluster.up(quiet_progress(home))
-        load_mirrored_volcano(cluster, STACK, quiet_progress(home))
-        yield cluster
-    finally:
-        cluster.down(quiet_progress(home))
-
-
-@pytest.fixture(scope="module")
-def account(behind: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiDouble]:
-    folder = tmp_path_factory.mktemp("account")
-    with ApiDouble(folder, kubeconfig=behind.kubeconfig.read_text(encoding="utf-8")) as double:
-        yield double
 
 
 @pytest.fixture(scope="module")
