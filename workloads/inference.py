@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pulumi
 
-from infra.manifests import Manifest, resource_from_output
-from infra.pod_network import HostNetwork, PodNetwork, SharedEni, pod_labels, port
-from infra.pools import NO_OFFERS, PlatformOffers
+from infra.errors import RefusalError
+from infra.images import TRITON_IMAGE
+from infra.manifests import resource_from_output
+from infra.pod_network import HostNetwork, PodNetwork, SharedEni
+from workloads.autoscaling import Autoscaling, CpuUtilisation
+from workloads.canary import MAXIMUM_VERSION, Canary, Track, tracks
 from workloads.checks import check_name, check_range
-from workloads.network_policy import service_network_policy_manifest, warn_without_network_policy
-from workloads.placement import Placement, check_placement, placed
-from workloads.pods import OUTPUT_PATH, Claims, Container, pod_spec
+from workloads.network_policy import warn_without_network_policy
+from workloads.placement import Placement, check_placement
+from workloads.pods import Claims
 from workloads.resources import Resources
+from workloads.serving_pods import DRAIN_SECONDS, HTTP_PORT, ResolvedService, placement, service_objects
+from workloads.triton import Runtime, Thin, Triton
 
 if TYPE_CHECKING:
     from infra.platform import Platform
-
-HTTP_PORT = 8000
-METRICS_PORT = 8002
-SERVICE_LABEL = "athanor.dev/service"
-# Endpoints are removed while the pod already shuts down: it keeps answering this long before it stops.
-_DRAIN_SECONDS = 5
-_SHUTDOWN_MARGIN_SECONDS = 2
+    from infra.pools import PlatformOffers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +31,18 @@ class TorchScriptServiceArgs:
     """Arguments of TorchScriptService."""
 
     model: str
-    """Model to serve: a folder of the repository, `/data/output/models/<model>`, in Triton's layout.
-
-    Which versions are served is the version_policy of its config.pbtxt: by default the newest, taken over without a
-    failed request as soon as it appears.
-    """
-    replicas: int = 1
-    """Serving pods."""
+    """Model to serve: a folder of the repository, `/data/output/models/<model>`, in Triton's layout."""
+    version: int | None = None
+    """Version to serve, and wait for. Default: as the version_policy of the model's config.pbtxt says, which is the
+    newest unless it says otherwise, taken over without a failed request as soon as it appears."""
+    replicas: int | None = None
+    """Serving pods, those of a canary included. Default: 1, or what `autoscaling` decides."""
+    autoscaling: Autoscaling | None = None
+    """Let the number of pods follow the load. Default: it is fixed."""
+    canary: Canary | None = None
+    """A second version that serves a part of the clients. Default: none."""
+    runtime: Runtime = field(default_factory=Thin)
+    """What serves: Thin() on CPUs, Triton() on GPUs."""
     resources: Resources = Resources()
     """What one pod asks for."""
     pool: str | None = None
@@ -46,132 +50,80 @@ class TorchScriptServiceArgs:
     network: PodNetwork = SharedEni()
     """Network of the pods."""
     image: pulumi.Input[str] | None = None
-    """Image of the pods. Default: the platform's trainer image."""
+    """Image of the pods. Default: the platform's trainer image, for Triton NVIDIA's."""
     grace_period_seconds: int = 30
     """Time between SIGTERM and SIGKILL: requests under way must end within it."""
 
     def __post_init__(self) -> None:
-        """Refuse what could only fail later, in the pods."""
+        """Refuse what could only fail later, in the pods.
+
+        Raises:
+            RefusalError: naming the field, its value and what to write instead.
+        """
         check_name("model", self.model)
-        check_range("replicas", self.replicas, 0, 1000)
-        check_range("grace_period_seconds", self.grace_period_seconds, 2 * _DRAIN_SECONDS, 3600)
+        if self.version is not None:
+            check_range("version", self.version, 1, MAXIMUM_VERSION)
+        if self.replicas is not None:
+            check_range("replicas", self.replicas, 0, 1000)
+        check_range("grace_period_seconds", self.grace_period_seconds, 2 * DRAIN_SECONDS, 3600)
+        _check_runtime(self)
+        if self.autoscaling:
+            _check_autoscaling(self, self.autoscaling)
+        if self.canary:
+            _check_canary(self, self.canary)
+
+    @property
+    def tracks(self) -> tuple[Track, ...]:
+        """The Deployments: one, or two with a canary."""
+        fixed = 1 if self.replicas is None else self.replicas
+        return tracks(None if self.autoscaling else fixed, self.version, self.canary)
+
+    @property
+    def most_pods(self) -> int:
+        """Pods at the highest load."""
+        return self.autoscaling.maximum if self.autoscaling else sum(track.replicas or 0 for track in self.tracks)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResolvedService:
-    """The platform's part of a service, with every Output known."""
-
-    namespace: str
-    image: str
-    claims: Claims
-    offers: PlatformOffers = NO_OFFERS
-
-
-def serve_command(args: TorchScriptServiceArgs) -> list[str]:
-    """Return the command of a serving pod."""
-    return [
-        "python3",
-        "-m",
-        "trainer.serve",
-        f"--model_repository={OUTPUT_PATH}/models",
-        f"--model_name={args.model}",
-        "--host=0.0.0.0",
-        f"--http_port={port(args.network, HTTP_PORT)}",
-        f"--metrics_port={port(args.network, METRICS_PORT)}",
-        f"--drain_delay_seconds={_DRAIN_SECONDS}",
-        # The server's own default is longer than a short grace period: requests under way would be cut off.
-        f"--drain_timeout_seconds={args.grace_period_seconds - _DRAIN_SECONDS - _SHUTDOWN_MARGIN_SECONDS}",
-    ]
+def _check_runtime(args: TorchScriptServiceArgs) -> None:
+    asked = args.resources.accelerator
+    if isinstance(args.runtime, Triton) and asked is None:
+        raise RefusalError(
+            "runtime",
+            args.runtime,
+            "serves on GPUs, and the pods ask for none",
+            "add resources=Resources(gpus=1) or a share of one, or leave runtime out: Thin() serves on CPUs",
+        )
+    if isinstance(args.runtime, Thin) and asked is not None:
+        limit = "the thin runtime computes on CPUs: the GPUs would be paid for and idle"
+        raise RefusalError("resources.gpus", args.resources.gpus, limit, "add runtime=Triton(), or leave gpus out")
 
 
-def _placement(name: str, args: TorchScriptServiceArgs) -> Placement:
-    return Placement(
-        pods=args.replicas,
-        own_labels=_labels(name),
-        resources=args.resources,
-        network=args.network,
-        pool=args.pool,
-        rdma=None,
-    )
+def _check_autoscaling(args: TorchScriptServiceArgs, autoscaling: Autoscaling) -> None:
+    if args.replicas is not None:
+        limit = f"the autoscaler decides that, from {autoscaling.minimum} to {autoscaling.maximum}"
+        raise RefusalError("replicas", args.replicas, limit, "leave replicas out, or autoscaling")
+    if isinstance(autoscaling.target, CpuUtilisation) and args.resources.accelerator:
+        raise RefusalError(
+            "autoscaling.target",
+            autoscaling.target,
+            "the pods compute on GPUs: their CPUs idle under the highest load",
+            'use target=PodsMetric(name="nv_inference_pending_request_count", average="4")',
+        )
 
 
-def _rolling_update(network: PodNetwork) -> dict[str, int]:
-    """Let a new pod answer before an old one goes: no request finds the service without a server.
-
-    On the hosts' network the new pod needs the old one's port, and perhaps its node: there the old one goes first.
-    """
-    on_host = isinstance(network, HostNetwork)
-    return {"maxSurge": 0 if on_host else 1, "maxUnavailable": 1 if on_host else 0}
-
-
-def deployment_manifest(name: str, args: TorchScriptServiceArgs, resolved: ResolvedService) -> Manifest:
-    """Return the Deployment: alive while it waits for its model, ready when the model is loaded."""
-    live = {"httpGet": {"path": "/v2/health/live", "port": "http"}}
-    ready = {"httpGet": {"path": f"/v2/models/{args.model}/ready", "port": "http"}}
-    probes = {
-        "startupProbe": {**live, "periodSeconds": 1, "failureThreshold": 120},
-        "livenessProbe": {**live, "periodSeconds": 10},
-        "readinessProbe": {**ready, "periodSeconds": 1, "failureThreshold": 2},
-    }
-    container = Container(
-        name="server",
-        image=resolved.image,
-        command=serve_command(args),
-        resources=args.resources,
-        env={"OMP_NUM_THREADS": str(args.resources.whole_cpus), "PYTHONUNBUFFERED": "1"},
-        ports={"http": port(args.network, HTTP_PORT), "metrics": port(args.network, METRICS_PORT)},
-        writes_output=False,
-        extra=probes,
-    )
-    spec = pod_spec(container, resolved.claims, grace_period_seconds=args.grace_period_seconds)
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": _metadata(name, resolved.namespace),
-        "spec": {
-            "replicas": args.replicas,
-            "selector": {"matchLabels": _labels(name)},
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling_update(args.network)},
-            # A rollout waits as long as the model takes to appear.
-            "progressDeadlineSeconds": 2**31 - 1,
-            "template": {
-                "metadata": {
-                    "labels": {
-                        **_labels(name),
-                        "app.kubernetes.io/component": "inference",
-                        **pod_labels(args.network),
-                    }
-                },
-                "spec": placed(spec, _placement(name, args), resolved.offers),
-            },
-        },
-    }
-
-
-def service_manifest(name: str, namespace: str) -> Manifest:
-    """Return the Service in front of the ready pods."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _metadata(name, namespace),
-        "spec": {
-            "selector": _labels(name),
-            "ports": [
-                {"name": "http", "port": HTTP_PORT, "targetPort": "http"},
-                {"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"},
-            ],
-        },
-    }
-
-
-def disruption_budget_manifest(name: str, namespace: str) -> Manifest:
-    """Return a budget that keeps all but one pod during a node drain."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": _metadata(name, namespace),
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": _labels(name)}},
-    }
+def _check_canary(args: TorchScriptServiceArgs, canary: Canary) -> None:
+    if args.autoscaling:
+        limit = "is a share of a fixed number of pods, which an autoscaler would change"
+        raise RefusalError("canary", canary, limit, "set replicas instead of autoscaling while the canary runs")
+    if args.version is None:
+        limit = "needs a version for all other pods: they would take over the canary's as well"
+        raise RefusalError(
+            "canary", canary, limit, f"add version=… of the model beside canary.version={canary.version}"
+        )
+    if args.version == canary.version:
+        limit = "is the version of all other pods, too"
+        raise RefusalError("canary.version", canary.version, limit, "name the new version here and the old as version")
+    canary.pods(1 if args.replicas is None else args.replicas)
 
 
 class TorchScriptService(pulumi.ComponentResource):
@@ -182,6 +134,8 @@ class TorchScriptService(pulumi.ComponentResource):
 
     url: pulumi.Output[str]
     """Address inside the cluster, such as http://digits.athanor.svc:8000."""
+    track_urls: pulumi.Output[dict[str, str]]
+    """Addresses of the two versions by `stable` and `canary`; empty without a canary."""
 
     def __init__(
         self, name: str, platform: Platform, args: TorchScriptServiceArgs, opts: pulumi.ResourceOptions | None = None
@@ -189,51 +143,50 @@ class TorchScriptService(pulumi.ComponentResource):
         check_name("service name", name)
         super().__init__("athanor:workloads:TorchScriptService", name, None, opts)
         warn_without_network_policy(args.network, self)
+        self._tell_rounded_share(args)
+        image = TRITON_IMAGE if isinstance(args.runtime, Triton) else platform.trainer_image
         resolved = pulumi.Output.all(
             namespace=platform.namespace,
-            image=args.image or platform.trainer_image,
+            image=args.image or image,
             data=platform.data_claim,
             output=platform.output_claim,
             offers=platform.offers,
-        ).apply(lambda known: _resolve(name, args, known))
+        ).apply(lambda known: self._resolve(name, args, known))
         children = pulumi.ResourceOptions(parent=self, provider=platform.provider, depends_on=platform.depends_on)
+        for found in service_objects(name, args):
+            resource_from_output(name + found.suffix, found.kind, resolved.apply(found.build), children)
+        self.url = resolved.apply(lambda known: _url(name, known))
+        labels = [track.label for track in args.tracks if track.label]
+        self.track_urls = resolved.apply(lambda known: {label: _url(f"{name}-{label}", known) for label in labels})
+        self.register_outputs({"url": self.url, "track_urls": self.track_urls})
 
-        def child(suffix: str, kind: tuple[str, str], manifest: pulumi.Output[Manifest]) -> None:
-            resource_from_output(name + suffix, kind, manifest, children)
+    def _tell_rounded_share(self, args: TorchScriptServiceArgs) -> None:
+        if args.canary is None:
+            return
+        pods = args.canary.pods(args.most_pods)
+        if pods * 100 != args.canary.percent * args.most_pods:
+            told = f"canary: {pods} of {args.most_pods} pods, which is {pods / args.most_pods:.1%}"
+            pulumi.log.info(f"{told}, for the {args.canary.percent} percent asked for", self)
 
-        ports = [port(args.network, number) for number in (HTTP_PORT, METRICS_PORT)]
-        child("", ("apps/v1", "Deployment"), resolved.apply(lambda known: deployment_manifest(name, args, known)))
-        child("", ("v1", "Service"), resolved.apply(lambda known: service_manifest(name, known.namespace)))
-        child(
-            "-network",
-            ("networking.k8s.io/v1", "NetworkPolicy"),
-            resolved.apply(lambda known: service_network_policy_manifest(name, known.namespace, _labels(name), ports)),
+    def _resolve(self, name: str, args: TorchScriptServiceArgs, known: dict[str, Any]) -> ResolvedService:
+        asked = placement(name, args)
+        check_placement(asked, known["offers"])
+        if asked.resources.accelerator and not isinstance(args.network, HostNetwork):
+            self._warn_without_room_for_a_rollout(asked, known["offers"])
+        return ResolvedService(
+            namespace=known["namespace"],
+            image=known["image"],
+            claims=Claims(data=known["data"], output=known["output"]),
+            offers=known["offers"],
         )
-        if args.replicas > 1:
-            child(
-                "",
-                ("policy/v1", "PodDisruptionBudget"),
-                resolved.apply(lambda known: disruption_budget_manifest(name, known.namespace)),
-            )
-        self.url = resolved.apply(lambda known: f"http://{name}.{known.namespace}.svc:{HTTP_PORT}")
-        self.register_outputs({"url": self.url})
+
+    def _warn_without_room_for_a_rollout(self, asked: Placement, offers: PlatformOffers) -> None:
+        try:
+            check_placement(replace(asked, pods=asked.pods + 1), offers)
+        except RefusalError as refusal:
+            told = "a rollout starts a new pod before it stops an old one, and there is no room for it"
+            pulumi.log.warn(f"{told}: {refusal.limit}. Fix: one replica less, or a larger pool", self)
 
 
-def _resolve(name: str, args: TorchScriptServiceArgs, known: dict[str, Any]) -> ResolvedService:
-    check_placement(_placement(name, args), known["offers"])
-    return ResolvedService(
-        namespace=known["namespace"],
-        image=known["image"],
-        claims=Claims(data=known["data"], output=known["output"]),
-        offers=known["offers"],
-    )
-
-
-def _labels(name: str) -> dict[str, str]:
-    return {SERVICE_LABEL: name}
-
-
-def _metadata(name: str, namespace: str) -> Manifest:
-    """Return metadata that keeps `up` from waiting for readiness: the first model may be days of training away."""
-    annotations = {"pulumi.com/skipAwait": "true"}
-    return {"name": name, "namespace": namespace, "labels": _labels(name), "annotations": annotations}
+def _url(host: str, resolved: ResolvedService) -> str:
+    return f"http://{host}.{resolved.namespace}.svc:{HTTP_PORT}"

@@ -1,4 +1,4 @@
-"""Jobs and services on every network, with every kind of GPU request: cases of the golden manifests."""
+"""Jobs on every network, with every kind of GPU request: cases of the golden manifests."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from infra.pools import PlatformOffers, pool_offers
 from infra.rdma import Rdma
 from infra.settings.stack import Settings
 from tests.recording_engine import Recording, record
-from workloads.accelerators import GpuMemory, MigInstances, SharedGpu
-from workloads.inference import TorchScriptService, TorchScriptServiceArgs
+from workloads.accelerators import MigInstances, SharedGpu
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ACK = {
+ACK: dict[str, object] = {
     "alicloud": {
         "region": "cn-hangzhou",
         "zones": ["cn-hangzhou-i"],
@@ -62,7 +61,8 @@ def _simulated(sharing: dict[str, object]) -> dict[str, object]:
     return {"cluster": {"simulated_nodes": groups}, "gpu": {"device_plugin": True, "sharing": sharing}}
 
 
-def _platform(stack: dict[str, object]) -> Platform:
+def platform_of(stack: dict[str, object]) -> Platform:
+    """Return a platform with the pools of a stack's settings."""
     pools = pool_offers(Settings.model_validate(stack))
     return Platform(
         provider=kubernetes.Provider("cluster", kubeconfig="{}"),
@@ -84,27 +84,17 @@ def _job(stack: dict[str, object], gpus: object, **asked: object) -> Callable[[o
         resources=Resources(cpu="64", memory="512Gi", gpus=gpus, shared_memory="64Gi"),
         **asked,
     )
-    return lambda _: record(lambda: PyTorchJob("resnet", _platform(stack), args), preview=False)
-
-
-def _service(**asked: object) -> Callable[[object], Recording]:
-    args = TorchScriptServiceArgs(model="resnet", replicas=2, pool="infer", **asked)
-    return lambda _: record(lambda: TorchScriptService("resnet", _platform(_ACK), args), preview=False)
+    return lambda _: record(lambda: PyTorchJob("resnet", platform_of(stack), args), preview=False)
 
 
 _JOB = ("Job", "NetworkPolicy")
 PLACEMENT_CASES: dict[str, tuple[Callable[[object], Recording], tuple[str, ...]]] = {
-    "job-shared-eni": (_job(_ACK, 8, network=SharedEni(), pool="train"), _JOB),
-    "job-trunk-eni": (_job(_ACK, 8, network=TrunkEni(pod_networking="storage"), pool="train"), _JOB),
-    "job-exclusive-eni": (_job(_ACK, 8, network=ExclusiveEni(), pool="alone"), _JOB),
-    "job-host-network": (_job(_ACK, 8, network=HostNetwork(port_offset=10), pool="train"), _JOB),
-    "job-erdma": (_job(_ACK, 8, rdma=Rdma(smc_r=True), pool="rdma"), _JOB),
-    "job-lingjun": (_job(_ACK, 8, network=ExclusiveEni(), rdma=Rdma(), pool="lingjun"), _JOB),
+    "job-shared-eni": (_job(ACK, 8, network=SharedEni(), pool="train"), _JOB),
+    "job-trunk-eni": (_job(ACK, 8, network=TrunkEni(pod_networking="storage"), pool="train"), _JOB),
+    "job-exclusive-eni": (_job(ACK, 8, network=ExclusiveEni(), pool="alone"), _JOB),
+    "job-host-network": (_job(ACK, 8, network=HostNetwork(port_offset=10), pool="train"), _JOB),
+    "job-erdma": (_job(ACK, 8, rdma=Rdma(smc_r=True), pool="rdma"), _JOB),
+    "job-lingjun": (_job(ACK, 8, network=ExclusiveEni(), rdma=Rdma(), pool="lingjun"), _JOB),
     "job-shared-gpu": (_job(_simulated({"mode": "time_slicing", "replicas": 4}), SharedGpu()), _JOB),
     "job-mig": (_job(_simulated({"mode": "mig", "profile": "3g.40gb"}), MigInstances(profile="3g.40gb")), _JOB),
-    "service-gpu-memory": (
-        _service(resources=Resources(gpus=GpuMemory(gib=8, core_percentage=30))),
-        ("Deployment",),
-    ),
-    "service-host-network": (_service(network=HostNetwork(port_offset=10)), ("Deployment", "Service", "NetworkPolicy")),
 }

@@ -15,9 +15,9 @@ import yaml
 
 from infra.platform import Platform
 from tests.manifests.placement_cases import PLACEMENT_CASES
+from tests.manifests.service_cases import SERVICE_CASES
 from tests.recording_engine import Recording, record
 from tests.unit.infra.alicloud.storage_program import environment
-from workloads.inference import TorchScriptService, TorchScriptServiceArgs
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
 
@@ -56,11 +56,6 @@ def _gpu_job() -> None:
     PyTorchJob("resnet", _platform(), args)
 
 
-def _large_service() -> None:
-    args = TorchScriptServiceArgs(model="resnet", replicas=4, resources=Resources(cpu="4", memory="8Gi", gpus=1))
-    TorchScriptService("resnet", _platform(), args)
-
-
 def _queues(record_stack: StackRecorder) -> Recording:
     queues = [
         {"name": "research", "weight": 4, "capability": {"cpu": "64", "nvidia.com/gpu": "8"}},
@@ -87,11 +82,11 @@ CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] =
     # name: how it is recorded, which kinds are kept (all if none is named)
     "local": (lambda record_stack: record_stack(), ()),
     "gpu-job": (lambda _: record(_gpu_job, preview=False), ()),
-    "large-service": (lambda _: record(_large_service, preview=False), ()),
     "queues": (_queues, ("Queue", "Job")),
     "simulated-nodes": (_simulated_nodes, ("Node",)),
     "gpu-nodes": (_gpu_nodes, ("DaemonSet",)),
     **PLACEMENT_CASES,
+    **SERVICE_CASES,
     "alicloud-storage": (lambda _: _alicloud_storage(), ("PersistentVolume", "PersistentVolumeClaim", "StorageClass")),
 }
 

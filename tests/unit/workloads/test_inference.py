@@ -8,25 +8,27 @@ import pytest
 
 from infra.errors import RefusalError
 from tests.pod_security import pod_specs, violations
-from workloads.inference import (
+from workloads.inference import TorchScriptServiceArgs
+from workloads.pods import Claims
+from workloads.resources import Resources
+from workloads.serving_pods import (
     HTTP_PORT,
     METRICS_PORT,
     ResolvedService,
-    TorchScriptServiceArgs,
     deployment_manifest,
     disruption_budget_manifest,
     serve_command,
     service_manifest,
+    service_ports,
 )
-from workloads.pods import Claims
-from workloads.resources import Resources
 
 ARGS = TorchScriptServiceArgs(model="digits")
 RESOLVED = ResolvedService(namespace="athanor", image="trainer:1", claims=Claims(data="data", output="output"))
 
 
 def _deployment(**changes: object):
-    return deployment_manifest("service", dataclasses.replace(ARGS, **changes), RESOLVED)
+    args = dataclasses.replace(ARGS, **changes)
+    return deployment_manifest("service", args, args.tracks[0], RESOLVED)
 
 
 def _container(**changes: object):
@@ -47,6 +49,8 @@ def _flags(command: list[str]) -> dict[str, str]:
         ({"model": "../digits"}, ("model = '../digits'", "lower case")),
         ({"replicas": -1}, ("replicas = -1", "0 to 1000")),
         ({"replicas": 1001}, ("replicas = 1001", "0 to 1000")),
+        ({"version": 0}, ("version = 0", "1 to 1000000000")),
+        ({"resources": Resources(gpus=1)}, ("resources.gpus = 1", "computes on CPUs", "runtime=Triton()")),
         ({"grace_period_seconds": 9}, ("grace_period_seconds = 9", "10 to 3600")),
     ],
 )
@@ -70,7 +74,7 @@ def test_probes_and_service_reach_the_port_that_the_server_opens():
     assert ports == {"http": int(flags["http_port"]), "metrics": int(flags["metrics_port"])}
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["port"] in ports
-    service = service_manifest("service", "athanor")["spec"]["ports"]
+    service = service_manifest("service", "athanor", service_ports(ARGS.runtime))["spec"]["ports"]
     assert (
         {port["targetPort"]: port["port"] for port in service} == ports == {"http": HTTP_PORT, "metrics": METRICS_PORT}
     )
@@ -84,10 +88,17 @@ def test_the_server_listens_beyond_its_own_pod():
 def test_draining_ends_before_the_pod_is_killed(grace):
     args = dataclasses.replace(ARGS, grace_period_seconds=grace)
     flags = _flags(serve_command(args))
-    [pod] = pod_specs(deployment_manifest("service", args, RESOLVED))
+    [pod] = pod_specs(_deployment(grace_period_seconds=grace))
     assert int(flags["drain_timeout_seconds"]) >= 1
     total = int(flags["drain_delay_seconds"]) + int(flags["drain_timeout_seconds"])
     assert total < pod["terminationGracePeriodSeconds"] == grace
+
+
+def test_a_pinned_version_alone_makes_the_pods_ready():
+    container = _container(version=4)
+    assert _flags(container["command"])["model_version"] == "4"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/v2/models/digits/versions/4/ready"
+    assert "model_version" not in _flags(_container()["command"])
 
 
 @pytest.mark.parametrize(("cpu", "threads"), [("250m", "1"), ("4", "4")])
@@ -122,11 +133,16 @@ def test_service_deployment_and_budget_select_the_same_pods():
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     selectors = [
         deployment["spec"]["selector"]["matchLabels"],
-        service_manifest("service", "athanor")["spec"]["selector"],
+        service_manifest("service", "athanor", service_ports(ARGS.runtime))["spec"]["selector"],
         disruption_budget_manifest("service", "athanor")["spec"]["selector"]["matchLabels"],
     ]
     assert selectors[0] == selectors[1] == selectors[2]
     assert selectors[0].items() <= labels.items()
+
+
+def test_pods_that_wait_for_their_model_do_not_keep_a_node_from_being_drained():
+    budget = disruption_budget_manifest("service", "athanor")["spec"]
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
 
 
 def test_a_budget_exists_only_where_it_can_hold(record_stack):

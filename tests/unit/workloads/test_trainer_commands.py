@@ -12,7 +12,8 @@ from tests.pod_security import pod_specs
 from trainer.config import parse
 from trainer.serve.config import ServeConfig
 from workloads.digits import MODEL, training_program
-from workloads.inference import TorchScriptServiceArgs, serve_command
+from workloads.inference import TorchScriptServiceArgs
+from workloads.serving_pods import serve_command
 from workloads.volcano_job import METRICS_PORT
 
 
@@ -101,6 +102,12 @@ def test_the_server_accepts_its_command_at_any_grace_period():
         args = TorchScriptServiceArgs(model=MODEL, grace_period_seconds=grace)
         config = _serve_config(serve_command(args))
         assert config.drain_delay_seconds + config.drain_timeout_seconds < grace
+
+
+def test_the_server_takes_the_version_that_its_pods_are_pinned_to():
+    args = TorchScriptServiceArgs(model=MODEL)
+    assert _serve_config(serve_command(args, 4)).model_version == 4
+    assert _serve_config(serve_command(args)).model_version is None
 
 
 def _serve_config(command):

@@ -16,6 +16,7 @@ from workloads.accelerators import GpuMemory, MigInstances, SharedGpu
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
+from workloads.triton import Triton
 
 PROGRAM = ("-m", "trainer.train")
 GPUS = Resources(gpus=8)
@@ -64,7 +65,7 @@ def _declare(declare: object, offers: object, args: dict) -> None:
     if declare is _job:
         PyTorchJob("train", _platform(offers), PyTorchJobArgs(program=PROGRAM, workers=1, **args))
     else:
-        TorchScriptService("serve", _platform(offers), TorchScriptServiceArgs(model="resnet", **args))
+        TorchScriptService("serve", _platform(offers), TorchScriptServiceArgs(model="resnet", runtime=Triton(), **args))
 
 
 @pytest.mark.parametrize(

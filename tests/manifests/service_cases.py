@@ -1,0 +1,50 @@
+"""Services by runtime, network and what decides their pods: cases of the golden manifests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infra.pod_network import HostNetwork
+from tests.manifests.placement_cases import ACK, platform_of
+from tests.recording_engine import Recording, record
+from workloads.accelerators import GpuMemory
+from workloads.autoscaling import Autoscaling, PodsMetric
+from workloads.canary import Canary
+from workloads.inference import TorchScriptService, TorchScriptServiceArgs
+from workloads.resources import Resources
+from workloads.triton import Triton
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _service(**asked: object) -> Callable[[object], Recording]:
+    args = TorchScriptServiceArgs(**{"model": "resnet", "resources": Resources(cpu="4", memory="8Gi"), **asked})
+    return lambda _: record(lambda: TorchScriptService("resnet", platform_of(ACK), args), preview=False)
+
+
+def _triton(gpus: object, pool: str, **asked: object) -> Callable[[object], Recording]:
+    return _service(runtime=Triton(), pool=pool, resources=Resources(cpu="4", memory="8Gi", gpus=gpus), **asked)
+
+
+_QUEUE = PodsMetric(name="nv_inference_pending_request_count", average="4")
+_SHARE = GpuMemory(gib=8, core_percentage=30)
+SERVICE_CASES: dict[str, tuple[Callable[[object], Recording], tuple[str, ...]]] = {
+    "large-service": (_service(replicas=4), ()),
+    "service-autoscaled": (_service(autoscaling=Autoscaling(minimum=2, maximum=8)), ()),
+    "service-canary": (_service(replicas=10, version=3, canary=Canary(version=4, percent=20)), ()),
+    "service-triton": (_triton(1, "train", replicas=4), ()),
+    "service-triton-autoscaled": (
+        _triton(1, "train", autoscaling=Autoscaling(maximum=8, target=_QUEUE)),
+        ("Deployment", "HorizontalPodAutoscaler"),
+    ),
+    "service-triton-canary": (
+        _triton(1, "train", replicas=4, version=3, canary=Canary(version=4, percent=25)),
+        ("Deployment", "Service"),
+    ),
+    "service-gpu-memory": (_triton(_SHARE, "infer", replicas=2), ("Deployment",)),
+    "service-host-network": (
+        _triton(_SHARE, "infer", replicas=2, network=HostNetwork(port_offset=10)),
+        ("Deployment", "Service", "NetworkPolicy"),
+    ),
+}

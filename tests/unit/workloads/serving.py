@@ -1,0 +1,41 @@
+"""A platform with GPU pools, and services recorded on it."""
+
+from __future__ import annotations
+
+import pulumi_kubernetes as kubernetes
+
+from infra.platform import Platform
+from infra.pools import PlatformOffers, pool_offers
+from infra.settings.stack import Settings
+from tests.recording_engine import Recording, record
+from workloads.inference import TorchScriptService, TorchScriptServiceArgs
+
+POOL = "ebmgn8v-48xlarge"
+SIMULATED = {"instance_type": "ecs.ebmgn8v.48xlarge", "count": 2}
+
+
+def serve(*, preview: bool = False, **asked: object) -> Recording:
+    """Record a service called `digits` on a platform whose one pool has two nodes with eight GPUs each."""
+    args = TorchScriptServiceArgs(**{"model": "digits", **asked})
+    settings = Settings.model_validate({"cluster": {"simulated_nodes": [SIMULATED]}})
+    offers = PlatformOffers(pools=pool_offers(settings), pod_security="privileged")
+
+    def program() -> None:
+        platform = Platform(
+            provider=kubernetes.Provider("cluster", kubeconfig="{}"),
+            namespace="team",
+            queue="research",
+            data_claim="data",
+            output_claim="output",
+            trainer_image="trainer:1",
+            offers=offers,
+        )
+        TorchScriptService("digits", platform, args)
+
+    return record(program, preview=preview)
+
+
+def flags(command: list[str]) -> dict[str, str]:
+    """Return the flags of a command; one without a value gives an empty text."""
+    words = [word.removeprefix("--").partition("=") for word in command if word.startswith("--")]
+    return {name: value for name, _, value in words}

@@ -1,0 +1,117 @@
+"""The number of pods follows the load: an autoscaler decides it, and nobody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.errors import RefusalError
+from infra.pod_network import HostNetwork
+from tests.unit.workloads.serving import POOL, serve
+from workloads.autoscaling import Autoscaling, CpuUtilisation, PodsMetric
+from workloads.inference import TorchScriptServiceArgs
+from workloads.resources import Resources
+from workloads.triton import Triton
+
+PENDING = PodsMetric(name="nv_inference_pending_request_count", average="4")
+
+
+def _autoscaler(**asked: object):
+    [found] = serve(**asked).of_kind("HorizontalPodAutoscaler")
+    return found.inputs
+
+
+def test_cpu_utilisation_decides_by_default():
+    found = _autoscaler(autoscaling=Autoscaling(minimum=2, maximum=6, scale_down_seconds=60))
+    assert found["apiVersion"] == "autoscaling/v2"
+    assert found["spec"] == {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "digits"},
+        "minReplicas": 2,
+        "maxReplicas": 6,
+        "metrics": [
+            {
+                "type": "Resource",
+                "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}},
+            }
+        ],
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}},
+    }
+
+
+def test_a_number_that_the_pods_report_decides_where_it_is_named():
+    found = _autoscaler(
+        autoscaling=Autoscaling(maximum=4, target=PENDING), runtime=Triton(), resources=Resources(gpus=1)
+    )
+    metric = {"name": "nv_inference_pending_request_count"}
+    target = {"type": "AverageValue", "averageValue": "4"}
+    assert found["spec"]["metrics"] == [{"type": "Pods", "pods": {"metric": metric, "target": target}}]
+
+
+def test_it_scales_the_deployment_that_is_declared():
+    recording = serve(autoscaling=Autoscaling(maximum=3))
+    [deployment] = recording.of_kind("Deployment")
+    [autoscaler] = recording.of_kind("HorizontalPodAutoscaler")
+    named = autoscaler.inputs["spec"]["scaleTargetRef"]
+    assert named == {key: deployment.inputs[key] for key in ("apiVersion", "kind")} | {"name": "digits"}
+    assert deployment.inputs["metadata"]["name"] == "digits"
+
+
+def test_no_update_undoes_what_the_autoscaler_did():
+    [deployment] = serve(autoscaling=Autoscaling(minimum=2, maximum=3)).of_kind("Deployment")
+    assert "replicas" not in deployment.inputs["spec"]
+    [fixed] = serve().of_kind("Deployment")
+    assert fixed.inputs["spec"]["replicas"] == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "budgets"),
+    [
+        ({}, 0),
+        ({"replicas": 0}, 0),
+        ({"replicas": 2}, 1),
+        ({"autoscaling": Autoscaling(minimum=1, maximum=1)}, 0),
+        ({"autoscaling": Autoscaling(minimum=1, maximum=2)}, 1),
+        ({"autoscaling": Autoscaling(minimum=2, maximum=2)}, 1),
+    ],
+)
+def test_a_budget_wherever_two_pods_can_run(asked, budgets):
+    assert len(serve(**asked).of_kind("PodDisruptionBudget")) == budgets
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: Autoscaling(minimum=0, maximum=2), ("autoscaling.minimum = 0", "1 to 1000")),
+        (lambda: Autoscaling(maximum=1001), ("autoscaling.maximum = 1001", "1 to 1000")),
+        (lambda: Autoscaling(minimum=5, maximum=4), ("autoscaling.maximum = 4", "the minimum, 5", "raise it")),
+        (lambda: Autoscaling(maximum=2, scale_down_seconds=3601), ("scale_down_seconds = 3601", "0 to 3600")),
+        (lambda: CpuUtilisation(percent=0), ("autoscaling.target.percent = 0", "1 to 100")),
+        (lambda: CpuUtilisation(percent=101), ("autoscaling.target.percent = 101", "1 to 100")),
+        (lambda: PodsMetric(name="queue length", average="1"), ("autoscaling.target.name = 'queue length'", "adapter")),
+        (lambda: PodsMetric(name="queue", average="4 requests"), ("target.average = '4 requests'", "500m")),
+        (lambda: PodsMetric(name="queue", average="0"), ("target.average = '0'", "above 0")),
+        (
+            lambda: TorchScriptServiceArgs(model="digits", replicas=2, autoscaling=Autoscaling(maximum=4)),
+            ("replicas = 2", "the autoscaler decides that, from 1 to 4", "leave replicas out"),
+        ),
+        (
+            lambda: TorchScriptServiceArgs(
+                model="digits",
+                autoscaling=Autoscaling(maximum=4),
+                runtime=Triton(),
+                resources=Resources(gpus=1),
+            ),
+            ("autoscaling.target = CpuUtilisation(percent=70)", "CPUs idle", "nv_inference_pending_request_count"),
+        ),
+    ],
+)
+def test_what_cannot_scale_is_refused(build, words):
+    with pytest.raises(RefusalError) as caught:
+        build()
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_a_pool_must_have_room_for_the_highest_load():
+    asked = {"pool": POOL, "network": HostNetwork(), "autoscaling": Autoscaling(maximum=3)}
+    with pytest.raises(RefusalError, match="pods = 3: pool 'ebmgn8v-48xlarge' holds at most 2 nodes with 1 such pods"):
+        serve(preview=True, **asked)
+    serve(preview=True, **{**asked, "autoscaling": Autoscaling(maximum=2)})

@@ -1,0 +1,86 @@
+"""Two versions of one model served at once: how the pods of a service are split between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from infra.errors import RefusalError
+from workloads.checks import check_range
+
+MAXIMUM_VERSION = 10**9
+TRACK_LABEL = "athanor.dev/track"
+_NAMED_SPLITS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Canary:
+    """A second version that answers a part of the requests.
+
+    The parts are pods: of the service's replicas this percentage, rounded down to whole pods, serves the canary's
+    version. A Service hands out connections, not requests, so the share holds over many clients.
+    """
+
+    version: int
+    """Version of the model that the canary's pods serve."""
+    percent: int
+    """Share of the pods, 1 to 99. Rounded down: never more than asked for."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no version, and no share."""
+        check_range("canary.version", self.version, 1, MAXIMUM_VERSION)
+        check_range("canary.percent", self.percent, 1, 99)
+
+    def pods(self, replicas: int) -> int:
+        """Return how many of the replicas are the canary's.
+
+        Raises:
+            RefusalError: it would be none; the message names the shares that can be had.
+        """
+        pods = replicas * self.percent // 100
+        if pods:
+            return pods
+        needed = -(-100 // self.percent)
+        possible = [str(-(-100 * count // replicas)) for count in range(1, replicas)][:_NAMED_SPLITS]
+        lower = f", or percent={' or '.join(possible)}" if possible else ""
+        raise RefusalError(
+            "canary.percent",
+            self.percent,
+            f"is less than one pod of {replicas}",
+            f"use replicas={needed} or more{lower}",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Track:
+    """Pods of a service that serve the same version: a Deployment."""
+
+    suffix: Literal["", "-canary"] = ""
+    """What its name has beyond the service's. The stable track has the service's own, with a canary and without:
+    else the first canary would replace all pods at once."""
+    label: Literal["stable", "canary"] | None = None
+    """Value of TRACK_LABEL; None where there is one track alone."""
+    replicas: int | None
+    """None where an autoscaler decides."""
+    version: int | None
+    """None: as the model's version_policy says."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What its pods carry beside the service's label."""
+        return {TRACK_LABEL: self.label} if self.label else {}
+
+
+def tracks(replicas: int | None, version: int | None, canary: Canary | None) -> tuple[Track, ...]:
+    """Return the Deployments of a service.
+
+    Raises:
+        RefusalError: the replicas cannot be split as the canary asks.
+    """
+    if canary is None or replicas is None:
+        return (Track(replicas=replicas, version=version),)
+    pods = canary.pods(replicas)
+    return (
+        Track(label="stable", replicas=replicas - pods, version=version),
+        Track(suffix="-canary", label="canary", replicas=pods, version=canary.version),
+    )
