@@ -29,7 +29,7 @@ if [ ! -e "$venv/.complete" ]; then
     exec 9>"$cache/venv/.lock"
     flock 9
     if [ ! -e "$venv/.complete" ]; then
-        echo "Creating the Python environment (about 20 s, most of it PyTorch) …" >&2
+        echo "Creating the Python environment (about 30 s, most of it PyTorch) …" >&2
         rm -rf "$venv"
         "$python" -m venv "$venv"
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"

@@ -22,7 +22,7 @@ from tools.images.oci import Sink
 from tools.images.platform_images import COREDNS_IMAGE, PAUSE_IMAGE
 from tools.images.store import images_folder, open_layout
 from tools.paths import REPOSITORY
-from tools.process import run
+from tools.process import CommandError, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +62,39 @@ torch.distributed.barrier()
 with open(f"/tmp/done-{torch.distributed.get_rank()}", "w") as file:
     file.write(f"rank {torch.distributed.get_rank()} of {torch.distributed.get_world_size()}\\n")
 torch.distributed.destroy_process_group()
+"""
+
+SSH_SCRIPT = """
+set -eu
+export HOME=/tmp
+umask 077
+for key in host user; do ssh-keygen -q -t ed25519 -N '' -f /tmp/$key; done
+server="/usr/sbin/sshd -i -f /dev/null -o HostKey=/tmp/host -o AuthorizedKeysFile=/tmp/user.pub -o StrictModes=no"
+client="-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+login="ssh -i /tmp/user $client athanor@pod"
+$login -o ProxyCommand="$server" 'id -un; command -v mpirun; PRTE_PREFIX=/usr/local prted --help | grep -m1 -o PRRTE'
+"""
+"""Logs in and starts a daemon as mpirun does, through a pipe instead of a port: nothing sets the image's environment."""
+
+MPI_PROGRAM = """
+from mpi4py import MPI
+sums = MPI.COMM_WORLD.gather(MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank + 1))
+if sums is not None:
+    print(sums)
+"""
+
+GIT_PROGRAM = """
+import ssl, dulwich.client, dulwich.porcelain
+assert ssl.create_default_context().cert_store_stats()["x509_ca"] > 100
+"""
+
+TENSORFLOW_PROGRAM = """
+import os, keras, sklearn.datasets, tensorflow, tyro, trainer
+assert os.path.getsize(tensorflow.__cached__) and os.path.getsize(keras.__cached__)
+weights = tensorflow.Variable([[2.0], [1.0]])
+with tensorflow.GradientTape() as tape:
+    loss = tensorflow.reduce_sum(tensorflow.matmul([[3.0, 4.0]], weights))
+print(loss.numpy(), tape.gradient(loss, weights).numpy().tolist(), tensorflow.config.list_physical_devices("GPU"))
 """
 
 BUILD_PROGRAM = """
@@ -126,6 +159,32 @@ def test_trainer_imports_what_its_roles_need(containerd: Containerd, trainer: st
     assert containerd.run(trainer, "python3", "-c", f"{program}; print(torch.cuda.is_available())") == "False\n"
 
 
+def test_trainer_accepts_an_mpi_launcher_over_ssh(containerd: Containerd, trainer: str) -> None:
+    output = containerd.run(trainer, "sh", "-c", SSH_SCRIPT)
+    assert output.splitlines() == ["athanor", "/usr/local/bin/mpirun", "PRRTE"]
+
+
+def test_trainer_runs_mpi(containerd: Containerd, trainer: str) -> None:
+    ranks = ["mpirun", "-np", "2", "--oversubscribe", "python3", "-c", MPI_PROGRAM]
+    assert containerd.run(trainer, *ranks) == "[3, 3]\n"
+
+
+def test_trainer_clones_over_https_and_holds_no_host_key(containerd: Containerd, trainer: str) -> None:
+    containerd.run(trainer, "python3", "-c", GIT_PROGRAM)
+    assert containerd.run(trainer, "find", "/etc/ssh", "-name", "ssh_host_*") == ""
+
+
+def test_tensorflow_runs_in_its_own_image(containerd: Containerd, tmp_path: Path) -> None:
+    image = ensure_trainer_image(containerd.socket, quiet_progress(tmp_path), framework="tensorflow")
+    output = containerd.run(image, "python3", "-c", TENSORFLOW_PROGRAM)
+    assert output.splitlines()[-1] == "11.0 [[3.0], [4.0]] []"
+    containerd.run(image, "python3", "-c", GIT_PROGRAM)
+    names = containerd.run(image, "find", "/opt/athanor/trainer", "-maxdepth", "1", "-name", "requirements*.txt")
+    assert names.split() == ["/opt/athanor/trainer/requirements-tensorflow.txt"]
+    with pytest.raises(CommandError, match="No module named 'torch'"):
+        containerd.run(image, "python3", "-c", "import torch")
+
+
 def test_trainer_starts_from_compiled_modules(containerd: Containerd, trainer: str) -> None:
     program = "import torch, json; print(torch.__cached__, json.__cached__)"
     for compiled in containerd.run(trainer, "python3", "-c", program).split():
@@ -157,7 +216,7 @@ def build_from(repository: Path) -> str:
     trainer_image.REPOSITORY = repository
     reference = f"localhost/athanor/trainer:{infra.images.trainer_content_tag(repository, 'cpu')}"
     with open_layout() as layout:
-        trainer_image.build(layout, reference, "cpu", quiet_progress(repository))
+        trainer_image.build(layout, reference, "pytorch", "cpu", quiet_progress(repository))
     return reference
 
 

@@ -1,14 +1,16 @@
-"""What `make tools` gets, and for whom."""
+"""What `make tools` gets and `make image` builds, and for whom."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from infra.settings.parse import parse_settings
 from tools import environment
+from tools.local_cluster import ClusterError
 from tools.progress import Progress
 
 
@@ -43,3 +45,32 @@ def test_a_cluster_of_the_users_needs_none_of_them(got, monkeypatch, tmp_path):
     assert "packages" not in got
     assert "kubelet" not in got
     assert "pulumi" in got
+
+
+@pytest.fixture
+def build_image(got, monkeypatch, tmp_path):
+    """Run `make image` for TensorFlow where a local cluster runs or not; give what was built."""
+
+    def build(raw, *, running=True):
+        node = SimpleNamespace(status=lambda: SimpleNamespace(running=running), containerd_socket=tmp_path / "socket")
+        monkeypatch.setattr(environment, "LocalCluster", lambda _: node)
+        monkeypatch.setattr(environment, "_settings", lambda: parse_settings(raw))
+        monkeypatch.setattr(environment, "ensure_trainer_image", lambda *_, **named: got.append(named))
+        report = Progress(durations_file=tmp_path / "durations.json", console=Console(quiet=True))
+        environment.image("tensorflow", report)
+        return got
+
+    return build
+
+
+def test_an_image_is_built_in_the_settings_variant(build_image):
+    built = build_image({"images": {"trainer_variant": "gpu"}})
+    assert built == ["packages", {"framework": "tensorflow", "variant": "gpu"}]
+
+
+def test_an_image_without_a_node_to_load_it_into_is_refused(build_image, got):
+    with pytest.raises(ClusterError, match=r"Fix: make up"):
+        build_image({}, running=False)
+    with pytest.raises(ClusterError, match=r"docker build.*athanor:images"):
+        build_image({"cluster": {"kubeconfig": "~/.kube/config", "context": "kind"}})
+    assert got == []
