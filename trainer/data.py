@@ -23,7 +23,8 @@ class DataConfig:
     data_dir: Path
     """Folder of the input data, written by `python -m trainer.prepare_data`; only read."""
     batch_size: int = 64
-    """Samples of one optimizer step over all ranks. The number of ranks must divide it."""
+    """Samples of one optimizer step over all ranks. The number of ranks, in an elastic job each possible one, must
+    divide it."""
 
     def __post_init__(self) -> None:
         at_least("batch_size", self.batch_size, 1)
@@ -38,7 +39,9 @@ class IndexSampler:
 
     def __init__(self, *, num_samples: int, batch_size: int, rank: int, world_size: int, seed: int) -> None:
         if batch_size % world_size:
-            fix = f"Fix: a multiple of {world_size}, for example {-(-batch_size // world_size) * world_size}"
+            multiple = -(-batch_size // world_size) * world_size
+            elastic = "in an elastic job a multiple of every number of ranks from its least to its most"
+            fix = f"Fix: a multiple of {world_size}, for example {multiple}; {elastic}"
             raise ValueError(f"batch_size={batch_size}: {world_size} ranks cannot share it evenly. {fix}")
         if batch_size > num_samples:
             raise ValueError(f"batch_size={batch_size}: must be at most {num_samples}, the samples of one epoch")

@@ -214,7 +214,13 @@ class Trainer:
         self._checkpoints.load(found, state)
         self.load_state_dict(state)
         self.metrics.on_checkpoint_found(found.saved_at)
-        self.events.write("resumed", step=self.step, total_steps=self.total_steps, saved_by_ranks=found.world_size)
+        self.events.write(
+            "resumed",
+            step=self.step,
+            total_steps=self.total_steps,
+            world_size=self.distributed.world_size,
+            saved_by_ranks=found.world_size,
+        )
 
     def _clip_gradient(self, loss: float, *, bad_ranks: int) -> float:
         """Scale the gradient down to the configured norm and return the norm it had."""
