@@ -6,13 +6,16 @@ STACK ?= local
 IMAGE ?= 0
 FRAMEWORK ?= pytorch
 PYTEST_FLAGS ?=
+# What was said on the command line, as flags: a KUBECONFIG of the shell must not turn `local` to another cluster.
+given = $(if $(filter command,$(origin $1)),'--$2=$($1)')
+WHERE = --stack=$(STACK) $(call given,KUBECONFIG,kubeconfig) $(call given,CONTEXT,context) $(call given,NAMESPACE,namespace)
 # The tests of a pretended cloud wait for the provider most of the time, so three processes share them with the quick ones.
 # Those of the local cluster build on each other and compare the machine: they run alone, and the one that takes the
 # shared environment away comes last.
 SHARED := -n 3 --dist loadfile tests/unit tests/manifests tests/engine tests/cloud
 ALONE := tests/cluster tests/faults
 
-.PHONY: help up down stop status logs predict preview recover image tools venv check test test-fast bench lock
+.PHONY: help up down stop status why logs rerun predict preview recover image tools venv check test test-fast bench lock
 
 help: ## Show what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -26,11 +29,17 @@ down: venv ## Remove everything that `up` started or wrote (the cache stays)
 stop: venv ## Stop the local cluster, keep its state for the next `up`
 	@$(PYTHON) -m tools stop
 
-status: venv ## What runs where
-	@$(PYTHON) -m tools status
+status: venv ## What runs where: make status STACK=dev CONTEXT=my-cluster
+	@$(PYTHON) -m tools status $(WHERE)
 
-logs: venv ## Logs of all pods of a job: make logs JOB=digits-training
-	@$(PYTHON) -m tools logs "$(JOB)"
+why: venv ## Why a job does not run: make why JOB=digits-training
+	@$(PYTHON) -m tools why $(WHERE) "$(JOB)"
+
+logs: venv ## Logs of all pods of a job: make logs JOB=digits-training FOLLOW=1
+	@$(PYTHON) -m tools logs $(WHERE) $(if $(FOLLOW),--follow) $(if $(TIMESTAMPS),--timestamps) "$(JOB)"
+
+rerun: venv ## Run an ended job again: make rerun JOB=digits-training
+	@$(PYTHON) -m tools rerun $(WHERE) $(if $(FORCE),--force) "$(JOB)"
 
 predict: venv ## Ask the served model about a held-out digit: make predict IMAGE=42
 	@$(PYTHON) -m tools predict $(IMAGE)

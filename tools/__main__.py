@@ -13,6 +13,8 @@ from infra.errors import RefusalError
 from infra.images import TRAINER_REPOSITORIES
 from tools import environment
 from tools.images.errors import ImageError
+from tools.inspection import commands as inspection
+from tools.inspection.target import Place
 from tools.local_cluster import ClusterError
 from tools.paths import paths
 from tools.preview import preview
@@ -67,9 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    def add(
-        name: str, text: str, run: Callable[[argparse.Namespace, Console, Progress], None]
-    ) -> argparse.ArgumentParser:
+    def add(name: str, text: str, run: Command) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text)
         command.set_defaults(run=run)
         return command
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     add("up", "start everything and train the example", lambda _, console, report: environment.up(console, report))
     add("down", "remove everything", lambda _, __, report: environment.down(report))
     add("stop", "stop the cluster, keep its state", lambda _, __, report: environment.stop(report))
-    add("status", "what runs where", lambda _, console, __: environment.status(console))
+    _add_questions(add)
     built = add("image", "build an image", lambda found, _, report: environment.image(found.framework, report))
     built.add_argument("framework", choices=tuple(TRAINER_REPOSITORIES), help="whose jobs it is for")
     add("tools", "get every tool", lambda _, __, report: environment.every_tool(report))
@@ -85,13 +85,60 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument("stack", help="the stack's name, such as prod")
     recovered = add("recover", "settle what a killed update of a stack left undecided", _recover)
     recovered.add_argument("stack", help="the stack's name, such as prod")
-    logs = add("logs", "logs of a job", lambda found, _, __: environment.logs(found.job))
-    logs.add_argument("job", help="the job's name in the program, such as digits-training")
     predict = add(
         "predict", "classify a held-out digit", lambda found, console, __: environment.predict(console, found.image)
     )
     predict.add_argument("image", type=int, help="which held-out image, from 0")
     return parser
+
+
+def _add_questions(add: Callable[[str, str, Command], argparse.ArgumentParser]) -> None:
+    """Add what asks about jobs: of any stack, or of any cluster."""
+    status = add("status", "what runs where", _status)
+    why = add("why", "why a job does not run", _why)
+    logs = add("logs", "logs of all pods of a job", _logs)
+    rerun = add("rerun", "run an ended job again", _rerun)
+    for command in (status, why, logs, rerun):
+        command.add_argument("--stack", help="whose namespace and cluster; default: local, unless those are named")
+        command.add_argument("--kubeconfig", help="kubeconfig of the cluster; default: $KUBECONFIG, ~/.kube/config")
+        command.add_argument("--context", help="the cluster's context in it")
+        command.add_argument("--namespace", help="namespace of the jobs; default: the stack's")
+    for command in (why, logs, rerun):
+        command.add_argument("job", help="the job's name in the program, such as digits-training")
+    logs.add_argument("--follow", action="store_true", help="until the job has ended")
+    logs.add_argument("--timestamps", action="store_true", help="with the time of every line")
+    rerun.add_argument("--force", action="store_true", help="even if it still runs: it is stopped first")
+
+
+def _place(arguments: argparse.Namespace) -> Place:
+    named = (arguments.kubeconfig, arguments.context, arguments.namespace)
+    return Place(
+        stack=arguments.stack or (None if any(named) else environment.STACK),
+        kubeconfig=arguments.kubeconfig,
+        context=arguments.context,
+        namespace=arguments.namespace,
+    )
+
+
+def _status(arguments: argparse.Namespace, console: Console, report: Progress) -> None:
+    place = _place(arguments)
+    if place == Place(stack=environment.STACK):
+        environment.status(console, report)
+    else:
+        inspection.status(place, console, report)
+
+
+def _why(arguments: argparse.Namespace, console: Console, report: Progress) -> None:
+    inspection.why(_place(arguments), arguments.job, console, report)
+
+
+def _logs(arguments: argparse.Namespace, _: Console, report: Progress) -> None:
+    place = _place(arguments)
+    inspection.logs(place, arguments.job, report, follow=arguments.follow, timestamps=arguments.timestamps)
+
+
+def _rerun(arguments: argparse.Namespace, console: Console, report: Progress) -> None:
+    inspection.rerun(_place(arguments), arguments.job, console, report, force=arguments.force)
 
 
 def _preview(arguments: argparse.Namespace, _: Console, report: Progress) -> None:

@@ -125,6 +125,10 @@ class Engine:
         """Bring the stack to what the program declares."""
         self._locked("up", "--yes", "--skip-preview")
 
+    def replace(self, urn: str) -> None:
+        """Make one resource anew, with what depends on it; nothing else is touched."""
+        self._locked("up", "--yes", "--skip-preview", f"--target-replace={urn}", "--target-dependents")
+
     def destroy(self) -> None:
         """Remove every resource of the stack."""
         self._locked("destroy", "--yes", "--skip-preview")

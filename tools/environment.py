@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from contextlib import contextmanager
@@ -17,6 +16,8 @@ from tools import serving, summary, system_packages, training
 from tools.commands import install_commands
 from tools.engine import Engine, make_private_folders, stack_config
 from tools.images import ensure_platform_images, ensure_trainer_image
+from tools.inspection import commands as inspection
+from tools.inspection.target import Place
 from tools.kubectl import Kubectl
 from tools.local_cluster import ClusterError, LocalCluster, PreflightError, Requirements
 from tools.local_cluster import cluster as local_cluster
@@ -25,7 +26,6 @@ from tools.preview import engine_tools
 from tools.toolchain import ensure, volcano_chart
 from tools.toolchain.catalogue import ALICLOUD_PROVIDER
 from workloads.inference import HTTP_PORT
-from workloads.volcano_job import JOB_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -77,7 +77,7 @@ def up(console: Console, report: Progress) -> None:
         engine.up()
         outputs = engine.outputs()
     if not settings.digits.enabled:
-        status(console)
+        status(console, report)
         return
     kubectl = _kubectl(settings, report)
     with report.step("training"):
@@ -86,6 +86,7 @@ def up(console: Console, report: Progress) -> None:
         _wait_until_ready(address)
         predictions = serving.predict(address, MODEL, _SHOWN_DIGITS)
     model = training.exported_model(kubectl, settings.namespace, SERVICE, MODEL, predictions[0].model_version)
+    status(console, report)
     _show_result(console, settings, kubectl, model, predictions, outputs)
 
 
@@ -173,7 +174,7 @@ def stop(report: Progress) -> None:
         LocalCluster(LOCAL_CLUSTER_NAME).stop(report)
 
 
-def status(console: Console) -> None:
+def status(console: Console, report: Progress) -> None:
     """Show what runs where."""
     settings = _settings()
     if settings.runs_on_own_local_cluster:
@@ -183,24 +184,7 @@ def status(console: Console) -> None:
         if not found.running:
             console.print("`make up` starts what is down.")
             return
-    kubectl = _kubectl(settings)
-    namespaces = ["kube-system", volcano.NAMESPACE, settings.namespace]
-    pods = summary.pod_rows(kubectl, namespaces)
-    console.print(summary.table("Pods", ["namespace", "pod", "state", "node", "restarts"], pods))
-    jobs = summary.job_rows(kubectl, settings.namespace)
-    console.print(summary.table("Training jobs", ["job", "state", "pods", "queue", "restarts"], jobs))
-
-
-def logs(job: str) -> None:
-    """Replace this process by kubectl showing the logs of all pods of a job, each line with its pod's name."""
-    settings = _settings()
-    kubectl = _kubectl(settings)
-    selector = f"{JOB_LABEL}={job}"
-    if not kubectl.items("pods", settings.namespace, selector):
-        jobs = {item["metadata"]["labels"].get(JOB_LABEL, "?") for item in _jobs(kubectl, settings)}
-        raise ValueError(f"job {job!r} has no pods. Fix: choose one of {', '.join(sorted(jobs)) or '(there is none)'}")
-    words = ["logs", "-n", settings.namespace, "-l", selector, "--all-containers", "--prefix", "--tail=-1"]
-    os.execv(kubectl.program, [*kubectl.prefix, *words, "--max-log-requests=100"])  # noqa: S606 - no shell is wanted
+    inspection.status(Place(stack=STACK), console, report, ["kube-system", volcano.NAMESPACE])
 
 
 def predict(console: Console, index: int) -> None:
@@ -245,10 +229,6 @@ def _make_volume_folders() -> None:
         local_volume_folder(claim).mkdir(parents=True, exist_ok=True)
 
 
-def _jobs(kubectl: Kubectl, settings: Settings) -> list[dict[str, Any]]:
-    return kubectl.items("jobs.batch.volcano.sh", settings.namespace)
-
-
 def _wait_until_ready(address: str) -> None:
     while not serving.is_ready(address, MODEL):
         time.sleep(_POLL_SECONDS)
@@ -262,7 +242,6 @@ def _show_result(  # noqa: PLR0913, PLR0917 - one screen shows all of it
     predictions: Sequence[serving.Prediction],
     outputs: dict[str, Any],
 ) -> None:
-    status(console)
     rows = [
         ["test accuracy", f"{model.accuracy:.2%} of the held-out digits"],
         ["model", f"{MODEL} version {model.version}, TorchScript of torch {model.torch_version}"],

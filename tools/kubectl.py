@@ -33,10 +33,17 @@ class Kubectl:
         """Run `kubectl <words>` and return its output."""
         return run([*self.prefix, *words], timeout_seconds=60)
 
-    def items(self, kind: str, namespace: str, selector: str = "") -> list[dict[str, Any]]:
-        """Return the objects of a kind, empty if the cluster does not know the kind."""
+    def items(self, kind: str, namespace: str | None, selector: str = "") -> list[dict[str, Any]]:
+        """Return the objects of a kind, empty if the cluster does not know the kind.
+
+        Args:
+            kind: As kubectl spells it, with its group: `jobs.batch.volcano.sh`.
+            namespace: None for those of every namespace, and for kinds that have none.
+            selector: Labels that they must carry.
+        """
+        where = ["--all-namespaces"] if namespace is None else ["-n", namespace]
         try:
-            answer = self.run("get", kind, "-n", namespace, "-l", selector, "-o", "json")
+            answer = self.run("get", kind, *where, "-l", selector, "-o", "json")
         except CommandError as error:
             if "doesn't have a resource type" in error.output:
                 return []

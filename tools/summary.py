@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -11,13 +10,20 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tools.kubectl import Kubectl
     from tools.local_cluster import ComponentStatus
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Return a table in the project's look."""
-    shown = Table(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str | None = None) -> Table:
+    """Return a table in the project's look, with a line below it where there is something to add."""
+    shown = Table(
+        *columns,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        caption=caption,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
     for row in rows:
         shown.add_row(*row)
     return shown
@@ -36,29 +42,18 @@ def component_rows(components: Iterable[ComponentStatus]) -> list[list[str]]:
     ]
 
 
-def pod_rows(kubectl: Kubectl, namespaces: Iterable[str]) -> list[list[str]]:
+def pod_rows(pods: Iterable[dict[str, Any]]) -> list[list[str]]:
     """Return a row per pod: namespace, name, phase, node, restarts."""
     return [
-        [namespace, pod["metadata"]["name"], _phase(pod), pod["spec"].get("nodeName", "-"), str(_restarts(pod))]
-        for namespace in namespaces
-        for pod in kubectl.items("pods", namespace)
+        [
+            pod["metadata"].get("namespace", "-"),
+            pod["metadata"]["name"],
+            _phase(pod),
+            pod["spec"].get("nodeName", "-"),
+            str(_restarts(pod)),
+        ]
+        for pod in pods
     ]
-
-
-def job_rows(kubectl: Kubectl, namespace: str) -> list[list[str]]:
-    """Return a row per Volcano Job: name, phase, its pods by phase, queue, restarts so far."""
-    rows: list[list[str]] = []
-    for job in kubectl.items("jobs.batch.volcano.sh", namespace):
-        name = job["metadata"]["name"]
-        # Counted here, because Volcano's own counts are gone from the status once a job has completed.
-        pods = Counter(
-            pod["status"]["phase"] for pod in kubectl.items("pods", namespace, f"volcano.sh/job-name={name}")
-        )
-        counted = ", ".join(f"{number} {phase.lower()}" for phase, number in sorted(pods.items())) or "none yet"
-        status = job.get("status", {})
-        phase = status.get("state", {}).get("phase", "accepted")
-        rows.append([name, phase, counted, job["spec"]["queue"], str(status.get("retryCount", 0))])
-    return rows
 
 
 def _phase(pod: dict[str, Any]) -> str:

@@ -31,6 +31,11 @@ def test_objects_are_returned(kubectl, fake_program):
     assert kubectl.items("pods", "athanor", "app=a") == [{"kind": "Pod"}]
 
 
+def test_objects_of_every_namespace_are_returned(kubectl, fake_program):
+    fake_program.answer("get pods --all-namespaces -l  -o json", json.dumps({"items": [{"kind": "Pod"}]}))
+    assert kubectl.items("pods", None) == [{"kind": "Pod"}]
+
+
 def test_an_unknown_kind_has_no_objects(kubectl, fake_program):
     """Volcano's kinds are unknown until the platform is installed."""
     fake_program.answer("get", stderr='error: the server doesn\'t have a resource type "jobs"', status=1)

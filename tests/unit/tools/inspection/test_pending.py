@@ -1,0 +1,440 @@
+"""Every cause is told in one sentence with a next step."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.errors import RefusalError
+from tests.unit.tools.inspection.cluster_objects import (
+    case,
+    claim,
+    container,
+    event,
+    gpu_node,
+    gpu_spec,
+    group,
+    job,
+    pod,
+    pod_spec,
+    pods,
+    priority_class,
+    queue,
+    snapshot,
+    task,
+    unplaced,
+)
+from tools.inspection.case import Case
+from tools.inspection.pending import why
+
+EXIT_1 = {"exitCode": 1, "reason": "Error"}
+
+
+def told(found: Case, cause: str) -> str:
+    finding = why(found)
+    assert finding.cause == cause, finding.sentence
+    assert finding.next_step
+    return finding.sentence
+
+
+# --- over, or going
+
+
+def test_a_completed_job_says_when_and_how_it_runs_again():
+    done = job(phase="Completed")
+    said = told(case(done, pods=pods(done, "a10-0", phase="Succeeded")), "completed")
+    assert said == ("my-run completed at 2026-11-21 10:05:00 UTC; next: `make rerun JOB=my-run` runs it again.")
+
+
+def test_a_failed_job_names_the_exit_code_and_its_log():
+    lost = job(phase="Failed", status={"retryCount": 10})
+    failed = pods(lost, "a10-0", phase="Failed", containerStatuses=[container(terminated=EXIT_1)])
+    found = case(lost, pods=failed)
+    said = told(found, "failed")
+    assert "failed at 2026-11-21 10:05:00 UTC after 10 of 10 restarts" in said
+    assert "container worker of worker-0 failed (exit code 1)" in said
+    log = why(found).log
+    assert log is not None
+    assert (log.pod, log.container, log.previous) == ("my-run-0a1b2c3d-worker-0", "worker", False)
+
+
+def test_a_deadline_that_ended_the_pods_is_named():
+    late = job(phase="Failed")
+    message = "Pod was active on the node longer than the specified deadline"
+    ended = pods(late, "a10-0", phase="Failed", reason="DeadlineExceeded", message=message)
+    said = told(case(late, pods=ended), "failed")
+    assert f"worker-0 ended with DeadlineExceeded: {message}" in said
+
+
+@pytest.mark.parametrize("phase", ["Aborted", "Terminated"])
+def test_a_stopped_job_says_so(phase):
+    assert f"was {phase.lower()} at 2026-11-21" in told(case(job(phase=phase)), phase.lower())
+
+
+def test_a_job_that_is_deleted_waits_for_its_pods():
+    going = job(phase="Running", deletionTimestamp="2026-11-21T10:06:00Z")
+    assert "is being deleted and 2 of its pods" in told(case(going, pods=pods(going, "a10-0")), "deleting")
+
+
+def test_a_job_that_is_stopped_waits_for_its_pods():
+    going = job(phase="Aborting")
+    assert "is aborting and 2 of its pods" in told(case(going, pods=pods(going, "a10-0")), "stopping")
+
+
+def test_a_running_job_is_told_to_run():
+    fine = job(phase="Running", status={"retryCount": 2})
+    said = told(case(fine, pods=pods(fine, "a10-0")), "running")
+    assert "my-run is running: 2 of 2 pods since 2026-11-21 10:05:00 UTC, restarted 2 times" in said
+
+
+def test_a_job_that_starts_again_says_how_often_it_did():
+    again = job(phase="Restarting", status={"retryCount": 3})
+    ending = pods(again, "a10-0")
+    ending[0]["metadata"]["deletionTimestamp"] = "2026-11-21T10:06:00Z"
+    assert "(restart 3 of at most 10) and 1 of its pods still end" in told(case(again, pods=ending), "restarting")
+
+
+# --- not there yet
+
+
+def test_a_job_that_is_not_there_names_the_near_ones():
+    with pytest.raises(RefusalError, match=r"not accepted yet .* did you mean my-run\?"):
+        Case.of(snapshot(jobs=[job()]), "my-rum")
+
+
+def test_a_job_is_found_by_its_objects_name_and_of_several_the_newest_counts():
+    old, new = job(), job(created="2026-11-21T11:00:00Z")
+    new["metadata"]["name"] = "my-run-ffffffff"
+    assert Case.of(snapshot(jobs=[new, old]), "my-run").job is new
+    assert Case.of(snapshot(jobs=[new, old]), "my-run-0a1b2c3d").job is old
+
+
+def test_a_job_that_no_controller_has_seen_is_accepted():
+    assert "has not looked at it yet" in told(case(job(phase=""), pod_groups=[]), "accepted")
+
+
+def test_a_plugin_that_fails_is_told_in_volcanos_words():
+    new = job(phase="")
+    said = "Execute plugin when job add failed, err: secrets is forbidden"
+    assert said in told(case(new, pod_groups=[], events=[event(new, "PluginError", said)]), "controller")
+
+
+def test_an_exceeded_quota_is_named_with_its_numbers():
+    new = job()
+    said = (
+        'Error creating pods: [pods "my-run-0a1b2c3d-worker-1" is forbidden: exceeded quota: team, requested:'
+        " requests.nvidia.com/gpu=8, used: requests.nvidia.com/gpu=8, limited: requests.nvidia.com/gpu=8]"
+    )
+    words = told(case(new, pods=[pod(new)], events=[event(new, "FailedCreate", said)]), "quota")
+    assert "1 of 2 pods of my-run cannot be created: quota 'team' of namespace 'athanor' is exceeded" in words
+    assert "requested: requests.nvidia.com/gpu=8, used: requests.nvidia.com/gpu=8" in words
+    assert words.count("limited: requests.nvidia.com/gpu=8)") == 1
+
+
+def test_a_pod_that_the_namespaces_level_forbids_is_told():
+    new = job()
+    said = 'Error creating pods: [pods "a" is forbidden: violates PodSecurity "restricted:latest": privileged]'
+    assert "Pod Security level forbids" in told(case(new, events=[event(new, "FailedCreate", said)]), "security")
+
+
+def test_an_event_of_the_run_before_does_not_count():
+    new = job()
+    old = event(new, "FailedCreate", "exceeded quota: team, requested: a=1, used: a=1, limited: a=1")
+    old["involvedObject"]["uid"] = "another"
+    assert why(case(new, pods=pods(new), events=[old])).cause != "quota"
+    assert why(case(new, pods=[], events=[old])).cause != "quota"
+
+
+def test_a_quota_without_room_is_seen_before_volcano_tries():
+    spec = {"hard": {"requests.nvidia.com/gpu": "8", "pods": "100"}, "used": {"requests.nvidia.com/gpu": "0"}}
+    nodes = [gpu_node("a10-0"), gpu_node("a10-1")]
+    said = told(case(job(), nodes=nodes, quotas=[{"metadata": {"name": "team"}, "status": spec}]), "quota")
+    assert "quota 'team' of namespace 'athanor' has no room for my-run: requests.nvidia.com/gpu needs 16" in said
+
+
+# --- containers and volumes
+
+PULL = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "x": not found'}
+
+
+@pytest.mark.parametrize(
+    ("image", "local", "fix"),
+    [
+        ("localhost/athanor/trainer:1", True, "`make image FRAMEWORK=pytorch`"),
+        ("localhost/athanor/trainer-tensorflow:1", True, "`make image FRAMEWORK=tensorflow`"),
+        ("localhost/athanor/trainer:1", False, "push it to a registry that the nodes reach"),
+        ("registry.example/team/train:9", True, "check the name and the tag"),
+    ],
+)
+def test_an_image_that_cannot_be_pulled_is_named_with_its_fix(image, local, fix):
+    new = job()
+    status = {"phase": "Pending", "containerStatuses": [container(image=image, waiting=PULL)]}
+    said = told(case(new, local=local, pods=[pod(new, node="a10-0", **status)]), "image")
+    assert f"the image {image} of worker-0 cannot be pulled (Back-off pulling image" in said
+    assert fix in said
+
+
+def test_a_secret_that_a_container_names_is_told_to_be_missing():
+    new = job()
+    waiting = {"reason": "CreateContainerConfigError", "message": 'secret "git" not found'}
+    found = pod(new, node="a10-0", phase="Pending", containerStatuses=[container(waiting=waiting)])
+    said = told(case(new, pods=[found]), "config")
+    assert 'container worker of worker-0 cannot be started (secret "git" not found)' in said
+
+
+def test_a_crash_loop_names_exit_code_restarts_and_the_log_before():
+    new = job(phase="Running")
+    waiting = {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}
+    status = container(restarts=4, waiting=waiting, last={"exitCode": 137, "reason": "OOMKilled"})
+    found = case(new, pods=[pod(new, node="a10-0", containerStatuses=[status]), pod(new, index=1, node="a10-0")])
+    said = told(found, "crash")
+    assert "worker of worker-0 keeps failing (exit code 137, OOMKilled, 4 restarts so far)" in said
+    assert "resources.memory" in said
+    log = why(found).log
+    assert log is not None
+    assert log.previous
+
+
+def test_a_failing_init_container_is_told_as_one():
+    new = job()
+    status = {"initContainerStatuses": [container("prepare", terminated=EXIT_1)]}
+    said = told(case(new, pods=[pod(new, node="a10-0", phase="Pending", **status)]), "init-failed")
+    assert "init container prepare of worker-0 failed (exit code 1)" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("source", "which clones the code from git"),
+        ("wait-for-hosts", "which waits for the other pods (worker-0 not running yet)"),
+        ("prepare", "init container prepare (since 2026-11-21T10:06:00Z);"),
+    ],
+)
+def test_an_init_container_that_takes_its_time_is_named(name, words):
+    new = job("my-run", task("launcher", 1, pod_spec(pool=None)), task("worker", 1, gpu_spec(1)))
+    waits = container(name, running={"startedAt": "2026-11-21T10:06:00Z"})
+    first = pod(new, "launcher", node="a10-0", phase="Pending", initContainerStatuses=[waits])
+    found = case(new, pods=[first, pod(new, node="a10-0", phase="Pending")])
+    assert words in told(found, "init")
+    log = why(found).log
+    assert log is not None
+    assert log.container == name
+
+
+def test_a_missing_volume_is_named_with_those_that_there_are():
+    said = told(case(job(), claims=[claim("other")]), "volume")
+    assert "worker mounts the volume 'training-data', which namespace 'athanor' does not have" in said
+    assert "or name one of other" in said
+
+
+def test_an_unbound_volume_is_told_with_the_clusters_words():
+    unbound = claim(phase="Pending")
+    said = 'storageclass.storage.k8s.io "nas" not found'
+    words = told(case(job(), claims=[unbound], events=[event(unbound, "ProvisioningFailed", said)]), "volume")
+    assert f"'training-data' of worker is Pending, not Bound ({said})" in words
+
+
+def test_a_volume_that_is_bound_with_its_first_pod_keeps_nobody_waiting():
+    unbound = claim(phase="Pending")
+    found = case(job(), claims=[unbound], events=[event(unbound, "WaitForFirstConsumer", "waiting")])
+    assert why(found).cause != "volume"
+
+
+def test_a_volume_that_a_node_cannot_mount_is_told():
+    new = job()
+    starting = [pod(new, index=index, node="a10-0", phase="Pending") for index in range(2)]
+    said = 'MountVolume.SetUp failed for volume "ssh" : secret "my-run-ssh" not found'
+    found = case(new, pods=starting, events=[event(starting[1], "FailedMount", said)])
+    assert f"a10-0 cannot mount a volume of worker-1 ({said})" in told(found, "volume")
+
+
+def test_pods_that_start_are_told_to_start():
+    new = job()
+    starting = [pod(new, index=index, node="a10-0", phase="Pending") for index in range(2)]
+    assert "2 of 2 pods of my-run have their nodes (a10-0)" in told(case(new, pods=starting), "starting")
+
+
+# --- nodes and queues
+
+
+def test_too_few_free_gpus_are_told_with_need_free_and_largest():
+    other, new = job("other", task("worker", 3, gpu_spec(5))), job("my-run", task("worker", 4, gpu_spec(4)))
+    nodes = [gpu_node(f"a10-{index}") for index in range(3)]
+    busy = [pod(other, index=index, node=f"a10-{index}") for index in range(3)]
+    said = told(case(new, jobs=[other], nodes=nodes, pods=[*busy, *pods(new)]), "no-room")
+    assert "not enough free GPUs for my-run" in said
+    assert "(nvidia.com/gpu: needs 16, 9 free in pool a10, largest free per node 3)" in said
+
+
+def test_a_gang_of_which_some_could_start_is_incomplete():
+    other, new = job("other", task("worker", 1, gpu_spec(8))), job("my-run", task("worker", 4, gpu_spec(4)))
+    nodes = [gpu_node("a10-0"), gpu_node("a10-1")]
+    said = told(case(new, jobs=[other], nodes=nodes, pods=[pod(other, node="a10-0"), *pods(new)]), "gang")
+    assert "2 of the 4 worker pods that wait can be placed, and none starts before all can" in said
+    assert "needs 16, 8 free in pool a10, largest free per node 8" in said
+
+
+def test_an_elastic_job_runs_and_says_what_the_rest_waits_for():
+    elastic = job("my-run", task("worker", 3, gpu_spec(8), minAvailable=1), phase="Running", spec={"minAvailable": 1})
+    found = case(elastic, pods=[pod(elastic, node="a10-0"), pod(elastic, index=1), pod(elastic, index=2)])
+    assert "needs 16, 0 free in pool a10" in told(found, "no-room")
+
+
+def test_cpu_and_memory_can_be_short_too():
+    new = job("my-run", task("worker", 1, pod_spec(memory="200Gi")))
+    other = job("other", task("worker", 1, pod_spec(memory="100Gi")))
+    said = told(case(new, jobs=[other], pods=[pod(other, node="a10-0"), pod(new)]), "no-room")
+    assert "not enough free memory for my-run (memory: needs 200 GiB, 156 GiB free in pool a10" in said
+
+
+def test_ended_pods_hold_nothing():
+    done, new = job("other", phase="Completed"), job("my-run", task("worker", 1, gpu_spec(8)))
+    found = case(new, jobs=[done], pods=[*pods(done, "a10-0", phase="Succeeded"), pod(new)])
+    assert why(found).cause == "scheduler"
+
+
+def test_a_pod_larger_than_any_node_is_told_to_be():
+    said = told(case(job("my-run", task("worker", 1, gpu_spec(16)))), "too-large")
+    assert "one worker of my-run asks for 16 nvidia.com/gpu and the largest node in pool a10 has 8" in said
+
+
+def test_a_pool_without_nodes_is_not_scaled_up_yet():
+    said = told(case(job(), nodes=[gpu_node("v100-0", pool="v100")]), "no-node")
+    assert "no node is of pool a10, where worker of my-run must run" in said
+    assert "wait for its nodes (`kubectl get nodes -L athanor.dev/pool`)" in said
+
+
+def test_a_node_affinity_selects_nodes_as_a_selector_does():
+    spec = gpu_spec(1, pool=None)
+    match = {"key": "athanor.dev/pool", "operator": "In", "values": ["l20", "h20"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [match]}]}
+    spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    assert "no node is of pool l20 or h20" in told(case(job("my-run", task("worker", 1, spec))), "no-node")
+
+
+def test_taints_that_keep_all_pods_away_are_counted():
+    taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    nodes = [gpu_node("a10-0", taints=[taint]), gpu_node("a10-1", taints=[taint]), gpu_node("a10-2", ready=False)]
+    said = told(case(job(), nodes=nodes), "taint")
+    assert "none of the 3 nodes of pool a10 takes worker of my-run" in said
+    assert "2 taint nvidia.com/gpu=present:NoSchedule, 1 not ready" in said
+
+
+def test_a_tolerated_taint_keeps_nobody_away():
+    taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    spec = {**gpu_spec(8), "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]}
+    found = case(job("my-run", task("worker", 1, spec)), nodes=[gpu_node("a10-0", taints=[taint])])
+    assert why(found).cause == "scheduler"
+
+
+def test_a_queue_that_is_not_there_is_told_with_those_that_are():
+    said = told(case(job(queue="trainign")), "no-queue")
+    assert "names the queue 'trainign', which does not exist; next: use one of training" in said
+
+
+def test_a_closed_queue_is_told():
+    assert "queue 'training' is closed" in told(case(job(), queues=[queue(state="Closed")]), "queue-closed")
+
+
+def test_a_queue_at_its_limit_is_told_with_its_numbers():
+    other, new = job("other", task("worker", 1, gpu_spec(8))), job("my-run", task("worker", 1, gpu_spec(4)))
+    nodes = [gpu_node("a10-0"), gpu_node("a10-1")]
+    found = case(
+        new,
+        jobs=[other],
+        nodes=nodes,
+        pods=[pod(other, node="a10-0"), pod(new)],
+        queues=[queue(capability={"nvidia.com/gpu": "8"})],
+    )
+    said = told(found, "queue-limit")
+    assert "queue 'training' is at its limit: 8 of 8 nvidia.com/gpu are used and the job needs 4 more" in said
+    assert "scheduling.queues[training].capability" in said
+
+
+def test_a_job_that_its_queue_can_never_take_is_told():
+    found = case(job(), nodes=[gpu_node("a10-0"), gpu_node("a10-1")], queues=[queue(capability={"nvidia.com/gpu": 8})])
+    assert "the job needs 16 nvidia.com/gpu at once and queue 'training' may have 8" in told(found, "queue-limit")
+
+
+def test_what_is_kept_for_other_queues_is_not_had():
+    kept = queue("serving", guarantee={"resource": {"nvidia.com/gpu": "8"}})
+    found = case(job(), nodes=[gpu_node("a10-0"), gpu_node("a10-1")], queues=[queue(), kept])
+    said = told(found, "queue-limit")
+    assert "the cluster has 16, 8 are kept for other queues" in said
+
+
+def test_jobs_of_a_higher_priority_come_first():
+    urgent = job("urgent", spec={"priorityClassName": "high"})
+    new = job("my-run", task("worker", 1, gpu_spec(1)))
+    found = case(
+        new,
+        jobs=[urgent],
+        pods=pods(new),
+        pod_groups=[group(new), group(urgent, created="2026-11-21T11:00:00Z")],
+        priority_classes=[priority_class("high", 1000)],
+    )
+    said = told(found, "behind")
+    assert "1 waiting jobs of queue 'training' come before my-run (1 with a higher priority than its 0: urgent)" in said
+
+
+def test_older_jobs_of_the_same_priority_come_first():
+    older, new = job("older"), job("my-run", task("worker", 1, gpu_spec(1)))
+    groups = [group(new), group(older, created="2026-11-21T09:00:00Z")]
+    said = told(case(new, jobs=[older], pods=pods(new), pod_groups=groups), "behind")
+    assert "(of its priority, but older: older)" in said
+
+
+@pytest.mark.parametrize(
+    ("message", "where"),
+    [
+        ("resource in cluster is overused: overused nvidia.com/gpu", "the cluster"),
+        ("queue resource quota insufficient: insufficient cpu", "queue 'training'"),
+    ],
+)
+def test_a_job_that_is_not_let_in_says_what_is_full(message, where):
+    new = job("my-run", task("worker", 1, gpu_spec(1)))
+    pending = group(new, "Pending")
+    said = told(case(new, pod_groups=[pending], events=[event(pending, "Unschedulable", message)]), "enqueue")
+    assert f"because {where} has no room for all of it ({message})" in said
+
+
+def test_volcanos_own_words_are_the_last_resort():
+    new = job("my-run", task("worker", 2, gpu_spec(1)))
+    spread = "0/1 nodes are unavailable: 1 node(s) didn't match pod topology spread constraints."
+    waits = [pod(new, **unplaced("Pod athanor/x can possibly be assigned to a10-0", "Schedulable"))]
+    waits.append(pod(new, index=1, **unplaced(spread)))
+    said = told(case(new, pods=waits), "unschedulable")
+    assert f"(1 of its 2 waiting pods could be placed): {spread}" in said
+
+
+def test_the_gangs_condition_speaks_where_no_pod_does():
+    new = job("my-run", task("worker", 2, gpu_spec(1)))
+    message = (
+        "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable."
+        " Origin reason is my-run-0a1b2c3d-worker-0: 0/1 nodes are unavailable: 1 hyperNode tier."
+    )
+    said = told(case(new, pods=pods(new), pod_groups=[group(new, message=message)]), "unschedulable")
+    assert "Volcano finds no nodes for my-run: my-run-0a1b2c3d-worker-0: 0/1 nodes are unavailable: 1 hyperNode" in said
+
+
+def test_what_cannot_be_read_is_not_taken_for_missing():
+    """A team with a role in its namespace alone sees neither nodes nor queues."""
+    new = job()
+    waits = [pod(new, **unplaced("0/9 nodes are unavailable: 9 Insufficient nvidia.com/gpu."))]
+    found = case(new, pods=waits, nodes=[], queues=[], unreadable=["queues", "nodes"])
+    assert "9 Insufficient nvidia.com/gpu" in told(found, "unschedulable")
+
+
+def test_other_namespaces_jobs_of_the_same_name_are_another_jobs():
+    new = job("my-run", task("worker", 1, gpu_spec(8)))
+    foreign = pod(new, node="a10-0")
+    foreign["metadata"]["namespace"] = "elsewhere"
+    found = case(new, pods=[foreign, pod(new)])
+    assert len(found.pods) == 1
+    assert why(found).cause == "no-room"
+
+
+def test_a_node_that_the_job_does_not_select_is_never_counted():
+    found = case(
+        job("my-run", task("worker", 1, gpu_spec(9))), nodes=[gpu_node("h20-0", 16, pool="h20"), gpu_node("a")]
+    )
+    assert "largest node in pool a10 has 8" in told(found, "too-large")

@@ -1,0 +1,1 @@
+"""Questions about jobs, answered by pure functions over API objects: what runs where, why not, what it prints."""

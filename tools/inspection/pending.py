@@ -1,0 +1,207 @@
+"""Why a job does not run, in one sentence with a next step: each cause a pure function, the weightiest first."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tools.inspection import placing
+from tools.inspection.containers import (
+    Finding,
+    crash,
+    image_trouble,
+    init_wait,
+    mount_trouble,
+    shortened,
+    start_trouble,
+    statuses,
+)
+from tools.inspection.jobs import ENDED, job_phase, short_name, since
+from tools.inspection.objects import events_of, last_event, name_of, node_of, phase_of, when
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tools.inspection.case import Case
+    from tools.inspection.objects import Object
+
+_CONTROLLER_EVENTS = ("PluginError", "PVCError", "PodGroupError", "JobStatusError")
+_EXCEEDED = re.compile(r"exceeded quota: ([^,]+), (requested: .*?, used: .*?, limited: [^\s\]]+)")
+_NOT_YET_BOUND = {"WaitForFirstConsumer", "WaitForPodScheduled"}
+"""Events of a claim that is bound only once a pod has a node: it keeps nobody waiting."""
+
+
+def why(case: Case) -> Finding:
+    """Return the first cause that holds; there is always one."""
+    for cause in _CAUSES:
+        if finding := cause(case):
+            return finding
+    return _starting(case)
+
+
+def ended(case: Case) -> Finding | None:
+    """Say that the job is over: when, how, and how it runs again."""
+    phase, at = job_phase(case.job), when(since(case.job))
+    again = f"`make rerun JOB={case.name}` runs it again"
+    if phase == "Completed":
+        return Finding(cause="completed", because=f"{case.name} completed at {at}", next_step=again)
+    if phase not in ENDED:
+        return None
+    status, last = case.job.get("status", {}), crash(case.job, case.pods)
+    restarts = f" after {status.get('retryCount', 0)} of {case.job['spec'].get('maxRetry', 3)} restarts"
+    said = f": {last.because}" if last else _pod_reason(case) or _said(status.get("state", {}))
+    if phase == "Failed":
+        step = f"read `make logs JOB={case.name}`, correct the cause, then {again}"
+        because = f"{case.name} failed at {at}{restarts}{said}"
+        return Finding(cause="failed", because=because, next_step=step, log=last.log if last else None)
+    stopped = f"{case.name} was {phase.lower()} at {at}{said}"
+    return Finding(cause=phase.lower(), because=stopped, next_step=again, log=last.log if last else None)
+
+
+def _said(state: Object) -> str:
+    return f": {shortened(state['message'])}" if state.get("message") else ""
+
+
+def _pod_reason(case: Case) -> str:
+    """Name what ended a pod as a whole: an eviction, a deadline."""
+    for pod in case.pods:
+        if phase_of(pod) == "Failed" and (reason := pod["status"].get("reason")):
+            return f": {short_name(pod, case.job)} ended with {reason}{_said(pod['status'])}"
+    return ""
+
+
+def leaving(case: Case) -> Finding | None:
+    """Say that the job is being deleted or stopped."""
+    phase = job_phase(case.job)
+    if case.job["metadata"].get("deletionTimestamp"):
+        because = f"{case.name} is being deleted and {len(case.pods)} of its pods are still there"
+        return Finding(cause="deleting", because=because, next_step="wait until their grace period is over")
+    if phase in {"Aborting", "Terminating", "Completing"}:
+        because = f"{case.name} is {phase.lower()} and {len(case.pods)} of its pods are still there"
+        return Finding(cause="stopping", because=because, next_step="wait until their grace period is over")
+    return None
+
+
+def running(case: Case) -> Finding | None:
+    """Say that nothing is wrong."""
+    wanted = sum(role.wanted for role in case.roles)
+    have = sum(phase_of(pod) in {"Running", "Succeeded"} for pod in case.pods)
+    troubled = any(each.waiting for each in statuses(case.pods))
+    if job_phase(case.job) != "Running" or have < wanted or troubled:
+        return None
+    restarts = case.job.get("status", {}).get("retryCount", 0)
+    often = f", restarted {restarts} times" if restarts else ""
+    because = f"{case.name} is running: {have} of {wanted} pods since {when(since(case.job))}{often}"
+    return Finding(cause="running", because=because, next_step=f"`make logs JOB={case.name}` shows what it prints")
+
+
+def not_created(case: Case) -> Finding | None:
+    """Say why pods, or all that comes before them, cannot be created."""
+    wanted = sum(role.wanted for role in case.roles)
+    if len(case.pods) >= wanted:
+        return None
+    if refused := last_event(case.snapshot, case.job, "FailedCreate"):
+        return _refused(case, refused, wanted)
+    if said := last_event(case.snapshot, case.job, *_CONTROLLER_EVENTS):
+        because = f"Volcano's controller cannot prepare {case.name} ({shortened(said)})"
+        return Finding(cause="controller", because=because, next_step="correct the job, then `pulumi up`")
+    if job_phase(case.job) == "accepted" and case.group is None:
+        because = f"{case.name} is accepted, but Volcano's controller has not looked at it yet"
+        step = "in a few seconds ask again; if this stays, see whether `kubectl get pods -n volcano-system` are Running"
+        return Finding(cause="accepted", because=because, next_step=step)
+    return None
+
+
+def _refused(case: Case, said: str, wanted: int) -> Finding:
+    missing = f"{wanted - len(case.pods)} of {wanted} pods of {case.name} cannot be created"
+    if quota := _EXCEEDED.search(said):
+        because = f"{missing}: quota {quota.group(1)!r} of namespace {case.namespace!r} is exceeded ({quota.group(2)})"
+        step = "wait for other jobs of the namespace, ask for less, or have the quota raised"
+        return Finding(cause="quota", because=because, next_step=step)
+    if "violates PodSecurity" in said:
+        because = f"{missing}: the namespace's Pod Security level forbids them ({shortened(said)})"
+        step = "use what the level allows, or set pod_security for the namespace"
+        return Finding(cause="security", because=because, next_step=step)
+    return Finding(
+        cause="refused", because=f"{missing} ({shortened(said)})", next_step="correct the job, then `pulumi up`"
+    )
+
+
+def volumes(case: Case) -> Finding | None:
+    """Say which volume is missing or not bound."""
+    there = {name_of(claim): claim for claim in case.snapshot.claims}
+    for role in case.roles:
+        for volume in role.template.get("volumes", []):
+            name = volume.get("persistentVolumeClaim", {}).get("claimName")
+            if name is None:
+                continue
+            if name not in there:
+                because = f"{role.name} mounts the volume {name!r}, which namespace {case.namespace!r} does not have"
+                step = "create the PersistentVolumeClaim, or name one of " + (", ".join(sorted(there)) or "(none)")
+                return Finding(cause="volume", because=because, next_step=step)
+            claim = there[name]
+            events = events_of(case.snapshot, claim)
+            if phase_of(claim) == "Bound" or any(event.get("reason") in _NOT_YET_BOUND for event in events):
+                continue
+            said = f" ({shortened(events[-1].get('message', ''))})" if events else ""
+            because = f"the volume {name!r} of {role.name} is {phase_of(claim) or 'Pending'}, not Bound{said}"
+            step = "see whether its StorageClass exists and can make such a volume"
+            return Finding(cause="volume", because=because, next_step=step)
+    return None
+
+
+def images(case: Case) -> Finding | None:
+    """Say which image cannot be pulled."""
+    return image_trouble(case.job, case.pods, local=case.local)
+
+
+def starts(case: Case) -> Finding | None:
+    """Say which container cannot be made."""
+    return start_trouble(case.job, case.pods)
+
+
+def crashes(case: Case) -> Finding | None:
+    """Say which container fails."""
+    return crash(case.job, case.pods)
+
+
+def mounts(case: Case) -> Finding | None:
+    """Say which volume a node cannot mount."""
+    return mount_trouble(case.job, case.snapshot, case.pods)
+
+
+def restarting(case: Case) -> Finding | None:
+    """Say that the pods of before are still ending."""
+    going = [pod for pod in case.pods if pod["metadata"].get("deletionTimestamp")]
+    if job_phase(case.job) != "Restarting" and not going:
+        return None
+    count, limit = case.job.get("status", {}).get("retryCount", 0), case.job["spec"].get("maxRetry", 3)
+    because = f"{case.name} starts again (restart {count} of at most {limit}) and {len(going)} of its pods still end"
+    step = f"wait; `make logs JOB={case.name}` shows what the pods printed, as long as they are there"
+    return Finding(cause="restarting", because=because, next_step=step)
+
+
+def inits(case: Case) -> Finding | None:
+    """Say which init container has not finished."""
+    return init_wait(case.job, case.pods)
+
+
+def _starting(case: Case) -> Finding:
+    """Say what is left when nothing is wrong that is known here."""
+    bound = [pod for pod in case.pods if node_of(pod)]
+    wanted = sum(role.wanted for role in case.roles)
+    if bound:
+        nodes = ", ".join(sorted({node_of(pod) for pod in bound})[:3])
+        because = f"{len(bound)} of {wanted} pods of {case.name} have their nodes ({nodes}) and their containers start"
+        step = "ask again in a few seconds; pulling a large image takes minutes (`kubectl get events` shows it)"
+        return Finding(cause="starting", because=because, next_step=step)
+    because = f"{case.name} waits for Volcano's scheduler, which has not said anything about it yet"
+    step = "ask again in a few seconds; if this stays, see whether `kubectl get pods -n volcano-system` are Running"
+    return Finding(cause="scheduler", because=because, next_step=step)
+
+
+_CAUSES: tuple[Callable[[Case], Finding | None], ...] = (
+    ended, leaving, running, images, starts, crashes, not_created, volumes, mounts, restarting,
+    placing.no_queue, placing.too_much, placing.unmatched, placing.quota, placing.queue_limit, placing.no_room,
+    placing.behind, placing.enqueue, inits, placing.unschedulable,
+)  # fmt: skip
