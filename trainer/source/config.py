@@ -1,0 +1,136 @@
+"""The command line of the program that fetches a job's code."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit
+
+import tyro
+from dulwich.refs import Ref, check_ref_format
+
+from trainer.validation import more_than
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
+CLUSTER_SUFFIXES = (".svc", ".svc.cluster.local")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceConfig:
+    """Fetch one branch, tag or commit of a git repository into a folder."""
+
+    repository: str
+    """http(s) URL of the repository, without user name, password or token."""
+    destination: Path
+    """Folder that gets the files; empty, or left behind by an earlier attempt of this program."""
+    branch: str | None = None
+    """Newest commit of this branch."""
+    tag: str | None = None
+    """Commit of this tag."""
+    commit: str | None = None
+    """This commit, 40 hex digits."""
+    subdirectory: str | None = None
+    """Take the content of this folder of the repository alone; without it everything."""
+    credentials_dir: Path | None = None
+    """Folder with the files `username` and `password`: a mounted Secret of type kubernetes.io/basic-auth."""
+    timeout_seconds: float = 300.0
+    """Give up after this time, all attempts together."""
+    record: Path | None = None
+    """JSON file on a volume that all pods of the job share: the first pod writes the commit, the others take it."""
+
+    def __post_init__(self) -> None:
+        url = _checked_url(self.repository)
+        named = [name for name in ("branch", "tag", "commit") if getattr(self, name) is not None]
+        if len(named) != 1:
+            given = " and ".join(named) or "none"
+            raise ValueError(f"branch, tag, commit: {given} given: must be exactly one. Fix: name one of the three")
+        for name in ("branch", "tag"):
+            _check_ref(name, getattr(self, name))
+        if self.commit is not None and not COMMIT_PATTERN.fullmatch(self.commit):
+            raise ValueError(f"commit={self.commit!r}: must be 40 of 0-9 a-f. Fix: the full id from `git rev-parse`")
+        _check_subdirectory(self.subdirectory)
+        more_than("timeout_seconds", self.timeout_seconds, 0)
+        if self.credentials_dir is not None and url.scheme == "http" and not _is_inside(url.hostname or ""):
+            raise ValueError(
+                f"repository={self.repository!r}: http to a host outside the cluster would send the password in clear; "
+                "must be https, or a Service (a name without dots, *.svc or *.svc.cluster.local). Fix: https://"
+            )
+
+    @property
+    def requested(self) -> dict[str, str]:
+        """The one of branch, tag and commit that was given, by its name."""
+        values = {"branch": self.branch, "tag": self.tag, "commit": self.commit}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def unprotected(self) -> bool:
+        """Whether somebody between here and the server could change the code unnoticed."""
+        url = urlsplit(self.repository)
+        return self.commit is None and url.scheme == "http" and not _is_inside(url.hostname or "")
+
+
+def parse(arguments: Sequence[str] | None = None) -> SourceConfig:
+    """Read the command line; every field is `--field_name` (or `--field-name`).
+
+    Raises:
+        SystemExit: 0 after `--help`, 2 after saying which value is wrong, its limit and the fix.
+    """
+    return tyro.cli(SourceConfig, prog="python3 -m trainer.source", args=arguments, use_underscores=True)
+
+
+def _checked_url(repository: str) -> SplitResult:
+    if "@" in repository.partition("://")[2].partition("/")[0]:
+        scheme, _, rest = repository.partition("://")
+        raise ValueError(
+            f"repository='{scheme}://***@{rest.rpartition('@')[2]}': must hold no user name or password. "
+            "Fix: put them into a Secret of type kubernetes.io/basic-auth and name its mount as credentials_dir"
+        )
+    if re.search(r"[?#]", repository):
+        shown = re.split(r"[?#]", repository)[0]
+        raise ValueError(
+            f"repository='{shown}***': must have no query and no fragment. Fix: leave out what follows the path; "
+            "a token belongs into a Secret of type kubernetes.io/basic-auth whose mount is credentials_dir"
+        )
+    try:
+        url = urlsplit(repository)
+        well_formed = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
+    except ValueError:
+        well_formed, url = False, SplitResult("", "", "", "", "")
+    if not well_formed or not repository.isascii() or not repository.isprintable() or " " in repository:
+        shown = "***" if "@" in repository else repository
+        raise ValueError(
+            f"repository={shown!r}: must be an http:// or https:// URL in ASCII; ssh, git and file are not supported. "
+            "Fix: the https URL of the repository, with a token in credentials_dir if it is private"
+        )
+    return url
+
+
+def _check_ref(field: str, value: str | None) -> None:
+    if value is None:
+        return
+    if value.startswith("refs/") or not check_ref_format(Ref(f"refs/heads/{value}".encode())):
+        raise ValueError(f"{field}={value!r}: is no name of a {field} in git. Fix: the name alone, without refs/heads/")
+
+
+def _check_subdirectory(value: str | None) -> None:
+    if value is None:
+        return
+    path = PurePosixPath(value)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError(
+            f"subdirectory={value!r}: must be a folder inside the repository. Fix: its path from the top, like 'a/b'"
+        )
+
+
+def _is_inside(host: str) -> bool:
+    """Return whether traffic to a host stays in the cluster's network, or in this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return "." not in host or host.endswith(CLUSTER_SUFFIXES)

@@ -1,0 +1,22 @@
+"""Why the code is not in place."""
+
+from __future__ import annotations
+
+
+class SourceError(RuntimeError):
+    """The code cannot be fetched, and trying again would not help."""
+
+
+class RetryableError(SourceError):
+    """The server cannot be reached or broke off; it may be there in a moment."""
+
+
+class ProtocolRefusedError(SourceError):
+    """The server understood what is wanted and does not give it."""
+
+
+def printable(text: str | bytes, limit: int = 1000) -> str:
+    """Return what may come from a server or repository as one short line that no terminal obeys."""
+    decoded = text.decode(errors="replace") if isinstance(text, bytes) else text
+    line = "".join(character if character.isprintable() else "?" for character in decoded)
+    return line if len(line) <= limit else f"{line[:limit]}..."

@@ -1,0 +1,158 @@
+"""Bring a commit and its files from a server into an object store."""
+
+from __future__ import annotations
+
+import random
+import time
+import zlib
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dulwich.errors import (
+    ApplyDeltaError,
+    ChecksumMismatch,
+    GitProtocolError,
+    HangupException,
+    ObjectFormatException,
+    WrongObjectException,
+)
+from dulwich.object_store import DiskObjectStore, ObjectStoreGraphWalker
+from dulwich.objects import ObjectID
+from urllib3.exceptions import HTTPError
+
+from trainer.source.credentials import say
+from trainer.source.errors import ProtocolRefusedError, RetryableError, SourceError
+from trainer.source.transport import open_client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from dulwich.client import Urllib3HttpGitClient
+    from dulwich.refs import Ref
+
+    from trainer.source.credentials import Credentials
+
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 10.0
+
+# What dulwich raises for bytes that are no pack; a server can send any.
+_BROKEN_DATA = (
+    ApplyDeltaError,
+    AssertionError,
+    ChecksumMismatch,
+    LookupError,
+    ObjectFormatException,
+    ValueError,
+    WrongObjectException,
+    zlib.error,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """One branch, tag or commit."""
+
+    kind: str
+    """branch, tag or commit."""
+    name: str
+    """Its name, or the commit's 40 hex digits."""
+
+    @property
+    def prefix(self) -> bytes:
+        """Beginning of the refs that the server is asked to list."""
+        folders = {"branch": "refs/heads/", "tag": "refs/tags/"}
+        return f"{folders[self.kind]}{self.name}".encode() if self.kind in folders else b"HEAD"
+
+    def choose(self, refs: Mapping[Ref, ObjectID]) -> ObjectID:
+        """Return the id to ask for: of a commit, or of an annotated tag.
+
+        Raises:
+            SourceError: the server has no such branch or tag.
+        """
+        if self.kind == "commit":
+            return ObjectID(self.name.encode())
+        for ref, found in refs.items():
+            if ref == self.prefix:
+                return found
+        raise SourceError(f"the repository has no {self.kind} {self.name!r}. Fix: push it, or name another")
+
+
+def fetch(repository: str, credentials: Credentials | None, wanted: Wanted, folder: Path) -> ObjectID:
+    """Fetch without history, try again while the server is away, and return the id that was asked for.
+
+    `folder` becomes an object store.
+
+    Raises:
+        SourceError: trying again would not help.
+        OSError: the volume is full or not writable.
+    """
+    tell = partial(say, credentials=credentials)
+    pause = FIRST_PAUSE_SECONDS
+    with closing(DiskObjectStore.init(folder)) as store:
+        while True:
+            client = open_client(repository, credentials)
+            try:
+                return _fetch_once(client, wanted, store, tell)
+            except RetryableError as error:
+                tell(f"{error}; trying again in {pause:.1f} s")
+            finally:
+                client.pool_manager.clear()
+            # Spread, so that a thousand pods do not come back in the same instant.
+            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  no secret
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def _fetch_once(
+    client: Urllib3HttpGitClient, wanted: Wanted, store: DiskObjectStore, tell: Callable[[str], None]
+) -> ObjectID:
+    try:
+        return _receive(client, wanted, store, prefixes=[wanted.prefix], everything=False)
+    except ProtocolRefusedError as error:
+        if wanted.kind != "commit":
+            raise
+        tell(f"{error}; fetching all branches and tags instead")
+    prefixes = [b"refs/heads/", b"refs/tags/"]
+    return _receive(client, wanted, store, prefixes=prefixes, everything=True)
+
+
+def _receive(
+    client: Urllib3HttpGitClient, wanted: Wanted, store: DiskObjectStore, *, prefixes: list[bytes], everything: bool
+) -> ObjectID:
+    chosen: list[ObjectID] = []
+
+    def determine_wants(refs: Mapping[Ref, ObjectID], depth: int | None = None) -> list[ObjectID]:
+        del depth
+        chosen.append(wanted.choose(refs))
+        return sorted(set(refs.values())) if everything else chosen
+
+    pack, commit, abort = store.add_pack()
+    try:
+        client.fetch_pack(
+            b"",
+            determine_wants,
+            ObjectStoreGraphWalker([], lambda _commit: []),
+            pack.write,
+            depth=None if everything else 1,
+            ref_prefix=prefixes,
+        )
+        commit()
+    except BaseException as error:
+        # Also closes the file; a pack that is complete but useless has left its name already.
+        with suppress(FileNotFoundError):
+            abort()
+        if isinstance(error, (HTTPError, GitProtocolError, *_BROKEN_DATA)):
+            raise _told(error) from error
+        raise
+    return chosen[0]
+
+
+def _told(error: Exception) -> SourceError:
+    """Return what an error of the transfer means for the next attempt."""
+    if isinstance(error, (HTTPError, HangupException)) or isinstance(error.__cause__, HTTPError):
+        return RetryableError(f"the server broke off: {error}")
+    if isinstance(error, GitProtocolError):
+        return ProtocolRefusedError(f"the server does not give it: {error}")
+    return SourceError(f"what the server sends is not git's protocol, or not a whole pack: {error!r}")
