@@ -17,6 +17,7 @@ from infra.manifests import Manifest, resource
 from infra.namespaces import default_deny_manifest, namespace_manifest
 from infra.outputs import PlatformOutputs
 from infra.pools import NO_OFFERS, PlatformOffers, platform_offers
+from infra.quotas import WorkloadLimits, WorkloadLimitsArgs
 from infra.scheduling import GangScheduling, GangSchedulingArgs
 from infra.simulated_nodes import SimulatedGpuNodes, SimulatedGpuNodesArgs
 from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, SharedStorage, SharedStorageArgs, choose_backing
@@ -147,8 +148,12 @@ def _platform(
     gpu_parts: Sequence[pulumi.Resource] = ()
     if settings.gpu.device_plugin or settings.gpu.dcgm_exporter:
         gpu_parts = GpuNodes("gpu", GpuNodesArgs(settings=settings.gpu), in_cluster).parts
-    args = GangSchedulingArgs(settings=settings.scheduling, nodes_scale=_nodes_scale(settings), nodes=nodes)
+    offers = platform_offers(settings)
+    args = GangSchedulingArgs(
+        settings=settings.scheduling, namespace=settings.namespace, pools=offers.pools, nodes=nodes
+    )
     scheduling = GangScheduling("scheduling", args, in_cluster)
+    limits = WorkloadLimits("workload-limits", _limits_args(settings, offers, ready), in_cluster)
     return Platform(
         provider=provider,
         namespace=settings.namespace,
@@ -157,13 +162,21 @@ def _platform(
         output_claim=OUTPUT_CLAIM,
         trainer_image=platform_trainer_image(settings),
         tensorflow_image=platform_tensorflow_image(settings),
-        offers=platform_offers(settings),
-        depends_on=(*nodes, *ready, *gpu_parts, *scheduling.queues),
+        offers=offers,
+        depends_on=(*nodes, *ready, *gpu_parts, *scheduling.ready, *limits.parts),
     )
 
 
-def _nodes_scale(settings: Settings) -> bool:
-    return settings.alicloud is not None and any(pool.autoscaled for pool in settings.alicloud.node_pools)
+def _limits_args(
+    settings: Settings, offers: PlatformOffers, depends_on: Sequence[pulumi.Resource]
+) -> WorkloadLimitsArgs:
+    return WorkloadLimitsArgs(
+        namespace=settings.namespace,
+        settings=settings.scheduling,
+        pools=offers.pools,
+        all_nodes_known=settings.alicloud is not None,
+        depends_on=depends_on,
+    )
 
 
 def _workload_namespace(settings: Settings, opts: pulumi.ResourceOptions) -> pulumi.Resource:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from infra.errors import RefusalError, choices
 from infra.gpu.sharing import shares_per_gpu
 from infra.instance_types import RdmaKind, instance_type
+from infra.priorities import priority_class_name
 from infra.settings.gpu import Sharing
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 POOL_LABEL = "athanor.dev/pool"
 """Node label with the pool's name; workloads that name a pool select nodes by it."""
+ZONE_LABEL = "topology.kubernetes.io/zone"
+"""Kubernetes' own node label with the zone's name."""
 
 _SHARING: TypeAdapter[Sharing | None] = TypeAdapter(Sharing | None)
 
@@ -43,6 +46,7 @@ GPU_TAINT = Taint(key="nvidia.com/gpu", value="present")
 """On every GPU node: a GPU that waits for its job must not be blocked by pods that need none."""
 SIMULATED_TAINT = Taint(key="kwok.x-k8s.io/node", value="fake")
 """On every simulated node: a real pod must not land there by accident."""
+_SIMULATED_ZONES = ("simulated-a", "simulated-b")
 _LINGJUN_TAINT = Taint(key="node-role.alibabacloud.com/lingjun", value="")
 
 
@@ -56,6 +60,8 @@ class PoolOffer:
     zones: tuple[str, ...]
     """Zones its nodes can be in; empty where the platform does not know."""
     max_nodes: int
+    min_nodes: int = 0
+    """Nodes that are always there; 0 where a stack of an earlier release did not tell."""
     gpus_per_node: int | None
     """None for Lingjun machines: their type is not ours to choose, and no table of ours knows them."""
     gpu_memory_gib: int
@@ -84,10 +90,10 @@ class PoolOffer:
             RefusalError: a key is missing, or the sharing is of a kind that this code does not know.
         """
         known = {field.name: field for field in fields(cls)}
-        missing = sorted(set(known) - set(data))
+        missing = sorted(name for name in set(known) - set(data) if known[name].default is MISSING)
         if missing:
             raise RefusalError("pool", dict(data), f"lacks {', '.join(missing)}", "name a stack of the athanor project")
-        values = cast("dict[str, Any]", _whole_numbers({name: data[name] for name in known}))
+        values = cast("dict[str, Any]", _whole_numbers({name: data[name] for name in known if name in data}))
         try:
             values["sharing"] = _SHARING.validate_python(values["sharing"])
         except ValidationError:
@@ -121,6 +127,9 @@ class PlatformOffers:
             "pools": [pool.to_dict() for pool in self.pools],
             "pod_networkings": list(self.pod_networkings),
             "pod_security": self.pod_security,
+            "queues": list(self.queues),
+            "priority_classes": list(self.priority_classes),
+            "topology": self.topology,
         }
 
     @classmethod
@@ -134,6 +143,9 @@ class PlatformOffers:
             pools=tuple(PoolOffer.from_dict(pool) for pool in data["pools"]),
             pod_networkings=tuple(data["pod_networkings"]),
             pod_security=data["pod_security"],
+            queues=tuple(data.get("queues", ())),
+            priority_classes=tuple(data.get("priority_classes", ())),
+            topology=data.get("topology", False),
         )
 
 
@@ -178,16 +190,26 @@ def pool_offers(settings: Settings) -> tuple[PoolOffer, ...]:
 def platform_offers(settings: Settings) -> PlatformOffers:
     """Return what a stack's platform offers."""
     networkings = settings.alicloud.pod_networkings if settings.alicloud else ()
+    pools = pool_offers(settings)
+    priorities = settings.scheduling.priority_classes
     return PlatformOffers(
-        pools=pool_offers(settings),
+        pools=pools,
         pod_networkings=tuple(networking.name for networking in networkings),
         pod_security=settings.pod_security,
+        queues=tuple(queue.name for queue in settings.scheduling.queues),
+        priority_classes=tuple(priority_class_name(settings.namespace, priority.name) for priority in priorities),
+        topology=settings.scheduling.install and any(pool.zones for pool in pools),
     )
 
 
 def simulated_pool_name(type_name: str) -> str:
     """Return the name of the pool that simulated nodes of a type form: `ecs.gn8v.4xlarge` gives `gn8v-4xlarge`."""
     return type_name.removeprefix("ecs.").replace(".", "-")
+
+
+def simulated_zones(count: int) -> tuple[str, ...]:
+    """Return the zones that so many simulated nodes of a type are in, in turn."""
+    return _SIMULATED_ZONES[:count]
 
 
 def pool_taints(pool: NodePoolSettings) -> tuple[Taint, ...]:
@@ -207,6 +229,7 @@ def _ack_offer(pool: NodePoolSettings, zones: tuple[str, ...]) -> PoolOffer:
         instance_types=pool.instance_types,
         zones=zones,
         max_nodes=pool.maximum,
+        min_nodes=pool.minimum,
         gpus_per_node=first.gpus if first else None,
         gpu_memory_gib=first.gpu_memory_gib if first else 0,
         shares_per_gpu=shares_per_gpu(pool.gpu.sharing, first),
@@ -226,8 +249,9 @@ def _simulated_offer(group: SimulatedNodes, sharing: Sharing | None) -> PoolOffe
         name=simulated_pool_name(group.instance_type),
         role="gpu" if facts.gpus else "cpu",
         instance_types=(group.instance_type,),
-        zones=(),
+        zones=simulated_zones(group.count),
         max_nodes=group.count,
+        min_nodes=group.count,
         gpus_per_node=facts.gpus,
         gpu_memory_gib=facts.gpu_memory_gib,
         shares_per_gpu=shares_per_gpu(shared, facts),

@@ -10,7 +10,14 @@ import pulumi
 from infra.gpu.sharing import advertised
 from infra.instance_types import instance_type
 from infra.manifests import Manifest, resource
-from infra.pools import GPU_TAINT, POOL_LABEL, SIMULATED_TAINT, simulated_pool_name
+from infra.pools import (
+    GPU_TAINT,
+    POOL_LABEL,
+    SIMULATED_TAINT,
+    ZONE_LABEL,
+    simulated_pool_name,
+    simulated_zones,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +29,7 @@ KWOK_ANNOTATION = "kwok.x-k8s.io/node"
 _PODS_PER_NODE = 110
 
 
-def simulated_node_manifest(name: str, type_name: str, sharing: Sharing | None = None) -> Manifest:
+def simulated_node_manifest(name: str, type_name: str, zone: str, sharing: Sharing | None = None) -> Manifest:
     """Return a Node with the capacity of an instance type, tainted so that no real pod lands on it by accident."""
     facts = instance_type(type_name)
     gpu_labels: dict[str, str] = {}
@@ -54,6 +61,7 @@ def simulated_node_manifest(name: str, type_name: str, sharing: Sharing | None =
                 **gpu_labels,
                 "athanor.dev/simulated": "true",
                 POOL_LABEL: simulated_pool_name(facts.name),
+                ZONE_LABEL: zone,
             },
         },
         "spec": {"taints": [asdict(taint) for taint in taints]},
@@ -81,8 +89,9 @@ class SimulatedGpuNodes(pulumi.ComponentResource):
     def __init__(self, name: str, args: SimulatedGpuNodesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:SimulatedGpuNodes", name, None, opts)
         for group in args.groups:
+            zones = simulated_zones(group.count)
             for index in range(group.count):
                 node = f"sim-{simulated_pool_name(group.instance_type)}-{index}"
-                manifest = simulated_node_manifest(node, group.instance_type, args.sharing)
+                manifest = simulated_node_manifest(node, group.instance_type, zones[index % len(zones)], args.sharing)
                 resource(node, manifest, pulumi.ResourceOptions(parent=self))
         self.register_outputs({})

@@ -1,8 +1,51 @@
-"""How near nodes are to each other in the network, as Volcano's HyperNodes tell it."""
+"""HyperNodes: which nodes are close to each other, as Volcano knows it.
+
+A job that names a tier runs within one HyperNode of that tier or of a lower one.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from infra.pools import POOL_LABEL, ZONE_LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from infra.manifests import Manifest
+    from infra.pools import PoolOffer
+
 POOL_TIER = 1
-"""Tier of the nodes that one pool has in one zone."""
+"""Nodes that one pool has in one zone: of one kind, and with `low_latency` placed close together."""
 ZONE_TIER = 2
-"""Tier of all nodes of one zone."""
+"""All nodes of one zone."""
+
+
+def hyper_node_manifests(pools: Sequence[PoolOffer]) -> dict[str, Manifest]:
+    """Return the HyperNodes of the pools whose zones are known, by name; members stand before what they are part of.
+
+    Nodes are found by their labels, so that those which an autoscaler adds belong at once.
+    """
+    zones: dict[str, list[str]] = {}
+    manifests: dict[str, Manifest] = {}
+    for pool in pools:
+        for zone in pool.zones:
+            name = f"pool.{pool.name}.{zone}"
+            labels = {POOL_LABEL: pool.name, ZONE_LABEL: zone}
+            selector = {"labelMatch": {"matchLabels": labels}}
+            manifests[name] = _hyper_node(name, POOL_TIER, [{"type": "Node", "selector": selector}])
+            zones.setdefault(zone, []).append(name)
+    for zone, members in zones.items():
+        name = f"zone.{zone}"
+        found = [{"type": "HyperNode", "selector": {"exactMatch": {"name": member}}} for member in members]
+        manifests[name] = _hyper_node(name, ZONE_TIER, found)
+    return manifests
+
+
+def _hyper_node(name: str, tier: int, members: list[Manifest]) -> Manifest:
+    return {
+        "apiVersion": "topology.volcano.sh/v1alpha1",
+        "kind": "HyperNode",
+        "metadata": {"name": name},
+        "spec": {"tier": tier, "members": members},
+    }

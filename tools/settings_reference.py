@@ -44,7 +44,8 @@ def _default(field: FieldInfo) -> str:
         return "required"
     value = field.get_default(call_default_factory=True, validated_data={})
     if isinstance(value, tuple):
-        return f"{len(value)} entry" if len(value) == 1 else "none"  # pyright: ignore[reportUnknownArgumentType]
+        entries = len(value)  # pyright: ignore[reportUnknownArgumentType]
+        return f"{entries} {'entry' if entries == 1 else 'entries'}" if entries else "none"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return "none" if value in (None, {}) else f"`{value}`"

@@ -1,12 +1,30 @@
-"""Settings of Volcano and its queues."""
+"""Settings of Volcano: its queues, priorities, and what the workloads' namespace may take."""
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from infra.settings.fields import Count, DnsLabel, Model, Quantity
+from infra.settings.fields import Count, CpuQuantity, DnsLabel, Model, Quantity
+
+HIGHEST_PRIORITY = 1_000_000_000
+"""Higher ones belong to Kubernetes itself (PriorityClass, API reference)."""
+LOWEST_PRIORITY = -10
+"""The autoscaler takes pods below it for expendable and adds no node for them (expendable-pods-priority-cutoff)."""
+
+
+class PriorityClassSettings(Model):
+    """How much a job matters beside others of its queue."""
+
+    name: DnsLabel
+    """Name within the stack; in the cluster it is called <namespace>.<name>."""
+    value: Count = Field(ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)
+    """Jobs of a higher value go first; 0 is that of jobs and services without a class."""
+    description: str = ""
+    """What the class is for."""
+    preempts: bool = True
+    """Whether its jobs take from running jobs of a lower value, and what their queue lent to others."""
 
 
 class QueueSettings(Model):
@@ -15,20 +33,78 @@ class QueueSettings(Model):
     name: DnsLabel
     """Name of the queue in the cluster; `default` and `root` belong to Volcano."""
     weight: Count = Field(default=1, ge=1, le=65535)
-    """Share of the cluster against the other queues when all of them want more than there is."""
+    """Share of the pools' GPUs (without any: of their CPU) beside the other queues; it takes that back when lent."""
+    deserved: dict[str, Quantity] = Field(default_factory=dict)
+    """The same by resource name, where the stack does not make the node pools. Default: by `weight`."""
+    guaranteed_percent: Annotated[Count, Field(ge=0, le=100)] | None = None
+    """Share of the GPUs (without any: of the CPU) of the pools' fewest nodes that is never lent. Default: none."""
+    guarantee: dict[str, Quantity] = Field(default_factory=dict)
+    """The same by resource name; instead of `guaranteed_percent`."""
+    maximum_percent: Annotated[Count, Field(ge=1, le=100)] | None = None
+    """Hard limit: share of the GPUs, CPU and memory of the pools' most nodes. Default: none."""
     capability: dict[str, Quantity] = Field(default_factory=dict)
-    """Hard limit by resource name, such as {cpu: "8", nvidia.com/gpu: "4"}. Default: none."""
+    """Hard limit by resource name, such as {cpu: "8", nvidia.com/gpu: "4"}; instead of `maximum_percent`."""
     reclaimable: bool = True
     """Whether other queues may take back what this one uses beyond its share."""
 
+    @model_validator(mode="after")
+    def _each_limit_is_said_once(self) -> Self:
+        for percent, amounts in (("guaranteed_percent", "guarantee"), ("maximum_percent", "capability")):
+            if getattr(self, percent) is not None and getattr(self, amounts):
+                raise ValueError(
+                    f"{percent} = {getattr(self, percent)}, {amounts} = {getattr(self, amounts)}: say the same twice."
+                    " Fix: leave out one of the two"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _guarantee_is_below_the_limit(self) -> Self:
+        guaranteed, most = self.guaranteed_percent, self.maximum_percent
+        if guaranteed is not None and most is not None and guaranteed > most:
+            raise ValueError(
+                f"guaranteed_percent = {guaranteed}: is above maximum_percent = {most}. Fix: lower the one or raise"
+                " the other"
+            )
+        return self
+
+
+class QuotaSettings(Model):
+    """What all pods of the workloads' namespace may ask for together, those that wait included."""
+
+    enabled: bool = True
+    """Whether there is a ResourceQuota at all."""
+    percent: Annotated[Count, Field(ge=1, le=10000)] | None = None
+    """Share of what the pools' most nodes hold. Default: 200 under alicloud, so that as much may wait; else none."""
+    resources: dict[str, Quantity] = Field(default_factory=dict)
+    """Limits by resource name, such as {nvidia.com/gpu: "16", pods: "500"}; each replaces the one by `percent`."""
+
+
+class ContainerDefaults(Model):
+    """What containers of the workloads' namespace get that ask for nothing; the project's own always ask."""
+
+    cpu: CpuQuantity = "500m"
+    """CPU request; there is no limit."""
+    memory: Quantity = "1Gi"
+    """Memory request and limit."""
+
 
 class SchedulingSettings(Model):
-    """Volcano and its queues."""
+    """Volcano, its queues and priorities, and the limits of the workloads' namespace."""
 
     install: bool = True
-    """False where the cluster already runs Volcano with `preempt` and `reclaim` in its actions."""
+    """False where the cluster already runs Volcano, with actions and plugins as in infra/volcano/configuration.py."""
     queues: tuple[QueueSettings, ...] = (QueueSettings(name="training"),)
     """Queues to create; jobs use the first one unless they name another."""
+    priority_classes: tuple[PriorityClassSettings, ...] = (
+        PriorityClassSettings(name="low", value=LOWEST_PRIORITY, description="Gives way to everything else."),
+        PriorityClassSettings(name="normal", value=0, description="As jobs without a class."),
+        PriorityClassSettings(name="high", value=1000, description="Takes from running jobs of the same queue."),
+    )
+    """PriorityClasses to create. Default: low, normal, high."""
+    quota: QuotaSettings = QuotaSettings()
+    """What all pods of the workloads' namespace may ask for together."""
+    container_defaults: ContainerDefaults = ContainerDefaults()
+    """What containers get that ask for nothing."""
 
     @model_validator(mode="after")
     def _queues_are_usable(self) -> Self:
@@ -40,4 +116,32 @@ class SchedulingSettings(Model):
             raise ValueError(f"queue name {taken.pop()!r} belongs to Volcano itself. Fix: choose another name")
         if len(set(names)) != len(names):
             raise ValueError(f"queue names repeat: {', '.join(names)}. Fix: give each queue its own name")
+        return self
+
+    @model_validator(mode="after")
+    def _guarantees_can_all_be_kept(self) -> Self:
+        shares = {queue.name: queue.guaranteed_percent or 0 for queue in self.queues}
+        if sum(shares.values()) > 100:
+            told = ", ".join(f"{name} {share}" for name, share in shares.items())
+            raise ValueError(
+                f"guaranteed_percent of all queues = {sum(shares.values())}: {told}; there are 100. Fix: lower some"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _shares_are_said_in_one_way(self) -> Self:
+        without = [queue.name for queue in self.queues if not queue.deserved]
+        if without and len(without) != len(self.queues):
+            raise ValueError(
+                f"deserved is given for some queues and not for {', '.join(without)}: a share by weight and one by"
+                " amount cannot be compared. Fix: give `deserved` for each queue, or for none"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _priority_classes_have_names_of_their_own(self) -> Self:
+        names = [priority.name for priority in self.priority_classes]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"priority_classes repeats the name {repeated[0]!r}. Fix: give each a name of its own")
         return self

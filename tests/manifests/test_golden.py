@@ -58,10 +58,12 @@ def _gpu_job() -> None:
 
 def _queues(record_stack: StackRecorder) -> Recording:
     queues = [
-        {"name": "research", "weight": 4, "capability": {"cpu": "64", "nvidia.com/gpu": "8"}},
-        {"name": "production", "reclaimable": False},
+        {"name": "research", "weight": 3, "capability": {"cpu": "64", "nvidia.com/gpu": "16"}},
+        {"name": "production", "guaranteed_percent": 25, "maximum_percent": 75, "reclaimable": False},
     ]
-    return record_stack({"scheduling": {"queues": queues}, "digits": {"workers": 4}})
+    nodes = {"simulated_nodes": [{"instance_type": "ecs.ebmgn8v.48xlarge", "count": 4}]}
+    scheduling = {"queues": queues, "quota": {"percent": 100, "resources": {"pods": "500"}}}
+    return record_stack({"cluster": nodes, "scheduling": scheduling, "digits": {"workers": 4}})
 
 
 def _simulated_nodes(record_stack: StackRecorder) -> Recording:
@@ -82,7 +84,7 @@ CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] =
     # name: how it is recorded, which kinds are kept (all if none is named)
     "local": (lambda record_stack: record_stack(), ()),
     "gpu-job": (lambda _: record(_gpu_job, preview=False), ()),
-    "queues": (_queues, ("Queue", "Job")),
+    "queues": (_queues, ("Queue", "Job", "HyperNode", "ResourceQuota")),
     "simulated-nodes": (_simulated_nodes, ("Node",)),
     "gpu-nodes": (_gpu_nodes, ("DaemonSet",)),
     **PLACEMENT_CASES,

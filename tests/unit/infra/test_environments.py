@@ -117,7 +117,7 @@ def test_objects_know_their_cluster_by_its_id(environment):
     assert provider.inputs["clusterIdentifier"] == f"{cluster.name}-id"
 
 
-def test_an_edited_pool_changes_that_pool_alone(record_stack, environment, stack):
+def test_an_edited_pool_changes_that_pool_and_what_derives_from_its_size(record_stack, environment, stack):
     config = stack_config(stack)
     config["alicloud"]["node_pools"][1]["maximum"] += 1
     edited = record_stack(config, stack=stack)
@@ -126,7 +126,7 @@ def test_an_edited_pool_changes_that_pool_alone(record_stack, environment, stack
         for urn, found in environment.resources.items()
         if found.custom and edited.resources[urn].inputs != found.inputs
     }
-    assert changed == {config["alicloud"]["node_pools"][1]["name"]}
+    assert changed - {"queue-training"} == {config["alicloud"]["node_pools"][1]["name"], "workload-quota"}
     assert set(edited.resources) == set(environment.resources)
 
 
@@ -172,9 +172,10 @@ def test_every_pod_is_admitted_at_restricted(environment):
     assert {name: problems for name, problems in found.items() if problems} == {}
 
 
-def test_the_scheduler_lets_an_autoscaler_see_waiting_pods(environment):
-    config = environment.one("scheduler-config").inputs["data"]["volcano-scheduler.conf"]
-    assert "enqueue" not in config
+def test_every_environment_has_a_quota_that_lets_as_much_wait_as_run(environment):
+    quota = environment.one("workload-quota", "ResourceQuota").inputs
+    assert quota["metadata"]["namespace"] == "athanor"
+    assert {"requests.cpu", "requests.memory", "requests.nvidia.com/gpu"} <= set(quota["spec"]["hard"])
 
 
 def test_nothing_of_an_environment_is_left_unknown_in_an_update(environment):

@@ -87,6 +87,7 @@ def test_a_cluster_that_exists_offers_its_simulated_nodes():
     settings = Settings.model_validate({"cluster": {"simulated_nodes": [{"instance_type": H20, "count": 3}]}})
     [offer] = pool_offers(settings)
     assert (offer.name, offer.max_nodes, offer.gpus_per_node) == ("gn8v-8x-48xlarge", 3, 8)
+    assert (offer.min_nodes, offer.zones) == (3, ("simulated-a", "simulated-b"))
     assert (offer.terway, offer.rdma) == (False, "none")
     assert {taint.key for taint in offer.taints} == {"kwok.x-k8s.io/node", "nvidia.com/gpu"}
 
@@ -134,6 +135,7 @@ COUNTS = st.integers(0, 2**31)
 OFFERS = st.builds(
     PoolOffer,
     max_nodes=COUNTS,
+    min_nodes=COUNTS,
     gpus_per_node=st.none() | COUNTS,
     gpu_memory_gib=COUNTS,
     shares_per_gpu=COUNTS,
@@ -150,6 +152,12 @@ def test_an_offer_survives_the_outputs(offer):
     """A stack's state writes every number as a float, and newer owners may add keys."""
     data = json.loads(json.dumps(offer.to_dict()), parse_int=float)
     assert PoolOffer.from_dict({**data, "added_later": 1}) == offer
+
+
+@given(OFFERS)
+def test_an_offer_of_an_earlier_release_can_be_read(offer):
+    data = {key: value for key, value in offer.to_dict().items() if key != "min_nodes"}
+    assert PoolOffer.from_dict(data).min_nodes == 0
 
 
 def test_an_offer_of_something_else_is_refused():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from infra.quantities import gib_quantity
+from infra.quantities import gib_quantity, mib_quantity, millis_quantity, quantity_value
 
 
 @pytest.mark.parametrize(
@@ -13,3 +15,28 @@ from infra.quantities import gib_quantity
 )
 def test_a_size_has_the_largest_unit_that_keeps_it_whole(gib, written):
     assert gib_quantity(gib) == written
+
+
+@pytest.mark.parametrize(
+    ("mib", "written"), [(0, "0Mi"), (1, "1Mi"), (1536, "1536Mi"), (2048, "2Gi"), (1024**2, "1Ti")]
+)
+def test_so_has_one_in_mib(mib, written):
+    assert mib_quantity(mib) == written
+
+
+@pytest.mark.parametrize(("millis", "written"), [(0, "0"), (1, "1m"), (1500, "1500m"), (2000, "2")])
+def test_cores_are_whole_where_they_can_be(millis, written):
+    assert millis_quantity(millis) == written
+
+
+@given(st.integers(0, 2**40))
+def test_what_is_written_stands_for_the_same_number(number):
+    assert quantity_value(millis_quantity(number)) * 1000 == number
+    assert quantity_value(mib_quantity(number)) == number * 1024**2
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("0.5", 0.5), ("500m", 0.5), ("2k", 2000), ("4Gi", 4 * 1024**3), ("1.5Ti", 1.5 * 1024**4)]
+)
+def test_a_quantity_is_a_number(text, value):
+    assert quantity_value(text) == value

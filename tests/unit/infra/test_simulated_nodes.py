@@ -14,7 +14,7 @@ TYPE = "ecs.ebmgn7e.32xlarge"
 @pytest.mark.parametrize("type_name", INSTANCE_TYPES)
 def test_a_node_has_the_capacity_of_its_type(type_name):
     facts = INSTANCE_TYPES[type_name]
-    manifest = simulated_node_manifest("sim-0", type_name)
+    manifest = simulated_node_manifest("sim-0", type_name, "zone-a")
     capacity = manifest["status"]["capacity"]
     assert capacity["cpu"] == str(facts.vcpus)
     # As the API server writes it back: a refresh would show any other spelling as a change.
@@ -26,32 +26,32 @@ def test_a_node_has_the_capacity_of_its_type(type_name):
 
 
 def test_no_pod_lands_on_a_simulated_node_by_accident():
-    manifest = simulated_node_manifest("sim-0", TYPE)
+    manifest = simulated_node_manifest("sim-0", TYPE, "zone-a")
     taints = {taint["key"]: taint["effect"] for taint in manifest["spec"]["taints"]}
     assert taints == {"kwok.x-k8s.io/node": "NoSchedule", "nvidia.com/gpu": "NoSchedule"}
 
 
 def test_a_node_without_gpus_claims_none():
-    manifest = simulated_node_manifest("sim-0", "ecs.g7.xlarge")
+    manifest = simulated_node_manifest("sim-0", "ecs.g7.xlarge", "zone-a")
     assert not any(key.startswith("nvidia.com/") for key in manifest["status"]["capacity"])
     assert not any(key.startswith("nvidia.com/") for key in manifest["metadata"]["labels"])
     assert [taint["key"] for taint in manifest["spec"]["taints"]] == ["kwok.x-k8s.io/node"]
 
 
 def test_kwok_keeps_the_node_alive_and_up_does_not_wait_for_it():
-    annotations = simulated_node_manifest("sim-0", TYPE)["metadata"]["annotations"]
+    annotations = simulated_node_manifest("sim-0", TYPE, "zone-a")["metadata"]["annotations"]
     assert annotations == {"kwok.x-k8s.io/node": "fake", "pulumi.com/skipAwait": "true"}
 
 
 def test_label_values_are_valid():
     for type_name in INSTANCE_TYPES:
-        for value in simulated_node_manifest("sim-0", type_name)["metadata"]["labels"].values():
+        for value in simulated_node_manifest("sim-0", type_name, "zone-a")["metadata"]["labels"].values():
             assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", value)
 
 
 def test_an_unknown_type_is_refused():
     with pytest.raises(RefusalError):
-        simulated_node_manifest("sim-0", "ecs.none")
+        simulated_node_manifest("sim-0", "ecs.none", "zone-a")
 
 
 def test_the_stack_declares_as_many_as_the_settings_say(record_stack):

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import Any
 
 import pytest
 import yaml
 
-from infra import volcano
 from infra.errors import RefusalError
-from infra.settings.scheduling import QueueSettings
+from infra.volcano import CONTROLLERS, NAMESPACE, SCHEDULER
+from infra.volcano.configuration import SCHEDULER_CONFIG, scheduler_config_manifest, scheduler_config_text
+from infra.volcano.crds import CRDS, crd_manifests
+from infra.volcano.deployments import controllers_manifest, scheduler_manifest
+from infra.volcano.permissions import CONTROLLER_RULES, SCHEDULER_RULES, permission_manifests
 from tests.fixtures.recorded_stack import write_volcano_chart
 from tests.pod_security import pod_specs, violations
 
-SCHEDULER = volcano.scheduler_manifest("docker.io/volcanosh/vc-scheduler:v1", volcano.scheduler_config_text())
-CONTROLLERS = volcano.controllers_manifest("docker.io/volcanosh/vc-controller-manager:v1")
-DEPLOYMENTS = pytest.mark.parametrize("manifest", [SCHEDULER, CONTROLLERS], ids=["scheduler", "controllers"])
-RULES = {volcano.SCHEDULER: volcano.SCHEDULER_RULES, volcano.CONTROLLERS: volcano.CONTROLLER_RULES}
+SCHEDULING = scheduler_manifest("docker.io/volcanosh/vc-scheduler:v1", scheduler_config_text())
+CONTROLLING = controllers_manifest("docker.io/volcanosh/vc-controller-manager:v1")
+DEPLOYMENTS = pytest.mark.parametrize("manifest", [SCHEDULING, CONTROLLING], ids=["scheduler", "controllers"])
+RULES = {SCHEDULER: SCHEDULER_RULES, CONTROLLERS: CONTROLLER_RULES}
 
 # What each controller of Volcano 1.14 lists and watches (pkg/controllers/<name>, informers in Initialize).
 WATCHED = {
@@ -41,6 +45,27 @@ WATCHED = {
     "colocation-config-controller": {"config.volcano.sh_colocationconfigurations"},
     "sharding-controller": {"shard.volcano.sh_nodeshards"},
 }
+# Volcano 1.14, pkg/scheduler/plugins/factory.go
+PLUGINS = {
+    "binpack",
+    "capacity",
+    "conformance",
+    "drf",
+    "gang",
+    "network-topology-aware",
+    "nodeorder",
+    "overcommit",
+    "predicates",
+    "priority",
+    "proportion",
+    "resourcequota",
+}
+# Who registers for what (Add…Fn in pkg/scheduler/plugins/<name>); drf reclaims only among hierarchical queues.
+TAKES_PART = {
+    "preemptable": {"priority", "gang", "conformance", "drf", "pdb", "tdm", "cdp", "extender"},
+    "reclaimable": {"gang", "conformance", "capacity", "proportion", "pdb", "cdp", "extender"},
+    "enqueueable": {"overcommit", "capacity", "proportion", "resourcequota", "sla", "extender"},
+}
 WATCHED_BY_SCHEDULER = {
     "scheduling.volcano.sh_podgroups",
     "scheduling.volcano.sh_queues",
@@ -55,7 +80,7 @@ def _args(manifest):
 
 def _enabled_controllers() -> set[str]:
     """As the controller manager reads its flag: a name enables, `-name` disables, `*` enables all others."""
-    [flag] = [arg for arg in _args(CONTROLLERS) if arg.startswith("--controllers=")]
+    [flag] = [arg for arg in _args(CONTROLLING) if arg.startswith("--controllers=")]
     words = flag.partition("=")[2].split(",")
     everything = set(WATCHED) if "*" in words else set()
     return (everything | {word for word in words if word[0] not in "*-"}) - {word[1:] for word in words}
@@ -66,49 +91,83 @@ def test_every_enabled_controller_finds_the_kinds_it_waits_for():
     enabled = _enabled_controllers()
     assert {"job-controller", "queue-controller", "pg-controller"} <= enabled <= set(WATCHED)
     for controller in enabled:
-        assert WATCHED[controller] <= set(volcano.CRDS), controller
+        assert WATCHED[controller] <= set(CRDS), controller
 
 
 def test_no_kind_is_installed_that_nobody_watches():
     used = WATCHED_BY_SCHEDULER.union(*(WATCHED[controller] for controller in _enabled_controllers()))
-    assert set(volcano.CRDS) == used
+    assert set(CRDS) == used
+
+
+def _plugins() -> dict[str, dict[str, Any]]:
+    config = yaml.safe_load(scheduler_config_text())
+    listed = [plugin for tier in config["tiers"] for plugin in tier["plugins"]]
+    assert len({plugin["name"] for plugin in listed}) == len(listed)
+    return {plugin["name"]: plugin for plugin in listed}
 
 
 def test_the_scheduler_preempts_and_reclaims_before_it_backfills():
-    config = yaml.safe_load(volcano.scheduler_config_text())
+    config = yaml.safe_load(scheduler_config_text())
     actions = [action.strip() for action in config["actions"].split(",")]
     assert actions == ["enqueue", "allocate", "preempt", "reclaim", "backfill"]
-    plugins = [plugin["name"] for tier in config["tiers"] for plugin in tier["plugins"]]
-    assert {"priority", "gang", "proportion", "predicates", "nodeorder"} <= set(plugins)
-    assert len(plugins) == len(set(plugins))
 
 
-def test_gang_never_vetoes_preemption():
-    """With gang's own veto a full queue could never take its share back from a running job."""
-    config = yaml.safe_load(volcano.scheduler_config_text())
-    [gang] = [plugin for tier in config["tiers"] for plugin in tier["plugins"] if plugin["name"] == "gang"]
-    assert gang["enablePreemptable"] is False
+def test_every_plugin_is_one_of_volcanos():
+    """Volcano logs an unknown name and goes on without the plugin."""
+    assert set(_plugins()) <= PLUGINS
+
+
+def test_one_plugin_alone_divides_the_cluster_among_queues():
+    assert {"capacity", "proportion"} & set(_plugins()) == {"capacity"}
+
+
+def _who(point: str, switch: str) -> set[str]:
+    """Return the configured plugins that take part at one of the scheduler's points."""
+    return {name for name, plugin in _plugins().items() if name in TAKES_PART[point] and plugin.get(switch, True)}
+
+
+def test_the_next_tier_never_overrides_who_chooses_victims():
+    """A tier whose plugins agree on a victim is the last one asked; one that finds none hands over to the next."""
+    config = yaml.safe_load(scheduler_config_text())
+    assert len(config["tiers"]) == 1
+
+
+def test_within_a_queue_the_priority_decides_who_gives_way():
+    assert _who("preemptable", "enablePreemptable") == {"priority", "conformance"}
+
+
+def test_between_queues_their_shares_decide_who_gives_way():
+    """Not gang, whose veto saves every pod of a job that has no more than it needs: that is all of them."""
+    assert _who("reclaimable", "enableReclaimable") == {"conformance", "capacity"}
+
+
+def test_nothing_but_the_quota_keeps_a_job_from_having_pods():
+    """Without pods a job neither preempts nor reclaims, and an autoscaler does not see it."""
+    assert _who("enqueueable", "enableJobEnqueued") == {"resourcequota"}
+
+
+def test_jobs_that_ask_for_no_closeness_are_placed_as_without_hypernodes():
+    arguments = _plugins()["network-topology-aware"]["arguments"]
+    assert arguments == {"hypernode.binpack.normal-pod.enable": False}
 
 
 def test_the_scheduler_reads_the_configuration_that_is_mounted():
-    [pod] = pod_specs(SCHEDULER)
+    [pod] = pod_specs(SCHEDULING)
     [mount] = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "config"]
     [volume] = [volume for volume in pod["volumes"] if volume["name"] == "config"]
-    config = volcano.scheduler_config_manifest(volcano.scheduler_config_text())
+    config = scheduler_config_manifest(scheduler_config_text())
     assert volume["configMap"]["name"] == config["metadata"]["name"]
     [file] = config["data"]
-    assert f"--scheduler-conf={mount['mountPath']}/{file}" in _args(SCHEDULER)
+    assert f"--scheduler-conf={mount['mountPath']}/{file}" in _args(SCHEDULING)
 
 
 def test_a_changed_configuration_changes_the_pods(monkeypatch):
     def annotations():
-        return volcano.scheduler_manifest("image:1", volcano.scheduler_config_text())["spec"]["template"]["metadata"][
-            "annotations"
-        ]
+        return scheduler_manifest("image:1", scheduler_config_text())["spec"]["template"]["metadata"]["annotations"]
 
     before = annotations()
-    assert before == {"athanor.dev/config": hashlib.sha256(volcano.scheduler_config_text().encode()).hexdigest()[:16]}
-    monkeypatch.setitem(volcano.SCHEDULER_CONFIG, "actions", "enqueue, allocate")
+    assert before == {"athanor.dev/config": hashlib.sha256(scheduler_config_text().encode()).hexdigest()[:16]}
+    monkeypatch.setitem(SCHEDULER_CONFIG, "actions", "enqueue, allocate")
     assert annotations() != before
 
 
@@ -132,16 +191,16 @@ def test_a_deployment_selects_its_own_pods_and_never_runs_twice(manifest):
 
 
 def test_the_two_deployments_never_select_each_others_pods():
-    labels = [manifest["spec"]["selector"]["matchLabels"] for manifest in (SCHEDULER, CONTROLLERS)]
+    labels = [manifest["spec"]["selector"]["matchLabels"] for manifest in (SCHEDULING, CONTROLLING)]
     assert labels[0] != labels[1]
 
 
 @pytest.mark.parametrize("account", RULES)
 def test_permissions_belong_to_the_account_that_the_pods_use(account):
-    service_account, role, binding = volcano.permission_manifests(account, RULES[account])
-    manifest = {volcano.SCHEDULER: SCHEDULER, volcano.CONTROLLERS: CONTROLLERS}[account]
+    service_account, role, binding = permission_manifests(account, RULES[account])
+    manifest = {SCHEDULER: SCHEDULING, CONTROLLERS: CONTROLLING}[account]
     [pod] = pod_specs(manifest)
-    assert service_account["metadata"] == {"name": pod["serviceAccountName"], "namespace": volcano.NAMESPACE}
+    assert service_account["metadata"] == {"name": pod["serviceAccountName"], "namespace": NAMESPACE}
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", **service_account["metadata"]}]
 
@@ -157,14 +216,14 @@ def test_no_permission_is_open_ended(account):
 
 
 def test_the_scheduler_sees_no_secrets():
-    assert not any("secrets" in rule["resources"] for rule in volcano.SCHEDULER_RULES)
+    assert not any("secrets" in rule["resources"] for rule in SCHEDULER_RULES)
 
 
 @pytest.mark.parametrize(
     ("account", "kinds"),
     [
-        (volcano.SCHEDULER, WATCHED_BY_SCHEDULER),
-        (volcano.CONTROLLERS, set().union(*(WATCHED[controller] for controller in _enabled_controllers()))),
+        (SCHEDULER, WATCHED_BY_SCHEDULER),
+        (CONTROLLERS, set().union(*(WATCHED[controller] for controller in _enabled_controllers()))),
     ],
 )
 def test_each_part_may_watch_the_kinds_it_waits_for(account, kinds):
@@ -181,19 +240,19 @@ def test_each_part_may_watch_the_kinds_it_waits_for(account, kinds):
 
 def test_crds_lose_their_descriptions_but_not_properties_of_that_name(tmp_path):
     chart = write_volcano_chart(tmp_path)
-    file = chart / "crd" / "bases" / f"{volcano.CRDS[0]}.yaml"
+    file = chart / "crd" / "bases" / f"{CRDS[0]}.yaml"
     definition = yaml.safe_load(file.read_text())
     properties = {"description": {"type": "string"}, "size": {"description": "how many", "type": "integer"}}
     definition["spec"]["versions"] = [{"schema": {"description": "long text", "properties": properties}}]
     file.write_text(yaml.safe_dump(definition))
-    [version] = volcano.crd_manifests(chart)[volcano.CRDS[0]]["spec"]["versions"]
+    [version] = crd_manifests(chart)[CRDS[0]]["spec"]["versions"]
     assert version == {"schema": {"properties": {"description": {"type": "string"}, "size": {"type": "integer"}}}}
 
 
 def test_crds_carry_only_what_is_desired_state(tmp_path):
     """Status and timestamps would show as a difference in every preview."""
-    manifests = volcano.crd_manifests(write_volcano_chart(tmp_path))
-    assert tuple(manifests) == volcano.CRDS
+    manifests = crd_manifests(write_volcano_chart(tmp_path))
+    assert tuple(manifests) == CRDS
     for name, manifest in manifests.items():
         group, plural = name.split("_")
         assert manifest["metadata"] == {"name": f"{plural}.{group}"}
@@ -202,27 +261,5 @@ def test_crds_carry_only_what_is_desired_state(tmp_path):
 
 def test_a_missing_chart_is_refused_with_the_way_out(tmp_path):
     with pytest.raises(RefusalError, match=re.escape("run `make tools`")) as caught:
-        volcano.crd_manifests(tmp_path)
+        crd_manifests(tmp_path)
     assert str(tmp_path) in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("queue", "spec"),
-    [
-        (QueueSettings(name="a"), {"weight": 1, "reclaimable": True}),
-        (
-            QueueSettings(name="a", weight=4, reclaimable=False, capability={"nvidia.com/gpu": "8"}),
-            {"weight": 4, "reclaimable": False, "capability": {"nvidia.com/gpu": "8"}},
-        ),
-    ],
-)
-def test_a_queue_says_what_its_settings_say(queue, spec):
-    manifest = volcano.queue_manifest(queue)
-    assert (manifest["metadata"], manifest["spec"]) == ({"name": "a"}, spec)
-
-
-def test_where_nodes_come_for_waiting_pods_every_job_has_its_pods_at_once():
-    fixed, scaled = (yaml.safe_load(volcano.scheduler_config_text(nodes_scale=scale)) for scale in (False, True))
-    assert fixed["actions"] == "enqueue, allocate, preempt, reclaim, backfill"
-    assert scaled["actions"] == "allocate, preempt, reclaim, backfill"
-    assert scaled["tiers"] == fixed["tiers"]

@@ -1,0 +1,114 @@
+"""What the pods of the workloads' namespace may ask for: one by one by default, and all together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pulumi
+
+from infra.errors import RefusalError
+from infra.manifests import Manifest, resource
+from infra.pool_resources import pool_amounts, share, written
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from infra.pools import PoolOffer
+    from infra.settings.scheduling import ContainerDefaults, QuotaSettings, SchedulingSettings
+
+_DEFAULT_PERCENT = 200
+"""Pods that wait count too: with no more than what the pools hold, a job of a high priority could not even wait while
+jobs that it would preempt use them all."""
+_REQUESTED = ("cpu", "memory", "ephemeral-storage")
+
+
+def quota_limits(settings: QuotaSettings, pools: Sequence[PoolOffer], *, all_nodes_known: bool) -> dict[str, str]:
+    """Return the hard limits of the namespace's ResourceQuota by their names there; empty for none.
+
+    Args:
+        settings: Percentage and explicit limits.
+        pools: The platform's node pools, those of role `system` too: services may run there.
+        all_nodes_known: Whether the cluster has no other nodes. If it has, a share is derived only when asked for.
+
+    Raises:
+        RefusalError: a percentage where the platform does not know what its nodes hold.
+    """
+    if not settings.enabled:
+        return {}
+    percent = settings.percent
+    known = bool(pools) and all(pool.instance_types for pool in pools)
+    if percent and not known:
+        limit = "the platform does not know what all of its nodes hold"
+        raise RefusalError("athanor:scheduling.quota.percent", percent, limit, "give quota.resources by resource name")
+    if percent is None and all_nodes_known and known:
+        percent = _DEFAULT_PERCENT
+    most = pool_amounts(pools, "most") if percent else {}
+    derived = written(share(most, most, percent or 0, 100))
+    return {_quota_name(name): amount for name, amount in sorted({**derived, **settings.resources}.items())}
+
+
+def _quota_name(resource: str) -> str:
+    """Return the name that a ResourceQuota has for what pods request; other names of its own stay as they are."""
+    extended = "/" in resource and not resource.startswith(("count/", "requests."))
+    return f"requests.{resource}" if extended or resource in _REQUESTED else resource
+
+
+def quota_manifest(namespace: str, limits: Mapping[str, str]) -> Manifest:
+    """Return the ResourceQuota of a namespace: it counts every pod that has not ended, a waiting one too."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "workloads", "namespace": namespace},
+        "spec": {"hard": dict(limits)},
+    }
+
+
+def limit_range_manifest(namespace: str, defaults: ContainerDefaults) -> Manifest:
+    """Return the LimitRange of a namespace: what a container gets that asks for nothing, and no bounds for others."""
+    return {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "workloads", "namespace": namespace},
+        "spec": {
+            "limits": [
+                {
+                    "type": "Container",
+                    "defaultRequest": {"cpu": defaults.cpu, "memory": defaults.memory},
+                    "default": {"memory": defaults.memory},
+                }
+            ]
+        },
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadLimitsArgs:
+    """Arguments of WorkloadLimits."""
+
+    namespace: str
+    settings: SchedulingSettings
+    pools: Sequence[PoolOffer] = ()
+    """Node pools that the quota is a share of."""
+    all_nodes_known: bool = False
+    """Whether the cluster has no other nodes."""
+    depends_on: Sequence[pulumi.Resource] = ()
+    """What must be there first: the namespace."""
+
+
+class WorkloadLimits(pulumi.ComponentResource):
+    """The LimitRange of the workloads' namespace, and its ResourceQuota where there is one."""
+
+    parts: tuple[pulumi.Resource, ...]
+    """What must be there before the first pod."""
+
+    def __init__(self, name: str, args: WorkloadLimitsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("athanor:infra:WorkloadLimits", name, None, opts)
+        quota = quota_limits(args.settings.quota, args.pools, all_nodes_known=args.all_nodes_known)
+        children = pulumi.ResourceOptions(parent=self, depends_on=args.depends_on)
+        manifests = {
+            "container-defaults": limit_range_manifest(args.namespace, args.settings.container_defaults),
+            **({"workload-quota": quota_manifest(args.namespace, quota)} if quota else {}),
+        }
+        self.parts = tuple(resource(child, manifest, children) for child, manifest in manifests.items())
+        self.register_outputs({"quota": quota})

@@ -1,0 +1,91 @@
+"""What Volcano's parts may do in the cluster: no more than what they were seen to need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infra.volcano import NAMESPACE
+
+if TYPE_CHECKING:
+    from infra.manifests import Manifest
+
+
+def _rule(groups: str, resources: str, verbs: str) -> Manifest:
+    return {
+        "apiGroups": ["" if group == "core" else group for group in groups.split()],
+        "resources": resources.split(),
+        "verbs": verbs.split(),
+    }
+
+
+_READ = "get list watch"
+SCHEDULER_RULES: list[Manifest] = [
+    _rule("core", "pods", f"{_READ} patch delete"),
+    _rule("core", "pods/status", "update patch"),
+    _rule("core", "pods/binding", "create"),
+    _rule("core", "events", "create list watch update patch"),
+    _rule("events.k8s.io", "events", "create update patch"),
+    _rule("core", "persistentvolumeclaims persistentvolumes", f"{_READ} update patch"),
+    _rule("core", "namespaces services replicationcontrollers resourcequotas", _READ),
+    _rule("core", "nodes", f"{_READ} update patch"),
+    _rule("core", "configmaps", f"{_READ} create update delete"),
+    _rule("apps", "daemonsets replicasets statefulsets", _READ),
+    _rule("policy", "poddisruptionbudgets", _READ),
+    _rule("storage.k8s.io", "storageclasses csinodes csidrivers csistoragecapacities volumeattachments", _READ),
+    _rule("scheduling.k8s.io", "priorityclasses", _READ),
+    _rule("resource.k8s.io", "resourceclaims", f"{_READ} create update patch"),
+    _rule("resource.k8s.io", "resourceclaims/status", "update patch"),
+    _rule("resource.k8s.io", "deviceclasses resourceslices devicetaintrules", _READ),
+    _rule("coordination.k8s.io", "leases", "get create update watch"),
+    _rule("batch.volcano.sh", "jobs", f"{_READ} update delete"),
+    _rule("batch.volcano.sh", "jobs/status", "update patch"),
+    _rule("scheduling.volcano.sh", "queues", f"{_READ} create update delete"),
+    _rule("scheduling.volcano.sh", "queues/status podgroups/status", "update patch"),
+    _rule("scheduling.volcano.sh", "podgroups", f"{_READ} update"),
+    _rule("nodeinfo.volcano.sh", "numatopologies", f"{_READ} delete"),
+    _rule("topology.volcano.sh", "hypernodes hypernodes/status", _READ),
+]
+CONTROLLER_RULES: list[Manifest] = [
+    _rule("core", "pods", f"{_READ} create update patch delete"),
+    _rule("core", "pods/finalizers", "update patch"),
+    _rule("core", "events", "create list watch update patch"),
+    _rule("core", "persistentvolumeclaims", f"{_READ} create"),
+    _rule("core", "services", f"{_READ} create delete"),
+    _rule("core", "configmaps secrets", f"{_READ} create update delete"),
+    _rule("core", "nodes", _READ),
+    _rule("core", "namespaces", _READ),
+    _rule("apps", "daemonsets replicasets statefulsets", _READ),
+    _rule("batch", "jobs", _READ),
+    _rule("networking.k8s.io", "networkpolicies", "get create delete"),
+    _rule("scheduling.k8s.io", "priorityclasses", _READ),
+    _rule("coordination.k8s.io", "leases", "get create update watch"),
+    _rule("batch.volcano.sh", "jobs", f"{_READ} update delete"),
+    _rule("batch.volcano.sh", "jobs/status jobs/finalizers", "update patch"),
+    _rule("bus.volcano.sh", "commands", f"{_READ} delete"),
+    _rule("scheduling.volcano.sh", "podgroups queues", f"{_READ} create update patch delete"),
+    _rule("scheduling.volcano.sh", "podgroups/status queues/status podgroups/finalizers", "update patch"),
+    _rule("topology.volcano.sh", "hypernodes", f"{_READ} create update patch delete"),
+    _rule("topology.volcano.sh", "hypernodes/status", "update patch"),
+]
+
+
+def permission_manifests(account: str, rules: list[Manifest]) -> list[Manifest]:
+    """Return the ServiceAccount, ClusterRole and ClusterRoleBinding of one of Volcano's parts."""
+    role_reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": account}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": NAMESPACE}},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": account},
+            "rules": rules,
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": account},
+            "subjects": [subject],
+            "roleRef": role_reference,
+        },
+    ]

@@ -1,0 +1,253 @@
+"""What queues get follows from the pools: never more than there is, and never of nodes that do not exist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.errors import RefusalError
+from infra.instance_types import INSTANCE_TYPES
+from infra.pools import PoolOffer, pool_offers
+from infra.quantities import quantity_value
+from infra.queues import QueueLimits, queue_limits, queue_manifest
+from infra.settings.scheduling import QueueSettings, SchedulingSettings
+from infra.settings.stack import Settings
+
+A100 = "ecs.ebmgn7e.32xlarge"
+SYSTEM = {"name": "system", "role": "system", "instance_types": ["ecs.g7.2xlarge"], "minimum": 3, "maximum": 3}
+TRAIN = {"name": "train", "role": "gpu", "instance_types": [A100], "minimum": 2, "maximum": 4}
+CPU = {"name": "cpu", "role": "cpu", "instance_types": ["ecs.c7.8xlarge"], "minimum": 1, "maximum": 2}
+SHARED = {**TRAIN, "name": "shared", "gpu": {"sharing": {"mode": "cgpu", "isolation": "memory_and_cores"}}}
+LINGJUN = {
+    "name": "lingjun",
+    "role": "gpu",
+    "eni": "exclusive",
+    "minimum": 4,
+    "maximum": 4,
+    "lingjun": {"cluster_id": "lj", "group_id": "g"},
+}
+
+
+def pools(*found: dict[str, Any]) -> tuple[PoolOffer, ...]:
+    alicloud = {"region": "cn-hangzhou", "zones": ["cn-hangzhou-i"], "node_pools": [SYSTEM, *found]}
+    return pool_offers(Settings.model_validate({"alicloud": alicloud}))
+
+
+def limits(offers: tuple[PoolOffer, ...], **queues: dict[str, Any]) -> dict[str, QueueLimits]:
+    settings = [QueueSettings.model_validate({"name": name, **values}) for name, values in queues.items()]
+    return dict(zip(queues, queue_limits(settings, offers), strict=True))
+
+
+def test_weights_share_the_gpus_that_there_can_ever_be():
+    found = limits(pools(TRAIN, CPU), research={"weight": 3}, production={})
+    assert found["research"] == QueueLimits(deserved={"nvidia.com/gpu": "24"})
+    assert found["production"] == QueueLimits(deserved={"nvidia.com/gpu": "8"})
+
+
+def test_a_guarantee_is_of_the_nodes_that_are_always_there():
+    found = limits(pools(TRAIN), a={"guaranteed_percent": 50}, b={})
+    assert found["a"].guarantee == {"nvidia.com/gpu": "8"}
+    assert found["a"].deserved == {"nvidia.com/gpu": "16"}
+    assert found["b"].guarantee == {}
+
+
+def test_a_limit_is_of_all_that_nodes_hold_but_the_platforms_own():
+    [found] = limits(pools(TRAIN, CPU), a={"maximum_percent": 50}).values()
+    assert found.capability == {"cpu": "288", "memory": "2112Gi", "nvidia.com/gpu": "16"}
+    assert found.deserved == {"nvidia.com/gpu": "16"}
+
+
+def test_a_share_is_raised_to_the_guarantee():
+    """Volcano's admission refuses a guarantee above what is deserved."""
+    found = limits(pools(TRAIN), a={"guaranteed_percent": 100}, b={"weight": 99})
+    assert found["a"].deserved == found["a"].guarantee == {"nvidia.com/gpu": "16"}
+
+
+def test_shared_gpus_are_shared_by_their_memory():
+    [found] = limits(pools(SHARED), a={"guaranteed_percent": 10, "maximum_percent": 50}).values()
+    assert found.guarantee == {"aliyun.com/gpu-mem": "128"}
+    assert found.capability.items() >= {"aliyun.com/gpu-mem": "1280", "aliyun.com/gpu-core.percentage": "1600"}.items()
+
+
+@pytest.mark.parametrize(
+    ("sharing", "resource"),
+    [
+        ({"mode": "time_slicing", "replicas": 4}, {"nvidia.com/gpu.shared": "64"}),
+        ({"mode": "mps", "replicas": 2}, {"nvidia.com/gpu.shared": "32"}),
+        ({"mode": "mig", "profile": "3g.40gb"}, {"nvidia.com/mig-3g.40gb": "32"}),
+        (None, {"nvidia.com/gpu": "16"}),
+    ],
+)
+def test_each_way_to_share_has_its_own_resource(sharing, resource):
+    stack = {"cluster": {"simulated_nodes": [{"instance_type": A100, "count": 2}]}}
+    gpu = {"gpu": {"device_plugin": True, "sharing": sharing}}
+    [found] = limits(pool_offers(Settings.model_validate({**stack, **gpu})), a={}).values()
+    assert found.deserved == resource
+
+
+def test_without_gpus_queues_share_the_cpu():
+    found = limits(pools(CPU), a={"guaranteed_percent": 10}, b={})
+    assert found["a"].guarantee == {"cpu": "3200m"}
+    assert found["b"].deserved == {"cpu": "32"}
+
+
+def test_where_no_pool_is_known_nothing_is_derived():
+    assert limits((), a={"weight": 2}) == {"a": QueueLimits()}
+    explicit = {"deserved": {"cpu": "4"}, "guarantee": {"nvidia.com/gpu": "2"}, "capability": {"cpu": "8"}}
+    [found] = limits((), a=explicit).values()
+    assert found.guarantee == {"nvidia.com/gpu": "2"}
+    assert found.deserved == {"cpu": "4", "nvidia.com/gpu": "2"}
+    assert found.capability == {"cpu": "8"}
+
+
+def test_machines_that_no_table_knows_are_not_guessed_at():
+    explicit = {"capability": {"nvidia.com/gpu": "32"}}
+    assert limits(pools(TRAIN, LINGJUN), a=explicit)["a"] == QueueLimits(capability={"nvidia.com/gpu": "32"})
+
+
+# pools, queues by name, the key that is named, words of the limit, words of the fix
+REFUSED: list[tuple[tuple[dict[str, Any], ...] | None, dict[str, dict[str, Any]], str, str, str]] = [
+    (None, {"a": {"guaranteed_percent": 5}}, "queues[a].guaranteed_percent", "no node pools", "give guarantee"),
+    (None, {"a": {"maximum_percent": 5}}, "queues[a].maximum_percent", "no node pools", "give capability"),
+    ((LINGJUN,), {"a": {"maximum_percent": 5}}, "queues[a].maximum_percent", "'lingjun'", "give capability"),
+    ((), {"a": {"maximum_percent": 5}}, "queues[a].maximum_percent", "no node pools", "give capability"),
+    (
+        ({**TRAIN, "minimum": 0},),
+        {"a": {"guaranteed_percent": 50}},
+        "queues[a].guaranteed_percent",
+        "{'nvidia.com/gpu': '0'}",
+        "raise a pool's minimum",
+    ),
+    ((TRAIN,), {"a": {"guaranteed_percent": 6}}, "queues[a].guaranteed_percent", "'16'", "raise a pool's minimum"),
+    ((TRAIN,), {"a": {"maximum_percent": 3}}, "queues[a].maximum_percent", "one of 32 nvidia.com/gpu", "choose 4"),
+    ((TRAIN,), {"a": {"capability": {"nvidia.com/gpus": "4"}}}, "queues[a].capability", "nvidia.com/gpus", "mean"),
+    ((TRAIN,), {"a": {"guarantee": {"amd.com/gpu": "4"}}}, "queues[a].guarantee", "amd.com/gpu", "nvidia.com/gpu"),
+    ((TRAIN,), {"a": {"deserved": {"amd.com/gpu": "4"}}}, "queues[a].deserved", "amd.com/gpu", "nvidia.com/gpu"),
+    (
+        (TRAIN,),
+        {"a": {"guarantee": {"nvidia.com/gpu": "10"}}, "b": {"guarantee": {"nvidia.com/gpu": "7"}}},
+        "queues[].guarantee.nvidia.com/gpu",
+        "more than the 16",
+        "lower guarantee",
+    ),
+    (
+        (TRAIN,),
+        {"a": {"deserved": {"nvidia.com/gpu": "33"}}},
+        "queues[].deserved.nvidia.com/gpu",
+        "more than the 32",
+        "lower deserved",
+    ),
+    (
+        (TRAIN,),
+        {"a": {"guarantee": {"nvidia.com/gpu": "9"}, "maximum_percent": 25}},
+        "queues[a].guarantee",
+        "above the queue's hard limit of 8",
+        "lower guarantee",
+    ),
+    (
+        None,
+        {"a": {"guarantee": {"cpu": "2"}, "capability": {"cpu": "1500m"}}},
+        "queues[a].guarantee",
+        "hard limit of 1500m",
+        "raise the limit",
+    ),
+    (
+        None,
+        {"a": {"deserved": {"memory": "2Gi"}, "capability": {"memory": "2047Mi"}}},
+        "queues[a].deserved",
+        "hard limit of 2047Mi",
+        "lower deserved",
+    ),
+]
+
+
+@pytest.mark.parametrize(("found", "queues", "key", "limit", "fix"), REFUSED, ids=[f"{r[2]}: {r[3]}" for r in REFUSED])
+def test_what_the_pools_cannot_keep_is_refused(found, queues, key, limit, fix):
+    with pytest.raises(RefusalError) as caught:
+        limits(() if found is None else pools(*found), **queues)
+    assert caught.value.field == f"athanor:scheduling.{key}"
+    assert limit in caught.value.limit
+    assert fix in caught.value.fix
+
+
+POOLS = st.lists(
+    st.builds(
+        lambda name, types, low, more: {
+            "role": "gpu" if INSTANCE_TYPES[types].gpus else "cpu",
+            "name": name,
+            "instance_types": [types],
+            "minimum": low,
+            "maximum": low + more,
+        },
+        st.from_regex(r"[a-z]{1,8}", fullmatch=True).filter(lambda name: name != "system"),
+        st.sampled_from([A100, "ecs.gn7i-c8g1.2xlarge", "ecs.c7.8xlarge", "ecs.gn8v-8x.48xlarge"]),
+        st.integers(1, 50),
+        st.integers(0, 50),
+    ),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda pool: pool["name"],
+)
+
+
+@given(POOLS, st.lists(st.tuples(st.integers(1, 65535), st.integers(0, 100)), min_size=1, max_size=5))
+def test_no_queues_together_get_more_than_there_is(found, wanted):
+    total = sum(percent for _, percent in wanted)
+    shares = [percent * 100 // total if total > 100 else percent for _, percent in wanted]
+    queues = [
+        QueueSettings(name=f"q{index}", weight=weight, guaranteed_percent=share)
+        for index, ((weight, _), share) in enumerate(zip(wanted, shares, strict=True))
+    ]
+    SchedulingSettings(queues=tuple(queues))
+    offers = pools(*found)
+    try:
+        given_out = queue_limits(queues, offers)
+    except RefusalError:
+        return
+    fewest, most = _held(found, "minimum"), _held(found, "maximum")
+    for resource in fewest:
+        kept = [quantity_value(queue.guarantee.get(resource, "0")) for queue in given_out]
+        assert sum(kept) <= fewest[resource]
+    for resource in most:
+        by_weight = queue_limits([queue.model_copy(update={"guaranteed_percent": None}) for queue in queues], offers)
+        assert sum(quantity_value(queue.deserved.get(resource, "0")) for queue in by_weight) <= most[resource]
+    for queue in given_out:
+        assert all(
+            quantity_value(queue.deserved[name]) >= quantity_value(queue.guarantee[name]) for name in queue.guarantee
+        )
+
+
+@given(POOLS, st.integers(1, 100), st.integers(1, 100))
+def test_the_limit_is_never_below_the_share_nor_above_the_pools(found, maximum, guaranteed):
+    queue = {"maximum_percent": maximum, "guaranteed_percent": min(guaranteed, maximum)}
+    try:
+        [given_out] = limits(pools(*found), a=queue).values()
+    except RefusalError:
+        return
+    most = _held(found, "maximum")
+    for name, amount in given_out.capability.items():
+        assert 0 < quantity_value(amount) <= most.get(name, quantity_value("1Pi"))
+    for name in {*given_out.deserved, *given_out.guarantee}:
+        assert quantity_value(given_out.deserved[name]) <= quantity_value(given_out.capability[name])
+
+
+def _held(found: list[dict[str, Any]], size: str) -> dict[str, int]:
+    facts = [(pool[size], INSTANCE_TYPES[pool["instance_types"][0]]) for pool in found]
+    gpus = sum(nodes * each.gpus for nodes, each in facts)
+    return {"cpu": sum(nodes * each.vcpus for nodes, each in facts), **({"nvidia.com/gpu": gpus} if gpus else {})}
+
+
+def test_a_queue_says_what_its_settings_and_limits_say():
+    plain = queue_manifest(QueueSettings(name="a"), QueueLimits())
+    assert (plain["metadata"], plain["spec"]) == ({"name": "a"}, {"weight": 1, "reclaimable": True})
+    some = QueueLimits(deserved={"cpu": "3"}, guarantee={"cpu": "2"}, capability={"cpu": "4"})
+    assert queue_manifest(QueueSettings(name="a", weight=4, reclaimable=False), some)["spec"] == {
+        "weight": 4,
+        "reclaimable": False,
+        "deserved": {"cpu": "3"},
+        "guarantee": {"resource": {"cpu": "2"}},
+        "capability": {"cpu": "4"},
+    }
