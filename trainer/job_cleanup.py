@@ -1,0 +1,158 @@
+"""Remove the pods of jobs that finished long enough ago: `python3 -m trainer.job_cleanup --namespace athanor …`.
+
+The Job objects stay. A stack declares them: one that is gone would be created anew by the next update, and its job
+would run again. Deleting its pods does nothing to a finished Volcano Job. Standard library only, so that it starts at
+once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trainer.kubernetes_api import ApiAddress, ApiError, KubernetesApi
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FINISHED = ("Completed", "Failed", "Terminated")
+"""Phases that a Volcano Job never leaves. Aborted is none of them: such a job can be resumed."""
+_ENDED = ("Succeeded", "Failed")
+"""Phases that a pod never leaves."""
+_JOB_NAME_LABEL = "volcano.sh/job-name"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanUpConfig:
+    """Where to look, and what marks the jobs."""
+
+    namespace: str
+    ttl_label: str
+    """Label of Job objects with the seconds that their pods stay after the end."""
+
+
+class FinishedJob(NamedTuple):
+    """A job whose pods are to go."""
+
+    name: str
+    uid: str
+    seconds_ago: int
+    """How long ago it finished."""
+
+
+class Pod(NamedTuple):
+    """A pod that has ended."""
+
+    name: str
+    uid: str
+
+
+def parse(arguments: Sequence[str] | None = None) -> CleanUpConfig:
+    """Read the command line.
+
+    Raises:
+        SystemExit: 0 after `--help`, 2 after saying what is wrong.
+    """
+    parser = argparse.ArgumentParser(prog="python -m trainer.job_cleanup", description=__doc__)
+    parser.add_argument("--namespace", required=True, help="namespace of the jobs")
+    parser.add_argument("--ttl_label", required=True, help="label of Job objects with the seconds that their pods stay")
+    known = parser.parse_args(arguments)
+    return CleanUpConfig(namespace=known.namespace, ttl_label=known.ttl_label)
+
+
+def expired(job: dict[str, Any], ttl_label: str, now: datetime) -> FinishedJob | None:
+    """Return the job if it finished longer ago than its label says, by the API server's clock.
+
+    Raises:
+        ValueError: the label is no number, or the job does not say when it finished.
+    """
+    metadata, state = job["metadata"], job.get("status", {}).get("state", {})
+    if state.get("phase") not in FINISHED:
+        return None
+    ttl = timedelta(seconds=int(metadata["labels"][ttl_label]))
+    since = state.get("lastTransitionTime")
+    if not since:
+        raise ValueError("it does not say when it finished")
+    age = now - datetime.fromisoformat(since)
+    return FinishedJob(metadata["name"], metadata["uid"], int(age.total_seconds())) if age >= ttl else None
+
+
+def clean_up(api: KubernetesApi, config: CleanUpConfig) -> int:
+    """Delete the ended pods of all jobs whose time is over.
+
+    Returns:
+        How many jobs could not be cleaned up; the log says why.
+
+    Raises:
+        ApiError: jobs or pods cannot be listed.
+    """
+    jobs = api.listed(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{config.namespace}/jobs", labels=config.ttl_label)
+    over: list[FinishedJob] = []
+    failures = 0
+    for job in jobs.items:
+        try:
+            found = expired(job, config.ttl_label, jobs.at)
+        except ValueError as error:
+            failures += 1
+            _complain(job["metadata"]["name"], str(error))
+        else:
+            over += [found] if found else []
+    pods = _ended_pods(api, config.namespace) if over else {}
+    for job in over:
+        left = pods.get(job.uid, ())
+        if left:
+            failures += _remove(api, config.namespace, job, left)
+    return failures
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; 0 when nothing is left to do, 1 when something failed, which the next run tries again."""
+    config = parse(arguments)
+    try:
+        api = KubernetesApi(ApiAddress.in_cluster())
+        try:
+            return min(1, clean_up(api, config))
+        finally:
+            api.close()
+    except ApiError as error:
+        _complain("nothing more done", str(error))
+        return 1
+
+
+def _ended_pods(api: KubernetesApi, namespace: str) -> dict[str, list[Pod]]:
+    """Return the ended pods by the uid of the Job that owns them: a later job may have the name of an earlier one."""
+    found: dict[str, list[Pod]] = {}
+    for phase in _ENDED:
+        selected = f"status.phase={phase}"
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        for pod in api.listed(path, labels=_JOB_NAME_LABEL, fields=selected, metadata_only=True).items:
+            metadata = pod["metadata"]
+            for owner in metadata.get("ownerReferences", ()):
+                found.setdefault(owner["uid"], []).append(Pod(metadata["name"], metadata["uid"]))
+    return found
+
+
+def _remove(api: KubernetesApi, namespace: str, job: FinishedJob, pods: Sequence[Pod]) -> int:
+    """Return 1 if a pod of the job is still there, else 0."""
+    deleted = 0
+    problems: list[ApiError] = []
+    for pod in pods:
+        try:
+            deleted += api.delete(f"/api/v1/namespaces/{namespace}/pods/{pod.name}", pod.uid) == "deleted"
+        except ApiError as error:
+            problems.append(error)
+    print(f"job_cleanup: {job.name}: finished {job.seconds_ago} s ago, {deleted} pods removed", flush=True)
+    if problems:
+        _complain(job.name, f"{len(problems)} of {len(pods)} pods could not be removed, such as by {problems[0]}")
+    return 1 if problems else 0
+
+
+def _complain(about: str, what: str) -> None:
+    print(f"job_cleanup: {about}: {what}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
