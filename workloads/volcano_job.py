@@ -194,7 +194,7 @@ def _step_container(step: Step, args: JobArgs, role: Role, resolved: ResolvedJob
         resources=role.pod.resources,
         writes_data=step.writes_data,
         writes_output=False,
-        mounts=[] if step.in_platform_image or not args.source else [code_mount()],
+        mounts=[*role.mounts, *([] if step.in_platform_image or not args.source else [code_mount()])],
         extra={} if step.in_platform_image else _working_directory(args),
     )
 

@@ -1,0 +1,143 @@
+"""MPIJob: mpirun's line, the hostfile, ssh without privilege, keys that nobody else has."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.errors import RefusalError
+from infra.pod_network import HostNetwork
+from infra.pools import NO_OFFERS
+from tests.pod_security import pod_specs, violations
+from tests.unit.workloads.job_cases import RESOLVED, environment, manifest_of, pod, task
+from workloads.mpi import MPIJobArgs, hostfile, mpi_shape, sshd_command
+from workloads.resources import Resources
+from workloads.roles import PodArgs
+
+ARGS = MPIJobArgs(program=("python3", "train.py", "--rate=0.1"), workers=2, slots_per_worker=4)
+
+
+def _manifest(**changes: object):
+    args = dataclasses.replace(ARGS, **changes)
+    return manifest_of(args, lambda job_name: mpi_shape(job_name, args, NO_OFFERS))
+
+
+def _launcher(**changes: object) -> list[str]:
+    [container] = pod(_manifest(**changes), "launcher")["containers"]
+    return container["command"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"workers": 0}, ("workers = 0", "1 to 1000")),
+        ({"slots_per_worker": 0}, ("slots_per_worker = 0", "1 to 256")),
+        ({"program": ()}, ("program", "is empty")),
+        ({"program": "python3 train.py"}, ("program", "one item per word")),
+        ({"program": ("-x", "SECRET", "sh")}, ("program = '-x'", "option of mpirun")),
+        ({"mpirun_options": "-mca pml ob1"}, ("mpirun_options", "one item per word")),
+        ({"resources": Resources(gpus=8), "slots_per_worker": 3}, ("8 GPUs",)),
+        ({"launcher": PodArgs(), "network": HostNetwork(port_offset=7)}, ("launcher.network", "same network")),
+    ],
+)
+def test_what_cannot_run_is_refused(changes, words):
+    with pytest.raises(RefusalError) as caught:
+        dataclasses.replace(ARGS, **changes)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_more_hosts_than_metadata_holds_are_refused():
+    with pytest.raises(RefusalError, match="workers = 1000"):
+        mpi_shape("a" * 200, dataclasses.replace(ARGS, workers=1000), NO_OFFERS)
+    mpi_shape("a" * 49, dataclasses.replace(ARGS, workers=1000), NO_OFFERS)
+
+
+@given(st.integers(1, 200), st.integers(1, 16))
+def test_the_hostfile_has_a_slot_for_every_rank(workers, slots):
+    lines = hostfile("job-0123abcd", workers, slots).splitlines()
+    hosts = [line.split()[0] for line in lines]
+    assert len(set(hosts)) == workers
+    assert sum(int(line.partition("slots=")[2]) for line in lines) == workers * slots
+    assert hosts == [f"job-0123abcd-worker-{index}.job-0123abcd" for index in range(workers)]
+
+
+def test_mpirun_starts_a_rank_in_every_slot_and_gets_the_program_whole():
+    command = _launcher()
+    assert command[:3] == ["mpirun", "-np", "8"]
+    assert tuple(command[-3:]) == ARGS.program
+    assert command[command.index("--hostfile") + 1] == "/etc/athanor/mpi/hostfile"
+
+
+def test_words_of_the_user_stay_words():
+    """Nothing goes through a shell: what looks like one is an argument of the program."""
+    command = _launcher(program=("python3", "train.py", "$(id); echo *", "a b"))
+    assert command[-2:] == ["$(id); echo *", "a b"]
+
+
+def test_every_rank_gets_what_the_pods_were_told():
+    command = _launcher(env={"SEED": "1"}, resources=Resources(cpu="8"))
+    forwarded = {command[place + 1] for place, word in enumerate(command) if word == "-x"}
+    assert {"SEED", "ATHANOR_JOB", "OMP_NUM_THREADS", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"} <= forwarded
+    told = environment(_manifest(env={"SEED": "1"}, resources=Resources(cpu="8")), "launcher")
+    assert forwarded <= set(told)
+    assert (told["SEED"], told["OMP_NUM_THREADS"]) == ("1", "2")
+
+
+def test_the_hosts_are_those_of_the_workers():
+    manifest = _manifest()
+    annotations = task(manifest, "launcher")["template"]["metadata"]["annotations"]
+    assert annotations["athanor.dev/hostfile"] == hostfile(manifest["metadata"]["name"], 2, 4)
+    volumes = {volume["name"]: volume for volume in pod(manifest, "launcher")["volumes"]}
+    [item] = volumes["hosts"]["downwardAPI"]["items"]
+    assert item == {"path": "hostfile", "fieldRef": {"fieldPath": "metadata.annotations['athanor.dev/hostfile']"}}
+
+
+def test_mpirun_starts_only_when_every_sshd_answers():
+    [wait] = pod(_manifest(), "launcher")["initContainers"]
+    assert wait["image"] == RESOLVED.platform_image
+    assert wait["command"][-2:] == ["--file=/etc/athanor/mpi/hostfile", "--port=2222"]
+    assert {"name": "hosts", "mountPath": "/etc/athanor/mpi", "readOnly": True} in wait["volumeMounts"]
+
+
+def test_the_keys_are_the_jobs_own():
+    manifest = _manifest()
+    assert manifest["spec"]["plugins"]["ssh"] == ["--ssh-key-file-path=/etc/athanor/ssh"]
+    assert "HostKey=/etc/athanor/ssh/id_rsa" in " ".join(sshd_command(2222))
+    assert "-oPasswordAuthentication=no" in sshd_command(2222)
+
+
+def test_the_launchers_end_is_the_jobs_and_any_lost_pod_restarts_all():
+    manifest = _manifest()
+    policies = {each["event"]: each["action"] for each in task(manifest, "launcher")["policies"]}
+    assert policies == {"PodFailed": "RestartJob", "PodEvicted": "RestartJob", "TaskCompleted": "CompleteJob"}
+    assert {each["event"]: each["action"] for each in manifest["spec"]["policies"]} == {
+        "PodFailed": "RestartJob",
+        "PodEvicted": "RestartJob",
+    }
+    assert manifest["spec"]["minAvailable"] == 3
+
+
+def test_the_users_of_ssh_have_an_entry_whatever_the_image():
+    for role in ("launcher", "worker"):
+        spec = pod(_manifest(), role)
+        [mount] = [m for m in spec["containers"][0]["volumeMounts"] if m["mountPath"] == "/etc/passwd"]
+        assert (mount["subPath"], mount["readOnly"]) == ("passwd", True)
+        users = task(_manifest(), role)["template"]["metadata"]["annotations"]["athanor.dev/passwd"]
+        assert "athanor:x:10001:10001::/tmp:/bin/sh\n" in users
+
+
+def test_the_pods_are_admitted_at_restricted():
+    for spec in pod_specs(_manifest(prepare=("prepare",))):
+        assert violations(spec) == []
+
+
+def test_all_use_other_ports_on_the_hosts_network():
+    network = HostNetwork(port_offset=10, interface="bond0")
+    manifest = _manifest(network=network)
+    [worker] = pod(manifest, "worker")["containers"]
+    assert "-oPort=2232" in worker["command"]
+    assert "-p 2232 " in environment(manifest, "launcher")["PRTE_MCA_plm_ssh_args"]
+    assert environment(manifest, "launcher")["OMPI_MCA_btl_tcp_if_include"] == "bond0"

@@ -1,0 +1,239 @@
+"""MPI jobs: a launcher runs mpirun, which starts the ranks in the workers over ssh; Horovod's images work as they are.
+
+Sources: Open MPI 4.1 and 5.0, man pages of mpirun and prterun; OpenSSH 9.2, man pages of ssh and sshd; Volcano,
+pkg/controllers/job/plugins/ssh.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from infra.errors import RefusalError
+from infra.pod_network import interface, port
+from workloads.checks import check_command, check_range
+from workloads.job import Job
+from workloads.job_args import JobArgs
+from workloads.placement import network_environment
+from workloads.pods import USER_ID, Mount
+from workloads.pytorch import check_ranks_per_gpu, prepare_steps
+from workloads.resources import Resources
+from workloads.roles import PodArgs, Role, Step
+from workloads.volcano_job import ENDS_THE_JOB, RESTART_TOGETHER, JobShape, host
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pulumi
+
+    from infra.platform import Platform
+    from infra.pools import PlatformOffers
+
+SSH_PORT = 2222
+_HOST_WAIT_SECONDS = 600
+_KEYS = "/etc/athanor/ssh"
+_FILES = "/etc/athanor/mpi"
+_USERS = "athanor.dev/passwd"
+_HOSTS = "athanor.dev/hostfile"
+_MAXIMUM_HOSTFILE_BYTES = 200_000
+"""All annotations of a pod together may have 256 KiB."""
+_USERS_FILE = (
+    "root:x:0:0:root:/root:/bin/sh\n"
+    "sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n"
+    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    f"athanor:x:{USER_ID}:{USER_ID}::/tmp:/bin/sh\n"
+)
+"""ssh and sshd refuse a user without an entry, and images are made for root."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MPIJobArgs(JobArgs):
+    """Arguments of MPIJob; what PodArgs says holds for the workers."""
+
+    program: Sequence[str]
+    """What mpirun starts in every slot: `("python3", "train.py", "--epochs", "30")`."""
+    workers: int
+    """Pods that compute. Every one counts: the launcher is a pod of its own and computes nothing."""
+    slots_per_worker: int = 1
+    """Ranks per pod; on GPUs one per GPU."""
+    launcher: PodArgs | None = None
+    """The pod that runs mpirun. Default: a small one on the workers' network, on any node."""
+    mpirun_options: Sequence[str] = ()
+    """Further options of mpirun, one item per word, such as ("-mca", "pml", "ob1")."""
+    bind_to: Literal["none", "core", "numa", "socket"] = "none"
+    """What mpirun pins each rank to. Pods have no cores of their own unless the nodes' CPU manager gives them some."""
+
+    def __post_init__(self) -> None:
+        """Refuse what could only fail later, in the pods.
+
+        Raises:
+            RefusalError: naming the field, the value and what to write.
+        """
+        super().__post_init__()
+        check_range("workers", self.workers, 1, 1000)
+        check_range("slots_per_worker", self.slots_per_worker, 1, 256)
+        check_command("program", self.program)
+        check_command("mpirun_options", self.mpirun_options)
+        if not self.program:
+            raise RefusalError("program", self.program, "is empty", 'name what to run: ("python3", "train.py")')
+        if self.program[0].startswith("-"):
+            limit = "would be taken for an option of mpirun"
+            raise RefusalError("program", self.program[0], limit, 'start with the program: ("python3", "-m", …)')
+        if self.resources.visible_gpus:
+            check_ranks_per_gpu(self.resources, self.workers, self.slots_per_worker)
+        launcher = self.launcher_pod
+        if port(launcher.network, SSH_PORT) != port(self.network, SSH_PORT):
+            limit = "its offset of ports is not the workers', whose ssh it must reach"
+            raise RefusalError("launcher.network", launcher.network, limit, "give both the same network")
+
+    @property
+    def launcher_pod(self) -> PodArgs:
+        """The launcher's shape and place."""
+        small = Resources(cpu="200m", memory="512Mi")
+        return self.launcher or PodArgs(resources=small, network=self.network, tolerations=self.tolerations)
+
+    @property
+    def ranks(self) -> int:
+        """Processes that mpirun starts."""
+        return self.workers * self.slots_per_worker
+
+
+def hostfile(job_name: str, workers: int, slots: int) -> str:
+    """Return Open MPI's hostfile: a line per worker with its slots."""
+    return "".join(f"{host(job_name, 'worker', index)} slots={slots}\n" for index in range(workers))
+
+
+def sshd_command(number: int) -> list[str]:
+    """Return the command of a worker: an ssh server without any privilege, for the job's own key alone."""
+    options = {
+        "Port": str(number),
+        # One key for both sides, made by the job engine for this job: nobody else has either half.
+        "HostKey": f"{_KEYS}/id_rsa",
+        "AuthorizedKeysFile": f"{_KEYS}/authorized_keys",
+        # The keys are mounted readable by the pod's group, which sshd would take for an accident.
+        "StrictModes": "no",
+        "UsePAM": "no",
+        "PidFile": "none",
+        "PasswordAuthentication": "no",
+        "KbdInteractiveAuthentication": "no",
+        "PermitRootLogin": "no",
+        "X11Forwarding": "no",
+        "AllowTcpForwarding": "no",
+        # mpirun opens many connections at once; by default sshd drops some of more than ten.
+        "MaxStartups": "1000",
+        "LogLevel": "ERROR",
+    }
+    return ["/usr/sbin/sshd", "-D", "-e", "-f", "none", *(f"-o{name}={value}" for name, value in options.items())]
+
+
+def ssh_options(number: int) -> str:
+    """Return what mpirun tells ssh: the job's key, no host key to ask about, patience with pods that start."""
+    return (
+        f"-p {number} -i {_KEYS}/id_rsa -F /dev/null -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+        " -o LogLevel=ERROR -o BatchMode=yes -o ConnectTimeout=10 -o ConnectionAttempts=10"
+    )
+
+
+def mpirun_command(args: MPIJobArgs, forwarded: Sequence[str]) -> list[str]:
+    """Return the launcher's command.
+
+    Args:
+        args: The job.
+        forwarded: Names of the environment variables that every rank gets from the launcher.
+    """
+    return [
+        "mpirun",
+        "-np",
+        str(args.ranks),
+        "--hostfile",
+        f"{_FILES}/hostfile",
+        "--bind-to",
+        args.bind_to,
+        *(word for name in sorted(forwarded) for word in ("-x", name)),
+        *args.mpirun_options,
+        *args.program,
+    ]
+
+
+def mpi_shape(job_name: str, args: MPIJobArgs, offers: PlatformOffers) -> JobShape:
+    """Return the roles of a job and the plugin that gives it its keys.
+
+    Raises:
+        RefusalError: so many workers that their names do not fit into a pod's annotations.
+    """
+    hosts = hostfile(job_name, args.workers, args.slots_per_worker)
+    if len(hosts) > _MAXIMUM_HOSTFILE_BYTES:
+        limit = f"their names have {len(hosts)} bytes, and {_MAXIMUM_HOSTFILE_BYTES} fit into the launcher's metadata"
+        raise RefusalError("workers", args.workers, limit, "use fewer workers with more slots each, or a shorter name")
+    number = port(args.network, SSH_PORT)
+    accounts = Mount(name="accounts", path="/etc/passwd", volume=_file_of(_USERS, "passwd"), sub_path="passwd")
+    workers = Role(
+        name="worker",
+        replicas=args.workers,
+        pod=args,
+        command=sshd_command(number),
+        processes=args.slots_per_worker,
+        ports={"ssh": number},
+        steps=prepare_steps(args.prepare),
+        annotations={_USERS: _USERS_FILE},
+        mounts=[accounts],
+    )
+    environment = {**network_environment(workers.placement({}), offers), **_rank_environment(args)}
+    launcher = Role(
+        name="launcher",
+        replicas=1,
+        pod=args.launcher_pod,
+        command=mpirun_command(args, [*environment, "ATHANOR_JOB"]),
+        env={**environment, **_mpirun_environment(args, number)},
+        steps=[_wait_for_workers(number)],
+        annotations={_USERS: _USERS_FILE, _HOSTS: hosts},
+        mounts=[accounts, Mount(name="hosts", path=_FILES, volume=_file_of(_HOSTS, "hostfile"))],
+        policies=[*RESTART_TOGETHER, ENDS_THE_JOB],
+    )
+    return JobShape(roles=[launcher, workers], plugins={"ssh": [f"--ssh-key-file-path={_KEYS}"]})
+
+
+def _rank_environment(args: MPIJobArgs) -> dict[str, str]:
+    """Return what the ranks are told: over ssh they get nothing of their own pod's environment."""
+    threads = max(1, args.resources.whole_cpus // args.slots_per_worker)
+    return {
+        "OMP_NUM_THREADS": str(threads),
+        "PYTHONUNBUFFERED": "1",
+        "NCCL_DEBUG": "WARN",
+        **args.env,
+    }
+
+
+def _mpirun_environment(args: MPIJobArgs, number: int) -> Mapping[str, str]:
+    """Return mpirun's own settings, for Open MPI 4 (OMPI_MCA_…) and 5 (PRTE_MCA_…): each ignores the other's."""
+    network = interface(args.network)
+    return {
+        "OMPI_MCA_plm_rsh_args": ssh_options(number),
+        "PRTE_MCA_plm_ssh_args": ssh_options(number),
+        "OMPI_MCA_btl_tcp_if_include": network,
+        "OMPI_MCA_oob_tcp_if_include": network,
+        "PRTE_MCA_prte_if_include": network,
+    }
+
+
+def _wait_for_workers(number: int) -> Step:
+    command = [
+        *("python3", "-m", "trainer.wait_for_hosts", f"--timeout_seconds={_HOST_WAIT_SECONDS}"),
+        *(f"--file={_FILES}/hostfile", f"--port={number}"),
+    ]
+    return Step(name="wait", command=command, in_platform_image=True)
+
+
+def _file_of(annotation: str, path: str) -> dict[str, object]:
+    """Return a volume with one file: the text of an annotation of the pod."""
+    field = {"fieldPath": f"metadata.annotations['{annotation}']"}
+    return {"downwardAPI": {"items": [{"path": path, "fieldRef": field}]}}
+
+
+class MPIJob(Job):
+    """A job that mpirun starts."""
+
+    def __init__(
+        self, name: str, platform: Platform, args: MPIJobArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__(name, platform, args, opts, lambda job_name, known: mpi_shape(job_name, args, known.offers))
