@@ -74,7 +74,7 @@ client="-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=
 login="ssh -i /tmp/user $client athanor@pod"
 $login -o ProxyCommand="$server" 'id -un; command -v mpirun; PRTE_PREFIX=/usr/local prted --help | grep -m1 -o PRRTE'
 """
-"""Logs in and starts a daemon as mpirun does, through a pipe instead of a port: nothing sets the image's environment."""
+"""Logs in and starts a daemon as mpirun does, by a pipe in the place of a port: without the image's environment."""
 
 MPI_PROGRAM = """
 from mpi4py import MPI
