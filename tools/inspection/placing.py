@@ -99,26 +99,27 @@ def _taint_fix(reasons: set[str]) -> str:
 
 def quota(case: Case) -> Finding | None:
     """Say that the namespace's quota has no room for the pods that are still to be created."""
-    wanted = sum(role.wanted for role in case.roles)
-    missing = wanted - len(case.pods)
+    missing = sum(role.wanted for role in case.roles) - len(case.pods)
     if missing <= 0:
         return None
-    if said := _last_words(case, _QUOTA_WORDS):
+    # Pods that exist are among what is used: the sum below is right only for a job without any.
+    because = _over_quota(case, missing) if not case.pods else ""
+    if not because and (said := _last_words(case, _QUOTA_WORDS)):
         because = f"the quota of namespace {case.namespace!r} has no room for {case.name} ({shortened(said)})"
-        return Finding(cause="quota", because=because, next_step=_QUOTA_FIX)
-    if case.pods:
-        return None
+    return Finding(cause="quota", because=because, next_step=_QUOTA_FIX) if because else None
+
+
+def _over_quota(case: Case, pods: int) -> str:
     for each in case.snapshot.quotas:
         hard, used = each.get("status", {}).get("hard", {}), each.get("status", {}).get("used", {})
         for key, limit in hard.items():
-            asked = case.need[_resource_of(key)] if key != "pods" else missing
+            asked = pods if key == "pods" else case.need[_resource_of(key)]
             if asked and quantity(used.get(key, 0)) + asked > quantity(limit):
-                because = (
+                return (
                     f"quota {name_of(each)!r} of namespace {case.namespace!r} has no room for {case.name}: {key} needs"
                     f" {shown(asked, _resource_of(key))}, {used.get(key, 0)} of {limit} are used"
                 )
-                return Finding(cause="quota", because=because, next_step=_QUOTA_FIX)
-    return None
+    return ""
 
 
 _QUOTA_FIX = "wait for other jobs of the namespace, ask for less, or have the quota raised"

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _WAITING = {"", "Pending", "Inqueue"}
 """Phases of a PodGroup whose gang does not have its nodes."""
+_ROOT = "root"
+"""The parent of all queues, which Volcano makes: what it is given is theirs."""
 _WAIT = "wait for the queue's running jobs (`make status` shows them), use another queue"
 
 
@@ -65,7 +67,7 @@ def capability(queue: Object) -> Amounts:
 
 def guaranteed_to_others(snapshot: Snapshot, queue: Object) -> Amounts:
     """Return what no job of this queue can have, even while it lies idle: the guarantees of the other queues."""
-    others = [each for each in snapshot.queues if name_of(each) != name_of(queue)]
+    others = [each for each in snapshot.queues if name_of(each) not in {name_of(queue), _ROOT}]
     return added(amounts(each["spec"].get("guarantee", {}).get("resource")) for each in others)
 
 

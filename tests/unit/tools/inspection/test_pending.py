@@ -151,6 +151,15 @@ def test_a_quota_without_room_is_seen_before_volcano_tries():
     assert "quota 'team' of namespace 'athanor' has no room for my-run: requests.nvidia.com/gpu needs 16" in said
 
 
+def test_a_quota_that_volcano_waits_for_is_told_in_its_words_where_the_numbers_are_unknown():
+    new = job()
+    pending = group(new, "Pending")
+    said = "resource quota insufficient, requested: map[limits.cpu:{{16 0}}], used: map[], limited: map[limits.cpu:{{8 0}}]"
+    nodes = [gpu_node("a10-0"), gpu_node("a10-1")]
+    found = case(new, nodes=nodes, pod_groups=[pending], events=[event(pending, "Unschedulable", said)])
+    assert f"the quota of namespace 'athanor' has no room for my-run ({said})" in told(found, "quota")
+
+
 # --- containers and volumes
 
 PULL = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "x": not found'}
