@@ -13,6 +13,7 @@ from infra.cluster import ExistingCluster, existing_cluster_args
 from infra.gpu.gpu_nodes import GpuNodes, GpuNodesArgs
 from infra.image_policy import enforce_image_policy
 from infra.images import platform_tensorflow_image, platform_trainer_image
+from infra.job_cleanup import JobCleanUp, JobCleanUpArgs
 from infra.manifests import Manifest, resource
 from infra.namespaces import default_deny_manifest, namespace_manifest
 from infra.outputs import PlatformOutputs
@@ -154,6 +155,8 @@ def _platform(
     )
     scheduling = GangScheduling("scheduling", args, in_cluster)
     limits = WorkloadLimits("workload-limits", _limits_args(settings, offers, ready), in_cluster)
+    if settings.clean_up.enabled:
+        JobCleanUp("job-cleanup", _clean_up_args(settings, (*nodes, *ready, *scheduling.ready)), in_cluster)
     return Platform(
         provider=provider,
         namespace=settings.namespace,
@@ -175,6 +178,15 @@ def _limits_args(
         settings=settings.scheduling,
         pools=offers.pools,
         all_nodes_known=settings.alicloud is not None,
+        depends_on=depends_on,
+    )
+
+
+def _clean_up_args(settings: Settings, depends_on: Sequence[pulumi.Resource]) -> JobCleanUpArgs:
+    return JobCleanUpArgs(
+        settings=settings.clean_up,
+        namespace=settings.namespace,
+        image=platform_trainer_image(settings),
         depends_on=depends_on,
     )
 

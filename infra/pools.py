@@ -120,6 +120,8 @@ class PlatformOffers:
     """Names of its PriorityClasses for workloads; empty where they are not known."""
     topology: bool = False
     """Whether its HyperNodes tell which nodes are near each other."""
+    clean_up: bool = False
+    """Whether it removes the pods of finished jobs."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the offers as JSON data, for the stack's outputs."""
@@ -130,6 +132,7 @@ class PlatformOffers:
             "queues": list(self.queues),
             "priority_classes": list(self.priority_classes),
             "topology": self.topology,
+            "clean_up": self.clean_up,
         }
 
     @classmethod
@@ -146,6 +149,7 @@ class PlatformOffers:
             queues=tuple(data.get("queues", ())),
             priority_classes=tuple(data.get("priority_classes", ())),
             topology=data.get("topology", False),
+            clean_up=data.get("clean_up", False),
         )
 
 
@@ -199,6 +203,7 @@ def platform_offers(settings: Settings) -> PlatformOffers:
         queues=tuple(queue.name for queue in settings.scheduling.queues),
         priority_classes=tuple(priority_class_name(settings.namespace, priority.name) for priority in priorities),
         topology=settings.scheduling.install and any(pool.zones for pool in pools),
+        clean_up=settings.clean_up.enabled,
     )
 
 

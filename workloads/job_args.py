@@ -41,6 +41,10 @@ class JobArgs(PodArgs):
     """Time between SIGTERM and SIGKILL: one step and one checkpoint must fit."""
     deadline_seconds: int | None = None
     """Longest time that the pods of one attempt may run; with `max_restarts=0` that of the job. Default: none."""
+    ttl_seconds_after_finished: int | None = None
+    """How long the pods stay after the job completed or failed: then they and their logs are removed, within the
+    platform's `clean_up.interval_minutes`. The Job object stays as the record of what ran, so that no update runs it
+    again, and so do the volumes. A change replaces nothing. Default: the pods stay as long as the job is declared."""
     wait_seconds: int | None = None
     """Let `up` wait this long for the job to complete, and fail if it does not. Default: `up` does not wait."""
     rerun: int = 0
@@ -56,5 +60,7 @@ class JobArgs(PodArgs):
         check_range("rerun", self.rerun, 0, 1_000_000)
         if self.deadline_seconds is not None:
             check_range("deadline_seconds", self.deadline_seconds, 1, 10 * 365 * 86400)
+        if self.ttl_seconds_after_finished is not None:
+            check_range("ttl_seconds_after_finished", self.ttl_seconds_after_finished, 0, 10 * 365 * 86400)
         if self.wait_seconds is not None:
             check_range("wait_seconds", self.wait_seconds, 1, 86400)

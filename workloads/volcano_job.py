@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from infra.job_cleanup import TTL_LABEL
 from infra.pod_network import HostNetwork, pod_labels, port
 from infra.pools import NO_OFFERS, PlatformOffers
 from infra.rdma import pod_annotations
@@ -109,7 +110,7 @@ def job_manifest(label: str, name: str, args: JobArgs, shape: JobShape, resolved
         "metadata": {
             "name": name,
             "namespace": resolved.namespace,
-            "labels": {**args.labels, **job_labels(label)},
+            "labels": {**args.labels, **job_labels(label), **_ttl_labels(args)},
         },
         "spec": spec,
     }
@@ -120,6 +121,11 @@ def content_digest(manifest: Manifest, rerun: int) -> str:
     content = [manifest["spec"], *([rerun] if rerun else [])]
     text = json.dumps(content if rerun else manifest["spec"], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _ttl_labels(args: JobArgs) -> dict[str, str]:
+    ttl = args.ttl_seconds_after_finished
+    return {} if ttl is None else {TTL_LABEL: str(ttl)}
 
 
 def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJob) -> Manifest:

@@ -8,6 +8,7 @@ from pydantic import model_validator
 
 from infra.namespaces import PodSecurity
 from infra.settings.alicloud import AlicloudSettings
+from infra.settings.clean_up import CleanUpSettings
 from infra.settings.cluster import ClusterSettings
 from infra.settings.digits import DigitsSettings
 from infra.settings.fields import DnsLabel, Model
@@ -34,6 +35,8 @@ class Settings(Model):
     """The volumes of the workloads."""
     scheduling: SchedulingSettings = SchedulingSettings()
     """Volcano and its queues."""
+    clean_up: CleanUpSettings = CleanUpSettings()
+    """What becomes of the pods of finished jobs."""
     images: ImageSettings = ImageSettings()
     """Where images come from."""
     digits: DigitsSettings = DigitsSettings()

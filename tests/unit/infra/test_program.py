@@ -18,6 +18,7 @@ VARIANTS = {
     "queues": {"scheduling": {"queues": [{"name": "a", "capability": {"cpu": "8"}}, {"name": "b", "weight": 3}]}},
     "no-example": {"digits": {"enabled": False}},
     "no-volcano": {"scheduling": {"install": False}},
+    "clean-up": {"clean_up": {"enabled": True}},
 }
 
 
@@ -160,11 +161,11 @@ def test_every_pod_has_a_read_only_root_and_states_its_requests(stack):
             assert "memory" in limits, owner.name
 
 
-def test_only_volcano_talks_to_the_api(stack):
-    """Workload pods hold no token; Volcano's parts name an account of their own."""
+def test_only_the_platforms_own_parts_talk_to_the_api(stack):
+    """Workload pods hold no token; the platform's parts name an account of their own."""
     for owner, pod in _pods(stack):
-        if owner.inputs["metadata"]["namespace"] == "volcano-system":
-            assert pod["serviceAccountName"] == owner.name
+        if owner.inputs["metadata"]["namespace"] != "athanor":
+            assert pod["serviceAccountName"] == owner.inputs["metadata"]["name"]
         else:
             assert pod["automountServiceAccountToken"] is False
             assert "serviceAccountName" not in pod

@@ -23,7 +23,7 @@ GPU_NODE = "ecs.gn7i-c8g1.2xlarge"
 # what is wrong, the key that is named, the value that is shown, words of the fix
 REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
     ({"namspace": "a"}, "namspace", "", "did you mean namespace"),
-    ({"fpga": 1}, "fpga", "", "use one of alicloud, cluster, digits"),
+    ({"fpga": 1}, "fpga", "", "use one of alicloud, clean_up, cluster, digits"),
     ({"namespace": "Athanor"}, "namespace", "'Athanor'", "at most 63"),
     ({"namespace": ""}, "namespace", "''", "at most 63"),
     ({"namespace": "-a"}, "namespace", "'-a'", "starting with a letter or digit"),
