@@ -7,9 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from dulwich.objects import Blob, ObjectID
 
 from tests.fixtures.git_server import GitServer, Repository, git
 from trainer.source.__main__ import main
+from trainer.source.checkout import load
+from trainer.source.errors import SourceError
 
 SUBMODULE = "0123456789" * 4
 
@@ -174,6 +177,14 @@ def test_a_commit_without_its_files(repository, fetch, capfd):
     (repository.folder / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
     assert fetch("bad", "--timeout_seconds", "5") == 1
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_content_that_is_not_what_its_id_says():
+    sha = ObjectID(Blob.from_string(b"honest").id)
+    honest, lying = ({sha: Blob.from_raw_string(Blob.type_num, content, sha=sha)} for content in (b"honest", b"evil"))
+    assert load(honest, sha, Blob).data == b"honest"
+    with pytest.raises(SourceError, match="another content under this id"):
+        load(lying, sha, Blob)
 
 
 def test_escapes_for_terminals_are_not_passed_on(repository, fetch, capfd):
