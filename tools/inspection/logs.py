@@ -130,7 +130,8 @@ def show(kubectl: Kubectl, namespace: str, name: str, *, follow: bool = False, t
     while True:
         job, pods = _ask(kubectl, namespace, name)
         if not pods and not follow:
-            raise ValueError(f"job {name!r} has no pods, so no logs. Fix: `make why JOB={name}` says what it waits for")
+            gone = "any more: they were cleaned up" if job_phase(job) in ENDED else "yet"
+            raise ValueError(f"job {name!r} has no pods {gone}, so no logs. Fix: `make why JOB={name}` says how it is")
         before, latest = prefixes(job, pods), seen[-1]
         with tempfile.TemporaryFile() as file:
             _fetch(kubectl, namespace, name_of(job), _margin(seen[-2]), file)

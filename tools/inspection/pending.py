@@ -190,9 +190,13 @@ def _starting(case: Case) -> Finding:
     """Say what is left when nothing is wrong that is known here."""
     bound = [pod for pod in case.pods if node_of(pod)]
     wanted = sum(role.wanted for role in case.roles)
+    restarts = case.job.get("status", {}).get("retryCount", 0)
+    often = f" (restart {restarts} of at most {case.job['spec'].get('maxRetry', 3)})" if restarts else ""
     if bound:
         nodes = ", ".join(sorted({node_of(pod) for pod in bound})[:3])
-        because = f"{len(bound)} of {wanted} pods of {case.name} have their nodes ({nodes}) and their containers start"
+        because = (
+            f"{len(bound)} of {wanted} pods of {case.name} have their nodes ({nodes}) and their containers start{often}"
+        )
         step = "ask again in a few seconds; pulling a large image takes minutes (`kubectl get events` shows it)"
         return Finding(cause="starting", because=because, next_step=step)
     because = f"{case.name} waits for Volcano's scheduler, which has not said anything about it yet"

@@ -113,9 +113,10 @@ def test_any_bytes_are_passed_through():
     assert next(logs.written(each, {}, timestamps=False) for each in logs.merged(raw)).endswith(b" \xff\xfe\n")
 
 
-def test_a_job_without_pods_points_to_why(kubectl, fake_program):
-    answer(fake_program, count=0)
-    with pytest.raises(ValueError, match="`make why JOB=run`"):
+@pytest.mark.parametrize(("of", "words"), [(RUN, "no pods yet"), (DONE, "they were cleaned up")])
+def test_a_job_without_pods_points_to_why(kubectl, fake_program, of, words):
+    answer(fake_program, of, count=0)
+    with pytest.raises(ValueError, match=f"{words}.*`make why JOB=run`"):
         logs.show(kubectl, NAMESPACE, "run")
 
 

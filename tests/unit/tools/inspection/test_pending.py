@@ -154,7 +154,7 @@ def test_a_quota_without_room_is_seen_before_volcano_tries():
 def test_a_quota_that_volcano_waits_for_is_told_in_its_words_where_the_numbers_are_unknown():
     new = job()
     pending = group(new, "Pending")
-    said = "resource quota insufficient, requested: map[limits.cpu:{{16 0}}], used: map[], limited: map[limits.cpu:{{8 0}}]"
+    said = "resource quota insufficient, requested: map[limits.cpu:{{9 0}}], used: map[], limited: map[limits.cpu:{}]"
     nodes = [gpu_node("a10-0"), gpu_node("a10-1")]
     found = case(new, nodes=nodes, pod_groups=[pending], events=[event(pending, "Unschedulable", said)])
     assert f"the quota of namespace 'athanor' has no room for my-run ({said})" in told(found, "quota")
@@ -257,9 +257,10 @@ def test_a_volume_that_a_node_cannot_mount_is_told():
 
 
 def test_pods_that_start_are_told_to_start():
-    new = job()
+    new = job(status={"retryCount": 2})
     starting = [pod(new, index=index, node="a10-0", phase="Pending") for index in range(2)]
-    assert "2 of 2 pods of my-run have their nodes (a10-0)" in told(case(new, pods=starting), "starting")
+    said = told(case(new, pods=starting), "starting")
+    assert "2 of 2 pods of my-run have their nodes (a10-0) and their containers start (restart 2 of at most 10)" in said
 
 
 # --- nodes and queues
