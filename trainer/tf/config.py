@@ -1,0 +1,121 @@
+"""The command lines of the TensorFlow programs; the same names as in trainer/config.py. Needs no TensorFlow."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import tyro
+
+from trainer.folders import RunFolders
+from trainer.tf import cifar
+from trainer.validation import at_least, file_name, more_than
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MODELS_FOLDER = "models"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Train a small network on images in CIFAR-10's format."""
+
+    data_dir: Path
+    """Folder of the input data: CIFAR-10's binary version, or what `python -m trainer.tf.prepare_data` made."""
+    output_dir: Path
+    """Folder for everything that outlives the pods, the same volume for all of them."""
+    work_dir: Path = Path(tempfile.gettempdir()) / "athanor"
+    """Scratch folder of this process: heartbeat files."""
+    log_dir: Path | None = None
+    """Folder of the event logs, one file per task; without it <output_dir>/<run_name>/logs."""
+    run_name: str = "default"
+    """Name of this training. Started again under the same name it resumes, or ends at once if it is finished."""
+    num_gpu: int = 0
+    """GPUs of this process; 0 computes on the CPU."""
+    steps: int = 300
+    """Updates of the weights."""
+    batch_size: int = 64
+    """Samples of one update. The number of those that share an update must divide it."""
+    learning_rate: float = 0.02
+    """Step size of gradient descent."""
+    momentum: float = 0.9
+    """Part of the former update that is added to the next."""
+    seed: int = 0
+    """Decides initial weights and order of samples."""
+    checkpoint_interval_steps: int = 50
+    """Save, and write the mean loss to the event log, after every so many steps."""
+    keep_latest_k: int = 3
+    """Checkpoints to keep; older ones are removed after a save."""
+    init_timeout_seconds: float = 300
+    """Longest wait for the other tasks at the start: pods start and images load at their own pace."""
+    train_timeout_seconds: float = 300
+    """Longest wait for the next step, for example while a lost worker is started again."""
+
+    def __post_init__(self) -> None:
+        file_name("run_name", self.run_name)
+        if self.run_name == MODELS_FOLDER:
+            raise ValueError(f"run_name={self.run_name!r}: is the folder of the model repository. Fix: another name")
+        for name in ("num_gpu", "seed", "momentum"):
+            at_least(name, getattr(self, name), 0)
+        for name in ("steps", "batch_size", "checkpoint_interval_steps", "keep_latest_k"):
+            at_least(name, getattr(self, name), 1)
+        for name in ("learning_rate", "init_timeout_seconds", "train_timeout_seconds"):
+            more_than(name, getattr(self, name), 0)
+        if self.momentum >= 1:
+            raise ValueError(f"momentum={self.momentum}: must be less than 1")
+
+    @property
+    def folders(self) -> RunFolders:
+        """Where this run writes."""
+        run = self.output_dir / self.run_name
+        return RunFolders(
+            run=run, models=self.output_dir / MODELS_FOLDER, logs=self.log_dir or run / "logs", work=self.work_dir
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Return what decides the course of the loss, as JSON values: a resumed run must have the same."""
+        names = ("batch_size", "learning_rate", "momentum", "seed")
+        return {
+            "dataset_sha256": cifar.fingerprint(self.data_dir),
+            **{name: getattr(self, name) for name in names},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterServerConfig(RunConfig):
+    """Train with parameter servers; every role runs this program and finds itself in TF_CONFIG."""
+
+    mode: Literal["async", "sync"] = "async"
+    """async: each worker updates the weights when it is done; sync: all workers share every update."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_gpu > 1:
+            fix = "Fix: one GPU per worker and more workers"
+            raise ValueError(f"num_gpu={self.num_gpu}: a worker of a parameter server uses at most 1. {fix}")
+
+    def settings(self) -> dict[str, Any]:
+        """Add the mode: with it the same step means another thing."""
+        return {**super().settings(), "mode": self.mode}
+
+
+Config = TypeVar("Config", bound=RunConfig)
+
+
+def parse(kind: type[Config], program: str, arguments: Sequence[str] | None = None) -> Config:
+    """Read the command line; every field is `--field_name` (or `--field-name`).
+
+    Raises:
+        SystemExit: 0 after `--help`, 2 after saying which value is wrong, its limit and the fix.
+    """
+    return tyro.cli(kind, prog=f"python -m {program}", args=arguments, use_underscores=True)
+
+
+def changed_settings(saved: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """Name each setting that differs, with both values; an empty string when none does."""
+    names = sorted(saved.keys() | wanted.keys())
+    changed = [name for name in names if saved.get(name) != wanted.get(name)]
+    return ", ".join(f"{name}={wanted.get(name)!r} (was {saved.get(name)!r})" for name in changed)

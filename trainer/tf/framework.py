@@ -1,0 +1,59 @@
+"""TensorFlow itself, imported once and told how to behave; the only place that imports it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+from trainer.cpu import threads_per_process
+
+
+class DeviceError(Exception):
+    """The GPUs that were asked for are not there; the message says what to do."""
+
+
+def load(*, num_gpu: int, concurrent_calls: int = 1) -> Any:  # noqa: ANN401  TensorFlow has no types
+    """Import TensorFlow for this process.
+
+    Args:
+        num_gpu: GPUs to use; with 0 CUDA is not even looked for.
+        concurrent_calls: graphs that others may have running here at once.
+
+    Raises:
+        DeviceError: there are fewer GPUs than asked for.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # TensorFlow imports Keras 3 at its start unless told that another one is wanted. Nothing here uses Keras (its
+    # optimizer and `fit` do not work in a coordinator's functions), and leaving it out saves a third of the start.
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    if num_gpu == 0:
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    tf: Any = importlib.import_module("tensorflow")
+    tf.get_logger().setLevel("ERROR")
+    compute, concurrent = thread_counts(concurrent_calls)
+    tf.config.threading.set_intra_op_parallelism_threads(compute)
+    tf.config.threading.set_inter_op_parallelism_threads(concurrent)
+    if num_gpu:
+        _use_gpus(tf, num_gpu)
+    return tf
+
+
+def thread_counts(concurrent_calls: int) -> tuple[int, int]:
+    """Return threads within an operation and operations at once.
+
+    The second is never 1: a call that waits for another task would keep out the call that the other task waits for
+    (seen: with 1 no step ever ends).
+    """
+    threads = threads_per_process(1)
+    return threads, max(threads, concurrent_calls + 2)
+
+
+def _use_gpus(tf: Any, num_gpu: int) -> None:  # noqa: ANN401  TensorFlow has no types
+    gpus = tf.config.list_physical_devices("GPU")
+    if len(gpus) < num_gpu:
+        fix = "Fix: request that many GPUs for the pod, or --num_gpu 0 to compute on the CPU"
+        raise DeviceError(f"num_gpu={num_gpu}: TensorFlow finds {len(gpus)} usable GPUs here. {fix}")
+    tf.config.set_visible_devices(gpus[:num_gpu], "GPU")
+    for gpu in gpus[:num_gpu]:
+        tf.config.experimental.set_memory_growth(gpu, enable=True)
