@@ -126,7 +126,10 @@ def test_an_edited_pool_changes_that_pool_and_what_derives_from_its_size(record_
         for urn, found in environment.resources.items()
         if found.custom and edited.resources[urn].inputs != found.inputs
     }
-    assert changed - {"queue-training"} == {config["alicloud"]["node_pools"][1]["name"], "workload-quota"}
+    assert changed - {"queue-training", "queue-research"} == {
+        config["alicloud"]["node_pools"][1]["name"],
+        "workload-quota",
+    }
     assert set(edited.resources) == set(environment.resources)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pulumi
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,10 @@ from infra.instance_types import INSTANCE_TYPES
 from infra.pools import PoolOffer, pool_offers
 from infra.quantities import quantity_value
 from infra.queues import QueueLimits, queue_limits, queue_manifest
+from infra.scheduling import GangScheduling, GangSchedulingArgs
 from infra.settings.scheduling import QueueSettings, SchedulingSettings
 from infra.settings.stack import Settings
+from tests.recording_engine import record
 
 A100 = "ecs.ebmgn7e.32xlarge"
 SYSTEM = {"name": "system", "role": "system", "instance_types": ["ecs.g7.2xlarge"], "minimum": 3, "maximum": 3}
@@ -251,3 +254,25 @@ def test_a_queue_says_what_its_settings_and_limits_say():
         "guarantee": {"resource": {"cpu": "2"}},
         "capability": {"cpu": "4"},
     }
+
+
+TWO = [{"name": "a", "weight": 3}, {"name": "b"}]
+NODES = {"simulated_nodes": [{"instance_type": A100}]}
+
+
+@pytest.mark.parametrize(
+    ("config", "warned"),
+    [
+        ({"scheduling": {"queues": TWO}}, True),
+        ({"scheduling": {"queues": TWO[:1]}}, False),
+        ({"scheduling": {"queues": [{**queue, "deserved": {"cpu": "2"}} for queue in TWO]}}, False),
+        ({"scheduling": {"queues": TWO}, "cluster": NODES}, False),
+    ],
+)
+def test_shares_of_nothing_are_told(config, warned, monkeypatch):
+    messages: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda message, _resource: messages.append(message))
+    settings = Settings.model_validate({**config, "scheduling": {**config["scheduling"], "install": False}})
+    args = GangSchedulingArgs(settings=settings.scheduling, namespace="team", pools=pool_offers(settings))
+    record(lambda: GangScheduling("scheduling", args), preview=True)
+    assert any("Give each queue `deserved`" in message for message in messages) is warned

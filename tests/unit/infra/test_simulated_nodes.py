@@ -68,6 +68,13 @@ def test_the_stack_declares_as_many_as_the_settings_say(record_stack):
     assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", node.name) for node in nodes)
 
 
+def test_nodes_of_a_type_lie_in_two_zones_in_turn(record_stack):
+    recording = record_stack({"cluster": {"simulated_nodes": [{"instance_type": TYPE, "count": 3}]}})
+    labels = {node.name: node.inputs["metadata"]["labels"] for node in recording.of_kind("Node")}
+    zones = [labels[f"sim-ebmgn7e-32xlarge-{index}"]["topology.kubernetes.io/zone"] for index in range(3)]
+    assert zones == ["simulated-a", "simulated-b", "simulated-a"]
+
+
 def test_there_are_none_by_default(local_stack):
     assert local_stack.of_kind("Node") == []
     assert local_stack.of_type("athanor:infra:SimulatedGpuNodes") == []
