@@ -45,7 +45,8 @@ def wait_for_job(kubectl: Kubectl, namespace: str, job: str, report: Progress) -
             return
         words = f"{phase or 'accepted'} — {_last_words(kubectl, namespace, job) or 'pods are starting'}"
         if phase in _ENDED_BADLY:
-            raise TrainingError(f"job {job} is {words}. See `make logs JOB={job.rsplit('-', 1)[0]}`")
+            name = job.rsplit("-", 1)[0]
+            raise TrainingError(f"job {job} is {words}. See `make why JOB={name}` and `make logs JOB={name}`")
         if words != shown:
             report.detail(words)
             shown = words

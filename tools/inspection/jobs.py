@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.errors import RefusalError, choices
-from tools.inspection.objects import JOB_NAME, TASK, Object, Snapshot, mark, name_of, node_of, phase_of
+from tools.inspection.objects import TASK, Object, Snapshot, mark, name_of, node_of, phase_of
 from workloads.volcano_job import JOB_LABEL, KIND_LABEL
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def find_job(snapshot: Snapshot, name: str) -> Object:
 def pods_of(snapshot: Snapshot, job: Object) -> list[Object]:
     """Return a job's pods in the order of roles and indices."""
     order = {task["name"]: place for place, task in enumerate(job["spec"]["tasks"])}
-    mine = [pod for pod in snapshot.own_pods if mark(pod, JOB_NAME) == name_of(job)]
+    mine = snapshot.pods_by_job.get(name_of(job), [])
     return sorted(mine, key=lambda pod: (order.get(mark(pod, TASK), len(order)), _index(pod)))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -55,10 +57,14 @@ class Snapshot:
     unreadable: Sequence[str] = ()
     """Kinds that this user may not read, at all or in other namespaces; what depends on them is unknown."""
 
-    @property
-    def own_pods(self) -> list[Object]:
-        """Pods of the namespace."""
-        return [pod for pod in self.pods if pod["metadata"].get("namespace", self.namespace) == self.namespace]
+    @cached_property
+    def pods_by_job(self) -> Mapping[str, list[Object]]:
+        """Pods of the namespace by the name of their Job."""
+        found: defaultdict[str, list[Object]] = defaultdict(list)
+        for pod in self.pods:
+            if pod["metadata"].get("namespace", self.namespace) == self.namespace:
+                found[mark(pod, JOB_NAME)].append(pod)
+        return found
 
 
 def name_of(item: Object) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import subprocess
 
 import pytest
 
@@ -36,6 +38,29 @@ def test_every_make_target_is_described_and_phony():
     [phony] = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
     assert targets == set(phony.split())
     assert targets - described == {"venv"}
+
+
+def _make(*words: str, **shell: str) -> str:
+    # What a test run under make hands down would count as said on the command line.
+    own = {key: value for key, value in os.environ.items() if not key.startswith("MAKE") and key != "MFLAGS"}
+    command = ["make", "--dry-run", *words]
+    return subprocess.run(
+        command, cwd=REPOSITORY, env={**own, **shell}, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_only_what_is_said_to_make_leads_to_another_cluster():
+    shell = {"KUBECONFIG": "/of/the/shell", "CONTEXT": "of-the-shell", "NAMESPACE": "of-the-shell"}
+    assert "of-the-shell" not in _make("status", **shell)
+    assert "/of/the/shell" not in _make("status", **shell)
+    said = _make("why", "JOB=run", "STACK=dev", "KUBECONFIG=/a b", "CONTEXT=c", "NAMESPACE=n", **shell)
+    assert "-m tools why --stack=dev '--kubeconfig=/a b' '--context=c' '--namespace=n' \"run\"" in said
+
+
+def test_flags_of_make_are_flags_of_the_tools():
+    said = _make("logs", "JOB=run", "FOLLOW=1", "TIMESTAMPS=1")
+    assert '--follow --timestamps "run"' in said
+    assert '--force "run"' in _make("rerun", "JOB=run", "FORCE=1")
 
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]

@@ -40,6 +40,7 @@ def test_a_job_that_ends_badly_is_an_error_with_its_last_words(kubectl, fake_pro
         wait_for_job(kubectl, "athanor", JOB, report.progress)
     assert phase in str(caught.value)
     assert "ValueError: no data" in str(caught.value)
+    assert "make why JOB=digits-training`" in str(caught.value)
     assert "make logs JOB=digits-training`" in str(caught.value)
 
 

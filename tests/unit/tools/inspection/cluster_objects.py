@@ -6,6 +6,7 @@ from typing import Any
 
 from tools.inspection.case import Case
 from tools.inspection.objects import Object, Snapshot
+from tools.inspection.pending import why
 
 NAMESPACE = "athanor"
 CREATED = "2026-11-21T10:00:00Z"
@@ -174,3 +175,11 @@ def case(of: Object, *, local: bool = True, **found: Any) -> Case:
     jobs = [of, *found.pop("jobs", [])]
     groups = found.pop("pod_groups", [group(of)])
     return Case(snapshot=snapshot(jobs=jobs, pod_groups=groups, **found), job=of, local=local)
+
+
+def told(found: Case, cause: str) -> str:
+    """The sentence about a case, whose cause must be the one that a test expects."""
+    finding = why(found)
+    assert finding.cause == cause, finding.sentence
+    assert finding.next_step
+    return finding.sentence
