@@ -63,11 +63,9 @@ def _require_roles(cluster: clusters.Cluster | None) -> clusters.Cluster:
         present = cluster.sizes.get(role, 0)
         if present < 1 or (most is not None and present > most):
             limit = "exactly 1" if most else "at least 1"
-            why = "the chief runs the training loop, a worker cannot stand in for it" if most else "it has a part to do"
-            fix = f"Fix: a {role} in the cluster of {clusters.VARIABLE}"
-            raise clusters.ClusterError(
-                f"{clusters.VARIABLE}: {present} tasks of role {role}, need {limit}: {why}. {fix}"
-            )
+            why = "; it runs the training loop, a worker cannot stand in for it" if role == "chief" else ""
+            problem = f"{clusters.VARIABLE}: {present} tasks of role {role}, must be {limit}{why}"
+            raise clusters.ClusterError(f"{problem}. Fix: correct that role's list of addresses in {clusters.VARIABLE}")
     return cluster
 
 

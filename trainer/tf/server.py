@@ -29,6 +29,7 @@ def serve(config: ParameterServerConfig, cluster: Cluster, events: EventLog, sto
         DeviceError: there are fewer GPUs than asked for.
     """
     # a worker fetches weights from every ps; the chief is who connects them, once all can be reached
+    logger.info("%s waits for the names of chief and parameter servers", cluster.name)
     wait_for_names(cluster, ("chief", "ps"), seconds=config.init_timeout_seconds)
     workers = cluster.sizes["worker"]
     tf = framework.load(num_gpu=config.num_gpu if cluster.role == "worker" else 0, concurrent_calls=workers)

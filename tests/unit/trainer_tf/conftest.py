@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ import pytest
 from trainer.tf.prepare_data import prepare
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Iterator
 
 REPOSITORY = Path(__file__).resolve().parents[3]

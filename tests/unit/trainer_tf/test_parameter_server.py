@@ -21,16 +21,16 @@ CLUSTER = {
 WORLD = {"chief": 1, "worker": 2, "ps": 1, "evaluator": 1}
 
 
-def test_asynchronous_training_goes_on_with_a_restarted_worker_alone(network, data_dir, tmp_path):
+def test_asynchronous_training_goes_on_with_restarted_workers(network, data_dir, tmp_path):
     job = Job(network, PROGRAM, CLUSTER, *arguments(data_dir, tmp_path, "--mode", "async"))
     server, first, second, chief = job.start("ps"), job.start("worker", 0), job.start("worker", 1), job.start("chief")
     chief.wait_for(" step step=50 ")
-    # from here on nothing can be computed but by the one that comes back
+    # from here on nothing can be computed but by those that come back
     assert second.send(signal.SIGKILL) == -signal.SIGKILL
     assert first.send(signal.SIGTERM) == 143, first.output
-    again = job.start("worker", 1)
+    again = [job.start("worker", 0), job.start("worker", 1)]
     assert chief.wait() == 0, chief.output
-    assert (server.wait(), again.wait()) == (0, 0), server.output + again.output
+    assert [task.wait() for task in (server, *again)] == [0, 0, 0], [task.output for task in (server, *again)]
 
     result = json.loads((tmp_path / "output/r1/result.json").read_text())
     assert (result["mode"], result["world"]) == ("async", WORLD)
