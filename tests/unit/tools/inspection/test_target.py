@@ -23,7 +23,6 @@ OUTPUTS = {
     "trainer_image": "i",
     "tensorflow_image": "t",
 }
-CLOUD = {"alicloud": object()}
 
 
 @pytest.fixture(autouse=True)
@@ -128,3 +127,11 @@ def test_a_cloud_stack_without_outputs_is_told(fake_program, report, users):
     fake_program.answer("config get-contexts", "dev-cluster\n")
     with pytest.raises(RefusalError, match=r"has no outputs .* `pulumi up -s dev` first"):
         resolve(Place(stack="dev", context="dev-cluster"), report.progress, {"KUBECONFIG": str(users)})
+
+
+def test_a_cluster_that_is_said_counts_for_the_local_stack_too(fake_program, report, users):
+    made(fake_program)
+    place = Place(stack="local", kubeconfig=str(users), context="dev-cluster")
+    found = resolve(place, report.progress, {})
+    assert (found.kubectl.kubeconfig, found.kubectl.context) == (users, "dev-cluster")
+    assert not found.local
