@@ -149,7 +149,3 @@ def _check(name: str, args: JobArgs, shape: JobShape, resolved: ResolvedJob) -> 
         limit = "the platform does not remove the pods of finished jobs"
         fix = "set athanor:clean_up.enabled in the stack that owns the platform, or leave it out"
         raise RefusalError("ttl_seconds_after_finished", args.ttl_seconds_after_finished, limit, fix)
-    if args.priority_class and offers.priority_classes and args.priority_class not in offers.priority_classes:
-        limit = "the platform has no PriorityClass of that name"
-        fix = choices(args.priority_class, offers.priority_classes)
-        raise RefusalError("priority_class", args.priority_class, limit, fix)

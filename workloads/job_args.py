@@ -32,7 +32,7 @@ class JobArgs(PodArgs):
     queue: pulumi.Input[str] | None = None
     """Volcano queue. Default: the platform's first one."""
     priority_class: str | None = None
-    """Name of a PriorityClass."""
+    """One of the platform's priority classes, such as "high", or the full name of any PriorityClass."""
     together: Together | None = None
     """Keep all pods close to each other in the network. Default: wherever they fit."""
     max_restarts: int = 10

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from infra.errors import RefusalError, choices
 from infra.job_cleanup import TTL_LABEL
 from infra.pod_network import HostNetwork, pod_labels, port
 from infra.pools import NO_OFFERS, PlatformOffers
@@ -99,7 +100,7 @@ def job_manifest(label: str, name: str, args: JobArgs, shape: JobShape, resolved
         "tasks": tasks,
     }
     if args.priority_class:
-        spec["priorityClassName"] = args.priority_class
+        spec["priorityClassName"] = priority_class(args.priority_class, resolved)
     if shape.successes is not None:
         spec["minSuccess"] = shape.successes
     if args.together:
@@ -114,6 +115,22 @@ def job_manifest(label: str, name: str, args: JobArgs, shape: JobShape, resolved
         },
         "spec": spec,
     }
+
+
+def priority_class(asked: str, resolved: ResolvedJob) -> str:
+    """Return the name of a PriorityClass in the cluster: the platform's own carry its namespace in theirs.
+
+    Raises:
+        RefusalError: the platform's classes are known, and none has that name.
+    """
+    known = resolved.offers.priority_classes
+    names = {name.removeprefix(f"{resolved.namespace}."): name for name in known}
+    if not known or asked in known:
+        return asked
+    if asked not in names:
+        limit = "the platform has no PriorityClass of that name"
+        raise RefusalError("priority_class", asked, limit, choices(asked, names))
+    return names[asked]
 
 
 def content_digest(manifest: Manifest, rerun: int) -> str:

@@ -21,7 +21,7 @@ from workloads.pytorch import PyTorchJob, PyTorchJobArgs, pytorch_shape
 from workloads.topology import Together
 
 ARGS = PyTorchJobArgs(program=("train.py",), workers=4)
-KNOWN = PlatformOffers(queues=("training", "research"), priority_classes=("low", "high"), topology=True)
+KNOWN = PlatformOffers(queues=("training", "research"), priority_classes=("athanor.low", "athanor.high"), topology=True)
 
 
 def _manifest(args: PyTorchJobArgs):
@@ -135,6 +135,14 @@ def test_what_the_platform_does_not_have_is_refused(changes, words):
         _recorded(KNOWN, **changes)
     assert all(word in str(caught.value) for word in words)
     _recorded(**changes)  # where nothing is known, nothing can be refused
+
+
+@pytest.mark.parametrize("asked", ["high", "athanor.high"])
+def test_a_priority_class_goes_by_its_short_name(asked):
+    job = _recorded(KNOWN, priority_class=asked).one("train", "Job").inputs
+    assert job["spec"]["priorityClassName"] == "athanor.high"
+    unknown = _recorded(priority_class=asked).one("train", "Job").inputs
+    assert unknown["spec"]["priorityClassName"] == asked
 
 
 def test_closeness_needs_a_platform_that_knows_its_topology():
