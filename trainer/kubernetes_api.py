@@ -30,7 +30,7 @@ class ApiError(Exception):
 
 
 class Listed(NamedTuple):
-    """Objects and the server's time when it began to list them."""
+    """Objects and the server's time when it had listed them."""
 
     items: list[dict[str, Any]]
     at: datetime
@@ -126,7 +126,6 @@ class KubernetesApi:
     def _all_pages(self, path: str, query: Mapping[str, str], accept: str) -> Listed | None:
         """Return nothing where the server has forgotten the state that the pages are of."""
         items: list[dict[str, Any]] = []
-        first: datetime | None = None
         token = ""
         while True:
             page = {**query, **({"continue": token} if token else {})}
@@ -134,11 +133,10 @@ class KubernetesApi:
             if token and answer.status == http.HTTPStatus.GONE:
                 return None
             _expect_success("GET", path, answer)
-            first = first or _time(path, answer)
             items += answer.content.get("items") or []
             token = answer.content.get("metadata", {}).get("continue") or ""
             if not token:
-                return Listed(items, first)
+                return Listed(items, _time(path, answer))
 
     def _ask(
         self, method: str, path: str, *, accept: str = "application/json", body: dict[str, Any] | None = None

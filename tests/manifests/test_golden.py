@@ -80,6 +80,10 @@ def _gpu_nodes(record_stack: StackRecorder) -> Recording:
     return record_stack({"gpu": {"device_plugin": True, "dcgm_exporter": True, "sharing": sharing}})
 
 
+def _job_cleanup(record_stack: StackRecorder) -> Recording:
+    return record_stack({"clean_up": {"enabled": True}})
+
+
 CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] = {
     # name: how it is recorded, which kinds are kept (all if none is named)
     "local": (lambda record_stack: record_stack(), ()),
@@ -87,6 +91,7 @@ CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] =
     "queues": (_queues, ("Queue", "Job", "HyperNode", "ResourceQuota")),
     "simulated-nodes": (_simulated_nodes, ("Node",)),
     "gpu-nodes": (_gpu_nodes, ("DaemonSet",)),
+    "job-cleanup": (_job_cleanup, ("CronJob", "Role", "RoleBinding")),
     **PLACEMENT_CASES,
     **SERVICE_CASES,
     "alicloud-storage": (lambda _: _alicloud_storage(), ("PersistentVolume", "PersistentVolumeClaim", "StorageClass")),
