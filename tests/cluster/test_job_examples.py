@@ -1,0 +1,218 @@
+"""Every example of docs/jobs.md, run by another team's program on the local environment."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.documentation import job_examples
+from tests.fixtures.clone import Clone, wait_until
+from tests.fixtures.git_server import Repository
+from workloads.tf_config import cluster_spec, tf_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NEEDS_MORE_THAN_THIS_NODE = {"resnet50"}
+"""Examples for machines with GPUs; tests/unit/workloads renders them."""
+ENDED = {"Completed", "Failed", "Aborted", "Terminated"}
+GIT_NAMESPACE = "athanor-git"
+PROGRAM = """
+import sys
+sys.path.insert(0, {athanor!r})
+import pathlib, pulumi, pulumi_kubernetes as kubernetes
+from infra.platform import Platform
+
+kubeconfig = pulumi.Output.secret(pathlib.Path({kubeconfig!r}).read_text())
+platform = Platform.from_stack("organization/athanor/local", kubernetes.Provider("cluster", kubeconfig=kubeconfig))
+"""
+TRAIN_FROM_GIT = """
+import os, pathlib
+print("cloned code runs in", os.getcwd())
+pathlib.Path("/data/output", os.environ["ATHANOR_JOB"], "ran.txt").write_text("main")
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Team:
+    """A team's own Pulumi project on the platform of a clone."""
+
+    clone: Clone
+    folder: Path
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (f"--cwd={self.folder}", "--stack", "team")
+
+    def declare(self, code: str) -> None:
+        """Make the project declare this and nothing else."""
+        head = PROGRAM.format(athanor=str(self.clone.folder), kubeconfig=str(self.clone.home / "local" / "kubeconfig"))
+        (self.folder / "__main__.py").write_text(head + code, encoding="utf-8")
+
+    def up(self) -> str:
+        return self.clone.pulumi("up", "--yes", "--skip-preview", *self.words)
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        """Return the jobs of the platform by their logical names."""
+        found = self.clone.objects("jobs.batch.volcano.sh", "-n", "athanor")
+        return {job["metadata"]["labels"]["athanor.dev/job"]: job for job in found}
+
+
+def phase(job: dict[str, Any]) -> str:
+    return job.get("status", {}).get("state", {}).get("phase", "")
+
+
+@pytest.fixture(scope="module")
+def team(served: Clone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    folder = tmp_path_factory.mktemp("team")
+    (folder / "Pulumi.yaml").write_text("name: team\nruntime: python\n", encoding="utf-8")
+    team = Team(clone=served, folder=folder)
+    served.pulumi("stack", "init", *team.words)
+    try:
+        yield team
+    finally:
+        served.pulumi("destroy", "--yes", "--skip-preview", *team.words, check=False)
+        served.pulumi("stack", "rm", "--yes", *team.words, check=False)
+
+
+@pytest.fixture(scope="module")
+def git_server(served: Clone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repository]:
+    """A real git behind http in a pod, which sees this machine's files: no image of ours holds git."""
+    root = tmp_path_factory.mktemp("git")
+    repository = Repository(root / "project.git")
+    repository.commit({"train.py": TRAIN_FROM_GIT})
+    program = Path(__file__).parents[1] / "fixtures" / "git_server.py"
+    image = served.outputs()["trainer_image"]
+    command = ["/usr/sbin/chroot", "/host", str(Path(sys.executable).resolve()), str(program)]
+    command += [f"--root={root}", "--address=0.0.0.0", "--port=8080"]
+    labels = {"app": "git"}
+    container = {
+        "name": "git", "image": image, "imagePullPolicy": "Never", "command": command,
+        "securityContext": {"runAsUser": 0, "privileged": True},
+        "volumeMounts": [{"name": "machine", "mountPath": "/host"}],
+        "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+    }  # fmt: skip
+    volume = {"name": "machine", "hostPath": {"path": "/"}}
+    objects = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": GIT_NAMESPACE}},
+        {
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "git", "namespace": GIT_NAMESPACE, "labels": labels},
+            "spec": {"containers": [container], "volumes": [volume], "terminationGracePeriodSeconds": 0},
+        },
+        {
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "git", "namespace": GIT_NAMESPACE},
+            "spec": {"selector": labels, "ports": [{"port": 8080}]},
+        },
+    ]  # fmt: skip
+    manifest = root / "server.json"
+    manifest.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}), encoding="utf-8")
+    served.kubectl("apply", "-f", str(manifest))
+    try:
+        served.kubectl("wait", "--for=condition=Ready", "pod/git", "-n", GIT_NAMESPACE, "--timeout=60s")
+        yield repository
+    finally:
+        served.kubectl("delete", "namespace", GIT_NAMESPACE, check=False)
+
+
+@pytest.fixture(scope="module")
+def finished(team: Team, git_server: Repository) -> dict[str, dict[str, Any]]:
+    """All examples after one `pulumi up`, when every job has ended."""
+    assert git_server.head(), "one of the examples clones it"
+    team.clone.make("image", "FRAMEWORK=tensorflow")
+    examples = [example for example in job_examples() if example.name not in NEEDS_MORE_THAN_THIS_NODE]
+    code = "\n".join(example.code for example in examples)
+    synchronous = next(example.code for example in examples if example.name == "digits-ps")
+    code += synchronous.replace("--mode=async", "--mode=sync").replace('"digits-ps"', '"digits-ps-sync"')
+    team.declare(code)
+    team.up()
+
+    def all_ended() -> bool:
+        jobs = team.jobs()
+        return len(jobs) > len(examples) and all(
+            phase(job) in {"Completed", "Failed", "Aborted"} for job in jobs.values()
+        )
+
+    wait_until(all_ended, lambda: str({name: phase(job) for name, job in team.jobs().items()}), timeout_seconds=420)
+    return team.jobs()
+
+
+def logs(clone: Clone, job: str) -> str:
+    return clone.make("logs", f"JOB={job}")
+
+
+def output(clone: Clone, job: dict[str, Any], *parts: str) -> Path:
+    return (clone.home / "local" / "volumes" / "output").joinpath(job["metadata"]["name"], *parts)
+
+
+EXPECTED = [
+    "digits-ddp", "digits-elastic", "digits-mpi", "digits-ps", "digits-ps-sync", "digits-mirrored", "digits-data",
+    "network-shared-eni", "sweep-0-1", "sweep-0-05", "from-git",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_example_completes(served: Clone, finished: dict[str, dict[str, Any]], name: str) -> None:
+    assert phase(finished[name]) == "Completed", served.make("why", f"JOB={name}", check=False) + logs(served, name)
+
+
+def test_no_example_is_forgotten(finished: dict[str, dict[str, Any]]) -> None:
+    assert set(finished) == {*EXPECTED, "digits-training"}
+
+
+@pytest.mark.usefixtures("finished")
+def test_mpirun_reduces_across_pods(served: Clone) -> None:
+    assert "mpi: sum of 2 ranks on 2 hosts is 1" in logs(served, "digits-mpi")
+
+
+@pytest.mark.parametrize("name", ["digits-ps", "digits-ps-sync", "digits-mirrored"])
+def test_tensorflow_learns(served: Clone, finished: dict[str, dict[str, Any]], name: str) -> None:
+    found = json.loads(output(served, finished[name], "result.json").read_text(encoding="utf-8"))
+    assert found["accuracy"] >= 0.5, found
+
+
+@pytest.mark.parametrize("name", ["digits-ps", "digits-mirrored"])
+def test_tf_config_is_what_the_pods_see(served: Clone, finished: dict[str, dict[str, Any]], name: str) -> None:
+    job = finished[name]
+    replicas = {task["name"]: task["replicas"] for task in job["spec"]["tasks"]}
+    cluster = cluster_spec(job["metadata"]["name"], replicas, 2222)
+    pods = served.objects("pods", "-n", "athanor", "-l", f"athanor.dev/job={name}")
+    assert pods
+    for pod in pods:
+        seen = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
+        role = pod["metadata"]["labels"]["athanor.dev/role"]
+        assert seen["TF_CONFIG"] == tf_config(cluster, role, int(seen["VC_TASK_INDEX"]))
+
+
+def test_the_code_came_from_git_and_the_commit_is_known(
+    served: Clone, finished: dict[str, dict[str, Any]], git_server: Repository
+) -> None:
+    job = finished["from-git"]
+    assert output(served, job, "ran.txt").read_text(encoding="utf-8") == "main"
+    record = json.loads(output(served, job, "source.json").read_text(encoding="utf-8"))
+    assert record["commit"] == git_server.head()
+
+
+@pytest.mark.usefixtures("finished")
+def test_the_network_benchmark_prints_one_table(served: Clone) -> None:
+    printed = logs(served, "network-shared-eni")
+    assert re.search(r"1 MiB\s+[\d.]+\s+[\d.]+\s+[\d.]+", printed), printed
+    assert "shared-eni" in printed
+
+
+@pytest.mark.usefixtures("finished")
+def test_status_lists_every_kind(served: Clone) -> None:
+    printed = served.make("status")
+    for kind in ("PyTorchJob", "MPIJob", "TensorFlowJob", "BatchJob"):
+        assert kind in printed
+
+
+@pytest.mark.usefixtures("finished")
+def test_a_second_up_changes_nothing(team: Team) -> None:
+    team.clone.pulumi("up", "--yes", "--expect-no-changes", *team.words)
