@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-PATIENCE_SECONDS = 180
+# loading TensorFlow takes seven seconds of a core, and much longer on a machine that is busy otherwise
+PATIENCE_SECONDS = 280
+# also when pytest is killed by its own time limit and no fixture cleans up
+DIE_TOGETHER = ("setpriv", "--pdeathsig", "KILL")
 
 
 @pytest.fixture(scope="session")
@@ -90,7 +93,15 @@ class Network:
     def __init__(self) -> None:
         self._tasks: list[Task] = []
         self._holder = subprocess.Popen(
-            ["unshare", "--map-root-user", "--net", "sh", "-c", "ip link set lo up && echo up && exec sleep infinity"],
+            [
+                "unshare",
+                "--map-root-user",
+                "--net",
+                *DIE_TOGETHER,
+                "sh",
+                "-c",
+                "ip link set lo up && echo up && exec sleep infinity",
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -100,7 +111,15 @@ class Network:
 
     def python(self, *words: object, **variables: str) -> Task:
         """Start Python in this network."""
-        enter = ["nsenter", f"--target={self._holder.pid}", "--user", "--preserve-credentials", "--net", "--"]
+        enter = [
+            "nsenter",
+            f"--target={self._holder.pid}",
+            "--user",
+            "--preserve-credentials",
+            "--net",
+            "--",
+            *DIE_TOGETHER,
+        ]
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", **variables}
         environment.setdefault("TF_CONFIG", "")
         task = Task([*enter, sys.executable, *map(str, words)], environment)
