@@ -7,6 +7,7 @@ A worker that is lost ends the others; started again together, they resume from 
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import traceback
@@ -116,6 +117,8 @@ class Worker:
         return 0
 
     def _mirrored(self) -> Any:  # noqa: ANN401
+        # empty here; TensorFlow takes it for JSON all the same
+        os.environ.pop(clusters.VARIABLE, None)
         devices = [f"/gpu:{number}" for number in range(self._config.num_gpu)] or ["/cpu:0"]
         return self._tf.distribute.MirroredStrategy(devices)
 
