@@ -134,6 +134,13 @@ def ssh_options(number: int) -> str:
     )
 
 
+_SAVE_BEFORE_THE_END = (
+    '"$@" & child=$!; trap "kill -USR1 $child" TERM; wait $child; status=$?; '
+    "while kill -0 $child 2>/dev/null; do wait $child; status=$?; done; exit $status"
+)
+"""Turns SIGTERM into SIGUSR1: mpirun passes this on and waits, after SIGTERM it kills all ranks within a second."""
+
+
 def mpirun_command(args: MPIJobArgs, forwarded: Sequence[str]) -> list[str]:
     """Return the launcher's command.
 
@@ -142,6 +149,7 @@ def mpirun_command(args: MPIJobArgs, forwarded: Sequence[str]) -> list[str]:
         forwarded: Names of the environment variables that every rank gets from the launcher.
     """
     return [
+        *("sh", "-c", _SAVE_BEFORE_THE_END, "launcher"),
         "mpirun",
         "-np",
         str(args.ranks),
@@ -199,6 +207,8 @@ def _rank_environment(args: MPIJobArgs) -> dict[str, str]:
     return {
         "OMP_NUM_THREADS": str(threads),
         "PYTHONUNBUFFERED": "1",
+        # Unset or unwritable it ends Open MPI's daemon; images are made for root's.
+        "HOME": "/tmp",  # noqa: S108 - inside the container
         "NCCL_DEBUG": "WARN",
         **args.env,
     }
@@ -210,6 +220,9 @@ def _mpirun_environment(args: MPIJobArgs, number: int) -> Mapping[str, str]:
     return {
         "OMPI_MCA_plm_rsh_args": ssh_options(number),
         "PRTE_MCA_plm_ssh_args": ssh_options(number),
+        # Through a tree of daemons Open MPI 5 would hand the ssh options on only to their first "=".
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "OMPI_MCA_btl_tcp_if_include": network,
         "OMPI_MCA_oob_tcp_if_include": network,
         "PRTE_MCA_prte_if_include": network,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import pytest
 from tests.documentation import job_examples
 from tests.fixtures.clone import Clone, wait_until
 from tests.fixtures.git_server import Repository
+from tests.fixtures.team import Team, phase
 from workloads.tf_config import cluster_spec, tf_config
 
 if TYPE_CHECKING:
@@ -21,64 +21,12 @@ if TYPE_CHECKING:
 
 NEEDS_MORE_THAN_THIS_NODE = {"resnet50"}
 """Examples for machines with GPUs; tests/unit/workloads renders them."""
-ENDED = {"Completed", "Failed", "Aborted", "Terminated"}
 GIT_NAMESPACE = "athanor-git"
-PROGRAM = """
-import sys
-sys.path.insert(0, {athanor!r})
-import pathlib, pulumi, pulumi_kubernetes as kubernetes
-from infra.platform import Platform
-
-kubeconfig = pulumi.Output.secret(pathlib.Path({kubeconfig!r}).read_text())
-platform = Platform.from_stack("organization/athanor/local", kubernetes.Provider("cluster", kubeconfig=kubeconfig))
-"""
 TRAIN_FROM_GIT = """
 import os, pathlib
 print("cloned code runs in", os.getcwd())
 pathlib.Path("/data/output", os.environ["ATHANOR_JOB"], "ran.txt").write_text("main")
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Team:
-    """A team's own Pulumi project on the platform of a clone."""
-
-    clone: Clone
-    folder: Path
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        return (f"--cwd={self.folder}", "--stack", "team")
-
-    def declare(self, code: str) -> None:
-        """Make the project declare this and nothing else."""
-        head = PROGRAM.format(athanor=str(self.clone.folder), kubeconfig=str(self.clone.home / "local" / "kubeconfig"))
-        (self.folder / "__main__.py").write_text(head + code, encoding="utf-8")
-
-    def up(self) -> str:
-        return self.clone.pulumi("up", "--yes", "--skip-preview", *self.words)
-
-    def jobs(self) -> dict[str, dict[str, Any]]:
-        """Return the jobs of the platform by their logical names."""
-        found = self.clone.objects("jobs.batch.volcano.sh", "-n", "athanor")
-        return {job["metadata"]["labels"]["athanor.dev/job"]: job for job in found}
-
-
-def phase(job: dict[str, Any]) -> str:
-    return job.get("status", {}).get("state", {}).get("phase", "")
-
-
-@pytest.fixture(scope="module")
-def team(served: Clone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
-    folder = tmp_path_factory.mktemp("team")
-    (folder / "Pulumi.yaml").write_text("name: team\nruntime: python\n", encoding="utf-8")
-    team = Team(clone=served, folder=folder)
-    served.pulumi("stack", "init", *team.words)
-    try:
-        yield team
-    finally:
-        served.pulumi("destroy", "--yes", "--skip-preview", *team.words, check=False)
-        served.pulumi("stack", "rm", "--yes", *team.words, check=False)
 
 
 @pytest.fixture(scope="module")

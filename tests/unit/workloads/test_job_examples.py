@@ -50,7 +50,7 @@ def test_the_articles_command_renders():
     [job] = _record(example.code).of_kind("Job")
     launcher, worker = job.inputs["spec"]["tasks"]
     command = launcher["template"]["spec"]["containers"][0]["command"]
-    assert command[:3] == ["mpirun", "-np", "16"]
+    assert command[4:7] == ["mpirun", "-np", "16"]
     assert worker["replicas"] == 2
     [container] = worker["template"]["spec"]["containers"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "8"

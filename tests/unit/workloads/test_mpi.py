@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -66,9 +67,24 @@ def test_the_hostfile_has_a_slot_for_every_rank(workers, slots):
 
 def test_mpirun_starts_a_rank_in_every_slot_and_gets_the_program_whole():
     command = _launcher()
-    assert command[:3] == ["mpirun", "-np", "8"]
+    assert command[4:7] == ["mpirun", "-np", "8"]
     assert tuple(command[-3:]) == ARGS.program
     assert command[command.index("--hostfile") + 1] == "/etc/athanor/mpi/hostfile"
+
+
+def test_mpirun_is_asked_to_let_the_ranks_save(tmp_path):
+    """It kills them within a second after SIGTERM, and passes SIGUSR1 on."""
+    stand_in = tmp_path / "mpirun"
+    stand_in.write_text("#!/bin/sh\ntrap 'echo saved; exit 5' USR1\necho ready\nwhile :; do sleep 0.01; done\n")
+    stand_in.chmod(0o755)
+    command = _launcher()
+    started = [*command[:4], str(stand_in), *command[5:]]
+    with subprocess.Popen(started, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        assert process.stdout.readline() == "saved\n"
+        assert process.wait(timeout=30) == 5
 
 
 def test_words_of_the_user_stay_words():
