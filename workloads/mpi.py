@@ -18,7 +18,7 @@ from workloads.placement import network_environment
 from workloads.pods import USER_ID, Mount
 from workloads.pytorch import check_ranks_per_gpu, prepare_steps
 from workloads.resources import Resources
-from workloads.roles import PodArgs, Role, Step
+from workloads.roles import PodArgs, Role, Step, helper_pod
 from workloads.volcano_job import ENDS_THE_JOB, RESTART_TOGETHER, JobShape, host
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ class MPIJobArgs(JobArgs):
     @property
     def launcher_pod(self) -> PodArgs:
         """The launcher's shape and place."""
-        small = Resources(cpu="200m", memory="512Mi")
-        return self.launcher or PodArgs(resources=small, network=self.network, tolerations=self.tolerations)
+        return self.launcher or helper_pod(self, Resources(cpu="200m", memory="512Mi"))
 
     @property
     def ranks(self) -> int:

@@ -12,7 +12,7 @@ from workloads.checks import check_command, check_range
 from workloads.job import Job
 from workloads.job_args import JobArgs
 from workloads.resources import Resources
-from workloads.roles import PodArgs, Role, Step
+from workloads.roles import Role, Step, helper_pod
 from workloads.volcano_job import ENDS_THE_JOB, METRICS_PORT, POD_INDEX, RESTART_ALONE, JobShape, host
 
 if TYPE_CHECKING:
@@ -174,12 +174,11 @@ def _steps(job_name: str, args: PyTorchJobArgs) -> list[Step]:
 
 def _rendezvous(args: PyTorchJobArgs) -> Role:
     number = port(args.network, ELASTIC_STORE_PORT)
-    # Not on the workers' pool: it needs no GPU, and must outlive a node that is taken back.
-    pod = PodArgs(resources=Resources(cpu="100m", memory="512Mi"), network=args.network, tolerations=args.tolerations)
     return Role(
         name="rendezvous",
         replicas=1,
-        pod=pod,
+        # On no node of the workers' pool: it must outlive one that is taken back. The size: torch itself.
+        pod=helper_pod(args, Resources(cpu="100m", memory="1Gi")),
         command=["python3", "-m", "trainer.rendezvous", f"--port={number}"],
         in_platform_image=True,
         ports={"store": number},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from infra.pod_network import PodNetwork, SharedEni
+from infra.pod_network import ExclusiveEni, PodNetwork, SharedEni
 from workloads.checks import check_environment
 from workloads.placement import Placement, Spread, Toleration
 from workloads.resources import Resources
@@ -48,12 +48,14 @@ class PodArgs:
         check_environment("env", self.env)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RoleArgs(PodArgs):
-    """A further role of a job: how many pods, and what they are."""
+def helper_pod(beside: PodArgs, resources: Resources) -> PodArgs:
+    """Return a small pod that coordinates others: on their network, but on any nodes, for it needs no GPU.
 
-    replicas: int = 1
-    """Pods of this role."""
+    Beside pods with whole interfaces it has the ordinary network: nodes that give every pod an interface of its own are
+    those with GPUs.
+    """
+    network = SharedEni() if isinstance(beside.network, ExclusiveEni) else beside.network
+    return PodArgs(resources=resources, network=network, tolerations=beside.tolerations)
 
 
 @dataclass(frozen=True, kw_only=True)

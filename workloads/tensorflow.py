@@ -13,7 +13,7 @@ from workloads.job import Job
 from workloads.job_args import JobArgs
 from workloads.pytorch import prepare_steps
 from workloads.resources import Resources
-from workloads.roles import PodArgs, Role, Step
+from workloads.roles import PodArgs, Role, Step, helper_pod
 from workloads.tf_config import cluster_spec, tf_config
 from workloads.volcano_job import ENDS_THE_JOB, RESTART_ALONE, RESTART_TOGETHER, JobShape
 
@@ -109,8 +109,7 @@ class TensorFlowJobArgs(JobArgs):
         """The chief, where there is one."""
         if self.chief or not self.parameter_servers:
             return self.chief
-        small = Resources(cpu="500m", memory="2Gi")
-        return PodArgs(resources=small, network=self.network, tolerations=self.tolerations)
+        return helper_pod(self, Resources(cpu="500m", memory="2Gi"))
 
     @property
     def replicas(self) -> dict[str, int]:

@@ -56,7 +56,7 @@ ACK: dict[str, object] = {
 }
 
 
-def _simulated(sharing: dict[str, object]) -> dict[str, object]:
+def simulated(sharing: dict[str, object]) -> dict[str, object]:
     groups = [{"instance_type": "ecs.ebmgn7e.32xlarge"}]
     return {"cluster": {"simulated_nodes": groups}, "gpu": {"device_plugin": True, "sharing": sharing}}
 
@@ -71,6 +71,7 @@ def platform_of(stack: dict[str, object]) -> Platform:
         data_claim="data",
         output_claim="output",
         trainer_image="registry.example/athanor/trainer:0123456789abcdef",
+        tensorflow_image="registry.example/athanor/trainer-tensorflow:0123456789abcdef",
         offers=PlatformOffers(pools=pools, pod_networkings=("storage",), pod_security="privileged"),
     )
 
@@ -87,14 +88,14 @@ def _job(stack: dict[str, object], gpus: object, **asked: object) -> Callable[[o
     return lambda _: record(lambda: PyTorchJob("resnet", platform_of(stack), args), preview=False)
 
 
-_JOB = ("Job", "NetworkPolicy")
+JOB = ("Job", "NetworkPolicy")
 PLACEMENT_CASES: dict[str, tuple[Callable[[object], Recording], tuple[str, ...]]] = {
-    "job-shared-eni": (_job(ACK, 8, network=SharedEni(), pool="train"), _JOB),
-    "job-trunk-eni": (_job(ACK, 8, network=TrunkEni(pod_networking="storage"), pool="train"), _JOB),
-    "job-exclusive-eni": (_job(ACK, 8, network=ExclusiveEni(), pool="alone"), _JOB),
-    "job-host-network": (_job(ACK, 8, network=HostNetwork(port_offset=10), pool="train"), _JOB),
-    "job-erdma": (_job(ACK, 8, rdma=Rdma(smc_r=True), pool="rdma"), _JOB),
-    "job-lingjun": (_job(ACK, 8, network=ExclusiveEni(), rdma=Rdma(), pool="lingjun"), _JOB),
-    "job-shared-gpu": (_job(_simulated({"mode": "time_slicing", "replicas": 4}), SharedGpu()), _JOB),
-    "job-mig": (_job(_simulated({"mode": "mig", "profile": "3g.40gb"}), MigInstances(profile="3g.40gb")), _JOB),
+    "job-shared-eni": (_job(ACK, 8, network=SharedEni(), pool="train"), JOB),
+    "job-trunk-eni": (_job(ACK, 8, network=TrunkEni(pod_networking="storage"), pool="train"), JOB),
+    "job-exclusive-eni": (_job(ACK, 8, network=ExclusiveEni(), pool="alone"), JOB),
+    "job-host-network": (_job(ACK, 8, network=HostNetwork(port_offset=10), pool="train"), JOB),
+    "job-erdma": (_job(ACK, 8, rdma=Rdma(smc_r=True), pool="rdma"), JOB),
+    "job-lingjun": (_job(ACK, 8, network=ExclusiveEni(), rdma=Rdma(), pool="lingjun"), JOB),
+    "job-shared-gpu": (_job(simulated({"mode": "time_slicing", "replicas": 4}), SharedGpu()), JOB),
+    "job-mig": (_job(simulated({"mode": "mig", "profile": "3g.40gb"}), MigInstances(profile="3g.40gb")), JOB),
 }

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from infra.platform import Platform
+from tests.manifests.job_kind_cases import JOB_KIND_CASES
 from tests.manifests.placement_cases import PLACEMENT_CASES
 from tests.manifests.service_cases import SERVICE_CASES
 from tests.recording_engine import Recording, record
@@ -93,6 +94,7 @@ CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] =
     "gpu-nodes": (_gpu_nodes, ("DaemonSet",)),
     "job-cleanup": (_job_cleanup, ("CronJob", "Role", "RoleBinding")),
     **PLACEMENT_CASES,
+    **JOB_KIND_CASES,
     **SERVICE_CASES,
     "alicloud-storage": (lambda _: _alicloud_storage(), ("PersistentVolume", "PersistentVolumeClaim", "StorageClass")),
 }
