@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import tritonclient.http as triton
 
 from tests.documentation import job_examples
 from tests.fixtures.clone import Clone, wait_until
 from tests.fixtures.git_server import Repository
 from tests.fixtures.team import Team, phase
+from trainer import digits
 from workloads.tf_config import cluster_spec, tf_config
 
 if TYPE_CHECKING:
@@ -164,3 +166,40 @@ def test_status_lists_every_kind(served: Clone) -> None:
 @pytest.mark.usefixtures("finished")
 def test_a_second_up_changes_nothing(team: Team) -> None:
     team.clone.pulumi("up", "--yes", "--expect-no-changes", *team.words)
+
+
+SERVICE = """
+from workloads.canary import Canary
+from workloads.inference import TorchScriptService, TorchScriptServiceArgs
+from workloads.resources import Resources
+
+TorchScriptService("swept", platform, TorchScriptServiceArgs(
+    model="sweep", version=1, canary=Canary(version=2, percent=50), replicas=2,
+    resources=Resources(cpu="100m", memory="1Gi"),
+))
+"""
+
+
+@pytest.mark.usefixtures("finished")
+def test_two_versions_share_a_service(served: Clone, team: Team) -> None:
+    """The sweep has exported two versions of one model."""
+    team.declare(SERVICE)
+    team.up()
+    for deployment in ("swept", "swept-canary"):
+        served.kubectl("rollout", "status", f"deployment/{deployment}", "-n", "athanor", "--timeout=120s")
+    images = digits.from_source("held_out").images[:1]
+    tensor = triton.InferInput("image", list(images.shape), "FP32")
+    tensor.set_data_from_numpy(images)
+
+    def versions(service: str) -> set[str]:
+        address = json.loads(served.kubectl("get", "service", service, "-n", "athanor", "-o", "json"))
+        found: set[str] = set()
+        for _ in range(40):  # a connection each: it is connections that the Service distributes
+            client = triton.InferenceServerClient(f"{address['spec']['clusterIP']}:8000")
+            found.add(client.infer("sweep", [tensor]).get_response()["model_version"])
+            client.close()
+        return found
+
+    assert versions("swept") == {"1", "2"}
+    assert versions("swept-stable") == {"1"}
+    assert versions("swept-canary") == {"2"}
