@@ -263,3 +263,10 @@ def test_a_missing_chart_is_refused_with_the_way_out(tmp_path):
     with pytest.raises(RefusalError, match=re.escape("run `make tools`")) as caught:
         crd_manifests(tmp_path)
     assert str(tmp_path) in str(caught.value)
+
+
+def test_the_controllers_create_pods_faster_than_upstreams_fifty_requests_a_second():
+    """A job of a thousand pods, and each of its restarts, would wait minutes for its pods to be created."""
+    [container] = CONTROLLING["spec"]["template"]["spec"]["containers"]
+    limits = [int(arg.partition("=")[2]) for arg in container["args"] if arg.startswith("--kube-api-")]
+    assert limits == [1000, 1000]

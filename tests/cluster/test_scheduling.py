@@ -1,0 +1,244 @@
+"""Volcano as this project configures it, on simulated GPU nodes: who runs, who waits, who gives way.
+
+The jobs are those that users get: manifests of workloads' own builders.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from infra.simulated_nodes import simulated_node_manifest
+from tests.fixtures.clone import wait_until
+from tests.fixtures.local_cluster import quiet_progress
+from tests.fixtures.scheduling import (
+    GPU,
+    NAMESPACE,
+    PATHS,
+    POOL,
+    SchedulingPlatform,
+    scheduling_platform,
+)
+from tools.inspection.case import Case
+from tools.inspection.pending import why
+from workloads.topology import Together
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tools.inspection.containers import Finding
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchedulingPlatform]:
+    folder = tmp_path_factory.mktemp("scheduling")
+    with scheduling_platform(folder, "scheduling", quiet_progress(folder)) as platform:
+        yield platform
+
+
+@pytest.fixture
+def platform(started: SchedulingPlatform) -> Iterator[SchedulingPlatform]:
+    """The platform, without jobs before and after."""
+    yield started
+    started.clear()
+
+
+@pytest.fixture(scope="class")
+def equal_queues(started: SchedulingPlatform) -> None:
+    started.up(queues=[{"name": "a"}, {"name": "b"}])
+
+
+@pytest.fixture(scope="class")
+def guaranteed(started: SchedulingPlatform) -> None:
+    started.up(queues=[{"name": "a", "guaranteed_percent": 50}, {"name": "b"}])
+
+
+@pytest.fixture(scope="class")
+def kept_and_limited(started: SchedulingPlatform) -> None:
+    started.up(queues=[{"name": "a", "reclaimable": False}, {"name": "b", "maximum_percent": 50}])
+
+
+@pytest.fixture(scope="class")
+def quota(started: SchedulingPlatform) -> None:
+    started.up(queues=[{"name": "a"}, {"name": "b"}], quota={"resources": {GPU: "8"}})
+
+
+def why_not(platform: SchedulingPlatform, job: str) -> Finding:
+    """Return what `make why` finds."""
+    return why(Case.of(platform.snapshot(), job))
+
+
+@pytest.mark.usefixtures("equal_queues")
+class TestEqualQueues:
+    def test_a_gang_starts_as_a_whole_or_not_at_all(self, platform: SchedulingPlatform) -> None:
+        platform.submit(platform.gpu_job("gang", pods=3))
+
+        platform.refused("gang")
+
+        assert [pod["spec"].get("nodeName") for pod in platform.pods("gang")] == [None] * 3
+        finding = why_not(platform, "gang")
+        assert finding.cause == "gang"
+        assert "2 of the 3 worker pods that wait can be placed" in finding.sentence
+
+    def test_a_high_priority_takes_the_place_of_a_low_one_which_returns(self, platform: SchedulingPlatform) -> None:
+        platform.submit(platform.gpu_job("low", pods=2, priority_class="low"))
+        before = platform.runs("low", 2)
+
+        platform.submit(platform.gpu_job("high", pods=2, priority_class="high"))
+        platform.runs("high", 2)
+        wait_until(lambda: len(platform.pods("low")) == 2, "the pods of low to wait anew")
+        platform.refused("low")
+        assert not platform.running("low")
+        assert len(platform.running("high")) == 2
+        assert "high" in why_not(platform, "low").sentence or GPU in why_not(platform, "low").sentence
+
+        platform.end("high")
+        assert not set(platform.runs("low", 2)) & set(before)
+
+    def test_jobs_of_one_priority_take_nothing_from_each_other(self, platform: SchedulingPlatform) -> None:
+        platform.submit(platform.gpu_job("first", pods=2, priority_class="normal"))
+        before = platform.runs("first", 2)
+
+        platform.submit(platform.gpu_job("second", pods=2, priority_class="normal"))
+        platform.refused("second")
+
+        assert platform.running("first") == before
+        assert not platform.running("second")
+
+    def test_a_queue_takes_back_its_share_and_no_more(self, platform: SchedulingPlatform) -> None:
+        platform.submit(*(platform.gpu_job(name) for name in ("lent-1", "lent-2")))
+        before = {**platform.runs("lent-1"), **platform.runs("lent-2")}
+
+        platform.submit(platform.gpu_job("claims-1", queue="b"))
+        own = platform.runs("claims-1")
+        after = _running(platform, "lent-1", "lent-2")
+        assert len(after) == 1
+        assert after.items() <= before.items()
+
+        platform.submit(platform.gpu_job("claims-2", queue="b"))
+        platform.refused("claims-2")
+        assert _running(platform, "lent-1", "lent-2") == after
+        assert _running(platform, "claims-1", "claims-2") == own
+
+    def test_a_job_that_must_stay_together_waits_for_room_in_one_zone(self, platform: SchedulingPlatform) -> None:
+        platform.submit(*(platform.gpu_job(name, gpus=5) for name in ("blocks-1", "blocks-2")))
+        [freed] = platform.runs("blocks-1").values()
+        assert [freed] != list(platform.runs("blocks-2").values())
+
+        platform.submit(platform.gpu_job("near", pods=2, gpus=3, together=Together(within="pool")))
+        platform.refused("near")
+        assert not platform.running("near")
+        platform.submit(platform.gpu_job("anywhere", pods=2, gpus=3))
+        assert len(set(platform.runs("anywhere", 2).values())) == 2
+
+        platform.end("anywhere", "blocks-1")
+        assert set(platform.runs("near", 2).values()) == {freed}
+
+    def test_a_job_stays_on_its_pool(self, platform: SchedulingPlatform) -> None:
+        other = simulated_node_manifest("other-pool", "ecs.gn7i-c8g1.2xlarge", "simulated-a")
+        platform.api.create("nodes", other)
+        try:
+            platform.submit(platform.gpu_job("fills", pods=2))
+            nodes = {node["metadata"]["name"]: node for node in platform.api.list("nodes")}
+            used = [nodes[name] for name in platform.runs("fills", 2).values()]
+            assert {node["metadata"]["labels"]["athanor.dev/pool"] for node in used} == {POOL}
+
+            platform.submit(platform.gpu_job("bound-to-pool", gpus=1))
+            platform.refused("bound-to-pool")
+            assert not platform.running("bound-to-pool")
+        finally:
+            platform.api.delete("nodes", "other-pool")
+
+    def test_a_job_without_gpus_never_takes_a_gpu_node(self, platform: SchedulingPlatform) -> None:
+        platform.submit(platform.cpu_job("small", pods=2, cpu="10m"))
+        assert set(platform.runs("small", 2).values()) == {platform.real_node}
+
+        platform.submit(platform.cpu_job("large", pods=1, cpu="100"))
+        platform.refused("large")
+        assert not platform.running("large")
+
+
+@pytest.mark.usefixtures("guaranteed")
+class TestGuarantee:
+    def test_what_is_guaranteed_is_not_lent(self, platform: SchedulingPlatform) -> None:
+        platform.submit(platform.gpu_job("other-1", queue="b"))
+        before = platform.runs("other-1")
+        platform.submit(platform.gpu_job("other-2", queue="b"))
+        platform.refused("other-2")
+        assert not platform.running("other-2")
+        finding = why_not(platform, "other-2")
+        assert finding.cause == "queue-limit"
+
+        platform.submit(platform.gpu_job("owner"))
+        platform.runs("owner")
+        assert _running(platform, "other-1", "other-2") == before
+
+
+@pytest.mark.usefixtures("kept_and_limited")
+class TestKeptAndLimited:
+    def test_what_is_not_reclaimable_is_not_taken_back(self, platform: SchedulingPlatform) -> None:
+        platform.submit(*(platform.gpu_job(name) for name in ("keeps-1", "keeps-2")))
+        before = {**platform.runs("keeps-1"), **platform.runs("keeps-2")}
+
+        platform.submit(platform.gpu_job("asks", queue="b"))
+        platform.refused("asks")
+
+        assert _running(platform, "keeps-1", "keeps-2") == before
+
+    def test_a_queue_leaves_nodes_idle_rather_than_pass_its_limit(self, platform: SchedulingPlatform) -> None:
+        platform.submit(platform.gpu_job("within", queue="b"))
+        platform.runs("within")
+
+        platform.submit(platform.gpu_job("beyond", queue="b"))
+        platform.refused("beyond")
+
+        assert not platform.running("beyond")
+        finding = why_not(platform, "beyond")
+        assert finding.cause == "queue-limit"
+        assert "'b'" in finding.sentence
+
+
+@pytest.mark.usefixtures("quota")
+class TestQuota:
+    def test_a_job_beyond_the_quota_waits_without_pods(self, platform: SchedulingPlatform) -> None:
+        platform.submit(platform.gpu_job("uses"))
+        platform.runs("uses")
+
+        platform.submit(platform.gpu_job("over"))
+        wait_until(
+            lambda: any("resource quota insufficient" in said for said in platform.events("over", "Unschedulable")),
+            lambda: f"an event that names the quota; {platform.said('over')}",
+        )
+        wait_until(lambda: platform.pod_group("over")["status"].get("phase") == "Pending", "the PodGroup to wait")
+        assert platform.pods("over") == []
+        finding = why_not(platform, "over")
+        assert finding.cause == "quota"
+        assert "8 of 8 are used" in finding.sentence
+
+        platform.end("uses")
+        platform.runs("over")
+
+    def test_a_pod_beyond_the_quota_is_refused(self, platform: SchedulingPlatform) -> None:
+        platform.submit(platform.gpu_job("uses-all"))
+        platform.runs("uses-all")
+        [template] = [task["template"] for task in platform.gpu_job("bare")["spec"]["tasks"]]
+
+        status, answer = platform.api.ask(
+            "POST", PATHS["pods"], {"metadata": {"name": "bare", "namespace": NAMESPACE}, "spec": template["spec"]}
+        )
+
+        assert status == 403
+        assert "exceeded quota" in answer["message"]
+
+
+def _running(platform: SchedulingPlatform, *jobs: str) -> dict[str, str]:
+    return {uid: node for job in jobs for uid, node in platform.running(job).items()}
+
+
+def test_destroy_leaves_nothing_of_the_scheduler(started: SchedulingPlatform) -> None:
+    started.clone.pulumi("destroy", "--yes", "--skip-preview")
+
+    classes = {each["metadata"]["name"] for each in started.api.list("priority_classes")}
+    assert not [name for name in classes if name.startswith(f"{NAMESPACE}.")]
+    assert [started.api.ask("GET", PATHS[kind])[0] for kind in ("queues", "hyper_nodes", "jobs")] == [404] * 3
