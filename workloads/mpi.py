@@ -134,8 +134,9 @@ def ssh_options(number: int) -> str:
 
 
 _SAVE_BEFORE_THE_END = (
-    '"$@" & child=$!; trap "kill -USR1 $child" TERM; wait $child; status=$?; '
-    "while kill -0 $child 2>/dev/null; do wait $child; status=$?; done; exit $status"
+    """trap 'asked=1; kill -USR1 "$child" 2>/dev/null' TERM; "$@" & child=$!; """
+    '[ -z "$asked" ] || kill -USR1 "$child"; '
+    'wait "$child"; status=$?; while kill -0 "$child" 2>/dev/null; do wait "$child"; status=$?; done; exit "$status"'
 )
 """Turns SIGTERM into SIGUSR1: mpirun passes this on and waits, after SIGTERM it kills all ranks within a second."""
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
+import signal
 import subprocess
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -17,6 +21,9 @@ from tests.unit.workloads.job_cases import RESOLVED, environment, manifest_of, p
 from workloads.mpi import MPIJobArgs, hostfile, mpi_shape, sshd_command
 from workloads.resources import Resources
 from workloads.roles import PodArgs
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ARGS = MPIJobArgs(program=("python3", "train.py", "--rate=0.1"), workers=2, slots_per_worker=4)
 
@@ -72,19 +79,37 @@ def test_mpirun_starts_a_rank_in_every_slot_and_gets_the_program_whole():
     assert command[command.index("--hostfile") + 1] == "/etc/athanor/mpi/hostfile"
 
 
-def test_mpirun_is_asked_to_let_the_ranks_save(tmp_path):
-    """It kills them within a second after SIGTERM, and passes SIGUSR1 on."""
-    stand_in = tmp_path / "mpirun"
-    stand_in.write_text("#!/bin/sh\ntrap 'echo saved; exit 5' USR1\necho ready\nwhile :; do sleep 0.01; done\n")
-    stand_in.chmod(0o755)
+def _stand_in(folder: Path, on_start: str) -> list[str]:
+    """Return the launcher's command with a program in mpirun's place that saves when it is asked to."""
+    program = folder / "mpirun"
+    program.write_text(f"#!/bin/sh\ntrap 'echo saved; exit 5' USR1\n{on_start}\nwhile :; do sleep 0.01; done\n")
+    program.chmod(0o755)
     command = _launcher()
-    started = [*command[:4], str(stand_in), *command[5:]]
-    with subprocess.Popen(started, stdout=subprocess.PIPE, text=True) as process:
+    return [*command[:4], str(program), *command[5:]]
+
+
+@pytest.mark.parametrize(
+    "on_start",
+    [
+        "echo ready",
+        # before the shell around it has done anything else
+        "kill -TERM $PPID",
+    ],
+)
+def test_mpirun_is_asked_to_let_the_ranks_save(tmp_path, on_start):
+    """It kills them within a second after SIGTERM, and passes SIGUSR1 on."""
+    process = subprocess.Popen(_stand_in(tmp_path, on_start), stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
         assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.terminate()
-        assert process.stdout.readline() == "saved\n"
-        assert process.wait(timeout=30) == 5
+        if on_start == "echo ready":
+            assert process.stdout.readline() == "ready\n"
+            process.terminate()
+        assert process.communicate(timeout=30)[0] == "saved\n"
+        assert process.returncode == 5
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def test_words_of_the_user_stay_words():
