@@ -270,3 +270,14 @@ def test_the_controllers_create_pods_faster_than_upstreams_fifty_requests_a_seco
     [container] = CONTROLLING["spec"]["template"]["spec"]["containers"]
     limits = [int(arg.partition("=")[2]) for arg in container["args"] if arg.startswith("--kube-api-")]
     assert limits == [1000, 1000]
+
+
+def test_pods_are_packed_by_their_gpus_and_nothing_draws_them_to_empty_nodes():
+    plugins = {plugin["name"]: plugin for tier in SCHEDULER_CONFIG["tiers"] for plugin in tier["plugins"]}
+    order, packing = plugins["nodeorder"]["arguments"], plugins["binpack"]["arguments"]
+    assert order == {"leastrequested.weight": 0, "balancedresource.weight": 0}
+    named = [name.strip() for name in packing["binpack.resources"].split(",")]
+    assert "nvidia.com/gpu" in named
+    # binpack's own weight of CPU and of memory is 1; preferred spread (2 in nodeorder) must outweigh all of binpack.
+    assert all(packing[f"binpack.resources.{name}"] > 1 for name in named)
+    assert packing["binpack.weight"] < 2
