@@ -5,6 +5,7 @@ The jobs are those that users get: manifests of workloads' own builders.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,8 @@ from tests.fixtures.clone import wait_until
 from tests.fixtures.local_cluster import quiet_progress
 from tests.fixtures.scheduling import (
     GPU,
+    GPUS_PER_NODE,
+    INSTANCE_TYPE,
     NAMESPACE,
     PATHS,
     POOL,
@@ -23,11 +26,18 @@ from tests.fixtures.scheduling import (
 from tools.inspection.case import Case
 from tools.inspection.pending import why
 from workloads.topology import Together
+from workloads.volcano_job import JOB_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tools.inspection.containers import Finding
+
+
+NODES = 1000
+JOBS, PODS_PER_JOB = 20, 50
+LOOK_EVERY = 200
+"""Pods that must have begun to run between two looks at all pods, each of which is many MB."""
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +72,16 @@ def kept_and_limited(started: SchedulingPlatform) -> None:
 @pytest.fixture(scope="class")
 def quota(started: SchedulingPlatform) -> None:
     started.up(queues=[{"name": "a"}, {"name": "b"}], quota={"resources": {GPU: "8"}})
+
+
+@pytest.fixture(scope="class")
+def thousand_nodes(started: SchedulingPlatform) -> None:
+    started.up(queues=[{"name": "a"}, {"name": "b"}])
+    started.api.create("nodes", *(
+        simulated_node_manifest(f"scale-{number}", INSTANCE_TYPE, f"simulated-{'ab'[number % 2]}")
+        for number in range(NODES)
+    ))  # fmt: skip
+    wait_until(lambda: len(started.ready_nodes(POOL)) == NODES + 2, "the simulated nodes to be ready")
 
 
 def why_not(platform: SchedulingPlatform, job: str) -> Finding:
@@ -121,6 +141,15 @@ class TestEqualQueues:
         assert _running(platform, "lent-1", "lent-2") == after
         assert _running(platform, "claims-1", "claims-2") == own
 
+    def test_small_jobs_share_a_node_and_leave_whole_ones(self, platform: SchedulingPlatform) -> None:
+        for number in range(3):
+            platform.submit(platform.gpu_job(f"small-{number}", gpus=1))
+            platform.runs(f"small-{number}")
+        [shared] = set(_running(platform, "small-0", "small-1", "small-2").values())
+
+        platform.submit(platform.gpu_job("whole"))
+        assert shared not in platform.runs("whole").values()
+
     def test_a_job_that_must_stay_together_waits_for_room_in_one_zone(self, platform: SchedulingPlatform) -> None:
         platform.submit(*(platform.gpu_job(name, gpus=5) for name in ("blocks-1", "blocks-2")))
         [freed] = platform.runs("blocks-1").values()
@@ -151,8 +180,8 @@ class TestEqualQueues:
             platform.api.delete("nodes", "other-pool")
 
     def test_a_job_without_gpus_never_takes_a_gpu_node(self, platform: SchedulingPlatform) -> None:
-        platform.submit(platform.cpu_job("small", pods=2, cpu="10m"))
-        assert set(platform.runs("small", 2).values()) == {platform.real_node}
+        platform.submit(platform.cpu_job("without-gpus", pods=2, cpu="10m"))
+        assert set(platform.runs("without-gpus", 2).values()) == {platform.real_node}
 
         platform.submit(platform.cpu_job("large", pods=1, cpu="100"))
         platform.refused("large")
@@ -236,7 +265,57 @@ def _running(platform: SchedulingPlatform, *jobs: str) -> dict[str, str]:
     return {uid: node for job in jobs for uid, node in platform.running(job).items()}
 
 
+@pytest.mark.usefixtures("thousand_nodes")
+class TestScale:
+    def test_every_pod_gets_its_node_once_and_no_job_half_of_them(self, platform: SchedulingPlatform) -> None:
+        names = [f"scale-{number}" for number in range(JOBS)]
+        platform.submit(*(platform.gpu_job(name, pods=PODS_PER_JOB, gpus=1) for name in names))
+        seen: defaultdict[str, set[str]] = defaultdict(set)
+        half: set[str] = set()
+        looked_at = -LOOK_EVERY
+
+        def all_run() -> bool:
+            nonlocal half, looked_at
+            running = sum(job.get("status", {}).get("running", 0) for job in platform.api.list("jobs"))
+            if running - looked_at >= LOOK_EVERY or running == JOBS * PODS_PER_JOB:
+                looked_at = running
+                begun = half
+                half = look(platform, seen)
+                assert not half & begun, "a job that had begun to start has still not all of its pods bound"
+            return running == JOBS * PODS_PER_JOB
+
+        wait_until(all_run, lambda: f"all pods to run; bound: {len(seen)}", 400)
+
+        assert half == set()
+        assert len(platform.api.list("pods")) == len(seen) == JOBS * PODS_PER_JOB
+        assert {len(nodes) for nodes in seen.values()} == {1}
+        held = Counter(node for nodes in seen.values() for node in nodes)
+        assert max(held.values()) <= GPUS_PER_NODE
+        # Nearly: the scheduler looks at a part of so many nodes for each pod.
+        assert len(held) <= 1.1 * JOBS * PODS_PER_JOB / GPUS_PER_NODE
+        assert set(held) <= platform.ready_nodes(POOL)
+
+        # What is left is less than 960 nodes, so most of this gang would fit, and not all.
+        platform.submit(platform.gpu_job("giant", pods=960))
+        platform.refused("giant")
+        assert not [pod for pod in platform.pods("giant") if "nodeName" in pod["spec"]]
+
+
+def look(platform: SchedulingPlatform, seen: defaultdict[str, set[str]]) -> set[str]:
+    """Add the nodes of all pods to what was seen, and return the jobs of which some pods have one and some have none.
+
+    The scheduler decides for a gang as a whole and then binds its pods one by one: a job may be among these once.
+    """
+    bound: Counter[str] = Counter()
+    for pod in platform.api.list("pods", resourceVersion="0"):
+        if node := pod["spec"].get("nodeName"):
+            seen[pod["metadata"]["uid"]].add(node)
+            bound[pod["metadata"]["labels"][JOB_LABEL]] += 1
+    return {job for job, number in bound.items() if number < PODS_PER_JOB}
+
+
 def test_destroy_leaves_nothing_of_the_scheduler(started: SchedulingPlatform) -> None:
+    started.api.close()
     started.clone.pulumi("destroy", "--yes", "--skip-preview")
 
     classes = {each["metadata"]["name"] for each in started.api.list("priority_classes")}
