@@ -9,10 +9,11 @@ PYTEST_FLAGS ?=
 # What was said on the command line, as flags: a KUBECONFIG of the shell must not turn `local` to another cluster.
 given = $(if $(filter command,$(origin $1)),'--$2=$($1)')
 WHERE = --stack=$(STACK) $(call given,KUBECONFIG,kubeconfig) $(call given,CONTEXT,context) $(call given,NAMESPACE,namespace)
-# The tests of a pretended cloud wait for the provider most of the time, so three processes share them with the quick ones.
-# Those of the local cluster build on each other and compare the machine: they run alone, and the one that takes the
-# shared environment away comes last.
-SHARED := -n 3 --dist loadfile tests/unit tests/manifests tests/engine tests/cloud
+# The tests of a pretended cloud wait for the provider most of the time: they start first, and four processes share them
+# with the quick ones. Those of the local cluster build on each other and compare the machine: they run alone, and the
+# one that takes the shared environment away comes last.
+SHARED := -n 4 --dist loadfile --no-loadscope-reorder \
+	tests/cloud tests/unit/trainer_tf tests/engine tests/unit tests/manifests
 ALONE := tests/cluster tests/faults
 
 .PHONY: help up down stop status why logs rerun predict preview recover image tools venv check test test-fast bench lock
