@@ -91,6 +91,14 @@ def _selected(spec: Object) -> dict[str, str]:
     return {**one_of, **spec.get("nodeSelector", {})}
 
 
+_STATES = {
+    "node.kubernetes.io/not-ready": "not ready",
+    "node.kubernetes.io/unreachable": "not ready",
+    "node.kubernetes.io/unschedulable": "cordoned",
+}
+"""What Kubernetes itself says of a node by a taint; it outlives the condition for a moment."""
+
+
 def refusal(spec: Object, node: Object) -> str:
     """Return why a node that a pod selects does not take it, whatever is free there; empty if it does."""
     if condition(node, "Ready").get("status") in {"False", "Unknown"}:
@@ -99,7 +107,7 @@ def refusal(spec: Object, node: Object) -> str:
         return "cordoned"
     for taint in node["spec"].get("taints", []):
         if taint["effect"] in _KEEPS_AWAY and not any(_tolerates(each, taint) for each in spec.get("tolerations", [])):
-            return f"taint {taint['key']}={taint.get('value', '')}:{taint['effect']}"
+            return _STATES.get(taint["key"]) or f"taint {taint['key']}={taint.get('value', '')}:{taint['effect']}"
     return ""
 
 

@@ -86,6 +86,13 @@ def test_taints_that_keep_all_pods_away_are_counted():
     assert "2 taint nvidia.com/gpu=present:NoSchedule, 1 not ready" in said
 
 
+def test_nodes_that_are_just_coming_back_are_waited_for():
+    taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+    said = told(case(job(), nodes=[gpu_node("a10-0", taints=[taint])]), "taint")
+    assert "1 not ready" in said
+    assert "wait until the nodes are back" in said
+
+
 def test_a_tolerated_taint_keeps_nobody_away():
     taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     spec = {**gpu_spec(8), "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]}
