@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 STACK = "dev"
 CLUSTER = "behind"
 POOL = "alicloud:cs/nodePool:NodePool"
+QUOTA = "kubernetes:core/v1:ResourceQuota"
+QUEUE = "kubernetes:scheduling.volcano.sh/v1beta1:Queue"
+HYPER_NODE = "kubernetes:topology.volcano.sh/v1alpha1:HyperNode"
 
 
 @pytest.fixture(scope="module")
@@ -111,12 +114,25 @@ def pool_named(settings: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda s: pool_named(s, "a10").update(maximum=6), {Step("update", POOL, "a10")}),
+        (
+            lambda s: pool_named(s, "a10").update(maximum=6),
+            {
+                Step("update", POOL, "a10"),
+                # what derives from the pools: the share of the queue, the most that may be asked for
+                Step("update", QUEUE, "queue-training"),
+                Step("update", QUOTA, "workload-quota"),
+            },
+        ),
         (
             lambda s: s["node_pools"].append(
                 {"name": "cpu", "role": "cpu", "instance_types": ["ecs.c7.xlarge"], "maximum": 1}
             ),
-            {Step("create", POOL, "cpu")},
+            {
+                Step("create", POOL, "cpu"),
+                Step("update", QUOTA, "workload-quota"),
+                Step("create", HYPER_NODE, "hyper-node-pool.cpu.cn-hangzhou-i"),
+                Step("update", HYPER_NODE, "hyper-node-zone.cn-hangzhou-i"),
+            },
         ),
         (
             lambda s: s.setdefault("kubernetes", {}).update(version="1.35.2-aliyun.1"),
