@@ -203,13 +203,17 @@ def test_a_name_that_is_too_long(repository, fetch, tmp_path, capfd):
     assert written(tmp_path) == []
 
 
-def test_folders_without_end(repository, fetch, tmp_path, capfd):
+def test_folders_without_end(server, repository, start, tmp_path):
+    """In a process of its own: the alarm stops it wherever it is, with files open."""
     tree = repository.tree([("100644", b"x", repository.blob(b"x"))])
     for _ in range(12):
         tree = repository.tree([("40000", f"d{number}".encode(), tree) for number in range(10)])
     repository.branch_of_tree("bomb", tree)
-    assert fetch("bomb", "--timeout_seconds", "5") == 1
-    assert "not fetched within 5 s" in capfd.readouterr().err
+    destination = tmp_path / "mount" / "source"
+    where = ("--repository", f"{server.url}/code", "--branch", "bomb", "--destination", str(destination))
+    process = start(*where, "--timeout_seconds", "5")
+    assert "not fetched within 5 s" in process.communicate(timeout=120)[1]
+    assert process.returncode == 1
     assert written(tmp_path) == []
 
 
