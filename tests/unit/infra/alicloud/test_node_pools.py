@@ -1,66 +1,38 @@
-"""Node pools: what ACK is asked for, what waits for what, and that an edit of one pool touches nothing else."""
+"""Node pools: what ACK is asked for, what waits for what."""
 
 from __future__ import annotations
 
 import pulumi
-import pulumi_alicloud as alicloud
 import pytest
 from hypothesis import given
 from hypothesis import settings as search
 from hypothesis import strategies as st
 
-from infra.alicloud.ack_cluster import AckCluster, AckClusterArgs
 from infra.alicloud.node_pool_inputs import HOST_NETWORK_PODS, max_pods, pool_labels
-from infra.alicloud.node_pools import NodePools, NodePoolsArgs
 from infra.errors import RefusalError
 from infra.instance_types import INSTANCE_TYPES, instance_type
 from tests.unit.infra.alicloud.environment import (
     ERDMA_POOL,
     GPU_POOL,
     LINGJUN_POOL,
-    SYSTEM_POOL,
     pool,
-    record_on,
     settings,
-    standing_network,
 )
-
-POOL = "alicloud:cs/nodePool:NodePool"
-AUTOSCALER = "alicloud:cs/autoscalingConfig:AutoscalingConfig"
-DEPLOYMENT_SET = "alicloud:ecs/ecsDeploymentSet:EcsDeploymentSet"
-FIXED_SYSTEM = {**SYSTEM_POOL, "maximum": 2}
-
-
-def _program(environment):
-    network = standing_network(environment)
-    cluster = AckCluster("ack", AckClusterArgs(settings=environment, network=network))
-    controller = alicloud.ecs.EcsDeploymentSet("stands-for-the-controller")
-    args = NodePoolsArgs(settings=environment, cluster=cluster, network=network, before_rdma=[controller])
-    pools = NodePools("pools", args)
-    pulumi.export("pools", {name: found.node_pool_name for name, found in pools.pools.items()})
-    pulumi.export("system", [found.node_pool_name for found in pools.system])
-
-
-def _record(*pools, preview=True, **changes):
-    return record_on(_program, settings(*pools, **changes), preview=preview)
-
-
-def _pool(raw, *, preview=True, **changes):
-    [found] = [r for r in _record(raw, preview=preview, **changes).of_type(POOL) if r.name == raw["name"]]
-    return found
-
-
-def _inputs(raw, **changes):
-    return _pool(raw, **changes).inputs
-
-
-def _labels(inputs):
-    return {label["key"]: label["value"] for label in inputs["labels"]}
+from tests.unit.infra.alicloud.node_pool_program import (
+    AUTOSCALER,
+    DEPLOYMENT_SET,
+    FIXED_SYSTEM,
+    POOL,
+    label_values,
+    one_pool,
+    pool_inputs,
+    record_pools,
+)
 
 
 def test_an_autoscaled_gpu_pool_asks_for_exactly_this():
     environment = {"key_pair": "operators", "tags": {"team": "vision"}}
-    assert _inputs(GPU_POOL, preview=False, **environment) == {
+    assert pool_inputs(GPU_POOL, preview=False, **environment) == {
         "clusterId": "cluster-id",
         "nodePoolName": "a10",
         "instanceTypes": ["ecs.gn7i-c16g1.4xlarge"],
@@ -100,25 +72,25 @@ def test_an_autoscaled_gpu_pool_asks_for_exactly_this():
 
 def test_nobody_logs_in_by_password():
     for name in ("password", "kmsEncryptedPassword"):
-        assert name not in _inputs(GPU_POOL)
-    assert "keyName" not in _inputs(GPU_POOL)
+        assert name not in pool_inputs(GPU_POOL)
+    assert "keyName" not in pool_inputs(GPU_POOL)
 
 
 def test_a_pool_of_a_fixed_size_is_not_scaled():
-    found = _pool(pool(minimum=4, maximum=4))
+    found = one_pool(pool(minimum=4, maximum=4))
     assert found.inputs["desiredSize"] == "4"
     assert found.inputs["scalingConfig"] == {"enable": False, "minSize": 4, "maxSize": 4, "type": "gpu"}
     assert found.ignore_changes == ()
 
 
 def test_the_autoscalers_number_of_nodes_is_no_change():
-    found = _pool(GPU_POOL)
+    found = one_pool(GPU_POOL)
     assert "desiredSize" not in found.inputs
     assert found.ignore_changes == ("desiredSize",)
 
 
 def test_something_scales_where_a_pool_is_scaled():
-    recording = _record(GPU_POOL, preview=False)
+    recording = record_pools(GPU_POOL, preview=False)
     [scaler] = recording.of_type(AUTOSCALER)
     assert scaler.inputs == {
         "clusterId": "cluster-id",
@@ -130,12 +102,12 @@ def test_something_scales_where_a_pool_is_scaled():
         "skipNodesWithLocalStorage": False,
     }
     assert scaler.urn in recording.one("a10").depends_on
-    fixed = _record(pool(minimum=1, maximum=1), node_pools=[FIXED_SYSTEM])
+    fixed = record_pools(pool(minimum=1, maximum=1), node_pools=[FIXED_SYSTEM])
     assert fixed.of_type(AUTOSCALER) == []
 
 
 def test_spot_nodes_up_to_the_on_demand_price():
-    inputs = _inputs(pool(spot={}))
+    inputs = pool_inputs(pool(spot={}))
     assert inputs["spotStrategy"] == "SpotAsPriceGo"
     assert inputs["scalingConfig"]["type"] == "spot"
     assert "spotPriceLimits" not in inputs
@@ -149,7 +121,7 @@ def test_spot_nodes_up_to_a_price():
         "on_demand_percentage_above_base": 25,
         "on_demand_when_short": True,
     }
-    inputs = _inputs(pool(spot=spot, zone_policy="COST_OPTIMIZED"))
+    inputs = pool_inputs(pool(spot=spot, zone_policy="COST_OPTIMIZED"))
     assert inputs["spotStrategy"] == "SpotWithPriceLimit"
     assert inputs["spotPriceLimits"] == [{"instanceType": "ecs.gn7i-c16g1.4xlarge", "priceLimit": "4.5"}]
     assert inputs["onDemandBaseCapacity"] == "2"
@@ -160,7 +132,7 @@ def test_spot_nodes_up_to_a_price():
 
 @pytest.mark.parametrize(("price", "written"), [(4.5, "4.5"), (10, "10"), (100.0, "100"), (0.125, "0.125")])
 def test_prices_are_written_as_people_do(price, written):
-    inputs = _inputs(pool(spot={"price_limits": {"ecs.gn7i-c16g1.4xlarge": price}}))
+    inputs = pool_inputs(pool(spot={"price_limits": {"ecs.gn7i-c16g1.4xlarge": price}}))
     assert inputs["spotPriceLimits"][0]["priceLimit"] == written
 
 
@@ -169,7 +141,7 @@ def test_disks():
         {"size_gib": 500, "performance_level": "PL2", "encrypted": True},
         {"category": "cloud_auto", "size_gib": 1000, "mount_path": "/mnt/scratch"},
     ]
-    inputs = _inputs(pool(system_disk={"category": "cloud_auto", "size_gib": 200}, data_disks=disks))
+    inputs = pool_inputs(pool(system_disk={"category": "cloud_auto", "size_gib": 200}, data_disks=disks))
     assert inputs["systemDiskCategory"] == "cloud_auto"
     assert "systemDiskPerformanceLevel" not in inputs
     assert inputs["dataDisks"] == [
@@ -200,8 +172,8 @@ def test_what_a_gpu_node_is_born_with():
         labels={"team": "vision"},
         taints=[{"key": "team", "value": "vision", "effect": "NoExecute"}],
     )
-    inputs = _inputs(raw)
-    assert _labels(inputs) == {
+    inputs = pool_inputs(raw)
+    assert label_values(inputs) == {
         "team": "vision",
         "athanor.dev/pool": "a10",
         "athanor.dev/role": "gpu",
@@ -217,21 +189,21 @@ def test_what_a_gpu_node_is_born_with():
 
 
 def test_a_pool_without_gpus_has_no_mark_of_one():
-    [system] = [found for found in _record().of_type(POOL) if found.name == "system"]
-    assert _labels(system.inputs) == {"athanor.dev/pool": "system", "athanor.dev/role": "system"}
+    [system] = [found for found in record_pools().of_type(POOL) if found.name == "system"]
+    assert label_values(system.inputs) == {"athanor.dev/pool": "system", "athanor.dev/role": "system"}
     assert system.inputs["taints"] == []
     assert system.inputs["updateNodes"] is True
     assert system.inputs["management"]["autoRepairPolicy"] == {"restartNode": True}
 
 
 def test_nodes_follow_an_upgrade_channel():
-    management = _inputs(GPU_POOL, kubernetes={"auto_upgrade": "stable"})["management"]
+    management = pool_inputs(GPU_POOL, kubernetes={"auto_upgrade": "stable"})["management"]
     assert management["autoUpgrade"] is True
     assert management["autoUpgradePolicy"] == {"autoUpgradeKubelet": True}
 
 
 def test_nodes_that_are_close_together():
-    recording = _record(pool(low_latency=True, zones=["cn-hangzhou-j"]), preview=False)
+    recording = record_pools(pool(low_latency=True, zones=["cn-hangzhou-j"]), preview=False)
     placement = recording.one("a10-placement")
     assert placement.type == DEPLOYMENT_SET
     assert placement.inputs == {"strategy": "LowLatency", "deploymentSetName": "athanor-prod-a10-placement"}
@@ -241,20 +213,20 @@ def test_nodes_that_are_close_together():
 
 
 def test_zones_keep_the_pools_order():
-    assert _inputs(pool(zones=["cn-hangzhou-j", "cn-hangzhou-i"]))["vswitchIds"] == ["vsw-nodej", "vsw-nodei"]
+    assert pool_inputs(pool(zones=["cn-hangzhou-j", "cn-hangzhou-i"]))["vswitchIds"] == ["vsw-nodej", "vsw-nodei"]
 
 
 def test_pools_with_rdma_wait_for_the_controller_and_terway():
-    recording = _record(GPU_POOL, ERDMA_POOL)
+    recording = record_pools(GPU_POOL, ERDMA_POOL)
     controller = recording.one("stands-for-the-controller").urn
     assert controller in recording.one("h20").depends_on
     assert controller not in recording.one("a10").depends_on
-    assert _labels(recording.one("h20").inputs)["terway-config"] == "athanor-erdma"
-    assert "terway-config" not in _labels(recording.one("a10").inputs)
+    assert label_values(recording.one("h20").inputs)["terway-config"] == "athanor-erdma"
+    assert "terway-config" not in label_values(recording.one("a10").inputs)
 
 
 def test_a_lingjun_pool_takes_what_the_node_group_has():
-    inputs = _inputs(LINGJUN_POOL, preview=False)
+    inputs = pool_inputs(LINGJUN_POOL, preview=False)
     assert set(inputs) == {
         "clusterId",
         "nodePoolName",
@@ -271,11 +243,11 @@ def test_a_lingjun_pool_takes_what_the_node_group_has():
     assert inputs["type"] == "lingjun"
     assert inputs["efloNodeGroup"] == {"clusterId": "i-lingjun", "groupId": "i-group"}
     assert inputs["desiredSize"] == "4"
-    assert _labels(inputs)["k8s.aliyun.com/exclusive-mode-eni-type"] == "eniOnly"
+    assert label_values(inputs)["k8s.aliyun.com/exclusive-mode-eni-type"] == "eniOnly"
 
 
 def test_a_lingjun_pool_keeps_its_group():
-    recording = _record(LINGJUN_POOL)
+    recording = record_pools(LINGJUN_POOL)
     found = recording.one("lingjun")
     [name] = found.before_update
     args = pulumi.ResourceHookArgs(urn=found.urn, id="np1", name="lingjun", type=POOL)
@@ -305,50 +277,9 @@ def test_the_kubelet_takes_as_many_pods_as_terway_has_addresses(name, eni, rdma)
 
 def test_of_unlike_types_the_smallest_decides():
     raw = pool(instance_types=["ecs.gn7i-c32g1.8xlarge", "ecs.gn7i-c8g1.2xlarge"])
-    assert _inputs(raw)["kubeletConfiguration"]["maxPods"] == str(45 + HOST_NETWORK_PODS)
+    assert pool_inputs(raw)["kubeletConfiguration"]["maxPods"] == str(45 + HOST_NETWORK_PODS)
 
 
 def test_own_labels_cannot_be_overruled():
     found = settings(GPU_POOL).node_pools[1].model_copy(update={"labels": {"athanor.dev/pool": "system"}})
     assert pool_labels(found)["athanor.dev/pool"] == "a10"
-
-
-def test_a_replaced_pool_never_meets_its_own_name():
-    """Names are unique in a cluster: the new pool could not be made while the old one is there."""
-    for found in _record(GPU_POOL, ERDMA_POOL, LINGJUN_POOL).of_type(POOL):
-        assert found.delete_before_replace, found.name
-
-
-EDITS = {
-    "size": {"maximum": 16},
-    "driver": {"gpu": {"driver_version": "570.169"}},
-    "fixed": {"minimum": 8},
-    "spot": {"spot": {}},
-    "disk": {"system_disk": {"size_gib": 200}},
-    "label": {"labels": {"a": "b"}},
-    "close": {"low_latency": True, "zones": ["cn-hangzhou-i"]},
-}
-
-
-@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_an_edit_of_a_pool_touches_nothing_else(edit):
-    before, after = _record(GPU_POOL, ERDMA_POOL), _record(pool(**edit), ERDMA_POOL)
-    changed = {found.name for urn, found in before.resources.items() if found.inputs != after.resources[urn].inputs}
-    assert changed == {"a10"}
-    assert {after.resources[urn].name for urn in set(after.resources) - set(before.resources)} <= {"a10-placement"}
-
-
-def test_a_pool_more_is_one_resource_more():
-    before, after = _record(GPU_POOL), _record(GPU_POOL, ERDMA_POOL)
-    assert {after.resources[urn].name for urn in set(after.resources) - set(before.resources)} == {"h20"}
-    for urn, found in before.resources.items():
-        assert found.inputs == after.resources[urn].inputs
-
-
-def test_the_component_names_its_pools():
-    recording = _record(GPU_POOL)
-    assert recording.exports == {"pools": {"a10": "a10", "system": "system"}, "system": ["system"]}
-    [component] = recording.of_type("athanor:infra:NodePools")
-    assert component.outputs == {"pools": ["a10", "system"]}
-    for found in recording.of_type(POOL):
-        assert found.parent == component.urn
