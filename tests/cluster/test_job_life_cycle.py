@@ -120,7 +120,7 @@ def test_update_waits_for_a_job_on_request(team: Team) -> None:
 
 
 def test_update_fails_when_the_awaited_job_does_not_end_in_time(team: Team) -> None:
-    team.declare(batch("stuck", "sleep 600", wait_seconds=3))
+    team.declare(batch("stuck", "sleep 600", wait_seconds=3, grace_period_seconds=10))
     said = team.clone.pulumi("up", "--yes", "--skip-preview", *team.words, check=False)
     assert "error" in said
     assert phase(team.jobs()["stuck"]) in {"Pending", "Running"}
