@@ -22,7 +22,7 @@ from torch.distributed.checkpoint.state_dict_saver import save  # pyright: ignor
 
 from trainer.distributed import MainRankError
 from trainer.files import fsync_directory, read_json, write_json_atomically
-from trainer.validation import at_least
+from trainer.validation import at_least, changed_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,14 +189,10 @@ def refuse_changed_settings(where: Path, saved: dict[str, Any], wanted: dict[str
     Raises:
         CheckpointError: naming each setting with both values.
     """
-    changed = [
-        f"{name}={wanted.get(name)!r} (was {saved.get(name)!r})"
-        for name in sorted(saved.keys() | wanted.keys())
-        if saved.get(name) != wanted.get(name)
-    ]
+    changed = changed_settings(saved, wanted)
     if changed:
         fix = "Fix: the former values, or another --run_name"
-        raise CheckpointError(f"{where} belongs to a run with other settings: {', '.join(changed)}. {fix}")
+        raise CheckpointError(f"{where} belongs to a run with other settings: {changed}. {fix}")
 
 
 def _is_intact(path: Path, complete: dict[str, Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 NAME_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?")
 
@@ -47,3 +48,10 @@ def file_name(field: str, value: str) -> None:
     if not NAME_PATTERN.fullmatch(value):
         allowed = "1 to 63 of a-z 0-9 - _ . beginning and ending with a letter or digit"
         raise ValueError(f"{field}={value!r}: must be {allowed}")
+
+
+def changed_settings(saved: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """Name each setting that differs, with both values; an empty string when none does."""
+    names = sorted(saved.keys() | wanted.keys())
+    changed = [name for name in names if saved.get(name) != wanted.get(name)]
+    return ", ".join(f"{name}={wanted.get(name)!r} (was {saved.get(name)!r})" for name in changed)

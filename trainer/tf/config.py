@@ -112,10 +112,3 @@ def parse(kind: type[Config], program: str, arguments: Sequence[str] | None = No
         SystemExit: 0 after `--help`, 2 after saying which value is wrong, its limit and the fix.
     """
     return tyro.cli(kind, prog=f"python -m {program}", args=arguments, use_underscores=True)
-
-
-def changed_settings(saved: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """Name each setting that differs, with both values; an empty string when none does."""
-    names = sorted(saved.keys() | wanted.keys())
-    changed = [name for name in names if saved.get(name) != wanted.get(name)]
-    return ", ".join(f"{name}={wanted.get(name)!r} (was {saved.get(name)!r})" for name in changed)

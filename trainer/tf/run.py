@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from trainer.events import EventLog, log_to_stderr
 from trainer.files import read_json, write_json_atomically
 from trainer.tf import cifar
-from trainer.tf.config import changed_settings
 from trainer.tf.model import Momentum, Network, accuracy
+from trainer.validation import changed_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
