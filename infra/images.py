@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Literal
 
 from infra.errors import RefusalError
 from infra.registry import Mirror
-from infra.versions import DCGM_EXPORTER, NVIDIA_DEVICE_PLUGIN, TRITON, VOLCANO
+from infra.versions import (
+    ALERTMANAGER,
+    DCGM_EXPORTER,
+    GRAFANA,
+    KUBE_STATE_METRICS,
+    NODE_EXPORTER,
+    NVIDIA_DEVICE_PLUGIN,
+    PROMETHEUS,
+    PROMETHEUS_OPERATOR,
+    TRITON,
+    VICTORIA_LOGS,
+    VOLCANO,
+)
 
 if TYPE_CHECKING:
     from infra.settings.images import ImageSettings
@@ -60,7 +72,33 @@ VOLCANO_SCHEDULER_IMAGE = f"docker.io/volcanosh/vc-scheduler:v{VOLCANO}"
 VOLCANO_CONTROLLERS_IMAGE = f"docker.io/volcanosh/vc-controller-manager:v{VOLCANO}"
 DEVICE_PLUGIN_IMAGE = f"nvcr.io/nvidia/k8s-device-plugin:v{NVIDIA_DEVICE_PLUGIN}"
 DCGM_EXPORTER_IMAGE = f"nvcr.io/nvidia/k8s/dcgm-exporter:{DCGM_EXPORTER}-distroless"
-PLATFORM_IMAGES = (VOLCANO_SCHEDULER_IMAGE, VOLCANO_CONTROLLERS_IMAGE, DEVICE_PLUGIN_IMAGE, DCGM_EXPORTER_IMAGE)
+PROMETHEUS_OPERATOR_IMAGE = f"quay.io/prometheus-operator/prometheus-operator:v{PROMETHEUS_OPERATOR}"
+CONFIG_RELOADER_IMAGE = f"quay.io/prometheus-operator/prometheus-config-reloader:v{PROMETHEUS_OPERATOR}"
+PROMETHEUS_IMAGE = f"quay.io/prometheus/prometheus:v{PROMETHEUS}"
+ALERTMANAGER_IMAGE = f"quay.io/prometheus/alertmanager:v{ALERTMANAGER}"
+KUBE_STATE_METRICS_IMAGE = f"registry.k8s.io/kube-state-metrics/kube-state-metrics:v{KUBE_STATE_METRICS}"
+NODE_EXPORTER_IMAGE = f"quay.io/prometheus/node-exporter:v{NODE_EXPORTER}"
+GRAFANA_IMAGE = f"docker.io/grafana/grafana:{GRAFANA}"
+VICTORIA_LOGS_IMAGE = f"docker.io/victoriametrics/victoria-logs:v{VICTORIA_LOGS}"
+VLAGENT_IMAGE = f"docker.io/victoriametrics/vlagent:v{VICTORIA_LOGS}"
+MONITORING_IMAGES = (
+    PROMETHEUS_OPERATOR_IMAGE,
+    CONFIG_RELOADER_IMAGE,
+    PROMETHEUS_IMAGE,
+    ALERTMANAGER_IMAGE,
+    KUBE_STATE_METRICS_IMAGE,
+    NODE_EXPORTER_IMAGE,
+    GRAFANA_IMAGE,
+    VICTORIA_LOGS_IMAGE,
+    VLAGENT_IMAGE,
+)
+PLATFORM_IMAGES = (
+    VOLCANO_SCHEDULER_IMAGE,
+    VOLCANO_CONTROLLERS_IMAGE,
+    DEVICE_PLUGIN_IMAGE,
+    DCGM_EXPORTER_IMAGE,
+    *MONITORING_IMAGES,
+)
 """Every image of the platform's own parts: what a mirror must hold beside the trainer's."""
 TRITON_IMAGE = f"nvcr.io/nvidia/tritonserver:{TRITON}-py3"
 """Image of services with `runtime=Triton()`."""

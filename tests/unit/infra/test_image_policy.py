@@ -76,8 +76,9 @@ def test_the_handle_and_the_contract_name_the_mirrored_trainer(mirrored):
 def test_all_that_is_deployed_is_told_to_whoever_fills_the_mirror(record_stack, monkeypatch):
     monkeypatch.setattr(images, "trainer_content_tag", lambda *_: TRAINER_TAG)
     needed = needed_images(ImageSettings(registry=REGISTRY))
-    assert set(_images(record_stack(EVERYTHING))) == set(needed.values())
-    assert set(_images(record_stack({**EVERYTHING, "images": {}}))) == set(needed)
+    monitoring = {image: needed[image] for image in images.MONITORING_IMAGES}
+    assert {*_images(record_stack(EVERYTHING)), *monitoring.values()} == set(needed.values())
+    assert {*_images(record_stack({**EVERYTHING, "images": {}})), *monitoring} == set(needed)
     assert len(set(needed.values())) == len(needed), "two images share one place in the mirror"
 
 
