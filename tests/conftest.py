@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 # A module stands before those that import it: pytest rewrites the assertions of a plugin when it loads it.
 pytest_plugins = [
     "tests.fixtures.local_cluster",
@@ -9,3 +11,14 @@ pytest_plugins = [
     "tests.fixtures.recorded_stack",
     "tests.fixtures.team",
 ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say which tests one process runs, in their order, where several share the work (`--dist loadgroup`).
+
+    A file's tests stay together, and so do all files that use the environment of `make up`: it is made once, and they
+    build on each other.
+    """
+    for item in items:
+        uses_environment = "served" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("environment" if uses_environment else str(item.path)))
