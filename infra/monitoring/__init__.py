@@ -1,0 +1,43 @@
+"""Monitoring as plain manifests: Prometheus and what belongs to it, the targets it reads, rules, dashboards, logs."""
+
+NAMESPACE = "monitoring"
+"""Namespace of everything but what must see its node; Pod Security `restricted`."""
+NODE_NAMESPACE = "monitoring-nodes"
+"""Namespace of the DaemonSets that mount folders of their node (node exporter, vlagent); Pod Security `privileged`."""
+
+# Names of the parts: of their workload, their account, their Service, and the pod label app.kubernetes.io/name.
+OPERATOR = "prometheus-operator"
+PROMETHEUS = "prometheus"
+ALERTMANAGER = "alertmanager"
+KUBE_STATE_METRICS = "kube-state-metrics"
+NODE_EXPORTER = "node-exporter"
+GRAFANA = "grafana"
+VICTORIA_LOGS = "victoria-logs"
+VLAGENT = "vlagent"
+
+INSTANCE = "athanor"
+"""Name of the Prometheus and Alertmanager objects; pods are called prometheus-athanor-0, alertmanager-athanor-0."""
+PART_OF = {"app.kubernetes.io/part-of": "athanor"}
+"""Label of every object of ours. Prometheus selects all monitors and rules of NAMESPACE and of the workloads' one."""
+
+PROMETHEUS_PORT = 9090
+ALERTMANAGER_PORT = 9093
+GRAFANA_PORT = 3000
+VICTORIA_LOGS_PORT = 9428
+VLAGENT_PORT = 9429
+NODE_EXPORTER_PORT = 9100
+KUBE_STATE_METRICS_PORT = 8080
+"""Metrics of the cluster's objects."""
+KUBE_STATE_METRICS_OWN_PORT = 8081
+"""Metrics of the program itself."""
+OPERATOR_PORT = 8080
+METRICS_PORT_NAME = "metrics"
+"""Name of the port to read in every pod here but those of Prometheus and Alertmanager, whose is WEB_PORT_NAME."""
+OWN_METRICS_PORT_NAME = "own-metrics"
+"""Name of KUBE_STATE_METRICS_OWN_PORT."""
+WEB_PORT_NAME = "web"
+
+KUBELET_NAMESPACE = "kube-system"
+KUBELET_SERVICE = "kubelet"
+"""Service that the operator keeps for the kubelets of all nodes but simulated ones: its label app.kubernetes.io/name is
+`kubelet`, its port `https-metrics`."""

@@ -1,0 +1,95 @@
+"""Settings of metrics, alerts, dashboards and logs."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from infra.settings.alert_thresholds import AlertThresholds
+from infra.settings.fields import Count, DnsLabel, DnsSubdomain, Model
+
+_OWN_STACK_ONLY = ("storage", "alertmanager_storage", "retention_days", "replicas", "alertmanager_config_secret")
+"""Settings of the Prometheus that only kind `operator` makes."""
+
+
+class VolumeSettings(Model):
+    """Where one part of the monitoring keeps its data."""
+
+    persistent: bool = True
+    """Whether it outlives the pod, on a PersistentVolumeClaim. On the cluster of `make up` it never does."""
+    size_gib: Count = Field(default=20, ge=1, le=32768)
+    """Size in GiB; what is oldest goes before it is full."""
+    storage_class: DnsSubdomain | None = None
+    """StorageClass. Default: under alicloud the first disk of storage.classes, else the cluster's default class."""
+
+
+class LogSettings(Model):
+    """Where the logs of pods go, so that they can be read after the pods are gone."""
+
+    kind: Literal["victoria_logs", "sls", "none"] = "victoria_logs"
+    """`victoria_logs`: a store in the cluster; `sls`: Alibaba Cloud's Log Service; `none`: logs go with their pods."""
+    retention_days: Count = Field(default=30, ge=1, le=3650)
+    """How long lines are kept."""
+    storage: VolumeSettings = VolumeSettings(size_gib=50)
+    """Disk of victoria_logs."""
+
+
+class MonitoringSettings(Model):
+    """Metrics, alerts, dashboards and logs."""
+
+    kind: Literal["operator", "existing", "managed", "none"] = "operator"
+    """`operator`: our own; `existing`: one that is there, with our rules; `managed`: ACK's; `none`: no logs either."""
+    namespace: DnsLabel = "monitoring"
+    """Namespace that the Prometheus of kind `existing` reads its monitors, rules and dashboards from."""
+    selector_labels: dict[str, str] = Field(default_factory=dict)
+    """Labels that the same selects them by, such as {release: kube-prometheus-stack}."""
+    retention_days: Count = Field(default=15, ge=1, le=3650)
+    """How long samples are kept."""
+    storage: VolumeSettings = VolumeSettings(size_gib=50)
+    """Disk of Prometheus."""
+    alertmanager_storage: VolumeSettings = VolumeSettings()
+    """Disk of Alertmanager: silences, and what was sent already."""
+    replicas: Count = Field(default=1, ge=1, le=3)
+    """Copies of Prometheus and Alertmanager; with two, alerts outlive the loss of a node."""
+    scrape_interval_seconds: Count = Field(default=30, ge=1, le=300)
+    """How often every target is read."""
+    grafana: bool = True
+    """Whether Grafana runs, with our dashboards."""
+    grafana_admin_secret: DnsSubdomain | None = None
+    """Secret in `monitoring` with the administrator's `user` and `password`. Default: none, nobody logs in."""
+    alertmanager_config_secret: DnsSubdomain | None = None
+    """Secret in `monitoring` with key `alertmanager.yaml`: who is told. Default: alerts are only shown."""
+    thresholds: AlertThresholds = AlertThresholds()
+    """From which value on an alert fires."""
+    logs: LogSettings = LogSettings()
+    """Logs that outlive their pods."""
+
+    @model_validator(mode="after")
+    def _existing_stack_selects_what_is_ours(self) -> Self:
+        if self.kind == "existing" and not self.selector_labels:
+            raise ValueError(
+                "selector_labels = {}: kind existing needs the labels that its Prometheus selects by, or it would"
+                " ignore our monitors in silence. Fix: copy them from its podMonitorSelector and ruleSelector, such as"
+                " {release: kube-prometheus-stack}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _only_our_own_stack_is_shaped_here(self) -> Self:
+        useless = [name for name in _OWN_STACK_ONLY if name in self.model_fields_set]
+        if self.kind != "operator" and useless:
+            raise ValueError(
+                f"kind = {self.kind!r}: {', '.join(useless)} would do nothing, no Prometheus of ours runs."
+                " Fix: leave them out, or set kind to operator"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _administrator_needs_grafana(self) -> Self:
+        if self.grafana_admin_secret and not (self.grafana and self.kind == "operator"):
+            raise ValueError(
+                f"grafana_admin_secret = {self.grafana_admin_secret!r}: no Grafana of ours runs. Fix: leave it out, or"
+                " set grafana to true and kind to operator"
+            )
+        return self
