@@ -1,0 +1,27 @@
+"""Logs that outlive their pods: a store of one pod (VictoriaLogs), and a collector on every node (vlagent).
+
+The fields below are what a stored line carries, in the collector's own names: the pod's name, namespace and labels are
+its word, the rest are the keys of a line that the container printed as a JSON object.
+Source: VictoriaLogs 1.43.1, docs/victorialogs/vlagent.md and app/vlagent/kubernetescollector/collector.go.
+"""
+
+NAMESPACE_FIELD = "kubernetes.pod_namespace"
+POD_FIELD = "kubernetes.pod_name"
+CONTAINER_FIELD = "kubernetes.container_name"
+NODE_FIELD = "kubernetes.pod_node_name"
+LABEL_FIELDS = "kubernetes.pod_labels."
+"""What stands before the name of a pod's label."""
+JOB_FIELD = f"{LABEL_FIELDS}athanor.dev/job"
+"""The job's name in the program."""
+SERVICE_FIELD = f"{LABEL_FIELDS}athanor.dev/service"
+RUN_FIELD = f"{LABEL_FIELDS}volcano.sh/job-name"
+"""The job's name in the cluster: another one for each time that it ran."""
+RANK_FIELD = "rank"
+STEP_FIELD = "step"
+LEVEL_FIELD = "level"
+MESSAGE_FIELD = "_msg"
+TIME_FIELD = "_time"
+"""When the container's runtime took the line, in nanoseconds; what the container itself says stays in its own field."""
+
+CLAIM = "victoria-logs"
+"""Name of the store's claim, and of its folder on the node of `make up`."""

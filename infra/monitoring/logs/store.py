@@ -1,0 +1,136 @@
+"""The store of all logs: VictoriaLogs, one pod with one disk.
+
+Source of the flags: VictoriaLogs 1.43.1, docs/victorialogs/README.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infra.images import VICTORIA_LOGS_IMAGE
+from infra.monitoring import METRICS_PORT_NAME, NAMESPACE, PART_OF, VICTORIA_LOGS, VICTORIA_LOGS_PORT
+from infra.monitoring.logs import CLAIM
+from infra.storage import VolumeRequest, claim_manifest
+
+if TYPE_CHECKING:
+    from infra.manifests import Manifest
+    from infra.settings.monitoring import LogSettings
+    from infra.storage import Backing
+
+URL = f"http://{VICTORIA_LOGS}.{NAMESPACE}.svc:{VICTORIA_LOGS_PORT}"
+"""Where the store answers inside the cluster."""
+LABELS = {"app.kubernetes.io/name": VICTORIA_LOGS, **PART_OF}
+_FOLDER = "/var/lib/victoria-logs"
+_USER = 65532
+_GIB = 1024**3
+_USED_SHARE = 0.8
+"""Share of the disk from which on the oldest days go. The rest is room for merges and for a day of many lines: the
+last two days never go."""
+_FREE_SHARE = 0.05
+"""Share of the disk that must be free for new lines to be taken: a full disk would stop the process."""
+
+
+def disk_limits(size_gib: int) -> tuple[int, int]:
+    """Return from how many bytes used the oldest days go, and below how many bytes free no line is taken."""
+    return int(size_gib * _GIB * _USED_SHARE), int(min(_GIB, size_gib * _GIB * _FREE_SHARE))
+
+
+def store_arguments(settings: LogSettings) -> list[str]:
+    """Return the store's command line."""
+    used, free = disk_limits(settings.storage.size_gib)
+    return [
+        f"-httpListenAddr=:{VICTORIA_LOGS_PORT}",
+        f"-storageDataPath={_FOLDER}",
+        f"-retentionPeriod={settings.retention_days}d",
+        # In bytes: a share of the file system would be of the machine's disk where the volume is a folder of a node.
+        f"-retention.maxDiskSpaceUsageBytes={used}",
+        f"-storage.minFreeDiskSpaceBytes={free}",
+        # Else any page that an operator's browser shows could read the logs through the port that he forwards.
+        "-http.disableCORS",
+        # What the parts of a store of many pods say to each other: they would take lines for any tenant.
+        "-internalinsert.disable",
+        "-internalselect.disable",
+        "-loggerFormat=json",
+    ]
+
+
+def store_manifest(settings: LogSettings, *, claimed: bool) -> Manifest:
+    """Return the StatefulSet: never two pods on one disk. `claimed`: on the claim CLAIM, else gone with the pod."""
+    volume: Manifest = {"persistentVolumeClaim": {"claimName": CLAIM}} if claimed else {"emptyDir": {}}
+    pod: Manifest = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "priorityClassName": "system-cluster-critical",
+        # It writes what is in memory to the disk.
+        "terminationGracePeriodSeconds": 60,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "fsGroup": _USER,
+            # Else every start would walk through all files first.
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(settings)],
+        "volumes": [{"name": "data", **volume}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": VICTORIA_LOGS, "namespace": NAMESPACE, "labels": LABELS},
+        "spec": {
+            "replicas": 1,
+            "serviceName": VICTORIA_LOGS,
+            "selector": {"matchLabels": {"app.kubernetes.io/name": VICTORIA_LOGS}},
+            "template": {"metadata": {"labels": LABELS}, "spec": pod},
+        },
+    }
+
+
+def _container(settings: LogSettings) -> Manifest:
+    return {
+        "name": VICTORIA_LOGS,
+        "image": VICTORIA_LOGS_IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "args": store_arguments(settings),
+        "ports": [{"name": METRICS_PORT_NAME, "containerPort": VICTORIA_LOGS_PORT}],
+        # It takes 60 % of the limit for its caches.
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
+        "readinessProbe": {"httpGet": {"path": "/health", "port": METRICS_PORT_NAME}, "periodSeconds": 2},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "data", "mountPath": _FOLDER}],
+    }
+
+
+def store_service_manifest() -> Manifest:
+    """Return the store's Service."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": VICTORIA_LOGS, "namespace": NAMESPACE, "labels": LABELS},
+        "spec": {
+            "selector": {"app.kubernetes.io/name": VICTORIA_LOGS},
+            "ports": [{"name": METRICS_PORT_NAME, "port": VICTORIA_LOGS_PORT, "targetPort": METRICS_PORT_NAME}],
+        },
+    }
+
+
+def disk_manifests(settings: LogSettings, backing: Backing) -> dict[str, Manifest]:
+    """Return the claim of the store's disk, and before it the volume that it binds to, if that is to be declared."""
+    request = VolumeRequest(
+        claim=CLAIM,
+        volume=f"{NAMESPACE}-{CLAIM}",
+        size_gib=settings.storage.size_gib,
+        access_mode="ReadWriteOnce",
+    )
+    volume = backing.volume(request)
+    source = backing.claim_source(request)
+    return {
+        **({f"{CLAIM}-volume": volume} if volume else {}),
+        f"{CLAIM}-claim": claim_manifest(CLAIM, NAMESPACE, request.size_gib, request.access_mode, source),
+    }
