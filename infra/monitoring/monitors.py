@@ -1,0 +1,271 @@
+"""What Prometheus reads: PodMonitors and ServiceMonitors, and the labels that the series get.
+
+Every series of a workload's pod has namespace, pod, node, workload, kind, role and queue, and `job` is what kind of
+target it comes from. Sources: prometheus-operator, Documentation/api-reference; DCGM exporter, README.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from infra.gpu import nodes as gpu
+from infra.gpu.dcgm_exporter import DCGM_EXPORTER
+from infra.monitoring import (
+    ALERTMANAGER,
+    KUBE_STATE_METRICS,
+    KUBELET_NAMESPACE,
+    KUBELET_SERVICE,
+    METRICS_PORT_NAME,
+    NAMESPACE,
+    NODE_EXPORTER,
+    NODE_NAMESPACE,
+    OPERATOR,
+    PART_OF,
+    PROMETHEUS,
+    VICTORIA_LOGS,
+    VLAGENT,
+    WEB_PORT_NAME,
+)
+from infra.monitoring.kept_metrics import KEPT_METRICS
+from infra.volcano import CONTROLLERS, SCHEDULER
+from infra.volcano import NAMESPACE as VOLCANO_NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from infra.manifests import Manifest
+
+Kind = Literal["operator", "existing", "managed", "none"]
+"""See MonitoringSettings.kind."""
+
+TRAINING = "training"
+"""Value of Prometheus's label `job` for pods of jobs."""
+SERVING = "serving"
+"""The same for pods of services."""
+RANK_PORTS = f"{METRICS_PORT_NAME}(-[0-9]+)?"
+"""Names of the ports of a pod's ranks: metrics, metrics-1, metrics-2 …"""
+_JOB_LABEL = "athanor.dev/job"
+_SERVICE_LABEL = "athanor.dev/service"
+# Programs of users may emit anything: one that makes a series per sample must fail alone, not fill Prometheus.
+_MOST_SERIES_OF_A_WORKLOAD_TARGET = 10_000
+_SLOW_INTERVAL_SECONDS = 30
+"""The API server writes megabytes at each scrape: not more often than this."""
+_LONGEST_SCRAPE_SECONDS = 30
+_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - a path
+_CLUSTER_CA = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitorsArgs:
+    """What there is to read, and who reads it."""
+
+    kind: Kind
+    """With `operator` all targets; with `existing` and `managed` only those that nobody but this platform knows: the
+    stack that is there reads kubelets, nodes, the API server and itself; with `none` nothing."""
+    workloads_namespace: str
+    """Where jobs and services run."""
+    monitoring_namespace: str = NAMESPACE
+    """Where the monitors live."""
+    selector_labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further labels of the monitors, by which a Prometheus selects them."""
+    interval_seconds: int = 30
+    """How often every target is read."""
+    volcano: bool = True
+    """Whether this platform installed Volcano."""
+    dcgm_exporter: bool = False
+    """Whether it installed the exporter of GPU metrics."""
+    victoria_logs: bool = False
+    """Whether it runs VictoriaLogs and vlagent."""
+
+
+def monitor_manifests(args: MonitorsArgs) -> dict[str, Manifest]:
+    """Return all monitors by logical name, which is the value of the label `job` that their series get."""
+    if args.kind == "none":
+        return {}
+    specs = {
+        TRAINING: _workload_pods(args.workloads_namespace, _JOB_LABEL, TRAINING),
+        SERVING: _workload_pods(args.workloads_namespace, _SERVICE_LABEL, SERVING),
+    }
+    if args.volcano:
+        specs |= {name: _platform_pods(name, VOLCANO_NAMESPACE) for name in (SCHEDULER, CONTROLLERS)}
+    if args.dcgm_exporter:
+        specs[DCGM_EXPORTER] = _gpu_pods()
+    if args.victoria_logs:
+        specs |= {VICTORIA_LOGS: _platform_pods(VICTORIA_LOGS), VLAGENT: _platform_pods(VLAGENT, NODE_NAMESPACE)}
+    if args.kind == "operator":
+        specs |= _cluster_targets()
+    metadata_labels = {**PART_OF, **args.selector_labels}
+    return {
+        name: {
+            "apiVersion": "monitoring.coreos.com/v1",
+            "kind": "ServiceMonitor" if "endpoints" in spec else "PodMonitor",
+            "metadata": {"name": f"athanor-{name}", "namespace": args.monitoring_namespace, "labels": metadata_labels},
+            "spec": _timed(spec, _interval(name, args.interval_seconds)),
+        }
+        for name, spec in specs.items()
+    }
+
+
+def _interval(name: str, asked: int) -> int:
+    return max(asked, _SLOW_INTERVAL_SECONDS) if name == "apiserver" else asked
+
+
+def _timed(spec: Manifest, seconds: int) -> Manifest:
+    """Return the spec with the interval in each of its endpoints."""
+    # By default a scrape may take ten seconds: too little for the objects of a thousand nodes.
+    timeout = min(seconds, _LONGEST_SCRAPE_SECONDS)
+    times = {"interval": f"{seconds}s", "scrapeTimeout": f"{timeout}s"}
+    key = "endpoints" if "endpoints" in spec else "podMetricsEndpoints"
+    return {**spec, key: [{**endpoint, **times} for endpoint in spec[key]]}
+
+
+def _workload_pods(namespace: str, label: str, job: str) -> Manifest:
+    """Return the targets of jobs or of services: every rank's own port."""
+    kind = _from_pod_label("athanor.dev/kind", "kind") if label == _JOB_LABEL else _constant("kind", "service")
+    relabelings = [
+        # No `port`: one endpoint for each of many names would let Prometheus look at every pod so many times.
+        {"action": "keep", "sourceLabels": ["__meta_kubernetes_pod_container_port_name"], "regex": RANK_PORTS},
+        _constant("job", job),
+        _from("__meta_kubernetes_pod_node_name", "node"),
+        _from_pod_label(label, "workload"),
+        kind,
+        _from_pod_label("athanor.dev/role", "role"),
+        _from_pod_label("volcano.sh/queue-name", "queue"),
+        _from_pod_label("athanor.dev/track", "track"),
+    ]
+    return {
+        "namespaceSelector": {"matchNames": [namespace]},
+        "selector": {"matchExpressions": [{"key": label, "operator": "Exists"}]},
+        "sampleLimit": _MOST_SERIES_OF_A_WORKLOAD_TARGET,
+        "podMetricsEndpoints": [{"relabelings": relabelings}],
+    }
+
+
+def _platform_pods(
+    name: str,
+    namespace: str = NAMESPACE,
+    *,
+    port: str = METRICS_PORT_NAME,
+    relabelings: Sequence[Manifest] = (),
+    metric_relabelings: Sequence[Manifest] = (),
+) -> Manifest:
+    """Return the targets that are the pods of one of the platform's parts, found by app.kubernetes.io/name."""
+    endpoint = {
+        "port": port,
+        "relabelings": [_constant("job", name), _without("endpoint", "container"), *relabelings],
+        "metricRelabelings": [_kept(name), *metric_relabelings],
+    }
+    return {
+        "namespaceSelector": {"matchNames": [namespace]},
+        "selector": {"matchLabels": {"app.kubernetes.io/name": name}},
+        "podMetricsEndpoints": [endpoint],
+    }
+
+
+def _gpu_pods() -> Manifest:
+    """Return the exporters of GPU metrics.
+
+    A sample's namespace, pod and container are those that the GPU is allocated to. The exporter's own would stand in
+    for them on a GPU that nobody has, and turn it into one that is in use.
+    """
+    relabelings = [_from("__meta_kubernetes_pod_node_name", "node"), _without("namespace", "pod")]
+    # The same as `node`, under a name that depends on the exporter's version.
+    names_of_the_node = _without("Hostname", "hostname")
+    return _platform_pods(DCGM_EXPORTER, gpu.NAMESPACE, relabelings=relabelings, metric_relabelings=[names_of_the_node])
+
+
+def _cluster_targets() -> dict[str, Manifest]:
+    """Return what every monitoring of a cluster reads, and the parts of ours."""
+    about_other_objects = _without("namespace", "pod")
+    of_node = _from("__meta_kubernetes_pod_node_name", "node")
+    # The share of time that a core is idle says how busy it is; every other mode would be a series per core again.
+    idle_only = {
+        "action": "drop",
+        "sourceLabels": ["__name__", "mode"],
+        "regex": "node_cpu_seconds_total;(user|nice|system|iowait|irq|softirq|steal)",
+    }
+    return {
+        "kubelet": _kubelets("kubelet", "/metrics"),
+        "cadvisor": _kubelets("cadvisor", "/metrics/cadvisor", _containers_only()),
+        "apiserver": _api_server(),
+        KUBE_STATE_METRICS: _platform_pods(KUBE_STATE_METRICS, relabelings=[about_other_objects]),
+        NODE_EXPORTER: _platform_pods(
+            NODE_EXPORTER, NODE_NAMESPACE, relabelings=[of_node], metric_relabelings=[idle_only]
+        ),
+        PROMETHEUS: _platform_pods(PROMETHEUS, port=WEB_PORT_NAME),
+        ALERTMANAGER: _platform_pods(ALERTMANAGER, port=WEB_PORT_NAME),
+        OPERATOR: _platform_pods(OPERATOR),
+    }
+
+
+def _kubelets(job: str, path: str, metric_relabelings: Sequence[Manifest] = ()) -> Manifest:
+    """Return a path of all kubelets; `node` is set by the operator, from the Service's endpoints."""
+    endpoint = {
+        "port": "https-metrics",
+        "scheme": "https",
+        "path": path,
+        "bearerTokenFile": _TOKEN,
+        # A kubelet's certificate is signed by itself unless its cluster was set up to sign it, and ACK's are not. What
+        # a false kubelet could get is a token that reads metrics.
+        "tlsConfig": {"insecureSkipVerify": True},
+        "relabelings": [_constant("job", job), _without("namespace", "service", "endpoint")],
+        "metricRelabelings": [_kept(job), *metric_relabelings],
+    }
+    return {
+        "namespaceSelector": {"matchNames": [KUBELET_NAMESPACE]},
+        "selector": {"matchLabels": {"app.kubernetes.io/name": KUBELET_SERVICE}},
+        "endpoints": [endpoint],
+    }
+
+
+def _containers_only() -> list[Manifest]:
+    """Return what drops sums that would be counted twice: of a pod's containers, of systemd's slices, of the node."""
+    return [
+        {"action": "keep", "sourceLabels": ["pod"], "regex": ".+"},
+        # The network belongs to the pod as a whole, everything else to a container.
+        {
+            "action": "drop",
+            "sourceLabels": ["__name__", "container"],
+            "regex": "container_(cpu|memory|fs|oom)_.*;(|POD)",
+        },
+        _without("name", "image"),
+    ]
+
+
+def _api_server() -> Manifest:
+    endpoint = {
+        "port": "https",
+        "scheme": "https",
+        "bearerTokenFile": _TOKEN,
+        "tlsConfig": {"caFile": _CLUSTER_CA, "serverName": "kubernetes"},
+        "relabelings": [_constant("job", "apiserver"), _without("namespace", "service", "endpoint")],
+        "metricRelabelings": [_kept("apiserver")],
+    }
+    return {
+        "namespaceSelector": {"matchNames": ["default"]},
+        "selector": {"matchLabels": {"component": "apiserver", "provider": "kubernetes"}},
+        "endpoints": [endpoint],
+    }
+
+
+def _kept(job: str) -> dict[str, Any]:
+    return {"action": "keep", "sourceLabels": ["__name__"], "regex": "|".join(KEPT_METRICS[job])}
+
+
+def _constant(target: str, value: str) -> dict[str, Any]:
+    return {"targetLabel": target, "replacement": value}
+
+
+def _from(source: str, target: str) -> dict[str, Any]:
+    return {"sourceLabels": [source], "targetLabel": target}
+
+
+def _from_pod_label(label: str, target: str) -> dict[str, Any]:
+    """Return what copies a pod's label; Prometheus writes `_` for what its own names cannot hold."""
+    name = label.replace(".", "_").replace("/", "_").replace("-", "_")
+    return _from(f"__meta_kubernetes_pod_label_{name}", target)
+
+
+def _without(*labels: str) -> dict[str, Any]:
+    return {"action": "labeldrop", "regex": "|".join(labels)}

@@ -1,0 +1,196 @@
+"""What Prometheus reads, and which labels its series get."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infra.monitoring.kept_metrics import KEPT_METRICS
+from infra.monitoring.monitors import SERVING, TRAINING, MonitorsArgs, monitor_manifests
+from tests.unit.infra.monitoring.relabeling import stored
+
+if TYPE_CHECKING:
+    from infra.manifests import Manifest
+
+EVERYTHING = MonitorsArgs(kind="operator", workloads_namespace="team", dcgm_exporter=True, victoria_logs=True)
+
+
+def everything() -> dict[str, Manifest]:
+    return monitor_manifests(EVERYTHING)
+
+
+def endpoint_of(manifest: Manifest) -> dict[str, Any]:
+    (found,) = manifest["spec"].get("endpoints") or manifest["spec"]["podMetricsEndpoints"]
+    return found
+
+
+def pod_target(port: str, **labels: str) -> dict[str, str]:
+    """Return what Prometheus knows of a pod's port, after the operator's own rules."""
+    return {
+        "__meta_kubernetes_pod_container_port_name": port,
+        "__meta_kubernetes_pod_node_name": "node-1",
+        "__address__": "10.0.0.7:8002",
+        "instance": "10.0.0.7:8002",
+        "namespace": "team",
+        "pod": "train-1a2b3c4d-worker-0",
+        "container": "worker",
+        "endpoint": port,
+        **{f"__meta_kubernetes_pod_label_{name}": text for name, text in labels.items()},
+    }
+
+
+def job_pod(port: str) -> dict[str, str]:
+    return pod_target(
+        port,
+        athanor_dev_job="train",
+        athanor_dev_kind="pytorch",
+        athanor_dev_role="worker",
+        volcano_sh_queue_name="research",
+    )
+
+
+def test_a_rank_is_known_by_its_workload() -> None:
+    sample = {"__name__": "athanor_training_loss", "run": "train-1a2b3c4d", "rank": "3"}
+    found = stored(everything()[TRAINING], job_pod("metrics-1"), sample)
+    assert found is not None
+    assert {name: found[name] for name in ("job", "workload", "kind", "role", "queue", "node", "namespace", "pod")} == {
+        "job": "training",
+        "workload": "train",
+        "kind": "pytorch",
+        "role": "worker",
+        "queue": "research",
+        "node": "node-1",
+        "namespace": "team",
+        "pod": "train-1a2b3c4d-worker-0",
+    }
+    assert found["rank"] == "3"
+    assert "track" not in found
+
+
+@pytest.mark.parametrize(
+    ("port", "read"), [("metrics", True), ("metrics-15", True), ("rendezvous", False), ("", False)]
+)
+def test_ranks_are_found_by_the_names_of_their_ports(port: str, read: bool) -> None:
+    assert (stored(everything()[TRAINING], job_pod(port), {"__name__": "m"}) is not None) == read
+
+
+def test_a_service_is_a_workload_of_its_own_kind() -> None:
+    target = pod_target("metrics", athanor_dev_service="digits", athanor_dev_track="canary")
+    found = stored(everything()[SERVING], target, {"__name__": "nv_inference_count", "model": "digits"})
+    assert found is not None
+    assert (found["job"], found["workload"], found["kind"], found["track"]) == (
+        "serving",
+        "digits",
+        "service",
+        "canary",
+    )
+
+
+def test_a_gpu_belongs_to_the_pod_that_has_it() -> None:
+    target = {**pod_target("metrics"), "namespace": "gpu-system", "pod": "dcgm-exporter-x"}
+    sample = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "gpu": "0", "namespace": "team", "pod": "w-0", "Hostname": "node-1"}
+    found = stored(everything()["dcgm-exporter"], target, sample)
+    assert found is not None
+    assert (found["namespace"], found["pod"], found["node"], found["gpu"]) == ("team", "w-0", "node-1", "0")
+    assert not found.keys() & {"Hostname", "exported_pod", "exported_namespace"}
+
+
+def test_a_gpu_that_nobody_has_is_not_the_exporters() -> None:
+    target = {**pod_target("metrics"), "namespace": "gpu-system", "pod": "dcgm-exporter-x"}
+    sample = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "gpu": "0", "hostname": "node-1"}
+    found = stored(everything()["dcgm-exporter"], target, sample)
+    assert found is not None
+    assert not found.keys() & {"namespace", "pod", "container", "hostname"}
+
+
+def test_objects_keep_their_own_names() -> None:
+    target = {**pod_target("metrics"), "namespace": "monitoring", "pod": "kube-state-metrics-x"}
+    node = stored(everything()["kube-state-metrics"], target, {"__name__": "kube_node_info", "node": "n"})
+    pod = stored(
+        everything()["kube-state-metrics"], target, {"__name__": "kube_pod_info", "namespace": "team", "pod": "w-0"}
+    )
+    assert node is not None
+    assert pod is not None
+    assert (node["node"], node.get("pod"), node.get("namespace")) == ("n", None, None)
+    assert (pod["pod"], pod["namespace"]) == ("w-0", "team")
+
+
+KUBELET = {"namespace": "kube-system", "service": "kubelet", "endpoint": "https-metrics", "node": "n", "instance": "i"}
+
+
+@pytest.mark.parametrize(
+    ("sample", "kept"),
+    [
+        ({"__name__": "container_cpu_usage_seconds_total", "pod": "w-0", "container": "worker"}, True),
+        ({"__name__": "container_cpu_usage_seconds_total", "pod": "w-0"}, False),
+        ({"__name__": "container_cpu_usage_seconds_total", "pod": "w-0", "container": "POD"}, False),
+        ({"__name__": "container_cpu_usage_seconds_total"}, False),
+        ({"__name__": "container_network_receive_bytes_total", "pod": "w-0"}, True),
+        ({"__name__": "container_tasks_state", "pod": "w-0", "container": "worker"}, False),
+    ],
+)
+def test_no_container_is_counted_twice(sample: dict[str, str], kept: bool) -> None:
+    assert (stored(everything()["cadvisor"], KUBELET, {**sample, "namespace": "team"}) is not None) == kept
+
+
+def test_a_volume_belongs_to_its_claims_namespace() -> None:
+    sample = {"__name__": "kubelet_volume_stats_used_bytes", "namespace": "team", "persistentvolumeclaim": "data"}
+    found = stored(everything()["kubelet"], KUBELET, sample)
+    assert found is not None
+    assert (found["namespace"], found["node"], found["job"]) == ("team", "n", "kubelet")
+
+
+@pytest.mark.parametrize("job", sorted(KEPT_METRICS))
+def test_every_target_stores_what_is_kept_and_nothing_else(job: str) -> None:
+    rules = endpoint_of(everything()[job])["metricRelabelings"]
+    (keep,) = (rule for rule in rules if rule["action"] == "keep" and rule["sourceLabels"] == ["__name__"])
+    assert keep["regex"].split("|") == list(KEPT_METRICS[job])
+
+
+def test_what_is_read_is_what_the_name_says() -> None:
+    for name, manifest in everything().items():
+        assert {"targetLabel": "job", "replacement": name} in endpoint_of(manifest)["relabelings"]
+
+
+def test_every_kind_but_the_users_programs_keeps_a_list() -> None:
+    assert set(everything()) == {TRAINING, SERVING, *KEPT_METRICS}
+
+
+def test_a_stack_that_is_there_reads_the_cluster_itself() -> None:
+    args = MonitorsArgs(
+        kind="existing",
+        workloads_namespace="team",
+        monitoring_namespace="observability",
+        selector_labels={"release": "kps"},
+        victoria_logs=True,
+    )
+    found = monitor_manifests(args)
+    assert set(found) == {
+        "training", "serving", "volcano-scheduler", "volcano-controllers", "victoria-logs", "vlagent",
+    }  # fmt: skip
+    for manifest in found.values():
+        assert manifest["metadata"]["namespace"] == "observability"
+        assert manifest["metadata"]["labels"]["release"] == "kps"
+
+
+def test_nothing_is_read_without_monitoring() -> None:
+    assert monitor_manifests(MonitorsArgs(kind="none", workloads_namespace="team")) == {}
+
+
+def test_the_api_server_is_read_less_often_than_a_short_interval() -> None:
+    found = monitor_manifests(MonitorsArgs(kind="operator", workloads_namespace="team", interval_seconds=5))
+    assert endpoint_of(found["apiserver"])["interval"] == "30s"
+    assert endpoint_of(found["kubelet"])["interval"] == "5s"
+    for manifest in found.values():
+        endpoint = endpoint_of(manifest)
+        # Prometheus refuses a whole configuration with a timeout beyond the interval
+        assert int(endpoint["scrapeTimeout"][:-1]) <= int(endpoint["interval"][:-1])
+
+
+def test_no_certificate_but_the_kubelets_is_taken_on_trust() -> None:
+    trusted = {
+        name for name, found in everything().items()
+        if endpoint_of(found).get("tlsConfig", {}).get("insecureSkipVerify")
+    }  # fmt: skip
+    assert trusted == {"kubelet", "cadvisor"}
