@@ -1,0 +1,225 @@
+"""Panels in one call each: what every panel of ours has in common, so that a dashboard's module says what differs.
+
+A panel has a question that it answers and what to do when it looks bad; both stand in its description.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grafana_foundation_sdk.builders import bargauge, common, prometheus, stat, table, timeseries
+from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.models import units
+from grafana_foundation_sdk.models.common import (
+    BarGaugeDisplayMode,
+    BigValueColorMode,
+    BigValueGraphMode,
+    GraphThresholdsStyleMode,
+    LegendDisplayMode,
+    LegendPlacement,
+    SortOrder,
+    StackingMode,
+    TooltipDisplayMode,
+    VizOrientation,
+)
+from grafana_foundation_sdk.models.dashboard import (
+    DataSourceRef,
+    DataTransformerConfig,
+    FieldColorModeId,
+    Threshold,
+    ThresholdsMode,
+)
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+GOOD, DOUBTFUL, BAD = "green", "orange", "red"
+
+Panel = timeseries.Panel | stat.Panel | table.Panel | bargauge.Panel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """What a panel's description says."""
+
+    asks: str
+    """The question that the panel answers."""
+    when_bad: str
+    """What to do when it looks bad."""
+
+    def __str__(self) -> str:
+        return f"{self.asks}\n\nWhen it looks bad: {self.when_bad}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Where a value begins to look bad, and where it does; bad may be the lower of the two."""
+
+    doubtful: float
+    bad: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """How values are shown."""
+
+    unit: str = units.Short
+    limits: Limits | None = None
+    least: float | None = 0
+    """Lower end of the axis; None follows the values."""
+    most: float | None = None
+    """Upper end of the axis; None follows the values."""
+    decimals: int | None = None
+    stacked: bool = False
+    width: int | None = None
+    """Of 24 columns; None takes what is usual for the kind of panel."""
+
+
+PLAIN = Look()
+RATIO = Look(unit=units.PercentUnit, most=1)
+
+
+def panel_id(title: str) -> int:
+    """Return an id that stays when panels are added or moved, for links to a panel hold it. Titles are unique."""
+    return zlib.crc32(title.encode()) % 1_000_000 + 1
+
+
+def over_time(title: str, lines: Mapping[str, str], text: Text, look: Look = PLAIN) -> Panel:
+    """Return lines over time.
+
+    Args:
+        title: Unique within the dashboard.
+        lines: Legend, with labels such as `{{pod}}` -> PromQL.
+        text: What it is for.
+        look: How it looks.
+    """
+    panel = (
+        timeseries.Panel()
+        .legend(_legend())
+        .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
+        .line_width(1)
+        .fill_opacity(30 if look.stacked else 5)
+        .color_scheme(builders.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
+    )
+    if look.stacked:
+        panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL))
+    if look.limits:
+        panel.thresholds_style(common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED))
+    queries = [_query(expr, legend).range() for legend, expr in lines.items()]
+    return _panel(panel, title, queries, text, look, height=8, width=12)
+
+
+def number(title: str, expr: str, text: Text, look: Look = PLAIN) -> Panel:
+    """Return one number, as of now."""
+    panel = (
+        stat.Panel()
+        .reduce_options(_latest())
+        .graph_mode(BigValueGraphMode.NONE)
+        .color_mode(BigValueColorMode.VALUE)
+        .color_scheme(builders.FieldColor().mode(FieldColorModeId.THRESHOLDS))
+    )
+    return _panel(panel, title, [_query(expr, title).instant()], text, look, height=4, width=4)
+
+
+def bars(title: str, lines: Mapping[str, str], text: Text, look: Look = PLAIN) -> Panel:
+    """Return bars, one a series, as of now. Arguments: those of `over_time`."""
+    panel = (
+        bargauge.Panel()
+        .reduce_options(_latest())
+        .orientation(VizOrientation.HORIZONTAL)
+        .display_mode(BarGaugeDisplayMode.BASIC)
+        .color_scheme(builders.FieldColor().mode(FieldColorModeId.THRESHOLDS))
+    )
+    queries = [_query(expr, legend).instant() for legend, expr in lines.items()]
+    return _panel(panel, title, queries, text, look, height=8, width=12)
+
+
+def rows(title: str, expr: str, columns: Mapping[str, str], text: Text, look: Look = PLAIN) -> Panel:
+    """Return a table, one row a series, as of now.
+
+    Args:
+        title: Unique within the dashboard.
+        expr: PromQL.
+        columns: Label -> heading, in order; `Value` is the series' value. Other labels are not shown.
+        text: What it is for.
+        look: How the values look.
+    """
+    order = {label: index for index, label in enumerate(columns)}
+    panel = (
+        table.Panel()
+        .show_header(show_header=True)
+        .filterable(filterable=True)
+        .with_transformation(_transformation("filterFieldsByName", {"include": {"names": list(columns)}}))
+        .with_transformation(_transformation("organize", {"indexByName": order, "renameByName": dict(columns)}))
+    )
+    query = _query(expr, "").instant().format(PromQueryFormat.TABLE)
+    return _panel(panel, title, [query], text, look, height=8, width=12)
+
+
+def _panel(  # noqa: PLR0913 - what all kinds have in common; called by the four above alone
+    panel: Panel,
+    title: str,
+    queries: list[prometheus.Dataquery],
+    text: Text,
+    look: Look,
+    *,
+    height: int,
+    width: int,
+) -> Panel:
+    for index, query in enumerate(queries):
+        panel.with_target(query.ref_id(chr(ord("A") + index)))
+    panel.id(panel_id(title)).title(title).description(str(text)).datasource(DATASOURCE)
+    panel.height(height).span(look.width or width).unit(look.unit).thresholds(_thresholds(look.limits))
+    panel.no_value("no data")
+    if look.least is not None:
+        panel.min(look.least)
+    if look.most is not None:
+        panel.max(look.most)
+    if look.decimals is not None:
+        panel.decimals(look.decimals)
+    return panel
+
+
+def _query(expr: str, legend: str) -> prometheus.Dataquery:
+    return prometheus.Dataquery().expr(expr).legend_format(legend).datasource(DATASOURCE)
+
+
+def _latest() -> common.ReduceDataOptions:
+    return common.ReduceDataOptions().calcs(["lastNotNull"])
+
+
+def _legend() -> common.VizLegendOptions:
+    return (
+        common.VizLegendOptions()
+        .display_mode(LegendDisplayMode.TABLE)
+        .placement(LegendPlacement.BOTTOM)
+        .show_legend(show_legend=True)
+        .calcs(["lastNotNull", "max"])
+    )
+
+
+def _transformation(name: str, options: dict[str, object]) -> DataTransformerConfig:
+    return DataTransformerConfig(id_val=name, options=options)
+
+
+def _thresholds(limits: Limits | None) -> builders.ThresholdsConfig:
+    """Return the colours; the first one has no lower end, which Grafana writes as null."""
+    if limits is None:
+        colours = [Threshold(color=GOOD)]
+    elif limits.bad >= limits.doubtful:
+        colours = [
+            Threshold(color=GOOD),
+            Threshold(color=DOUBTFUL, value=limits.doubtful),
+            Threshold(color=BAD, value=limits.bad),
+        ]
+    else:
+        colours = [
+            Threshold(color=BAD),
+            Threshold(color=DOUBTFUL, value=limits.bad),
+            Threshold(color=GOOD, value=limits.doubtful),
+        ]
+    return builders.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(colours)
