@@ -1,0 +1,61 @@
+"""All rules as PrometheusRules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infra.monitoring import PART_OF
+from infra.monitoring.rules import gpu, nodes, pods, queues, serving, storage, targets, training
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from infra.manifests import Manifest
+    from infra.monitoring.rules.rule import Area
+    from infra.settings.alert_thresholds import AlertThresholds
+
+
+def areas(thresholds: AlertThresholds) -> tuple[Area, ...]:
+    """Return the rules of every area; what others are computed from comes first."""
+    return (
+        pods.area(),
+        gpu.area(thresholds.gpu),
+        training.area(thresholds.training),
+        queues.area(thresholds.queues),
+        storage.area(thresholds.storage),
+        serving.area(thresholds.serving),
+        nodes.area(thresholds.nodes),
+        targets.area(thresholds.targets),
+    )
+
+
+def rule_manifests(
+    thresholds: AlertThresholds,
+    *,
+    namespace: str,
+    labels: Mapping[str, str],
+    runbook_base_url: str | None = None,
+) -> dict[str, Manifest]:
+    """Return a PrometheusRule for each area by logical name.
+
+    Args:
+        thresholds: From which values on alerts fire.
+        namespace: Namespace that Prometheus reads rules from.
+        labels: Labels that it selects them by.
+        runbook_base_url: Where the pages of docs/runbooks can be read. Default: alerts name their path.
+    """
+    return {
+        f"rules-{area.name}": {
+            "apiVersion": "monitoring.coreos.com/v1",
+            "kind": "PrometheusRule",
+            "metadata": {"name": f"athanor-{area.name}", "namespace": namespace, "labels": {**PART_OF, **labels}},
+            "spec": {"groups": [_group(area, runbook_base_url)]},
+        }
+        for area in areas(thresholds)
+    }
+
+
+def _group(area: Area, runbook_base_url: str | None) -> Manifest:
+    recordings = [recording.written() for recording in area.recordings]
+    alerts = [alert.written(runbook_base_url) for alert in area.alerts]
+    return {"name": f"athanor-{area.name}", "rules": [*recordings, *alerts]}

@@ -1,0 +1,92 @@
+"""What a rule is, and how it is written into a PrometheusRule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from infra.manifests import Manifest
+
+Severity = Literal["page", "ticket", "info"]
+"""`page`: a person is needed now; `ticket`: within working hours; `info`: shown, nobody is told."""
+RUNBOOKS = "docs/runbooks"
+"""Folder of the pages, from the repository's root: `<name of the alert>.md`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """A series that Prometheus computes and keeps."""
+
+    record: str
+    """`<labels it has>:<what it is>:<how it was computed>`, the naming of Prometheus's documentation."""
+    expr: str
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Labels to add."""
+
+    def written(self) -> Manifest:
+        """Return the rule as a PrometheusRule has it."""
+        return {
+            "record": self.record,
+            "expr": one_line(self.expr),
+            **({"labels": dict(self.labels)} if self.labels else {}),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alert:
+    """A condition that somebody or nobody is told about; its page is `docs/runbooks/<name>.md`."""
+
+    name: str
+    expr: str
+    """Fires for every series that this yields."""
+    for_seconds: int
+    """How long it must yield the series before."""
+    severity: Severity
+    summary: str
+    """One line with what it is about; Prometheus's templates may stand in it."""
+    description: str
+    """What follows from it, and what to do first."""
+    runbook: str = ""
+    """Name of the page, without its ending. Default: the alert's."""
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Labels to add beside `severity`."""
+    keep_firing_seconds: int = 0
+    """How long it stays after the condition is gone."""
+
+    def written(self, runbook_base_url: str | None) -> Manifest:
+        """Return the rule as a PrometheusRule has it.
+
+        Args:
+            runbook_base_url: Where the pages can be read. Default: their path in the repository is named instead.
+        """
+        page = f"{self.runbook or self.name}.md"
+        link = (
+            {"runbook": f"{RUNBOOKS}/{page}"}
+            if runbook_base_url is None
+            else {"runbook_url": f"{runbook_base_url.rstrip('/')}/{page}"}
+        )
+        return {
+            "alert": self.name,
+            "expr": one_line(self.expr),
+            "for": f"{self.for_seconds}s",
+            **({"keep_firing_for": f"{self.keep_firing_seconds}s"} if self.keep_firing_seconds else {}),
+            "labels": {"severity": self.severity, **self.labels},
+            "annotations": {"summary": self.summary, "description": self.description, **link},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Area:
+    """Rules about one thing. Prometheus evaluates the recordings in their order, then the alerts."""
+
+    name: str
+    recordings: Sequence[Recording] = ()
+    alerts: Sequence[Alert] = ()
+
+
+def one_line(expr: str) -> str:
+    """Return an expression without the line breaks and indents that it has in the code."""
+    return " ".join(expr.split())
