@@ -18,7 +18,8 @@ VLAGENT = "vlagent"
 INSTANCE = "athanor"
 """Name of the Prometheus and Alertmanager objects; pods are called prometheus-athanor-0, alertmanager-athanor-0."""
 PART_OF = {"app.kubernetes.io/part-of": "athanor"}
-"""Label of every object of ours. Prometheus selects all monitors and rules of NAMESPACE and of the workloads' one."""
+"""Label of every object of ours. Prometheus selects all monitors and rules of NAMESPACE and no others: whoever writes
+a monitor can send its token anywhere."""
 
 PROMETHEUS_PORT = 9090
 ALERTMANAGER_PORT = 9093
@@ -33,8 +34,6 @@ KUBE_STATE_METRICS_OWN_PORT = 8081
 OPERATOR_PORT = 8080
 METRICS_PORT_NAME = "metrics"
 """Name of the port to read in every pod here but those of Prometheus and Alertmanager, whose is WEB_PORT_NAME."""
-OWN_METRICS_PORT_NAME = "own-metrics"
-"""Name of KUBE_STATE_METRICS_OWN_PORT."""
 WEB_PORT_NAME = "web"
 
 KUBELET_NAMESPACE = "kube-system"

@@ -7,9 +7,11 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from infra.settings.alert_thresholds import AlertThresholds
-from infra.settings.fields import Count, DnsLabel, DnsSubdomain, Model
+from infra.settings.fields import Count, DnsLabel, DnsSubdomain, Model, Quantity
 
-_OWN_STACK_ONLY = ("storage", "alertmanager_storage", "retention_days", "replicas", "alertmanager_config_secret")
+_OWN_STACK_ONLY = (
+    "alertmanager_config_secret", "alertmanager_storage", "memory_limit", "replicas", "retention_days", "storage",
+)  # fmt: skip
 """Settings of the Prometheus that only kind `operator` makes."""
 
 
@@ -17,7 +19,7 @@ class VolumeSettings(Model):
     """Where one part of the monitoring keeps its data."""
 
     persistent: bool = True
-    """Whether it outlives the pod, on a PersistentVolumeClaim. On the cluster of `make up` it never does."""
+    """Whether it outlives the pod, on a PersistentVolumeClaim (on the cluster of `make up`: a folder of its node)."""
     size_gib: Count = Field(default=20, ge=1, le=32768)
     """Size in GiB; what is oldest goes before it is full."""
     storage_class: DnsSubdomain | None = None
@@ -52,6 +54,8 @@ class MonitoringSettings(Model):
     """Disk of Alertmanager: silences, and what was sent already."""
     replicas: Count = Field(default=1, ge=1, le=3)
     """Copies of Prometheus and Alertmanager; with two, alerts outlive the loss of a node."""
+    memory_limit: Quantity = "4Gi"
+    """Memory beyond which Prometheus is ended and starts again: about 8 KiB for each series it holds."""
     scrape_interval_seconds: Count = Field(default=30, ge=1, le=300)
     """How often every target is read."""
     grafana: bool = True
@@ -62,6 +66,8 @@ class MonitoringSettings(Model):
     """Secret in `monitoring` with key `alertmanager.yaml`: who is told. Default: alerts are only shown."""
     thresholds: AlertThresholds = AlertThresholds()
     """From which value on an alert fires."""
+    runbook_base_url: str | None = None
+    """Where alerts say that their pages of docs/runbooks are, such as a wiki's address. Default: the path alone."""
     logs: LogSettings = LogSettings()
     """Logs that outlive their pods."""
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import yaml
-
-from infra.errors import RefusalError
+from infra.crds import read_crds
 from infra.machine import cache_folder
 from infra.versions import VOLCANO
 
@@ -35,34 +33,9 @@ def chart_folder() -> Path:
 
 
 def crd_manifests(chart: Path) -> dict[str, Manifest]:
-    """Read the CRDs we install from upstream's chart, keyed by file name, without their descriptions.
-
-    Descriptions are three quarters of their size and would sit in every state file and preview.
+    """Return the CRDs we install from upstream's chart, by file name.
 
     Raises:
         RefusalError: the chart is not there.
     """
-    manifests: dict[str, Manifest] = {}
-    for name in CRDS:
-        file = chart / "crd" / "bases" / f"{name}.yaml"
-        if not file.is_file():
-            raise RefusalError("Volcano chart", str(file), "does not exist", "run `make tools`, which fetches it")
-        document = cast("Manifest", yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))
-        document["metadata"] = {"name": document["metadata"]["name"]}
-        document.pop("status", None)
-        manifests[name] = cast("Manifest", _without_descriptions(document))
-    return manifests
-
-
-def _without_descriptions(node: object) -> object:
-    """Drop `description` texts of a schema; a property that is itself called description holds a dict and stays."""
-    if isinstance(node, dict):
-        entries = cast("dict[str, object]", node).items()
-        return {
-            key: _without_descriptions(value)
-            for key, value in entries
-            if not (key == "description" and isinstance(value, str))
-        }
-    if isinstance(node, list):
-        return [_without_descriptions(item) for item in cast("list[object]", node)]
-    return node
+    return read_crds(chart / "crd" / "bases", CRDS, "Volcano")

@@ -1,0 +1,65 @@
+"""Read the CRDs that an upstream project ships, for the resources that declare them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import yaml
+
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from infra.manifests import Manifest
+
+
+class _Loader(yaml.CSafeLoader):
+    """As Kubernetes reads YAML: a bare `=`, one of the values that Alertmanager's schema lists, is a text."""
+
+
+def _as_text(_: object, node: yaml.Node) -> str:
+    return str(node.value)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:value", _as_text)
+
+
+def read_crds(folder: Path, names: Iterable[str], origin: str) -> dict[str, Manifest]:
+    """Read `<folder>/<name>.yaml` for each name and return the CRDs by name, without their descriptions.
+
+    Descriptions are three quarters of their size and would sit in every state file and preview.
+
+    Args:
+        folder: Where `make tools` puts them.
+        names: `<group>_<plural>`, as upstream names the files.
+        origin: Whose they are, for the refusal.
+
+    Raises:
+        RefusalError: one is not there.
+    """
+    manifests: dict[str, Manifest] = {}
+    for name in names:
+        file = folder / f"{name}.yaml"
+        if not file.is_file():
+            raise RefusalError(f"CRDs of {origin}", str(file), "does not exist", "run `make tools`, which fetches it")
+        document = cast("Manifest", yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader))  # noqa: S506 - it is safe
+        document["metadata"] = {"name": document["metadata"]["name"]}
+        document.pop("status", None)
+        manifests[name] = cast("Manifest", _without_descriptions(document))
+    return manifests
+
+
+def _without_descriptions(node: object) -> object:
+    """Drop `description` texts of a schema; a property that is itself called description holds a dict and stays."""
+    if isinstance(node, dict):
+        entries = cast("dict[str, object]", node).items()
+        return {
+            key: _without_descriptions(value)
+            for key, value in entries
+            if not (key == "description" and isinstance(value, str))
+        }
+    if isinstance(node, list):
+        return [_without_descriptions(item) for item in cast("list[object]", node)]
+    return node

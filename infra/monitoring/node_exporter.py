@@ -1,0 +1,109 @@
+"""The node exporter: CPU, memory, disks, file systems and network of every node.
+
+Source: prometheus/node_exporter 1.12, README.md, and the flags of its collectors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infra.images import NODE_EXPORTER_IMAGE
+from infra.monitoring import METRICS_PORT_NAME, NODE_EXPORTER, NODE_EXPORTER_PORT, NODE_NAMESPACE
+from infra.monitoring.parts import account, container_security, labels, metadata, pod_security, resources
+
+if TYPE_CHECKING:
+    from infra.manifests import Manifest
+
+COLLECTORS = (
+    "cpu", "diskstats", "edac", "filesystem", "infiniband", "loadavg", "meminfo", "netdev", "stat", "timex", "vmstat",
+)  # fmt: skip
+"""What it looks at: no more than rules and dashboards use, for every one of them costs series on every node."""
+_HOST = "/host"
+_ROOT = f"{_HOST}/root"
+# Mounts of pods and containers: their file systems are the node's, or a volume that its kubelet reports.
+_MOUNTS_OF_PODS = "^/(dev|proc|sys|run/containerd/.+|run/credentials/.+|var/lib/(containerd|docker|kubelet)/.+)($|/)"
+_DEVICES_OF_PODS = "^(lo|veth.*|cali.*|cni.*|lxc.*|docker.*|kube-ipvs.*|nodelocaldns)$"
+_REAL_NODES = [
+    {"key": "athanor.dev/simulated", "operator": "DoesNotExist"},
+    {"key": "type", "operator": "NotIn", "values": ["kwok", "virtual-kubelet"]},
+    {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
+]
+
+
+def node_exporter_arguments() -> list[str]:
+    """Return its command line."""
+    return [
+        # The network is the node's own (netdev), and so would be the port: not on every address it has.
+        f"--web.listen-address=$(NODE_ADDRESS):{NODE_EXPORTER_PORT}",
+        "--web.disable-exporter-metrics",
+        f"--path.procfs={_HOST}/proc",
+        f"--path.sysfs={_HOST}/sys",
+        f"--path.rootfs={_ROOT}",
+        f"--path.udev.data={_ROOT}/run/udev/data",
+        "--collector.disable-defaults",
+        *(f"--collector.{name}" for name in COLLECTORS),
+        f"--collector.filesystem.mount-points-exclude={_MOUNTS_OF_PODS}",
+        f"--collector.netdev.device-exclude={_DEVICES_OF_PODS}",
+    ]
+
+
+def node_exporter_manifests() -> dict[str, Manifest]:
+    """Return all objects by logical name. No network policy: none reaches pods with the node's own network."""
+    return {
+        f"{NODE_EXPORTER}-account": account(NODE_EXPORTER, NODE_NAMESPACE),
+        NODE_EXPORTER: _daemon_set(),
+    }
+
+
+def _container() -> Manifest:
+    address = {"name": "NODE_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
+    return {
+        "name": NODE_EXPORTER,
+        "image": NODE_EXPORTER_IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "args": node_exporter_arguments(),
+        "env": [address],
+        "ports": [{"name": METRICS_PORT_NAME, "containerPort": NODE_EXPORTER_PORT, "hostPort": NODE_EXPORTER_PORT}],
+        "readinessProbe": {"httpGet": {"path": "/", "port": METRICS_PORT_NAME}, "periodSeconds": 5},
+        "resources": resources("20m", "24Mi", "128Mi"),
+        "securityContext": container_security(),
+        "volumeMounts": [
+            {"name": "proc", "mountPath": f"{_HOST}/proc", "readOnly": True},
+            {"name": "sys", "mountPath": f"{_HOST}/sys", "readOnly": True},
+            # A disk that is mounted later must be seen, too.
+            {"name": "root", "mountPath": _ROOT, "readOnly": True, "mountPropagation": "HostToContainer"},
+        ],
+    }
+
+
+def _daemon_set() -> Manifest:
+    term = {"matchExpressions": _REAL_NODES}
+    pod: Manifest = {
+        "serviceAccountName": NODE_EXPORTER,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "hostNetwork": True,
+        "priorityClassName": "system-node-critical",
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}},
+        "securityContext": pod_security(),
+        "containers": [_container()],
+        "volumes": [
+            {"name": name, "hostPath": {"path": path, "type": "Directory"}}
+            for name, path in (("proc", "/proc"), ("sys", "/sys"), ("root", "/"))
+        ],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        # One node of a thousand that is not well must not hold up an update.
+        "metadata": {
+            **metadata(NODE_EXPORTER, NODE_NAMESPACE),
+            "annotations": {"pulumi.com/skipAwait": "true"},
+        },
+        "spec": {
+            "selector": {"matchLabels": {"app.kubernetes.io/name": NODE_EXPORTER}},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "20%"}},
+            "template": {"metadata": {"labels": labels(NODE_EXPORTER)}, "spec": pod},
+        },
+    }

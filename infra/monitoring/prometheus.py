@@ -1,0 +1,151 @@
+"""Prometheus as the operator's custom resource, its account, Service and network policy.
+
+Source: prometheus-operator 0.85, Documentation/api-reference/api.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infra.images import CONFIG_RELOADER_IMAGE, PROMETHEUS_IMAGE
+from infra.monitoring import (
+    ALERTMANAGER,
+    GRAFANA,
+    INSTANCE,
+    NAMESPACE,
+    PROMETHEUS,
+    PROMETHEUS_PORT,
+    WEB_PORT_NAME,
+)
+from infra.monitoring.disks import InstanceDisk, instance_disk
+from infra.monitoring.parts import (
+    READ,
+    account,
+    callers,
+    grant,
+    labels,
+    metadata,
+    network_policy,
+    pod_security,
+    resources,
+    rule,
+    service,
+)
+from infra.versions import PROMETHEUS as VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from infra.manifests import Manifest
+    from infra.settings.monitoring import MonitoringSettings
+    from infra.storage import Backing
+
+URL = f"http://{PROMETHEUS}.{NAMESPACE}.svc:{PROMETHEUS_PORT}"
+"""Where it answers inside the cluster."""
+SELECTOR = {"app.kubernetes.io/name": PROMETHEUS, "app.kubernetes.io/instance": INSTANCE}
+"""Labels that the operator gives its pods."""
+_KEPT_SHARE = 0.8
+"""Share of the disk that blocks may take; the rest is room for the write-ahead log and for compaction."""
+_SERIES_OF_A_QUERY = 50_000_000
+"""Samples that one query may load: what a bigger one needs of memory would end the process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrometheusArgs:
+    """What the objects of Prometheus derive from."""
+
+    settings: MonitoringSettings
+    backing: Backing | None
+    """What holds the disk; None: nothing that outlives the pod."""
+    namespaces: Sequence[str]
+    """Namespaces of the targets."""
+
+
+def prometheus_manifests(args: PrometheusArgs) -> dict[str, Manifest]:
+    """Return all objects by logical name, in the order in which they need each other."""
+    disk = prometheus_disk(args)
+    return {
+        **permission_manifests(args.namespaces),
+        f"{PROMETHEUS}-network": network_policy(PROMETHEUS, {PROMETHEUS_PORT: [callers(GRAFANA, PROMETHEUS)]}, [{}]),
+        **({f"{PROMETHEUS}-volume": disk.volume} if disk.volume else {}),
+        PROMETHEUS: prometheus_manifest(args.settings, disk),
+        f"{PROMETHEUS}-service": service(PROMETHEUS, WEB_PORT_NAME, PROMETHEUS_PORT, SELECTOR),
+    }
+
+
+def prometheus_disk(args: PrometheusArgs) -> InstanceDisk:
+    """Return where its samples are."""
+    return instance_disk(PROMETHEUS, args.settings.storage, args.backing)
+
+
+def permission_manifests(namespaces: Sequence[str]) -> dict[str, Manifest]:
+    """Return the account, and what it may see: targets in the namespaces that have any, and metrics of nodes."""
+    targets = [
+        rule("core", "pods services", READ),
+        rule("discovery.k8s.io", "endpointslices", READ),
+    ]
+    metrics = [
+        rule("core", "nodes/metrics", ("get",)),
+        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
+    ]
+    found = {"account": account(PROMETHEUS), **grant(PROMETHEUS, metrics)}
+    for namespace in namespaces:
+        found |= {f"{kind}-{namespace}": manifest for kind, manifest in grant(PROMETHEUS, targets, namespace).items()}
+    return {f"{PROMETHEUS}-{kind.lower()}": manifest for kind, manifest in found.items()}
+
+
+def prometheus_manifest(settings: MonitoringSettings, disk: InstanceDisk) -> Manifest:
+    """Return the Prometheus object."""
+    interval = f"{settings.scrape_interval_seconds}s"
+    reloader = {"image": CONFIG_RELOADER_IMAGE, "imagePullPolicy": "IfNotPresent"}
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "Prometheus",
+        "metadata": metadata(INSTANCE),
+        "spec": {
+            "version": f"v{VERSION}",
+            "replicas": settings.replicas,
+            "podMetadata": {"labels": labels(PROMETHEUS)},
+            "serviceAccountName": PROMETHEUS,
+            "automountServiceAccountToken": True,
+            # Images are said by container, as in any pod: there the registry setting finds them.
+            "initContainers": [{"name": "init-config-reloader", **reloader}],
+            "containers": [
+                {"name": "prometheus", "image": PROMETHEUS_IMAGE, "imagePullPolicy": "IfNotPresent"},
+                {"name": "config-reloader", **reloader},
+            ],
+            "externalUrl": URL,
+            "scrapeInterval": interval,
+            "evaluationInterval": interval,
+            "retention": f"{settings.retention_days}d",
+            "retentionSize": f"{int(settings.storage.size_gib * 1024 * _KEPT_SHARE)}MiB",
+            "storage": disk.storage,
+            # Of this namespace: a selector of namespaces that is left out selects the object's own.
+            "serviceMonitorSelector": {},
+            "podMonitorSelector": {},
+            "probeSelector": {},
+            "ruleSelector": {},
+            "serviceDiscoveryRole": "EndpointSlice",
+            "alerting": {
+                "alertmanagers": [
+                    {"name": ALERTMANAGER, "namespace": NAMESPACE, "port": WEB_PORT_NAME, "apiVersion": "v2"}
+                ]
+            },
+            "enableAdminAPI": False,
+            "query": {"maxSamples": _SERIES_OF_A_QUERY},
+            "resources": resources("50m", "192Mi", settings.memory_limit),
+            "securityContext": pod_security(),
+            "affinity": apart(SELECTOR),
+        },
+    }
+
+
+def apart(selector: dict[str, str]) -> Manifest:
+    """Return the affinity of copies that go to nodes of their own where there are enough."""
+    term = {"labelSelector": {"matchLabels": selector}, "topologyKey": "kubernetes.io/hostname"}
+    return {
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]
+        }
+    }

@@ -1,0 +1,199 @@
+"""The component that wires the monitoring of a stack: which parts, where, and what waits for what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pulumi
+
+from infra.manifests import Manifest, resource
+from infra.monitoring import (
+    KUBELET_NAMESPACE,
+    NAMESPACE,
+    NODE_NAMESPACE,
+    grafana,
+    prometheus,
+)
+from infra.monitoring.alertmanager import alertmanager_manifests
+from infra.monitoring.crds import crd_folder, crd_manifests
+from infra.monitoring.grafana import dashboard_manifests, grafana_manifests
+from infra.monitoring.kube_state_metrics import kube_state_metrics_manifests
+from infra.monitoring.logs import store as logs_store
+from infra.monitoring.logs.manifests import LogArgs, log_manifests
+from infra.monitoring.monitors import MonitorsArgs, monitor_manifests
+from infra.monitoring.node_exporter import node_exporter_manifests
+from infra.monitoring.operator import kubelet_service_manifest, operator_manifests
+from infra.monitoring.prometheus import PrometheusArgs, prometheus_manifests
+from infra.monitoring.rules import rule_manifests
+from infra.namespaces import PodSecurity, default_deny_manifest, namespace_manifest
+from infra.storage import ClassVolumes, NodeFolders
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from infra.settings.monitoring import MonitoringSettings, VolumeSettings
+    from infra.storage import Backing
+
+_PODS = ("Alertmanager", "DaemonSet", "Deployment", "Prometheus", "StatefulSet")
+"""Kinds that make pods, which mount and use the other objects of their part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitoringArgs:
+    """Arguments of Monitoring."""
+
+    settings: MonitoringSettings
+    workloads: str
+    """Namespace of the workloads."""
+    volcano: bool
+    """Whether the platform installed Volcano."""
+    dcgm_exporter: bool
+    """Whether the platform installed the exporter of GPU metrics."""
+    target_namespaces: Sequence[str]
+    """Namespaces of the platform's own parts that have metrics."""
+    node_folders: bool = False
+    """Whether disks are folders of the node, as on the cluster of `make up`."""
+    storage_class: str | None = None
+    """Class of the disks whose settings name none. None: the cluster's default one."""
+    depends_on: Sequence[pulumi.Resource] = ()
+    """What must be there first and go last: nodes, and the namespaces of the targets."""
+
+
+class Monitoring(pulumi.ComponentResource):
+    """Prometheus and what belongs to it, or only our monitors, rules and dashboards for one that is there; and logs."""
+
+    prometheus_url: str
+    """Address inside the cluster; empty where the Prometheus is not ours."""
+    logs_url: str
+    """Address of the log store inside the cluster; empty without one."""
+    grafana_url: str
+    """Address inside the cluster; empty without Grafana."""
+
+    def __init__(self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("athanor:infra:Monitoring", name, None, opts)
+        settings = args.settings
+        own = settings.kind == "operator"
+        keeps_logs = settings.logs.kind == "victoria_logs"
+        self._args = args
+        self._base: list[pulumi.Resource] = [*args.depends_on]
+        if own or keeps_logs:
+            self._namespace(NODE_NAMESPACE, "privileged")
+        if not self._is_theirs(NAMESPACE):
+            self._namespace(NAMESPACE, "restricted")
+        crds = self._crds() if own else []
+        if own:
+            self._own_stack(crds)
+        self._part(log_manifests(self._logs()))
+        self._objects_of_the_operator(crds)
+        self._dashboards()
+        self.prometheus_url = prometheus.URL if own else ""
+        self.grafana_url = grafana.URL if own and settings.grafana else ""
+        self.logs_url = logs_store.URL if keeps_logs else ""
+        self.register_outputs({"kind": settings.kind})
+
+    def _is_theirs(self, namespace: str) -> bool:
+        """Whether a namespace belongs to the stack that is there, so that it must not go with ours."""
+        return self._args.settings.kind == "existing" and self._args.settings.namespace == namespace
+
+    @property
+    def _objects_namespace(self) -> str:
+        """Namespace of monitors, rules and dashboards."""
+        return self._args.settings.namespace if self._args.settings.kind == "existing" else NAMESPACE
+
+    def _namespace(self, name: str, level: PodSecurity) -> None:
+        namespace = self._child(f"{name}-namespace", namespace_manifest(name, level))
+        deny = self._child(f"{name}-default-deny", default_deny_manifest(name), [namespace])
+        self._base += [namespace, deny]
+
+    def _crds(self) -> list[pulumi.Resource]:
+        return [self._child(f"crd-{name}", manifest) for name, manifest in crd_manifests(crd_folder()).items()]
+
+    def _own_stack(self, crds: Sequence[pulumi.Resource]) -> None:
+        settings = self._args.settings
+        # Before the operator, which would make it, and after it when all goes.
+        kubelets = self._child("kubelet-service", kubelet_service_manifest(), self._args.depends_on)
+        self._part(operator_manifests(), [*crds, kubelets])
+        self._part(kube_state_metrics_manifests())
+        self._part(node_exporter_manifests())
+        targets = dict.fromkeys(
+            [
+                NAMESPACE,
+                NODE_NAMESPACE,
+                KUBELET_NAMESPACE,
+                "default",
+                self._args.workloads,
+                *self._args.target_namespaces,
+            ]
+        )
+        args = PrometheusArgs(settings=settings, backing=self._backing(settings.storage), namespaces=list(targets))
+        self._part(prometheus_manifests(args), crds)
+        self._part(alertmanager_manifests(settings, self._backing(settings.alertmanager_storage)), crds)
+
+    def _logs(self) -> LogArgs:
+        settings = self._args.settings
+        return LogArgs(
+            settings=settings.logs,
+            backing=self._backing(settings.logs.storage),
+            readers=tuple(dict.fromkeys([NAMESPACE, self._objects_namespace])),
+        )
+
+    def _objects_of_the_operator(self, crds: Sequence[pulumi.Resource]) -> None:
+        settings = self._args.settings
+        args = MonitorsArgs(
+            kind=settings.kind,
+            workloads_namespace=self._args.workloads,
+            monitoring_namespace=self._objects_namespace,
+            selector_labels=settings.selector_labels,
+            interval_seconds=settings.scrape_interval_seconds,
+            volcano=self._args.volcano,
+            dcgm_exporter=self._args.dcgm_exporter,
+            victoria_logs=settings.logs.kind == "victoria_logs",
+        )
+        monitors = {f"monitor-{job}": manifest for job, manifest in monitor_manifests(args).items()}
+        rules = rule_manifests(
+            settings.thresholds,
+            namespace=self._objects_namespace,
+            labels=settings.selector_labels,
+            runbook_base_url=settings.runbook_base_url,
+        )
+        self._part({**monitors, **rules}, crds)
+
+    def _dashboards(self) -> None:
+        settings = self._args.settings
+        if not settings.grafana or settings.kind == "managed":
+            return
+        # Loading what builds them takes a second, which a stack without them need not spend.
+        from infra.monitoring.dashboards import dashboards  # noqa: PLC0415
+
+        boards = dashboards()
+        manifests = dashboard_manifests(boards, self._objects_namespace, settings.selector_labels)
+        if settings.kind == "operator":
+            manifests |= grafana_manifests(settings, sorted(boards))
+        self._part(manifests)
+
+    def _backing(self, disk: VolumeSettings) -> Backing | None:
+        if not disk.persistent:
+            return None
+        if self._args.node_folders:
+            return NodeFolders()
+        return ClassVolumes(storage_class=disk.storage_class or self._args.storage_class)
+
+    def _part(self, manifests: Mapping[str, Manifest], depends_on: Sequence[pulumi.Resource] = ()) -> None:
+        """Declare the objects of a part. Its pods wait for all others but Services, which wait for the pods."""
+        before: list[pulumi.Resource] = [*self._base, *depends_on]
+        used = [
+            self._child(name, manifest, before)
+            for name, manifest in manifests.items()
+            if manifest["kind"] not in (*_PODS, "Service")
+        ]
+        for name, manifest in manifests.items():
+            if manifest["kind"] in _PODS:
+                self._child(name, manifest, [*before, *used])
+            elif manifest["kind"] == "Service":
+                self._child(name, manifest, before)
+
+    def _child(
+        self, name: str, manifest: Manifest, depends_on: Sequence[pulumi.Resource] = ()
+    ) -> pulumi.CustomResource:
+        return resource(name, manifest, pulumi.ResourceOptions(parent=self, depends_on=list(depends_on)))
