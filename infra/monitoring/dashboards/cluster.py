@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from grafana_foundation_sdk.models import units
 
+from infra.monitoring.dashboards import gpu_fleet, platform_parts
 from infra.monitoring.dashboards.board import Board, Section
-from infra.monitoring.dashboards.panels import RATIO, Limits, Look, Text, bars, number, over_time, rows
-from infra.monitoring.dashboards.promql import most, quantile
+from infra.monitoring.dashboards.panels import RATIO, Limits, Look, Text, number, over_time
+from infra.monitoring.dashboards.promql import most
 
 if TYPE_CHECKING:
-    from infra.settings.alert_thresholds import AlertThresholds, GpuThresholds, StorageThresholds
+    from infra.settings.alert_thresholds import AlertThresholds, StorageThresholds
 
 UID = "athanor-cluster"
 _NO_CARD = 'device!~"lo|veth.*|cali.*|cni.*|docker.*|flannel.*|tunl.*|ipvl.*"'
@@ -27,10 +28,11 @@ def board(thresholds: AlertThresholds) -> Board:
         about="Whether the nodes, the GPUs and the platform's own parts are there, used and healthy.",
         sections=(
             _now(),
-            _use(),
-            _health(thresholds.gpu),
+            gpu_fleet.use(),
+            gpu_fleet.health(thresholds.gpu),
             _nodes(thresholds.storage),
-            _platform(),
+            platform_parts.platform(),
+            platform_parts.logs(),
         ),
     )
 
@@ -84,135 +86,6 @@ def _now() -> Section:
                 'count(ALERTS{alertstate="firing"}) or vector(0)',
                 Text(asks="What does Prometheus complain about now?", when_bad="The table of alerts at the end."),
                 _NONE_IS_GOOD,
-            ),
-        ),
-    )
-
-
-def _use() -> Section:
-    return Section(
-        title="Use of GPUs",
-        panels=(
-            over_time(
-                "GPUs there, allocated, busy",
-                {
-                    "there": "sum(node:gpus_allocatable:sum)",
-                    "allocated": "sum(node:gpus_allocated:sum)",
-                    "busy": "sum(gpu:busy:ratio)",
-                },
-                Text(
-                    asks="Do we use what we pay for?",
-                    when_bad="Allocated far below there: too little work, or it does not fit. Busy far below "
-                    "allocated: the next two panels name who holds GPUs without using them.",
-                ),
-            ),
-            bars(
-                "Nodes by free GPUs",
-                {
-                    "{{free}} free": 'count_values("free", node:gpus_allocatable:sum'
-                    " - (node:gpus_allocated:sum or node:gpus_allocatable:sum * 0))"
-                },
-                Text(
-                    asks="Are the free GPUs on whole nodes, or in crumbs that no large job can use?",
-                    when_bad="Many nodes with a few free ones: small jobs lie where large ones should; ask for whole "
-                    "nodes, or give small jobs a pool of their own.",
-                ),
-            ),
-            rows(
-                "GPUs held and idle",
-                "gpu:allocated_idle:bool == 1",
-                {"node": "node", "gpu": "GPU", "namespace": "namespace", "workload": "workload", "queue": "queue"},
-                Text(
-                    asks="Who holds GPUs without using them now?",
-                    when_bad="Ask the owner; the job's dashboard tells whether it waits for data or hangs.",
-                ),
-            ),
-            over_time(
-                "Memory of GPUs in use",
-                {"{{node}}": most(10, "max by (node) (gpu:memory_used:ratio)")},
-                Text(
-                    asks="How full is the fullest GPU of each node? The ten fullest.",
-                    when_bad="Near 1: the next larger batch fails with out of memory. Lower it, or shard the model.",
-                ),
-                RATIO,
-            ),
-        ),
-    )
-
-
-def _health(thresholds: GpuThresholds) -> Section:
-    hot, hot_memory = thresholds.temperature_celsius, thresholds.memory_temperature_celsius
-    return Section(
-        title="Health of GPUs",
-        panels=(
-            over_time(
-                "Temperature of GPUs",
-                {"{{node}} GPU {{gpu}}": most(10, "max by (node, gpu) (DCGM_FI_DEV_GPU_TEMP)")},
-                Text(
-                    asks="Which GPUs are hottest?",
-                    when_bad="One alone: its fan or its place. A whole node: the air around it.",
-                ),
-                Look(unit=units.Celsius, limits=Limits(doubtful=hot - 5, bad=hot)),
-            ),
-            over_time(
-                "Temperature of GPU memory",
-                {"{{node}} GPU {{gpu}}": most(10, "max by (node, gpu) (DCGM_FI_DEV_MEMORY_TEMP)")},
-                Text(
-                    asks="Which GPUs' memory is hottest?",
-                    when_bad="As above; memory that is too hot slows down first and then loses rows.",
-                ),
-                Look(unit=units.Celsius, limits=Limits(doubtful=hot_memory - 5, bad=hot_memory)),
-            ),
-            rows(
-                "Last Xid of each GPU",
-                "max by (node, gpu, namespace, pod) (DCGM_FI_DEV_XID_ERRORS) > 0",
-                {"node": "node", "gpu": "GPU", "namespace": "namespace", "pod": "pod", "Value": "Xid"},
-                Text(
-                    asks="Which GPUs reported an error, and which one last? The code stands until the next one.",
-                    when_bad="Codes 13, 31, 43 and 45 are the program's; others the hardware's: the runbooks of the "
-                    "Xid alerts name what to do for each.",
-                ),
-                Look(unit=units.NoUnit),
-            ),
-            over_time(
-                "Clock held down",
-                {
-                    "{{node}} GPU {{gpu}} {{clock_event}}": most(
-                        10, "max by (node, gpu, clock_event) (DCGM_EXP_CLOCK_EVENTS_COUNT) > 0"
-                    )
-                },
-                Text(
-                    asks="Which GPUs were slowed down, and why? Events within the exporter's window.",
-                    when_bad="Thermal: cool it. Power: the node's or the rack's limit. It makes a rank a straggler.",
-                ),
-            ),
-            over_time(
-                "Memory rows lost",
-                {
-                    "{{node}} GPU {{gpu}} remapped, uncorrectable": most(
-                        10, "max by (node, gpu) (DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS) > 0"
-                    ),
-                    "{{node}} GPU {{gpu}} remap failed": most(
-                        10, "max by (node, gpu) (DCGM_FI_DEV_ROW_REMAP_FAILURE) > 0"
-                    ),
-                    "{{node}} GPU {{gpu}} double-bit errors": most(
-                        10, "max by (node, gpu) (DCGM_FI_DEV_ECC_DBE_VOL_TOTAL) > 0"
-                    ),
-                },
-                Text(
-                    asks="Which GPUs have failing memory?",
-                    when_bad="A failed remap: take the node out and have the GPU replaced. Others: reset the GPU when "
-                    "its job has ended, and watch whether it comes back.",
-                ),
-            ),
-            over_time(
-                "Power of GPUs",
-                {"{{node}}": most(10, "sum by (node) (DCGM_FI_DEV_POWER_USAGE)")},
-                Text(
-                    asks="How much power do the hungriest nodes' GPUs draw?",
-                    when_bad="Far below others with the same job: its GPUs wait or are held down.",
-                ),
-                Look(unit=units.Watt),
             ),
         ),
     )
@@ -310,71 +183,59 @@ def _nodes(thresholds: StorageThresholds) -> Section:
                 ),
                 Look(unit=units.PacketsPerSecond),
             ),
-        ),
-    )
-
-
-def _platform() -> Section:
-    return Section(
-        title="The platform itself",
-        panels=(
             over_time(
-                "Targets that answer",
-                {"{{job}}": "avg by (job) (up)"},
+                "RDMA",
+                {
+                    "{{node}} received": most(
+                        5, "sum by (node) (rate(node_infiniband_port_data_received_bytes_total[$__rate_interval]))"
+                    ),
+                    "{{node}} sent": most(
+                        5, "sum by (node) (rate(node_infiniband_port_data_transmitted_bytes_total[$__rate_interval]))"
+                    ),
+                },
                 Text(
-                    asks="Does Prometheus see everything, or is a panel empty because nobody answers?",
-                    when_bad="Below 1: Prometheus's page of targets says which, and with which error.",
+                    asks="Do jobs that asked for RDMA use it?",
+                    when_bad="Nothing while such a job runs: NCCL fell back to TCP; see its log at INFO.",
+                ),
+                Look(unit=units.BytesPerSecondSI),
+            ),
+            over_time(
+                "RDMA errors",
+                {
+                    "{{node}} {{device}} receive errors": most(
+                        5,
+                        "sum by (node, device)"
+                        " (increase(node_infiniband_port_receive_errors_total[$__rate_interval])) > 0",
+                    ),
+                    "{{node}} {{device}} link down": most(
+                        5, "sum by (node, device) (increase(node_infiniband_link_downed_total[$__rate_interval])) > 0"
+                    ),
+                },
+                Text(
+                    asks="Does an RDMA card or its link fail?",
+                    when_bad="Again and again: take the node out; a link that flaps stops every job across it.",
+                ),
+            ),
+            over_time(
+                "Disks of nodes",
+                {
+                    "{{node}} {{device}}": most(
+                        10, "max by (node, device) (rate(node_disk_io_time_seconds_total[$__rate_interval]))"
+                    )
+                },
+                Text(
+                    asks="Which disks are busy all the time?",
+                    when_bad="At 1: what reads or writes there waits, image pulls and etcd included; faster disks.",
                 ),
                 RATIO,
             ),
-            rows(
-                "Alerts",
-                'max by (alertname, severity, namespace, workload, node) (ALERTS{alertstate="firing"})',
-                {
-                    "alertname": "alert",
-                    "severity": "severity",
-                    "namespace": "namespace",
-                    "workload": "workload",
-                    "node": "node",
-                },
-                Text(asks="What fires now?", when_bad="The runbook has the alert's name."),
-            ),
             over_time(
-                "Scheduling time",
-                {
-                    "half are faster": quantile(0.5, "volcano_e2e_scheduling_latency_milliseconds", matchers=""),
-                    "99 of 100 are faster": quantile(0.99, "volcano_e2e_scheduling_latency_milliseconds", matchers=""),
-                },
+                "Out-of-memory kills",
+                {"{{node}}": most(10, "sum by (node) (increase(node_vmstat_oom_kill[$__rate_interval])) > 0")},
                 Text(
-                    asks="How long does Volcano take for one round?",
-                    when_bad="Seconds: its CPU limit, or a great many waiting pods.",
+                    asks="Where does the kernel kill for want of memory?",
+                    when_bad="The pod's dashboard names the container: raise its limit, or find the leak.",
                 ),
-                Look(unit=units.Milliseconds),
-            ),
-            over_time(
-                "Requests at the API server",
-                {"{{request_kind}}": "sum by (request_kind) (apiserver_current_inflight_requests)"},
-                Text(
-                    asks="How many requests does the API server work on?",
-                    when_bad="Hundreds for minutes: some controller lists everything again and again.",
-                ),
-            ),
-            over_time(
-                "Series in Prometheus",
-                {"{{pod}}": "prometheus_tsdb_head_series"},
-                Text(
-                    asks="How many series does Prometheus hold?",
-                    when_bad="A sudden rise: a job with a label of endless values; it costs memory.",
-                ),
-            ),
-            over_time(
-                "Memory of the platform",
-                {"{{job}}": most(10, "sum by (job) (process_resident_memory_bytes)")},
-                Text(
-                    asks="What do the platform's own parts take?",
-                    when_bad="Steady growth ends in a restart: raise its limit, and look at the panel beside it.",
-                ),
-                Look(unit=units.BytesIEC),
             ),
         ),
     )

@@ -8,6 +8,7 @@ from infra.cost import PRICES
 from infra.monitoring.dashboards.board import RUNBOOKS, Board, Entry, Section
 from infra.monitoring.dashboards.panels import RATIO, Look, Text, bars, number, over_time, rows
 from infra.monitoring.dashboards.promql import most
+from infra.monitoring.rules.prices import NODE_PRICE
 
 UID = "athanor-cost"
 CURRENCY = "CNY"
@@ -19,7 +20,7 @@ _PRICE = Entry(
     value="0",
     about="What an hour of a GPU costs whose instance type has no list price; 0 counts it as free.",
 )
-_OF_A_GPU = f"(node:gpu_price_cny_per_hour:list or on (node) node:gpus_allocatable:sum * 0 + ${_PRICE.name})"
+_OF_A_GPU = f"({NODE_PRICE} or on (node) node:gpus_allocatable:sum * 0 + ${_PRICE.name})"
 _HELD = f"namespace_pod:gpus_allocated:sum * on (node) group_left () {_OF_A_GPU}"
 """What each pod's GPUs cost per hour."""
 
@@ -73,7 +74,7 @@ def _now() -> Section:
             ),
             number(
                 "GPUs without a list price",
-                "sum(node:gpus_allocatable:sum unless on (node) node:gpu_price_cny_per_hour:list)",
+                f"sum(node:gpus_allocatable:sum unless on (node) {NODE_PRICE})",
                 Text(
                     asks="How many GPUs does the list know no price of?",
                     when_bad="Type their price above: until then they count with that of the field, 0 at first.",
@@ -128,7 +129,7 @@ def _teams() -> Section:
             ),
             over_time(
                 "GPUs busy by team",
-                {"{{queue}}": "avg by (queue) (gpu:busy:ratio)"},
+                {"{{queue}}": 'avg by (queue) (gpu:busy:ratio{queue!=""})'},
                 Text(
                     asks="Which team uses what it holds?", when_bad="Low: the jobs' dashboards tell what they wait for."
                 ),
@@ -205,8 +206,21 @@ def _waste() -> Section:
                 Look(unit=_MONEY),
             ),
             bars(
+                "Energy of GPUs by team",
+                {
+                    "{{queue}}": "sum by (queue) (increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[$__range])"
+                    " * on (namespace, pod) group_left (queue)"
+                    " max by (namespace, pod, queue) (last_over_time(namespace_pod:workload:info[$__range]))) / 3.6e9"
+                },
+                Text(
+                    asks="How much energy did each team's GPUs take?",
+                    when_bad="Little energy for much money: they idle, which still draws a fifth.",
+                ),
+                Look(unit=units.KiloWattHour, decimals=1),
+            ),
+            bars(
                 "Price of a GPU-hour by node",
-                {"{{node}} {{instance_type}}": most(15, "node:gpu_price_cny_per_hour:list")},
+                {"{{node}} {{instance_type}}": most(15, NODE_PRICE)},
                 Text(
                     asks="Which price does this page count with?",
                     when_bad="Not yours: contracts differ; the settings' prices come from infra/instance_types.py.",

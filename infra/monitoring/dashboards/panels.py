@@ -75,6 +75,8 @@ class Look:
     """Upper end of the axis; None follows the values."""
     decimals: int | None = None
     stacked: bool = False
+    last_known: bool = False
+    """Whether one number is the last one of the time range, where there is none now: that of a job that has ended."""
     width: int | None = None
     """Of 24 columns; None takes what is usual for the kind of panel."""
 
@@ -114,7 +116,7 @@ def over_time(title: str, lines: Mapping[str, str], text: Text, look: Look = PLA
 
 
 def number(title: str, expr: str, text: Text, look: Look = PLAIN) -> Panel:
-    """Return one number, as of now."""
+    """Return one number, as of now unless `look` wants the last known one."""
     panel = (
         stat.Panel()
         .reduce_options(_latest())
@@ -122,7 +124,8 @@ def number(title: str, expr: str, text: Text, look: Look = PLAIN) -> Panel:
         .color_mode(BigValueColorMode.VALUE)
         .color_scheme(builders.FieldColor().mode(FieldColorModeId.THRESHOLDS))
     )
-    return _panel(panel, title, [_query(expr, title).instant()], text, look, height=4, width=4)
+    query = _query(expr, title)
+    return _panel(panel, title, [query.range() if look.last_known else query.instant()], text, look, height=4, width=4)
 
 
 def bars(title: str, lines: Mapping[str, str], text: Text, look: Look = PLAIN) -> Panel:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from grafana_foundation_sdk.models import units
 
+from infra.monitoring.dashboards import workload
 from infra.monitoring.dashboards.board import LOGS, RUNBOOKS, Board, Choice, Section, logs_link
-from infra.monitoring.dashboards.panels import RATIO, Limits, Look, Text, number, over_time, rows
+from infra.monitoring.dashboards.panels import Limits, Look, Text, number, over_time, rows
 from infra.monitoring.dashboards.promql import PODS_OF_NAMESPACE, WORKLOAD, most, of_pods, rate
 from infra.monitoring.logs import SERVICE_FIELD
 from infra.settings.alert_thresholds import FASTEST_BURN
@@ -38,7 +39,15 @@ def board(thresholds: AlertThresholds) -> Board:
         ),
         entries=(LOGS, RUNBOOKS),
         links=(logs_link("Logs of this service", SERVICE_FIELD, "workload"),),
-        sections=(_now(serving), _promise(serving), _traffic(), _batches(), _versions(), _pods()),
+        sections=(
+            _now(serving),
+            _promise(serving),
+            _traffic(),
+            _batches(),
+            _versions(),
+            workload.gpus(),
+            workload.pods(),
+        ),
     )
 
 
@@ -101,13 +110,13 @@ def _now(thresholds: ServingThresholds) -> Section:
 
 
 def _promise(thresholds: ServingThresholds) -> Section:
-    budget = 1 - thresholds.availability_objective
+    budget, slow = 1 - thresholds.availability_objective, 1 - thresholds.latency_objective
     windows = ("5m", "30m", "1h", "6h")
     return Section(
         title="Promise to users",
         panels=(
             over_time(
-                "Burn rate of the error budget",
+                "Burn of the budget for errors",
                 {
                     f"over {window}": f"max(service:errors:ratio_rate{window}{{{WORKLOAD}}}) / {budget:.6g}"
                     for window in windows
@@ -115,6 +124,19 @@ def _promise(thresholds: ServingThresholds) -> Section:
                 Text(
                     asks=f"Is the promise of {thresholds.availability_objective:.4%} kept? At 1 the budget just lasts.",
                     when_bad=f"Above {FASTEST_BURN:g} in 5m and 1h somebody is paged: roll back first, ask why after.",
+                ),
+                Look(limits=_BURN),
+            ),
+            over_time(
+                "Burn of the budget for slow answers",
+                {
+                    f"over {window}": f"max(service:slow:ratio_rate{window}{{{WORKLOAD}}}) / {slow:.6g}"
+                    for window in windows
+                },
+                Text(
+                    asks=f"Are {thresholds.latency_objective:.4%} of the answers there within "
+                    f"{thresholds.latency_seconds:g} s? At 1 the budget just lasts.",
+                    when_bad="As beside it; then compare the queue with the model's own time below.",
                 ),
                 Look(limits=_BURN),
             ),
@@ -142,15 +164,13 @@ def _traffic() -> Section:
         title="Requests",
         panels=(
             over_time(
-                "Requests by version",
-                {
-                    "{{model}} {{version}}": f"sum by (model, version) ({rate('nv_inference_request_success')})",
-                },
+                "Requests",
+                {"{{model}}": f"sum by (model) ({rate('nv_inference_request_success')})"},
                 Text(
-                    asks="Which version answers how much?",
-                    when_bad="A canary with none: its weight or its pods. All on an old one: the new one is not ready.",
+                    asks="How much is asked of it, and when?",
+                    when_bad="A sudden end: its users' side, or its Service; compare with the pods that are ready.",
                 ),
-                Look(unit=units.RequestsPerSecond, stacked=True),
+                Look(unit=units.RequestsPerSecond),
             ),
             over_time(
                 "Failures by reason",
@@ -252,54 +272,20 @@ def _versions() -> Section:
                 Look(unit=units.NoUnit),
             ),
             over_time(
+                "Requests by version",
+                {"{{model}} {{version}}": f"sum by (model, version) ({rate('nv_inference_request_success')})"},
+                Text(
+                    asks="Which version answers how much?",
+                    when_bad="A canary with none: its weight or its pods. All on an old one: the new one is not ready.",
+                ),
+                Look(unit=units.RequestsPerSecond, stacked=True),
+            ),
+            over_time(
                 "Versions that could not be loaded",
                 {"{{pod}} {{model}}": f"sum by (pod, model) (increase(athanor_model_load_failure{{{WORKLOAD}}}[1h]))"},
                 Text(
                     asks="Did a new version fail to load, within an hour?",
                     when_bad="The log names the file and the reason; the old version goes on answering.",
-                ),
-            ),
-        ),
-    )
-
-
-def _pods() -> Section:
-    def of_containers(metric: str) -> str:
-        return most(10, of_pods(f"sum by (namespace, pod) ({metric})"))
-
-    return Section(
-        title="Pods",
-        panels=(
-            over_time(
-                "CPU",
-                {"{{pod}}": of_containers(rate("container_cpu_usage_seconds_total", PODS_OF_NAMESPACE))},
-                Text(
-                    asks="How many cores does it use?", when_bad="At its limit: answers slow down; raise it, or scale."
-                ),
-                Look(unit=units.NoUnit),
-            ),
-            over_time(
-                "Memory",
-                {"{{pod}}": of_containers(f"container_memory_working_set_bytes{{{PODS_OF_NAMESPACE}}}")},
-                Text(
-                    asks="Does its memory grow?",
-                    when_bad="With every new version: old ones are not let go. It ends in a kill.",
-                ),
-                Look(unit=units.BytesIEC),
-            ),
-            over_time(
-                "GPU busy",
-                {"{{pod}}": f"avg by (pod) (gpu:busy:ratio{{{WORKLOAD}}})"},
-                Text(asks="Does it use the GPU it holds?", when_bad="Near 0: share the GPU, or serve on CPU."),
-                RATIO,
-            ),
-            over_time(
-                "Restarts",
-                {
-                    "{{pod}}": of_containers(f"kube_pod_container_status_restarts_total{{{PODS_OF_NAMESPACE}}}"),
-                },
-                Text(
-                    asks="Does it crash?", when_bad="The log of the container before; out of memory is the usual one."
                 ),
             ),
         ),

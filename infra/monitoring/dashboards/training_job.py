@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from grafana_foundation_sdk.models import units
 
+from infra.monitoring.dashboards import training_speed, workload
 from infra.monitoring.dashboards.board import LOGS, RUNBOOKS, Board, Choice, Section, logs_link
-from infra.monitoring.dashboards.panels import RATIO, Limits, Look, Text, number, over_time, rows
-from infra.monitoring.dashboards.promql import PODS_OF_NAMESPACE, WORKLOAD, increase, mean, most, of_pods, rate
+from infra.monitoring.dashboards.panels import RATIO, Limits, Look, Text, number, over_time
+from infra.monitoring.dashboards.promql import WORKLOAD, increase, mean
 from infra.monitoring.logs import JOB_FIELD
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 UID = "athanor-job"
 _JOBS = 'namespace_pod:workload:info{kind!="service"}'
-_ANY = Look(least=None)
+_ANY = Look(unit=units.NoUnit, least=None)
 
 
 def board(thresholds: AlertThresholds) -> Board:
@@ -37,20 +38,27 @@ def board(thresholds: AlertThresholds) -> Board:
         ),
         entries=(LOGS, RUNBOOKS),
         links=(logs_link("Logs of this job", JOB_FIELD, "workload"),),
-        sections=(_now(training), _learning(), _speed(training), _gpus(), _pods(), _safety(training)),
+        sections=(
+            _now(training),
+            _learning(),
+            training_speed.section(training),
+            _safety(training),
+            workload.gpus(),
+            workload.pods(),
+        ),
     )
 
 
 def _now(thresholds: TrainingThresholds) -> Section:
     stalled, checkpoint = thresholds.stalled_seconds, thresholds.checkpoint_age_seconds
     return Section(
-        title="Now",
+        title="Now, or when it ended",
         panels=(
             number(
-                "Step",
-                f"max(athanor_training_step{{{WORKLOAD}}})",
+                "Progress",
+                f"max(athanor_training_step{{{WORKLOAD}}}) / max(athanor_training_total_steps{{{WORKLOAD}}})",
                 Text(asks="How far is it?", when_bad="It stands still: the panel beside it says for how long."),
-                Look(unit=units.NoUnit, decimals=0),
+                Look(unit=units.PercentUnit, most=1, last_known=True),
             ),
             number(
                 "Since the last step",
@@ -59,7 +67,7 @@ def _now(thresholds: TrainingThresholds) -> Section:
                     asks="Does it still move?",
                     when_bad="The logs of the rank that is behind: a hung collective, a full volume, a dead loader.",
                 ),
-                Look(unit=units.Seconds, limits=Limits(doubtful=stalled / 2, bad=stalled)),
+                Look(unit=units.Seconds, limits=Limits(doubtful=stalled / 2, bad=stalled), last_known=True),
             ),
             number(
                 "Loss",
@@ -67,7 +75,7 @@ def _now(thresholds: TrainingThresholds) -> Section:
                 Text(
                     asks="What is the loss now?", when_bad="No number: lower the learning rate, clip, check the data."
                 ),
-                Look(least=None, decimals=4),
+                Look(unit=units.NoUnit, least=None, decimals=4, last_known=True),
             ),
             number(
                 "Samples per second",
@@ -76,11 +84,13 @@ def _now(thresholds: TrainingThresholds) -> Section:
                     asks="How fast is it, all ranks together?",
                     when_bad="Compare with earlier runs; the panels of time per step tell where it goes.",
                 ),
+                Look(last_known=True),
             ),
             number(
                 "GPUs",
                 f"sum(namespace_pod:gpus_allocated:sum{{{WORKLOAD}}})",
                 Text(asks="How many GPUs does it hold?", when_bad="Fewer than it asks for: some of its pods wait."),
+                Look(last_known=True),
             ),
             number(
                 "Checkpoint age",
@@ -89,7 +99,7 @@ def _now(thresholds: TrainingThresholds) -> Section:
                     asks="How much work would a failure cost now?",
                     when_bad="Older than the interval between checkpoints: see the failures below.",
                 ),
-                Look(unit=units.Seconds, limits=Limits(doubtful=checkpoint / 2, bad=checkpoint)),
+                Look(unit=units.Seconds, limits=Limits(doubtful=checkpoint / 2, bad=checkpoint), last_known=True),
             ),
         ),
     )
@@ -151,227 +161,9 @@ def _learning() -> Section:
     )
 
 
-def _speed(thresholds: TrainingThresholds) -> Section:
-    factor = thresholds.straggler_factor
-    ranks = f"workload_rank:step_seconds:mean{{{WORKLOAD}}}"
-    return Section(
-        title="Speed",
-        panels=(
-            over_time(
-                "Throughput",
-                {"samples per second": f"max(workload:samples_per_second:sum{{{WORKLOAD}}})"},
-                Text(
-                    asks="Is it as fast as it was?",
-                    when_bad="A step down that stays: a straggler, a slower node, a neighbour on the volume.",
-                ),
-            ),
-            over_time(
-                "Time per step",
-                {
-                    "half are faster": f"max(workload:step_seconds:p50{{{WORKLOAD}}})",
-                    "99 of 100 are faster": f"max(workload:step_seconds:p99{{{WORKLOAD}}})",
-                },
-                Text(
-                    asks="Is a step always equally long?",
-                    when_bad="A far higher second line: checkpoints, evaluation or data loading stop it now and then.",
-                ),
-                Look(unit=units.Seconds),
-            ),
-            over_time(
-                "Share of a step that waits for data",
-                {"of the time": f"max(workload:data_wait:ratio{{{WORKLOAD}}})"},
-                Text(
-                    asks="Does the GPU wait for its data?",
-                    when_bad="Above a tenth: more loader processes, a faster volume, or data nearer to the node.",
-                ),
-                Look(unit=units.PercentUnit, most=1, limits=Limits(doubtful=0.1, bad=0.3)),
-            ),
-            over_time(
-                "Data wait of the slowest ranks",
-                {"rank {{rank}}": most(10, mean("athanor_training_data_wait_seconds", by="rank", matchers=WORKLOAD))},
-                Text(
-                    asks="Do some ranks wait longer for data than others?",
-                    when_bad="One alone: its node's disk or network, or its part of the data.",
-                ),
-                Look(unit=units.Seconds),
-            ),
-            over_time(
-                "Time per step of the slowest ranks",
-                {"rank {{rank}}": most(10, f"max by (rank) ({ranks})")},
-                Text(
-                    asks="Is one rank slower than the rest?",
-                    when_bad="In a job whose ranks wait for each other all look alike: look at data wait, GPU clock "
-                    "and network by rank then.",
-                ),
-                Look(unit=units.Seconds),
-            ),
-            over_time(
-                "Straggler",
-                {"slowest rank to the middle one": f"max({ranks}) / quantile(0.5, {ranks})"},
-                Text(
-                    asks="How far is the slowest rank behind?",
-                    when_bad="Runbook of the straggler alert: find its node, and what is wrong with that.",
-                ),
-                Look(limits=Limits(doubtful=(1 + factor) / 2, bad=factor)),
-            ),
-        ),
-    )
-
-
-def _gpus() -> Section:
-    def of_gpus(metric: str) -> str:
-        return of_pods(f"avg by (namespace, pod) ({metric}{{{PODS_OF_NAMESPACE}}})")
-
-    return Section(
-        title="GPUs",
-        panels=(
-            over_time(
-                "GPU busy",
-                {"{{pod}}": f"avg by (pod) (gpu:busy:ratio{{{WORKLOAD}}})"},
-                Text(
-                    asks="Do its GPUs compute?",
-                    when_bad="Low: look at data wait first, then at the batch size.",
-                ),
-                RATIO,
-            ),
-            over_time(
-                "Tensor cores busy",
-                {"{{pod}}": of_gpus("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")},
-                Text(
-                    asks="Does it use the fast part of the GPU?",
-                    when_bad="Near 0 with a busy GPU: no bf16, or shapes that are no multiples of 8.",
-                ),
-                RATIO,
-            ),
-            over_time(
-                "GPU memory",
-                {"{{pod}}": f"max by (pod) (gpu:memory_used:ratio{{{WORKLOAD}}})"},
-                Text(
-                    asks="Is there room for a larger batch, or is it about to run out?",
-                    when_bad="Above 0.95: a longer sequence or a fragment fails with out of memory.",
-                ),
-                Look(unit=units.PercentUnit, most=1, limits=Limits(doubtful=0.9, bad=0.95)),
-            ),
-            over_time(
-                "Power of its GPUs",
-                {"{{pod}}": of_pods(f"sum by (namespace, pod) (DCGM_FI_DEV_POWER_USAGE{{{PODS_OF_NAMESPACE}}})")},
-                Text(
-                    asks="Do all its pods work equally hard?",
-                    when_bad="One far lower: it waits for the others or is held down. All low: the GPUs wait.",
-                ),
-                Look(unit=units.Watt),
-            ),
-            over_time(
-                "NVLink",
-                {
-                    "{{pod}}": of_pods(
-                        "sum by (namespace, pod)"
-                        f" (rate(DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL{{{PODS_OF_NAMESPACE}}}[$__rate_interval]))"
-                    )
-                },
-                Text(
-                    asks="Do its GPUs talk over NVLink?",
-                    when_bad="Nothing in a job of several GPUs a node: NCCL took another way; see its log at INFO.",
-                ),
-            ),
-            over_time(
-                "PCIe",
-                {
-                    "{{pod}} to the host": of_gpus("DCGM_FI_PROF_PCIE_TX_BYTES"),
-                    "{{pod}} from the host": of_gpus("DCGM_FI_PROF_PCIE_RX_BYTES"),
-                },
-                Text(
-                    asks="How much moves between host and GPU, mean of a pod's GPUs?",
-                    when_bad="Near the slot's limit: pin memory, decode on the GPU, or send less.",
-                ),
-                Look(unit=units.BytesPerSecondSI),
-            ),
-        ),
-    )
-
-
-def _pods() -> Section:
-    def of_containers(metric: str, *, counter: bool) -> str:
-        series = rate(metric, PODS_OF_NAMESPACE) if counter else f"{metric}{{{PODS_OF_NAMESPACE}}}"
-        return most(10, of_pods(f"sum by (namespace, pod) ({series})"))
-
-    return Section(
-        title="Pods",
-        panels=(
-            over_time(
-                "Network",
-                {
-                    "{{pod}} received": of_containers("container_network_receive_bytes_total", counter=True),
-                    "{{pod}} sent": of_containers("container_network_transmit_bytes_total", counter=True),
-                },
-                Text(
-                    asks="How much do its pods send and receive? RDMA and the host's network do not pass here.",
-                    when_bad="At the node's limit: fewer, larger messages; closer nodes (together=); RDMA.",
-                ),
-                Look(unit=units.BytesPerSecondSI),
-            ),
-            over_time(
-                "CPU",
-                {"{{pod}}": of_containers("container_cpu_usage_seconds_total", counter=True)},
-                Text(
-                    asks="How many cores does it use?",
-                    when_bad="At its limit while it waits for data: the loaders need more cores.",
-                ),
-                Look(unit=units.NoUnit),
-            ),
-            over_time(
-                "Memory",
-                {"{{pod}}": of_containers("container_memory_working_set_bytes", counter=False)},
-                Text(
-                    asks="Does its memory grow?",
-                    when_bad="Steady growth ends in an out-of-memory kill: a leak in the loaders, or shared memory.",
-                ),
-                Look(unit=units.BytesIEC),
-            ),
-            over_time(
-                "Disk",
-                {
-                    "{{pod}} read": of_containers("container_fs_reads_bytes_total", counter=True),
-                    "{{pod}} written": of_containers("container_fs_writes_bytes_total", counter=True),
-                },
-                Text(
-                    asks="How much do its pods read from and write to the node's own disks? Network volumes do not "
-                    "pass here.",
-                    when_bad="At the disk's limit: keep the data in memory, or on faster disks.",
-                ),
-                Look(unit=units.BytesPerSecondSI),
-            ),
-            over_time(
-                "Pods by phase",
-                {
-                    "{{phase}}": "sum by (phase) ("
-                    + of_pods(
-                        f"kube_pod_status_phase{{{PODS_OF_NAMESPACE}}}",
-                    )
-                    + ")"
-                },
-                Text(
-                    asks="Are all its pods there?",
-                    when_bad="Pending: make why JOB=… says what they wait for. Failed: the logs.",
-                ),
-                Look(stacked=True),
-            ),
-            rows(
-                "Where its pods are",
-                f"namespace_pod:workload:info{{{WORKLOAD}}}",
-                {"pod": "pod", "role": "role", "node": "node", "queue": "queue"},
-                Text(
-                    asks="On which node is which pod?",
-                    when_bad="A slow rank's node: look at it on the dashboard of the cluster.",
-                ),
-            ),
-        ),
-    )
-
-
 def _safety(thresholds: TrainingThresholds) -> Section:
     return Section(
-        title="Checkpoints and restarts",
+        title="Checkpoints",
         panels=(
             over_time(
                 "Age of the newest checkpoint",
@@ -402,28 +194,6 @@ def _safety(thresholds: TrainingThresholds) -> Section:
                 Text(
                     asks="Could every checkpoint be saved?",
                     when_bad="A full volume is the usual reason: the cluster's dashboard, panel Volumes.",
-                ),
-            ),
-            over_time(
-                "Restarts",
-                {
-                    "{{pod}} containers": most(
-                        10,
-                        of_pods(
-                            f"sum by (namespace, pod) (kube_pod_container_status_restarts_total{{{PODS_OF_NAMESPACE}}})"
-                        ),
-                    ),
-                    "{{pod}} made anew within an hour": most(
-                        10,
-                        of_pods(
-                            "count by (namespace, pod)"
-                            f" (count_over_time(kube_pod_created{{{PODS_OF_NAMESPACE}}}[1h])) - 1"
-                        ),
-                    ),
-                },
-                Text(
-                    asks="How often did it have to start again?",
-                    when_bad="The logs of the pod that went first; preempted jobs restart, too.",
                 ),
             ),
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.monitoring import PART_OF
-from infra.monitoring.rules import gpu, nodes, pods, queues, serving, storage, targets, training
+from infra.monitoring.rules import gpu, nodes, pods, prices, queues, serving, storage, targets, training
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +26,7 @@ def areas(thresholds: AlertThresholds) -> tuple[Area, ...]:
         serving.area(thresholds.serving),
         nodes.area(thresholds.nodes),
         targets.area(thresholds.targets),
+        prices.area(),
     )
 
 
