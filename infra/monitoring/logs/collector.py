@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from infra.images import VLAGENT_IMAGE
 from infra.monitoring import METRICS_PORT_NAME, NODE_NAMESPACE, PART_OF, VLAGENT, VLAGENT_PORT
-from infra.monitoring.logs import MESSAGE_FIELD
+from infra.monitoring.logs import MESSAGE_FIELD, TIME_FIELD
 from infra.monitoring.logs.store import URL
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def collector_arguments() -> list[str]:
         # The runtime's nanoseconds keep lines in their order, and a line that claims another time (last year's, say,
         # which the store would throw away) is found where it was printed.
         f"-kubernetesCollector.timeField={_NO_FIELD}",
+        # Names of the store's own: a line with a key of that name would hide those of the lines around it.
+        f"-kubernetesCollector.ignoreFields={TIME_FIELD},_stream,_stream_id",
         # A word in colour is found as that word.
         f"-kubernetesCollector.decolorizeFields={MESSAGE_FIELD}",
         "-loggerFormat=json",
