@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tools.process import CommandError
+from trainer.log_lines import readable
 
 if TYPE_CHECKING:
     from tools.kubectl import Kubectl
@@ -63,7 +64,7 @@ def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
         lines = kubectl.run("logs", f"{job}-worker-0", "-n", namespace, "-c", "worker", "--tail=1").splitlines()
     except CommandError:  # the pod does not exist or its container has not started
         return ""
-    return lines[-1][:160] if lines else ""
+    return readable(lines[-1]).partition("\n")[0][:160] if lines else ""
 
 
 def exported_model(kubectl: Kubectl, namespace: str, service: str, model: str, version: str) -> ExportedModel:

@@ -1,13 +1,15 @@
-"""What happened, for people and programs: an event log per rank, a heartbeat per rank, messages of rank 0."""
+"""What happened, for people and programs: an event log and a heartbeat per rank, messages on standard error."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from trainer import log_lines
+from trainer.log_lines import FIELDS_ATTRIBUTE, json_line, know
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("trainer")
 
 HEARTBEAT_INTERVAL_SECONDS = 1.0
+_SAME_ON_EVERY_RANK = frozenset({"step", "evaluated", "checkpoint_saved", "all_reduce"})
+"""Events that only rank 0 tells people: a thousand ranks would fill the log store with one and the same line."""
 
 
 class EventLog:
@@ -26,19 +30,25 @@ class EventLog:
     def __init__(self, folder: Path, *, job: str, rank: int) -> None:
         self.path = folder / f"rank-{rank:05d}.jsonl"
         self._fixed = {"job": job, "rank": rank, "attempt": int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))}
+        know(**self._fixed)
         # unbuffered: a kill loses no line, and a line that found no space does not come back later
         self._file = self.path.open("ab", buffering=0)
 
     def write(self, event: str, *, step: int, **fields: Any) -> None:  # noqa: ANN401  any JSON value
-        """Append an event; on rank 0 also say it to people. A full disk loses events, it does not end training."""
+        """Append an event and say it to people; a full disk loses events, it does not end training.
+
+        What happens on every rank in the same way, only rank 0 says.
+        """
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = {"time": now, **self._fixed, "step": step, "event": event, **fields}
+        know(step=step)
+        known = {**self._fixed, "step": step, "event": event, **fields}
         try:
-            self._file.write(json.dumps(line).encode() + b"\n")
+            self._file.write(json_line({"time": now, **known}).encode() + b"\n")
         except OSError as error:
             logger.warning("%s: event not written: %s", self.path, error)
-        if self._fixed["rank"] == 0:
-            logger.info("%s", " ".join([event, f"step={step}", *(f"{key}={_short(fields[key])}" for key in fields)]))
+        if self._fixed["rank"] == 0 or event not in _SAME_ON_EVERY_RANK:
+            text = " ".join([event, f"step={step}", *(f"{key}={_short(fields[key])}" for key in fields)])
+            logger.info("%s", text, extra={FIELDS_ATTRIBUTE: known})
 
     def close(self) -> None:
         """Close the file."""
@@ -65,10 +75,7 @@ class Heartbeat:
 
 def log_to_stderr() -> None:
     """Show the messages of this package on standard error, where `kubectl logs` finds them."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    log_lines.log_to_stderr(logger)
 
 
 def _short(value: object) -> str:

@@ -14,7 +14,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer import digits
+from trainer import digits, non_finite
 from trainer.checkpoint import CheckpointError, CheckpointManager, refuse_changed_settings
 from trainer.data import DigitsBatches, IndexSampler, load_samples
 from trainer.distributed import Distributed
@@ -24,6 +24,7 @@ from trainer.export import TensorSpec, TrainedModel, publish
 from trainer.files import read_json, write_json_atomically
 from trainer.metrics import StepReport, TrainingMetrics
 from trainer.runtime import random_state, set_random_state
+from trainer.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from trainer.config import TrainConfig
@@ -103,6 +104,8 @@ class Trainer:
         try:
             return self._train(stop)
         except Exception as error:
+            if isinstance(error, NonFiniteError) and self.distributed.is_main:
+                non_finite.remember(self._folders.run)
             self.events.write("failed", step=self.step, error=f"{type(error).__name__}: {error}")
             raise
 
@@ -111,6 +114,8 @@ class Trainer:
             return Outcome.FINISHED
         self._resume()
         first_step = self.step
+        met = non_finite.count(self._folders.run)
+        self.metrics.on_start(step=first_step, total_steps=self.total_steps, non_finite_losses=met)
         while self.step < self.total_steps:
             stopping = self.train_step(stop_requested=stop.requested)
             if self.step == first_step + 1:
@@ -133,6 +138,7 @@ class Trainer:
             NonFiniteError: before the parameters are changed.
         """
         begin = time.perf_counter()
+        own = Stopwatch(self.distributed.device)
         batch = next(self.batches)
         data_wait_seconds = time.perf_counter() - begin
         learning_rate = self.config.optimizer.learning_rate_at(self.step, self.total_steps)
@@ -144,6 +150,7 @@ class Trainer:
         # started before the backward pass, so that it travels while gradients are computed
         health = torch.stack((loss.detach(), ~loss.detach().isfinite(), loss.new_tensor(stop_requested)))
         agreed = self.distributed.start_sum(health)
+        own.stop()
         loss.backward()  # pyright: ignore[reportUnknownMemberType]
         agreed.wait()
         loss_sum, bad_ranks, stopping_ranks = cast("list[float]", health.tolist())  # pyright: ignore[reportUnknownMemberType]
@@ -159,6 +166,7 @@ class Trainer:
                 learning_rate=learning_rate,
                 step_seconds=time.perf_counter() - begin,
                 data_wait_seconds=data_wait_seconds,
+                own_seconds=own.seconds(),
                 samples=self.config.data.batch_size,
             )
         )

@@ -149,6 +149,7 @@ class Batcher:
 
     def _count(self, batch: _Batch) -> None:
         self.numbers.execution_count += batch.calls
+        self.numbers.batch_size.observe(sum(request.rows for request in batch.requests))
         queued = sum(batch.started - request.enqueued for request in batch.requests)
         self.numbers.queue_duration_us += round(queued * 1e6)
         self.numbers.compute_infer_duration_us += round(batch.seconds * 1e6) * len(batch.requests)

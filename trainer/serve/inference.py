@@ -41,7 +41,9 @@ async def infer(batcher: Batcher, call: Call, max_json_bytes: int) -> Response:
         raise
     headers, body = protocol_response.encode(request, spec, batcher.model.version, results)
     batcher.numbers.request_success += 1
-    batcher.numbers.request_duration_us += round((time.perf_counter() - call.began) * 1e6)
+    seconds = time.perf_counter() - call.began
+    batcher.numbers.request_duration_us += round(seconds * 1e6)
+    batcher.numbers.request_seconds.observe(seconds)
     return Response(headers=headers, body=body)
 
 

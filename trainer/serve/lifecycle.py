@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 import uvloop
 
+from trainer.log_lines import log_to_stderr
 from trainer.serve.app import InferenceApp
 from trainer.serve.connection import BoundedConfig
 from trainer.serve.loader import ModelLoader, Snapshot
@@ -31,14 +32,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _BACKLOG = 2048
 _METRICS_SHUTDOWN_SECONDS = 1
 
 
 def run(config: ServeConfig) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status, 1 when a port is taken."""
-    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stderr)
+    log_to_stderr(logging.getLogger())
     # what clients do wrong is counted; a line for each would let them fill the log
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     try:

@@ -7,6 +7,7 @@ loop's thread; numbers of a version end with the version.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -26,6 +27,34 @@ CANCELED = "CANCELED"
 """Failure reason: the client left, or the server stopped."""
 OTHER = "OTHER"
 """Failure reason: the request did not fit the model."""
+
+REQUEST_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+BATCH_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Histogram:
+    """Counts of values up to each of some bounds, and their sum; one thread's, and cheap enough for every request."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def samples(self, name: str, labels: Mapping[str, str]) -> Iterable[str]:
+        """Return the lines of the text format; every bound counts all that is not above it."""
+        so_far = 0
+        for bound, count in zip([*map(str, self._bounds), "+Inf"], self._counts, strict=True):
+            so_far += count
+            yield _sample(f"{name}_bucket", {**labels, "le": bound}, so_far)
+        yield _sample(f"{name}_sum", labels, self._sum)
+        yield _sample(f"{name}_count", labels, so_far)
 
 
 @dataclass(kw_only=True)
@@ -45,6 +74,10 @@ class VersionMetrics:
     """Calls of the model."""
     request_duration_us: int = 0
     """From a request's first byte to its answer, summed over requests that succeeded."""
+    request_seconds: Histogram = field(default_factory=lambda: Histogram(REQUEST_SECONDS_BUCKETS))
+    """The same times, so that a share of them can be told."""
+    batch_size: Histogram = field(default_factory=lambda: Histogram(BATCH_SIZE_BUCKETS))
+    """Rows that one call of the model got."""
     queue_duration_us: int = 0
     compute_infer_duration_us: int = 0
     pending_requests: Callable[[], int] = int
@@ -106,6 +139,13 @@ class ServerMetrics:
             *_family(
                 "nv_inference_pending_request_count", "gauge", "Queued requests", each(lambda v: v.pending_requests())
             ),
+            *_histograms(
+                "athanor_request_duration_seconds",
+                "Time from a request's first byte to its answer, of requests that succeeded",
+                versions,
+                lambda v: v.request_seconds,
+            ),
+            *_histograms("athanor_batch_size", "Rows of one model call", versions, lambda v: v.batch_size),
             *_family("athanor_model_load_success", "counter", "Versions loaded", [(model, self.load_success)]),
             *_family("athanor_model_load_failure", "counter", "Versions not loadable", [(model, self.load_failure)]),
             *_family(
@@ -122,10 +162,23 @@ def _labels(version: VersionMetrics) -> dict[str, str]:
     return {"model": version.model, "version": str(version.version)}
 
 
+def _histograms(
+    name: str, text: str, versions: Iterable[VersionMetrics], of: Callable[[VersionMetrics], Histogram]
+) -> Iterable[str]:
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} histogram"
+    for version in versions:
+        yield from of(version).samples(name, _labels(version))
+
+
 def _family(name: str, kind: str, text: str, samples: Iterable[tuple[Mapping[str, str], int]]) -> Iterable[str]:
     yield f"# HELP {name} {text}"
     yield f"# TYPE {name} {kind}"
     for labels, value in samples:
-        # no escaping: model names are checked, the rest are numbers and our own words
-        pairs = ",".join(f'{key}="{label}"' for key, label in labels.items())
-        yield f"{name}{{{pairs}}} {value}"
+        yield _sample(name, labels, value)
+
+
+def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
+    # no escaping: model names are checked, the rest are numbers and our own words
+    pairs = ",".join(f'{key}="{label}"' for key, label in labels.items())
+    return f"{name}{{{pairs}}} {value}"

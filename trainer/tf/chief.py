@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from trainer.signals import STOPPED_EXIT_STATUS
 from trainer.tf import cifar, framework, run
 from trainer.tf.cluster import wait_for_servers
+from trainer.tf.metrics import RunMetrics
 from trainer.tf.model import Batching, take_batch
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Chief:
         self._shards = self._workers if config.mode == "sync" else 1
         self._batching = Batching(batch_size=config.batch_size, shards=self._shards, seed=config.seed)
         run.begin(config, shards=self._shards)
+        self._metrics = RunMetrics(config, rank=cluster.rank)
         self._tf = framework.load(num_gpu=0, concurrent_calls=self._workers)
         # before TensorFlow connects: it would wait for a missing pod without end and without saying for which
         wait_for_servers(cluster, ("ps", "worker"), seconds=config.init_timeout_seconds)
@@ -66,6 +68,7 @@ class Chief:
         """Train to the last step and publish the result; return the exit status."""
         config = self._config
         step = self._checkpoints.latest_step()
+        self._metrics.begin(step, saved_at=self._checkpoints.latest_time())
         self._checkpoints.restore(step)
         self._events.write("resumed" if step else "started", step=step, mode=config.mode, world=self._cluster.sizes)
         self._stop.remember_only()
@@ -73,11 +76,12 @@ class Chief:
             while step < config.steps:
                 until = min(config.steps, step + config.checkpoint_interval_steps)
                 loss = self._train_sync(step, until) if config.mode == "sync" else self._train_async(step, until)
-                run.require_finite(loss, self._state.current_step)
-                step = self._checkpoints.save()
+                self._metrics.on_loss(loss)
+                run.require_finite(loss, self._state.current_step, remember_in=config.folders.run)
+                step = self._save()
                 self._events.write("step", step=step, loss=loss)
         except _StoppedError:
-            step = self._checkpoints.save()
+            step = self._save()
             self._events.write("stopped", step=step)
             return STOPPED_EXIT_STATUS
         except self._tf.errors.UnavailableError as error:
@@ -87,6 +91,10 @@ class Chief:
             raise run.RunError(f"a parameter server was lost after step {step}. {fix}") from error
         run.finish(self._tf, config, self._state, self._events, mode=config.mode, world=self._cluster.sizes)
         return 0
+
+    def _save(self) -> int:
+        with self._metrics.saving():
+            return self._checkpoints.save()
 
     def _connect(self) -> None:
         tf = self._tf
@@ -140,12 +148,22 @@ class Chief:
             self._coordinator.schedule(self._update, args=(self._records, self._int(step)))
             for step in range(begin, end)
         ]
-        self._join(progress=lambda: self._state.current_step)
+        self._join(progress=self._progress)
+        self._metrics.on_progress(end)
         return sum(float(result.fetch()) for result in results) / len(results)
+
+    def _progress(self) -> int:
+        step = self._state.current_step
+        self._metrics.on_progress(step)
+        return step
 
     def _train_sync(self, begin: int, end: int) -> float:
         """Do the steps one after the other; return their mean loss."""
-        return sum(self.synchronous_step(step) for step in range(begin, end)) / (end - begin)
+        losses: list[float] = []
+        for step in range(begin, end):
+            losses.append(self.synchronous_step(step))
+            self._metrics.on_progress(step + 1, losses[-1])
+        return sum(losses) / len(losses)
 
     def synchronous_step(self, step: int) -> float:
         """Do one step with all workers' gradients; return its loss."""

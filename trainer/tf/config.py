@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import tyro
 
 from trainer.folders import RunFolders
+from trainer.metrics import MetricsConfig
 from trainer.tf import cifar
 from trainer.validation import at_least, file_name, more_than
 
@@ -53,6 +54,7 @@ class RunConfig:
     """Longest wait for the other tasks at the start: pods start and images load at their own pace."""
     train_timeout_seconds: float = 300
     """Longest wait for the next step, for example while a lost worker is started again."""
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
 
     def __post_init__(self) -> None:
         file_name("run_name", self.run_name)
@@ -111,4 +113,10 @@ def parse(kind: type[Config], program: str, arguments: Sequence[str] | None = No
     Raises:
         SystemExit: 0 after `--help`, 2 after saying which value is wrong, its limit and the fix.
     """
-    return tyro.cli(kind, prog=f"python -m {program}", args=arguments, use_underscores=True)
+    return tyro.cli(
+        kind,
+        prog=f"python -m {program}",
+        args=arguments,
+        use_underscores=True,
+        config=(tyro.conf.OmitArgPrefixes,),
+    )

@@ -7,10 +7,9 @@ A worker that is lost ends the others; started again together, they resume from 
 
 from __future__ import annotations
 
+import logging
 import os
-import sys
 import threading
-import traceback
 from typing import TYPE_CHECKING, Any
 
 from trainer.digits import DataError
@@ -19,6 +18,7 @@ from trainer.tf import cifar, framework, run
 from trainer.tf import cluster as clusters
 from trainer.tf.config import RunConfig, parse
 from trainer.tf.framework import DeviceError
+from trainer.tf.metrics import RunMetrics
 from trainer.tf.model import Batching, take_batch
 from trainer.tf.run import RunError, show_messages
 from trainer.tf.stop import Stop, leave
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trainer.events import EventLog
+
+logger = logging.getLogger("trainer")
 
 PROGRAM = "trainer.tf.multi_worker"
 _ALONE = clusters.Cluster(tasks={"worker": ("localhost:0",)}, role="worker", index=0)
@@ -53,6 +55,7 @@ class Worker:
         if self._is_main:
             run.begin(config, shards=replicas)
         self._records = cifar.load_records(config.data_dir, "train")
+        self._metrics = RunMetrics(config, rank=self._cluster.rank)
         if cluster:
             clusters.wait_for_names(cluster, ("chief", "worker"), seconds=config.init_timeout_seconds)
         self._tf = framework.load(num_gpu=config.num_gpu)
@@ -89,23 +92,26 @@ class Worker:
         config = self._config
         # all take the first one's word: a shared volume may show them different newest checkpoints for a moment
         step = self._sum(self._checkpoints.latest_step() if self._is_main else 0)
+        self._metrics.begin(step, saved_at=self._checkpoints.latest_time())
         self._checkpoints.restore(step)
         self._events.write("resumed" if step else "started", step=step, world=self._cluster.sizes)
         self._stop.remember_only()
         while step < config.steps:
             until = min(config.steps, step + config.checkpoint_interval_steps)
-            losses: list[Any] = []
+            losses: list[float] = []
             stopping = False
             while step < until and not stopping:
                 loss, stops = self._step(self._int(step), self._int(int(self._stop.requested)))
-                losses.append(loss)
+                losses.append(float(loss))
                 step += 1
+                self._metrics.on_progress(step, losses[-1])
                 # the same sum on all: all leave after the same step, nobody waits for one who left
                 stopping = int(stops) > 0
-            mean = sum(map(float, losses)) / len(losses)
-            run.require_finite(mean, step)
+            mean = sum(losses) / len(losses)
+            run.require_finite(mean, step, remember_in=config.folders.run if self._is_main else None)
             if self._is_main:
-                self._checkpoints.save()
+                with self._metrics.saving():
+                    self._checkpoints.save()
             self._events.write("step", step=step, loss=mean)
             if stopping and step < config.steps:
                 self._events.write("stopped", step=step)
@@ -129,7 +135,7 @@ class Worker:
         def give_up() -> None:
             fix = "Fix: see why their pods do not run, or wait longer with --init_timeout_seconds"
             message = f"{self._cluster.name}: not all workers met within init_timeout_seconds={seconds:g}. {fix}"
-            print(f"{PROGRAM}: {message}", file=sys.stderr)
+            logger.error("%s: %s", PROGRAM, message)
             leave(1)
 
         patience = threading.Timer(seconds, give_up)
@@ -193,10 +199,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         return Worker(config, cluster, events, stop).train()
     except (clusters.ClusterError, RunError, DataError, DeviceError) as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        logger.error("%s: %s", PROGRAM, error)  # noqa: TRY400  no bug of ours
         return 1
-    except Exception:  # noqa: BLE001  leaving by `leave` would not show it
-        traceback.print_exc()
+    except Exception:
+        # leaving by `leave` would not show it
+        logger.exception("%s failed", PROGRAM)
         return 1
 
 

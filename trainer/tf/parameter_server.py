@@ -6,8 +6,7 @@ run's result is there. `evaluator` follows the checkpoints.
 
 from __future__ import annotations
 
-import sys
-import traceback
+import logging
 from typing import TYPE_CHECKING
 
 from trainer.digits import DataError
@@ -23,6 +22,8 @@ from trainer.tf.stop import Stop, leave
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+logger = logging.getLogger("trainer")
+
 PROGRAM = "trainer.tf.parameter_server"
 
 
@@ -35,10 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cluster = _require_roles(clusters.from_environment())
         return _run(config, cluster, stop)
     except (clusters.ClusterError, RunError, DataError, DeviceError) as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        logger.error("%s: %s", PROGRAM, error)  # noqa: TRY400  no bug of ours
         return 1
-    except Exception:  # noqa: BLE001  leaving by `leave` would not show it
-        traceback.print_exc()
+    except Exception:
+        # leaving by `leave` would not show it
+        logger.exception("%s failed", PROGRAM)
         return 1
 
 

@@ -7,8 +7,10 @@ import math
 import shutil
 import uuid
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer import non_finite
 from trainer.events import EventLog, log_to_stderr
 from trainer.files import read_json, write_json_atomically
 from trainer.tf import cifar
@@ -16,8 +18,6 @@ from trainer.tf.model import Momentum, Network, accuracy
 from trainer.validation import changed_settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trainer.tf.config import RunConfig
 
 SAVED_MODEL_FOLDER = "saved_model"
@@ -95,6 +95,11 @@ class Checkpoints:
         latest = self._manager.latest_checkpoint
         return step_of(latest) if latest else 0
 
+    def latest_time(self) -> float | None:
+        """Return when the newest checkpoint was saved, Unix time in seconds; None where there is none."""
+        latest = self._manager.latest_checkpoint
+        return Path(f"{latest}.index").stat().st_mtime if latest else None
+
     def save(self) -> int:
         """Save the state, unless its step is saved already; return the step."""
         step = self._state.current_step
@@ -163,13 +168,20 @@ def open_log(config: RunConfig, rank: int) -> EventLog:
         raise RunError(f"{config.folders.logs}: cannot be written: {error}. {fix}") from error
 
 
-def require_finite(loss: float, step: int) -> None:
+def require_finite(loss: float, step: int, *, remember_in: Path | None) -> None:
     """Refuse to save what cannot be trained on.
+
+    Args:
+        loss: mean over the steps since the last save.
+        step: steps done.
+        remember_in: the run's folder, on the one task that counts such losses.
 
     Raises:
         RunError: the loss is not finite.
     """
     if not math.isfinite(loss):
+        if remember_in is not None:
+            non_finite.remember(remember_in)
         raise RunError(f"the loss is {loss} at step {step}. Fix: a smaller --learning_rate, or look for damaged data")
 
 

@@ -159,6 +159,11 @@ def test_metrics_have_tritons_names(shared_server, document):
     assert growth("nv_inference_exec_count") == 1
     total = growth("nv_inference_request_duration_us")
     assert total >= growth("nv_inference_queue_duration_us") + growth("nv_inference_compute_infer_duration_us") > 0
+    assert growth("athanor_request_duration_seconds_count") == 1
+    assert growth("athanor_request_duration_seconds_sum") == pytest.approx(total / 1e6, abs=1e-6)
+    assert growth("athanor_request_duration_seconds_bucket", ',le="+Inf"') == 1
+    assert [growth("athanor_batch_size_bucket", f',le="{bound}"') for bound in (1, 2, 4, 256)] == [0, 0, 1, 1]
+    assert growth("athanor_batch_size_sum") == 3
     assert after['nv_inference_pending_request_count{model="digits",version="1"}'] == 0
     assert after['athanor_model_load_success{model="digits"}'] == 1
     assert after['athanor_model_load_failure{model="digits"}'] == 0

@@ -11,8 +11,18 @@ from urllib.request import urlopen
 
 import pytest
 
+from trainer import non_finite
 from trainer.events import EventLog, Heartbeat
 from trainer.metrics import MetricsConfig, StepReport, TrainingMetrics
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch):
+    """Let no test hear of the rank that another one played."""
+    monkeypatch.setattr("trainer.log_lines._known", {})
+    for name in ("ATHANOR_JOB", "RANK", "ATHANOR_LOG_FORMAT", "ATHANOR_METRICS_PORT"):
+        monkeypatch.delenv(name, raising=False)
+
 
 REPORT = StepReport(
     step=5,
@@ -22,6 +32,7 @@ REPORT = StepReport(
     learning_rate=0.1,
     step_seconds=0.25,
     data_wait_seconds=0.05,
+    own_seconds=0.2,
     samples=64,
 )
 
@@ -49,13 +60,23 @@ def test_events_carry_job_rank_step_and_go_on_after_a_restart(tmp_path, monkeypa
     assert datetime.fromisoformat(lines[0]["time"]).tzinfo is not None
 
 
-def test_only_rank_0_speaks_to_people(tmp_path, caplog):
+def test_what_is_the_same_on_every_rank_is_told_once(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="trainer")
     for rank in (0, 1):
         log = EventLog(tmp_path, job="r1", rank=rank)
+        log.write("started", step=0)
         log.write("evaluated", step=9, accuracy=0.98765)
+        log.write("failed", step=9, error="no space")
         log.close()
-    assert caplog.messages == ["evaluated step=9 accuracy=0.9877"]
+    told = [(record.athanor_fields["rank"], record.getMessage()) for record in caplog.records]
+    assert told == [
+        (0, "started step=0"),
+        (0, "evaluated step=9 accuracy=0.9877"),
+        (0, "failed step=9 error=no space"),
+        (1, "started step=0"),
+        (1, "failed step=9 error=no space"),
+    ]
+    assert len((tmp_path / "rank-00001.jsonl").read_text().splitlines()) == 3
 
 
 def test_a_full_disk_costs_the_event_but_not_the_run(tmp_path, caplog):
@@ -87,6 +108,7 @@ def test_scrape_returns_what_the_steps_measured():
     metrics = TrainingMetrics(run="r1", rank=1)
     metrics.serve(MetricsConfig(metrics_port=port - 1, metrics_host="127.0.0.1"), local_rank=1)
     try:
+        metrics.on_start(step=4, total_steps=40, non_finite_losses=2)
         metrics.on_step(REPORT)
         metrics.on_checkpoint(1.5)
         metrics.on_checkpoint_failure()
@@ -104,22 +126,69 @@ def test_scrape_returns_what_the_steps_measured():
         f"athanor_training_epoch{labels} 1.0",
         f"athanor_training_step_seconds_sum{labels} 0.25",
         f"athanor_training_data_wait_seconds_sum{labels} 0.05",
+        f"athanor_training_own_seconds_sum{labels} 0.2",
+        f"athanor_training_own_seconds_count{labels} 1.0",
+        f"athanor_training_total_steps{labels} 40.0",
+        f"athanor_training_nonfinite_loss_total{labels} 2.0",
         f"athanor_training_checkpoint_seconds_sum{labels} 1.5",
         f"athanor_training_checkpoint_failures_total{labels} 1.0",
         f"athanor_training_test_accuracy{labels} 0.99",
     ):
         assert line in text
     assert f"athanor_training_checkpoint_age_seconds{labels} " in text
+    assert "_created" not in text
     with pytest.raises(URLError):
         urlopen(f"http://127.0.0.1:{port}/metrics")
 
 
-def test_no_checkpoint_and_no_accuracy_until_there_is_one():
-    registry = TrainingMetrics(run="r1", rank=0).registry
-    labels = {"run": "r1", "rank": "0"}
-    assert registry.get_sample_value("athanor_training_checkpoint_age_seconds", labels) is None
-    assert registry.get_sample_value("athanor_training_checkpoint_timestamp_seconds", labels) is None
-    assert registry.get_sample_value("athanor_training_test_accuracy", labels) is None
+@pytest.mark.parametrize(
+    "name", ["checkpoint_age_seconds", "checkpoint_timestamp_seconds", "test_accuracy", "loss", "gradient_norm"]
+)
+def test_what_is_not_known_has_no_value(name):
+    metrics = TrainingMetrics(run="r1", rank=0)
+    metrics.on_step(StepReport(step=1, epoch=0, step_seconds=0.1, samples=8))
+    assert value(metrics, name) is None
+    assert value(metrics, "step") == 1
+
+
+def value(metrics, name):
+    return metrics.registry.get_sample_value(f"athanor_training_{name}", {"run": "r1", "rank": "0"})
+
+
+def test_a_step_moves_the_time_by_which_a_standstill_is_seen(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("time.time", lambda: now)
+    metrics = TrainingMetrics(run="r1", rank=0)
+    # a first step that never ends is a standstill, too
+    assert value(metrics, "last_step_timestamp_seconds") == 1000
+    now = 2000.0
+    assert value(metrics, "last_step_timestamp_seconds") == 1000
+    metrics.on_step(REPORT)
+    assert value(metrics, "last_step_timestamp_seconds") == 2000
+
+
+def test_a_resumed_run_begins_where_it_was():
+    metrics = TrainingMetrics(run="r1", rank=0)
+    metrics.on_start(step=30, total_steps=40, non_finite_losses=0)
+    assert (value(metrics, "step"), value(metrics, "total_steps")) == (30, 40)
+    assert value(metrics, "nonfinite_loss_total") == 0
+
+
+def test_the_port_is_the_jobs_unless_a_flag_names_another(monkeypatch):
+    assert MetricsConfig().metrics_port == 0
+    monkeypatch.setenv("ATHANOR_METRICS_PORT", "8012")
+    assert MetricsConfig().metrics_port == 8012
+    assert MetricsConfig(metrics_port=0).metrics_port == 0
+
+
+def test_losses_that_are_not_finite_are_counted_over_restarts(tmp_path, caplog):
+    assert non_finite.count(tmp_path) == 0
+    non_finite.remember(tmp_path)
+    non_finite.remember(tmp_path)
+    assert non_finite.count(tmp_path) == 2
+    # what ended the run must be seen, not that it could not be counted
+    non_finite.remember(tmp_path / "gone")
+    assert "not written" in caplog.text
 
 
 def test_port_zero_serves_nothing():

@@ -148,6 +148,35 @@ def test_infinite_loss_is_refused_before_the_parameters_change(small):
         trainer.close()
 
 
+def test_a_loss_that_is_not_finite_is_told_by_the_next_process_of_the_run(small):
+    config = small(optimizer=OptimizerConfig(learning_rate=1e30, warmup_steps=0))
+    for met in (0, 1):
+        trainer = Trainer(config)
+        try:
+            with pytest.raises(NonFiniteError):
+                trainer.train(GO_ON)
+        finally:
+            trainer.close()
+        assert metric(trainer, "nonfinite_loss_total") == met
+
+
+def test_metrics_tell_how_far_a_resumed_run_is_and_what_a_rank_does_alone(small):
+    config = small()
+    run(config, stop_at=5)
+    _, trainer = run(config)
+    last = events(config)[-1]["step"]
+    assert (metric(trainer, "step"), metric(trainer, "total_steps")) == (last, last)
+    steps = last - 5
+    assert metric(trainer, "own_seconds_count") == metric(trainer, "step_seconds_count") == steps
+    assert metric(trainer, "data_wait_seconds_sum") < metric(trainer, "own_seconds_sum")
+    assert metric(trainer, "own_seconds_sum") < metric(trainer, "step_seconds_sum")
+
+
+def metric(trainer, name: str) -> float | None:
+    labels = {"run": trainer.config.run_name, "rank": "0"}
+    return trainer.metrics.registry.get_sample_value(f"athanor_training_{name}", labels)
+
+
 def test_gradient_is_scaled_down_to_the_limit(small):
     trainer = Trainer(small(optimizer=OptimizerConfig(gradient_clip_norm=0.01)))
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.trainer_tf.conftest import Job, arguments
+from trainer import non_finite
 from trainer.tf import config, multi_worker, parameter_server, run
 
 if TYPE_CHECKING:
@@ -110,9 +111,14 @@ def test_a_volume_that_cannot_be_written_is_told(data_dir, tmp_path):
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
-def test_a_loss_that_is_not_finite_is_not_saved(loss):
-    with pytest.raises(run.RunError, match=f"the loss is {loss} at step 5"):
-        run.require_finite(loss, 5)
+def test_a_loss_that_is_not_finite_is_not_saved_but_counted(tmp_path, loss):
+    for _ in range(2):
+        with pytest.raises(run.RunError, match=f"the loss is {loss} at step 5"):
+            run.require_finite(loss, 5, remember_in=tmp_path)
+    assert non_finite.count(tmp_path) == 2
+    with pytest.raises(run.RunError):
+        run.require_finite(loss, 5, remember_in=None)
+    assert non_finite.count(tmp_path) == 2
 
 
 def test_the_programs_are_named_as_they_are_started():
