@@ -56,7 +56,7 @@ def readable(line: str) -> str:
         return line
     try:
         found: Any = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return line
     if not isinstance(found, dict):
         return line

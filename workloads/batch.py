@@ -50,7 +50,7 @@ def batch_shape(args: BatchJobArgs) -> JobShape:
         name="pod", replicas=args.pods, minimum=1, pod=args, command=args.command, writes_data=True,
         env={"ATHANOR_PODS": str(args.pods)}, policies=RESTART_ALONE,
     )  # fmt: skip
-    return JobShape(roles=[pods], successes=args.pods)
+    return JobShape(kind="batch", roles=[pods], successes=args.pods)
 
 
 class BatchJob(Job):

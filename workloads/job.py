@@ -8,7 +8,6 @@ import pulumi
 
 from infra.errors import RefusalError, choices
 from infra.manifests import Manifest, resource_from_output
-from infra.pod_network import port
 from workloads.checks import check_name
 from workloads.network_policy import job_network_policy_manifest, warn_without_network_policy
 from workloads.placement import check_placement
@@ -16,7 +15,6 @@ from workloads.pods import Claims
 from workloads.topology import check_together
 from workloads.volcano_job import (
     KIND_LABEL,
-    METRICS_PORT,
     JobShape,
     ResolvedJob,
     content_digest,
@@ -107,7 +105,8 @@ def _build(
         claims=Claims(data=known["data"], output=known["output"]),
         offers=known["offers"],
     )
-    _check(name, args, shape(name, resolved), resolved)
+    made = shape(name, resolved)
+    _check(name, args, made, resolved)
     job = named_job_manifest(name, args, shape, resolved)
     job["metadata"]["labels"][KIND_LABEL] = kind
     if args.wait_seconds:
@@ -116,7 +115,7 @@ def _build(
         name,
         resolved.namespace,
         job_labels(name),
-        port(args.network, METRICS_PORT),
+        made.metrics_ports,
         args.source.port if args.source else None,
     )
     return job, policy

@@ -15,11 +15,19 @@ from workloads.checks import check_command, check_range
 from workloads.job import Job
 from workloads.job_args import JobArgs
 from workloads.placement import network_environment
-from workloads.pods import USER_ID, Mount
+from workloads.pods import LOG_ENVIRONMENT, USER_ID, Mount
 from workloads.pytorch import check_ranks_per_gpu, prepare_steps
 from workloads.resources import Resources
 from workloads.roles import PodArgs, Role, Step, helper_pod
-from workloads.volcano_job import ENDS_THE_JOB, RESTART_TOGETHER, JobShape, host
+from workloads.volcano_job import (
+    ENDS_THE_JOB,
+    METRICS_PORT,
+    METRICS_PORT_VARIABLE,
+    RESTART_TOGETHER,
+    JobShape,
+    host,
+    metrics_ports,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -181,7 +189,7 @@ def mpi_shape(job_name: str, args: MPIJobArgs, offers: PlatformOffers) -> JobSha
         pod=args,
         command=sshd_command(number),
         processes=args.slots_per_worker,
-        ports={"ssh": number},
+        ports={"ssh": number, **metrics_ports(args.network, args.slots_per_worker)},
         steps=prepare_steps(args.prepare),
         annotations={_USERS: _USERS_FILE},
         mounts=[accounts],
@@ -198,7 +206,7 @@ def mpi_shape(job_name: str, args: MPIJobArgs, offers: PlatformOffers) -> JobSha
         mounts=[accounts, Mount(name="hosts", path=_FILES, volume=_file_of(_HOSTS, "hostfile"))],
         policies=[*RESTART_TOGETHER, ENDS_THE_JOB],
     )
-    return JobShape(roles=[launcher, workers], plugins={"ssh": [f"--ssh-key-file-path={_KEYS}"]})
+    return JobShape(kind="mpi", roles=[launcher, workers], plugins={"ssh": [f"--ssh-key-file-path={_KEYS}"]})
 
 
 def _rank_environment(args: MPIJobArgs) -> dict[str, str]:
@@ -210,6 +218,8 @@ def _rank_environment(args: MPIJobArgs) -> dict[str, str]:
         # Unset or unwritable it ends Open MPI's daemon; images are made for root's.
         "HOME": "/tmp",  # noqa: S108 - inside the container
         "NCCL_DEBUG": "WARN",
+        METRICS_PORT_VARIABLE: str(port(args.network, METRICS_PORT)),
+        **LOG_ENVIRONMENT,
         **args.env,
     }
 

@@ -18,6 +18,8 @@ DATA_PATH = "/data/data"
 OUTPUT_PATH = "/data/output"
 USER_ID = 10001
 """The user that trainer/Dockerfile creates; volumes are made writable for its group."""
+LOG_ENVIRONMENT = {"ATHANOR_LOG_FORMAT": "json"}
+"""Lets the programs of trainer/ write lines that a log store can search by job, rank and step."""
 _OWN_PATHS = (DATA_PATH, OUTPUT_PATH, "/tmp", "/dev/shm", "/source", "/etc/athanor")  # noqa: S108 - in the container
 
 

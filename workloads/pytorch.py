@@ -13,7 +13,7 @@ from workloads.job import Job
 from workloads.job_args import JobArgs
 from workloads.resources import Resources
 from workloads.roles import Role, Step, helper_pod
-from workloads.volcano_job import ENDS_THE_JOB, METRICS_PORT, POD_INDEX, RESTART_ALONE, JobShape, host
+from workloads.volcano_job import ENDS_THE_JOB, POD_INDEX, RESTART_ALONE, JobShape, host, metrics_ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +128,7 @@ def pytorch_shape(job_name: str, args: PyTorchJobArgs) -> JobShape:
     """Return the roles of a job: its workers, and for an elastic one the store of their rendezvous."""
     network_ports = {
         "rendezvous": port(args.network, RENDEZVOUS_PORT),
-        "metrics": port(args.network, METRICS_PORT),
+        **metrics_ports(args.network, args.processes_per_worker),
     }
     elastic = args.minimum_workers is not None
     workers = Role(
@@ -143,7 +143,7 @@ def pytorch_shape(job_name: str, args: PyTorchJobArgs) -> JobShape:
         steps=_steps(job_name, args),
         policies=(*RESTART_ALONE, ENDS_THE_JOB) if elastic else (),
     )
-    return JobShape(roles=[workers, _rendezvous(args)] if elastic else [workers])
+    return JobShape(kind="pytorch", roles=[workers, _rendezvous(args)] if elastic else [workers])
 
 
 def torchrun_environment(grace_period_seconds: int, *, elastic: bool = False) -> dict[str, str]:

@@ -10,8 +10,10 @@ from infra.pools import NO_OFFERS, PlatformOffers
 from workloads.autoscaling import autoscaler_manifest
 from workloads.network_policy import service_network_policy_manifest
 from workloads.placement import Placement, placed
-from workloads.pods import Claims, Container, pod_spec
+from workloads.pods import LOG_ENVIRONMENT, Claims, Container, pod_spec
+from workloads.roles import ROLE_LABEL
 from workloads.triton import MODELS_PATH, Triton, repository_links, triton_command
+from workloads.volcano_job import KIND_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,10 +112,12 @@ def deployment_manifest(name: str, args: TorchScriptServiceArgs, track: Track, r
                     **_labels(name),
                     **track.labels,
                     "app.kubernetes.io/component": "inference",
+                    KIND_LABEL: "service",
+                    ROLE_LABEL: "server",
                     **pod_labels(args.network),
                 }
             },
-            "spec": placed(_pod_spec(args, track, resolved), placement(name, args), resolved.offers),
+            "spec": placed(_pod_spec(name, args, track, resolved), placement(name, args), resolved.offers),
         },
     }
     if track.replicas is not None:  # else every update would undo what the autoscaler did
@@ -153,7 +157,8 @@ def disruption_budget_manifest(name: str, namespace: str) -> Manifest:
 def service_objects(name: str, args: TorchScriptServiceArgs) -> list[ServiceObject]:
     """Return all objects of a service; which ones there are depends on the arguments alone."""
     ports = service_ports(args.runtime)
-    numbers = list(pod_ports(args).values())
+    numbers = pod_ports(args)
+    metrics_port = numbers.pop("metrics")
     found = [_deployment(name, args, track) for track in args.tracks]
     found.append(
         ServiceObject(
@@ -165,7 +170,9 @@ def service_objects(name: str, args: TorchScriptServiceArgs) -> list[ServiceObje
         ServiceObject(
             suffix="-network",
             kind=("networking.k8s.io/v1", "NetworkPolicy"),
-            build=lambda known: service_network_policy_manifest(name, known.namespace, _labels(name), numbers),
+            build=lambda known: service_network_policy_manifest(
+                name, known.namespace, _labels(name), list(numbers.values()), metrics_port
+            ),
         )
     )
     if args.most_pods > 1:
@@ -203,7 +210,7 @@ def _track_service(name: str, ports: dict[str, int], track: Track) -> ServiceObj
     )
 
 
-def _pod_spec(args: TorchScriptServiceArgs, track: Track, resolved: ResolvedService) -> Manifest:
+def _pod_spec(name: str, args: TorchScriptServiceArgs, track: Track, resolved: ResolvedService) -> Manifest:
     triton = args.runtime if isinstance(args.runtime, Triton) else None
     ports = pod_ports(args)
     threads = {"OMP_NUM_THREADS": str(args.resources.whole_cpus)}
@@ -217,13 +224,17 @@ def _pod_spec(args: TorchScriptServiceArgs, track: Track, resolved: ResolvedServ
         ),
         resources=args.resources,
         # CUDA and torch keep caches of kernels below HOME; the root file system is read-only.
-        env={**threads, "HOME": "/tmp"} if triton else {**threads, "PYTHONUNBUFFERED": "1"},  # noqa: S108
+        env={**threads, "HOME": "/tmp"} if triton else {**threads, **_thin_environment(name)},  # noqa: S108
         ports=ports,
         writes_output=False,
         extra={**_probes(args, track), **(_DRAIN_BEFORE_STOP if triton else {})},
     )
     links = [repository_links(resolved.image, args.model, track.version)] if triton else []
     return pod_spec(container, resolved.claims, init_containers=links, grace_period_seconds=args.grace_period_seconds)
+
+
+def _thin_environment(name: str) -> dict[str, str]:
+    return {"ATHANOR_JOB": name, **LOG_ENVIRONMENT, "PYTHONUNBUFFERED": "1"}
 
 
 def _probes(args: TorchScriptServiceArgs, track: Track) -> Manifest:

@@ -15,7 +15,7 @@ from workloads.pytorch import prepare_steps
 from workloads.resources import Resources
 from workloads.roles import PodArgs, Role, Step, helper_pod
 from workloads.tf_config import cluster_spec, tf_config
-from workloads.volcano_job import ENDS_THE_JOB, RESTART_ALONE, RESTART_TOGETHER, JobShape
+from workloads.volcano_job import ENDS_THE_JOB, RESTART_ALONE, RESTART_TOGETHER, JobShape, metrics_ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,6 +128,8 @@ def tensorflow_shape(args: TensorFlowJobArgs) -> JobShape:
     """Return the roles of a job and the plugin that tells each pod of the others."""
     number = port(args.network, CLUSTER_PORT)
     pods = {"ps": args.parameter_servers, "worker": args, "chief": args.coordinator, "evaluator": args.evaluator}
+    # Whoever does the steps knows how they go; with parameter servers the workers only lend themselves to the chief.
+    stepping = {"chief"} if args.parameter_servers else {"chief", "worker"}
     roles: list[Role] = []
     for role, replicas in args.replicas.items():
         pod = pods[role]
@@ -140,13 +142,13 @@ def tensorflow_shape(args: TensorFlowJobArgs) -> JobShape:
                 command=args.program,
                 # Only errors and warnings: every process lists the machine's instruction sets otherwise.
                 env={"TF_CPP_MIN_LOG_LEVEL": "1"},
-                ports={"cluster": number},
+                ports={"cluster": number, **(metrics_ports(pod.network, 1) if role in stepping else {})},
                 steps=_steps(role, args),
                 policies=_policies(role, args),
             )
         )
     named = [f"--{role}={role}" for role in ("ps", "worker", "chief", "evaluator")]
-    return JobShape(roles=roles, plugins={"tensorflow": [*named, f"--port={number}"]})
+    return JobShape(kind="tensorflow", roles=roles, plugins={"tensorflow": [*named, f"--port={number}"]})
 
 
 def _steps(role: str, args: TensorFlowJobArgs) -> list[Step]:

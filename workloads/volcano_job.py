@@ -9,25 +9,30 @@ from typing import TYPE_CHECKING
 
 from infra.errors import RefusalError, choices
 from infra.job_cleanup import TTL_LABEL
-from infra.pod_network import HostNetwork, pod_labels, port
+from infra.monitoring import METRICS_PORT_NAME
+from infra.pod_network import pod_labels, port
 from infra.pools import NO_OFFERS, PlatformOffers
 from infra.rdma import pod_annotations
 from workloads.git_source import CODE_PATH, code_mount, source_container
 from workloads.placement import capabilities, devices, network_environment, placed
-from workloads.pods import Claims, Container, claim_mounts, pod_spec
+from workloads.pods import LOG_ENVIRONMENT, Claims, Container, claim_mounts, pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from infra.manifests import Manifest
+    from infra.pod_network import PodNetwork
     from workloads.job_args import JobArgs
     from workloads.roles import Role, Step
 
 JOB_LABEL = "athanor.dev/job"
 """Label with the job's logical name, on its object and its pods."""
 KIND_LABEL = "athanor.dev/kind"
-"""Label with the name of the class that declared the job, on its object."""
+"""Label with the name of the class that declared the job, on its object; on its pods with what metrics call it."""
 METRICS_PORT = 8002
+"""Port of a pod's first rank."""
+METRICS_PORT_VARIABLE = "ATHANOR_METRICS_PORT"
+"""Tells a pod's program the port of its first rank; the others take those behind it."""
 POD_INDEX = "$(VC_TASK_INDEX)"
 """Stands for the pod's index within its role in a command: Kubernetes replaces it, Volcano's env plugin sets it."""
 
@@ -62,12 +67,26 @@ class ResolvedJob:
 class JobShape:
     """What a kind of job is made of."""
 
+    kind: str
+    """What metrics call it, such as pytorch."""
     roles: Sequence[Role]
     plugins: Mapping[str, Sequence[str]] = field(default_factory=dict[str, "Sequence[str]"])
     """Volcano's plugins and their arguments, beside env and svc."""
     policies: Sequence[Manifest] = RESTART_TOGETHER
     successes: int | None = None
     """Pods that must succeed, where the gang is smaller than that. Default: the gang."""
+
+    @property
+    def metrics_ports(self) -> list[int]:
+        """Ports of the pods that Prometheus reads."""
+        found = [port for role in self.roles for name, port in role.ports.items() if name.startswith(METRICS_PORT_NAME)]
+        return sorted(set(found))
+
+
+def metrics_ports(network: PodNetwork, ranks: int) -> dict[str, int]:
+    """Return the ports of a pod's ranks by the names that Prometheus finds them by: metrics, metrics-1 and so on."""
+    names = [METRICS_PORT_NAME, *(f"{METRICS_PORT_NAME}-{rank}" for rank in range(1, ranks))]
+    return {name: port(network, METRICS_PORT + rank) for rank, name in enumerate(names)}
 
 
 def pod_name(job_name: str, role: str, index: int | str) -> str:
@@ -88,6 +107,8 @@ def job_labels(label: str) -> dict[str, str]:
 def job_manifest(label: str, name: str, args: JobArgs, shape: JobShape, resolved: ResolvedJob) -> Manifest:
     """Return the Volcano Job `name`; its pods carry `label` as the value of athanor.dev/job."""
     tasks = [_task(label, name, args, role, resolved) for role in shape.roles]
+    for task in tasks:
+        task["template"]["metadata"]["labels"][KIND_LABEL] = shape.kind
     svc = ["--publish-not-ready-addresses=true", "--disable-network-policy=true"]
     plugins = {"env": [], "svc": svc, **{plugin: list(words) for plugin, words in shape.plugins.items()}}
     spec: Manifest = {
@@ -185,12 +206,11 @@ def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJo
 
 
 def _environment(name: str, role: Role) -> dict[str, str]:
-    network = role.pod.network
-    # For the program's own flags: on the host's network the port is not always the same.
-    moved = {"ATHANOR_METRICS_PORT": str(port(network, METRICS_PORT))} if isinstance(network, HostNetwork) else {}
+    number = role.ports.get(METRICS_PORT_NAME)
     return {
         "ATHANOR_JOB": name,
-        **moved,
+        **({} if number is None else {METRICS_PORT_VARIABLE: str(number)}),
+        **LOG_ENVIRONMENT,
         # Without a CPU limit each process would start a thread per core of the node: two pods with two threads each on
         # two cores trained twelve times slower.
         "OMP_NUM_THREADS": str(max(1, role.pod.resources.whole_cpus // role.processes)),

@@ -45,6 +45,18 @@ SERVING = "serving"
 """The same for pods of services."""
 RANK_PORTS = f"{METRICS_PORT_NAME}(-[0-9]+)?"
 """Names of the ports of a pod's ranks: metrics, metrics-1, metrics-2 …"""
+READERS: tuple[Manifest, ...] = (
+    {
+        "namespaceSelector": {
+            "matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [NAMESPACE, "arms-prom"]}
+            ]
+        }
+    },
+    {"namespaceSelector": {"matchLabels": {"athanor.dev/reads-metrics": "true"}}},
+)
+"""Who may read the metrics of workloads, as peers of a NetworkPolicy: our Prometheus, ACK's, and that of a namespace
+with this label, which whoever owns an existing one sets."""
 _JOB_LABEL = "athanor.dev/job"
 _SERVICE_LABEL = "athanor.dev/service"
 # Programs of users may emit anything: one that makes a series per sample must fail alone, not fill Prometheus.

@@ -86,7 +86,18 @@ def test_people_read_the_same_from_json_as_on_a_terminal(monkeypatch, level, fie
 
 @pytest.mark.parametrize(
     "line",
-    ["", "plain text", '{"time": "12:00"', '{"a": 1}', "[1, 2]", '{"time": 1, "message": "x"}', "{}", "{not json}"],
+    [
+        "",
+        "plain text",
+        '{"time": "12:00"',
+        '{"a": 1}',
+        "[1, 2]",
+        '{"time": 1, "message": "x"}',
+        "{}",
+        "{not json}",
+        '{"a":' * 100_000,
+    ],
+    ids=range(9),
 )
 def test_what_is_no_line_of_ours_stays_as_it_is(line):
     assert readable(line) == line

@@ -60,7 +60,8 @@ def test_every_port_is_opened_declared_probed_allowed_and_served(network):
         "metrics": 8002,
     }
     [policy] = recording.of_kind("NetworkPolicy")
-    assert [port["port"] for port in policy.inputs["spec"]["ingress"][0]["ports"]] == list(ports.values())
+    allowed = [port["port"] for rule in policy.inputs["spec"]["ingress"] for port in rule["ports"]]
+    assert allowed == list(ports.values())
 
 
 def test_alive_at_once_and_ready_with_the_model():
