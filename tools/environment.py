@@ -23,7 +23,7 @@ from tools.local_cluster import ClusterError, LocalCluster, PreflightError, Requ
 from tools.local_cluster import cluster as local_cluster
 from tools.paths import paths
 from tools.preview import engine_tools
-from tools.toolchain import ensure, volcano_chart
+from tools.toolchain import ensure, upstream_manifests
 from tools.toolchain.catalogue import ALICLOUD_PROVIDER
 from workloads.inference import HTTP_PORT
 
@@ -120,7 +120,7 @@ def tools(report: Progress) -> None:
         system_packages.ensure_system_packages(report)
         wanted |= {*local_cluster.TOOLS, *local_cluster.PLATFORM_IMAGES, *_PLATFORM_IMAGES}
     found = ensure(sorted(wanted), report)
-    volcano_chart(report)
+    upstream_manifests(report)
     make_private_folders()
     install_commands(found["pulumi"], found["kubectl"])
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from infra.settings.parse import parse_settings
 from tools.commands import install_commands
 from tools.engine import Engine, engine_environment, make_private_folders, stack_config
-from tools.toolchain import ensure, volcano_chart
+from tools.toolchain import ensure, upstream_manifests
 from tools.toolchain.catalogue import ALICLOUD_PROVIDER
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def preview(stack: str, report: Progress) -> int:
     """
     settings = parse_settings(stack_config(stack))
     found = ensure(sorted(engine_tools(settings)), report)
-    volcano_chart(report)
+    upstream_manifests(report)
     make_private_folders()
     install_commands(found["pulumi"], found["kubectl"])
     engine = Engine(pulumi=found["pulumi"], stack=stack)

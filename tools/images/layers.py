@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import struct
 import tarfile
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,14 +21,18 @@ _VFS_CAP_REVISION_2 = 0x02000000
 _VFS_CAP_FLAGS_EFFECTIVE = 0x1
 
 
-def write_binary(sink: Sink, binary: Path, *, name: str, capability: int | None = None) -> None:
-    """Write a layer that holds one executable at /`name`, with a file capability ("+ep") if one is given."""
-    member = tarfile.TarInfo(name)
+def write_binary(sink: Sink, binary: Path, *, path: str, capability: int | None = None) -> None:
+    """Write a layer that holds one executable at `path`, with a file capability ("+ep") if one is given."""
+    member = tarfile.TarInfo(path.lstrip("/"))
     member.size = binary.stat().st_size
     member.mode = 0o755
     if capability is not None:
         member.pax_headers = {"SCHILY.xattr.security.capability": _file_capability(capability)}
     with sink.open_tar() as archive, binary.open("rb") as content:
+        for folder in reversed(PurePosixPath(member.name).parents[:-1]):
+            entry = tarfile.TarInfo(str(folder))
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(entry)
         archive.addfile(member, content)
 
 

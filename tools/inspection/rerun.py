@@ -10,7 +10,7 @@ from tools.engine import Engine, make_private_folders, stack_config
 from tools.inspection.jobs import ENDED, job_phase
 from tools.inspection.objects import name_of
 from tools.preview import engine_tools
-from tools.toolchain import ensure, volcano_chart
+from tools.toolchain import ensure, upstream_manifests
 from workloads.volcano_job import JOB_LABEL
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def rerun(stack: str, name: str, target: Target, report: Progress, *, force: boo
     """
     settings = parse_settings(stack_config(stack))
     programs = ensure(sorted(engine_tools(settings)), report)
-    volcano_chart(report)
+    upstream_manifests(report)
     make_private_folders()
     engine = Engine(pulumi=programs["pulumi"], stack=stack)
     if not engine.exists():

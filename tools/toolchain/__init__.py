@@ -1,7 +1,7 @@
 """Get every tool at its pinned version: from PATH, from its vendor, or built from verified Go modules."""
 
 from tools.toolchain.acquire import Provided, ensure, provide
-from tools.toolchain.charts import volcano_chart
+from tools.toolchain.charts import upstream_manifests
 from tools.toolchain.errors import ToolchainError
 
-__all__ = ["Provided", "ToolchainError", "ensure", "provide", "volcano_chart"]
+__all__ = ["Provided", "ToolchainError", "ensure", "provide", "upstream_manifests"]

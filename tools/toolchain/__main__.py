@@ -10,7 +10,7 @@ from rich.table import Column, Table
 
 from tools.paths import paths
 from tools.progress import Progress
-from tools.toolchain import ToolchainError, provide, volcano_chart
+from tools.toolchain import ToolchainError, provide, upstream_manifests
 from tools.toolchain.catalogue import STACKS
 
 
@@ -29,7 +29,7 @@ def main(words: list[str]) -> int:
         with report.step("tools"):
             provided = provide(names, report)
             if arguments.stack:
-                volcano_chart(report)
+                upstream_manifests(report)
     except ToolchainError as error:
         report.console.print(f"Failed: {error}", markup=False, soft_wrap=True)
         return 1

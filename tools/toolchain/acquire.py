@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from tools.paths import paths
 from tools.toolchain import store
-from tools.toolchain.catalogue import TOOLS, Tool, tool_of
+from tools.toolchain.catalogue import TOOLS, tool_of
 from tools.toolchain.errors import ToolchainError
 from tools.toolchain.go_build import GraphBuild, build, recipe
 from tools.toolchain.go_command import Go
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tools.progress import Progress
+    from tools.toolchain.tool import Tool
 
 Source = Literal["path", "vendor", "build"]
 SOURCES: tuple[Source, ...] = get_args(Source)

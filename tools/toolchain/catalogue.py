@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import platform
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.toolchain.errors import ToolchainError
-from tools.toolchain.versions import Fit, Version, required_version
+from tools.toolchain.monitoring_tools import monitoring_tools
+from tools.toolchain.tool import ALICLOUD_GRAPH, LANGUAGE_HOST_GRAPH, RECENT_GRAPH, GoMain, Tool, Vendor, required
+from tools.toolchain.versions import Fit, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-_MODULES = Path(__file__).parent / "modules"
-PLATFORM_GRAPH = _MODULES / "platform"
-"""One module graph for nearly everything, so that what the tools share is compiled once."""
-LANGUAGE_HOST_GRAPH = _MODULES / "language-host"
-"""Apart, because it needs an older version of a module that the engine needs too."""
-KWOK_GRAPH = _MODULES / "kwok"
-"""Apart, because kwok and CoreDNS do not compile against the Kubernetes release of the platform graph."""
-ALICLOUD_GRAPH = _MODULES / "alicloud"
-"""Apart, because Pulumi's bridge needs a newer engine library than the engine that can be built."""
+    from collections.abc import Iterable
 
 PROVIDER_MODULE = "github.com/pulumi/pulumi-kubernetes/provider/v4"
 SDK_MODULE = "github.com/pulumi/pulumi-kubernetes/sdk/v4"
@@ -36,67 +25,8 @@ _ALICLOUD_PROVIDER_VERSION = Version(3, 105, 0)
 """The release of pulumi-alicloud that wraps the upstream provider in our go.mod."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GoMain:
-    """A main package: its import path, or its folder (`./name`) in a module graph of ours."""
-
-    package: str
-    graph: Path = PLATFORM_GRAPH
-
-
-@dataclass(frozen=True, kw_only=True)
-class Vendor:
-    """Where a tool's vendor offers it; {version}, {arch} (amd64) and {short_arch} (x64) are filled in."""
-
-    url: str
-    """The program itself, or a .tar.gz/.tgz that holds it."""
-    checksums: str
-    """A SHA-256 digest alone, or lines of digest and file name."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tool:
-    """What is installed as one: usually a program, sometimes a program and what has to lie beside it."""
-
-    name: str
-    version: Version
-    mains: Mapping[str, GoMain]
-    """By program name."""
-    module_files: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Scripts that come from a module as they are: program name to (module, path in it)."""
-    stamps: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Go variables that the linker sets so that the program knows its version."""
-    fit: Fit = Fit.SAME_MINOR
-    version_words: tuple[str, ...] = ("--version",)
-    vendor: Vendor | None = None
-    is_plugin: bool = False
-    """A resource plugin: it lies where the Pulumi engine looks for it."""
-
-    @property
-    def programs(self) -> tuple[str, ...]:
-        """Names of all programs that the tool consists of."""
-        return (*self.mains, *self.module_files)
-
-
-def arch() -> str:
-    """Return this machine's architecture by its Go name.
-
-    Raises:
-        ToolchainError: neither amd64 nor arm64.
-    """
-    machine = platform.machine()
-    try:
-        return {"x86_64": "amd64", "aarch64": "arm64"}[machine]
-    except KeyError:
-        raise ToolchainError(f"machine type {machine} is not supported. Fix: use x86_64 or aarch64") from None
-
-
-def _required(module: str, graph: Path = PLATFORM_GRAPH) -> Version:
-    return required_version(graph / "go.mod", module)
-
-
 def _kubernetes(name: str, fit: Fit = Fit.SAME_MINOR, version_words: tuple[str, ...] = ("--version",)) -> Tool:
-    version = _required(_KUBERNETES_MODULE)
+    version = required(_KUBERNETES_MODULE)
     url = f"https://dl.k8s.io/v{{version}}/bin/linux/{{arch}}/{name}"
     return Tool(
         name=name,
@@ -115,7 +45,7 @@ def _kubernetes(name: str, fit: Fit = Fit.SAME_MINOR, version_words: tuple[str, 
 
 
 def _volcano(name: str, command: str) -> Tool:
-    version = _required(VOLCANO_MODULE)
+    version = required(VOLCANO_MODULE)
     return Tool(
         name=name,
         version=version,
@@ -126,7 +56,7 @@ def _volcano(name: str, command: str) -> Tool:
 
 
 def _pulumi() -> Tool:
-    version = _required("github.com/pulumi/pulumi/pkg/v3")
+    version = required("github.com/pulumi/pulumi/pkg/v3")
     release = "https://github.com/pulumi/pulumi/releases/download/v{version}"
     return Tool(
         name="pulumi",
@@ -149,7 +79,7 @@ def _pulumi() -> Tool:
 
 
 def _kubernetes_provider() -> Tool:
-    version = _required(PROVIDER_MODULE)
+    version = required(PROVIDER_MODULE)
     name = "pulumi-resource-kubernetes"
     return Tool(
         name=name,
@@ -176,7 +106,7 @@ def _etcd() -> Tool:
     release = "https://github.com/etcd-io/etcd/releases/download/v{version}"
     return Tool(
         name="etcd",
-        version=_required("go.etcd.io/etcd/server/v3"),
+        version=required("go.etcd.io/etcd/server/v3"),
         mains={"etcd": GoMain(package="go.etcd.io/etcd/server/v3")},
         vendor=Vendor(url=f"{release}/etcd-v{{version}}-linux-{{arch}}.tar.gz", checksums=f"{release}/SHA256SUMS"),
     )
@@ -186,8 +116,8 @@ def _coredns() -> Tool:
     url = "https://github.com/coredns/coredns/releases/download/v{version}/coredns_{version}_linux_{arch}.tgz"
     return Tool(
         name="coredns",
-        version=_required("github.com/coredns/coredns", KWOK_GRAPH),
-        mains={"coredns": GoMain(package="./coredns", graph=KWOK_GRAPH)},
+        version=required("github.com/coredns/coredns", RECENT_GRAPH),
+        mains={"coredns": GoMain(package="./coredns", graph=RECENT_GRAPH)},
         fit=Fit.NEVER,
         vendor=Vendor(url=url, checksums=f"{url}.sha256"),
     )
@@ -205,8 +135,8 @@ def _tools() -> Iterable[Tool]:
         # No vendor: kwok publishes no checksums with its programs.
         yield Tool(
             name=name,
-            version=_required("sigs.k8s.io/kwok", KWOK_GRAPH),
-            mains={name: GoMain(package=f"sigs.k8s.io/kwok/cmd/{name}", graph=KWOK_GRAPH)},
+            version=required("sigs.k8s.io/kwok", RECENT_GRAPH),
+            mains={name: GoMain(package=f"sigs.k8s.io/kwok/cmd/{name}", graph=RECENT_GRAPH)},
         )
     yield _coredns()
     yield Tool(
@@ -218,6 +148,7 @@ def _tools() -> Iterable[Tool]:
     )
     yield _volcano("vc-scheduler", "scheduler")
     yield _volcano("vc-controller-manager", "controller-manager")
+    yield from monitoring_tools()
 
 
 TOOLS = {tool.name: tool for tool in _tools()}

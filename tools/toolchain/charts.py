@@ -1,4 +1,4 @@
-"""Volcano's chart, taken from its verified module."""
+"""What upstreams publish as manifests and the platform declares: from the verified modules of what is built."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from tools.paths import paths
 from tools.toolchain import store
-from tools.toolchain.catalogue import PLATFORM_GRAPH, TOOLS, VOLCANO_MODULE
+from tools.toolchain.catalogue import TOOLS, VOLCANO_MODULE
 from tools.toolchain.go_command import Go
 from tools.toolchain.go_sdk import find_go
+from tools.toolchain.monitoring_tools import PROMETHEUS_OPERATOR_MODULE
+from tools.toolchain.tool import PLATFORM_GRAPH, RECENT_GRAPH
 from tools.toolchain.versions import go_version
 
 if TYPE_CHECKING:
@@ -17,7 +19,15 @@ if TYPE_CHECKING:
 
     from tools.progress import Progress
 
-_CHART_IN_MODULE = "installer/helm/chart/volcano"
+
+def upstream_manifests(report: Progress | None = None) -> None:
+    """Have them all in the cache, where the program that declares them looks.
+
+    Raises:
+        ToolchainError: a module could not be had.
+    """
+    volcano_chart(report)
+    prometheus_operator_crds(report)
 
 
 def volcano_chart(report: Progress | None = None) -> Path:
@@ -26,12 +36,26 @@ def volcano_chart(report: Progress | None = None) -> Path:
     Raises:
         ToolchainError: the module could not be had.
     """
-    final = paths().cache / "charts" / f"volcano-{TOOLS['vc-scheduler'].version}"
+    name = f"volcano-{TOOLS['vc-scheduler'].version}"
+    return _copy(name, PLATFORM_GRAPH, VOLCANO_MODULE, "installer/helm/chart/volcano", report)
+
+
+def prometheus_operator_crds(report: Progress | None = None) -> Path:
+    """Return a folder with the CRDs of the operator that is built: monitoring.coreos.com_<plural>.yaml each.
+
+    Raises:
+        ToolchainError: the module could not be had.
+    """
+    name = f"prometheus-operator-{TOOLS['prometheus-operator'].version}"
+    return _copy(name, RECENT_GRAPH, PROMETHEUS_OPERATOR_MODULE, "example/prometheus-operator-crd", report)
+
+
+def _copy(name: str, graph: Path, module: str, path: str, report: Progress | None) -> Path:
+    final = paths().cache / "charts" / name
     if final.is_dir():
         return final
     with store.locked(report), store.staging(final.parent) as folder:
         if not final.is_dir():
-            go = Go(program=find_go(go_version(PLATFORM_GRAPH / "go.mod"), report), log=paths().logs / "toolchain.log")
-            source = go.module_folder(PLATFORM_GRAPH, VOLCANO_MODULE) / _CHART_IN_MODULE
-            shutil.copytree(source, folder / final.name).rename(final)
+            go = Go(program=find_go(go_version(graph / "go.mod"), report), log=paths().logs / "toolchain.log")
+            shutil.copytree(go.module_folder(graph, module) / path, folder / name).rename(final)
     return final

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from tools.paths import paths
 from tools.process import CommandError, run
-from tools.toolchain.catalogue import arch
 from tools.toolchain.errors import ToolchainError
+from tools.toolchain.tool import arch
 
 if TYPE_CHECKING:
     from tools.progress import Progress

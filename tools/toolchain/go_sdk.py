@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from tools.paths import paths
 from tools.process import CommandError, run
 from tools.toolchain import store
-from tools.toolchain.catalogue import arch
 from tools.toolchain.errors import ToolchainError
+from tools.toolchain.tool import arch
 from tools.toolchain.versions import parse_version
 
 if TYPE_CHECKING:

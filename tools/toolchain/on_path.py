@@ -13,7 +13,7 @@ from tools.process import CommandError, run
 from tools.toolchain.versions import Fit, parse_version
 
 if TYPE_CHECKING:
-    from tools.toolchain.catalogue import Tool
+    from tools.toolchain.tool import Tool
     from tools.toolchain.versions import Version
 
 _PROBE_SECONDS = 10.0

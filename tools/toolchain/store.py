@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.paths import paths
-from tools.toolchain.catalogue import arch
+from tools.toolchain.tool import arch
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from tools.progress import Progress
-    from tools.toolchain.catalogue import Tool
+    from tools.toolchain.tool import Tool
 
 _RECIPE_FILE = ".recipe"
 _STAGING = ".staging"

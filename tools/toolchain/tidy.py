@@ -1,7 +1,7 @@
 """Bring go.mod and go.sum of the module graphs in order after a version in them was changed.
 
-`python -m tools.toolchain.tidy`: for who maintains the pins. It needs a Go module proxy, and the checksum database for
-modules that go.sum does not know yet.
+`python -m tools.toolchain.tidy [graph…]`: for who maintains the pins. It needs a Go module proxy, and the checksum
+database for modules that go.sum does not know yet.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 from tools.paths import paths
 from tools.process import run
 from tools.toolchain import store
-from tools.toolchain.catalogue import ALICLOUD_GRAPH, KWOK_GRAPH, LANGUAGE_HOST_GRAPH, PLATFORM_GRAPH
 from tools.toolchain.go_build import GraphBuild
 from tools.toolchain.go_command import Go
 from tools.toolchain.go_sdk import find_go
+from tools.toolchain.tool import GRAPHS
 from tools.toolchain.versions import go_version
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def main() -> int:
-    """Tidy every graph in a copy, whose sources are complete, and take over the two files."""
+def main(names: list[str]) -> int:
+    """Tidy every graph, or those of these names, in a copy whose sources are complete; take over the two files."""
     (paths().cache / "go" / "tmp").mkdir(parents=True, exist_ok=True)
-    for graph in (PLATFORM_GRAPH, KWOK_GRAPH, LANGUAGE_HOST_GRAPH, ALICLOUD_GRAPH):
+    for graph in (graph for graph in GRAPHS if not names or graph.name in names):
         go = Go(program=find_go(go_version(graph / "go.mod"), None), log=paths().logs / "toolchain.log")
         with store.locked(None), store.staging(paths().cache / "tools") as folder:
             copy = GraphBuild(graph=graph, mains={}, folder=folder / graph.name)
@@ -53,4 +53,4 @@ def _drop_unused_sums(go: Go, sources: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

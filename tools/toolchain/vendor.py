@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 
 from tools.paths import paths
 from tools.process import CommandError, run
-from tools.toolchain.catalogue import arch
 from tools.toolchain.errors import ToolchainError
+from tools.toolchain.tool import arch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tools.toolchain.catalogue import Tool
+    from tools.toolchain.tool import Tool
 
 PROBE_SECONDS = 3.0
 _STALL_SECONDS = 30.0

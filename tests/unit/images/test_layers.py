@@ -33,9 +33,18 @@ def test_binary_is_the_only_file_and_executable(tmp_path):
     binary = tmp_path / "built"
     binary.write_bytes(b"\x7fELF")
     binary.chmod(0o600)
-    (member,) = members_of(layer_of(write_binary, binary, name="pause")).values()
+    (member,) = members_of(layer_of(write_binary, binary, path="/pause")).values()
     assert (member.name, member.mode, member.uid, member.mtime) == ("pause", 0o755, 0, 0)
     assert member.pax_headers == {}
+
+
+def test_folders_above_a_binary_are_in_its_layer(tmp_path):
+    (tmp_path / "built").write_bytes(b"\x7fELF")
+    members = members_of(layer_of(write_binary, tmp_path / "built", path="/usr/bin/tool"))
+    assert list(members) == ["usr", "usr/bin", "usr/bin/tool"]
+    assert [(member.isdir(), member.mode, member.uid) for member in members.values()] == [
+        (True, 0o755, 0), (True, 0o755, 0), (False, 0o755, 0),
+    ]  # fmt: skip
 
 
 def test_layer_of_a_binary_depends_on_its_content_alone(tmp_path):
@@ -44,14 +53,14 @@ def test_layer_of_a_binary_depends_on_its_content_alone(tmp_path):
         binary = tmp_path / name
         binary.write_bytes(b"same")
         os.utime(binary, (time, time))
-        layers.append(layer_of(write_binary, binary, name="tool"))
+        layers.append(layer_of(write_binary, binary, path="/tool"))
     assert layers[0] == layers[1]
 
 
 def test_file_capability_is_the_kernels_structure(tmp_path):
     binary = tmp_path / "coredns"
     binary.write_bytes(b"\x7fELF")
-    layer = layer_of(write_binary, binary, name="coredns", capability=CAP_NET_BIND_SERVICE)
+    layer = layer_of(write_binary, binary, path="/coredns", capability=CAP_NET_BIND_SERVICE)
     (member,) = members_of(layer).values()
     # setcap cap_net_bind_service=ep: revision 2 with the effective flag, then bit 10 of the permitted set.
     expected = bytes.fromhex("0100000200040000000000000000000000000000")

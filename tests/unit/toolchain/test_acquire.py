@@ -3,7 +3,8 @@
 import pytest
 
 from tools.toolchain import ToolchainError, acquire, ensure, provide
-from tools.toolchain.catalogue import ALICLOUD_GRAPH, ALICLOUD_PROVIDER, KWOK_GRAPH, PLATFORM_GRAPH, STACKS, TOOLS
+from tools.toolchain.catalogue import ALICLOUD_PROVIDER, STACKS, TOOLS
+from tools.toolchain.tool import ALICLOUD_GRAPH, PLATFORM_GRAPH, RECENT_GRAPH
 from tools.toolchain.vendor import VendorError
 
 pytestmark = pytest.mark.usefixtures("programs", "sold", "built")
@@ -79,7 +80,7 @@ def test_only_what_is_missing_is_built_and_all_of_it_at_once(built):
 
     assert built[1] == {
         PLATFORM_GRAPH: {"etcd": "go.etcd.io/etcd/server/v3"},
-        KWOK_GRAPH: {"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
+        RECENT_GRAPH: {"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
     }
 
 

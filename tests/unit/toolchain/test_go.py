@@ -9,10 +9,11 @@ import zipfile
 
 import pytest
 
-from tools.toolchain import ToolchainError, go_build, go_sdk, volcano_chart
-from tools.toolchain.catalogue import ALICLOUD_GRAPH, KWOK_GRAPH, LANGUAGE_HOST_GRAPH, PLATFORM_GRAPH, TOOLS
+from tools.toolchain import ToolchainError, go_build, go_sdk
+from tools.toolchain.catalogue import TOOLS
 from tools.toolchain.go_build import GraphBuild, build, recipe
 from tools.toolchain.go_command import Go
+from tools.toolchain.tool import GRAPHS, PLATFORM_GRAPH, RECENT_GRAPH
 from tools.toolchain.versions import Version
 
 FAKE_GO = """
@@ -60,12 +61,12 @@ class Said:
 
 def test_programs_are_compiled_in_one_call_from_a_copy(fake_go, calls, graph, tmp_path):
     report = Said()
-    one = GraphBuild(graph=graph, mains={"tool": "./tool"}, folder=tmp_path / "build")
+    one = GraphBuild(graph=graph, mains={"pause": "./tool"}, folder=tmp_path / "build")
 
     files = build(fake_go, [one], report)
 
-    assert files == {"tool": tmp_path / "build" / "programs" / "tool"}
-    assert files["tool"].read_text() == "program\n"
+    assert files == {"pause": tmp_path / "build" / "programs" / "tool"}
+    assert files["pause"].read_text() == "program\n"
     compiled = [call for call in calls() if " -o " in call]
     assert len(compiled) == 1
     assert compiled[0].startswith("sources build -v -trimpath")
@@ -143,6 +144,55 @@ def test_the_providers_sources_are_completed_from_modules(fake_go, tmp_path, mon
     ]
 
 
+def test_programs_of_one_library_keep_versions_of_their_own(fake_go, calls, tmp_path, monkeypatch):
+    """One call links them all, and they have the same variable for it."""
+    monkeypatch.setenv("MODULE", str(tmp_path / "module"))
+    (tmp_path / "module" / "ui").mkdir(parents=True)
+    mains = {name: TOOLS[name].mains[name].package for name in ("alertmanager", "node_exporter")}
+    build(fake_go, [GraphBuild(graph=RECENT_GRAPH, mains=mains, folder=tmp_path / "build")], None)
+
+    (linked,) = (call for call in calls() if " -o " in call)
+    for name, package in mains.items():
+        variable = f"github.com/prometheus/common/version.Version={TOOLS[name].version}"
+        assert f" -ldflags={package}=-s -w -X {variable} " in linked
+
+
+def test_prometheus_is_compiled_without_what_asks_other_clouds_for_targets(fake_go, calls, tmp_path, monkeypatch):
+    """Else modules of a gigabyte are downloaded, and thrice as much is compiled."""
+    monkeypatch.setenv("MODULE", str(tmp_path / "module"))
+    (tmp_path / "module" / "ui").mkdir(parents=True)
+    mains = {"prometheus": TOOLS["prometheus"].mains["prometheus"].package}
+    build(fake_go, [GraphBuild(graph=RECENT_GRAPH, mains=mains, folder=tmp_path / "build")], None)
+
+    told = [call for call in calls() if mains["prometheus"] in call]
+    assert len(told) == 2  # listed, which downloads, and built
+    assert all("-tags=remove_all_sd,enable_kubernetes_sd" in call for call in told)
+
+
+def test_alertmanager_gets_something_to_embed_where_its_pages_are_not(fake_go, tmp_path, monkeypatch):
+    files = ("go.mod", "ui/web.go", "ui/web_test.go", "ui/app/src/Main.elm", "app/app.go", "template/email.tmpl")
+    for name in files:
+        file = tmp_path / "module" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+        file.chmod(0o444)
+    monkeypatch.setenv("MODULE", str(tmp_path / "module"))
+    one = GraphBuild(graph=RECENT_GRAPH, mains={}, folder=tmp_path / "build")
+
+    one.copy_sources(fake_go)
+
+    copied = one.sources / "alertmanager"
+    assert sorted(file.relative_to(copied).as_posix() for file in copied.rglob("*") if file.is_file()) == [
+        "app/app.go",
+        "go.mod",
+        "template/email.tmpl",
+        "ui/app/dist/absent.txt",
+        "ui/web.go",
+        "upstream/go.mod",
+        "upstream/go.sum",
+    ]
+
+
 def test_a_recipe_changes_with_any_file_of_a_graph(graph):
     before = recipe([graph])
     (graph / "main.go").write_text("package main\n")
@@ -151,21 +201,6 @@ def test_a_recipe_changes_with_any_file_of_a_graph(graph):
 
     assert len({before, with_main, recipe([graph])}) == 3
     assert recipe([graph]) == recipe([graph])
-
-
-@pytest.mark.usefixtures("fake_go")
-def test_volcanos_chart_is_copied_from_its_module(tmp_path, monkeypatch):
-    bases = tmp_path / "module" / "installer" / "helm" / "chart" / "volcano" / "crd" / "bases"
-    bases.mkdir(parents=True)
-    (bases / "jobs.yaml").write_text("kind: CustomResourceDefinition\n")
-    monkeypatch.setenv("MODULE", str(tmp_path / "module"))
-
-    chart = volcano_chart()
-
-    assert chart == tmp_path / "cache" / "charts" / f"volcano-{TOOLS['vc-scheduler'].version}"
-    assert (chart / "crd" / "bases" / "jobs.yaml").is_file()
-    monkeypatch.setattr(go_sdk, "find_go", None)
-    assert volcano_chart() == chart
 
 
 @pytest.mark.parametrize("version", ["1.25.9", "devel"])
@@ -199,9 +234,7 @@ def test_where_there_is_no_go_the_pinned_one_is_installed_once(monkeypatch, tmp_
         go_sdk.find_go(Version(1, 27, 0), None)
 
 
-@pytest.mark.parametrize(
-    "graph", [PLATFORM_GRAPH, KWOK_GRAPH, LANGUAGE_HOST_GRAPH, ALICLOUD_GRAPH], ids=lambda graph: graph.name
-)
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 def test_go_sum_covers_every_requirement(graph):
     sums = {tuple(line.split()[:2]) for line in (graph / "go.sum").read_text().splitlines()}
     listed = json.loads(

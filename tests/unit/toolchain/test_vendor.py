@@ -11,7 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tools.toolchain import vendor
-from tools.toolchain.catalogue import TOOLS, Vendor
+from tools.toolchain.catalogue import TOOLS
+from tools.toolchain.tool import Vendor
 from tools.toolchain.vendor import UnreachableError, VendorError, Vendors, published_checksum
 
 KUBELET = TOOLS["kubelet"]

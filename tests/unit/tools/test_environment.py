@@ -24,7 +24,7 @@ def got(monkeypatch) -> list[str]:
 
     monkeypatch.setattr(environment.system_packages, "ensure_system_packages", lambda _: got.append("packages"))
     monkeypatch.setattr(environment, "ensure", ensure)
-    for name in ("volcano_chart", "make_private_folders", "install_commands"):
+    for name in ("upstream_manifests", "make_private_folders", "install_commands"):
         monkeypatch.setattr(environment, name, lambda *_: None)
     return got
 

@@ -25,7 +25,7 @@ def entry(urn: str = URN, **more: object) -> dict[str, object]:
 def ask(monkeypatch, tmp_path, fake_program, kubectl, report):
     monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(module, "ensure", lambda names, _: dict.fromkeys(names, fake_program.path))
-    monkeypatch.setattr(module, "volcano_chart", lambda _: None)
+    monkeypatch.setattr(module, "upstream_manifests", lambda _: None)
 
     def ask(*jobs: object, name: str = "my-run", force: bool = False, stacks: tuple[str, ...] = ("local",)) -> str:
         fake_program.answer("stack ls", json.dumps([{"name": each} for each in stacks]))
