@@ -16,7 +16,7 @@ SHARED := -n 4 --dist loadfile --no-loadscope-reorder \
 	tests/cloud tests/unit/trainer_tf tests/engine tests/unit tests/manifests
 ALONE := tests/cluster tests/faults
 
-.PHONY: help up down stop status why logs rerun predict preview recover image tools venv check test test-fast bench lock
+.PHONY: help up down stop status why logs search-logs rerun predict preview recover image tools venv check test test-fast bench lock
 
 help: ## Show what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -36,8 +36,12 @@ status: venv ## What runs where: make status STACK=dev CONTEXT=my-cluster
 why: venv ## Why a job does not run: make why JOB=digits-training
 	@$(PYTHON) -m tools why $(WHERE) "$(JOB)"
 
-logs: venv ## Logs of all pods of a job: make logs JOB=digits-training FOLLOW=1
-	@$(PYTHON) -m tools logs $(WHERE) $(if $(FOLLOW),--follow) $(if $(TIMESTAMPS),--timestamps) "$(JOB)"
+logs: venv ## Logs of all pods of a job, gone or not: make logs JOB=digits-training FOLLOW=1
+	@$(PYTHON) -m tools logs $(WHERE) $(if $(FOLLOW),--follow) $(if $(TIMESTAMPS),--timestamps) $(if $(PAST),--past) "$(JOB)"
+
+# The query goes through the environment, where no shell reads its quotes.
+search-logs: venv ## Search the logs of everything: make search-logs QUERY='error' SINCE=1h
+	@$(PYTHON) -m tools search-logs $(WHERE) $(call given,SINCE,since) $(call given,LIMIT,limit)
 
 rerun: venv ## Run an ended job again: make rerun JOB=digits-training
 	@$(PYTHON) -m tools rerun $(WHERE) $(if $(FORCE),--force) "$(JOB)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from infra.images import TRAINER_REPOSITORIES
 from tools import environment
 from tools.images.errors import ImageError
 from tools.inspection import commands as inspection
+from tools.inspection.log_search import Search
+from tools.inspection.log_store import LogStoreError
 from tools.inspection.target import Place
 from tools.local_cluster import ClusterError
 from tools.paths import paths
@@ -38,6 +41,7 @@ EXPECTED_ERRORS = (
     ClusterError,
     CommandError,
     ImageError,
+    LogStoreError,
     ServingError,
     ToolchainError,
     TrainingError,
@@ -98,7 +102,8 @@ def _add_questions(add: Callable[[str, str, Command], argparse.ArgumentParser]) 
     why = add("why", "why a job does not run", _why)
     logs = add("logs", "logs of all pods of a job", _logs)
     rerun = add("rerun", "run an ended job again", _rerun)
-    for command in (status, why, logs, rerun):
+    searched = add("search-logs", "search the logs of everything", _search_logs)
+    for command in (status, why, logs, searched, rerun):
         command.add_argument("--stack", help="whose namespace and cluster; default: local, unless those are named")
         command.add_argument("--kubeconfig", help="kubeconfig of the cluster; default: $KUBECONFIG, ~/.kube/config")
         command.add_argument("--context", help="the cluster's context in it")
@@ -107,6 +112,10 @@ def _add_questions(add: Callable[[str, str, Command], argparse.ArgumentParser]) 
         command.add_argument("job", help="the job's name in the program, such as digits-training")
     logs.add_argument("--follow", action="store_true", help="until the job has ended")
     logs.add_argument("--timestamps", action="store_true", help="with the time of every line")
+    logs.add_argument("--past", action="store_true", help="from the store, even if there are pods")
+    searched.add_argument("--query", default=os.environ.get("QUERY", ""), help="LogsQL; default: $QUERY")
+    searched.add_argument("--since", default="1h", help="how far back, such as 30m or 2d; default: 1h")
+    searched.add_argument("--limit", type=int, default=1000, help="most lines, the latest ones; default: 1000")
     rerun.add_argument("--force", action="store_true", help="even if it still runs: it is stopped first")
 
 
@@ -134,7 +143,13 @@ def _why(arguments: argparse.Namespace, console: Console, report: Progress) -> N
 
 def _logs(arguments: argparse.Namespace, _: Console, report: Progress) -> None:
     place = _place(arguments)
-    inspection.logs(place, arguments.job, report, follow=arguments.follow, timestamps=arguments.timestamps)
+    how = inspection.LogView(follow=arguments.follow, timestamps=arguments.timestamps, past=arguments.past)
+    inspection.logs(place, arguments.job, report, how)
+
+
+def _search_logs(arguments: argparse.Namespace, _: Console, report: Progress) -> None:
+    found = Search(query=arguments.query, since=arguments.since, limit=arguments.limit, namespace=arguments.namespace)
+    inspection.search_logs(_place(arguments), found, report)
 
 
 def _rerun(arguments: argparse.Namespace, console: Console, report: Progress) -> None:

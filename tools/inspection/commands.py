@@ -1,17 +1,22 @@
-"""What `make status`, `make why`, `make logs` and `make rerun` do."""
+"""What `make status`, `make why`, `make logs`, `make search-logs` and `make rerun` do."""
 
 from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from infra.errors import RefusalError
 from tools.inspection import logs as job_logs
 from tools.inspection.case import Case
+from tools.inspection.log_search import Search, search
+from tools.inspection.log_store import NoLogStoreError, log_store
+from tools.inspection.past_logs import show_past
 from tools.inspection.pending import why as find_cause
 from tools.inspection.reader import last_lines, read
 from tools.inspection.rerun import rerun as run_again
@@ -19,12 +24,27 @@ from tools.inspection.target import resolve
 from tools.inspection.views import status_tables, unread_words, why_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from rich.console import Console
 
-    from tools.inspection.target import Place
+    from tools.inspection.target import Place, Target
     from tools.progress import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogView:
+    """Which logs of a job are shown, and how."""
+
+    follow: bool = False
+    """Until the job has ended."""
+    timestamps: bool = False
+    past: bool = False
+    """Those in the store, whether or not the cluster has pods of the job."""
+
+    def __post_init__(self) -> None:
+        if self.past and self.follow:
+            raise RefusalError("FOLLOW", True, "what is past does not go on", "leave out FOLLOW or PAST")  # noqa: FBT003
 
 
 def status(place: Place, console: Console, report: Progress, platform_namespaces: Sequence[str] = ()) -> None:
@@ -54,13 +74,44 @@ def why(place: Place, job: str, console: Console, report: Progress) -> None:
         console.print(words)
 
 
-def logs(place: Place, job: str, report: Progress, *, follow: bool, timestamps: bool) -> None:
-    """Write the logs of all pods of a job; following ends with the job or an interrupt."""
+def logs(place: Place, job: str, report: Progress, how: LogView) -> None:
+    """Write the logs of all pods of a job; following ends with the job or an interrupt.
+
+    Of a job without pods, or that is gone itself, those that the store has.
+    """
     target = resolve(place, report)
+    with _to_whom_it_concerns():
+        try:
+            if how.past:
+                _past_logs(target, job, how)
+            else:
+                job_logs.show(target.kubectl, target.namespace, job, follow=how.follow, timestamps=how.timestamps)
+        except (job_logs.NoPodsLeftError, RefusalError):
+            if how.past or how.follow:
+                raise
+            with suppress(NoLogStoreError):
+                return _past_logs(target, job, how)
+            raise
+
+
+def _past_logs(target: Target, job: str, how: LogView) -> None:
+    with log_store(target.kubectl) as store:
+        show_past(store, target.namespace, job, timestamps=how.timestamps)
+
+
+def search_logs(place: Place, what: Search, report: Progress) -> None:
+    """Write the lines of all pods that a query finds."""
+    with _to_whom_it_concerns(), log_store(resolve(place, report).kubectl) as store:
+        search(store, what)
+
+
+@contextmanager
+def _to_whom_it_concerns() -> Generator[None]:
+    """End quietly when nobody reads on: an interrupt, or a `head` that has enough."""
     try:
         with suppress(KeyboardInterrupt):
-            job_logs.show(target.kubectl, target.namespace, job, follow=follow, timestamps=timestamps)
-    except BrokenPipeError:  # whoever read it, `head` say, has enough
+            yield
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import IO, TYPE_CHECKING
 
 from tools.inspection.jobs import ENDED, find_job, job_phase, pods_of, short_name
+from tools.inspection.log_lines import readable
 from tools.inspection.objects import JOB_NAME, Object, Snapshot, moment, name_of
 from tools.process import CommandError
 
@@ -30,6 +31,10 @@ Line = tuple[bytes, Source, bytes]
 """Time (RFC 3339 with nanoseconds, as the container runtime wrote it), source, text."""
 
 
+class NoPodsLeftError(ValueError):
+    """The job has ended, and its pods were removed."""
+
+
 def parse(line: bytes) -> Line | None:
     """Return a line of `kubectl logs --prefix --timestamps`; None for what kubectl says itself."""
     found = _LINE.match(line)
@@ -39,12 +44,12 @@ def parse(line: bytes) -> Line | None:
 
 
 def merged(text: bytes | mmap.mmap) -> Iterator[Line]:
-    """Yield the lines of all sources by time, from kubectl's output: one source after the other, each in order.
+    """Yield the lines of all sources by time, for people, from kubectl's output: one source after the other, in order.
 
     The sources' parts are read side by side where they lie, so that a log need not fit into memory.
     """
     parts = [_lines(text, start, end) for start, end in _parts(text)]
-    return heapq.merge(*parts, key=lambda line: _sortable(line[0]))
+    return heapq.merge(*parts, key=lambda line: sortable(line[0]))
 
 
 def _parts(text: bytes | mmap.mmap) -> list[tuple[int, int]]:
@@ -69,11 +74,11 @@ def _split(text: bytes | mmap.mmap, start: int, end: int) -> Iterator[tuple[int,
 def _lines(text: bytes | mmap.mmap, start: int, end: int) -> Iterator[Line]:
     for _, _, line in _split(text, start, end):
         if found := parse(line):
-            yield found
+            yield found[0], found[1], readable(found[2])
 
 
-def _sortable(stamp: bytes) -> bytes:
-    """Return a time that sorts as text: `…05Z` and `…05.1Z` have fractions of different length."""
+def sortable(stamp: bytes) -> bytes:
+    """Return a time that sorts as text, without its Z: `…05Z` and `…05.1Z` have fractions of different length."""
     whole, _, fraction = stamp.rstrip(b"Z").partition(b".")
     return whole + fraction.ljust(9, b"0")
 
@@ -86,7 +91,7 @@ class Unseen:
 
     def __call__(self, line: Line) -> bool:
         """Whether the line is new."""
-        stamp, source, text = _sortable(line[0]), line[1], line[2]
+        stamp, source, text = sortable(line[0]), line[1], line[2]
         latest, texts = self._last.get(source, (b"", set[bytes]()))
         if stamp < latest or (stamp == latest and text in texts):
             return False
@@ -106,10 +111,11 @@ def prefixes(job: Object, pods: Iterable[Object]) -> dict[Source, str]:
 
 
 def written(line: Line, before: Mapping[Source, str], *, timestamps: bool) -> bytes:
-    """Return a line as it is shown."""
+    """Return a line as it is shown: with what stands before it, also before each line of its traceback."""
     stamp, source, text = line
     name = before.get(source, "/".join(source))
-    return b"".join([f"[{name}] ".encode(), stamp + b" " if timestamps else b"", text, b"\n"])
+    start = f"[{name}] ".encode() + (stamp + b" " if timestamps else b"")
+    return b"".join(start + each + b"\n" for each in text.split(b"\n"))
 
 
 def show(kubectl: Kubectl, namespace: str, name: str, *, follow: bool = False, timestamps: bool = False) -> None:
@@ -120,7 +126,8 @@ def show(kubectl: Kubectl, namespace: str, name: str, *, follow: bool = False, t
 
     Raises:
         RefusalError: there is no such job.
-        ValueError: the job has no pods.
+        NoPodsLeftError: the job's pods are gone.
+        ValueError: the job has no pods yet.
         CommandError: the cluster could not be asked.
     """
     new = Unseen()
@@ -130,20 +137,26 @@ def show(kubectl: Kubectl, namespace: str, name: str, *, follow: bool = False, t
     while True:
         job, pods = _ask(kubectl, namespace, name)
         if not pods and not follow:
-            gone = "any more: they were cleaned up" if job_phase(job) in ENDED else "yet"
-            raise ValueError(f"job {name!r} has no pods {gone}, so no logs. Fix: `make why JOB={name}` says how it is")
+            raise _without_pods(job, name)
         before, latest = prefixes(job, pods), seen[-1]
         with tempfile.TemporaryFile() as file:
             _fetch(kubectl, namespace, name_of(job), _margin(seen[-2]), file)
             for line in _in(file):
                 if new(line):
                     sys.stdout.buffer.write(written(line, before, timestamps=timestamps))
-                    latest = max(latest, line[0], key=_sortable)
+                    latest = max(latest, line[0], key=sortable)
         sys.stdout.buffer.flush()
         seen.append(latest)
         if not follow or job_phase(job) in ENDED:
             return
         time.sleep(POLL_SECONDS)
+
+
+def _without_pods(job: Object, name: str) -> ValueError:
+    fix = f"so no logs. Fix: `make why JOB={name}` says how it is"
+    if job_phase(job) in ENDED:
+        return NoPodsLeftError(f"job {name!r} has no pods any more: they were cleaned up, {fix}")
+    return ValueError(f"job {name!r} has no pods yet, {fix}; PAST=1 shows those of its runs before")
 
 
 def _margin(stamp: bytes) -> str:

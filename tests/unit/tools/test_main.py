@@ -28,7 +28,7 @@ def _commands() -> set[str]:
 
 
 def test_make_and_the_tools_know_the_same_commands():
-    used = set(re.findall(r"-m tools ([a-z]+)", MAKEFILE))
+    used = set(re.findall(r"-m tools ([a-z-]+)", MAKEFILE))
     assert used == _commands()
 
 
@@ -59,8 +59,14 @@ def test_only_what_is_said_to_make_leads_to_another_cluster():
 
 def test_flags_of_make_are_flags_of_the_tools():
     said = _make("logs", "JOB=run", "FOLLOW=1", "TIMESTAMPS=1")
-    assert '--follow --timestamps "run"' in said
+    assert re.search(r'--follow --timestamps +"run"', said)
+    assert '--past "run"' in _make("logs", "JOB=run", "PAST=1")
+    assert "'--since=2d' '--limit=7'" in _make("search-logs", "QUERY=x", "SINCE=2d", "LIMIT=7")
     assert '--force "run"' in _make("rerun", "JOB=run", "FORCE=1")
+
+
+def test_no_shell_reads_a_query():
+    assert "touch" not in _make("search-logs", "QUERY='; touch x; \"`touch y`")
 
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]

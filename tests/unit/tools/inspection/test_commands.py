@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 import tools.__main__ as program
+from infra.errors import RefusalError
 from tests.unit.tools.inspection.cluster_objects import (
     NAMESPACE,
     claim,
@@ -21,7 +22,10 @@ from tests.unit.tools.inspection.cluster_objects import (
     queue,
     task,
 )
+from tests.unit.tools.inspection.stored_logs import StoredLogs
 from tools.inspection import commands
+from tools.inspection.log_search import Search
+from tools.inspection.logs import NoPodsLeftError
 from tools.inspection.target import Place, Target
 
 
@@ -105,8 +109,69 @@ def test_every_question_says_where_it_is_asked(monkeypatch, tmp_path, words, pla
     monkeypatch.setattr(commands, "status", lambda *found: asked.append(found[:1]))
     monkeypatch.setattr(program.environment, "status", lambda *_: asked.append((Place(stack="local"),)))
     monkeypatch.setattr(commands, "why", lambda *found: asked.append(found[:2]))
-    monkeypatch.setattr(commands, "logs", lambda *found, **flags: asked.append((*found[:2], *flags.values())))
+    monkeypatch.setattr(commands, "logs", lambda *found: asked.append((*found[:2], found[3])))
     monkeypatch.setattr(commands, "rerun", lambda *found, **flags: asked.append((*found[:2], *flags.values())))
+    searched: list[tuple] = []
+    monkeypatch.setattr(commands, "search_logs", lambda *found: searched.append(found[:2]))
+    monkeypatch.setenv("QUERY", "level:error")
+    assert program.main(["search-logs", *words, "--since=2d", "--limit=7"]) == 0
+    assert searched == [(place, Search(query="level:error", since="2d", limit=7, namespace=place.namespace))]
     for name, further in (("status", []), ("why", ["j"]), ("logs", ["j", "--follow"]), ("rerun", ["j", "--force"])):
         assert program.main([name, *words, *further]) == 0
-    assert asked == [(place,), (place, "j"), (place, "j", True, False), (place, "j", True)]
+    assert asked == [(place,), (place, "j"), (place, "j", commands.LogView(follow=True)), (place, "j", True)]
+
+
+GONE = "my-run-0a1b2c3d-worker-0"
+
+
+@pytest.fixture
+def stored(fake_program):
+    """A store with one line of a pod that is gone."""
+    logs = StoredLogs()
+    logs.add(1, GONE, "from the store", **{"kubernetes.pod_labels.athanor.dev/job": "my-run"})
+    for row in logs.rows:
+        row["_stream"] = row["_stream"].replace('"ml"', f'"{NAMESPACE}"')
+    with logs.serve() as address:
+        fake_program.answer("get service/victoria-logs", "service/victoria-logs")
+        fake_program.answer("port-forward", f"Forwarding from {address} -> 9428\n")
+        yield logs
+
+
+def shown_logs(capfd, report, **how: bool) -> str:
+    commands.logs(Place(), "my-run", report.progress, commands.LogView(**how))
+    return capfd.readouterr().out
+
+
+@pytest.mark.usefixtures("stored", "screen")
+@pytest.mark.parametrize("jobs", [[job(phase="Completed")], []], ids=["the job is there", "the job is gone"])
+def test_logs_of_pods_that_are_gone_come_from_the_store(fake_program, report, capfd, jobs):
+    answer(fake_program, jobs=jobs)
+    assert shown_logs(capfd, report) == "[worker-0] from the store\n"
+
+
+@pytest.mark.usefixtures("stored", "screen")
+def test_the_past_can_be_asked_for_while_there_are_pods(fake_program, report, capfd):
+    run = job(phase="Running")
+    answer(fake_program, jobs=[run], pods=pods(run))
+    assert shown_logs(capfd, report, past=True) == "[worker-0] from the store\n"
+
+
+@pytest.mark.usefixtures("screen")
+@pytest.mark.parametrize(("jobs", "kind"), [([job(phase="Completed")], NoPodsLeftError), ([], RefusalError)])
+def test_without_a_store_the_cluster_has_the_last_word(fake_program, report, jobs, kind):
+    fake_program.answer("get service", stderr="(NotFound)", status=1)
+    answer(fake_program, jobs=jobs)
+    with pytest.raises(kind):
+        commands.logs(Place(), "my-run", report.progress, commands.LogView())
+
+
+def test_the_past_does_not_go_on():
+    with pytest.raises(RefusalError, match="FOLLOW"):
+        commands.LogView(past=True, follow=True)
+
+
+@pytest.mark.usefixtures("screen")
+def test_everything_can_be_searched(stored, report, capfd):
+    stored.say.append(lambda handler: handler.send_chunks(200, b'{"n":"7"}\n'))
+    commands.search_logs(Place(), Search(query="* | count() n"), report.progress)
+    assert capfd.readouterr().out == "n=7\n"

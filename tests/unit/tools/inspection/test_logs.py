@@ -108,16 +108,30 @@ def test_many_pods_with_many_lines_are_merged():
     assert shown == [f"{second} {index}" for second in range(20) for index in pods]
 
 
-def test_any_bytes_are_passed_through():
-    raw = line("worker-0", "01", "x").encode().replace(b"x\n", b"\xff\xfe\n")
-    assert next(logs.written(each, {}, timestamps=False) for each in logs.merged(raw)).endswith(b" \xff\xfe\n")
+def test_no_line_does_anything_to_the_terminal():
+    raw = line("worker-0", "01", "x").encode().replace(b"x\n", b"\xff\x1b[31mred\x1b[0m\x07\r[worker-1] lie\n")
+    assert text_of(raw) == [f"[{NAME}-worker-0/worker] [worker-1] lie\n"]
 
 
-@pytest.mark.parametrize(("of", "words"), [(RUN, "no pods yet"), (DONE, "they were cleaned up")])
-def test_a_job_without_pods_points_to_why(kubectl, fake_program, of, words):
+def test_structured_lines_are_sentences_and_tracebacks_keep_their_pod():
+    fields = {"time": "2026-11-21T10:00:01.5", "level": "critical", "message": "no", "traceback": "Traceback:\n  x"}
+    before = f"[{NAME}-worker-0/worker] "
+    [shown] = text_of(line("worker-0", "01", json.dumps(fields)).encode())
+    assert shown.splitlines() == [f"{before}2026-11-21 10:00:01,5 CRITICAL no", f"{before}Traceback:", f"{before}  x"]
+
+
+@pytest.mark.parametrize(
+    ("of", "words", "kind"),
+    [
+        (RUN, "no pods yet", ValueError),
+        (DONE, "they were cleaned up", logs.NoPodsLeftError),
+    ],
+)
+def test_a_job_without_pods_points_to_why(kubectl, fake_program, of, words, kind):
     answer(fake_program, of, count=0)
-    with pytest.raises(ValueError, match=f"{words}.*`make why JOB=run`"):
+    with pytest.raises(ValueError, match=f"{words}.*`make why JOB=run`") as caught:
         logs.show(kubectl, NAMESPACE, "run")
+    assert type(caught.value) is kind
 
 
 def test_an_unknown_job_names_the_near_ones(kubectl, fake_program):
