@@ -118,6 +118,7 @@ def _lines(answer: HTTPResponse) -> Iterator[bytes]:
         yield from lines
     if answer.length:
         raise IncompleteRead(rest, answer.length)
+    answer.read()  # says that this was the end, after an answer of known length
     if rest:
         yield rest
 

@@ -39,6 +39,14 @@ def test_many_answers_come_through_one_connection(logs, store):
     assert logs.connections == 1
 
 
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_short_answers_have_an_end_too(logs, store, rows):
+    for _ in range(2):
+        logs.say.append(lambda handler: handler.send_whole(b'{"n":"1"}\n' * rows))
+        assert len(list(store.rows("*"))) == rows
+    assert logs.connections == 1
+
+
 def test_a_connection_that_was_closed_meanwhile_is_made_again(logs, store):
     logs.say.append(lambda handler: setattr(handler, "close_connection", True))
     logs.add(1, POD)
@@ -54,8 +62,15 @@ def test_an_answer_that_nobody_reads_on_is_not_taken_for_the_next_one(logs, stor
     assert [row["lines"] for row in store.rows("{} | stats by (_stream)")] == ["1000"]
 
 
-def test_an_answer_without_its_end_is_no_answer(logs, store):
-    logs.say.append(lambda handler: handler.send_chunks(200, b'{"_msg":"one"}\n', cut=True))
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda handler: handler.send_chunks(200, b'{"_msg":"one"}\n', cut=True),
+        lambda handler: handler.send_whole(b'{"_msg":"one"}\n', missing=10),
+    ],
+)
+def test_an_answer_without_its_end_is_no_answer(logs, store, broken):
+    logs.say.append(broken)
     with pytest.raises(LogStoreError, match="does not answer"):
         list(store.rows("*"))
 
