@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import pytest
 
@@ -27,7 +31,7 @@ def mpirun(data_dir, tmp_path) -> Iterator[Callable[..., subprocess.Popen]]:
     """Start the example on two ranks of this machine."""
     started: list[subprocess.Popen] = []
 
-    def start(*arguments: object) -> subprocess.Popen:
+    def start(*arguments: object, environment: dict[str, str] | None = None) -> subprocess.Popen:
         launcher = [MPIRUN, "-np", "2", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,sm"]
         program = [sys.executable, "-m", "trainer.mpi_example"]
         folders = ["--data_dir", data_dir, "--output_dir", tmp_path / "output", "--work_dir", tmp_path / "work"]
@@ -39,6 +43,7 @@ def mpirun(data_dir, tmp_path) -> Iterator[Callable[..., subprocess.Popen]]:
                 "PYTHONPATH": str(REPOSITORY),
                 "OMPI_ALLOW_RUN_AS_ROOT": "1",
                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                **(environment or {}),
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -86,6 +91,38 @@ def test_stop_on_request_saves_before_the_ranks_end(mpirun, tmp_path):
     assert [line["event"] for line in last] == ["stopped", "stopped"]
     (checkpoint,) = (tmp_path / "output/r1/checkpoints").glob(f"step-{last[0]['step']:08d}")
     assert (checkpoint / "complete.json").exists()
+
+
+def test_every_rank_can_be_read_and_says_who_it_is(mpirun):
+    port = two_free_ports()
+    environment = {"ATHANOR_METRICS_PORT": str(port), "ATHANOR_LOG_FORMAT": "json"}
+    job = mpirun("--epochs", 500, "--metrics_host", "127.0.0.1", environment=environment)
+    said = []
+    for line in job.stdout:
+        said.append(line)
+        if '"step step=30 ' in line:
+            break
+    for rank in (0, 1):
+        with urlopen(f"http://127.0.0.1:{port + rank}/metrics") as answer:
+            text = answer.read().decode()
+        found = re.search(rf"^athanor_training_step{{rank=\"{rank}\",run=\"r1\"}} (\S+)$", text, re.MULTILINE)
+        assert found
+        assert float(found[1]) >= 29
+    job.send_signal(signal.SIGUSR1)
+    rest, _ = job.communicate()
+    told = [json.loads(line) for line in (*said, *rest.splitlines()) if line.startswith("{")]
+    for rank in (0, 1):
+        assert {"started", "stopped"} <= {line["event"] for line in told if line["rank"] == rank}
+    assert {line["rank"] for line in told if line["event"] == "step"} == {0}
+
+
+def two_free_ports() -> int:
+    """Return the first of two neighbours that nobody listens on."""
+    while True:
+        with socket.socket() as first, socket.socket() as second, contextlib.suppress(OSError):
+            first.bind(("127.0.0.1", 0))
+            second.bind(("127.0.0.1", first.getsockname()[1] + 1))
+            return first.getsockname()[1]
 
 
 def test_names_of_open_mpi_become_those_of_torchrun():
