@@ -166,8 +166,8 @@ def _fairness() -> Section:
                 },
                 Text(
                     asks="Which queue uses how much of what it deserves? 1 is all of its share.",
-                    when_bad="One far above 1 while another waits below 1: taking back does not work; is its queue "
-                    "not reclaimable?",
+                    when_bad="One far above 1 while another waits below 1: taking back does not work; maybe its "
+                    "queue is not reclaimable.",
                 ),
                 Look(unit=units.PercentUnit),
             ),
@@ -179,7 +179,7 @@ def _fairness() -> Section:
                     " / on (queue_name) (volcano_queue_deserved_milli_cpu > 0)"
                 },
                 Text(
-                    asks="The same for CPU, which is what clusters without GPUs share out.",
+                    asks="Which queue uses how much of its CPU? That is what clusters without GPUs share out.",
                     when_bad="As for GPUs.",
                 ),
                 Look(unit=units.PercentUnit),
