@@ -32,6 +32,12 @@ class PlatformOutputs:
     """Image of TensorFlow jobs; empty from a stack whose nodes could pull none."""
     offers: str = ""
     """Node pools and networks as JSON text (infra/pools.py); empty from a stack that does not tell them yet."""
+    prometheus_url: str = ""
+    """Prometheus inside the cluster; empty where the stack runs none of its own."""
+    grafana_url: str = ""
+    """Grafana inside the cluster; empty where the stack runs none."""
+    logs_url: str = ""
+    """The log store inside the cluster; empty where the stack runs none."""
 
     @property
     def platform_offers(self) -> PlatformOffers:

@@ -15,6 +15,7 @@ from infra.image_policy import enforce_image_policy
 from infra.images import platform_tensorflow_image, platform_trainer_image
 from infra.job_cleanup import JobCleanUp, JobCleanUpArgs
 from infra.manifests import Manifest, resource
+from infra.monitoring.stack import declare_monitoring
 from infra.namespaces import default_deny_manifest, namespace_manifest
 from infra.outputs import PlatformOutputs
 from infra.pools import NO_OFFERS, PlatformOffers, platform_offers
@@ -53,6 +54,12 @@ class Platform:
     """The same for TensorFlow jobs; empty where the nodes could pull none."""
     offers: pulumi.Input[PlatformOffers] = NO_OFFERS
     """Node pools, networks and Pod Security level that workloads are checked against."""
+    prometheus_url: pulumi.Input[str] = ""
+    """Prometheus inside the cluster; empty where the stack runs none of its own."""
+    grafana_url: pulumi.Input[str] = ""
+    """Grafana inside the cluster; empty where the stack runs none."""
+    logs_url: pulumi.Input[str] = ""
+    """The log store inside the cluster; empty where the stack runs none."""
     depends_on: Sequence[pulumi.Resource] = ()
     """What must exist before a workload and be gone only after it."""
 
@@ -78,6 +85,9 @@ class Platform:
             trainer_image=outputs.apply(lambda found: found.trainer_image),
             tensorflow_image=outputs.apply(lambda found: found.tensorflow_image),
             offers=outputs.apply(lambda found: found.platform_offers),
+            prometheus_url=outputs.apply(lambda found: found.prometheus_url),
+            grafana_url=outputs.apply(lambda found: found.grafana_url),
+            logs_url=outputs.apply(lambda found: found.logs_url),
         )
 
 
@@ -101,7 +111,7 @@ def _on_existing_cluster(settings: Settings) -> Platform:
 
 
 def _on_alicloud(settings: Settings, alicloud: AlicloudSettings) -> Platform:
-    environment = create_environment(alicloud, settings.images)
+    environment = create_environment(alicloud, settings.images, settings.monitoring)
     provider = environment.cluster.provider
     in_cluster = pulumi.ResourceOptions(provider=provider)
     namespace = _workload_namespace(settings, in_cluster)
@@ -157,6 +167,7 @@ def _platform(
     limits = WorkloadLimits("workload-limits", _limits_args(settings, offers, ready), in_cluster)
     if settings.clean_up.enabled:
         JobCleanUp("job-cleanup", _clean_up_args(settings, (*nodes, *ready, *scheduling.ready)), in_cluster)
+    monitoring = declare_monitoring(settings, (*nodes, *ready, *gpu_parts, *scheduling.namespace), in_cluster)
     return Platform(
         provider=provider,
         namespace=settings.namespace,
@@ -166,6 +177,9 @@ def _platform(
         trainer_image=platform_trainer_image(settings),
         tensorflow_image=platform_tensorflow_image(settings),
         offers=offers,
+        prometheus_url=monitoring.prometheus_url if monitoring else "",
+        grafana_url=monitoring.grafana_url if monitoring else "",
+        logs_url=monitoring.logs_url if monitoring else "",
         depends_on=(*nodes, *ready, *gpu_parts, *scheduling.ready, *limits.parts),
     )
 

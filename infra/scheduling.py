@@ -48,11 +48,14 @@ class GangScheduling(pulumi.ComponentResource):
 
     ready: tuple[pulumi.Resource, ...]
     """Queues, PriorityClasses and HyperNodes; jobs depend on them."""
+    namespace: tuple[pulumi.Resource, ...]
+    """Volcano's namespace; empty where somebody else installed it."""
 
     def __init__(self, name: str, args: GangSchedulingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:GangScheduling", name, None, opts)
         self._nodes = args.nodes
         _warn_without_shares(args.settings.queues, args.pools, self)
+        self.namespace = ()
         installed = self._install() if args.settings.install else []
         self.ready = (
             *self._queues(args.settings.queues, args.pools, installed),
@@ -89,6 +92,7 @@ class GangScheduling(pulumi.ComponentResource):
         ]
         # Its pods need no privilege at all.
         namespace = self._child("namespace", namespace_manifest(NAMESPACE))
+        self.namespace = (namespace,)
         config = self._child("scheduler-config", scheduler_config_manifest(settings), [namespace])
         scheduler = self._part(
             SCHEDULER,

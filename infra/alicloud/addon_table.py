@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from infra.settings.alicloud import AlicloudSettings
     from infra.settings.images import ImageSettings
+    from infra.settings.monitoring import MonitoringSettings
 
 Stage = Literal["before_pools", "after_pools"]
 
@@ -25,6 +26,8 @@ class Environment:
     alicloud: AlicloudSettings
     images: ImageSettings | None = None
     """None where only the cluster itself is made."""
+    monitoring: MonitoringSettings | None = None
+    """The same."""
 
 
 Config = dict[str, Any]
@@ -73,6 +76,14 @@ def _has_lingjun_rdma(environment: Environment) -> bool:
 
 def _wants_credential_helper(environment: Environment) -> bool:
     return environment.images is not None and environment.images.credential_helper
+
+
+def _wants_managed_prometheus(environment: Environment) -> bool:
+    return environment.monitoring is not None and environment.monitoring.kind == "managed"
+
+
+def _managed_prometheus(_: Environment) -> Config:
+    return {"prometheusMode": "default"}
 
 
 def _terway(_: Environment) -> Config:
@@ -179,6 +190,14 @@ ADDONS: tuple[Addon, ...] = (
         version="0.4.0",
         source=f"{_NOTES} ack-pod-identity-webhook, 2025-11-24",
         why="RAM roles for service accounts, so that no pod holds a key",
+    ),
+    Addon(
+        name="arms-prometheus",
+        version="1.1.39",
+        source="Managed Service for Prometheus, release notes of the Prometheus agent, April 2026",
+        why="reads nodes, pods, GPUs and our monitors for the managed Prometheus",
+        wanted=_wants_managed_prometheus,
+        config=_managed_prometheus,
     ),
     Addon(
         name="managed-aliyun-acr-credential-helper",

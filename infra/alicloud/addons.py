@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from infra.alicloud.ack_cluster import AckCluster
     from infra.settings.alicloud import AlicloudSettings
     from infra.settings.images import ImageSettings
+    from infra.settings.monitoring import MonitoringSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,7 @@ class ClusterAddonsArgs:
 
     settings: AlicloudSettings
     images: ImageSettings
+    monitoring: MonitoringSettings
     cluster: AckCluster
     stage: Stage
     """`before_pools`: what must be there before the nodes it works on (the eRDMA controller: nodes that join earlier
@@ -57,7 +59,7 @@ class ClusterAddons(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ClusterAddonsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:ClusterAddons", name, None, opts)
-        environment = Environment(alicloud=args.settings, images=args.images)
+        environment = Environment(alicloud=args.settings, images=args.images, monitoring=args.monitoring)
         self.addons = {
             addon.name: alicloud.cs.KubernetesAddon(
                 addon.name,

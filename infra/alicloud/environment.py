@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from infra.alicloud.addon_table import Stage
     from infra.settings.alicloud import AlicloudSettings
     from infra.settings.images import ImageSettings
+    from infra.settings.monitoring import MonitoringSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,9 @@ class AlicloudEnvironment:
     """What pods with a network of their own wait for."""
 
 
-def create_environment(settings: AlicloudSettings, images: ImageSettings) -> AlicloudEnvironment:
+def create_environment(
+    settings: AlicloudSettings, images: ImageSettings, monitoring: MonitoringSettings
+) -> AlicloudEnvironment:
     """Declare network, cluster, add-ons and node pools, in the order in which they need each other.
 
     Raises:
@@ -48,7 +51,14 @@ def create_environment(settings: AlicloudSettings, images: ImageSettings) -> Ali
     cluster = AckCluster("cluster", AckClusterArgs(settings=settings, network=network), in_cloud)
 
     def addons(name: str, stage: Stage, depends_on: tuple[pulumi.Resource, ...]) -> tuple[pulumi.Resource, ...]:
-        args = ClusterAddonsArgs(settings=settings, images=images, cluster=cluster, stage=stage, depends_on=depends_on)
+        args = ClusterAddonsArgs(
+            settings=settings,
+            images=images,
+            monitoring=monitoring,
+            cluster=cluster,
+            stage=stage,
+            depends_on=depends_on,
+        )
         return tuple(ClusterAddons(name, args, in_cloud).addons.values())
 
     before_rdma = _terway_for_rdma(settings, cluster)

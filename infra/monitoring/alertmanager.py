@@ -1,6 +1,6 @@
 """Alertmanager as the operator's custom resource, its Service, network policy and the configuration it starts with.
 
-Source: prometheus-operator 0.85, Documentation/api-reference/api.md; prometheus.io/docs/alerting/latest/configuration.
+Source: prometheus-operator 0.93, Documentation/api-reference/api.md; prometheus.io/docs/alerting/latest/configuration.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from infra.images import ALERTMANAGER_IMAGE, CONFIG_RELOADER_IMAGE
+from infra.images import ALERTMANAGER_IMAGE
 from infra.monitoring import ALERTMANAGER, ALERTMANAGER_PORT, GRAFANA, INSTANCE, NAMESPACE, PROMETHEUS, WEB_PORT_NAME
 from infra.monitoring.disks import InstanceDisk, instance_disk
 from infra.monitoring.parts import (
@@ -17,7 +17,9 @@ from infra.monitoring.parts import (
     labels,
     metadata,
     network_policy,
+    operated_container,
     pod_security,
+    reloader,
     resources,
     service,
 )
@@ -61,7 +63,7 @@ def quiet_config_manifest() -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": metadata(CONFIG_SECRET),
+        "metadata": metadata(CONFIG_SECRET, part=ALERTMANAGER),
         "stringData": {"alertmanager.yaml": json.dumps(_QUIET)},
     }
 
@@ -76,11 +78,10 @@ def _network(settings: MonitoringSettings) -> Manifest:
 
 def alertmanager_manifest(settings: MonitoringSettings, disk: InstanceDisk) -> Manifest:
     """Return the Alertmanager object."""
-    reloader = {"image": CONFIG_RELOADER_IMAGE, "imagePullPolicy": "IfNotPresent"}
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "Alertmanager",
-        "metadata": metadata(INSTANCE),
+        "metadata": metadata(INSTANCE, part=ALERTMANAGER),
         "spec": {
             "version": f"v{VERSION}",
             "replicas": settings.replicas,
@@ -88,16 +89,15 @@ def alertmanager_manifest(settings: MonitoringSettings, disk: InstanceDisk) -> M
             "serviceAccountName": ALERTMANAGER,
             # It asks the API server for nothing.
             "automountServiceAccountToken": False,
-            "initContainers": [{"name": "init-config-reloader", **reloader}],
+            "initContainers": [reloader("init-config-reloader")],
             "containers": [
-                {"name": "alertmanager", "image": ALERTMANAGER_IMAGE, "imagePullPolicy": "IfNotPresent"},
-                {"name": "config-reloader", **reloader},
+                operated_container(ALERTMANAGER, ALERTMANAGER_IMAGE, resources("10m", "32Mi", "256Mi")),
+                reloader("config-reloader"),
             ],
             "configSecret": settings.alertmanager_config_secret or CONFIG_SECRET,
             "externalUrl": URL,
             "retention": "120h",
             "storage": disk.storage,
-            "resources": resources("10m", "32Mi", "256Mi"),
             "securityContext": pod_security(),
             "affinity": apart(SELECTOR),
         },

@@ -94,7 +94,7 @@ def grafana_manifests(settings: MonitoringSettings, uids: list[str]) -> dict[str
         f"{GRAFANA}-account": account(GRAFANA),
         # People come in through the kubelet (`kubectl port-forward`); a gateway needs a policy of its own.
         f"{GRAFANA}-network": network_policy(GRAFANA, {}, [_to_namespace()]),
-        _CONFIG: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(_CONFIG), "data": config},
+        _CONFIG: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(_CONFIG, part=GRAFANA), "data": config},
         GRAFANA: _deployment(settings, uids, config),
         f"{GRAFANA}-service": service(GRAFANA, WEB_PORT_NAME, GRAFANA_PORT),
     }

@@ -1,6 +1,6 @@
 """kube-state-metrics: what the API server knows about pods, nodes, claims and quotas, as metrics.
 
-Source: kube-state-metrics 2.18, docs/developer/cli-arguments.md and docs/metrics.
+Source: kube-state-metrics 2.20, docs/developer/cli-arguments.md and docs/metrics.
 """
 
 from __future__ import annotations

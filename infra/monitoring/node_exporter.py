@@ -19,7 +19,7 @@ COLLECTORS = (
 )  # fmt: skip
 """What it looks at: no more than rules and dashboards use, for every one of them costs series on every node."""
 _HOST = "/host"
-_ROOT = f"{_HOST}/root"
+_ROOT = f"{_HOST}/node"
 # Mounts of pods and containers: their file systems are the node's, or a volume that its kubelet reports.
 _MOUNTS_OF_PODS = "^/(dev|proc|sys|run/containerd/.+|run/credentials/.+|var/lib/(containerd|docker|kubelet)/.+)($|/)"
 _DEVICES_OF_PODS = "^(lo|veth.*|cali.*|cni.*|lxc.*|docker.*|kube-ipvs.*|nodelocaldns)$"

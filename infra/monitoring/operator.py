@@ -1,6 +1,6 @@
 """The Prometheus operator: turns the Prometheus, Alertmanager, monitors and rules of one namespace into pods.
 
-Source of flags and rights: prometheus-operator 0.85, cmd/operator/main.go and Documentation/platform/rbac.md, less what
+Source of flags and rights: prometheus-operator 0.93, cmd/operator/main.go and Documentation/platform/rbac.md, less what
 it needs for namespaces and kinds that it has nothing to do with here.
 """
 
@@ -55,6 +55,8 @@ def operator_arguments() -> list[str]:
         f"--kubelet-selector={_REAL_NODES}",
         "--kubelet-endpointslice=true",
         "--kubelet-endpoints=false",
+        # Kubelets have no port without encryption any more.
+        "--kubelet-http-metrics=false",
         # A node that joins is read within half a minute, instead of three.
         "--kubelet-sync-period=30s",
         # It ends up in the containers that reload the configuration; upstream's 50 MiB are also the limit.
@@ -66,12 +68,13 @@ def operator_arguments() -> list[str]:
 
 def permission_manifests() -> dict[str, Manifest]:
     """Return account, roles and bindings: all in its own namespace, the kubelets' Service, little anywhere else."""
-    kinds = "alertmanagers prometheuses"
+    managed = ("alertmanagers", "prometheuses")
+    read = (*managed, "alertmanagerconfigs", "podmonitors", "probes", "prometheusrules", "servicemonitors")
     here = [
-        rule(_GROUP, f"{kinds} alertmanagerconfigs servicemonitors podmonitors probes prometheusrules", READ),
-        rule(_GROUP, " ".join(f"{kind}/status" for kind in kinds.split()), ("get", "update", "patch")),
+        rule(_GROUP, " ".join(read), READ),
+        rule(_GROUP, " ".join(f"{kind}/status" for kind in managed), ("get", "update", "patch")),
         # Else it could not own the StatefulSets where the API server checks owners.
-        rule(_GROUP, " ".join(f"{kind}/finalizers" for kind in kinds.split()), ("update",)),
+        rule(_GROUP, " ".join(f"{kind}/finalizers" for kind in managed), ("update",)),
         rule("apps", "statefulsets", _WRITE),
         rule("core", "configmaps secrets", _WRITE),
         rule("core", "services services/finalizers", ("get", "create", "update", "delete")),
@@ -84,7 +87,7 @@ def permission_manifests() -> dict[str, Manifest]:
     everywhere = [
         rule("core", "nodes", ("list",)),
         rule("core", "namespaces", READ),
-        rule("core", "events", ("create", "patch")),
+        rule("events.k8s.io", "events", ("create", "patch")),
         # It says so when a volume's class does not exist, instead of waiting for ever.
         rule("storage.k8s.io", "storageclasses", ("get",)),
     ]
@@ -119,7 +122,6 @@ def kubelet_service_manifest() -> Manifest:
             "clusterIP": "None",
             "ports": [
                 {"name": "https-metrics", "port": 10250, "targetPort": 10250, "protocol": "TCP"},
-                {"name": "http-metrics", "port": 10255, "targetPort": 10255, "protocol": "TCP"},
                 {"name": "cadvisor", "port": 4194, "targetPort": 4194, "protocol": "TCP"},
             ],
         },

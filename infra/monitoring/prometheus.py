@@ -1,6 +1,6 @@
 """Prometheus as the operator's custom resource, its account, Service and network policy.
 
-Source: prometheus-operator 0.85, Documentation/api-reference/api.md.
+Source: prometheus-operator 0.93, Documentation/api-reference/api.md.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from infra.images import CONFIG_RELOADER_IMAGE, PROMETHEUS_IMAGE
+from infra.images import PROMETHEUS_IMAGE
 from infra.monitoring import (
     ALERTMANAGER,
     GRAFANA,
@@ -27,7 +27,9 @@ from infra.monitoring.parts import (
     labels,
     metadata,
     network_policy,
+    operated_container,
     pod_security,
+    reloader,
     resources,
     rule,
     service,
@@ -98,22 +100,20 @@ def permission_manifests(namespaces: Sequence[str]) -> dict[str, Manifest]:
 def prometheus_manifest(settings: MonitoringSettings, disk: InstanceDisk) -> Manifest:
     """Return the Prometheus object."""
     interval = f"{settings.scrape_interval_seconds}s"
-    reloader = {"image": CONFIG_RELOADER_IMAGE, "imagePullPolicy": "IfNotPresent"}
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "Prometheus",
-        "metadata": metadata(INSTANCE),
+        "metadata": metadata(INSTANCE, part=PROMETHEUS),
         "spec": {
             "version": f"v{VERSION}",
             "replicas": settings.replicas,
             "podMetadata": {"labels": labels(PROMETHEUS)},
             "serviceAccountName": PROMETHEUS,
             "automountServiceAccountToken": True,
-            # Images are said by container, as in any pod: there the registry setting finds them.
-            "initContainers": [{"name": "init-config-reloader", **reloader}],
+            "initContainers": [reloader("init-config-reloader")],
             "containers": [
-                {"name": "prometheus", "image": PROMETHEUS_IMAGE, "imagePullPolicy": "IfNotPresent"},
-                {"name": "config-reloader", **reloader},
+                operated_container(PROMETHEUS, PROMETHEUS_IMAGE, resources("50m", "192Mi", settings.memory_limit)),
+                reloader("config-reloader"),
             ],
             "externalUrl": URL,
             "scrapeInterval": interval,
@@ -134,7 +134,6 @@ def prometheus_manifest(settings: MonitoringSettings, disk: InstanceDisk) -> Man
             },
             "enableAdminAPI": False,
             "query": {"maxSamples": _SERIES_OF_A_QUERY},
-            "resources": resources("50m", "192Mi", settings.memory_limit),
             "securityContext": pod_security(),
             "affinity": apart(SELECTOR),
         },

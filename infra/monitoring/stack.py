@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pulumi
 
+from infra.gpu.nodes import NAMESPACE as GPU_NAMESPACE
 from infra.manifests import Manifest, resource
 from infra.monitoring import (
     KUBELET_NAMESPACE,
@@ -27,12 +28,15 @@ from infra.monitoring.operator import kubelet_service_manifest, operator_manifes
 from infra.monitoring.prometheus import PrometheusArgs, prometheus_manifests
 from infra.monitoring.rules import rule_manifests
 from infra.namespaces import PodSecurity, default_deny_manifest, namespace_manifest
+from infra.settings.storage import DiskClass
 from infra.storage import ClassVolumes, NodeFolders
+from infra.volcano import NAMESPACE as VOLCANO_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from infra.settings.monitoring import MonitoringSettings, VolumeSettings
+    from infra.settings.stack import Settings
     from infra.storage import Backing
 
 _PODS = ("Alertmanager", "DaemonSet", "Deployment", "Prometheus", "StatefulSet")
@@ -58,6 +62,33 @@ class MonitoringArgs:
     """Class of the disks whose settings name none. None: the cluster's default one."""
     depends_on: Sequence[pulumi.Resource] = ()
     """What must be there first and go last: nodes, and the namespaces of the targets."""
+
+
+def declare_monitoring(
+    settings: Settings, depends_on: Sequence[pulumi.Resource], opts: pulumi.ResourceOptions
+) -> Monitoring | None:
+    """Declare a stack's monitoring, if it has any. `depends_on`: see MonitoringArgs."""
+    if settings.monitoring.kind == "none":
+        return None
+    targets = {VOLCANO_NAMESPACE: settings.scheduling.install, GPU_NAMESPACE: settings.gpu.dcgm_exporter}
+    args = MonitoringArgs(
+        settings=settings.monitoring,
+        workloads=settings.namespace,
+        volcano=settings.scheduling.install,
+        dcgm_exporter=settings.gpu.dcgm_exporter,
+        target_namespaces=[namespace for namespace, is_there in targets.items() if is_there],
+        node_folders=settings.runs_on_own_local_cluster,
+        storage_class=_disk_class(settings),
+        depends_on=depends_on,
+    )
+    return Monitoring("monitoring", args, opts)
+
+
+def _disk_class(settings: Settings) -> str | None:
+    """Return the first disk that the environment under alicloud has a class for: shared files are too slow."""
+    if settings.alicloud is None:
+        return None
+    return next((found.name for found in settings.storage.classes if isinstance(found, DiskClass)), None)
 
 
 class Monitoring(pulumi.ComponentResource):

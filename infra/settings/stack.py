@@ -14,6 +14,7 @@ from infra.settings.digits import DigitsSettings
 from infra.settings.fields import DnsLabel, Model
 from infra.settings.gpu import ClusterGpuSettings
 from infra.settings.images import ImageSettings
+from infra.settings.monitoring import MonitoringSettings
 from infra.settings.scheduling import SchedulingSettings
 from infra.settings.storage import StorageSettings
 
@@ -37,6 +38,8 @@ class Settings(Model):
     """Volcano and its queues."""
     clean_up: CleanUpSettings = CleanUpSettings()
     """What becomes of the pods of finished jobs."""
+    monitoring: MonitoringSettings = MonitoringSettings()
+    """Metrics, alerts, dashboards and logs."""
     images: ImageSettings = ImageSettings()
     """Where images come from."""
     digits: DigitsSettings = DigitsSettings()
@@ -66,6 +69,36 @@ class Settings(Model):
             raise ValueError(
                 "gpu.device_plugin = True: ACK brings its own device plugin, and a node can have only one. Fix: leave"
                 " gpu.device_plugin out; sharing belongs under alicloud.node_pools[].gpu"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _services_of_the_cloud_need_it(self) -> Self:
+        monitoring = self.monitoring
+        wanted = {"kind = 'managed'": monitoring.kind == "managed", "logs.kind = 'sls'": monitoring.logs.kind == "sls"}
+        for setting, is_wanted in wanted.items():
+            if is_wanted and self.alicloud is None:
+                raise ValueError(
+                    f"monitoring.{setting}: is a service of Alibaba Cloud. Fix: leave it out, or describe the"
+                    " environment under alicloud"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _each_gpu_has_one_exporter(self) -> Self:
+        if self.monitoring.kind == "managed" and self.gpu.dcgm_exporter:
+            raise ValueError(
+                "gpu.dcgm_exporter = True: ACK's managed Prometheus brings its own, and both would read each GPU. Fix:"
+                " leave gpu.dcgm_exporter out, or set monitoring.kind to operator"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _copies_have_nodes(self) -> Self:
+        if self.runs_on_own_local_cluster and self.monitoring.replicas > 1:
+            raise ValueError(
+                f"monitoring.replicas = {self.monitoring.replicas}: the local cluster has one node and one disk for"
+                " them. Fix: leave it out, or name your own cluster under cluster.kubeconfig"
             )
         return self
 

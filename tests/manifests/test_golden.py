@@ -19,6 +19,7 @@ from tests.manifests.placement_cases import PLACEMENT_CASES
 from tests.manifests.service_cases import SERVICE_CASES
 from tests.recording_engine import Recording, record
 from tests.unit.infra.alicloud.storage_program import environment
+from tools.engine import stack_config
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 GOLDEN = Path(__file__).parent / "golden"
 UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
 HOME_MARK = "<home>"
+_UNWATCHED = {"monitoring": {"kind": "none"}}
+"""What is watched has a case of its own, below."""
 
 
 def _platform() -> Platform:
@@ -78,16 +81,33 @@ def _alicloud_storage() -> Recording:
 
 def _gpu_nodes(record_stack: StackRecorder) -> Recording:
     sharing = {"mode": "mps", "replicas": 4}
-    return record_stack({"gpu": {"device_plugin": True, "dcgm_exporter": True, "sharing": sharing}})
+    gpu = {"device_plugin": True, "dcgm_exporter": True, "sharing": sharing}
+    return record_stack({"gpu": gpu, **_UNWATCHED})
 
 
 def _job_cleanup(record_stack: StackRecorder) -> Recording:
-    return record_stack({"clean_up": {"enabled": True}})
+    return record_stack({"clean_up": {"enabled": True}, **_UNWATCHED})
+
+
+_MONITORING_KINDS = (
+    "Alertmanager", "ClusterRole", "DaemonSet", "Deployment", "Namespace", "NetworkPolicy", "PersistentVolume",
+    "PodMonitor", "Prometheus", "Role", "Secret", "Service", "ServiceMonitor", "StatefulSet",
+)  # fmt: skip
+"""Rules and dashboards have tests of their own."""
+
+
+def _monitoring(record_stack: StackRecorder) -> Recording:
+    monitoring = {"grafana": False, "scrape_interval_seconds": 5, "retention_days": 2, "storage": {"size_gib": 2}}
+    return record_stack({"digits": {"enabled": False}, "scheduling": {"install": False}, "monitoring": monitoring})
+
+
+def _monitoring_in_the_cloud(record_stack: StackRecorder) -> Recording:
+    return record_stack(stack_config("prod"), stack="prod")
 
 
 CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] = {
     # name: how it is recorded, which kinds are kept (all if none is named)
-    "local": (lambda record_stack: record_stack(), ()),
+    "local": (lambda record_stack: record_stack(_UNWATCHED), ()),
     "gpu-job": (lambda _: record(_gpu_job, preview=False), ()),
     "queues": (_queues, ("Queue", "Job", "HyperNode", "ResourceQuota")),
     "simulated-nodes": (_simulated_nodes, ("Node",)),
@@ -96,6 +116,8 @@ CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] =
     **PLACEMENT_CASES,
     **JOB_KIND_CASES,
     **SERVICE_CASES,
+    "monitoring": (_monitoring, _MONITORING_KINDS),
+    "monitoring-cloud": (_monitoring_in_the_cloud, ("Alertmanager", "PodMonitor", "Prometheus", "StatefulSet")),
     "alicloud-storage": (lambda _: _alicloud_storage(), ("PersistentVolume", "PersistentVolumeClaim", "StorageClass")),
 }
 

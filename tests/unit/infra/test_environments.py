@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ENVIRONMENTS = ("dev", "staging", "prod")
 NODE_POOL = "alicloud:cs/nodePool:NodePool"
 ADDON = "alicloud:cs/kubernetesAddon:KubernetesAddon"
+READ_THEIR_NODE = ("gpu-system", "monitoring-nodes")
+"""Namespaces of pods that mount folders of their node: at `privileged`, with rules of their own elsewhere."""
 CLUSTER = "alicloud:cs/managedKubernetes:ManagedKubernetes"
 
 
@@ -169,6 +171,7 @@ def test_every_pod_is_admitted_at_restricted(environment):
         f"{owner.kind} {owner.name}": violations(pod)
         for owner in environment.objects()
         if owner.kind != "CustomResourceDefinition"
+        if owner.inputs["metadata"].get("namespace") not in READ_THEIR_NODE
         for pod in pod_specs(owner.inputs)
     }
     assert found

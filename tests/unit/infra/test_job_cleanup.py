@@ -13,7 +13,7 @@ from infra.settings.clean_up import CleanUpSettings
 from infra.settings.stack import Settings
 from tests.fixtures.recorded_stack import TRAINER_TAG
 
-ENABLED = {"clean_up": {"enabled": True}, "namespace": "team"}
+ENABLED = {"clean_up": {"enabled": True}, "namespace": "team", "monitoring": {"kind": "none"}}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,8 @@ def pod(cron_job):
 
 def test_nothing_of_it_is_there_by_default(local_stack):
     assert local_stack.of_kind("CronJob") == []
-    assert not any(NAMESPACE in str(found.inputs) for found in local_stack.objects())
+    namespaces = {found.inputs["metadata"].get("namespace") for found in local_stack.objects()}
+    assert NAMESPACE not in namespaces
 
 
 def test_its_account_may_list_jobs_and_remove_pods_in_the_workloads_namespace_alone(stack):

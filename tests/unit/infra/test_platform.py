@@ -76,7 +76,7 @@ def test_jobs_use_the_first_queue(record_stack):
 
 
 def test_a_cluster_with_volcano_keeps_its_own(record_stack):
-    recording = record_stack({"scheduling": {"install": False}})
+    recording = record_stack({"scheduling": {"install": False}, "monitoring": {"kind": "none"}})
     assert recording.of_kind("CustomResourceDefinition") == []
     assert recording.of_kind("ClusterRole") == []
     assert {found.name for found in recording.of_kind("Deployment")} == {"digits"}
@@ -84,7 +84,7 @@ def test_a_cluster_with_volcano_keeps_its_own(record_stack):
 
 
 def test_the_namespace_of_the_settings_holds_all_workloads(record_stack):
-    recording = record_stack({"namespace": "team-a"})
+    recording = record_stack({"namespace": "team-a", "monitoring": {"kind": "none"}})
     namespaces = {found.inputs["metadata"].get("namespace") for found in recording.objects()} - {None}
     assert namespaces == {"team-a", "volcano-system"}
     assert recording.exports["digits_service_url"] == "http://digits.team-a.svc:8000"

@@ -11,7 +11,12 @@ FOLDER = NodeFolder(node="local-node-0", path=Path("/srv/volumes/data"))
 
 def _on_a_cluster_of_the_users(machine_home, **storage):
     cluster = {"kubeconfig": str(machine_home / "local" / "kubeconfig"), "context": "athanor-local"}
-    return {"cluster": cluster, "storage": storage}
+    return {"cluster": cluster, "storage": storage, "monitoring": {"kind": "none"}}
+
+
+def _claims(recording):
+    """The claims of the workloads."""
+    return [c for c in recording.of_kind("PersistentVolumeClaim") if c.inputs["metadata"]["namespace"] == "athanor"]
 
 
 def test_a_node_folder_binds_to_its_node_and_outlives_its_claim():
@@ -40,11 +45,11 @@ def test_up_waits_for_no_claim():
 
 
 def test_the_local_cluster_gets_a_volume_per_claim(local_stack, machine_home):
-    for claim in local_stack.of_kind("PersistentVolumeClaim"):
+    for claim in _claims(local_stack):
         volume = local_stack.one(f"{claim.name}-volume").inputs
         assert claim.inputs["spec"]["volumeName"] == volume["metadata"]["name"] == f"athanor-{claim.name}"
         assert volume["spec"]["local"]["path"] == str(machine_home / "local" / "volumes" / claim.name)
-    assert {claim.name for claim in local_stack.of_kind("PersistentVolumeClaim")} == {"data", "output"}
+    assert {claim.name for claim in _claims(local_stack)} == {"data", "output"}
 
 
 def test_another_cluster_gets_claims_of_its_default_class_and_no_volume(record_stack, machine_home):

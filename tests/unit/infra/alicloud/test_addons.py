@@ -13,6 +13,7 @@ from infra.alicloud.addon_table import ADDONS, DISABLED_AT_BIRTH, Environment, b
 from infra.alicloud.addons import ClusterAddons, ClusterAddonsArgs
 from infra.errors import RefusalError
 from infra.settings.images import ImageSettings
+from infra.settings.monitoring import MonitoringSettings
 from infra.settings.parse import parse_settings
 from tests.unit.infra.alicloud.environment import (
     ERDMA_POOL,
@@ -37,21 +38,29 @@ EVERYWHERE = {
     "ack-node-problem-detector",
     "ack-pod-identity-webhook",
 }
+NO_MONITORING = MonitoringSettings(kind="none")
 TABLE = {addon.name: addon for addon in ADDONS}
 
 
-def _program(images, stage):
+def _program(images, stage, monitoring):
     def program(environment):
         cluster = AckCluster("ack", AckClusterArgs(settings=environment, network=standing_network(environment)))
         before = alicloud.ecs.EcsDeploymentSet("before")
-        args = ClusterAddonsArgs(settings=environment, images=images, cluster=cluster, stage=stage, depends_on=[before])
+        args = ClusterAddonsArgs(
+            settings=environment,
+            images=images,
+            monitoring=monitoring,
+            cluster=cluster,
+            stage=stage,
+            depends_on=[before],
+        )
         ClusterAddons("addons", args)
 
     return program
 
 
-def _addons(environment, stage="after_pools", images=None, *, preview=True):
-    recording = record_on(_program(images or ImageSettings(), stage), environment, preview=preview)
+def _addons(environment, stage="after_pools", images=None, *, monitoring=NO_MONITORING, preview=True):
+    recording = record_on(_program(images or ImageSettings(), stage, monitoring), environment, preview=preview)
     return {addon.inputs["name"]: addon for addon in recording.of_type(ADDON)}
 
 
@@ -101,6 +110,14 @@ def test_what_ack_wants_at_one_version_is(pair):
 )
 def test_addons_are_there_where_something_needs_them(pools, more):
     assert set(_addons(settings(*pools))) == EVERYWHERE | more
+
+
+@pytest.mark.parametrize(("kind", "more"), [("operator", set()), ("managed", {"arms-prometheus"})])
+def test_the_managed_prometheus_is_there_when_asked_for(kind, more):
+    """Beside ours its node exporter would take the same port of every node."""
+    found = _addons(settings(), monitoring=MonitoringSettings(kind=kind))
+    assert set(found) == EVERYWHERE | more
+    assert [json.loads(found[name].inputs["config"]) for name in more] == [{"prometheusMode": "default"} for _ in more]
 
 
 @pytest.mark.parametrize(

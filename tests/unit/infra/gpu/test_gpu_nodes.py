@@ -163,7 +163,8 @@ def test_up_does_not_wait_for_gpu_nodes():
 
 
 def test_a_stack_has_what_its_settings_ask_for_before_its_workloads(record_stack):
-    assert not [found for found in record_stack().objects() if found.kind == "DaemonSet"]
+    plain = record_stack({"monitoring": {"kind": "none"}})
+    assert not [found for found in plain.objects() if found.kind == "DaemonSet"]
     recording = record_stack({"gpu": {"device_plugin": True}})
     plugin = recording.one("nvidia-device-plugin", "DaemonSet")
     assert plugin.urn in recording.ancestors(recording.one("digits-training", "Job"))

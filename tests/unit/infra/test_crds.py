@@ -1,0 +1,49 @@
+"""CRDs as upstreams ship them, read into what a stack declares."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.crds import read_crds
+from infra.errors import RefusalError
+
+NAME = "example.dev_things"
+TEXT = """
+metadata: {name: things.example.dev, annotations: {made: by-a-tool}}
+spec:
+  description: of the whole
+  versions:
+    - schema:
+        properties:
+          description: {type: string, description: of the property}
+          operator: {enum: [=, "!=", =~]}
+status: {storedVersions: []}
+"""
+
+
+@pytest.fixture
+def crd(tmp_path):
+    (tmp_path / f"{NAME}.yaml").write_text(TEXT, encoding="utf-8")
+    return read_crds(tmp_path, [NAME], "somebody")[NAME]
+
+
+def test_only_desired_state_is_declared(crd):
+    assert set(crd) == {"metadata", "spec"}
+    assert crd["metadata"] == {"name": "things.example.dev"}
+
+
+def test_descriptions_go_but_not_properties_of_that_name(crd):
+    [version] = crd["spec"]["versions"]
+    assert "description" not in crd["spec"]
+    assert version["schema"]["properties"]["description"] == {"type": "string"}
+
+
+def test_a_bare_equals_sign_is_a_text(crd):
+    """YAML 1.1 knows it as a type of its own; Alertmanager's CRDs list it as a value."""
+    [version] = crd["spec"]["versions"]
+    assert version["schema"]["properties"]["operator"]["enum"] == ["=", "!=", "=~"]
+
+
+def test_what_is_missing_is_refused_with_its_name_and_the_way_to_get_it(tmp_path):
+    with pytest.raises(RefusalError, match=rf"CRDs of somebody.*{NAME}.yaml.*make tools"):
+        read_crds(tmp_path, [NAME], "somebody")
