@@ -10,7 +10,7 @@ from infra.settings.fields import Count, Model
 
 FASTEST_BURN = 14.4
 """Multiple of the error budget's even use that pages (Google, The Site Reliability Workbook, chapter 5, table 5-8)."""
-REQUEST_SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+REQUEST_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the server's histogram of request times (seconds): only these can be told apart."""
 
 _DAY = 86400
@@ -51,7 +51,7 @@ class TrainingThresholds(Model):
     not_finite_window_seconds: Annotated[Count, Field(ge=10, le=_DAY)] = 900
     """How long a loss that was no finite number stays an alert (seconds)."""
     straggler_factor: Annotated[_Number, Field(gt=1, le=100)] = 1.3
-    """Multiple of the ranks' median time per step from which a rank holds the others up."""
+    """How many times as long a step takes with a rank as it would if that one were like the median rank."""
     straggler_for_seconds: _Hold = 900
     """How long it must be so (seconds)."""
     checkpoint_age_seconds: _Seconds = 7200

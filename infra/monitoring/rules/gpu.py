@@ -122,7 +122,7 @@ def _health(limits: GpuThresholds) -> Sequence[Alert]:
             for_seconds=0,
             severity="ticket",
             summary=f"{_WHERE} had {{{{ $value }}}} double-bit memory errors since its driver was loaded",
-            description="A program computed with wrong data or was ended. Reset the GPU; if it comes again, replace it.",
+            description="A program computed with bad data or was ended. Reset the GPU; replace it if it comes again.",
         ),
         Alert(
             name="GpuRowRemapFailed",

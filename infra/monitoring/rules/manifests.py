@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from infra.settings.alert_thresholds import AlertThresholds
 
 
-def areas(thresholds: AlertThresholds) -> tuple[Area, ...]:
+def areas(thresholds: AlertThresholds, *, volcano: bool = True) -> tuple[Area, ...]:
     """Return the rules of every area; what others are computed from comes first."""
     return (
         pods.area(),
@@ -25,7 +25,7 @@ def areas(thresholds: AlertThresholds) -> tuple[Area, ...]:
         storage.area(thresholds.storage),
         serving.area(thresholds.serving),
         nodes.area(thresholds.nodes),
-        targets.area(thresholds.targets),
+        targets.area(thresholds.targets, volcano=volcano),
         prices.area(),
     )
 
@@ -36,6 +36,7 @@ def rule_manifests(
     namespace: str,
     labels: Mapping[str, str],
     runbook_base_url: str | None = None,
+    volcano: bool = True,
 ) -> dict[str, Manifest]:
     """Return a PrometheusRule for each area by logical name.
 
@@ -44,6 +45,7 @@ def rule_manifests(
         namespace: Namespace that Prometheus reads rules from.
         labels: Labels that it selects them by.
         runbook_base_url: Where the pages of docs/runbooks can be read. Default: alerts name their path.
+        volcano: Whether its metrics are read, so that somebody must know when there are none.
     """
     return {
         f"rules-{area.name}": {
@@ -52,7 +54,7 @@ def rule_manifests(
             "metadata": {"name": f"athanor-{area.name}", "namespace": namespace, "labels": {**PART_OF, **labels}},
             "spec": {"groups": [_group(area, runbook_base_url)]},
         }
-        for area in areas(thresholds)
+        for area in areas(thresholds, volcano=volcano)
     }
 
 

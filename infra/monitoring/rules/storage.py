@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _VOLUME = "namespace, persistentvolumeclaim"
 _FILE_SYSTEM = "node, mountpoint"
-# Images mounted read-only are always full; what pods mount is seen as their volumes.
+# Images mounted read-only are always full; what pods mount is seen as their volumes, or is their node's own.
 _FILE_SYSTEMS = (
-    '{fstype!~"squashfs|iso9660|erofs|ramfs|overlay", mountpoint!~"/(var/lib/kubelet/pods|run/containerd).*"}'
+    '{fstype!~"squashfs|iso9660|erofs|ramfs", mountpoint!~"/(run/containerd|var/lib/(containerd|docker|kubelet))/.+"}'
 )
 _VOLUME_NAMED = "Volume {{ $labels.namespace }}/{{ $labels.persistentvolumeclaim }}"
 _FILE_SYSTEM_NAMED = "{{ $labels.mountpoint }} of {{ $labels.node }}"

@@ -7,31 +7,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infra.monitoring import KUBE_STATE_METRICS, NODE_EXPORTER
 from infra.monitoring.rules.rule import Alert, Area
+from infra.volcano import SCHEDULER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from infra.monitoring.rules.rule import Severity
     from infra.settings.alert_thresholds import TargetThresholds
 
 NEEDED = {
-    "kube-state-metrics": "kube_pod_info",
+    KUBE_STATE_METRICS: "kube_pod_info",
     "kubelet": "kubelet_running_pods",
-    "node-exporter": "node_load1",
-    "volcano-scheduler": "volcano_queue_weight",
+    NODE_EXPORTER: "node_load1",
+    SCHEDULER: "volcano_queue_weight",
 }
 """What alerts would be silent without, and a metric that each always has; an existing Prometheus may name jobs its own
 way, so that `up` would not find them."""
 
 
-def area(limits: TargetThresholds) -> Area:
-    """Return the rules of targets."""
-    return Area(name="targets", alerts=(*_targets(limits), *_own(limits)))
+def area(limits: TargetThresholds, *, volcano: bool = True) -> Area:
+    """Return the rules of targets; without `volcano` nobody expects its metrics."""
+    needed = {source: metric for source, metric in NEEDED.items() if volcano or source != SCHEDULER}
+    return Area(name="targets", alerts=(*_targets(limits, needed), *_own(limits)))
 
 
-def _targets(limits: TargetThresholds) -> Sequence[Alert]:
+def _targets(limits: TargetThresholds, needed: Mapping[str, str]) -> Sequence[Alert]:
     missing = " or ".join(
-        f'label_replace(absent({metric}), "source", "{source}", "", "")' for source, metric in NEEDED.items()
+        f'label_replace(absent({metric}), "source", "{source}", "", "")' for source, metric in needed.items()
     )
     return (
         Alert(
@@ -55,12 +59,12 @@ def _targets(limits: TargetThresholds) -> Sequence[Alert]:
 
 
 def _own(limits: TargetThresholds) -> Sequence[Alert]:
-    def failing(name: str, expr: str, summary: str, description: str, **more: str) -> Alert:
+    def failing(name: str, expr: str, summary: str, description: str, severity: Severity = "ticket") -> Alert:
         return Alert(
             name=name,
             expr=expr,
             for_seconds=limits.failing_for_seconds,
-            severity="page" if more.get("severity") == "page" else "ticket",
+            severity=severity,
             summary=summary,
             description=description,
         )

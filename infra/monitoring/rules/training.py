@@ -33,7 +33,8 @@ def area(limits: TrainingThresholds) -> Area:
 
 def _recordings() -> Sequence[Recording]:
     mean = _rate("step_seconds_sum", _RANK) + " / " + f"({_rate('step_seconds_count', _RANK)} > 0)"
-    waits = _rate("data_wait_seconds_sum", _RANK) + " / " + f"({_rate('step_seconds_count', _RANK)} > 0)"
+    own = _rate("own_seconds_sum", _RANK) + " / " + f"({_rate('own_seconds_count', _RANK)} > 0)"
+    waits = _rate("data_wait_seconds_sum", _RANK) + " / " + f"({_rate('data_wait_seconds_count', _RANK)} > 0)"
     return (
         # Each rank reports the samples of all ranks.
         Recording(
@@ -41,7 +42,8 @@ def _recordings() -> Sequence[Recording]:
             expr=f"max by ({_JOB}) (athanor_training_samples_per_second)",
         ),
         Recording(record="workload_rank:step_seconds:mean", expr=mean),
-        Recording(record="workload_rank:data_wait_seconds:mean", expr=waits),
+        # Of the time before the ranks meet, a program that does not measure it may at least tell the wait for data.
+        Recording(record="workload_rank:own_seconds:mean", expr=f"{own} or {waits}"),
         *(
             Recording(
                 record=f"workload:step_seconds:p{percent}",
@@ -58,12 +60,6 @@ def _recordings() -> Sequence[Recording]:
             expr=f"min by ({_JOB}) (athanor_training_checkpoint_age_seconds)",
         ),
         Recording(record="workload:started_timestamp_seconds:max", expr=_started()),
-        Recording(
-            record="workload:progress_timestamp_seconds:max",
-            expr=f"""
-                max by ({_JOB}) (athanor_training_last_step_timestamp_seconds > 0)
-                or workload:started_timestamp_seconds:max""",
-        ),
     )
 
 
@@ -78,11 +74,12 @@ def _started() -> str:
 
 
 def _progress(limits: TrainingThresholds) -> Sequence[Alert]:
-    window = f"[{limits.not_finite_window_seconds}s]"
     return (
         Alert(
             name="TrainingStalled",
-            expr=f"time() - workload:progress_timestamp_seconds:max > {limits.stalled_seconds}",
+            # Set to the start of the process until it has made a step.
+            expr=f"""
+                time() - max by ({_JOB}) (athanor_training_last_step_timestamp_seconds) > {limits.stalled_seconds}""",
             for_seconds=limits.stalled_for_seconds,
             severity="page",
             summary=f"{_NAMED} runs and has made no step for {{{{ $value | humanizeDuration }}}}",
@@ -90,10 +87,7 @@ def _progress(limits: TrainingThresholds) -> Sequence[Alert]:
         ),
         Alert(
             name="TrainingLossNotFinite",
-            expr=f"""
-                max by ({_JOB}) (increase(athanor_training_nonfinite_loss_total{window})) > 0
-                or max by ({_JOB}) ((athanor_training_loss != athanor_training_loss) * 0 + 1
-                                    or (abs(athanor_training_loss) == Inf) * 0 + 1)""",
+            expr=_not_finite(f"{limits.not_finite_window_seconds}s"),
             for_seconds=0,
             severity="page",
             summary=f"The loss of {_NAMED} is no finite number",
@@ -118,17 +112,29 @@ def _progress(limits: TrainingThresholds) -> Sequence[Alert]:
     )
 
 
-def _straggler(factor: float) -> str:
-    """Return the ranks that others wait for: slower by themselves, or waiting for data while the others wait for them.
+def _not_finite(window: str) -> str:
+    """Return the jobs whose loss is no finite number, or was within a window.
 
-    Ranks of one job that exchange gradients in each step all take as long as the slowest. What tells it from the others
-    is then that it waits for its data longer than the median rank, by more than 1 - 1/factor of a step.
+    Most programs end then, too soon to be read; the next process of the run counts what the ones before met. So its
+    counter starts above 0, and `increase` would see nothing.
     """
-    steps, waits = "workload_rank:step_seconds:mean", "workload_rank:data_wait_seconds:mean"
-    median = f"group_left () quantile by ({_JOB}) (0.5,"
-    return f"""
-        {steps} > on ({_JOB}) {median} {steps}) * {factor:g}
-        or ({waits} - on ({_JOB}) {median} {waits})) / {steps} > {1 - 1 / factor:.6g}"""
+    met = "athanor_training_nonfinite_loss_total"
+    now = f"max by ({_JOB}, run) (max_over_time({met}[{window}]))"
+    before = f"max by ({_JOB}, run) (max_over_time({met}[1d] offset {window}))"
+    # Of the values that are no finite number only NaN differs from itself.
+    bad = "athanor_training_loss != athanor_training_loss or abs(athanor_training_loss) == Inf"
+    return f"group by ({_JOB}) (({now} > 0 unless {before} >= {now}) or {bad})"
+
+
+def _straggler(factor: float) -> str:
+    """Return the ranks without which a step would be over sooner, by a share of 1 - 1/factor of it.
+
+    Ranks that exchange gradients in each step all take as long as the slowest. What tells it from the others is the
+    time it takes before it meets them.
+    """
+    own, steps = "workload_rank:own_seconds:mean", "workload_rank:step_seconds:mean"
+    excess = f"({own} - on ({_JOB}) group_left () quantile by ({_JOB}) (0.5, {own}))"
+    return f"{excess} / {steps} > {1 - 1 / factor:.6g}"
 
 
 def _checkpoints(limits: TrainingThresholds) -> Sequence[Alert]:

@@ -1,0 +1,195 @@
+"""How services answer, and when somebody must know."""
+
+from tests.unit.infra.monitoring.rules.pod_cases import labelled_pod
+from tests.unit.infra.monitoring.rules.promtool import AlertCase, RecordingCase, series
+
+_SERVICE = {"namespace": "team", "workload": "answers"}
+
+
+def served(name, service="answers", pod=0, **more):
+    """Return the name of a series of a server."""
+    labels = {
+        "job": "serving",
+        "namespace": "team",
+        "pod": f"{service}-{pod}",
+        "instance": f"10.0.0.{pod}:8002",
+        "workload": service,
+        "kind": "service",
+        "model": "digits",
+        "version": "1",
+        **more,
+    }
+    return series(name, labels)
+
+
+def requests(good, bad="0x5000", service="answers", *, reason="BACKEND"):
+    """Return what a server counts of requests."""
+    return {
+        served("nv_inference_request_success", service): good,
+        served("nv_inference_request_failure", service, reason=reason): bad,
+    }
+
+
+def latencies(fast, every, service="answers"):
+    """Return what a server counts of answers within half a second, and of all."""
+    return {
+        served("nv_inference_request_success", service): every,
+        served("athanor_request_duration_seconds_bucket", service, le="0.5"): fast,
+        served("athanor_request_duration_seconds_bucket", service, le="1.0"): every,
+        served("athanor_request_duration_seconds_bucket", service, le="+Inf"): every,
+        served("athanor_request_duration_seconds_count", service): every,
+    }
+
+
+_READY = 'kube_pod_status_ready{namespace="team", pod="answers-0", condition="true"}'
+_LOADED, _NOT_LOADED = "athanor_model_load_success", "athanor_model_load_failure"
+_BY_MODEL = {**_SERVICE, "model": "digits"}
+
+CASES = (
+    AlertCase(
+        alert="ServiceErrorsBurnFast",
+        says="every tenth request fails for a while; what clients do wrong is no fault of the service",
+        series={
+            **requests("0+600x60 36000+540x20 46800+600x40", "0x60 0+60x20 1200x40"),
+            **requests("0+600x120", "0+300x120", "clients", reason="OTHER"),
+        },
+        fires={"75m": [_SERVICE], "80m": [_SERVICE]},
+        quiet=["60m", "120m"],
+    ),
+    AlertCase(
+        alert="ServiceErrorsBurnFast",
+        says="one failure in few requests says nothing",
+        series=requests("0x30 1x60", "0x60 1x30"),
+        fires={},
+        quiet=["62m", "80m"],
+    ),
+    AlertCase(
+        alert="ServiceErrorsBurnFast",
+        says="7 in a thousand for six hours",
+        series=requests("0+993x84 83412+1000x24", "0+7x84 588x24"),
+        fires={"400m": [_SERVICE]},
+        quiet=["0m", "480m"],
+        interval="5m",
+    ),
+    AlertCase(
+        alert="ServiceErrorsBurnSlow",
+        says="2 in a thousand for three days, until six hours went well",
+        series={
+            **requests("0+9980x432 4311360+10000x72", "0+20x432 8640x72"),
+            **requests("0+9995x504", "0+5x504", "good"),
+        },
+        fires={"72h": [_SERVICE]},
+        quiet=["0m", "79h"],
+        interval="10m",
+    ),
+    AlertCase(
+        alert="ServiceLatencyBurnFast",
+        says="every third answer is slow for a while",
+        series={
+            **latencies("0+600x60 36000+400x30 48000+600x40", "0+600x130"),
+            **latencies("0+599x130", "0+600x130", "quick"),
+        },
+        fires={"85m": [_SERVICE], "90m": [_SERVICE]},
+        quiet=["60m", "130m"],
+    ),
+    AlertCase(
+        alert="ServiceLatencyBurnSlow",
+        says="2 in a hundred for three days, until six hours went well",
+        series={
+            **latencies("0+9800x432 4233600+10000x72", "0+10000x504"),
+            **latencies("0+9950x504", "0+10000x504", "quick"),
+        },
+        fires={"72h": [_SERVICE]},
+        quiet=["0m", "79h"],
+        interval="10m",
+    ),
+    AlertCase(
+        alert="ModelLoadFailed",
+        says="a version after others, for a quarter of an hour",
+        series={
+            served(_LOADED): "1x100",
+            served(_NOT_LOADED): "0x4 1x100",
+            served(_LOADED, "other"): "2x100",
+            served(_NOT_LOADED, "other"): "1x100",
+        },
+        fires={"6m": [_BY_MODEL], "15m": [_BY_MODEL]},
+        quiet=["4m", "25m"],
+    ),
+    AlertCase(
+        alert="ModelLoadFailed",
+        says="the first one, before it was ever read, until one is loaded",
+        series={served(_LOADED): "0x60 1x40", served(_NOT_LOADED): "1x100"},
+        fires={"1m": [_BY_MODEL], "60m": [_BY_MODEL]},
+        quiet=["61m", "100m"],
+    ),
+    AlertCase(
+        alert="ServiceUnavailable",
+        says="no pod of it is ready; one of two is enough, and jobs have no readiness",
+        series={
+            **labelled_pod("answers-0", service="answers"),
+            _READY: "1x4 0x20 1x40",
+            **labelled_pod("two-0", service="two"),
+            **labelled_pod("two-1", service="two"),
+            'kube_pod_status_ready{namespace="team", pod="two-0", condition="true"}': "0x100",
+            'kube_pod_status_ready{namespace="team", pod="two-1", condition="true"}': "1x100",
+            **labelled_pod("digits-0", job="digits"),
+        },
+        fires={"12m": [_SERVICE], "24m": [_SERVICE]},
+        quiet=["9m", "27m"],
+    ),
+    RecordingCase(
+        record="service:requests:rate5m",
+        says="successes and faults of the service",
+        series=requests("0+60x60", "0+30x60"),
+        at="30m",
+        gives={'{namespace="team", workload="answers"}': 1.5},
+    ),
+    RecordingCase(
+        record="service:requests:rate5m",
+        says="of a server that counts no failures",
+        series={served("nv_inference_request_success"): "0+60x60"},
+        at="30m",
+        gives={'{namespace="team", workload="answers"}': 1},
+    ),
+    *(
+        RecordingCase(
+            record=f"service:errors:ratio_rate{window}",
+            says="faults of all requests",
+            series=requests("0+75x60", "0+25x60"),
+            at="30m",
+            gives={'{namespace="team", workload="answers"}': 0.25},
+        )
+        for window in ("5m", "30m", "1h", "6h", "3d")
+    ),
+    RecordingCase(
+        record="service:slow:ratio_rate5m",
+        says="longer than half a second",
+        series=latencies("0+45x60", "0+60x60"),
+        at="30m",
+        gives={'{namespace="team", workload="answers"}': 0.25},
+    ),
+    RecordingCase(
+        record="service:latency_seconds:p99",
+        says="between the bounds of its bucket",
+        series=latencies("0+50x60", "0+100x60"),
+        at="30m",
+        gives={'{namespace="team", workload="answers"}': 0.99},
+    ),
+    RecordingCase(
+        record="service:batch_size:mean",
+        says="rows per call",
+        series={served("nv_inference_count"): "0+120x60", served("nv_inference_exec_count"): "0+30x60"},
+        at="30m",
+        gives={'{namespace="team", workload="answers"}': 4},
+    ),
+    RecordingCase(
+        record="service:queue_seconds:mean",
+        says="per request, in seconds",
+        series={
+            served("nv_inference_queue_duration_us"): "0+30000000x60",
+            served("nv_inference_request_success"): "0+60x60",
+        },
+        at="30m",
+        gives={'{namespace="team", workload="answers"}': 0.5},
+    ),
+)
