@@ -16,7 +16,7 @@ SHARED := -n 4 --dist loadfile --no-loadscope-reorder \
 	tests/cloud tests/unit/trainer_tf tests/engine tests/unit tests/manifests
 ALONE := tests/cluster tests/faults
 
-.PHONY: help up down stop status why logs search-logs rerun predict preview recover image tools venv check test test-fast bench lock
+.PHONY: help up down stop status why logs search-logs dashboards rerun predict preview recover image tools venv check test test-fast bench lock
 
 help: ## Show what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -42,6 +42,10 @@ logs: venv ## Logs of all pods of a job, gone or not: make logs JOB=digits-train
 # The query goes through the environment, where no shell reads its quotes.
 search-logs: venv ## Search the logs of everything: make search-logs QUERY='error' SINCE=1h
 	@$(PYTHON) -m tools search-logs $(WHERE) $(call given,SINCE,since) $(call given,LIMIT,limit)
+
+dashboards: venv ## Draw the dashboards as pages: make dashboards MINUTES=60 PROMETHEUS=localhost:9090
+	@$(PYTHON) -m tools dashboards $(WHERE) $(call given,PROMETHEUS,prometheus) $(call given,MINUTES,minutes) \
+		$(call given,JOB,job) $(call given,SERVICE,service)
 
 rerun: venv ## Run an ended job again: make rerun JOB=digits-training
 	@$(PYTHON) -m tools rerun $(WHERE) $(if $(FORCE),--force) "$(JOB)"

@@ -13,6 +13,7 @@ from rich.markup import escape
 from infra.errors import RefusalError
 from infra.images import TRAINER_REPOSITORIES
 from tools import environment
+from tools.dashboards.errors import DashboardError, PrometheusError
 from tools.images.errors import ImageError
 from tools.inspection import commands as inspection
 from tools.inspection.log_search import Search
@@ -40,8 +41,10 @@ EXPECTED_ERRORS = (
     CloudError,
     ClusterError,
     CommandError,
+    DashboardError,
     ImageError,
     LogStoreError,
+    PrometheusError,
     ServingError,
     ToolchainError,
     TrainingError,
@@ -103,7 +106,8 @@ def _add_questions(add: Callable[[str, str, Command], argparse.ArgumentParser]) 
     logs = add("logs", "logs of all pods of a job", _logs)
     rerun = add("rerun", "run an ended job again", _rerun)
     searched = add("search-logs", "search the logs of everything", _search_logs)
-    for command in (status, why, logs, searched, rerun):
+    drawn = add("dashboards", "draw the dashboards as pages", _dashboards)
+    for command in (status, why, logs, searched, drawn, rerun):
         command.add_argument("--stack", help="whose namespace and cluster; default: local, unless those are named")
         command.add_argument("--kubeconfig", help="kubeconfig of the cluster; default: $KUBECONFIG, ~/.kube/config")
         command.add_argument("--context", help="the cluster's context in it")
@@ -116,6 +120,10 @@ def _add_questions(add: Callable[[str, str, Command], argparse.ArgumentParser]) 
     searched.add_argument("--query", default=os.environ.get("QUERY", ""), help="LogsQL; default: $QUERY")
     searched.add_argument("--since", default="1h", help="how far back, such as 30m or 2d; default: 1h")
     searched.add_argument("--limit", type=int, default=1000, help="most lines, the latest ones; default: 1000")
+    drawn.add_argument("--prometheus", help="its address, such as localhost:9090; default: the platform's own")
+    drawn.add_argument("--minutes", type=int, help="how long until now; default: what shows the last training run")
+    drawn.add_argument("--job", help="default: the last one that trained")
+    drawn.add_argument("--service", help="default: the first one there is")
     rerun.add_argument("--force", action="store_true", help="even if it still runs: it is stopped first")
 
 
@@ -150,6 +158,20 @@ def _logs(arguments: argparse.Namespace, _: Console, report: Progress) -> None:
 def _search_logs(arguments: argparse.Namespace, _: Console, report: Progress) -> None:
     found = Search(query=arguments.query, since=arguments.since, limit=arguments.limit, namespace=arguments.namespace)
     inspection.search_logs(_place(arguments), found, report)
+
+
+def _dashboards(arguments: argparse.Namespace, console: Console, report: Progress) -> None:
+    # What draws takes a second to import, which no other command needs to wait for.
+    from tools.dashboards.commands import View, render  # noqa: PLC0415
+
+    view = View(
+        prometheus=arguments.prometheus,
+        minutes=arguments.minutes,
+        namespace=arguments.namespace,
+        job=arguments.job,
+        service=arguments.service,
+    )
+    render(_place(arguments), view, console, report)
 
 
 def _rerun(arguments: argparse.Namespace, console: Console, report: Progress) -> None:

@@ -74,7 +74,7 @@ def _now() -> Section:
             ),
             number(
                 "GPUs without a list price",
-                f"sum(node:gpus_allocatable:sum unless on (node) {NODE_PRICE})",
+                f"sum(node:gpus_allocatable:sum unless on (node) {NODE_PRICE}) or vector(0)",
                 Text(
                     asks="How many GPUs does the list know no price of?",
                     when_bad="Type their price above: until then they count with that of the field, 0 at first.",
@@ -216,7 +216,7 @@ def _waste() -> Section:
                     asks="How much energy did each team's GPUs take?",
                     when_bad="Little energy for much money: they idle, which still draws a fifth.",
                 ),
-                Look(unit=units.KiloWattHour, decimals=1),
+                Look(unit=units.KiloWattHour),
             ),
             bars(
                 "Price of a GPU-hour by node",
