@@ -12,7 +12,7 @@ from infra.cluster import existing_cluster_args
 from infra.machine import LOCAL_CLUSTER_NAME
 from infra.settings.parse import parse_settings
 from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, local_volume_folder
-from tools import serving, summary, system_packages, training
+from tools import monitoring, serving, summary, system_packages, training
 from tools.commands import install_commands
 from tools.engine import Engine, make_private_folders, stack_config
 from tools.images import ensure_platform_images, ensure_trainer_image
@@ -47,7 +47,7 @@ _COLD_DISK_BYTES = 25 * 2**30
 _COLD_SECONDS = {
     "preflight": 5, "tools": 700, "local cluster": 8, "images": 70, "platform": 12, "training": 18, "serving": 2,
 }  # fmt: skip
-_PLATFORM_IMAGES = ("vc-scheduler", "vc-controller-manager")
+_VOLCANO_IMAGES = ("vc-scheduler", "vc-controller-manager")
 
 
 def up(console: Console, report: Progress) -> None:
@@ -68,7 +68,7 @@ def up(console: Console, report: Progress) -> None:
         with report.step("local cluster"):
             cluster.up(report)
         with report.step("images"):
-            ensure_platform_images(cluster.containerd_socket, _PLATFORM_IMAGES, report)
+            ensure_platform_images(cluster.containerd_socket, _platform_images(settings), report)
             ensure_trainer_image(cluster.containerd_socket, report, variant=settings.images.trainer_variant)
             _make_volume_folders()
     engine = _engine(report)
@@ -88,6 +88,11 @@ def up(console: Console, report: Progress) -> None:
     model = training.exported_model(kubectl, settings.namespace, SERVICE, MODEL, predictions[0].model_version)
     status(console, report)
     _show_result(console, settings, kubectl, model, predictions, outputs)
+
+
+def _platform_images(settings: Settings) -> tuple[str, ...]:
+    """Return what the local node needs for the platform, by the names of the binaries."""
+    return (*_VOLCANO_IMAGES, *monitoring.images(settings))
 
 
 def _requirements() -> Requirements:
@@ -118,7 +123,7 @@ def tools(report: Progress) -> None:
     wanted = engine_tools(settings)
     if settings.runs_on_own_local_cluster:
         system_packages.ensure_system_packages(report)
-        wanted |= {*local_cluster.TOOLS, *local_cluster.PLATFORM_IMAGES, *_PLATFORM_IMAGES}
+        wanted |= {*local_cluster.TOOLS, *local_cluster.PLATFORM_IMAGES, *_platform_images(settings)}
     found = ensure(sorted(wanted), report)
     upstream_manifests(report)
     make_private_folders()
@@ -184,7 +189,10 @@ def status(console: Console, report: Progress) -> None:
         if not found.running:
             console.print("`make up` starts what is down.")
             return
-    inspection.status(Place(stack=STACK), console, report, ["kube-system", volcano.NAMESPACE])
+    system = ["kube-system", volcano.NAMESPACE, *monitoring.namespaces(settings)]
+    inspection.status(Place(stack=STACK), console, report, system)
+    if rows := monitoring.address_rows(settings, _kubectl(settings, report)):
+        console.print(summary.table("Monitoring", ["what", "address"], rows))
 
 
 def predict(console: Console, index: int) -> None:
@@ -225,7 +233,7 @@ def _engine(report: Progress) -> Engine:
 
 
 def _make_volume_folders() -> None:
-    for claim in (DATA_CLAIM, OUTPUT_CLAIM):
+    for claim in (DATA_CLAIM, OUTPUT_CLAIM, *monitoring.VOLUMES):
         local_volume_folder(claim).mkdir(parents=True, exist_ok=True)
 
 

@@ -74,3 +74,10 @@ def test_an_image_without_a_node_to_load_it_into_is_refused(build_image, got):
     with pytest.raises(ClusterError, match=r"docker build.*athanor:images"):
         build_image({"cluster": {"kubeconfig": "~/.kube/config", "context": "kind"}})
     assert got == []
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [("operator", True), ("none", False)])
+def test_the_local_cluster_has_what_watches_it_built(got, monkeypatch, tmp_path, kind, wanted):
+    get_tools(monkeypatch, tmp_path, {"monitoring": {"kind": kind}})
+    assert ("prometheus" in got) is wanted
+    assert "vc-scheduler" in got
