@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fixtures.clone import REPOSITORY, Clone, wait_until
-from tests.fixtures.cloud import Step, edit, environment_clone, steps
+from tests.fixtures.cloud import Step, edit, environment_clone, leave_out_monitoring, steps
 
 if TYPE_CHECKING:
     from tools.api_double.double import ApiDouble
@@ -31,6 +31,7 @@ def dev(account: ApiDouble, tmp_path_factory: pytest.TempPathFactory) -> Clone:
     """The environment after its first `pulumi up`."""
     folder = tmp_path_factory.mktemp("dev")
     clone = environment_clone(folder / "clone", folder / "home", STACK, account.environment())
+    leave_out_monitoring(clone, STACK)
     clone.pulumi("up", "--yes", "--skip-preview", "--stack", STACK)
     return clone
 

@@ -13,7 +13,7 @@ import pytest
 
 from infra.settings.parse import parse_settings
 from tests.fixtures.clone import Clone, kill_session
-from tests.fixtures.cloud import edit, environment_clone, steps
+from tests.fixtures.cloud import edit, environment_clone, leave_out_monitoring, steps
 from tools.api_double import faults
 from tools.api_double.cs import machines
 from tools.api_double.faults import Fault
@@ -50,6 +50,7 @@ def dev(account: ApiDouble, tmp_path_factory: pytest.TempPathFactory) -> Clone:
     """A clone with an empty stack of `dev`: without its job, and with a GPU node from the beginning."""
     folder = tmp_path_factory.mktemp("dev")
     clone = environment_clone(folder / "clone", folder / "home", STACK, account.environment())
+    leave_out_monitoring(clone, STACK)
     clone.pulumi("config", "set", "--path", "athanor:digits.enabled", "false", "--stack", STACK)
     edit(clone, STACK, lambda settings: settings["node_pools"][1].update(minimum=1))
     return clone

@@ -23,6 +23,8 @@ SETTINGS = {
     "athanor:cluster.simulated_nodes[0].instance_type": "ecs.ebmgn7e.32xlarge",
     "athanor:cluster.simulated_nodes[0].count": "2",
     "athanor:storage.access_mode": "ReadWriteOnce",
+    # This cluster has no class of disks; what watches the workloads runs in the tests of `make up`.
+    "athanor:monitoring.kind": "none",
     "athanor:scheduling.queues[0].name": "research",
     "athanor:scheduling.queues[1].name": "production",
     "athanor:scheduling.queues[1].weight": "3",

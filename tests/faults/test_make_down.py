@@ -42,4 +42,4 @@ def test_down_leaves_the_machine_as_it_was(served: Clone) -> None:
     assert not served.home.exists()
     assert not (served.folder / ".venv").exists()
     assert "encryptionsalt" not in (served.folder / "Pulumi.local.yaml").read_text(encoding="utf-8")
-    assert stack_config("local", served.folder) == {"namespace": "athanor"}
+    assert stack_config("local", served.folder) == stack_config("local")
