@@ -1,0 +1,74 @@
+"""The monitoring of `make up`: everything is read, every query answers, and what a run left can be looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infra.monitoring.dashboards.queries import queries
+from infra.monitoring.kept_metrics import KEPT_METRICS
+from tests.fixtures.clone import Clone, wait_until
+from tests.fixtures.monitoring import Monitoring
+
+if TYPE_CHECKING:
+    from infra.monitoring.dashboards.queries import Query
+
+NOT_HERE = {"dcgm-exporter"}
+"""Targets that need a GPU."""
+
+
+@pytest.fixture(scope="module")
+def monitoring(served: Clone) -> Monitoring:
+    """Prometheus after it has read every target once."""
+    found = Monitoring(served)
+    wait_until(lambda: not down(found), lambda: f"targets to be up: {down(found)}")
+    return found
+
+
+def targets(monitoring: Monitoring) -> list[dict[str, Any]]:
+    return monitoring.prometheus("targets", state="active")["activeTargets"]
+
+
+def down(monitoring: Monitoring) -> dict[str, str]:
+    """Return what could not be read, or not yet, with the reason."""
+    return {each["scrapeUrl"]: each["lastError"] for each in targets(monitoring) if each["health"] != "up"}
+
+
+def test_every_kind_of_target_is_read(monitoring: Monitoring) -> None:
+    assert {each["labels"]["job"] for each in targets(monitoring)} >= {*KEPT_METRICS, "serving"} - NOT_HERE
+
+
+def test_a_run_that_ended_can_be_looked_at(monitoring: Monitoring) -> None:
+    [loss] = {
+        (each["metric"]["workload"], each["metric"]["kind"], each["metric"]["queue"])
+        for each in monitoring.query('last_over_time(athanor_training_loss{workload="digits-training"}[1h])')
+    }
+    assert loss == ("digits-training", "pytorch", "training")
+    ranks = monitoring.query('count by (rank) (last_over_time(athanor_training_step{workload="digits-training"}[1h]))')
+    assert {each["metric"]["rank"] for each in ranks} == {"0", "1"}
+
+
+@pytest.mark.parametrize("job", sorted(set(KEPT_METRICS) - NOT_HERE))
+def test_what_is_kept_exists(monitoring: Monitoring, job: str) -> None:
+    assert set(KEPT_METRICS[job]) - monitoring.names(job) == set()
+
+
+@pytest.mark.parametrize("query", queries(), ids=lambda query: f"{query.dashboard}-{query.panel}")
+def test_every_query_of_a_panel_is_answered(monitoring: Monitoring, query: Query) -> None:
+    monitoring.query(query.expr)
+
+
+def test_every_rule_is_computed_without_an_error(monitoring: Monitoring) -> None:
+    def failing() -> dict[str, str]:
+        groups = monitoring.prometheus("rules")["groups"]
+        assert groups
+        return {rule["name"]: rule.get("lastError", "") for group in groups for rule in group["rules"]
+                if rule["health"] != "ok"}  # fmt: skip
+
+    wait_until(lambda: not failing(), lambda: f"rules to be computed: {failing()}")
+
+
+def test_nobody_is_paged_by_an_environment_that_works(monitoring: Monitoring) -> None:
+    pages = {name: found for name, found in monitoring.firing().items() if found[0]["severity"] == "page"}
+    assert pages == {}

@@ -1,0 +1,174 @@
+"""What breaks on the real cluster makes its own alert fire, and mending it ends the alert."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from infra.machine import LOCAL_CLUSTER_NAME
+from tests.cluster.test_job_life_cycle import TRAINING, names
+from tests.cluster.test_training_jobs import KILL_TRAINING
+from tests.fixtures.clone import Clone, wait_until
+from tests.fixtures.monitoring import Monitoring
+from tools.local_cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.fixtures.team import Team
+
+# Short enough to see an alert come and go.
+IMPATIENT = {
+    "training.stalled_seconds": 15,
+    "training.stalled_for_seconds": 0,
+    "training.failure_window_seconds": 30,
+    "training.restarts": 1,
+    "storage.full_for_seconds": 0,
+    "serving.load_failure_window_seconds": 30,
+}
+SIGNAL_TRAINING = KILL_TRAINING.replace("os.kill(pid, 9)", "os.kill(pid, {signal})")
+SIGSTOP, SIGCONT = 19, 18
+SMALL_VOLUME = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+
+
+@pytest.fixture(scope="module")
+def monitoring(served: Clone) -> Iterator[Monitoring]:
+    """The environment's monitoring with thresholds of seconds."""
+    for name, value in IMPATIENT.items():
+        served.pulumi("config", "set", "--path", f"athanor:monitoring.thresholds.{name}", str(value))
+    try:
+        served.pulumi("up", "--yes", "--skip-preview")
+        yield Monitoring(served)
+    finally:
+        served.pulumi("config", "rm", "--path", "athanor:monitoring.thresholds")
+        served.pulumi("up", "--yes", "--skip-preview")
+
+
+@pytest.fixture
+def job(monitoring: Monitoring, team: Team) -> Iterator[str]:
+    """Name of a training that runs for longer than any test here."""
+    team.declare(TRAINING.format(name="watched", more=""))
+    team.up()
+    name = team.jobs()["watched"]["metadata"]["name"]
+    wait_until(lambda: "checkpoint_saved" in names(team.clone, name), "first checkpoint", 180)
+    wait_until(lambda: monitoring.query('athanor_training_step{workload="watched"} > 0'), "its steps to be known")
+    yield name
+    team.declare("")
+    team.up()
+
+
+def fires(monitoring: Monitoring, alert: str, **labels: str) -> bool:
+    found = monitoring.firing().get(alert, [])
+    return any(labels.items() <= each.items() for each in found)
+
+
+def comes(monitoring: Monitoring, alert: str, **labels: str) -> None:
+    wait_until(
+        lambda: fires(monitoring, alert, **labels), lambda: f"{alert} {labels}, firing: {monitoring.firing()}", 180
+    )
+
+
+def goes(monitoring: Monitoring, alert: str, **labels: str) -> None:
+    wait_until(lambda: not fires(monitoring, alert, **labels), f"{alert} {labels} to end", 240)
+
+
+def signal_training(clone: Clone, pod: str, signal: int) -> None:
+    clone.kubectl("exec", pod, "-n", "athanor", "--", "python3", "-c", SIGNAL_TRAINING.format(signal=signal))
+
+
+def test_a_job_whose_rank_hangs_is_stalled(monitoring: Monitoring, served: Clone, job: str) -> None:
+    assert not fires(monitoring, "TrainingStalled", workload="watched")
+    signal_training(served, f"{job}-worker-0", SIGSTOP)
+    comes(monitoring, "TrainingStalled", workload="watched", severity="page")
+    signal_training(served, f"{job}-worker-0", SIGCONT)
+    goes(monitoring, "TrainingStalled", workload="watched")
+
+
+def test_a_job_whose_ranks_die_is_told_with_its_restarts(monitoring: Monitoring, served: Clone, job: str) -> None:
+    signal_training(served, f"{job}-worker-0", 9)
+    comes(monitoring, "JobRestartsOften", workload="watched")
+    wait_until(lambda: "resumed" in names(served, job), "the job to go on", 180)
+    goes(monitoring, "JobRestartsOften", workload="watched")
+
+
+def test_a_version_that_cannot_be_loaded_is_told(monitoring: Monitoring, served: Clone) -> None:
+    broken = served.home / "local" / "volumes" / "output" / "models" / "digits" / "99"
+    broken.mkdir()
+    try:
+        (broken / "model.pt").write_bytes(b"no model")
+        comes(monitoring, "ModelLoadFailed", workload="digits", model="digits")
+    finally:
+        for file in broken.iterdir():
+            file.unlink()
+        broken.rmdir()
+    goes(monitoring, "ModelLoadFailed", workload="digits")
+    assert "✓" in served.make("predict", "IMAGE=0")
+
+
+@contextmanager
+def small_disk(clone: Clone) -> Iterator[Path]:
+    """A file system of 16 MiB on the clone's node, at the path that it gives."""
+    node = LocalCluster(LOCAL_CLUSTER_NAME, home=clone.home)._node.init()
+    assert node is not None
+    folder = clone.home / "local" / "volumes" / "small"
+    inside = ["nsenter", f"--target={node.pid}", "--mount", "--"]
+    folder.mkdir()
+    subprocess.run([*inside, "mount", "-t", "tmpfs", "-o", "size=16m,mode=1777", "tmpfs", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run([*inside, "umount", "--lazy", folder], check=True)
+        folder.rmdir()
+
+
+def small_volume(folder: Path, node: str) -> list[dict[str, object]]:
+    """Return a volume on the folder and a pod that fills it, and lives on."""
+    on_node = {"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]}  # fmt: skip
+    size = {"storage": "16Mi"}
+    place = {"local": {"path": str(folder)}, "nodeAffinity": {"required": on_node}}
+    return [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "small"},
+         "spec": {**SMALL_VOLUME, **place, "capacity": size, "claimRef": {"name": "small", "namespace": "athanor"}}},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "small", "namespace": "athanor"},
+         "spec": {**SMALL_VOLUME, "resources": {"requests": size}, "volumeName": "small"}},
+    ]  # fmt: skip
+
+
+def filling_pod(image: str) -> dict[str, object]:
+    restricted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True,
+                  "runAsUser": 10001, "seccompProfile": {"type": "RuntimeDefault"}}  # fmt: skip
+    fill = "head -c 16M /dev/zero > /small/all; exec sleep 3600"
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "fills", "namespace": "athanor"},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "volumes": [{"name": "small", "persistentVolumeClaim": {"claimName": "small"}}],
+            "containers": [{
+                "name": "main", "image": image, "command": ["sh", "-c", fill], "securityContext": restricted,
+                "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
+                "volumeMounts": [{"name": "small", "mountPath": "/small"}],
+            }],
+        },
+    }  # fmt: skip
+
+
+def test_a_volume_that_is_full_is_told(monitoring: Monitoring, served: Clone, tmp_path: Path) -> None:
+    [node] = [each["metadata"]["name"] for each in served.objects("nodes")]
+    image = served.outputs()["trainer_image"]
+    with small_disk(served) as folder:
+        manifests = tmp_path / "small.json"
+        items = [*small_volume(folder, node), filling_pod(image)]
+        manifests.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), encoding="utf-8")
+        served.kubectl("apply", "-f", str(manifests))
+        try:
+            comes(monitoring, "VolumeFull", persistentvolumeclaim="small", severity="page")
+            served.kubectl("exec", "fills", "-n", "athanor", "--", "rm", "/small/all")
+            goes(monitoring, "VolumeFull", persistentvolumeclaim="small")
+        finally:
+            served.kubectl("delete", "-f", str(manifests), "--ignore-not-found")
