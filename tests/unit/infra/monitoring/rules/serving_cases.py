@@ -73,13 +73,13 @@ CASES = (
     ),
     AlertCase(
         alert="ServiceErrorsBurnSlow",
-        says="2 in a thousand for three days, until six hours went well",
+        says="2 in a thousand for half a day, until six hours went well",
         series={
-            **requests("0+9980x432 4311360+10000x72", "0+20x432 8640x72"),
-            **requests("0+9995x504", "0+5x504", "good"),
+            **requests("0+9980x72 718560+10000x42", "0+20x72 1440x42"),
+            **requests("0+9995x114", "0+5x114", "good"),
         },
-        fires={"72h": [_SERVICE]},
-        quiet=["0m", "79h"],
+        fires={"12h": [_SERVICE]},
+        quiet=["0m", "19h"],
         interval="10m",
     ),
     AlertCase(
@@ -94,13 +94,13 @@ CASES = (
     ),
     AlertCase(
         alert="ServiceLatencyBurnSlow",
-        says="2 in a hundred for three days, until six hours went well",
+        says="2 in a hundred for half a day, until six hours went well",
         series={
-            **latencies("0+9800x432 4233600+10000x72", "0+10000x504"),
-            **latencies("0+9950x504", "0+10000x504", "quick"),
+            **latencies("0+9800x72 705600+10000x42", "0+10000x114"),
+            **latencies("0+9950x114", "0+10000x114", "quick"),
         },
-        fires={"72h": [_SERVICE]},
-        quiet=["0m", "79h"],
+        fires={"12h": [_SERVICE]},
+        quiet=["0m", "19h"],
         interval="10m",
     ),
     AlertCase(
