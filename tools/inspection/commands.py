@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
 from infra.errors import RefusalError
+from infra.monitoring import NAMESPACE
 from tools.inspection import logs as job_logs
 from tools.inspection.case import Case
 from tools.inspection.log_search import Search, search
@@ -101,7 +102,9 @@ def _past_logs(target: Target, job: str, how: LogView) -> None:
 
 def search_logs(place: Place, what: Search, report: Progress) -> None:
     """Write the lines of all pods that a query finds."""
-    with _to_whom_it_concerns(), log_store(resolve(place, report).kubectl) as store:
+    # The search is of all namespaces, so that none needs to be known.
+    target = resolve(replace(place, namespace=place.namespace or NAMESPACE), report)
+    with _to_whom_it_concerns(), log_store(target.kubectl) as store:
         search(store, what)
 
 

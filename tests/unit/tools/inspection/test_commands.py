@@ -175,3 +175,14 @@ def test_everything_can_be_searched(stored, report, capfd):
     stored.say.append(lambda handler: handler.send_chunks(200, b'{"n":"7"}\n'))
     commands.search_logs(Place(), Search(query="* | count() n"), report.progress)
     assert capfd.readouterr().out == "n=7\n"
+
+
+@pytest.mark.parametrize(("named", "asked"), [(None, "monitoring"), ("ml", "ml")])
+def test_a_search_needs_no_namespace(monkeypatch, report, named, asked):
+    def resolve(place: Place, _: object) -> None:
+        assert place == Place(context="c", namespace=asked)
+        raise InterruptedError
+
+    monkeypatch.setattr(commands, "resolve", resolve)
+    with pytest.raises(InterruptedError):
+        commands.search_logs(Place(context="c", namespace=named), Search(query="*"), report.progress)
