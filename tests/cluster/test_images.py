@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,10 +20,11 @@ from tests.fixtures.local_cluster import quiet_progress
 from tools.images import ensure_platform_images, ensure_trainer_image, trainer_image
 from tools.images.containerd import NodeImages
 from tools.images.oci import Sink
-from tools.images.platform_images import COREDNS_IMAGE, PAUSE_IMAGE
+from tools.images.platform_images import COREDNS_IMAGE, MONITORING_IMAGES, PAUSE_IMAGE, PLATFORM_IMAGES
 from tools.images.store import images_folder, open_layout
 from tools.paths import REPOSITORY
 from tools.process import CommandError, run
+from tools.toolchain.catalogue import tool_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,13 +120,14 @@ class Containerd:
         self.images = NodeImages(self.socket)
         self._ctr = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io"]
 
-    def ctr(self, *words: str) -> str:
-        return run([*self._ctr, *words])
+    def ctr(self, *words: str, log: Path | None = None) -> str:
+        return run([*self._ctr, *words], log=log)
 
-    def run(self, image: str, *command: str) -> str:
+    def run(self, image: str, *command: str, log: Path | None = None) -> str:
         """Run a program as a restricted pod does: the image's user, read-only root, only /tmp writable."""
         mounts = ["--mount", "type=tmpfs,dst=/tmp,options=mode=1777", "--net-host"]
-        return self.ctr("run", "--rm", "--read-only", *mounts, image, f"test-{os.urandom(4).hex()}", *command)
+        words = ["run", "--rm", "--read-only", *mounts, image, f"test-{os.urandom(4).hex()}", *command]
+        return self.ctr(*words, log=log)
 
 
 @pytest.fixture(scope="module")
@@ -304,6 +307,16 @@ def test_platform_images_run_as_their_upstreams_do(containerd: Containerd, tmp_p
         assert os.getxattr(mounted / "coredns", "security.capability")[:8] == bytes.fromhex("0100000200040000")
     finally:
         containerd.ctr("images", "unmount", str(mounted))
+
+
+def test_programs_of_monitoring_run_alone_in_their_images(containerd: Containerd, tmp_path: Path) -> None:
+    ensure_platform_images(containerd.socket, MONITORING_IMAGES, quiet_progress(tmp_path))
+    for name in MONITORING_IMAGES:
+        image = PLATFORM_IMAGES[name]
+        words = "version" if name == "kube-state-metrics" else "--version"
+        # Two of them tell it where others tell of errors.
+        containerd.run(image.reference, image.path or f"/{name}", words, log=tmp_path / name)
+        assert re.search(rf"\bv?{re.escape(str(tool_of(name).version))}\b", (tmp_path / name).read_text())
 
 
 def test_loaded_platform_images_are_left_alone(containerd: Containerd, tmp_path: Path) -> None:
