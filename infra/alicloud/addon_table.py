@@ -86,6 +86,20 @@ def _managed_prometheus(_: Environment) -> Config:
     return {"prometheusMode": "default"}
 
 
+def wants_log_service(monitoring: MonitoringSettings | None) -> bool:
+    """Whether the logs of pods go to the Log Service."""
+    return monitoring is not None and monitoring.kind != "none" and monitoring.logs.kind == "sls"
+
+
+def _collects_logs(environment: Environment) -> bool:
+    return wants_log_service(environment.monitoring)
+
+
+def _log_collector(_: Environment) -> Config:
+    # Values are strings. There is no ingress controller to draw.
+    return {"IngressDashboardEnabled": "false"}
+
+
 def _terway(_: Environment) -> Config:
     # Values are strings: ACK ignores booleans here. IPVlan stays off: DataPathV2 knows no exclusive ENI pools.
     return {"ENITrunking": "true", "IPVlan": "false", "NetworkPolicy": "true"}
@@ -198,6 +212,14 @@ ADDONS: tuple[Addon, ...] = (
         why="reads nodes, pods, GPUs and our monitors for the managed Prometheus",
         wanted=_wants_managed_prometheus,
         config=_managed_prometheus,
+    ),
+    Addon(
+        name="loongcollector",
+        version="v3.3.3.1-aliyun",
+        source="the version of ACK's log collector, then under its former name logtail-ds, in clusters of 2026-10",
+        why="hands the logs of pods to the Log Service",
+        wanted=_collects_logs,
+        config=_log_collector,
     ),
     Addon(
         name="managed-aliyun-acr-credential-helper",

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pulumi
 
 from infra.alicloud.ack_cluster import AckCluster, AckClusterArgs
+from infra.alicloud.addon_table import wants_log_service
 from infra.alicloud.addons import ClusterAddons, ClusterAddonsArgs
+from infra.alicloud.log_service import LogService, LogServiceArgs
 from infra.alicloud.network import AlicloudNetwork, AlicloudNetworkArgs
 from infra.alicloud.node_pools import NodePools, NodePoolsArgs
 from infra.alicloud.provider import alicloud_provider
@@ -69,6 +71,9 @@ def create_environment(
         in_cloud,
     )
     late = addons("addons", "after_pools", pools.system)
+    if wants_log_service(monitoring):
+        args = LogServiceArgs(settings=monitoring.logs, cluster_id=cluster.cluster_id, depends_on=late)
+        LogService("log-service", args, pulumi.ResourceOptions(provider=cluster.provider))
     return AlicloudEnvironment(
         provider=provider,
         network=network,

@@ -13,7 +13,7 @@ from infra.alicloud.addon_table import ADDONS, DISABLED_AT_BIRTH, Environment, b
 from infra.alicloud.addons import ClusterAddons, ClusterAddonsArgs
 from infra.errors import RefusalError
 from infra.settings.images import ImageSettings
-from infra.settings.monitoring import MonitoringSettings
+from infra.settings.monitoring import LogSettings, MonitoringSettings
 from infra.settings.parse import parse_settings
 from tests.unit.infra.alicloud.environment import (
     ERDMA_POOL,
@@ -70,7 +70,7 @@ def _all_features():
 
 def test_every_version_is_pinned():
     for addon in ADDONS:
-        assert re.fullmatch(r"v?\d+(\.\d+)+(-[0-9a-f]+-aliyun)?", addon.version), addon.name
+        assert re.fullmatch(r"v?\d+(\.\d+)+(-([0-9a-f]+-)?aliyun)?", addon.version), addon.name
         assert addon.source, addon.name
         assert addon.why, addon.name
 
@@ -118,6 +118,22 @@ def test_the_managed_prometheus_is_there_when_asked_for(kind, more):
     found = _addons(settings(), monitoring=MonitoringSettings(kind=kind))
     assert set(found) == EVERYWHERE | more
     assert [json.loads(found[name].inputs["config"]) for name in more] == [{"prometheusMode": "default"} for _ in more]
+
+
+@pytest.mark.parametrize(
+    ("kind", "logs", "there"),
+    [
+        ("operator", "sls", True),
+        ("managed", "sls", True),
+        ("operator", "victoria_logs", False),
+        ("none", "sls", False),
+    ],
+)
+def test_the_log_services_collector_is_there_when_asked_for(kind, logs, there):
+    found = _addons(settings(), monitoring=MonitoringSettings(kind=kind, logs=LogSettings(kind=logs)))
+    assert ("loongcollector" in found) is there
+    if there:
+        assert json.loads(found["loongcollector"].inputs["config"]) == {"IngressDashboardEnabled": "false"}
 
 
 @pytest.mark.parametrize(

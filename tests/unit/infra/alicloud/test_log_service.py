@@ -1,0 +1,54 @@
+"""Logs in the Log Service: which lines, with whose names, for how long, and only when asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.alicloud.log_service import collection_manifest
+from infra.errors import RefusalError
+from infra.settings.monitoring import LogSettings
+from tools.engine import stack_config
+
+KIND = "ClusterAliyunPipelineConfig"
+
+
+def _stack(record_stack, **logs: object):
+    return record_stack({**stack_config("dev"), "monitoring": {"logs": logs}}, stack="dev")
+
+
+def test_the_collector_is_told_what_to_take_once_it_is_there(record_stack):
+    recording = _stack(record_stack, kind="sls", retention_days=12)
+    [found] = recording.of_kind(KIND)
+    spec = found.inputs["spec"]
+    addons = {
+        each.inputs["name"]: each.urn for each in recording.of_type("alicloud:cs/kubernetesAddon:KubernetesAddon")
+    }
+    assert addons["loongcollector"] in recording.ancestors(found)
+    [logstore] = spec["logstores"]
+    assert logstore["ttl"] == 12
+    [flusher] = spec["config"]["flushers"]
+    assert flusher["Logstore"] == logstore["name"]
+    [taken] = spec["config"]["inputs"]
+    assert (taken["IgnoringStdout"], taken["IgnoringStderr"]) == (False, False)
+    assert taken["ExternalK8sLabelTag"] == {
+        "athanor.dev/job": "job",
+        "volcano.sh/job-name": "run",
+        "athanor.dev/service": "service",
+    }
+    assert not {each.inputs["metadata"]["name"] for each in recording.of_kind("DaemonSet")} & {"vlagent"}
+
+
+def test_a_store_of_our_own_needs_nothing_of_it(record_stack):
+    assert _stack(record_stack, kind="victoria_logs").of_kind(KIND) == []
+
+
+@pytest.mark.parametrize("days", [1, 3000, 3650])
+def test_lines_stay_as_long_as_the_service_can_keep_them(days):
+    manifest = collection_manifest(LogSettings(kind="sls", retention_days=days), "k8s-log-c1")
+    assert manifest["spec"]["logstores"][0]["ttl"] == days
+
+
+@pytest.mark.parametrize("days", [3001, 3649])
+def test_a_time_that_the_service_does_not_know_is_refused(days):
+    with pytest.raises(RefusalError, match=rf"retention_days = {days}: .*Fix: 3000 or 3650"):
+        collection_manifest(LogSettings(kind="sls", retention_days=days), "k8s-log-c1")
