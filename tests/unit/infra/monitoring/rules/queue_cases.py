@@ -28,7 +28,7 @@ CASES = (
             'kube_pod_created{namespace="team", pod="runs-0"}': "0x200",
         },
         fires={"63m": [_DIGITS], "80m": [_DIGITS]},
-        quiet=["60m", "82m"],
+        quiet=["61m", "82m"],
     ),
     AlertCase(
         alert="GangNotAdmitted",

@@ -50,11 +50,11 @@ CASES = (
         alert="ServiceErrorsBurnFast",
         says="every tenth request fails for a while; what clients do wrong is no fault of the service",
         series={
-            **requests("0+600x60 36000+540x20 46800+600x40", "0x60 0+60x20 1200x40"),
+            **requests("0+600x60 36540+540x20 47940+600x40", "0x60 60+60x20 1260x40"),
             **requests("0+600x120", "0+300x120", "clients", reason="OTHER"),
         },
-        fires={"75m": [_SERVICE], "80m": [_SERVICE]},
-        quiet=["60m", "120m"],
+        fires={"65m": [_SERVICE], "80m": [_SERVICE]},
+        quiet=["64m", "120m"],
     ),
     AlertCase(
         alert="ServiceErrorsBurnFast",
@@ -79,18 +79,18 @@ CASES = (
             **requests("0+9995x114", "0+5x114", "good"),
         },
         fires={"12h": [_SERVICE]},
-        quiet=["0m", "19h"],
+        quiet=["10m", "19h"],
         interval="10m",
     ),
     AlertCase(
         alert="ServiceLatencyBurnFast",
         says="every third answer is slow for a while",
         series={
-            **latencies("0+600x60 36000+400x30 48000+600x40", "0+600x130"),
+            **latencies("0+600x60 36400+400x30 49000+600x40", "0+600x130"),
             **latencies("0+599x130", "0+600x130", "quick"),
         },
-        fires={"85m": [_SERVICE], "90m": [_SERVICE]},
-        quiet=["60m", "130m"],
+        fires={"75m": [_SERVICE], "90m": [_SERVICE]},
+        quiet=["74m", "130m"],
     ),
     AlertCase(
         alert="ServiceLatencyBurnSlow",
@@ -100,7 +100,7 @@ CASES = (
             **latencies("0+9950x114", "0+10000x114", "quick"),
         },
         fires={"12h": [_SERVICE]},
-        quiet=["0m", "19h"],
+        quiet=["10m", "19h"],
         interval="10m",
     ),
     AlertCase(

@@ -57,7 +57,7 @@ CASES = (
             metric(_STEP_TIME, job="other"): "0+60x100",
         },
         fires={"27m": [_JOB], "40m": [_JOB]},
-        quiet=["10m", "25m", "43m"],
+        quiet=["10m", "26m", "43m"],
     ),
     AlertCase(
         alert="TrainingStalled",
@@ -118,7 +118,7 @@ CASES = (
             metric("own_seconds_count", 2): "0+30x60",
         },
         fires={"20m": [{**_JOB, "rank": "2"}], "30m": [{**_JOB, "rank": "2"}]},
-        quiet=["10m", "37m", "60m"],
+        quiet=["15m", "37m", "60m"],
     ),
     AlertCase(
         alert="TrainingStraggler",
@@ -146,7 +146,7 @@ CASES = (
                 }
             ]
         },
-        quiet=["4m", "16m"],
+        quiet=["5m", "16m"],
     ),
     AlertCase(
         alert="TrainingCheckpointTooOld",
@@ -156,7 +156,7 @@ CASES = (
             metric("checkpoint_age_seconds", 1): "0+60x150 0+60x60",
         },
         fires={"125m": [_JOB], "150m": [_JOB]},
-        quiet=["119m", "152m"],
+        quiet=["121m", "152m"],
     ),
     AlertCase(
         alert="TrainingCheckpointTooOld",
