@@ -15,6 +15,7 @@ from infra.errors import RefusalError
 from infra.monitoring import NAMESPACE
 from tools.inspection import logs as job_logs
 from tools.inspection.case import Case
+from tools.inspection.jobs import logical_name
 from tools.inspection.log_search import Search, search
 from tools.inspection.log_store import NoLogStoreError, log_store
 from tools.inspection.past_logs import show_past
@@ -97,7 +98,8 @@ def logs(place: Place, job: str, report: Progress, how: LogView) -> None:
 
 def _past_logs(target: Target, job: str, how: LogView) -> None:
     with log_store(target.kubectl) as store:
-        show_past(store, target.namespace, job, timestamps=how.timestamps)
+        known = {logical_name(each) for each in target.kubectl.items("jobs.batch.volcano.sh", target.namespace)}
+        show_past(store, target.namespace, job, known=known, timestamps=how.timestamps)
 
 
 def search_logs(place: Place, what: Search, report: Progress) -> None:

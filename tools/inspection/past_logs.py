@@ -16,7 +16,7 @@ from tools.inspection.log_store import origin, quoted
 from tools.inspection.logs import sortable, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from tools.inspection.log_store import LogStore, Row
     from tools.inspection.logs import Line, Source
@@ -102,17 +102,28 @@ def jobs_of(store: LogStore, namespace: str) -> set[str]:
     return {row[JOB_FIELD] for row in rows if row.get(JOB_FIELD)}
 
 
-def show_past(store: LogStore, namespace: str, job: str, *, timestamps: bool = False) -> None:
+def show_past(
+    store: LogStore, namespace: str, job: str, *, known: Collection[str] = (), timestamps: bool = False
+) -> None:
     """Write the logs of a job's latest run, or of the run of that name, to standard output.
 
+    Args:
+        store: The store.
+        namespace: Where it ran.
+        job: See `runs_of`.
+        known: Names of the jobs that the cluster has.
+        timestamps: Whether each line is shown with its time.
+
     Raises:
-        RefusalError: the store has none; the message names jobs that it has.
+        RefusalError: the store has none; the message names jobs that there are or were.
         LogStoreError: the store did not answer.
     """
     runs = runs_of(store, namespace, job)
     if not runs:
         limit = f"the store has no logs of such a job in namespace {namespace!r}, or no longer"
-        raise RefusalError("JOB", job, limit, choices(job, jobs_of(store, namespace)))
+        if job in known:
+            raise RefusalError("JOB", job, limit, f"`make why JOB={job}` says how it is")
+        raise RefusalError("JOB", job, limit, choices(job, {*known, *jobs_of(store, namespace)}))
     run = runs[-1]
     if len(runs) > 1:
         others = ", ".join(f"JOB={each.name}" for each in reversed(runs[:-1]))

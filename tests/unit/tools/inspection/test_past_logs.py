@@ -130,6 +130,14 @@ def test_an_unknown_job_names_the_near_ones(logs, store):
         show_past(store, "ml", "digit")
 
 
+def test_a_job_without_logs_that_the_cluster_knows_is_not_taken_for_another(logs, store):
+    add(logs, 10, FIRST, "worker-0", "x")
+    with pytest.raises(RefusalError, match=r"Fix: did you mean digits-new, digits\?"):
+        show_past(store, "ml", "digits-nee", known=["digits-new"])
+    with pytest.raises(RefusalError, match=r"Fix: `make why JOB=digits-new`"):
+        show_past(store, "ml", "digits-new", known=["digits-new"])
+
+
 @pytest.mark.parametrize("name", ['digits" or "', "digits-.*", "(", "", "*"])
 def test_hostile_names_find_nothing(logs, store, name):
     add(logs, 10, FIRST, "worker-0", "x")
