@@ -19,6 +19,11 @@ class _Loader(yaml.CSafeLoader):
     """As Kubernetes reads YAML: a bare `=`, one of the values that Alertmanager's schema lists, is a text."""
 
 
+_ANYTHING: Manifest = {"x-kubernetes-preserve-unknown-fields": True}
+_ANY_OBJECT: Manifest = {"type": "object", **_ANYTHING}
+_ANY_LIST: Manifest = {"type": "array", "items": _ANYTHING}
+
+
 def _as_text(_: object, node: yaml.Node) -> str:
     return str(node.value)
 
@@ -26,7 +31,7 @@ def _as_text(_: object, node: yaml.Node) -> str:
 _Loader.add_constructor("tag:yaml.org,2002:value", _as_text)
 
 
-def read_crds(folder: Path, names: Iterable[str], origin: str) -> dict[str, Manifest]:
+def read_crds(folder: Path, names: Iterable[str], origin: str, *, levels: int | None = None) -> dict[str, Manifest]:
     """Read `<folder>/<name>.yaml` for each name and return the CRDs by name, without their descriptions.
 
     Descriptions are three quarters of their size and would sit in every state file and preview.
@@ -35,6 +40,8 @@ def read_crds(folder: Path, names: Iterable[str], origin: str) -> dict[str, Mani
         folder: Where `make tools` puts them.
         names: `<group>_<plural>`, as upstream names the files.
         origin: Whose they are, for the refusal.
+        levels: How many levels of fields the API server checks (`spec` is the first); it takes what is below as it is.
+            Default: all.
 
     Raises:
         RefusalError: one is not there.
@@ -47,8 +54,27 @@ def read_crds(folder: Path, names: Iterable[str], origin: str) -> dict[str, Mani
         document = cast("Manifest", yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader))  # noqa: S506 - it is safe
         document["metadata"] = {"name": document["metadata"]["name"]}
         document.pop("status", None)
-        manifests[name] = cast("Manifest", _without_descriptions(document))
+        crd = cast("Manifest", _without_descriptions(document))
+        if levels is not None:
+            for version in crd["spec"]["versions"]:
+                version["schema"]["openAPIV3Schema"] = _cut(version["schema"]["openAPIV3Schema"], levels)
+        manifests[name] = crd
     return manifests
+
+
+def _cut(schema: Manifest, levels: int) -> Manifest:
+    """Return the schema down to so many levels of fields; objects and lists below may hold anything."""
+    if schema.get("type") not in ("object", "array"):
+        return schema
+    if levels == 0:
+        return _ANY_LIST if schema["type"] == "array" else _ANY_OBJECT
+    cut = dict(schema)
+    if "properties" in schema:
+        cut["properties"] = {name: _cut(field, levels - 1) for name, field in schema["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            cut[key] = _cut(schema[key], levels)
+    return cut
 
 
 def _without_descriptions(node: object) -> object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 
 from infra.crds import read_crds
@@ -47,3 +49,29 @@ def test_a_bare_equals_sign_is_a_text(crd):
 def test_what_is_missing_is_refused_with_its_name_and_the_way_to_get_it(tmp_path):
     with pytest.raises(RefusalError, match=rf"CRDs of somebody.*{NAME}.yaml.*make tools"):
         read_crds(tmp_path, [NAME], "somebody")
+
+
+def test_below_the_checked_levels_anything_goes(tmp_path):
+    schema = """
+    type: object
+    properties:
+      spec:
+        type: object
+        required: [port]
+        properties:
+          port: {type: integer}
+          pod: {type: object, properties: {name: {type: string}}}
+          pods: {type: array, items: {type: object, properties: {name: {type: string}}}}
+    """
+    text = f"metadata: {{name: t}}\nspec:\n  versions:\n  - schema:\n      openAPIV3Schema:\n{indent(schema, '      ')}"
+    (tmp_path / f"{NAME}.yaml").write_text(text, encoding="utf-8")
+
+    [version] = read_crds(tmp_path, [NAME], "somebody", levels=2)[NAME]["spec"]["versions"]
+
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert spec["required"] == ["port"]
+    assert spec["properties"] == {
+        "port": {"type": "integer"},
+        "pod": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        "pods": {"type": "array", "items": {"x-kubernetes-preserve-unknown-fields": True}},
+    }
