@@ -88,6 +88,8 @@ class StorageThresholds(Model):
     """Used share from which writing is about to fail (0 to 1)."""
     full_for_seconds: _Hold = 60
     """How long it must be so (seconds)."""
+    node_disk_free_gib: Annotated[Count, Field(ge=1, le=10_000)] = 5
+    """Free space with which a node's disk is not full, whatever share of it that is (GiB)."""
 
     @model_validator(mode="after")
     def _full_is_fuller(self) -> Self:

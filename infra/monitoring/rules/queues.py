@@ -23,10 +23,12 @@ def area(limits: QueueThresholds) -> Area:
 
 def _recordings() -> Sequence[Recording]:
     pending = of_workload(f"max by (namespace, pod) {in_phase('Pending')}")
+    # What the plugin `capacity` says of every queue; root is not one to wait in.
+    queues = _by_queue('volcano_queue_deserved_milli_cpu{queue_name!="root"}', "queue")
     return (
         Recording(
             record="queue:pods_pending:sum",
-            expr=f"sum by (queue) ({pending}) or on (queue) 0 * {_by_queue('volcano_queue_weight', 'queue')}",
+            expr=f"sum by (queue) ({pending}) or on (queue) 0 * {queues}",
         ),
         *(
             Recording(

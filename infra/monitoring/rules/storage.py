@@ -1,7 +1,7 @@
 """Volumes and the disks of nodes.
 
-A volume that is a folder of its node (hostPath, `local`) reports nothing: its node's file system does. Metrics:
-kubelet, pkg/kubelet/metrics; node exporter, collector `filesystem`.
+Of a volume that is a folder of its node, kind `local` reports how full that one's file system is, and hostPath nothing.
+Metrics: kubelet, pkg/kubelet/metrics; node exporter, collector `filesystem`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def area(limits: StorageThresholds) -> Area:
         ),
         alerts=(
             _nearly_full("VolumeNearlyFull", "volume", _VOLUME_NAMED, limits),
-            _full("VolumeFull", "volume", _VOLUME_NAMED, limits),
+            _full("VolumeFull", f"volume:used:ratio > {limits.full_ratio:g}", _VOLUME_NAMED, limits),
             _nearly_full("NodeDiskNearlyFull", "node_filesystem", _FILE_SYSTEM_NAMED, limits),
-            _full("NodeDiskFull", "node_filesystem", _FILE_SYSTEM_NAMED, limits),
+            _full("NodeDiskFull", _full_disks(limits), _FILE_SYSTEM_NAMED, limits),
         ),
     )
 
@@ -69,10 +69,18 @@ def _nearly_full(name: str, of: str, named: str, limits: StorageThresholds) -> A
     )
 
 
-def _full(name: str, of: str, named: str, limits: StorageThresholds) -> Alert:
+def _full_disks(limits: StorageThresholds) -> str:
+    """Return the full disks of nodes: of a large one a few percent are room enough for images and logs."""
+    ratio, limit = "node_filesystem:used:ratio", f"{limits.full_ratio:g}"
+    short = f"max by ({_FILE_SYSTEM}) (node_filesystem_avail_bytes) < {limits.node_disk_free_gib} * 2^30"
+    bytes_left = f'{ratio}{{what="bytes"}} > {limit} and on ({_FILE_SYSTEM}) {short}'
+    return f'{ratio}{{what="inodes"}} > {limit} or ({bytes_left})'
+
+
+def _full(name: str, expr: str, named: str, limits: StorageThresholds) -> Alert:
     return Alert(
         name=name,
-        expr=f"{of}:used:ratio > {limits.full_ratio:g}",
+        expr=expr,
         for_seconds=limits.full_for_seconds,
         severity="page",
         summary=f"{named} is full",

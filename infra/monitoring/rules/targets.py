@@ -21,7 +21,7 @@ NEEDED = {
     KUBE_STATE_METRICS: "kube_pod_info",
     "kubelet": "kubelet_running_pods",
     NODE_EXPORTER: "node_load1",
-    SCHEDULER: "volcano_queue_weight",
+    SCHEDULER: "volcano_queue_deserved_milli_cpu",
 }
 """What alerts would be silent without, and a metric that each always has; an existing Prometheus may name jobs its own
 way, so that `up` would not find them."""

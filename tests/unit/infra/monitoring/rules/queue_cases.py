@@ -59,8 +59,8 @@ CASES = (
         says="only while somebody waits in it",
         series={
             **_PENDING,
-            **_queue("weight", "1x200"),
-            **_queue("weight", "1x200", queue="calm"),
+            **_queue("deserved_milli_cpu", "0x200"),
+            **_queue("deserved_milli_cpu", "0x200", queue="calm"),
             **_queue("allocated_scalar_resources", "8000x200", resource="nvidia.com/gpu"),
             **_queue("capacity_scalar_resources", "8000x200", resource="nvidia.com/gpu"),
             **_queue("allocated_scalar_resources", "8000x200", queue="calm", resource="nvidia.com/gpu"),
@@ -74,7 +74,12 @@ CASES = (
     RecordingCase(
         record="queue:pods_pending:sum",
         says="0 where nobody waits",
-        series={**_PENDING, **_queue("weight", "1x200"), **_queue("weight", "1x200", queue="idle")},
+        series={
+            **_PENDING,
+            **_queue("deserved_milli_cpu", "0x200"),
+            **_queue("deserved_milli_cpu", "0x200", queue="idle"),
+            **_queue("deserved_milli_cpu", "0x200", queue="root"),
+        },
         at="5m",
         gives={'{queue="research"}': 1, '{queue="idle"}': 0},
     ),

@@ -13,11 +13,11 @@ def _volume(name, free, total, inodes_free="90x100", inodes="100x100"):
     }
 
 
-def _disk(mountpoint, free, *, kind="ext4", readonly="0x100", files_free="90x100"):
+def _disk(mountpoint, free, *, size="100x100", kind="ext4", readonly="0x100", files_free="90x100"):
     labels = f'{{node="n1", device="/dev/vda1", fstype="{kind}", mountpoint="{mountpoint}"}}'
     return {
         f"node_filesystem_avail_bytes{labels}": free,
-        f"node_filesystem_size_bytes{labels}": "100x100",
+        f"node_filesystem_size_bytes{labels}": size,
         f"node_filesystem_files_free{labels}": files_free,
         f"node_filesystem_files{labels}": "100x100",
         f"node_filesystem_readonly{labels}": readonly,
@@ -61,8 +61,14 @@ CASES = (
     ),
     AlertCase(
         alert="NodeDiskFull",
-        says="for a minute",
-        series={**_disk("/", "50x4 1x20 50x40"), **_disk("/data", "10x100"), **_IMAGES, **_READ_ONLY},
+        says="for a minute; one percent of 10 TB is much",
+        series={
+            **_disk("/", "50x4 1x20 50x40"),
+            **_disk("/data", "10x100"),
+            **_disk("/large", "100000000000x100", size="10000000000000x100"),
+            **_IMAGES,
+            **_READ_ONLY,
+        },
         fires={"6m": [{**_ROOT, "what": "bytes"}]},
         quiet=["5m", "26m"],
     ),

@@ -187,7 +187,6 @@ CASES = (
         says="first time, which makes the counter",
         series={
             f'{_FAILURES}{{job_name="team/digits-0a1b2c3d", queue_name="research"}}': "_x5 1x100",
-            'volcano_queue_weight{queue_name="research"}': "1x100",
         },
         fires={"5m": [{**_JOB, "queue": "research"}], "30m": [{**_JOB, "queue": "research"}]},
         quiet=["4m", "36m"],
