@@ -81,5 +81,6 @@ test-fast: check ## Without engine and cluster: seconds
 bench: venv ## Time what the docs state, as one table
 	@$(PYTHON) -m benchmarks
 
-lock: venv ## Pin requirements.in and trainer/requirements*.in anew, and write docs/settings.md
-	@$(PYTHON) -m tools.lock && $(PYTHON) -m tools.settings_reference && $(PYTHON) -m tools.cost
+lock: venv ## Pin requirements.in and trainer/requirements*.in anew, and write docs/settings.md and docs/dashboards.md
+	@$(PYTHON) -m tools.lock && $(PYTHON) -m tools.settings_reference && $(PYTHON) -m tools.dashboards.reference \
+		&& $(PYTHON) -m tools.cost

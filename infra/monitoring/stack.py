@@ -187,6 +187,7 @@ class Monitoring(pulumi.ComponentResource):
             namespace=self._objects_namespace,
             labels=settings.selector_labels,
             runbook_base_url=settings.runbook_base_url,
+            volcano=self._args.volcano,
         )
         self._part({**monitors, **rules}, crds)
 
@@ -197,7 +198,7 @@ class Monitoring(pulumi.ComponentResource):
         # Loading what builds them takes a second, which a stack without them need not spend.
         from infra.monitoring.dashboards import dashboards  # noqa: PLC0415
 
-        boards = dashboards()
+        boards = dashboards(settings.thresholds)
         manifests = dashboard_manifests(boards, self._objects_namespace, settings.selector_labels)
         if settings.kind == "operator":
             manifests |= grafana_manifests(settings, sorted(boards))

@@ -12,9 +12,11 @@ from infra.monitoring.dashboards import dashboards
 from infra.monitoring.dashboards.queries import panels
 from tests.unit.tools.dashboards import hostile
 from tests.unit.tools.dashboards.fake_prometheus import FakePrometheus, serving
+from tools.dashboards import panel_html
 from tools.dashboards.commands import View, draw
 from tools.dashboards.page import board_page, index_page, link_url
 from tools.dashboards.prometheus import Prometheus, Window
+from tools.dashboards.reference import PAGE, page_with_panels
 
 NOW = 1_800_000_000.0
 REFUSED, EMPTY = "Weights and lending", "Test accuracy"
@@ -159,3 +161,18 @@ def test_a_link_holds_the_values_and_stays_one_link():
 
 def test_a_link_that_would_run_something_is_none():
     assert link_url("${runbooks}", {"runbooks": "javascript:alert(1)"}, Window(start=0, end=60, step=5)) is None
+
+
+def test_data_cannot_end_the_element_that_holds_it():
+    assert "<" not in panel_html.embedded('{"text": "</script>"}')
+    assert json.loads(panel_html.embedded('{"text": "</script>"}')) == {"text": "</script>"}
+
+
+def test_the_documentation_is_the_one_that_the_code_writes():
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == page_with_panels(page), "run `make lock`, which writes docs/dashboards.md"
+
+
+def test_documentation_without_its_marks_is_refused():
+    with pytest.raises(ValueError, match="lacks a mark"):
+        page_with_panels("# Dashboards\n")
