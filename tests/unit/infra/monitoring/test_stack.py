@@ -339,3 +339,14 @@ def test_the_node_exporter_runs_on_every_real_node_and_mounts_it_read_only(watch
     assert all(mount["readOnly"] for mount in container["volumeMounts"])
     [address] = [each for each in container["args"] if each.startswith("--web.listen-address=")]
     assert not address.endswith("=:9100"), "it would listen on every address of the node"
+
+
+def test_nobody_waits_for_metrics_of_a_volcano_that_somebody_else_installed(record_stack, cluster):
+    def alerts(recording):
+        return json.dumps([found.inputs["spec"] for found in recording.of_kind("PrometheusRule")])
+
+    theirs = record_stack({"cluster": cluster, "scheduling": {"install": False}})
+    ours = record_stack({"cluster": cluster})
+    assert "monitor-volcano-scheduler" not in {found.name for found in theirs.of_kind("PodMonitor")}
+    assert '\\"volcano-scheduler\\"' in alerts(ours)
+    assert '\\"volcano-scheduler\\"' not in alerts(theirs)
