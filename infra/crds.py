@@ -68,7 +68,8 @@ def _cut(schema: Manifest, levels: int) -> Manifest:
         return schema
     if levels == 0:
         return _ANY_LIST if schema["type"] == "array" else _ANY_OBJECT
-    cut = dict(schema)
+    # Rules across fields name fields further down: the API server refuses a schema whose rules name what it lacks.
+    cut = {key: value for key, value in schema.items() if key != "x-kubernetes-validations"}
     if "properties" in schema:
         cut["properties"] = {name: _cut(field, levels - 1) for name, field in schema["properties"].items()}
     for key in ("items", "additionalProperties"):
