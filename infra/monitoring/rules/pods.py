@@ -26,7 +26,6 @@ def in_phase(phases: str) -> str:
 
 def area() -> Area:
     """Return the recording rules."""
-    per_workload = f"sum by (namespace, workload, queue) ({GPUS_ALLOCATED})"
     return Area(
         name="pods",
         recordings=(
@@ -38,15 +37,17 @@ def area() -> Area:
             ),
             Recording(record="node:gpus_allocated:sum", expr=f"sum by (node) ({GPUS_ALLOCATED})"),
             Recording(record="queue:gpus_allocated:sum", expr=f"sum by (queue) ({GPUS_ALLOCATED})"),
-            Recording(record="workload:gpu_hours:increase1h", expr=_hours(per_workload)),
+            Recording(
+                record="workload:gpus_allocated:sum", expr=f"sum by (namespace, workload, queue) ({GPUS_ALLOCATED})"
+            ),
+            # One GPU held for an hour is 1.
+            Recording(
+                record="workload:gpu_hours:increase1h",
+                expr="sum_over_time(workload:gpus_allocated:sum[1h:30s]) / 120",
+            ),
             Recording(record="queue:gpu_hours:increase1h", expr="sum by (queue) (workload:gpu_hours:increase1h)"),
         ),
     )
-
-
-def _hours(amount: str) -> str:
-    """Return how much of an amount was held within the last hour: 1 held for an hour is 1."""
-    return f"sum_over_time(({amount})[1h:30s]) / 120"
 
 
 def _workload_info() -> str:

@@ -49,8 +49,6 @@ class Alert:
     """One line with what it is about; Prometheus's templates may stand in it."""
     description: str
     """What follows from it, and what to do first."""
-    runbook: str = ""
-    """Name of the page, without its ending. Default: the alert's."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Labels to add beside `severity`."""
     keep_firing_seconds: int = 0
@@ -62,7 +60,7 @@ class Alert:
         Args:
             runbook_base_url: Where the pages can be read. Default: their path in the repository is named instead.
         """
-        page = f"{self.runbook or self.name}.md"
+        page = f"{self.name}.md"
         link = (
             {"runbook": f"{RUNBOOKS}/{page}"}
             if runbook_base_url is None
