@@ -106,7 +106,7 @@ def test_a_gpu_that_nobody_has_is_not_the_exporters() -> None:
 
 def test_objects_keep_their_own_names() -> None:
     target = {**pod_target("metrics"), "namespace": "monitoring", "pod": "kube-state-metrics-x"}
-    node = stored(everything()["kube-state-metrics"], target, {"__name__": "kube_node_info", "node": "n"})
+    node = stored(everything()["kube-state-metrics"], target, {"__name__": "kube_node_labels", "node": "n"})
     pod = stored(
         everything()["kube-state-metrics"], target, {"__name__": "kube_pod_info", "namespace": "team", "pod": "w-0"}
     )
