@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from infra.settings.alert_thresholds import AlertThresholds, QueueThresholds
 
 UID = "athanor-queues"
-# Volcano counts GPUs, like all resources by name, in thousandths.
-_GPUS = f'{{resource="{GPU_RESOURCE}"}} / 1000'
+# Volcano counts root, above all queues, as one; and GPUs, like all resources by name, in thousandths.
+_REAL = '{queue_name!="root"}'
+_GPUS = f'{{resource="{GPU_RESOURCE}", queue_name!="root"}} / 1000'
+_CPU = f"{_REAL} / 1000"
 
 
 def board(thresholds: AlertThresholds) -> Board:
@@ -59,7 +61,7 @@ def _now() -> Section:
             ),
             number(
                 "Queues above their share",
-                "sum(volcano_queue_overused)",
+                f"sum(volcano_queue_share{_REAL} > bool 1)",
                 Text(
                     asks="How many queues use what others lent them?",
                     when_bad="No fault: they lose it as soon as the lender wants it back.",
@@ -171,12 +173,12 @@ def _fairness() -> Section:
                 ),
                 Look(unit=units.PercentUnit),
             ),
-            _share("CPU cores", "CPU of each queue", "_milli_cpu / 1000"),
+            _share("CPU cores", "CPU of each queue", "_milli_cpu" + _CPU),
             bars(
                 "CPU used of the share",
                 {
-                    "{{queue_name}}": "volcano_queue_allocated_milli_cpu"
-                    " / on (queue_name) (volcano_queue_deserved_milli_cpu > 0)"
+                    "{{queue_name}}": f"volcano_queue_allocated_milli_cpu{_REAL}"
+                    f" / on (queue_name) (volcano_queue_deserved_milli_cpu{_REAL} > 0)"
                 },
                 Text(
                     asks="Which queue uses how much of its CPU? That is what clusters without GPUs share out.",
@@ -186,21 +188,21 @@ def _fairness() -> Section:
             ),
             over_time(
                 "Dominant share",
-                {"{{queue_name}}": "volcano_queue_share"},
+                {"{{queue_name}}": f"volcano_queue_share{_REAL}"},
                 Text(
-                    asks="How does Volcano itself rank the queues? It serves the lowest first.",
+                    asks="How does Volcano itself rank the queues? By what they use most of, as part of what they "
+                    "deserve; it serves the lowest first.",
                     when_bad="Far apart for hours while the lowest waits: its jobs fit nowhere, whatever their turn.",
                 ),
             ),
-            rows(
-                "Weights and lending",
-                "volcano_queue_weight",
-                {"queue_name": "queue", "Value": "weight"},
+            over_time(
+                "Used of the hard limit",
+                {"{{queue}} {{resource}}": "queue:capacity_used:ratio"},
                 Text(
-                    asks="What was agreed?",
-                    when_bad="Not what you set: pulumi up of the stack, athanor:scheduling.queues.",
+                    asks="Which queue has reached what it may use at most?",
+                    when_bad="At 1 its jobs wait whatever room there is: raise maximum_percent, or let it wait.",
                 ),
-                Look(unit=units.NoUnit),
+                Look(unit=units.PercentUnit, limits=Limits(doubtful=0.9, bad=1)),
             ),
         ),
     )
@@ -243,12 +245,16 @@ def _taking_back() -> Section:
                 ),
             ),
             over_time(
-                "Attempts to place",
-                {"{{result}}": "sum by (result) (rate(volcano_schedule_attempts_total[$__rate_interval]))"},
+                "Jobs placed",
+                {
+                    "jobs per second": "sum(rate("
+                    'volcano_e2e_job_scheduling_latency_milliseconds_bucket{le="+Inf"}[$__rate_interval]))'
+                },
                 Text(
-                    asks="Do attempts to place pods succeed?",
-                    when_bad="error: Volcano's own fault, see its log. unschedulable: see what pods wait for.",
+                    asks="Does Volcano place jobs?",
+                    when_bad="None while jobs wait and there is room: see its log.",
                 ),
+                Look(unit=units.CountsPerSecond),
             ),
             over_time(
                 "Time to place a job",

@@ -25,7 +25,7 @@ LABELS = {
 
 def answer(query: str) -> list[tuple[dict[str, str], Callable[[float], float]]]:
     """Yield two series, but for one query, which is refused, and one without data."""
-    if query == "volcano_queue_weight":
+    if "volcano_pod_preemption_victims" in query:
         raise ValueError("parse error: <b>unexpected</b> end of input")
     if "athanor_training_test_accuracy" in query:
         return []

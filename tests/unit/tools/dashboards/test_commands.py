@@ -43,7 +43,7 @@ def _printed(console: Console) -> str:
 
 
 def _good(query: str) -> list:
-    return [] if query == "volcano_queue_weight" else hostile.answer(query)
+    return [] if "volcano_pod_preemption_victims" in query else hostile.answer(query)
 
 
 def test_it_writes_the_pages_and_says_where(home, console):
@@ -58,7 +58,10 @@ def test_it_writes_the_pages_and_says_where(home, console):
 def test_a_refused_query_ends_it_with_panel_and_query_after_all_pages_are_written(home, console):
     with (
         serving(FakePrometheus(answer=hostile.answer)) as fake,
-        pytest.raises(DashboardError, match=r"Queues / Weights and lending: parse error.*\n  volcano_queue_weight"),
+        pytest.raises(
+            DashboardError,
+            match=r"Queues / Pods picked to be stopped: parse error.*\n  max.volcano_pod_preemption_victims",
+        ),
     ):
         _render(View(prometheus=fake.address), console, home)
     assert (home / "dashboards" / "athanor-cost.html").is_file()

@@ -19,7 +19,7 @@ from tools.dashboards.prometheus import Prometheus, Window
 from tools.dashboards.reference import PAGE, page_with_panels
 
 NOW = 1_800_000_000.0
-REFUSED, EMPTY = "Weights and lending", "Test accuracy"
+REFUSED, EMPTY = "Pods picked to be stopped", "Test accuracy"
 
 
 class _Elements(HTMLParser):
