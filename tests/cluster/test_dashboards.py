@@ -1,0 +1,68 @@
+"""`make dashboards` shows the training run that just happened."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from infra.monitoring.dashboards import dashboards
+from infra.monitoring.dashboards.queries import panels
+from tests.fixtures.clone import wait_until
+from tests.fixtures.monitoring import Monitoring
+
+if TYPE_CHECKING:
+    from tests.fixtures.clone import Clone
+
+JOB = "digits-training"
+
+
+@pytest.fixture(scope="module")
+def folder(served: Clone) -> Path:
+    """The folder of the pages, drawn once a rule knows the job's pods."""
+    monitoring = Monitoring(served)
+    known = f'last_over_time(namespace_pod:workload:info{{workload="{JOB}"}}[1h])'
+    wait_until(lambda: bool(monitoring.query(known)), lambda: f"{JOB} to be known to Prometheus")
+    opened = re.search(r"Open (file://\S+)", served.make("dashboards"))
+    assert opened
+    return Path(unquote(urlsplit(opened[1]).path)).parent
+
+
+def _state(page: str, uid: str, title: str) -> str:
+    """Return what a panel's class says of it: nothing, `empty` or `failed`."""
+    wanted = next(panel["id"] for panel in panels(dashboards()[uid]) if panel["title"] == title)
+    found = re.search(rf'<section class="panel ?(\w*)"[^>]*data-panel="{wanted}"', page)
+    assert found, title
+    return found[1]
+
+
+@pytest.mark.parametrize(
+    ("uid", "titles"),
+    [
+        ("athanor-job", ("Progress", "Loss", "Loss over time", "Gradient norm", "Where its pods are")),
+        ("athanor-cluster", ("Nodes ready", "CPU of nodes", "Targets that answer", "Series in Prometheus")),
+        ("athanor-queues", ("Queues above their share", "CPU of each queue")),
+        ("athanor-serving", ("Pods ready", "Versions loaded")),
+    ],
+)
+def test_what_this_machine_has_is_shown(folder: Path, uid: str, titles: tuple[str, ...]) -> None:
+    page = (folder / f"{uid}.html").read_text(encoding="utf-8")
+    assert {title: _state(page, uid, title) for title in titles} == dict.fromkeys(titles, "")
+
+
+def test_the_job_that_was_just_trained_is_the_one_that_is_shown(folder: Path) -> None:
+    page = (folder / "athanor-job.html").read_text(encoding="utf-8")
+    assert f"<dt>Job</dt><dd>{JOB}" in page
+
+
+def test_no_query_fails(folder: Path) -> None:
+    for uid in dashboards():
+        assert 'class="panel failed"' not in (folder / f"{uid}.html").read_text(encoding="utf-8")
+
+
+def test_gpus_are_not_made_up_where_there_are_none(folder: Path) -> None:
+    page = (folder / "athanor-cluster.html").read_text(encoding="utf-8")
+    assert _state(page, "athanor-cluster", "Temperature of GPUs") == "empty"
