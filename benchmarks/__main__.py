@@ -1,28 +1,38 @@
-"""Measure the running local environment: `make bench`, after `make up`."""
+"""Measure: `make bench` all of it, after `make up`; `python -m benchmarks scheduling` one part."""
 
 from __future__ import annotations
 
 import os
 import platform
+import sys
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import engine_overhead, environment_preview, platform_memory, warm_start
+from benchmarks import engine_overhead, environment_preview, monitoring_cost, platform_memory, scheduling, warm_start
 from tools.paths import paths
 from tools.progress import Progress
 
+MEASURES = {
+    "environment-preview": environment_preview.measure,
+    "platform-memory": lambda _: platform_memory.measure(),
+    "engine-overhead": engine_overhead.measure,
+    "warm-start": warm_start.measure,
+    "scheduling": scheduling.measure,
+    "monitoring-cost": monitoring_cost.measure,
+}
+"""What prints a table; the second to the fourth of the running local environment, the others need none."""
 
-def main() -> None:
-    """Print one table after the other."""
+
+def main(names: list[str]) -> None:
+    """Print one table after the other: those named, else all."""
     console = Console(highlight=False, width=120)
     report = Progress(durations_file=paths().cache / "bench-durations.json")
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     console.print(f"{os.cpu_count()} CPUs ({_cpu_model()}), {memory_gib:.0f} GiB, Linux {platform.release()}")
-    console.print(environment_preview.measure(report))
-    console.print(platform_memory.measure())
-    console.print(engine_overhead.measure(report))
-    console.print(warm_start.measure(report))
+    for name in names or MEASURES:
+        console.print(f"load average {os.getloadavg()[0]:.1f}")
+        console.print(MEASURES[name](report))
 
 
 def _cpu_model() -> str:
@@ -31,4 +41,4 @@ def _cpu_model() -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,0 +1,115 @@
+"""From a submitted job to its last bound pod: manifests of ours against Volcano Jobs written by hand."""
+
+from __future__ import annotations
+
+import statistics
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+from benchmarks.rounds import interleaved_seconds, spread
+from benchmarks.simulated_cluster import CLAIMS, NAMESPACE, QUEUE, simulated_cluster
+from infra.gpu.sharing import GPU_RESOURCE
+from infra.pools import GPU_TAINT, SIMULATED_TAINT, PlatformOffers, pool_offers
+from infra.settings.parse import parse_settings
+from tools.summary import table
+from workloads.job import named_job_manifest
+from workloads.network_policy import job_network_policy_manifest
+from workloads.pytorch import PyTorchJobArgs, pytorch_shape
+from workloads.resources import Resources
+from workloads.volcano_job import ResolvedJob, job_labels
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from infra.manifests import Manifest
+    from tools.progress import Progress
+
+ROUNDS = 3
+NODES = 500
+INSTANCE_TYPE = "ecs.ebmgn7e.32xlarge"
+JOBS, PODS_PER_JOB = 100, 10
+_PODS = JOBS * PODS_PER_JOB
+_IMAGE = "registry.k8s.io/pause:3.10"
+
+
+def measure(report: Progress) -> Table:
+    """Return the table; the cluster that it takes is of its own, and gone afterwards."""
+    run_numbers = count()
+    sizes: dict[str, int] = {}
+    with simulated_cluster("bench", nodes=NODES, instance_type=INSTANCE_TYPE, report=report) as cluster:
+
+        def run(variant: str) -> None:
+            prefix = f"run-{next(run_numbers)}"
+            report.detail(f"{prefix}: {variant}")
+            manifests = [each for job in range(JOBS) for each in VARIANTS[variant](f"{prefix}-{job}")]
+            cluster.run_until_bound(manifests, _PODS)
+
+        def clean_up(variant: str) -> None:
+            sizes[variant] = cluster.pod_bytes()
+            cluster.clear()
+
+        seconds = interleaved_seconds({name: partial(run, name) for name in VARIANTS}, ROUNDS, clean_up)
+    title = f"{JOBS} gangs of {PODS_PER_JOB} pods on {NODES} simulated nodes, {ROUNDS} interleaved rounds"
+    rows = [_row(name, seconds, sizes[name]) for name in VARIANTS]
+    return table(title, ["manifests", "median (range) per pod", "ratio of medians", "size of a pod"], rows)
+
+
+def _row(name: str, seconds: dict[str, list[float]], size: int) -> list[str]:
+    ratio = statistics.median(seconds[name]) / statistics.median(seconds[PEER])
+    return [name, spread([1000 * value / _PODS for value in seconds[name]], "ms", 1), f"{ratio:.2f}", f"{size} bytes"]
+
+
+def _rendered(name: str) -> list[Manifest]:
+    """Return what a PyTorchJob of ours becomes: a Volcano Job and the policy that opens its pods to each other."""
+    args = PyTorchJobArgs(
+        program=("-m", "trainer.train"), workers=PODS_PER_JOB, resources=Resources(gpus=1), pool=_POOL
+    )
+    job = named_job_manifest(name, args, lambda job_name, _: pytorch_shape(job_name, args), _RESOLVED)
+    metrics_ports = pytorch_shape(name, args).metrics_ports
+    return [job_network_policy_manifest(name, NAMESPACE, job_labels(name), metrics_ports), job]
+
+
+def _by_hand(name: str, *, plugin: bool) -> list[Manifest]:
+    """Return the least that a gang of PyTorch pods needs, as Volcano's documentation writes it."""
+    container = {
+        "name": "main",
+        "image": _IMAGE,
+        "command": ["python3", "-m", "trainer.train"],
+        "resources": {"limits": {GPU_RESOURCE: 1}},
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "tolerations": [taint.toleration() for taint in (GPU_TAINT, SIMULATED_TAINT)],
+        "containers": [container],
+    }
+    sizes = {"master": 1, "worker": PODS_PER_JOB - 1}
+    plugins = {"pytorch": ["--master=master", "--worker=worker", "--port=29500"]} if plugin else {}
+    spec = {
+        "schedulerName": "volcano",
+        "queue": QUEUE,
+        "minAvailable": PODS_PER_JOB,
+        "plugins": plugins,
+        "tasks": [{"name": role, "replicas": size, "template": {"spec": pod}} for role, size in sizes.items()],
+    }
+    metadata = {"name": name, "namespace": NAMESPACE}
+    return [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": spec}]
+
+
+_SETTINGS = parse_settings({"cluster": {"simulated_nodes": [{"instance_type": INSTANCE_TYPE, "count": NODES}]}})
+_POOLS = pool_offers(_SETTINGS)
+_POOL = _POOLS[0].name
+_RESOLVED = ResolvedJob(
+    namespace=NAMESPACE,
+    queue=QUEUE,
+    image=_IMAGE,
+    platform_image=_IMAGE,
+    claims=CLAIMS,
+    offers=PlatformOffers(pools=_POOLS),
+)
+PEER = "by hand, Volcano's pytorch plugin"
+VARIANTS = {
+    "PyTorchJob of athanor": _rendered,
+    PEER: partial(_by_hand, plugin=True),
+    "by hand, no plugin": partial(_by_hand, plugin=False),
+}
