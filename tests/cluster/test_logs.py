@@ -1,4 +1,7 @@
-"""Lines of pods find their way into the store and out of it: the real collector and store, on files like a node's."""
+"""Lines of pods find their way into the store and out of it: the real collector and store, on files like a node's.
+
+The last test looks at them in the environment of `make up`.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from infra.monitoring.logs import (
     STEP_FIELD,
     TIME_FIELD,
 )
+from tests.fixtures.clone import wait_until
 from tests.fixtures.local_cluster import quiet_progress
 from tests.fixtures.log_node import NODE
 from tests.fixtures.log_pipeline import COLLECTOR, STORE, LogPipeline
@@ -33,6 +37,8 @@ from tools.toolchain import ensure
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from tests.fixtures.clone import Clone
 
 RUN = "digits-0a1b2c3d"
 POD = f"{RUN}-worker-0"
@@ -189,3 +195,18 @@ def test_nobody_but_the_collector_puts_lines_into_the_store_through_it(pipeline:
         assert pipeline.status(name, "/internal/insert") == 400
     assert pipeline.status(COLLECTOR, "/insert/jsonline") == 400
     assert pipeline.status(STORE, "/delete/run_task") >= 400
+
+
+def test_the_examples_logs_are_the_same_from_the_store(served: Clone) -> None:
+    def logs(*words: str) -> list[str]:
+        lines = served.make("logs", "JOB=digits-training", *words).splitlines()
+        # The store keeps no line without a text.
+        return [line for line in lines if line.startswith("[") and not line.endswith("] ")]
+
+    now = logs()
+    assert now
+    wait_until(lambda: len(logs("PAST=1")) >= len(now), "the store to have every line")
+    assert logs("PAST=1") == now
+    query = 'QUERY="kubernetes.pod_labels.athanor.dev/job":="digits-training" rank:=1 event:="finished"'
+    [found] = served.make("search-logs", query, "SINCE=1d", "NAMESPACE=athanor").splitlines()
+    assert "worker-1/worker] " in found
