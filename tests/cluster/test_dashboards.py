@@ -45,7 +45,7 @@ def _state(page: str, uid: str, title: str) -> str:
         ("athanor-job", ("Progress", "Loss", "Loss over time", "Gradient norm", "Where its pods are")),
         ("athanor-cluster", ("Nodes ready", "CPU of nodes", "Targets that answer", "Series in Prometheus")),
         ("athanor-queues", ("Queues above their share", "CPU of each queue")),
-        ("athanor-serving", ("Pods ready", "Versions loaded")),
+        ("athanor-serving", ("Pods ready", "Versions loaded", "CPU", "Memory")),
     ],
 )
 def test_what_this_machine_has_is_shown(folder: Path, uid: str, titles: tuple[str, ...]) -> None:

@@ -100,6 +100,9 @@ def kubelet(layout: Layout, network: Network, program: Path) -> Component:
             f"--node-ip={network.node}",
             f"--root-dir={ROOT}",
             f"--cert-dir={ROOT}/pki",
+            # What counts CPU, memory and network (cAdvisor) asks containerd which container a cgroup is; it would look
+            # at containerd's usual place, and then name none.
+            f"--containerd={layout.containerd_socket}",
         ),
         environment={"GOMEMLIMIT": f"{MEMORY_LIMIT_MIB}MiB"},
         # pods that use the node's own resolver get none: the node reaches no other machine
