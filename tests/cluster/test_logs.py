@@ -128,6 +128,21 @@ def test_lines_wait_for_a_store_that_is_away(pipeline: LogPipeline) -> None:
     assert texts(pipeline, 600) == Counter(numbered(0, 600))
 
 
+def test_a_store_whose_disk_is_full_answers_and_loses_nothing(pipeline: LogPipeline) -> None:
+    pipeline.node.start_pod(POD, LABELS)
+    pipeline.start(COLLECTOR)
+    pipeline.node.write(POD, *numbered(0, 100))
+    pipeline.rows(EVERY_LINE, 100)
+    pipeline.stop(STORE)
+    pipeline.start(STORE, "-storage.minFreeDiskSpaceBytes=1000TiB")
+    pipeline.node.write(POD, *numbered(100, 200))
+    pipeline.await_read(200)
+    assert texts(pipeline, 100) == Counter(numbered(0, 100))
+    pipeline.stop(STORE)
+    pipeline.start(STORE)
+    assert texts(pipeline, 200) == Counter(numbered(0, 200))
+
+
 def test_the_last_lines_of_a_pod_that_is_removed_are_there(pipeline: LogPipeline) -> None:
     pipeline.node.start_pod(POD, LABELS)
     pipeline.node.write(POD, *numbered(0, 10))
