@@ -158,7 +158,7 @@ def test_programs_of_one_library_keep_versions_of_their_own(fake_go, calls, tmp_
 
 
 def test_prometheus_is_compiled_without_what_asks_other_clouds_for_targets(fake_go, calls, tmp_path, monkeypatch):
-    """Else modules of a gigabyte are downloaded, and thrice as much is compiled."""
+    """Else the SDKs of two dozen of them are downloaded and compiled."""
     monkeypatch.setenv("MODULE", str(tmp_path / "module"))
     (tmp_path / "module" / "ui").mkdir(parents=True)
     mains = {"prometheus": TOOLS["prometheus"].mains["prometheus"].package}
