@@ -198,7 +198,7 @@ class Monitoring(pulumi.ComponentResource):
         # Loading what builds them takes a second, which a stack without them need not spend.
         from infra.monitoring.dashboards import dashboards  # noqa: PLC0415
 
-        boards = dashboards(settings.thresholds)
+        boards = dashboards(settings.thresholds, settings.runbook_base_url)
         manifests = dashboard_manifests(boards, self._objects_namespace, settings.selector_labels)
         if settings.kind == "operator":
             manifests |= grafana_manifests(settings, sorted(boards))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
@@ -22,7 +22,7 @@ from infra.monitoring.dashboards.panels import DATASOURCE, panel_id
 from infra.monitoring.logs import NAMESPACE_FIELD
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from infra.monitoring.dashboards.panels import Panel
 
@@ -94,8 +94,14 @@ class Board:
     time_range: tuple[str, str] = TIME_RANGE
 
 
-def board_json(board: Board) -> dict[str, Any]:
-    """Return what Grafana reads. The same board gives the same JSON."""
+def board_json(board: Board, values: Mapping[str, str]) -> dict[str, Any]:
+    """Return what Grafana reads. The same board gives the same JSON.
+
+    Args:
+        board: The dashboard.
+        values: What stands in the variables that people type at first, by name, instead of what the entries say.
+    """
+    entries = [replace(entry, value=values.get(entry.name, entry.value)) for entry in board.entries]
     built = (
         builders.Dashboard(board.title)
         .uid(board.uid)
@@ -105,7 +111,7 @@ def board_json(board: Board) -> dict[str, Any]:
         .tooltip(DashboardCursorSync.CROSSHAIR)
         .time(*board.time_range)
         .refresh(REFRESH)
-        .variables([_datasource(), *map(_choice, board.choices), *map(_entry, board.entries)])
+        .variables([_datasource(), *map(_choice, board.choices), *map(_entry, entries)])
         .links([*board.links, _runbooks_link(), _others_link()])
         .readonly()
     )

@@ -18,7 +18,9 @@ STEP = 10
 
 
 def _answer(panel, *series: tuple[dict[str, str], list[tuple[float, float]]], error: str = "") -> PanelAnswer:
-    (made,) = panels(board_json(Board(uid="u", title="t", about="a", sections=[Section(title="s", panels=[panel])])))
+    (made,) = panels(
+        board_json(Board(uid="u", title="t", about="a", sections=[Section(title="s", panels=[panel])]), {})
+    )
     found = [Series(labels=labels, points=points) for labels, points in series]
     return PanelAnswer(panel=made, answers=[Answer(expr="up", legend="{{pod}}", series=found, error=error)])
 

@@ -156,3 +156,9 @@ def test_a_low_value_can_be_the_bad_one():
     assert panel.field_config.defaults.thresholds is not None
     steps = panel.field_config.defaults.thresholds.steps
     assert [(step.color, step.value) for step in steps] == [("red", None), ("orange", 1), ("green", 3)]
+
+
+def test_runbooks_are_looked_for_where_the_settings_say():
+    board = dashboards(runbook_base_url="https://git.example/docs/runbooks")["athanor-queues"]
+    entry = next(each for each in board["templating"]["list"] if each["name"] == "runbooks")
+    assert entry["query"] == entry["current"]["value"] == "https://git.example/docs/runbooks"
