@@ -70,8 +70,8 @@ def _rendered(name: str) -> list[Manifest]:
     return [job_network_policy_manifest(name, NAMESPACE, job_labels(name), metrics_ports), job]
 
 
-def _by_hand(name: str, *, plugin: bool) -> list[Manifest]:
-    """Return the least that a gang of PyTorch pods needs, as Volcano's documentation writes it."""
+def _by_hand(name: str, *, plugins: dict[str, list[str]]) -> list[Manifest]:
+    """Return a gang of PyTorch pods as Volcano's documentation writes it: no volume, no security, no environment."""
     container = {
         "name": "main",
         "image": _IMAGE,
@@ -84,7 +84,6 @@ def _by_hand(name: str, *, plugin: bool) -> list[Manifest]:
         "containers": [container],
     }
     sizes = {"master": 1, "worker": PODS_PER_JOB - 1}
-    plugins = {"pytorch": ["--master=master", "--worker=worker", "--port=29500"]} if plugin else {}
     spec = {
         "schedulerName": "volcano",
         "queue": QUEUE,
@@ -108,8 +107,10 @@ _RESOLVED = ResolvedJob(
     offers=PlatformOffers(pools=_POOLS),
 )
 PEER = "by hand, Volcano's pytorch plugin"
+# Without a Service the workers would not find their master; Volcano's webhook adds it, where one runs.
+_PYTORCH = {"pytorch": ["--master=master", "--worker=worker", "--port=29500"], "svc": []}
 VARIANTS = {
     "PyTorchJob of athanor": _rendered,
-    PEER: partial(_by_hand, plugin=True),
-    "by hand, no plugin": partial(_by_hand, plugin=False),
+    PEER: partial(_by_hand, plugins=_PYTORCH),
+    "by hand, no plugin": partial(_by_hand, plugins={}),
 }
