@@ -15,6 +15,7 @@ from infra.monitoring import (
     PROMETHEUS_PORT,
     VICTORIA_LOGS,
     VICTORIA_LOGS_PORT,
+    console,
     logs,
 )
 from tools.images.platform_images import MONITORING_IMAGES
@@ -59,9 +60,11 @@ def address_rows(settings: Settings, kubectl: Kubectl) -> list[list[str]]:
 def _pages(settings: Settings) -> dict[str, tuple[str, int, str]]:
     """Return Service, port and path of each page by what it shows."""
     own, keeps_logs = settings.monitoring.kind == "operator", settings.monitoring.logs.kind == "victoria_logs"
-    pages = (
-        {"metrics": (PROMETHEUS, PROMETHEUS_PORT, ""), "alerts": (ALERTMANAGER, ALERTMANAGER_PORT, "")} if own else {}
-    )
+    pages: dict[str, tuple[str, int, str]] = {}
+    if own:
+        # Neither has its web interface here: that is no part of the Go module that it is built from.
+        pages["metrics"] = (PROMETHEUS, PROMETHEUS_PORT, console.PATH)
+        pages["alerts"] = (ALERTMANAGER, ALERTMANAGER_PORT, "/api/v2/alerts")
     if own and settings.monitoring.grafana:
         pages["dashboards"] = (GRAFANA, GRAFANA_PORT, "")
     if keeps_logs and settings.monitoring.kind != "none":

@@ -18,6 +18,8 @@ from infra.monitoring import (
     PROMETHEUS_PORT,
     WEB_PORT_NAME,
 )
+from infra.monitoring.console import CONSOLE, console_manifest
+from infra.monitoring.console import FOLDER as CONSOLE_FOLDER
 from infra.monitoring.disks import InstanceDisk, instance_disk
 from infra.monitoring.parts import (
     READ,
@@ -49,7 +51,7 @@ SELECTOR = {"app.kubernetes.io/name": PROMETHEUS, "app.kubernetes.io/instance": 
 """Labels that the operator gives its pods."""
 _KEPT_SHARE = 0.8
 """Share of the disk that blocks may take; the rest is room for the write-ahead log and for compaction."""
-_SERIES_OF_A_QUERY = 50_000_000
+_SAMPLES_OF_A_QUERY = 50_000_000
 """Samples that one query may load: what a bigger one needs of memory would end the process."""
 
 
@@ -71,6 +73,7 @@ def prometheus_manifests(args: PrometheusArgs) -> dict[str, Manifest]:
         **permission_manifests(args.namespaces),
         f"{PROMETHEUS}-network": network_policy(PROMETHEUS, {PROMETHEUS_PORT: [callers(GRAFANA, PROMETHEUS)]}, [{}]),
         **({f"{PROMETHEUS}-volume": disk.volume} if disk.volume else {}),
+        CONSOLE: console_manifest(),
         PROMETHEUS: prometheus_manifest(args.settings, disk),
         f"{PROMETHEUS}-service": service(PROMETHEUS, WEB_PORT_NAME, PROMETHEUS_PORT, SELECTOR),
     }
@@ -115,6 +118,9 @@ def prometheus_manifest(settings: MonitoringSettings, disk: InstanceDisk) -> Man
                 operated_container(PROMETHEUS, PROMETHEUS_IMAGE, resources("50m", "192Mi", settings.memory_limit)),
                 reloader("config-reloader"),
             ],
+            "volumes": [{"name": "console", "configMap": {"name": CONSOLE}}],
+            "volumeMounts": [{"name": "console", "mountPath": CONSOLE_FOLDER, "readOnly": True}],
+            "additionalArgs": [{"name": "web.console.templates", "value": CONSOLE_FOLDER}],
             "externalUrl": URL,
             "scrapeInterval": interval,
             "evaluationInterval": interval,
@@ -133,7 +139,7 @@ def prometheus_manifest(settings: MonitoringSettings, disk: InstanceDisk) -> Man
                 ]
             },
             "enableAdminAPI": False,
-            "query": {"maxSamples": _SERIES_OF_A_QUERY},
+            "query": {"maxSamples": _SAMPLES_OF_A_QUERY},
             "securityContext": pod_security(),
             "affinity": apart(SELECTOR),
         },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import urllib.request
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,16 @@ def test_up_ends_with_the_accuracy_that_the_pods_reached_and_right_predictions(s
     assert float(accuracy.group(1)) / 100 >= MINIMUM_ACCURACY
     assert printed.count("✓ ") >= 6, printed  # every step
     assert len(re.findall(r"served: \d ✓", printed)) >= 3, printed
+
+
+def test_up_prints_where_this_machine_opens_metrics_alerts_and_logs(served: Clone) -> None:
+    printed = (served.home / "make-up.txt").read_text(encoding="utf-8")
+
+    pages = dict(re.findall(r"^\s+(metrics|alerts|logs)\s+(http://\S+)", printed, re.MULTILINE))
+    assert set(pages) == {"metrics", "alerts", "logs"}, printed
+    for address in pages.values():
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            assert answer.status == 200, address
 
 
 def test_the_model_was_trained_by_two_pods_on_the_node(served: Clone) -> None:

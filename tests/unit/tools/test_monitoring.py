@@ -34,14 +34,14 @@ def rows(raw, cluster=EVERYTHING):
 
 def test_the_local_cluster_is_opened_at_the_addresses_of_its_services():
     assert rows({"monitoring": {"grafana": False}}) == {
-        "metrics": "http://10.0.0.1:9090",
-        "alerts": "http://10.0.0.2:9093",
+        "metrics": "http://10.0.0.1:9090/consoles/index.html",
+        "alerts": "http://10.0.0.2:9093/api/v2/alerts",
         "logs": "http://10.0.0.4:9428/select/vmui",
     }
 
 
 def test_what_is_not_there_yet_is_not_shown():
-    assert rows({}, Cluster("prometheus")) == {"metrics": "http://10.0.0.1:9090"}
+    assert rows({}, Cluster("prometheus")) == {"metrics": "http://10.0.0.1:9090/consoles/index.html"}
 
 
 def test_another_cluster_is_opened_through_kubectl():

@@ -350,3 +350,15 @@ def test_nobody_waits_for_metrics_of_a_volcano_that_somebody_else_installed(reco
     assert "monitor-volcano-scheduler" not in {found.name for found in theirs.of_kind("PodMonitor")}
     assert '\\"volcano-scheduler\\"' in alerts(ours)
     assert '\\"volcano-scheduler\\"' not in alerts(theirs)
+
+
+def test_the_page_of_prometheus_lies_where_it_looks_for_it(watch):
+    recording = watch()
+    spec = spec_of(recording, "prometheus", "Prometheus")
+    [argument] = [each["value"] for each in spec["additionalArgs"] if each["name"] == "web.console.templates"]
+    [mount] = [each for each in spec["volumeMounts"] if each["mountPath"] == argument]
+    [name] = [each["configMap"]["name"] for each in spec["volumes"] if each["name"] == mount["name"]]
+    page = recording.one(name).inputs
+    assert page["metadata"]["name"] == name
+    assert set(page["data"]) == {"index.html"}
+    assert recording.one(name).urn in recording.ancestors(recording.one("prometheus", "Prometheus"))
