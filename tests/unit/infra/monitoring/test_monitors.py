@@ -127,6 +127,7 @@ KUBELET = {"namespace": "kube-system", "service": "kubelet", "endpoint": "https-
         ({"__name__": "container_cpu_usage_seconds_total", "pod": "w-0", "container": "POD"}, False),
         ({"__name__": "container_cpu_usage_seconds_total"}, False),
         ({"__name__": "container_network_receive_bytes_total", "pod": "w-0"}, True),
+        ({"__name__": "container_network_receive_bytes_total", "interface": "eth0"}, False),
         ({"__name__": "container_tasks_state", "pod": "w-0", "container": "worker"}, False),
     ],
 )
