@@ -9,12 +9,12 @@ PYTEST_FLAGS ?=
 # What was said on the command line, as flags: a KUBECONFIG of the shell must not turn `local` to another cluster.
 given = $(if $(filter command,$(origin $1)),'--$2=$($1)')
 WHERE = --stack=$(STACK) $(call given,KUBECONFIG,kubeconfig) $(call given,CONTEXT,context) $(call given,NAMESPACE,namespace)
-# The tests of a pretended cloud wait for the provider most of the time: they start first, and four processes share them
-# with the quick ones. Those of the local cluster build on each other and compare the machine: they run alone, and the
-# one that takes the shared environment away comes last.
-SHARED := -n 4 --dist loadfile --no-loadscope-reorder \
-	tests/cloud tests/unit/trainer_tf tests/engine tests/unit tests/manifests
-ALONE := tests/cluster tests/faults
+# Most tests wait for a cluster or a provider: four processes share them, each takes whole files, and all files that use
+# the environment of `make up` are one piece of work (tests/conftest.py), the longest, so it starts first. Those that
+# compare the machine before and after run alone, at the end.
+ALONE := tests/cluster/test_local_cluster_lifecycle.py tests/faults/test_make_down.py
+SHARED := -n 4 --dist loadgroup --no-loadscope-reorder $(ALONE:%=--ignore=%) \
+	tests/cluster tests/cloud tests/unit/trainer_tf tests/engine tests/faults tests/unit tests/manifests
 
 .PHONY: help up down stop status why logs search-logs dashboards rerun predict preview recover image tools venv check test test-fast bench lock
 
