@@ -128,7 +128,7 @@ KEPT_METRICS: Mapping[str, Sequence[str]] = {
     ),
     "prometheus-operator": (
         "prometheus_operator_reconcile_errors_total",
-        "prometheus_operator_rejected_resources",
+        "prometheus_operator_managed_resources",
         "process_resident_memory_bytes",
     ),
     "victoria-logs": (

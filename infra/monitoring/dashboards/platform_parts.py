@@ -122,7 +122,7 @@ def platform() -> Section:
                     "{{controller}} reconciling": "sum by (controller)"
                     " (increase(prometheus_operator_reconcile_errors_total[$__rate_interval]))",
                     "{{resource}} rejected": "sum by (resource)"
-                    ' (prometheus_operator_rejected_resources{state="rejected"})',
+                    ' (prometheus_operator_managed_resources{state="rejected"})',
                 },
                 Text(
                     asks="Does the Prometheus operator take over all monitors and rules?",
