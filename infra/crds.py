@@ -68,13 +68,15 @@ def _cut(schema: Manifest, levels: int) -> Manifest:
         return schema
     if levels == 0:
         return _ANY_LIST if schema["type"] == "array" else _ANY_OBJECT
-    # Rules across fields name fields further down: the API server refuses a schema whose rules name what it lacks.
-    cut = {key: value for key, value in schema.items() if key != "x-kubernetes-validations"}
+    cut = dict(schema)
     if "properties" in schema:
         cut["properties"] = {name: _cut(field, levels - 1) for name, field in schema["properties"].items()}
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict):
             cut[key] = _cut(schema[key], levels)
+    if cut != schema:
+        # Rules across fields name fields further down: the API server refuses a schema whose rules name what it lacks.
+        cut.pop("x-kubernetes-validations", None)
     return cut
 
 

@@ -27,6 +27,11 @@ CRDS = (
 CONTROLLERS_ENABLED = "job-controller,queue-controller,pg-controller,gc-controller,hyperNode-controller"
 
 
+# Down to the fields of a pod template and of every default: the API server itself checks what is below, when it takes
+# the pods. The engine writes a state file for each step, and this schema is as large as everything else in it.
+_CHECKED_LEVELS = 5
+
+
 def chart_folder() -> Path:
     """Return where `make tools` puts Volcano's own chart, taken from the verified upstream module."""
     return cache_folder() / "charts" / f"volcano-{VOLCANO}"
@@ -38,4 +43,4 @@ def crd_manifests(chart: Path) -> dict[str, Manifest]:
     Raises:
         RefusalError: the chart is not there.
     """
-    return read_crds(chart / "crd" / "bases", CRDS, "Volcano")
+    return read_crds(chart / "crd" / "bases", CRDS, "Volcano", levels=_CHECKED_LEVELS)

@@ -238,17 +238,6 @@ def test_each_part_may_watch_the_kinds_it_waits_for(account, kinds):
         assert {"list", "watch"} <= verbs, kind
 
 
-def test_crds_lose_their_descriptions_but_not_properties_of_that_name(tmp_path):
-    chart = write_volcano_chart(tmp_path)
-    file = chart / "crd" / "bases" / f"{CRDS[0]}.yaml"
-    definition = yaml.safe_load(file.read_text())
-    properties = {"description": {"type": "string"}, "size": {"description": "how many", "type": "integer"}}
-    definition["spec"]["versions"] = [{"schema": {"description": "long text", "properties": properties}}]
-    file.write_text(yaml.safe_dump(definition))
-    [version] = crd_manifests(chart)[CRDS[0]]["spec"]["versions"]
-    assert version == {"schema": {"properties": {"description": {"type": "string"}, "size": {"type": "integer"}}}}
-
-
 def test_crds_carry_only_what_is_desired_state(tmp_path):
     """Status and timestamps would show as a difference in every preview."""
     manifests = crd_manifests(write_volcano_chart(tmp_path))
