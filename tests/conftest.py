@@ -13,6 +13,7 @@ pytest_plugins = [
 ]
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the tests' ids
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Say which tests one process runs, in their order, where several share the work (`--dist loadgroup`).
 
