@@ -13,7 +13,7 @@ WHERE = --stack=$(STACK) $(call given,KUBECONFIG,kubeconfig) $(call given,CONTEX
 # the environment of `make up` are one piece of work (tests/conftest.py), the longest, so it starts first. Those that
 # compare the machine before and after run alone, at the end.
 ALONE := tests/cluster/test_local_cluster_lifecycle.py tests/faults/test_make_down.py
-SHARED := -n 4 --dist loadgroup --no-loadscope-reorder $(ALONE:%=--ignore=%) \
+SHARED := -n 4 --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%) \
 	tests/cluster tests/cloud tests/unit/trainer_tf tests/engine tests/faults tests/unit tests/manifests
 
 .PHONY: help up down stop status why logs search-logs dashboards rerun predict preview recover image tools venv check test test-fast bench lock

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from xdist.scheduler import LoadFileScheduling
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 # A module stands before those that import it: pytest rewrites the assertions of a plugin when it loads it.
 pytest_plugins = [
@@ -12,14 +21,25 @@ pytest_plugins = [
     "tests.fixtures.team",
 ]
 
+USES_ENVIRONMENT = re.compile(r"\bserved: Clone\b")
 
-@pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the tests' ids
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests one process runs, in their order, where several share the work (`--dist loadgroup`).
 
-    A file's tests stay together, and so do all files that use the environment of `make up`: it is made once, and they
-    build on each other.
+class FilesAndEnvironment(LoadFileScheduling):
+    """Give a file's tests to one process, and all files that use the environment of `make up` to the same one.
+
+    It is made once, and they build on each other. (xdist's own `--dist loadgroup` does not group on pytest 9.2.)
     """
-    for item in items:
-        uses_environment = "served" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("environment" if uses_environment else str(item.path)))
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "environment" if _uses_environment(self.config.rootpath / file) else file
+
+
+@cache
+def _uses_environment(file: Path) -> bool:
+    return USES_ENVIRONMENT.search(file.read_text(encoding="utf-8")) is not None
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndEnvironment:
+    """Share the tests like that wherever several processes run them."""
+    return FilesAndEnvironment(config, log)
