@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.errors import RefusalError
@@ -26,6 +27,8 @@ RENDEZVOUS_PORT = 29500
 ELASTIC_STORE_PORT = 29400
 _SHUTDOWN_MARGIN_SECONDS = 5
 _HOST_WAIT_SECONDS = 600
+_ELASTIC_WORKER = (Path(__file__).parent / "elastic_worker.py").read_text(encoding="utf-8")
+"""Sent along as text: a job's own image has torch, and nothing of ours."""
 # A pod that was lost is noticed after three seconds instead of fifteen, and a late one is not turned away: after the
 # minimum is there, the others still wait this long for more. is_host: the store's pod is none of the agents.
 _ELASTIC_SETTINGS = {
@@ -96,8 +99,10 @@ def torchrun_command(job_name: str, args: PyTorchJobArgs) -> list[str]:
     from the job's headless Service, is the master. So rank and pod stay paired over restarts, which exact resumption
     relies on; a lost pod restarts the job as a whole, never half of it.
     """
-    rendezvous = _fixed_rendezvous(job_name, args) if args.minimum_workers is None else _elastic(job_name, args)
-    return [*("python3", "-m", "torch.distributed.run"), *rendezvous, *args.program]
+    if args.minimum_workers is None:
+        return ["python3", "-m", "torch.distributed.run", *_fixed_rendezvous(job_name, args), *args.program]
+    store = _store(job_name, args)
+    return ["python3", "-c", _ELASTIC_WORKER, store, *_elastic(job_name, store, args), *args.program]
 
 
 def _fixed_rendezvous(job_name: str, args: PyTorchJobArgs) -> list[str]:
@@ -111,13 +116,18 @@ def _fixed_rendezvous(job_name: str, args: PyTorchJobArgs) -> list[str]:
     ]
 
 
-def _elastic(job_name: str, args: PyTorchJobArgs) -> list[str]:
+def _store(job_name: str, args: PyTorchJobArgs) -> str:
+    """Return the address of the store that an elastic job's rendezvous is kept in."""
+    return f"{host(job_name, 'rendezvous', 0)}:{port(args.network, ELASTIC_STORE_PORT)}"
+
+
+def _elastic(job_name: str, store: str, args: PyTorchJobArgs) -> list[str]:
     settings = ",".join(f"{name}={value}" for name, value in _ELASTIC_SETTINGS.items())
     return [
         f"--nnodes={args.minimum_workers}:{args.workers}",
         f"--nproc-per-node={args.processes_per_worker}",
         "--rdzv-backend=c10d",
-        f"--rdzv-endpoint={host(job_name, 'rendezvous', 0)}:{port(args.network, ELASTIC_STORE_PORT)}",
+        f"--rdzv-endpoint={store}",
         f"--rdzv-id={job_name}",
         f"--rdzv-conf={settings}",
         f"--max-restarts={args.max_restarts}",
@@ -167,8 +177,8 @@ def _steps(job_name: str, args: PyTorchJobArgs) -> list[Step]:
     prepare = prepare_steps(args.prepare)
     if args.minimum_workers is None:
         return prepare
-    store = f"{host(job_name, 'rendezvous', 0)}:{port(args.network, ELASTIC_STORE_PORT)}"
-    command = ["python3", "-m", "trainer.wait_for_hosts", f"--timeout_seconds={_HOST_WAIT_SECONDS}", store]
+    wait = ["python3", "-m", "trainer.wait_for_hosts", f"--timeout_seconds={_HOST_WAIT_SECONDS}"]
+    command = [*wait, _store(job_name, args)]
     return [*prepare, Step(name="wait", command=command, in_platform_image=True)]
 
 

@@ -25,7 +25,7 @@ import glob, os
 for file in glob.glob("/proc/[0-9]*/cmdline"):
     pid = int(file.split("/")[2])
     words = open(file, "rb").read().split(b"\\0")
-    if b"trainer.train" in words and b"torch.distributed.run" not in words:
+    if b"trainer.train" in words and not any(b"torch.distributed.run" in word for word in words):
         os.kill(pid, 9)
 """
 LONG_RUN = {"epochs": "100", "width": "64"}  # about a minute

@@ -130,6 +130,30 @@ def agent_arguments(port: int, data_dir: Path, base: Path) -> list[object]:
     ]
 
 
+def late_worker(port: int, *program: object) -> list[object]:
+    """A worker of a job that one is enough for, as pods run it."""
+    settings = "is_host=false,join_timeout=60,last_call_timeout=1"
+    return [
+        *("workloads.elastic_worker", f"127.0.0.1:{port}", "--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=0"),
+        *("--rdzv-id=job", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", f"--rdzv-conf={settings}"),
+        *("--local-addr=127.0.0.1", "--no-python", *program),
+    ]
+
+
+def test_a_worker_that_comes_when_the_others_have_finished_is_no_failure(start, store):
+    _, port = store
+    assert start(*late_worker(port, "true")).process.wait(PATIENCE_SECONDS) == 0
+    late = start(*late_worker(port, "true"))
+    late.wait_for("finished the job without this one")
+    assert late.process.wait(PATIENCE_SECONDS) == 0
+
+
+def test_a_worker_that_comes_when_the_others_have_failed_fails_too(start, store):
+    _, port = store
+    assert start(*late_worker(port, "false")).process.wait(PATIENCE_SECONDS) != 0
+    assert start(*late_worker(port, "true")).process.wait(PATIENCE_SECONDS) != 0
+
+
 def events(base: Path) -> list[dict]:
     """What rank 0 logged, whichever process it was."""
     return [json.loads(line) for line in (base / "output/r1/logs/rank-00000.jsonl").read_text().splitlines()]
