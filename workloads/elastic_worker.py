@@ -13,9 +13,9 @@ import sys
 from contextlib import suppress
 from datetime import timedelta
 
-from torch.distributed import TCPStore
+from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]  torch's documented name
 from torch.distributed.elastic.rendezvous.api import RendezvousClosedError
-from torch.distributed.run import main
+from torch.distributed.run import main  # pyright: ignore[reportUnknownVariableType]  torch has no types for it
 
 FINISHED = "athanor/finished"
 

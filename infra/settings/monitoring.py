@@ -84,7 +84,8 @@ class MonitoringSettings(Model):
     @model_validator(mode="after")
     def _only_our_own_stack_is_shaped_here(self) -> Self:
         useless = [name for name in _OWN_STACK_ONLY if name in self.model_fields_set]
-        if self.kind != "operator" and useless:
+        # `none` is a switch: whoever turns monitoring off for a while keeps the rest for the day it comes back.
+        if self.kind not in ("operator", "none") and useless:
             raise ValueError(
                 f"kind = {self.kind!r}: {', '.join(useless)} would do nothing, no Prometheus of ours runs."
                 " Fix: leave them out, or set kind to operator"
