@@ -115,10 +115,10 @@ def test_logs_shows_every_rank_with_its_pod(served: Clone) -> None:
 
 
 def test_logs_of_an_unknown_job_names_the_known_ones(served: Clone) -> None:
-    printed = served.make("logs", "JOB=digit", check=False)
+    printed = served.make("logs", "JOB=digits-trainin", check=False)
 
-    assert "'digit'" in printed
-    assert "digits-training" in printed
+    assert "'digits-trainin'" in printed
+    assert "did you mean digits-training" in printed
 
 
 def test_outputs_are_flat_and_hold_no_secret(served: Clone) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 NOT_HERE = {"dcgm-exporter"}
 """Targets that need a GPU."""
 ONLY_SOMETIMES = {
+    "container_fs_reads_bytes_total",
+    "container_fs_writes_bytes_total",  # control groups that count what a container reads and writes
     "kube_pod_container_status_last_terminated_reason",  # a container that was restarted
     "kube_pod_container_status_waiting_reason",  # a container that waits
     "kube_pod_status_reason",  # a pod that was evicted
