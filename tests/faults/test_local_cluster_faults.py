@@ -175,8 +175,10 @@ POINTS = (
     "waiting for the node and DNS",
 )
 UP = """
-import sys
+import signal, sys
 from pathlib import Path
+# As in a terminal: what starts the tests in the background may ignore the interrupt, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from tools.local_cluster import LocalCluster
 from tools.progress import Progress
 report = Progress(durations_file=Path(sys.argv[3]))
