@@ -10,11 +10,11 @@ PYTEST_FLAGS ?=
 given = $(if $(filter command,$(origin $1)),'--$2=$($1)')
 WHERE = --stack=$(STACK) $(call given,KUBECONFIG,kubeconfig) $(call given,CONTEXT,context) $(call given,NAMESPACE,namespace)
 # Most tests wait for a cluster or a provider: four processes share them, each takes whole files, and all files that use
-# the environment of `make up` are one piece of work (tests/conftest.py), the longest, so it starts first. Those that
-# compare the machine before and after run alone, at the end.
+# the environment of `make up` are one piece of work (tests/conftest.py), the longest, so it is among the first. Those
+# that compare the machine before and after run alone, at the end.
 ALONE := tests/cluster/test_local_cluster_lifecycle.py tests/faults/test_make_down.py
 SHARED := -n 4 --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%) \
-	tests/cluster tests/cloud tests/unit/trainer_tf tests/engine tests/faults tests/unit tests/manifests
+	tests/cloud tests/cluster tests/unit/trainer_tf tests/engine tests/faults tests/unit tests/manifests
 
 .PHONY: help up down stop status why logs search-logs dashboards rerun predict preview recover image tools venv check test test-fast bench lock
 
