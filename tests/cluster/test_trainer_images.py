@@ -107,7 +107,7 @@ print(loss.numpy(), tape.gradient(loss, weights).numpy().tolist(), tensorflow.co
 BUILD_PROGRAM = """
 import sys
 from pathlib import Path
-from tests.cluster.test_images import build_from
+from tests.cluster.test_trainer_images import build_from
 build_from(Path(sys.argv[1]))
 """
 
