@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from infra.errors import RefusalError
+from infra.workload_labels import TRACK_LABEL
 from workloads.checks import check_range
 
 MAXIMUM_VERSION = 10**9
-TRACK_LABEL = "athanor.dev/track"
 _NAMED_SPLITS = 5
 
 

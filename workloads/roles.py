@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from infra.pod_network import ExclusiveEni, PodNetwork, SharedEni
+from infra.workload_labels import ROLE_LABEL
 from workloads.checks import check_environment
 from workloads.placement import Placement, Spread, Toleration
 from workloads.resources import Resources
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from infra.manifests import Manifest
     from infra.rdma import Rdma
     from workloads.pods import ClaimMount, Mount
-
-ROLE_LABEL = "athanor.dev/role"
 
 
 @dataclass(frozen=True, kw_only=True)

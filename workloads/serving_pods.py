@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from infra.pod_network import HostNetwork, pod_labels, port
 from infra.pools import NO_OFFERS, PlatformOffers
+from infra.workload_labels import KIND_LABEL, ROLE_LABEL, SERVICE_LABEL
 from workloads.autoscaling import autoscaler_manifest
 from workloads.network_policy import service_network_policy_manifest
 from workloads.placement import Placement, placed
 from workloads.pods import LOG_ENVIRONMENT, Claims, Container, pod_spec
-from workloads.roles import ROLE_LABEL
 from workloads.triton import MODELS_PATH, Triton, repository_links, triton_command
-from workloads.volcano_job import KIND_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 HTTP_PORT = 8000
 GRPC_PORT = 8001
 METRICS_PORT = 8002
-SERVICE_LABEL = "athanor.dev/service"
 # Endpoints are removed while the pod already shuts down: it keeps answering this long before it stops.
 DRAIN_SECONDS = 5
 _SHUTDOWN_MARGIN_SECONDS = 2

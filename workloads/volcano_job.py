@@ -13,6 +13,7 @@ from infra.monitoring import METRICS_PORT_NAME
 from infra.pod_network import pod_labels, port
 from infra.pools import NO_OFFERS, PlatformOffers
 from infra.rdma import pod_annotations
+from infra.workload_labels import JOB_LABEL, KIND_LABEL
 from workloads.git_source import CODE_PATH, code_mount, source_container
 from workloads.placement import capabilities, devices, network_environment, placed
 from workloads.pods import LOG_ENVIRONMENT, Claims, Container, claim_mounts, pod_spec
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from workloads.job_args import JobArgs
     from workloads.roles import Role, Step
 
-JOB_LABEL = "athanor.dev/job"
-"""Label with the job's logical name, on its object and its pods."""
-KIND_LABEL = "athanor.dev/kind"
-"""Label with the name of the class that declared the job, on its object; on its pods with what metrics call it."""
 METRICS_PORT = 8002
 """Port of a pod's first rank."""
 METRICS_PORT_VARIABLE = "ATHANOR_METRICS_PORT"

@@ -18,15 +18,17 @@ from infra.monitoring import (
 from infra.monitoring.kept_metrics import KEPT_METRICS
 from infra.monitoring.parts import (
     account,
+    api_client_pod,
     callers,
     container_security,
     deployment,
     grant,
     network_policy,
-    pod_security,
     resources,
     rule,
 )
+from infra.pools import POOL_LABEL
+from infra.workload_labels import JOB_LABEL, KIND_LABEL, QUEUE_LABEL, ROLE_LABEL, SERVICE_LABEL
 
 if TYPE_CHECKING:
     from infra.manifests import Manifest
@@ -37,14 +39,8 @@ KINDS = {
 }
 """What it reads, by API group. Each kind is a list of all its objects in its memory."""
 LABELS = {
-    "nodes": ("athanor.dev/pool", "node.kubernetes.io/instance-type"),
-    "pods": (
-        "athanor.dev/job",
-        "athanor.dev/kind",
-        "athanor.dev/role",
-        "athanor.dev/service",
-        "volcano.sh/queue-name",
-    ),
+    "nodes": (POOL_LABEL, "node.kubernetes.io/instance-type"),
+    "pods": (JOB_LABEL, KIND_LABEL, ROLE_LABEL, SERVICE_LABEL, QUEUE_LABEL),
 }
 """Labels of objects that become labels of kube_<kind>_labels."""
 
@@ -87,13 +83,4 @@ def _deployment() -> Manifest:
         "resources": resources("20m", "48Mi", "1Gi"),
         "securityContext": container_security(),
     }
-    return deployment(
-        KUBE_STATE_METRICS,
-        {
-            "serviceAccountName": KUBE_STATE_METRICS,
-            "automountServiceAccountToken": True,
-            "enableServiceLinks": False,
-            "securityContext": pod_security(),
-            "containers": [container],
-        },
-    )
+    return deployment(KUBE_STATE_METRICS, api_client_pod(KUBE_STATE_METRICS, container))

@@ -30,6 +30,7 @@ from infra.monitoring import (
 from infra.monitoring.kept_metrics import KEPT_METRICS
 from infra.volcano import CONTROLLERS, SCHEDULER
 from infra.volcano import NAMESPACE as VOLCANO_NAMESPACE
+from infra.workload_labels import JOB_LABEL, KIND_LABEL, QUEUE_LABEL, ROLE_LABEL, SERVICE_LABEL, TRACK_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,8 +58,6 @@ READERS: tuple[Manifest, ...] = (
 )
 """Who may read the metrics of workloads, as peers of a NetworkPolicy: our Prometheus, ACK's, and that of a namespace
 with this label, which whoever owns an existing one sets."""
-_JOB_LABEL = "athanor.dev/job"
-_SERVICE_LABEL = "athanor.dev/service"
 # Programs of users may emit anything: one that makes a series per sample must fail alone, not fill Prometheus.
 _MOST_SERIES_OF_A_WORKLOAD_TARGET = 10_000
 _SLOW_INTERVAL_SECONDS = 30
@@ -96,8 +95,8 @@ def monitor_manifests(args: MonitorsArgs) -> dict[str, Manifest]:
     if args.kind == "none":
         return {}
     specs = {
-        TRAINING: _workload_pods(args.workloads_namespace, _JOB_LABEL, TRAINING),
-        SERVING: _workload_pods(args.workloads_namespace, _SERVICE_LABEL, SERVING),
+        TRAINING: _workload_pods(args.workloads_namespace, JOB_LABEL, TRAINING),
+        SERVING: _workload_pods(args.workloads_namespace, SERVICE_LABEL, SERVING),
     }
     if args.volcano:
         specs |= {name: _platform_pods(name, VOLCANO_NAMESPACE) for name in (SCHEDULER, CONTROLLERS)}
@@ -134,7 +133,7 @@ def _timed(spec: Manifest, seconds: int) -> Manifest:
 
 def _workload_pods(namespace: str, label: str, job: str) -> Manifest:
     """Return the targets of jobs or of services: every rank's own port."""
-    kind = _from_pod_label("athanor.dev/kind", "kind") if label == _JOB_LABEL else _constant("kind", "service")
+    kind = _from_pod_label(KIND_LABEL, "kind") if label == JOB_LABEL else _constant("kind", "service")
     relabelings = [
         # No `port`: one endpoint for each of many names would let Prometheus look at every pod so many times.
         {"action": "keep", "sourceLabels": ["__meta_kubernetes_pod_container_port_name"], "regex": RANK_PORTS},
@@ -142,9 +141,9 @@ def _workload_pods(namespace: str, label: str, job: str) -> Manifest:
         _from("__meta_kubernetes_pod_node_name", "node"),
         _from_pod_label(label, "workload"),
         kind,
-        _from_pod_label("athanor.dev/role", "role"),
-        _from_pod_label("volcano.sh/queue-name", "queue"),
-        _from_pod_label("athanor.dev/track", "track"),
+        _from_pod_label(ROLE_LABEL, "role"),
+        _from_pod_label(QUEUE_LABEL, "queue"),
+        _from_pod_label(TRACK_LABEL, "track"),
     ]
     return {
         "namespaceSelector": {"matchNames": [namespace]},

@@ -21,12 +21,12 @@ from infra.monitoring import (
 from infra.monitoring.parts import (
     READ,
     account,
+    api_client_pod,
     callers,
     container_security,
     deployment,
     grant,
     network_policy,
-    pod_security,
     resources,
     rule,
 )
@@ -140,13 +140,4 @@ def operator_manifest() -> Manifest:
         "resources": resources("20m", "48Mi", "256Mi"),
         "securityContext": container_security(),
     }
-    return deployment(
-        OPERATOR,
-        {
-            "serviceAccountName": OPERATOR,
-            "automountServiceAccountToken": True,
-            "enableServiceLinks": False,
-            "securityContext": pod_security(),
-            "containers": [container],
-        },
-    )
+    return deployment(OPERATOR, api_client_pod(OPERATOR, container))

@@ -143,6 +143,17 @@ def deployment(name: str, pod: Manifest, annotations: dict[str, str] | None = No
     }
 
 
+def api_client_pod(name: str, container: Manifest) -> Manifest:
+    """Return the spec of a pod of one container that asks the API server with the rights of the account `name`."""
+    return {
+        "serviceAccountName": name,
+        "automountServiceAccountToken": True,
+        "enableServiceLinks": False,
+        "securityContext": pod_security(),
+        "containers": [container],
+    }
+
+
 def callers(*names: str, namespace: str = NAMESPACE) -> Manifest:
     """Return the peer of a network policy that is the pods of these parts."""
     return {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.simulated_nodes import simulated_node_manifest
+from infra.workload_labels import JOB_LABEL
 from tests.fixtures.clone import wait_until
 from tests.fixtures.local_cluster import quiet_progress
 from tests.fixtures.scheduling import (
@@ -27,7 +28,6 @@ from tests.fixtures.scheduling import (
 from tools.inspection.case import Case
 from tools.inspection.pending import why
 from workloads.topology import Together
-from workloads.volcano_job import JOB_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

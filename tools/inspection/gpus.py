@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from infra.gpu.sharing import GPU_MEMORY_RESOURCE, GPU_RESOURCE, SHARED_GPU_RESOURCE, mig_resource
 from infra.pools import POOL_LABEL
+from infra.workload_labels import QUEUE_LABEL
 from tools.inspection.objects import (
-    QUEUE_NAME,
     Amounts,
     Object,
     Snapshot,
@@ -81,7 +81,7 @@ def used_by_queue(snapshot: Snapshot) -> dict[str, Amounts]:
         return {name_of(queue): amounts(queue.get("status", {}).get("allocated")) for queue in snapshot.queues}
     held: defaultdict[str, list[Amounts]] = defaultdict(list)
     for pod in snapshot.pods:
-        if holds(pod) and (queue := mark(pod, QUEUE_NAME)):
+        if holds(pod) and (queue := mark(pod, QUEUE_LABEL)):
             held[queue].append(requests(pod["spec"]))
     return {queue: added(each) for queue, each in held.items()}
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.errors import RefusalError, choices
+from infra.workload_labels import JOB_LABEL, KIND_LABEL
 from tools.inspection.objects import TASK, Object, Snapshot, mark, name_of, node_of, phase_of
-from workloads.volcano_job import JOB_LABEL, KIND_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,8 +17,7 @@ Object = dict[str, Any]
 
 TASK = "volcano.sh/task-spec"
 JOB_NAME = "volcano.sh/job-name"
-QUEUE_NAME = "volcano.sh/queue-name"
-"""Volcano writes these three on every pod of a job, as labels and as annotations."""
+"""Volcano writes these two on every pod of a job, as labels and as annotations."""
 
 _SUFFIXES = {
     "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000),

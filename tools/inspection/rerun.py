@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from infra.errors import RefusalError, choices
 from infra.settings.parse import parse_settings
+from infra.workload_labels import JOB_LABEL
 from tools.engine import Engine, make_private_folders, stack_config
 from tools.inspection.jobs import ENDED, job_phase
 from tools.inspection.objects import name_of
 from tools.preview import engine_tools
 from tools.toolchain import ensure, upstream_manifests
-from workloads.volcano_job import JOB_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,15 +5,17 @@ its word, the rest are the keys of a line that the container printed as a JSON o
 Source: VictoriaLogs 1.43.1, docs/victorialogs/vlagent.md and app/vlagent/kubernetescollector/collector.go.
 """
 
+from infra.workload_labels import JOB_LABEL, SERVICE_LABEL
+
 NAMESPACE_FIELD = "kubernetes.pod_namespace"
 POD_FIELD = "kubernetes.pod_name"
 CONTAINER_FIELD = "kubernetes.container_name"
 NODE_FIELD = "kubernetes.pod_node_name"
 LABEL_FIELDS = "kubernetes.pod_labels."
 """What stands before the name of a pod's label."""
-JOB_FIELD = f"{LABEL_FIELDS}athanor.dev/job"
+JOB_FIELD = f"{LABEL_FIELDS}{JOB_LABEL}"
 """The job's name in the program."""
-SERVICE_FIELD = f"{LABEL_FIELDS}athanor.dev/service"
+SERVICE_FIELD = f"{LABEL_FIELDS}{SERVICE_LABEL}"
 RUN_FIELD = f"{LABEL_FIELDS}volcano.sh/job-name"
 """The job's name in the cluster: another one for each time that it ran."""
 RANK_FIELD = "rank"

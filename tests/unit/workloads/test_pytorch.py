@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from infra.errors import RefusalError
 from infra.platform import Platform
+from infra.workload_labels import JOB_LABEL, KIND_LABEL
 from tests.pod_security import pod_specs, violations
 from tests.recording_engine import UNKNOWN, Recording, record
 from workloads.git_source import GitSource
@@ -20,7 +21,7 @@ from workloads.job import named_job_manifest
 from workloads.pods import Claims
 from workloads.pytorch import RENDEZVOUS_PORT, PyTorchJob, PyTorchJobArgs, pytorch_shape, torchrun_command
 from workloads.resources import Resources
-from workloads.volcano_job import JOB_LABEL, KIND_LABEL, METRICS_PORT, ResolvedJob, job_manifest
+from workloads.volcano_job import METRICS_PORT, ResolvedJob, job_manifest
 
 ARGS = PyTorchJobArgs(program=("-m", "trainer.train", "--epochs=3"), workers=2)
 RESOLVED = ResolvedJob(

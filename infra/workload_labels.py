@@ -1,0 +1,12 @@
+"""Labels of the workloads' pods: what declares them, and what finds them again in metrics and logs, read them here."""
+
+JOB_LABEL = "athanor.dev/job"
+"""The job's logical name, on its object and its pods."""
+KIND_LABEL = "athanor.dev/kind"
+"""Name of the class that declared the job, on its object; on its pods what metrics call it."""
+ROLE_LABEL = "athanor.dev/role"
+SERVICE_LABEL = "athanor.dev/service"
+TRACK_LABEL = "athanor.dev/track"
+"""Which of a service's versions, where several share it."""
+QUEUE_LABEL = "volcano.sh/queue-name"
+"""Written by Volcano on every pod of a job, as a label and as an annotation."""
