@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tools.local_cluster.layout import Layout, Network
 
 GIB = 2**30
-SOCKET_PATH_LIMIT = 107 - len(".ttrpc")
-"""Longest path of a Unix socket (sockaddr_un, unix(7)), less what containerd adds for its second one."""
+SOCKET_PATH_LIMIT = 104 - len(".ttrpc")
+"""Longest path of a Unix socket that containerd takes (on every system), less what it adds for its second one."""
 REQUIRED_CONTROLLERS = frozenset({"cpu", "cpuset", "memory", "pids"})
 PROGRAMS = {
     "containerd": "containerd",
