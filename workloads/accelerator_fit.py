@@ -1,4 +1,4 @@
-"""Whether a pool's nodes can give what a pod asks of GPUs, and to how many pods at once."""
+"""Whether a pool's nodes can give what a pod asks of GPUs, to how many pods at once, and to how many ranks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from workloads.accelerators import GpuMemory, MigInstances, SharedGpu, WholeGpus
 if TYPE_CHECKING:
     from infra.pools import PoolOffer
     from workloads.accelerators import Accelerator
+    from workloads.resources import Resources
 
 _FIELD = "resources.gpus"
 _FITTING: dict[type, tuple[type, ...]] = {
@@ -50,6 +51,31 @@ def pods_per_node(asked: Accelerator, pool: PoolOffer) -> int | None:
         by_cores = 100 // asked.core_percentage if asked.core_percentage else by_memory
         return pool.gpus_per_node * min(by_memory, by_cores)
     return pool.gpus_per_node * pool.shares_per_gpu // asked.visible
+
+
+def check_ranks_per_gpu(resources: Resources, workers: int, field: str, ranks: int) -> None:
+    """Refuse numbers of ranks that the GPUs of the pods cannot serve.
+
+    Args:
+        resources: What a worker asks for.
+        workers: Pods that compute.
+        field: What the user calls the ranks of a worker.
+        ranks: How many it has.
+
+    Raises:
+        RefusalError: the GPUs are not shared evenly, or are shares that two ranks may get of one GPU.
+    """
+    gpus = resources.visible_gpus
+    if gpus and gpus % ranks:
+        fix = f"use a divisor of {gpus}, normally {gpus} itself"
+        raise RefusalError(field, ranks, f"does not divide the {gpus} GPUs of a worker", fix)
+    accelerator = resources.accelerator
+    if isinstance(accelerator, GpuMemory):
+        limit = "the ACK scheduler picks the card of such a pod, and Volcano schedules jobs"
+        raise RefusalError(_FIELD, accelerator, limit, "ask for whole GPUs, on a pool without sharing")
+    if isinstance(accelerator, SharedGpu | MigInstances) and workers * ranks > 1:
+        limit = "NCCL refuses two ranks on one GPU, and two shares may be of the same"
+        raise RefusalError(_FIELD, accelerator, limit, "ask for whole GPUs, or use one worker of one rank")
 
 
 def _what_it_takes(pool: PoolOffer) -> str:

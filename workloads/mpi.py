@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal
 
 from infra.errors import RefusalError
 from infra.pod_network import interface, port
+from workloads.accelerator_fit import check_ranks_per_gpu
 from workloads.checks import check_command, check_range
 from workloads.job import Job
 from workloads.job_args import JobArgs
 from workloads.placement import network_environment
 from workloads.pods import LOG_ENVIRONMENT, USER_ID, Mount
-from workloads.pytorch import check_ranks_per_gpu, prepare_steps
 from workloads.resources import Resources
-from workloads.roles import PodArgs, Role, Step, helper_pod
+from workloads.roles import PodArgs, Role, Step, helper_pod, prepare_steps
 from workloads.volcano_job import (
     ENDS_THE_JOB,
     METRICS_PORT,
@@ -88,7 +88,7 @@ class MPIJobArgs(JobArgs):
             limit = "would be taken for an option of mpirun"
             raise RefusalError("program", self.program[0], limit, 'start with the program: ("python3", "-m", …)')
         if self.resources.visible_gpus:
-            check_ranks_per_gpu(self.resources, self.workers, self.slots_per_worker)
+            check_ranks_per_gpu(self.resources, self.workers, "slots_per_worker", self.slots_per_worker)
         launcher = self.launcher_pod
         if port(launcher.network, SSH_PORT) != port(self.network, SSH_PORT):
             limit = "its offset of ports is not the workers', whose ssh it must reach"

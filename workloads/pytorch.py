@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from infra.errors import RefusalError
 from infra.pod_network import port
-from workloads.accelerators import GpuMemory, MigInstances, SharedGpu
+from workloads.accelerator_fit import check_ranks_per_gpu
 from workloads.checks import check_command, check_range
 from workloads.job import Job
 from workloads.job_args import JobArgs
 from workloads.resources import Resources
-from workloads.roles import Role, Step, helper_pod
+from workloads.roles import Role, Step, helper_pod, prepare_steps
 from workloads.volcano_job import ENDS_THE_JOB, POD_INDEX, RESTART_ALONE, JobShape, host, metrics_ports
 
 if TYPE_CHECKING:
@@ -70,26 +70,7 @@ class PyTorchJobArgs(JobArgs):
             raise RefusalError("program", self.program, "is empty", 'name what to run: ("-m", "trainer.train")')
         if self.minimum_workers is not None:
             check_range("minimum_workers", self.minimum_workers, 1, self.workers)
-        check_ranks_per_gpu(self.resources, self.workers, self.processes_per_worker)
-
-
-def check_ranks_per_gpu(resources: Resources, workers: int, processes: int) -> None:
-    """Refuse numbers of ranks that the GPUs of the pods cannot serve.
-
-    Raises:
-        RefusalError: the GPUs are not shared evenly, or are shares that two ranks may get of one GPU.
-    """
-    gpus = resources.visible_gpus
-    if gpus and gpus % processes:
-        fix = f"use a divisor of {gpus}, normally {gpus} itself"
-        raise RefusalError("processes_per_worker", processes, f"does not divide the {gpus} GPUs of a worker", fix)
-    accelerator = resources.accelerator
-    if isinstance(accelerator, GpuMemory):
-        limit = "the ACK scheduler picks the card of such a pod, and Volcano schedules jobs"
-        raise RefusalError("resources.gpus", accelerator, limit, "ask for whole GPUs, on a pool without sharing")
-    if isinstance(accelerator, SharedGpu | MigInstances) and workers * processes > 1:
-        limit = "NCCL refuses two ranks on one GPU, and two shares may be of the same"
-        raise RefusalError("resources.gpus", accelerator, limit, "ask for whole GPUs, or use one worker of one process")
+        check_ranks_per_gpu(self.resources, self.workers, "processes_per_worker", self.processes_per_worker)
 
 
 def torchrun_command(job_name: str, args: PyTorchJobArgs) -> list[str]:
@@ -166,11 +147,6 @@ def torchrun_environment(grace_period_seconds: int, *, elastic: bool = False) ->
         "NCCL_DEBUG": "WARN",
         **own_store,
     }
-
-
-def prepare_steps(prepare: Sequence[str]) -> list[Step]:
-    """Return the step that fills /data/data, if there is one."""
-    return [Step(name="prepare", command=prepare, writes_data=True)] if prepare else []
 
 
 def _steps(job_name: str, args: PyTorchJobArgs) -> list[Step]:

@@ -69,6 +69,11 @@ class Step:
     """Whether it needs the platform's trainer image instead of the job's own."""
 
 
+def prepare_steps(prepare: Sequence[str]) -> list[Step]:
+    """Return the step that fills /data/data, if there is one."""
+    return [Step(name="prepare", command=prepare, writes_data=True)] if prepare else []
+
+
 @dataclass(frozen=True, kw_only=True)
 class Role:
     """A group of equal pods, complete: what the kind of job adds to what its user said."""

@@ -11,9 +11,8 @@ from workloads.accelerators import GpuMemory
 from workloads.checks import check_command, check_range
 from workloads.job import Job
 from workloads.job_args import JobArgs
-from workloads.pytorch import prepare_steps
 from workloads.resources import Resources
-from workloads.roles import PodArgs, Role, Step, helper_pod
+from workloads.roles import PodArgs, Role, Step, helper_pod, prepare_steps
 from workloads.tf_config import cluster_spec, tf_config
 from workloads.volcano_job import ENDS_THE_JOB, RESTART_ALONE, RESTART_TOGETHER, JobShape, metrics_ports
 

@@ -47,7 +47,7 @@ def _launcher(**changes: object) -> list[str]:
         ({"program": "python3 train.py"}, ("program", "one item per word")),
         ({"program": ("-x", "SECRET", "sh")}, ("program = '-x'", "option of mpirun")),
         ({"mpirun_options": "-mca pml ob1"}, ("mpirun_options", "one item per word")),
-        ({"resources": Resources(gpus=8), "slots_per_worker": 3}, ("8 GPUs",)),
+        ({"resources": Resources(gpus=8), "slots_per_worker": 3}, ("slots_per_worker = 3", "8 GPUs")),
         ({"launcher": PodArgs(), "network": HostNetwork(port_offset=7)}, ("launcher.network", "same network")),
     ],
 )
