@@ -126,6 +126,7 @@ class Trainer:
                 return Outcome.STOPPED
             self._after_step()
         self._finish()
+        self.metrics.finish(stop_requested=lambda: stop.requested)
         return Outcome.FINISHED
 
     def train_step(self, *, stop_requested: bool) -> bool:

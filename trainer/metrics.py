@@ -17,9 +17,11 @@ from prometheus_client import (
     start_http_server,
 )
 
-from trainer.validation import between
+from trainer.last_scrape import LastScrape
+from trainer.validation import at_least, between
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from threading import Thread
     from wsgiref.simple_server import WSGIServer
 
@@ -37,9 +39,13 @@ class MetricsConfig:
     it what ATHANOR_METRICS_PORT says, where a job wrote the port that Prometheus reads."""
     metrics_host: str = "0.0.0.0"  # noqa: S104  Prometheus scrapes the pod's address from outside of the pod
     """Address to listen on."""
+    last_scrape_seconds: float = 30
+    """Longest wait of a run that is finished until Prometheus has read its last values: without it a run shorter than
+    the time between two scrapes would leave nothing to see. 0 does not wait."""
 
     def __post_init__(self) -> None:
         between("metrics_port", self.metrics_port, 0, 65535)
+        at_least("last_scrape_seconds", self.last_scrape_seconds, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +76,8 @@ class TrainingMetrics:
         # When a series began is another series for each counter and histogram, and nothing reads it.
         disable_created_metrics()
         self.registry = CollectorRegistry()
+        self._last_scrape = LastScrape()
+        self.registry.register(self._last_scrape)
         labels = {"run": run, "rank": str(rank)}
 
         def late(name: str, text: str) -> Gauge:
@@ -118,6 +126,7 @@ class TrainingMetrics:
         self._test_accuracy = late("test_accuracy", "Share of held-out samples classified correctly, 0 to 1")
         self._labels = labels
         self._server: tuple[WSGIServer, Thread] | None = None
+        self._last_scrape_seconds = 0.0
 
     def serve(self, config: MetricsConfig, *, local_rank: int) -> None:
         """Answer scrapes until `close`, unless the port is 0.
@@ -129,6 +138,7 @@ class TrainingMetrics:
             self._server = start_http_server(
                 config.metrics_port + local_rank, addr=config.metrics_host, registry=self.registry
             )
+            self._last_scrape_seconds = config.last_scrape_seconds
 
     def on_start(self, *, step: int, total_steps: int, non_finite_losses: int) -> None:
         """Take over what is known before the first step of this process.
@@ -182,6 +192,10 @@ class TrainingMetrics:
     def on_test_accuracy(self, accuracy: float) -> None:
         """Take over the result of an evaluation."""
         self._test_accuracy.labels(**self._labels).set(accuracy)
+
+    def finish(self, *, stop_requested: Callable[[], bool]) -> None:
+        """Wait until the last values of a finished run were read: see MetricsConfig.last_scrape_seconds."""
+        self._last_scrape.wait(self._last_scrape_seconds, stop_requested=stop_requested)
 
     def close(self) -> None:
         """Stop answering scrapes."""

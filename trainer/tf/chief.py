@@ -90,6 +90,7 @@ class Chief:
             self._events.write("failed", step=step, error=type(error).__name__)
             raise run.RunError(f"a parameter server was lost after step {step}. {fix}") from error
         run.finish(self._tf, config, self._state, self._events, mode=config.mode, world=self._cluster.sizes)
+        self._metrics.finish(self._stop)
         return 0
 
     def _save(self) -> int:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from trainer.tf.config import RunConfig
+    from trainer.tf.stop import Stop
 
 
 class RunMetrics:
@@ -71,3 +72,7 @@ class RunMetrics:
         seconds = time.monotonic() - begin
         self._metrics.on_checkpoint(seconds)
         self._moved += seconds
+
+    def finish(self, stop: Stop) -> None:
+        """Wait until the last values of a finished run were read, as far as the command line says."""
+        self._metrics.finish(stop_requested=lambda: stop.requested)

@@ -120,6 +120,7 @@ class Worker:
             run.finish(self._tf, config, self._state, self._events, mode="mirrored", world=self._cluster.sizes)
         # nobody leaves before the first one is done: the coordination service would report the others as lost
         self._sum(0)
+        self._metrics.finish(self._stop)
         return 0
 
     def _mirrored(self) -> Any:  # noqa: ANN401

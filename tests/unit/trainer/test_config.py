@@ -46,6 +46,7 @@ def test_logs_lie_with_the_run_when_no_folder_is_named():
         (["--learning_rate", "nan"], "learning_rate=nan: must be more than 0"),
         (["--keep_latest_k", "0"], "keep_latest_k=0: must be at least 1"),
         (["--metrics_port", "70000"], "metrics_port=70000: must be from 0 to 65535"),
+        (["--last_scrape_seconds", "-1"], "last_scrape_seconds=-1.0: must be at least 0"),
         (["--seed", "-1"], "seed=-1: must be at least 0"),
         (["--epoch", "1"], "epoch"),
     ],

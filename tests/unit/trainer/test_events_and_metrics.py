@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import socket
+import threading
 from datetime import datetime
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -139,6 +140,57 @@ def test_scrape_returns_what_the_steps_measured():
     assert "_created" not in text
     with pytest.raises(URLError):
         urlopen(f"http://127.0.0.1:{port}/metrics")
+
+
+@pytest.fixture
+def served():
+    """The metrics of a run that waits long for its last scrape, and a way to read them."""
+    port = free_port()
+    metrics = TrainingMetrics(run="r1", rank=0)
+    metrics.serve(MetricsConfig(metrics_port=port, metrics_host="127.0.0.1", last_scrape_seconds=3600), local_rank=0)
+
+    def scrape() -> str:
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            return answer.read().decode()
+
+    yield metrics, scrape
+    metrics.close()
+
+
+def test_a_finished_run_stays_until_its_last_values_were_read(served):
+    metrics, scrape = served
+    scrape()
+    metrics.on_test_accuracy(0.75)
+    asked = threading.Event()
+
+    def not_asked_to_stop() -> bool:
+        asked.set()
+        return False
+
+    end = threading.Thread(target=metrics.finish, kwargs={"stop_requested": not_asked_to_stop}, daemon=True)
+    end.start()
+    asked.wait()
+    end.join(0.3)
+    assert end.is_alive(), "what was read before was not the last"
+    assert 'athanor_training_test_accuracy{rank="0",run="r1"} 0.75' in scrape()
+    end.join(10)
+    assert not end.is_alive()
+
+
+def test_a_stop_signal_ends_the_wait_for_the_last_scrape(served):
+    metrics, scrape = served
+    scrape()
+    metrics.finish(stop_requested=lambda: True)
+
+
+def test_where_nobody_ever_reads_a_run_does_not_stay(served, monkeypatch):
+    metrics, _ = served
+    monkeypatch.setattr("trainer.last_scrape.FIRST_SCRAPE_SECONDS", 0)
+    metrics.finish(stop_requested=lambda: False)
+
+
+def test_a_run_that_shows_no_metrics_does_not_stay():
+    TrainingMetrics(run="r1", rank=0).finish(stop_requested=lambda: False)
 
 
 @pytest.mark.parametrize(

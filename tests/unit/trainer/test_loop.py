@@ -56,6 +56,17 @@ def uninterrupted(small, tmp_path):
     return config, trainer
 
 
+def test_a_run_stays_for_its_last_scrape_when_it_has_published_and_not_when_it_is_stopped(small, monkeypatch):
+    config = small()
+    published = []
+    finish = "trainer.metrics.TrainingMetrics.finish"
+    monkeypatch.setattr(finish, lambda _self, **_: published.append(config.folders.result.exists()))
+    run(config, stop_at=2)
+    assert published == []
+    run(config)
+    assert published == [True]
+
+
 def test_stopped_and_resumed_run_equals_the_uninterrupted_one_bit_for_bit(small, uninterrupted):
     reference, reference_trainer = uninterrupted
     config = small(epochs=2)
