@@ -9,21 +9,10 @@ import json
 from typing import TYPE_CHECKING
 
 from infra.images import ALERTMANAGER_IMAGE
-from infra.monitoring import ALERTMANAGER, ALERTMANAGER_PORT, GRAFANA, INSTANCE, NAMESPACE, PROMETHEUS, WEB_PORT_NAME
+from infra.monitoring import ALERTMANAGER, ALERTMANAGER_PORT, GRAFANA, PROMETHEUS
 from infra.monitoring.disks import InstanceDisk, instance_disk
-from infra.monitoring.parts import (
-    account,
-    callers,
-    labels,
-    metadata,
-    network_policy,
-    operated_container,
-    pod_security,
-    reloader,
-    resources,
-    service,
-)
-from infra.monitoring.prometheus import apart
+from infra.monitoring.operated import Operated
+from infra.monitoring.parts import account, callers, metadata, network_policy, resources
 from infra.versions import ALERTMANAGER as VERSION
 
 if TYPE_CHECKING:
@@ -31,10 +20,13 @@ if TYPE_CHECKING:
     from infra.settings.monitoring import MonitoringSettings
     from infra.storage import Backing
 
-URL = f"http://{ALERTMANAGER}.{NAMESPACE}.svc:{ALERTMANAGER_PORT}"
-"""Where it answers inside the cluster."""
-SELECTOR = {"app.kubernetes.io/name": ALERTMANAGER, "app.kubernetes.io/instance": INSTANCE}
-"""Labels that the operator gives its pods."""
+OPERATED = Operated(
+    kind="Alertmanager",
+    part=ALERTMANAGER,
+    version=VERSION,
+    image=ALERTMANAGER_IMAGE,
+    port=ALERTMANAGER_PORT,
+)
 CONFIG_SECRET = "alertmanager-config"  # noqa: S105 - a name
 _MESH_PORT = 9094
 """Between copies, so that each alert is sent once."""
@@ -54,7 +46,7 @@ def alertmanager_manifests(settings: MonitoringSettings, backing: Backing | None
         **({f"{ALERTMANAGER}-volume": disk.volume} if disk.volume else {}),
         **({} if settings.alertmanager_config_secret else {f"{ALERTMANAGER}-config": quiet_config_manifest()}),
         ALERTMANAGER: alertmanager_manifest(settings, disk),
-        f"{ALERTMANAGER}-service": service(ALERTMANAGER, WEB_PORT_NAME, ALERTMANAGER_PORT, SELECTOR),
+        f"{ALERTMANAGER}-service": OPERATED.service(),
     }
 
 
@@ -78,27 +70,10 @@ def _network(settings: MonitoringSettings) -> Manifest:
 
 def alertmanager_manifest(settings: MonitoringSettings, disk: InstanceDisk) -> Manifest:
     """Return the Alertmanager object."""
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "Alertmanager",
-        "metadata": metadata(INSTANCE, part=ALERTMANAGER),
-        "spec": {
-            "version": f"v{VERSION}",
-            "replicas": settings.replicas,
-            "podMetadata": {"labels": labels(ALERTMANAGER)},
-            "serviceAccountName": ALERTMANAGER,
-            # It asks the API server for nothing.
-            "automountServiceAccountToken": False,
-            "initContainers": [reloader("init-config-reloader")],
-            "containers": [
-                operated_container(ALERTMANAGER, ALERTMANAGER_IMAGE, resources("10m", "32Mi", "256Mi")),
-                reloader("config-reloader"),
-            ],
-            "configSecret": settings.alertmanager_config_secret or CONFIG_SECRET,
-            "externalUrl": URL,
-            "retention": "120h",
-            "storage": disk.storage,
-            "securityContext": pod_security(),
-            "affinity": apart(SELECTOR),
-        },
+    more: Manifest = {
+        # It asks the API server for nothing.
+        "automountServiceAccountToken": False,
+        "configSecret": settings.alertmanager_config_secret or CONFIG_SECRET,
+        "retention": "120h",
     }
+    return OPERATED.manifest(settings.replicas, disk, resources("10m", "32Mi", "256Mi"), more)

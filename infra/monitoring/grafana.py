@@ -11,8 +11,16 @@ import json
 from typing import TYPE_CHECKING
 
 from infra.images import GRAFANA_IMAGE
-from infra.monitoring import GRAFANA, GRAFANA_PORT, NAMESPACE, PART_OF, PROMETHEUS, WEB_PORT_NAME
-from infra.monitoring.alertmanager import URL as ALERTMANAGER_URL
+from infra.monitoring import (
+    GRAFANA,
+    GRAFANA_PORT,
+    NAMESPACE,
+    PART_OF,
+    PROMETHEUS,
+    WEB_PORT_NAME,
+    alertmanager,
+    prometheus,
+)
 from infra.monitoring.parts import (
     account,
     container_security,
@@ -23,7 +31,6 @@ from infra.monitoring.parts import (
     resources,
     service,
 )
-from infra.monitoring.prometheus import URL as PROMETHEUS_URL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,26 +109,26 @@ def grafana_manifests(settings: MonitoringSettings, uids: list[str]) -> dict[str
 
 def provisioning_files(settings: MonitoringSettings) -> dict[str, str]:
     """Return what Grafana reads at its start, by file name. JSON is YAML."""
-    prometheus = {
+    metrics = {
         "name": "Prometheus",
         "uid": PROMETHEUS,
         "type": "prometheus",
         "access": "proxy",
-        "url": PROMETHEUS_URL,
+        "url": prometheus.OPERATED.url,
         "isDefault": True,
         "jsonData": {"httpMethod": "POST", "timeInterval": f"{settings.scrape_interval_seconds}s"},
     }
-    alertmanager = {
+    alerts = {
         "name": "Alertmanager",
         "uid": "alertmanager",
         "type": "alertmanager",
         "access": "proxy",
-        "url": ALERTMANAGER_URL,
+        "url": alertmanager.OPERATED.url,
         "jsonData": {"implementation": "prometheus"},
     }
     provider = {"name": "athanor", "folder": "Athanor", "type": "file", "options": {"path": _DASHBOARDS}}
     return {
-        "datasources.yaml": json.dumps({"apiVersion": 1, "datasources": [prometheus, alertmanager]}),
+        "datasources.yaml": json.dumps({"apiVersion": 1, "datasources": [metrics, alerts]}),
         "dashboards.yaml": json.dumps({"apiVersion": 1, "providers": [provider]}),
     }
 

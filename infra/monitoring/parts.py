@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infra.images import CONFIG_RELOADER_IMAGE
 from infra.monitoring import NAMESPACE, PART_OF
 
 if TYPE_CHECKING:
@@ -52,26 +51,6 @@ def container_security() -> Manifest:
 def resources(cpu: str, memory: str, limit: str) -> Manifest:
     """Return a container's resources: what it asks for, and the memory beyond which it is killed."""
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": limit}}
-
-
-def operated_container(name: str, image: str, requests: Manifest) -> Manifest:
-    """Return what we say about a container that the operator makes.
-
-    Images are said by container, as in any pod: there the registry setting finds them. So are limits and rights: what
-    the operator sets by itself may change with its version.
-    """
-    return {
-        "name": name,
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "resources": requests,
-        "securityContext": container_security(),
-    }
-
-
-def reloader(name: str) -> Manifest:
-    """Return the container that writes the configuration (`init-config-reloader`) or watches it (`config-reloader`)."""
-    return operated_container(name, CONFIG_RELOADER_IMAGE, resources("10m", "16Mi", "64Mi"))
 
 
 def account(name: str, namespace: str = NAMESPACE) -> Manifest:

@@ -9,33 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.images import PROMETHEUS_IMAGE
-from infra.monitoring import (
-    ALERTMANAGER,
-    GRAFANA,
-    INSTANCE,
-    NAMESPACE,
-    PROMETHEUS,
-    PROMETHEUS_PORT,
-    WEB_PORT_NAME,
-)
+from infra.monitoring import ALERTMANAGER, GRAFANA, NAMESPACE, PROMETHEUS, PROMETHEUS_PORT, WEB_PORT_NAME
 from infra.monitoring.console import CONSOLE, console_manifest
 from infra.monitoring.console import FOLDER as CONSOLE_FOLDER
 from infra.monitoring.disks import InstanceDisk, instance_disk
-from infra.monitoring.parts import (
-    READ,
-    account,
-    callers,
-    grant,
-    labels,
-    metadata,
-    network_policy,
-    operated_container,
-    pod_security,
-    reloader,
-    resources,
-    rule,
-    service,
-)
+from infra.monitoring.operated import Operated
+from infra.monitoring.parts import READ, account, callers, grant, network_policy, resources, rule
 from infra.versions import PROMETHEUS as VERSION
 
 if TYPE_CHECKING:
@@ -45,10 +24,7 @@ if TYPE_CHECKING:
     from infra.settings.monitoring import MonitoringSettings
     from infra.storage import Backing
 
-URL = f"http://{PROMETHEUS}.{NAMESPACE}.svc:{PROMETHEUS_PORT}"
-"""Where it answers inside the cluster."""
-SELECTOR = {"app.kubernetes.io/name": PROMETHEUS, "app.kubernetes.io/instance": INSTANCE}
-"""Labels that the operator gives its pods."""
+OPERATED = Operated(kind="Prometheus", part=PROMETHEUS, version=VERSION, image=PROMETHEUS_IMAGE, port=PROMETHEUS_PORT)
 _KEPT_SHARE = 0.8
 """Share of the disk that blocks may take; the rest is room for the write-ahead log and for compaction."""
 _SAMPLES_OF_A_QUERY = 50_000_000
@@ -75,7 +51,7 @@ def prometheus_manifests(args: PrometheusArgs) -> dict[str, Manifest]:
         **({f"{PROMETHEUS}-volume": disk.volume} if disk.volume else {}),
         CONSOLE: console_manifest(),
         PROMETHEUS: prometheus_manifest(args.settings, disk),
-        f"{PROMETHEUS}-service": service(PROMETHEUS, WEB_PORT_NAME, PROMETHEUS_PORT, SELECTOR),
+        f"{PROMETHEUS}-service": OPERATED.service(),
     }
 
 
@@ -103,54 +79,25 @@ def permission_manifests(namespaces: Sequence[str]) -> dict[str, Manifest]:
 def prometheus_manifest(settings: MonitoringSettings, disk: InstanceDisk) -> Manifest:
     """Return the Prometheus object."""
     interval = f"{settings.scrape_interval_seconds}s"
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "Prometheus",
-        "metadata": metadata(INSTANCE, part=PROMETHEUS),
-        "spec": {
-            "version": f"v{VERSION}",
-            "replicas": settings.replicas,
-            "podMetadata": {"labels": labels(PROMETHEUS)},
-            "serviceAccountName": PROMETHEUS,
-            "automountServiceAccountToken": True,
-            "initContainers": [reloader("init-config-reloader")],
-            "containers": [
-                operated_container(PROMETHEUS, PROMETHEUS_IMAGE, resources("50m", "192Mi", settings.memory_limit)),
-                reloader("config-reloader"),
-            ],
-            "volumes": [{"name": "console", "configMap": {"name": CONSOLE}}],
-            "volumeMounts": [{"name": "console", "mountPath": CONSOLE_FOLDER, "readOnly": True}],
-            "additionalArgs": [{"name": "web.console.templates", "value": CONSOLE_FOLDER}],
-            "externalUrl": URL,
-            "scrapeInterval": interval,
-            "evaluationInterval": interval,
-            "retention": f"{settings.retention_days}d",
-            "retentionSize": f"{int(settings.storage.size_gib * 1024 * _KEPT_SHARE)}MiB",
-            "storage": disk.storage,
-            # Of this namespace: a selector of namespaces that is left out selects the object's own.
-            "serviceMonitorSelector": {},
-            "podMonitorSelector": {},
-            "probeSelector": {},
-            "ruleSelector": {},
-            "serviceDiscoveryRole": "EndpointSlice",
-            "alerting": {
-                "alertmanagers": [
-                    {"name": ALERTMANAGER, "namespace": NAMESPACE, "port": WEB_PORT_NAME, "apiVersion": "v2"}
-                ]
-            },
-            "enableAdminAPI": False,
-            "query": {"maxSamples": _SAMPLES_OF_A_QUERY},
-            "securityContext": pod_security(),
-            "affinity": apart(SELECTOR),
+    more: Manifest = {
+        "automountServiceAccountToken": True,
+        "volumes": [{"name": "console", "configMap": {"name": CONSOLE}}],
+        "volumeMounts": [{"name": "console", "mountPath": CONSOLE_FOLDER, "readOnly": True}],
+        "additionalArgs": [{"name": "web.console.templates", "value": CONSOLE_FOLDER}],
+        "scrapeInterval": interval,
+        "evaluationInterval": interval,
+        "retention": f"{settings.retention_days}d",
+        "retentionSize": f"{int(settings.storage.size_gib * 1024 * _KEPT_SHARE)}MiB",
+        # Of this namespace: a selector of namespaces that is left out selects the object's own.
+        "serviceMonitorSelector": {},
+        "podMonitorSelector": {},
+        "probeSelector": {},
+        "ruleSelector": {},
+        "serviceDiscoveryRole": "EndpointSlice",
+        "alerting": {
+            "alertmanagers": [{"name": ALERTMANAGER, "namespace": NAMESPACE, "port": WEB_PORT_NAME, "apiVersion": "v2"}]
         },
+        "enableAdminAPI": False,
+        "query": {"maxSamples": _SAMPLES_OF_A_QUERY},
     }
-
-
-def apart(selector: dict[str, str]) -> Manifest:
-    """Return the affinity of copies that go to nodes of their own where there are enough."""
-    term = {"labelSelector": {"matchLabels": selector}, "topologyKey": "kubernetes.io/hostname"}
-    return {
-        "podAntiAffinity": {
-            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]
-        }
-    }
+    return OPERATED.manifest(settings.replicas, disk, resources("50m", "192Mi", settings.memory_limit), more)

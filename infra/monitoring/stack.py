@@ -118,7 +118,7 @@ class Monitoring(pulumi.ComponentResource):
         self._part(log_manifests(self._logs()))
         self._objects_of_the_operator(crds)
         self._dashboards()
-        self.prometheus_url = prometheus.URL if own else ""
+        self.prometheus_url = prometheus.OPERATED.url if own else ""
         self.grafana_url = grafana.URL if own and settings.grafana else ""
         self.logs_url = logs_store.URL if keeps_logs else ""
         self.register_outputs({"kind": settings.kind})
