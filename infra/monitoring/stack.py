@@ -113,10 +113,10 @@ class Monitoring(pulumi.ComponentResource):
         if not self._is_theirs(NAMESPACE):
             self._namespace(NAMESPACE, "restricted")
         crds = self._crds() if own else []
+        selected = self._objects_of_the_operator(crds)
         if own:
-            self._own_stack(crds)
+            self._own_stack(crds, selected)
         self._part(log_manifests(self._logs()))
-        self._objects_of_the_operator(crds)
         self._dashboards()
         self.prometheus_url = prometheus.OPERATED.url if own else ""
         self.grafana_url = grafana.URL if own and settings.grafana else ""
@@ -140,7 +140,8 @@ class Monitoring(pulumi.ComponentResource):
     def _crds(self) -> list[pulumi.Resource]:
         return [self._child(f"crd-{name}", manifest) for name, manifest in crd_manifests(crd_folder()).items()]
 
-    def _own_stack(self, crds: Sequence[pulumi.Resource]) -> None:
+    def _own_stack(self, crds: Sequence[pulumi.Resource], selected: Sequence[pulumi.Resource]) -> None:
+        """Declare operator, Prometheus and the rest. `selected`: monitors and rules."""
         settings = self._args.settings
         # Before the operator, which would make it, and after it when all goes.
         kubelets = self._child("kubelet-service", kubelet_service_manifest(), self._args.depends_on)
@@ -158,7 +159,9 @@ class Monitoring(pulumi.ComponentResource):
             ]
         )
         args = PrometheusArgs(settings=settings, backing=self._backing(settings.storage), namespaces=list(targets))
-        self._part(prometheus_manifests(args), crds)
+        # A changed configuration reaches the pod when the kubelet next looks at its volumes, up to a minute later: the
+        # first one must hold all targets, or the first job has ended before anybody reads it.
+        self._part(prometheus_manifests(args), [*crds, *selected])
         self._part(alertmanager_manifests(settings, self._backing(settings.alertmanager_storage)), crds)
 
     def _logs(self) -> LogArgs:
@@ -169,7 +172,7 @@ class Monitoring(pulumi.ComponentResource):
             readers=tuple(dict.fromkeys([NAMESPACE, self._objects_namespace])),
         )
 
-    def _objects_of_the_operator(self, crds: Sequence[pulumi.Resource]) -> None:
+    def _objects_of_the_operator(self, crds: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
         settings = self._args.settings
         args = MonitorsArgs(
             kind=settings.kind,
@@ -189,7 +192,7 @@ class Monitoring(pulumi.ComponentResource):
             runbook_base_url=settings.runbook_base_url,
             volcano=self._args.volcano,
         )
-        self._part({**monitors, **rules}, crds)
+        return self._part({**monitors, **rules}, crds)
 
     def _dashboards(self) -> None:
         settings = self._args.settings
@@ -211,10 +214,12 @@ class Monitoring(pulumi.ComponentResource):
             return NodeFolders()
         return ClassVolumes(storage_class=disk.storage_class or self._args.storage_class)
 
-    def _part(self, manifests: Mapping[str, Manifest], depends_on: Sequence[pulumi.Resource] = ()) -> None:
-        """Declare the objects of a part. Its pods wait for all others but Services, which wait for the pods."""
+    def _part(
+        self, manifests: Mapping[str, Manifest], depends_on: Sequence[pulumi.Resource] = ()
+    ) -> list[pulumi.Resource]:
+        """Declare the objects of a part. Return what its pods wait for: all but Services, which wait for the pods."""
         before: list[pulumi.Resource] = [*self._base, *depends_on]
-        used = [
+        used: list[pulumi.Resource] = [
             self._child(name, manifest, before)
             for name, manifest in manifests.items()
             if manifest["kind"] not in (*_PODS, "Service")
@@ -224,6 +229,7 @@ class Monitoring(pulumi.ComponentResource):
                 self._child(name, manifest, [*before, *used])
             elif manifest["kind"] == "Service":
                 self._child(name, manifest, before)
+        return used
 
     def _child(
         self, name: str, manifest: Manifest, depends_on: Sequence[pulumi.Resource] = ()

@@ -111,6 +111,15 @@ def test_every_object_of_the_operator_waits_for_its_definition(watch):
         assert {definitions[name] for name in CRDS} <= recording.ancestors(each), each.urn
 
 
+def test_the_first_configuration_of_prometheus_holds_all_targets_and_rules(watch):
+    """A changed one reaches the pod up to a minute later: a first short job would have ended unseen."""
+    recording = watch()
+    selected = [
+        each.urn for kind in ("PodMonitor", "PrometheusRule", "ServiceMonitor") for each in recording.of_kind(kind)
+    ]
+    assert set(selected) <= recording.ancestors(recording.of_kind("Prometheus")[0])
+
+
 def test_nothing_waits_for_a_service_that_waits_for_its_pods(watch):
     """The two would wait for each other until both give up."""
     recording = watch()
