@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 NODES = 1000
-PODS = int(os.environ.get("ATHANOR_SCALE_PODS", "1000"))
+PODS = int(os.environ.get("ATHANOR_SCALE_PODS", "5000"))
 """A multiple of PODS_PER_JOB, at most 8 for each node."""
 PODS_PER_JOB = 50
 LOOK_EVERY = PODS // 5
@@ -268,10 +268,21 @@ def _running(platform: SchedulingPlatform, *jobs: str) -> dict[str, str]:
     return {uid: node for job in jobs for uid, node in platform.running(job).items()}
 
 
+def test_destroy_leaves_nothing_of_the_scheduler(started: SchedulingPlatform) -> None:
+    started.clone.pulumi("destroy", "--yes", "--skip-preview")
+
+    classes = {each["metadata"]["name"] for each in started.api.list("priority_classes")}
+    assert not [name for name in classes if name.startswith(f"{NAMESPACE}.")]
+    assert [started.api.ask("GET", PATHS[kind])[0] for kind in ("queues", "hyper_nodes", "jobs")] == [404] * 3
+
+
 @pytest.mark.usefixtures("thousand_nodes")
 @pytest.mark.timeout(600 * max(1, PODS // 1000))
 class TestScale:
-    def test_every_pod_gets_its_node_once_and_no_job_half_of_them(self, platform: SchedulingPlatform) -> None:
+    """The last: nobody waits until thousands of pods are deleted, they go with the cluster."""
+
+    def test_every_pod_gets_its_node_once_and_no_job_half_of_them(self, started: SchedulingPlatform) -> None:
+        platform = started
         names = [f"scale-{number}" for number in range(PODS // PODS_PER_JOB)]
         platform.submit(*(platform.gpu_job(name, pods=PODS_PER_JOB, gpus=1) for name in names))
         seen: defaultdict[str, set[str]] = defaultdict(set)
@@ -317,11 +328,3 @@ def look(platform: SchedulingPlatform, seen: defaultdict[str, set[str]]) -> set[
             seen[pod["metadata"]["uid"]].add(node)
             bound[pod["metadata"]["labels"][JOB_LABEL]] += 1
     return {job for job, number in bound.items() if number < PODS_PER_JOB}
-
-
-def test_destroy_leaves_nothing_of_the_scheduler(started: SchedulingPlatform) -> None:
-    started.clone.pulumi("destroy", "--yes", "--skip-preview")
-
-    classes = {each["metadata"]["name"] for each in started.api.list("priority_classes")}
-    assert not [name for name in classes if name.startswith(f"{NAMESPACE}.")]
-    assert [started.api.ask("GET", PATHS[kind])[0] for kind in ("queues", "hyper_nodes", "jobs")] == [404] * 3

@@ -50,7 +50,7 @@ def monitoring(served: Clone) -> Iterator[Monitoring]:
         served.pulumi("up", "--yes", "--skip-preview")
 
 
-@pytest.fixture
+@pytest.fixture(scope="class")
 def job(monitoring: Monitoring, team: Team) -> Iterator[str]:
     """Name of a training that runs for longer than any test here."""
     team.declare(TRAINING.format(name="watched", more=""))
@@ -82,19 +82,22 @@ def signal_training(clone: Clone, pod: str, signal: int) -> None:
     clone.kubectl("exec", pod, "-n", "athanor", "--", "python3", "-c", SIGNAL_TRAINING.format(signal=signal))
 
 
-def test_a_job_whose_rank_hangs_is_stalled(monitoring: Monitoring, served: Clone, job: str) -> None:
-    assert not fires(monitoring, "TrainingStalled", workload="watched")
-    signal_training(served, f"{job}-worker-0", SIGSTOP)
-    comes(monitoring, "TrainingStalled", workload="watched", severity="page")
-    signal_training(served, f"{job}-worker-0", SIGCONT)
-    goes(monitoring, "TrainingStalled", workload="watched")
+class TestTraining:
+    def test_a_job_whose_rank_hangs_is_stalled(self, monitoring: Monitoring, served: Clone, job: str) -> None:
+        assert not fires(monitoring, "TrainingStalled", workload="watched")
+        signal_training(served, f"{job}-worker-0", SIGSTOP)
+        comes(monitoring, "TrainingStalled", workload="watched", severity="page")
+        signal_training(served, f"{job}-worker-0", SIGCONT)
+        goes(monitoring, "TrainingStalled", workload="watched")
 
-
-def test_a_job_whose_ranks_die_is_told_with_its_restarts(monitoring: Monitoring, served: Clone, job: str) -> None:
-    signal_training(served, f"{job}-worker-0", 9)
-    comes(monitoring, "JobRestartsOften", workload="watched")
-    wait_until(lambda: "resumed" in names(served, job), "the job to go on", 180)
-    goes(monitoring, "JobRestartsOften", workload="watched")
+    def test_a_job_whose_ranks_die_is_told_with_its_restarts(
+        self, monitoring: Monitoring, served: Clone, job: str
+    ) -> None:
+        before = names(served, job).count("resumed")
+        signal_training(served, f"{job}-worker-0", 9)
+        comes(monitoring, "JobRestartsOften", workload="watched")
+        wait_until(lambda: names(served, job).count("resumed") > before, "the job to go on", 180)
+        goes(monitoring, "JobRestartsOften", workload="watched")
 
 
 def test_a_version_that_cannot_be_loaded_is_told(monitoring: Monitoring, served: Clone, tmp_path: Path) -> None:
