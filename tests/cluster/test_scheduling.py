@@ -14,13 +14,12 @@ import pytest
 from infra.simulated_nodes import simulated_node_manifest
 from infra.workload_labels import JOB_LABEL
 from tests.fixtures.clone import wait_until
+from tests.fixtures.cluster_api import NAMESPACE, PATHS
 from tests.fixtures.local_cluster import quiet_progress
 from tests.fixtures.scheduling import (
     GPU,
     GPUS_PER_NODE,
     INSTANCE_TYPE,
-    NAMESPACE,
-    PATHS,
     POOL,
     SchedulingPlatform,
     scheduling_platform,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 NODES = 1000
 PODS = int(os.environ.get("ATHANOR_SCALE_PODS", "5000"))
-"""A multiple of PODS_PER_JOB, at most 8 for each node."""
+"""A multiple of PODS_PER_JOB, at least 200 and at most 8 for each node."""
 PODS_PER_JOB = 50
 LOOK_EVERY = PODS // 5
 """Pods that must have begun to run between two looks at all pods, each of which is many MB."""
@@ -79,6 +78,8 @@ def quota(started: SchedulingPlatform) -> None:
 
 @pytest.fixture(scope="class")
 def thousand_nodes(started: SchedulingPlatform) -> None:
+    """After `destroy`, so on a new stack."""
+    started.give_volumes()
     started.up(queues=[{"name": "a"}, {"name": "b"}])
     started.api.create("nodes", *(
         simulated_node_manifest(f"scale-{number}", INSTANCE_TYPE, f"simulated-{'ab'[number % 2]}")
