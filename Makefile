@@ -12,7 +12,7 @@ WHERE = --stack=$(STACK) $(call given,KUBECONFIG,kubeconfig) $(call given,CONTEX
 # Most tests wait for a cluster or a provider: four processes share them, each takes whole files, and all files that use
 # the environment of `make up` are one piece of work (tests/conftest.py), the longest, so it is among the first. Those
 # that compare the machine before and after run alone, at the end.
-ALONE := tests/cluster/test_local_cluster_lifecycle.py tests/faults/test_make_down.py
+ALONE := tests/cluster/test_local_cluster_down.py tests/faults/test_make_down.py
 SHARED := -n 4 --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%) \
 	tests/cloud tests/cluster tests/unit/trainer_tf tests/engine tests/faults tests/unit tests/manifests
 

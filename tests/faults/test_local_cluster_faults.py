@@ -254,20 +254,20 @@ def test_later_up_killed_then_up(
     remembered()
 
 
-@pytest.mark.parametrize("lost", ["state.json", "kwok", "config", "node"])
-def test_up_after_files_were_lost(make_cluster: Callable[[str], LocalCluster], tmp_path: Path, lost: str) -> None:
+def test_up_after_files_were_lost(make_cluster: Callable[[str], LocalCluster], tmp_path: Path) -> None:
     cluster = make_cluster("lost")
     cluster.up(quiet_progress(tmp_path))
-    cluster.stop(quiet_progress(tmp_path))
-    path = cluster.layout.folder / lost
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
-    cluster.up(quiet_progress(tmp_path))
-    assert cluster.status().running
     kubectl = kubectl_for(cluster, tmp_path)
-    assert kubectl.get("nodes")["items"][0]["metadata"]["name"] == cluster.node_name
+    for lost in ("state.json", "kwok", "config", "node"):
+        cluster.stop(quiet_progress(tmp_path))
+        path = cluster.layout.folder / lost
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+        cluster.up(quiet_progress(tmp_path))
+        assert cluster.status().running, lost
+        assert kubectl.get("nodes")["items"][0]["metadata"]["name"] == cluster.node_name, lost
 
 
 def test_up_after_the_state_file_was_torn(make_cluster: Callable[[str], LocalCluster], tmp_path: Path) -> None:
