@@ -87,8 +87,7 @@ class MPIJobArgs(JobArgs):
         if self.program[0].startswith("-"):
             limit = "would be taken for an option of mpirun"
             raise RefusalError("program", self.program[0], limit, 'start with the program: ("python3", "-m", …)')
-        if self.resources.visible_gpus:
-            check_ranks_per_gpu(self.resources, self.workers, "slots_per_worker", self.slots_per_worker)
+        check_ranks_per_gpu(self.resources, self.workers, "slots_per_worker", self.slots_per_worker)
         launcher = self.launcher_pod
         if port(launcher.network, SSH_PORT) != port(self.network, SSH_PORT):
             limit = "its offset of ports is not the workers', whose ssh it must reach"

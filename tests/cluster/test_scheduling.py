@@ -78,8 +78,6 @@ def quota(started: SchedulingPlatform) -> None:
 
 @pytest.fixture(scope="class")
 def thousand_nodes(started: SchedulingPlatform) -> None:
-    """After `destroy`, so on a new stack."""
-    started.give_volumes()
     started.up(queues=[{"name": "a"}, {"name": "b"}])
     started.api.create("nodes", *(
         simulated_node_manifest(f"scale-{number}", INSTANCE_TYPE, f"simulated-{'ab'[number % 2]}")
@@ -275,6 +273,7 @@ def test_destroy_leaves_nothing_of_the_scheduler(started: SchedulingPlatform) ->
     classes = {each["metadata"]["name"] for each in started.api.list("priority_classes")}
     assert not [name for name in classes if name.startswith(f"{NAMESPACE}.")]
     assert [started.api.ask("GET", PATHS[kind])[0] for kind in ("queues", "hyper_nodes", "jobs")] == [404] * 3
+    started.give_volumes()  # for the next stack
 
 
 @pytest.mark.usefixtures("thousand_nodes")
@@ -283,39 +282,38 @@ class TestScale:
     """The last: nobody waits until thousands of pods are deleted, they go with the cluster."""
 
     def test_every_pod_gets_its_node_once_and_no_job_half_of_them(self, started: SchedulingPlatform) -> None:
-        platform = started
         names = [f"scale-{number}" for number in range(PODS // PODS_PER_JOB)]
-        platform.submit(*(platform.gpu_job(name, pods=PODS_PER_JOB, gpus=1) for name in names))
+        started.submit(*(started.gpu_job(name, pods=PODS_PER_JOB, gpus=1) for name in names))
         seen: defaultdict[str, set[str]] = defaultdict(set)
         half: set[str] = set()
         looked_at = -LOOK_EVERY
 
         def all_run() -> bool:
             nonlocal half, looked_at
-            running = sum(job.get("status", {}).get("running", 0) for job in platform.api.list("jobs"))
+            running = sum(job.get("status", {}).get("running", 0) for job in started.api.list("jobs"))
             if running - looked_at >= LOOK_EVERY or running == PODS:
                 looked_at = running
                 begun = half
-                half = look(platform, seen)
+                half = look(started, seen)
                 assert not half & begun, "a job that had begun to start has still not all of its pods bound"
             return running == PODS
 
         wait_until(all_run, lambda: f"all pods to run; bound: {len(seen)}", 400 * max(1, PODS // 1000))
 
         assert half == set()
-        assert len(platform.api.list("pods")) == len(seen) == PODS
+        assert len(started.api.list("pods")) == len(seen) == PODS
         assert {len(nodes) for nodes in seen.values()} == {1}
         held = Counter(node for nodes in seen.values() for node in nodes)
         assert max(held.values()) <= GPUS_PER_NODE
         # Nearly: the scheduler looks at a part of so many nodes for each pod.
         assert len(held) <= 1.1 * PODS / GPUS_PER_NODE
-        assert set(held) <= platform.ready_nodes(POOL)
+        assert set(held) <= started.ready_nodes(POOL)
 
         # All of this gang but one pod would fit.
-        free = len(platform.ready_nodes(POOL)) - len(held)
-        platform.submit(platform.gpu_job("giant", pods=free + 1))
-        platform.refused("giant")
-        assert not [pod for pod in platform.pods("giant") if "nodeName" in pod["spec"]]
+        free = len(started.ready_nodes(POOL)) - len(held)
+        started.submit(started.gpu_job("giant", pods=free + 1))
+        started.refused("giant")
+        assert not [pod for pod in started.pods("giant") if "nodeName" in pod["spec"]]
 
 
 def look(platform: SchedulingPlatform, seen: defaultdict[str, set[str]]) -> set[str]:
