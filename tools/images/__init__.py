@@ -1,6 +1,11 @@
 """Container images: the trainer's, built from trainer/Dockerfile, and the platform's own, and how a node gets them."""
 
-from tools.images.platform_images import ensure_platform_images
-from tools.images.trainer_image import ensure_trainer_image
+from tools.images.platform_images import ensure_platform_images, fetch_platform_images, pulled_images
+from tools.images.trainer_image import ensure_trainer_images
 
-__all__ = ["ensure_platform_images", "ensure_trainer_image"]
+__all__ = [
+    "ensure_platform_images",
+    "ensure_trainer_images",
+    "fetch_platform_images",
+    "pulled_images",
+]

@@ -53,25 +53,25 @@ _PACKAGES_RECIPE = (
 def ensure_base_image(
     layout: Layout, framework: TrainerFramework, variant: str, report: Progress
 ) -> tuple[str, Descriptor]:
-    """Return name and manifest of the base image of `variant`, making it first if the cache has none of this content.
+    """Return name and manifest of the base image of `variant`, building it first if the cache has none of this content.
 
     Raises:
-        tools.process.CommandError: the Debian or a package could not be had.
-        tools.images.errors.ImageError: a program that makes them is missing.
+        tools.process.CommandError: the Debian or a package is not available.
+        tools.images.errors.ImageError: a program that builds them is missing.
     """
     recipe = (*_PACKAGES_RECIPE, python_packages.requirements_file(framework))
     name = f"{BASE_REPOSITORIES[framework]}:{variant}-{_content_key(recipe)}"
-    found = layout.find(name)
-    if found is None:
+    manifest = layout.find(name)
+    if manifest is None:
         with _root_folder(layout.folder.parent) as root:
             system = _debian_layer(layout, root, report)
             report.detail(f"{framework} image: Python packages ({variant})")
             python_packages.install(root, framework, variant)
             byte_compile(root, python_packages.SITE_PACKAGES)
             packages = _tree_layer(layout, root, "usr/local")
-        found = layout.add_image([system, packages], RunConfig())
-        layout.tag(name, found)
-    return name, found
+        manifest = layout.add_image([system, packages], RunConfig())
+        layout.tag(name, manifest)
+    return name, manifest
 
 
 def _debian_layer(layout: Layout, root: Path, report: Progress) -> Descriptor:
@@ -96,7 +96,7 @@ def _tree_layer(layout: Layout, root: Path, below: str) -> Descriptor:
 
 
 def _content_key(files: Iterable[Path]) -> str:
-    """Hash everything that an image is made from and by: 16 hex digits."""
+    """Hash everything that an image is built from and by: 16 hex digits."""
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.read_bytes())

@@ -11,31 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from tools.docker import BUILDKIT, docker_builds
 from tools.images.errors import ImageError
-from tools.images.namespaces import DIES_WITH_ATHANOR
+from tools.images.namespaces import WITHOUT_MACHINE_STORAGE
 from tools.images.oci import CONFIG, LAYER, Descriptor, Layout, Sink, describe
 from tools.paths import paths
 from tools.process import CommandError, run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-DAEMON_TIMEOUT_SECONDS = 10
-
-# Root's buildah keeps a note of known blobs below /var/lib/containers, whatever it is told. In the namespace that it
-# runs in, that folder is an empty one where there is one on the machine, else cannot be made.
-_HIDE_MACHINE_STORAGE = """
-set -e
-if [ -d /var/lib/containers ]; then
-    mount -t tmpfs tmpfs /var/lib/containers
-else
-    mount --rbind /var/lib /var/lib
-    mount -o remount,bind,ro /var/lib
-fi
-exec "$@"
-"""
-BUILDKIT = {"DOCKER_BUILDKIT": "1"}
-"""The Dockerfile mounts a download cache, which docker's older builder does not know."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +61,9 @@ def choose_builder(folder: Path) -> Builder:
         return Docker()
     if shutil.which("buildah"):
         return Buildah(folder)
-    raise ImageError("neither docker with BuildKit nor buildah is here. Fix: start docker, or apt-get install buildah")
+    raise ImageError(
+        "neither docker with BuildKit nor buildah is available. Fix: start docker, or run apt-get install buildah"
+    )
 
 
 class Buildah:
@@ -95,7 +81,7 @@ class Buildah:
             source = f"oci:{layout.folder.name}:{request.base}"
             base = run([*buildah, "pull", "--quiet", source], cwd=layout.folder.parent, log=self._log).strip()
             image_file = Path(folder, "image-id")
-            # No namespaces: they are not to be had in every container or virtual machine, and the files are our own.
+            # No namespaces: they are not available in every container or virtual machine, and the files are our own.
             flags = ["--isolation", "chroot", "--layers", "--pull=never", "--timestamp", "0", "--format", "oci"]
             flags += ["--iidfile", str(image_file), *request.flags(base)]
             run([*buildah, "bud", *flags, request.context], log=self._log)
@@ -126,8 +112,7 @@ class Buildah:
         shutil.rmtree(self._folder / "run", ignore_errors=True)
         temporary.mkdir(parents=True, exist_ok=True)
         places = ["--root", str(storage), "--runroot", str(self._folder / "run"), "--storage-driver", "overlay"]
-        namespace = [*DIES_WITH_ATHANOR, "sh", "-c", _HIDE_MACHINE_STORAGE, "sh"]
-        buildah = [*namespace, "env", f"TMPDIR={temporary}", "buildah", *places]
+        buildah = [*WITHOUT_MACHINE_STORAGE, "env", f"TMPDIR={temporary}", "buildah", *places]
         if not self._remove_containers(buildah, storage):
             shutil.rmtree(storage)
         return buildah
@@ -218,15 +203,3 @@ def take_docker_archive(stream: IO[bytes], layout: Layout) -> Descriptor:
 
 def _normal(name: str) -> str:
     return str(Path("/", name).resolve().relative_to("/"))
-
-
-def docker_builds() -> bool:
-    """Tell whether a docker daemon answers and its client has BuildKit, which some distributions package apart."""
-    if not shutil.which("docker"):
-        return False
-    try:
-        run(["docker", "version", "--format", "{{.Server.Version}}"], timeout_seconds=DAEMON_TIMEOUT_SECONDS)
-        run(["docker", "build", "--help"], env=BUILDKIT, timeout_seconds=DAEMON_TIMEOUT_SECONDS)
-    except (CommandError, subprocess.TimeoutExpired):
-        return False
-    return True

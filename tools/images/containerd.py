@@ -19,10 +19,11 @@ KUBERNETES_NAMESPACE = "k8s.io"
 
 
 class NodeImages:
-    """The image store of one containerd."""
+    """The image store of one containerd, which is asked for its images once, and after each import."""
 
     def __init__(self, socket: Path, *, namespace: str = KUBERNETES_NAMESPACE) -> None:
         self._ctr = ["ctr", "--address", str(socket), "--namespace", namespace]
+        self._manifests: dict[str, str] | None = None
 
     def manifests(self) -> dict[str, str]:
         """Return the digest of each image's manifest by the image's name.
@@ -30,8 +31,10 @@ class NodeImages:
         Raises:
             CommandError: containerd does not answer.
         """
-        rows = [line.split() for line in run([*self._ctr, "images", "ls"]).splitlines()[1:]]
-        return {row[0]: row[2] for row in rows}
+        if self._manifests is None:
+            rows = [line.split() for line in run([*self._ctr, "images", "ls"]).splitlines()[1:]]
+            self._manifests = {row[0]: row[2] for row in rows}
+        return self._manifests
 
     def load(self, layout: Layout, reference: str, manifest: Descriptor) -> bool:
         """Bring an image in under the name `reference`, sending only blobs that are not there yet; unpack it.
@@ -49,6 +52,7 @@ class NodeImages:
         except CommandError:
             # containerd may have collected a blob between the listing and the import: send all of them.
             self._import(layout, reference, manifest, set())
+        self._manifests = None
         if self.manifests().get(reference) != manifest.digest:
             raise ImageError(f"containerd has no image {reference} with manifest {manifest.digest} after importing it")
         return True

@@ -39,8 +39,7 @@ def bootstrap(root: Path) -> None:
     ]
     log = paths().logs / "images.log"
     env = {"SOURCE_DATE_EPOCH": str(debian.TIMESTAMP_SECONDS)}
-    packages = (*debian.RUNTIME_PACKAGES, *debian.SHELL_PACKAGES, *debian.CONNECTION_PACKAGES)
-    run([*command, f"--include={','.join(packages)}", debian.SUITE, root, *_package_sources()], env=env, log=log)
+    run([*command, f"--include={','.join(debian.PACKAGES)}", debian.SUITE, root, *_package_sources()], env=env, log=log)
     for kind in ("passwd", "group"):
         shutil.copyfile(root / f"usr/share/base-passwd/{kind}.master", root / "etc" / kind)
     bundle_certificates(root)

@@ -188,7 +188,7 @@ class Layout:
         return members
 
     def tag(self, reference: str, manifest: Descriptor) -> None:
-        """Give the image a name; a name given before moves to it and is the newest."""
+        """Give the image a name; a name given before moves to it and is the latest."""
         others = {name: image for name, image in self.references().items() if name != reference}
         self._write_index({**others, reference: manifest})
 
@@ -275,7 +275,7 @@ def architecture() -> str:
     """
     machine = platform.machine()
     if machine not in ARCHITECTURES:
-        raise ImageError(f"no images for {machine}; supported: {', '.join(ARCHITECTURES)}")
+        raise ImageError(f"machine type {machine} is not supported. Fix: use {' or '.join(ARCHITECTURES)}")
     return ARCHITECTURES[machine]
 
 

@@ -20,6 +20,7 @@ SITE_PACKAGES = f"{PREFIX}/lib/python{PYTHON}/dist-packages"
 """Where Debian's Python looks for packages that are not Debian's."""
 PROGRAMS = f"{PREFIX}/bin"
 
+_PINNED_ALONE = ("--no-deps", "--require-hashes")
 _NEVER_USED_ON_CPU = (
     "torch/include",
     "nvidia/cu13/include",
@@ -39,18 +40,18 @@ def install(root: Path, framework: str, variant: str) -> None:
     """Install the packages of a framework and variant into `root`, from this machine's download cache.
 
     Raises:
-        CommandError: a package cannot be had.
+        CommandError: a package cannot be had, or is not the file that was pinned.
         ImageError: uv is missing.
     """
     pins = requirements_for(variant, requirements_file(framework).read_text(encoding="utf-8").splitlines())
     glibc = "_".join(str(part) for part in GLIBC)
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
-        wanted.write("\n".join(pins))
-        wanted.flush()
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join(pins))
+        file.flush()
         target = ["--prefix", root / PREFIX, "--python", sys.executable, "--python-version", PYTHON]
         target += ["--python-platform", f"{platform.machine()}-manylinux_{glibc}", "--only-binary", ":all:"]
         run(
-            [_uv(), "pip", "install", "--quiet", "--no-deps", *target, "--requirement", wanted.name],
+            [_uv(), "pip", "install", "--quiet", *_PINNED_ALONE, *target, "--requirement", file.name],
             env={"UV_CACHE_DIR": str(paths().cache / "uv")},
             log=paths().logs / "images.log",
         )
@@ -110,7 +111,7 @@ def remove_tests(site_packages: Path) -> None:
 
 def _uv() -> str:
     beside = Path(sys.executable).with_name("uv")
-    found = str(beside) if beside.is_file() else shutil.which("uv")
-    if found is None:
-        raise ImageError(f"uv is missing: it is neither {beside} nor on PATH. Fix: pip install uv")
-    return found
+    program = str(beside) if beside.is_file() else shutil.which("uv")
+    if program is None:
+        raise ImageError(f"uv is missing: it is neither {beside} nor on PATH. Fix: run pip install uv")
+    return program

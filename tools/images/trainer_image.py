@@ -1,4 +1,4 @@
-"""The trainer images, one per framework: built once per content, loaded once per node."""
+"""The images of trainer/: built once per content, loaded once per node."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.images import (
-    TRAINER_REPOSITORIES,
-    TrainerFramework,
-    TrainerVariant,
-    tensorflow_image,
-    trainer_image,
-    trainer_sources,
-)
+from infra.images import TRAINER_FRAMEWORKS, TRAINER_REPOSITORIES, local_image, trainer_sources
 from tools.images.base_image import BASE_REPOSITORIES, DEBIAN_REPOSITORY, ensure_base_image
 from tools.images.builders import BuildRequest, choose_builder
 from tools.images.containerd import NodeImages
@@ -22,49 +15,58 @@ from tools.images.store import images_folder, open_layout
 from tools.paths import REPOSITORY
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from infra.images import TrainerFramework, TrainerImage
+    from infra.settings.images import TrainerVariant
     from tools.images.oci import Descriptor, Layout
     from tools.progress import Progress
 
 KEPT_IMAGES = 3
-"""How many images and bases of each framework, and Debians, stay in the cache: to go back and forth."""
+"""How many images of each name stay in the cache, the last used ones: to go back and forth between them."""
 
 
-def ensure_trainer_image(
-    containerd_socket: Path,
-    report: Progress,
-    *,
-    framework: TrainerFramework = "pytorch",
-    variant: TrainerVariant = "cpu",
-) -> str:
-    """Have an image of the present sources in the node, building it if need be; return its reference.
+def ensure_trainer_images(
+    containerd_socket: Path, names: Iterable[TrainerImage], report: Progress, *, variant: TrainerVariant = "cpu"
+) -> dict[TrainerImage, str]:
+    """Have images of the present sources in the node, building those that are missing; return their references.
 
     Raises:
-        tools.process.CommandError: a build step failed, or containerd refused the image.
+        tools.process.CommandError: a build step failed, or containerd refused an image.
         tools.images.errors.ImageError: this machine lacks a program that the build needs.
     """
-    named = {"pytorch": trainer_image, "tensorflow": tensorflow_image}
-    reference = named[framework](None, variant)
     node = NodeImages(containerd_socket)
-    if reference in node.manifests():
-        return reference
+    references: dict[TrainerImage, str] = {name: local_image(name, variant) for name in names}
+    present = node.manifests()
+    for name, reference in references.items():
+        if reference not in present:
+            _build_and_load(node, name, reference, variant, report)
+    return references
+
+
+def _build_and_load(
+    node: NodeImages, name: TrainerImage, reference: str, variant: TrainerVariant, report: Progress
+) -> None:
     with open_layout() as layout:
-        manifest = layout.find(reference) or build(layout, reference, framework, variant, report)
+        manifest = layout.find(reference)
+        if manifest:
+            layout.tag(reference, manifest)  # now the last used one, which later builds keep
+        else:
+            manifest = build(layout, reference, name, variant, report)
         report.detail(f"image {reference} into the node")
         node.load(layout, reference, manifest)
-    return reference
 
 
-def build(
-    layout: Layout, reference: str, framework: TrainerFramework, variant: TrainerVariant, report: Progress
-) -> Descriptor:
-    """Build the image of `reference` into `layout`; forget images of older contents."""
+def build(layout: Layout, reference: str, name: TrainerImage, variant: TrainerVariant, report: Progress) -> Descriptor:
+    """Build the image of `reference` into `layout`; forget those that have not been used for longest."""
+    framework = TRAINER_FRAMEWORKS[name]
     base, base_manifest = ensure_base_image(layout, framework, variant, report)
-    report.detail(f"{framework} image: trainer/Dockerfile")
+    report.detail(f"{name} image: trainer/Dockerfile")
     with tempfile.TemporaryDirectory(dir=layout.folder, prefix="incoming-") as folder:
         # Exactly the files that the tag is computed from: nothing else can get into the image.
         context = Path(folder)
-        for name, file in trainer_sources(REPOSITORY, framework).items():
-            target = context / "trainer" / name
+        for file_name, file in trainer_sources(REPOSITORY, name).items():
+            target = context / "trainer" / file_name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(file, target)
         request = BuildRequest(
@@ -76,13 +78,37 @@ def build(
         )
         manifest = choose_builder(images_folder() / _storage(framework)).build(request, layout)
     layout.tag(reference, manifest)
-    for repository in (TRAINER_REPOSITORIES[framework], BASE_REPOSITORIES[framework], DEBIAN_REPOSITORY):
-        names = [name for name in layout.references() if name.rpartition(":")[0] == repository]
-        layout.untag(names[:-KEPT_IMAGES])
+    _forget_unused(layout, name)
     layout.collect_garbage()
     return manifest
 
 
+def _forget_unused(layout: Layout, image: TrainerImage) -> None:
+    """Keep the last used images of this name, and every base that an image is on.
+
+    Without its base in the cache, an image's next change would bring a new base of other bytes: large layers to send.
+    """
+    layout.untag(_names(layout, TRAINER_REPOSITORIES[image])[:-KEPT_IMAGES])
+    images = [name for repository in TRAINER_REPOSITORIES.values() for name in _names(layout, repository)]
+    used = {digest for name in images for digest in _layers(layout, name)}
+    for repository in (BASE_REPOSITORIES[TRAINER_FRAMEWORKS[image]], DEBIAN_REPOSITORY):
+        older = _names(layout, repository)[:-KEPT_IMAGES]
+        layout.untag([name for name in older if not _layers(layout, name) <= used])
+
+
+def _names(layout: Layout, repository: str) -> list[str]:
+    return [name for name in layout.references() if name.rpartition(":")[0] == repository]
+
+
+def _layers(layout: Layout, name: str) -> set[str]:
+    """Return the digests of an image's layers; of one that is incomplete, a set that no image contains."""
+    manifest = layout.find(name)
+    if manifest is None:
+        return {name}
+    _, _, *layers = layout.members(manifest)
+    return {layer.digest for layer in layers}
+
+
 def _storage(framework: TrainerFramework) -> str:
-    """Return the builder's folder. One keeps the steps of the last image only, so that each framework has its own."""
+    """Return the builder's folder: it keeps the steps of the last image only, which images on the same base share."""
     return "buildah" if framework == "pytorch" else f"buildah-{framework}"

@@ -60,7 +60,7 @@ class ApiClient:
             response = connection.getresponse()
             text = response.read().decode()
         except http.client.HTTPException as error:
-            raise ConnectionError(f"the API server broke off: {error!r}") from error
+            raise ConnectionError(f"the API server closed the connection: {error!r}") from error
         finally:
             connection.close()
         if response.status >= http.client.BAD_REQUEST:

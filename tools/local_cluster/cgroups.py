@@ -1,4 +1,4 @@
-"""The cluster's own cgroup: `components` for what we start, `kubepods` (made by the kubelet) for pods."""
+"""The cluster's own cgroup: `components` for what we start, `kubepods` (which the kubelet creates) for pods."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def create(name: str, root: Path = CGROUP_ROOT) -> list[Path]:
 
 def _delegate_controllers(group: Path) -> None:
     offered = (group / "cgroup.controllers").read_text().split()
-    wanted = [f"+{name}" for name in POD_CONTROLLERS if name in offered]
-    (group / "cgroup.subtree_control").write_text(" ".join(wanted))
+    enabled = [f"+{name}" for name in POD_CONTROLLERS if name in offered]
+    (group / "cgroup.subtree_control").write_text(" ".join(enabled))
 
 
 def existing(name: str, root: Path = CGROUP_ROOT) -> list[Path]:

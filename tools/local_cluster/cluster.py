@@ -22,6 +22,7 @@ from tools.local_cluster import (
     startup,
     state,
 )
+from tools.local_cluster.errors import ClusterError
 from tools.local_cluster.layout import Layout
 from tools.local_cluster.locking import exclusive
 from tools.local_cluster.node import Node
@@ -29,13 +30,14 @@ from tools.paths import REPOSITORY, paths
 from tools.toolchain import ensure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tools.local_cluster.component import Component
     from tools.local_cluster.layout import Network
+    from tools.local_cluster.processes import Process
     from tools.progress import Progress
 
-TOOLS = (*control_plane.TOOLS, "kubelet", "kube-proxy")
+_TOOLS = (*control_plane.TOOLS, "kubelet", "kube-proxy")
 PLATFORM_IMAGES = ("pause", "coredns")
 NODE_TIMEOUT_SECONDS = 120.0
 DNS_TIMEOUT_SECONDS = 120.0
@@ -60,7 +62,7 @@ class ClusterStatus:
 
     name: str
     created: bool
-    """Whether its control plane has been made."""
+    """Whether its control plane has been created."""
     node_ready: bool
     dns_answers: bool
     components: tuple[ComponentStatus, ...]
@@ -69,6 +71,11 @@ class ClusterStatus:
     def running(self) -> bool:
         """Whether everything works."""
         return self.node_ready and self.dns_answers and all(component.healthy for component in self.components)
+
+
+def tools(*, simulates_nodes: bool) -> tuple[str, ...]:
+    """Return the names of the tools that a cluster consists of."""
+    return (*_TOOLS, control_plane.SIMULATOR) if simulates_nodes else _TOOLS
 
 
 class LocalCluster:
@@ -81,6 +88,7 @@ class LocalCluster:
         name: the cluster's name, part of the names of its node and kubeconfig context.
         home: folder of all clusters; the cluster's own is `home/name`. Default: athanor's home folder.
         requirements: room that must be free before it is started.
+        simulates_nodes: whether nodes of its API that stand for no machine become Ready, and pods on them run.
     """
 
     def __init__(
@@ -89,10 +97,12 @@ class LocalCluster:
         *,
         home: Path | None = None,
         requirements: preflight.Requirements | None = None,
+        simulates_nodes: bool = True,
     ) -> None:
         folder = (home or paths().home).resolve() / name
         self.layout = Layout(name=name, folder=folder)
         self._requirements = requirements or preflight.Requirements()
+        self._tools = tools(simulates_nodes=simulates_nodes)
         self._node = Node(self.layout, visible_folders=(paths().cache, REPOSITORY))
 
     @property
@@ -133,14 +143,30 @@ class LocalCluster:
             tools.process.CommandError: a tool could not be built, or a program that was run failed.
         """
         with exclusive(self.layout.folder):
-            if self._node.init() is not None and self._is_up_to_date(ensure(TOOLS, report)):
+            if self._node.init() is not None and self._is_up_to_date(ensure(self._tools, report)):
                 return
             failures = self.preflight()
             if failures:
                 if not self.layout.state_file.exists():
                     shutil.rmtree(self.layout.folder)
                 raise preflight.PreflightError(failures)
-            self._bring_up(ensure(TOOLS, report), report)
+            self._bring_up(ensure(self._tools, report), report)
+
+    def start_runtime(self, report: Progress) -> None:
+        """Have the node and its container runtime run, which need no tool: images can be loaded while tools are built.
+
+        Raises:
+            StartError: the runtime did not come up.
+            tools.process.CommandError: a program that was run failed.
+        """
+        with exclusive(self.layout.folder):
+            self._start_runtime(self._prepare_folder().network, report)
+
+    def _start_runtime(self, addresses: Network, report: Progress) -> None:
+        report.detail("starting the node")
+        self._node.boot()
+        network.connect(self._node, addresses)
+        startup.bring_up(self._node, [container_runtime.containerd(self.layout, addresses)])
 
     def _is_up_to_date(self, binaries: Mapping[str, Path]) -> bool:
         stored = state.load(self.layout.state_file)
@@ -149,11 +175,10 @@ class LocalCluster:
         return self.status().running
 
     def _bring_up(self, binaries: Mapping[str, Path], report: Progress) -> None:
-        stored = self._prepare_folder(binaries)
+        stored = replace(self._prepare_folder(), binaries={tool: str(binaries[tool]) for tool in self._tools})
+        state.save(self.layout.state_file, stored)
         addresses = stored.network
-        report.detail("starting the node")
-        self._node.boot()
-        network.connect(self._node, addresses)
+        self._start_runtime(addresses, report)
         control_plane.ensure_created(self._node, addresses, binaries, report)
         kubelet.issue_certificates(self.layout, addresses)
         kube_proxy.issue_certificates(self.layout, addresses)
@@ -162,7 +187,7 @@ class LocalCluster:
             kubeconfig.for_identity(self.layout, addresses, control_plane.administrator(self.layout)),
         )
         first, rest = self._components(addresses, binaries)
-        report.detail("starting the control plane and containerd")
+        report.detail("starting the control plane")
         startup.bring_up(self._node, first)
         ensure_platform_images(self.containerd_socket, PLATFORM_IMAGES, report)
         report.detail("starting the kubelet")
@@ -172,15 +197,14 @@ class LocalCluster:
         stored = state.load(self.layout.state_file) or stored
         state.save(self.layout.state_file, replace(stored, configuration=self._configuration_digest(stored, binaries)))
 
-    def _prepare_folder(self, binaries: Mapping[str, Path]) -> state.State:
+    def _prepare_folder(self) -> state.State:
         for folder in (paths().cache, self.layout.config):
             folder.mkdir(parents=True, exist_ok=True)
         stored = state.load(self.layout.state_file)
         if stored is None:
             used = [*network.used_networks(), *network.blocks_of_siblings(self.layout)]
             stored = state.State(block=str(network.choose_block(self.layout, used)))
-        stored = replace(stored, binaries={tool: str(binaries[tool]) for tool in TOOLS})
-        state.save(self.layout.state_file, stored)
+            state.save(self.layout.state_file, stored)
         return stored
 
     def _components(self, addresses: Network, binaries: Mapping[str, Path]) -> tuple[list[Component], list[Component]]:
@@ -197,13 +221,13 @@ class LocalCluster:
     def _configuration_digest(self, stored: state.State, binaries: Mapping[str, Path]) -> str:
         """Return what changes whenever `up` would configure something of a running cluster in another way."""
         first, rest = self._components(stored.network, binaries)
-        wanted = [
+        configuration = [
             control_plane.kwokctl_configuration(self.layout, stored.network, binaries),
             dns.manifests(self.layout, stored.network),
             [[component.command, dict(component.environment)] for component in (*first, *rest)],
             [sorted(component.files.values()) for component in (*first, *rest)],
         ]
-        return state.digest(wanted)
+        return state.digest(configuration)
 
     def _await_node_and_dns(self, addresses: Network, report: Progress) -> None:
         report.detail("waiting for the node and DNS")
@@ -216,7 +240,7 @@ class LocalCluster:
         )
         startup.await_condition(
             "the cluster's DNS does not answer",
-            lambda: dns.is_answering(addresses),
+            lambda: self._is_dns_ready(addresses) and dns.is_answering(addresses),
             timeout_seconds=DNS_TIMEOUT_SECONDS,
             log=log,
         )
@@ -227,6 +251,12 @@ class LocalCluster:
             control_plane.api_client(self.layout, addresses), self.node_name, startup.started_at(process)
         )
 
+    def _is_dns_ready(self, addresses: Network) -> bool:
+        init = self._node.init()
+        return init is not None and dns.is_server_ready(
+            control_plane.api_client(self.layout, addresses), startup.started_at(init)
+        )
+
     def status(self) -> ClusterStatus:
         """Return how the cluster is now; changes nothing."""
         stored = state.load(self.layout.state_file)
@@ -234,7 +264,8 @@ class LocalCluster:
             return ClusterStatus(name=self.name, created=False, node_ready=False, dns_answers=False, components=())
         binaries = {tool: Path(binary) for tool, binary in stored.binaries.items()}
         first, rest = self._components(stored.network, binaries)
-        components = tuple(self._component_status(component) for component in (*first, *rest))
+        started = self._node.started()
+        components = tuple(self._component_status(component, started) for component in (*first, *rest))
         # asking an API server that is not well only means to wait for a timeout
         healthy = {component.name for component in components if component.healthy}
         return ClusterStatus(
@@ -245,8 +276,8 @@ class LocalCluster:
             components=components,
         )
 
-    def _component_status(self, component: Component) -> ComponentStatus:
-        process = component.process(self._node)
+    def _component_status(self, component: Component, started: Iterable[Process]) -> ComponentStatus:
+        process = component.among(started)
         return ComponentStatus(
             name=component.name,
             pid=process.pid if process else None,
@@ -269,12 +300,12 @@ class LocalCluster:
         """Remove everything of the cluster from this machine, in whatever state it is.
 
         Raises:
-            RuntimeError: something is mounted in the cluster's folder that removing it would reach into.
+            ClusterError: something is mounted in the cluster's folder that removing it would reach into.
         """
         mounts = leftovers.mounts_below(self.layout.folder)
         if mounts:
-            raise RuntimeError(
-                f"{mounts[0]} is a mount that this cluster did not make, and what is in it would be deleted; "
+            raise ClusterError(
+                f"{mounts[0]} is a mount that this cluster did not create, and its contents would be deleted; "
                 f"fix: umount {mounts[0]}"
             )
         with exclusive(self.layout.folder):

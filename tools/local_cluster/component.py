@@ -1,4 +1,4 @@
-"""A long-running program of the cluster: how it is started, and how one tells that it does its work."""
+"""A long-running program of the cluster: how it is started, and how to check that it works."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tools.files import write_atomically
 from tools.local_cluster.processes import send_signal, wait_until_ended
-from tools.local_cluster.state import write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from tools.local_cluster.node import Node
     from tools.local_cluster.processes import Process
 
 PROBE_TIMEOUT_SECONDS = 3.0
+GARBAGE_PERCENT = 40
+"""How much a Go program's heap may grow before its garbage is collected. More often than by Go's default of 100, which
+saves the API server a quarter and the kubelet a fifth of the memory at rest, for no CPU that could be measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +39,15 @@ class Component:
     address: str = ""
     """Where it listens, for people to read."""
     probe: Callable[[Node], bool]
-    """Tells whether it does its work; must not raise."""
+    """Returns whether it works; must not raise."""
 
     def process(self, node: Node) -> Process | None:
         """Return its process, or None where it does not run, or runs with another command than it should."""
-        init = node.init()
-        for process in node.processes():
-            if init and process.parent == init.pid and process.arguments == self.command:
-                return process
-        return None
+        return self.among(node.started())
+
+    def among(self, started: Iterable[Process]) -> Process | None:
+        """Return its process among those that were started in the node; None as in `process`."""
+        return next((process for process in started if process.arguments == self.command), None)
 
     def start(self, node: Node) -> None:
         """Start it where it does not run; one that runs with another command is ended first."""
@@ -58,11 +61,15 @@ class Component:
 
     def end(self, node: Node) -> None:
         """End every process of this program in the node."""
-        init = node.init()
-        for process in node.processes():
-            if init and process.parent == init.pid and process.arguments[:1] == self.command[:1]:
+        for process in node.started():
+            if process.arguments[:1] == self.command[:1]:
                 send_signal(process, signal.SIGKILL)
                 wait_until_ended([process], timeout_seconds=PROBE_TIMEOUT_SECONDS)
+
+
+def go_memory(limit_mib: int) -> dict[str, str]:
+    """Return the variables that keep a Go program small: a soft limit of its heap, and `GARBAGE_PERCENT`."""
+    return {"GOMEMLIMIT": f"{limit_mib}MiB", "GOGC": str(GARBAGE_PERCENT)}
 
 
 def configuration_file(folder: Path, name: str, text: str) -> Path:
@@ -85,7 +92,7 @@ def http_probe(address: str, port: int, path: str, *, tls: bool = False) -> Call
 def _status(address: str, port: int, path: str, *, tls: bool) -> int:
     if tls:
         # a component's self-made certificate names nobody; what is asked is only whether it is well
-        context = ssl.create_default_context()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         connection = http.client.HTTPSConnection(address, port, timeout=PROBE_TIMEOUT_SECONDS, context=context)

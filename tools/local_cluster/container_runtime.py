@@ -7,14 +7,14 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.local_cluster.component import Component, configuration_file, unix_socket_probe
+from infra.images import PAUSE_IMAGE
+from tools.local_cluster.component import Component, configuration_file, go_memory, unix_socket_probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tools.local_cluster.layout import Layout, Network
 
-PAUSE_IMAGE = "registry.k8s.io/pause:3.10"
 CNI_PLUGINS = ("ptp", "host-local", "loopback", "portmap")
 # Debian and Ubuntu; Fedora and RHEL; what the upstream releases are commonly unpacked to
 CNI_FOLDERS = ("/usr/lib/cni", "/usr/libexec/cni", "/opt/cni/bin")
@@ -104,7 +104,7 @@ def containerd(layout: Layout, network: Network) -> Component:
     return Component(
         name="containerd",
         command=(program, f"--config={config}", "--log-level=warn"),
-        environment={"GOMEMLIMIT": f"{MEMORY_LIMIT_MIB}MiB"},
+        environment=go_memory(MEMORY_LIMIT_MIB),
         files={
             config: text,
             layout.config / "cni" / "10-athanor.conflist": json.dumps(cni_configuration(network), indent=1),

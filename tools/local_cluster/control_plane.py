@@ -1,4 +1,4 @@
-"""The control plane that kwokctl makes: etcd, API server, controllers, scheduler, and kwok for simulated nodes."""
+"""The control plane that kwokctl makes: etcd, API server, controllers, scheduler, kwok where nodes are simulated."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tools.files import write_atomically
 from tools.local_cluster import state
 from tools.local_cluster.api import ApiClient
-from tools.local_cluster.component import Component, http_probe
+from tools.local_cluster.component import Component, go_memory, http_probe
 from tools.local_cluster.layout import API_SERVER_PORT, Layout, Network
 from tools.local_cluster.pki import Authority, Identity
 
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from tools.local_cluster.node import Node
     from tools.progress import Progress
 
-TOOLS = ("kwokctl", "kwok", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+TOOLS = ("kwokctl", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+SIMULATOR = "kwok"
+"""The tool of a control plane with simulated nodes: what plays their kubelets."""
 SIMULATED_NODE_SELECTOR = "kwok.x-k8s.io/node=fake"
 LOOPBACK = "127.0.0.1"
 CONTROLLER_MANAGER_PORT, SCHEDULER_PORT, KWOK_PORT, ETCD_PORT, ETCD_PEER_PORT = 10257, 10259, 10247, 2379, 2380
 
-# Collecting garbage more often than Go's default of 100 saves the API server a quarter of its memory at rest.
-GARBAGE_PERCENT = 40
 # Soft limits of the Go heap, well above what each needs at rest.
 MEMORY_LIMITS_MIB = {
     "etcd": 128,
@@ -36,6 +37,7 @@ MEMORY_LIMITS_MIB = {
     "kube-scheduler": 96,
     "kwok-controller": 96,
 }
+_SIMULATOR_COMPONENT = "kwok-controller"
 
 
 def authority(layout: Layout) -> Authority:
@@ -54,7 +56,7 @@ def api_client(layout: Layout, network: Network) -> ApiClient:
 
 
 def kwokctl_configuration(layout: Layout, network: Network, binaries: Mapping[str, Path]) -> dict[str, Any]:
-    """Return what kwokctl is told.
+    """Return kwokctl's arguments; nodes are simulated where the SIMULATOR is among the binaries.
 
     Source of the options: https://kwok.sigs.k8s.io/docs/generated/apis/#config.kwok.x-k8s.io/v1alpha1
     """
@@ -70,7 +72,8 @@ def kwokctl_configuration(layout: Layout, network: Network, binaries: Mapping[st
         "etcdPort": ETCD_PORT,
         "etcdPeerPort": ETCD_PEER_PORT,
         "disableQPSLimits": True,
-        **{option: str(binaries[tool]) for tool, option in BINARY_OPTIONS.items()},
+        **{option: str(binaries[tool]) for tool, option in BINARY_OPTIONS.items() if tool in binaries},
+        "disable": [] if SIMULATOR in binaries else [_SIMULATOR_COMPONENT],
     }
     return {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
@@ -81,11 +84,11 @@ def kwokctl_configuration(layout: Layout, network: Network, binaries: Mapping[st
                 "name": component,
                 "extraArgs": arguments,
                 "extraEnvs": [
-                    {"name": "GOMEMLIMIT", "value": f"{MEMORY_LIMITS_MIB[component]}MiB"},
-                    {"name": "GOGC", "value": str(GARBAGE_PERCENT)},
+                    {"name": name, "value": value} for name, value in go_memory(MEMORY_LIMITS_MIB[component]).items()
                 ],
             }
             for component, arguments in _component_arguments(layout, network).items()
+            if component not in options["disable"]
         ],
     }
 
@@ -139,7 +142,7 @@ def _component_arguments(layout: Layout, network: Network) -> dict[str, list[dic
 def ensure_created(node: Node, network: Network, binaries: Mapping[str, Path], report: Progress) -> None:
     """Make the control plane's files with kwokctl, which also starts it for the first time.
 
-    A control plane whose making was interrupted is made anew; of one whose configuration has changed since, data and
+    A control plane whose creation was interrupted is recreated; of one whose configuration has changed since, data and
     certificates are kept.
     """
     layout = node.layout
@@ -161,10 +164,10 @@ def ensure_created(node: Node, network: Network, binaries: Mapping[str, Path], r
     if not logs.is_symlink():
         logs.symlink_to(layout.logs)
     config_file = layout.config / "kwokctl.yaml"
-    state.write_atomically(config_file, yaml.safe_dump(configuration, sort_keys=False))
+    write_atomically(config_file, yaml.safe_dump(configuration, sort_keys=False))
     create = ["create", "cluster", f"--name={layout.name}", f"--config={config_file}", "--kubeconfig="]
     output = node.run([str(binaries["kwokctl"]), *create], env={"KWOK_WORKDIR": str(layout.kwok)})
-    state.write_atomically(layout.logs / "kwokctl.log", output)
+    write_atomically(layout.logs / "kwokctl.log", output)
     state.save(layout.state_file, replace(stored, control_plane=digest))
 
 
@@ -177,7 +180,7 @@ def components(layout: Layout) -> list[Component]:
     file = _components_file(layout)
     if not file.exists():
         return []
-    documents: list[dict[str, Any]] = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+    documents: list[dict[str, Any]] = list(yaml.load_all(file.read_text(encoding="utf-8"), yaml.CSafeLoader))
     configuration = next(document for document in documents if document["kind"] == "KwokctlConfiguration")
     return [_component(entry) for entry in configuration.get("components", [])]
 

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 import socket
 import struct
+from datetime import datetime
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any
 
+from infra.images import COREDNS_IMAGE
+from tools.local_cluster.api import ApiError
 from tools.local_cluster.kubelet import CLUSTER_DOMAIN
 
 if TYPE_CHECKING:
     from tools.local_cluster.api import ApiClient
     from tools.local_cluster.layout import Layout, Network
 
-COREDNS_IMAGE = "registry.k8s.io/coredns/coredns:v1.14.5"
 NAMESPACE = "kube-system"
 SELECTOR = {"k8s-app": "kube-dns"}
+_LABEL_SELECTOR = ",".join(f"{name}={value}" for name, value in SELECTOR.items())
 QUERY_TIMEOUT_SECONDS = 1.0
+QUERY_ATTEMPTS = 2
+"""As many as a resolver makes by default (resolv.conf(5), `attempts`): on a busy machine an answer may be late once."""
 API_SERVICE_NAME = f"kubernetes.default.svc.{CLUSTER_DOMAIN}"
 METRICS_PORT, HEALTH_PORT, READY_PORT = 9153, 8080, 8181
 
@@ -42,7 +48,7 @@ COREFILE = f"""\
 
 
 def manifests(layout: Layout, network: Network) -> dict[str, dict[str, Any]]:
-    """Return CoreDNS's objects by their path in the API, in the order in which they must be made."""
+    """Return CoreDNS's objects by their path in the API, in the order in which they must be created."""
     core, apps = f"/api/v1/namespaces/{NAMESPACE}", f"/apis/apps/v1/namespaces/{NAMESPACE}"
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     return {
@@ -166,8 +172,31 @@ def apply(api: ApiClient, layout: Layout, network: Network) -> None:
         api.apply(path, manifest)
 
 
+def is_server_ready(api: ApiClient, since: float) -> bool:
+    """Tell whether CoreDNS is ready in a container that started since then (epoch seconds).
+
+    A node that starts again finds its pods still recorded as ready, under addresses that others may get: the Service
+    may answer once by such a record, and then not until the kubelet has corrected it.
+    """
+    try:
+        pods = api.get(f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={_LABEL_SELECTOR}")["items"]
+    except (OSError, ApiError):
+        return False
+    statuses = (status for pod in pods for status in pod["status"].get("containerStatuses", []))
+    return any(status["ready"] and _started_at(status) >= math.floor(since) for status in statuses)
+
+
+def _started_at(status: dict[str, Any]) -> float:
+    running = status["state"].get("running")
+    return datetime.fromisoformat(running["startedAt"]).timestamp() if running else -math.inf
+
+
 def is_answering(network: Network) -> bool:
     """Tell whether the DNS Service, asked from this machine, knows the API server's Service."""
+    return any(_knows_api_server(network) for _ in range(QUERY_ATTEMPTS))
+
+
+def _knows_api_server(network: Network) -> bool:
     try:
         return query(str(network.dns_service), API_SERVICE_NAME) == [network.api_service]
     except OSError:

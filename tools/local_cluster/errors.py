@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tools.errors import ExpectedError
 
-class ClusterError(RuntimeError):
+
+class ClusterError(ExpectedError):
     """The local cluster cannot do what was asked; the message says why and what helps."""

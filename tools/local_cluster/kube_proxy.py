@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tools.local_cluster import control_plane, kubeconfig, pki
-from tools.local_cluster.component import Component, configuration_file, http_probe
+from tools.local_cluster.component import Component, configuration_file, go_memory, http_probe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def kube_proxy(layout: Layout, network: Network, program: Path) -> Component:
     return Component(
         name="kube-proxy",
         command=(str(program), f"--config={config}"),
-        environment={"GOMEMLIMIT": f"{MEMORY_LIMIT_MIB}MiB"},
+        environment=go_memory(MEMORY_LIMIT_MIB),
         files={config: text},
         address=f"{control_plane.LOOPBACK}:{HEALTH_PORT}",
         probe=http_probe(control_plane.LOOPBACK, HEALTH_PORT, "/healthz"),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tools.files import write_atomically
 from tools.local_cluster import control_plane
 from tools.local_cluster.layout import API_SERVER_PORT
-from tools.local_cluster.state import write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def for_identity(layout: Layout, network: Network, identity: Identity) -> dict[str, Any]:
-    """Return a kubeconfig for the cluster, for whoever holds the certificate."""
+    """Return a kubeconfig for the cluster, for the holder of the certificate."""
     return kubeconfig(
         server=f"https://{network.node}:{API_SERVER_PORT}",
         authority=control_plane.authority(layout).certificate,

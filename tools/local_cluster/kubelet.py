@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tools.local_cluster import control_plane, kubeconfig, pki
-from tools.local_cluster.component import Component, configuration_file, http_probe
+from tools.local_cluster.component import Component, configuration_file, go_memory, http_probe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,7 +104,7 @@ def kubelet(layout: Layout, network: Network, program: Path) -> Component:
             # at containerd's usual place, and then name none.
             f"--containerd={layout.containerd_socket}",
         ),
-        environment={"GOMEMLIMIT": f"{MEMORY_LIMIT_MIB}MiB"},
+        environment=go_memory(MEMORY_LIMIT_MIB),
         # pods that use the node's own resolver get none: the node reaches no other machine
         files={config: text, resolver: ""},
         address=f"{network.node}:{KUBELET_PORT}",

@@ -9,6 +9,8 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from infra.errors import RefusalError
+
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv4Network
     from pathlib import Path
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 NAME_PATTERN = re.compile(r"[a-z]([-a-z0-9]{0,28}[a-z0-9])?")
 BLOCK_PREFIX_LENGTH = 18
 API_SERVER_PORT = 6443
+STATE_FILE = "state.json"
 
 
 @dataclass(frozen=True)
@@ -77,10 +80,8 @@ class Layout:
 
     def __post_init__(self) -> None:
         if not NAME_PATTERN.fullmatch(self.name):
-            raise ValueError(
-                f"cluster name {self.name!r}: it must have at most 30 characters of a-z, 0-9 and '-', "
-                "start with a letter and not end in '-'"
-            )
+            limit = "must have at most 30 characters of a-z, 0-9 and '-', start with a letter and not end in '-'"
+            raise RefusalError("cluster name", self.name, limit, "choose such a name")
 
     @cached_property
     def _digest(self) -> str:
@@ -119,11 +120,11 @@ class Layout:
     @property
     def state_file(self) -> Path:
         """What must be remembered from one `up` to the next."""
-        return self.folder / "state.json"
+        return self.folder / STATE_FILE
 
     @property
     def node_config(self) -> Path:
-        """What the node's first process is told; its path in that process's arguments tells whose node it is."""
+        """Configuration of the node's first process; its path in that process's arguments identifies the node."""
         return self.folder / "node.json"
 
     @property
@@ -148,7 +149,7 @@ class Layout:
 
     @property
     def pki(self) -> Path:
-        """Certificate authority and administrator's certificate, made by kwokctl."""
+        """Certificate authority and administrator's certificate, which kwokctl creates."""
         return self.control_plane / "pki"
 
     @property

@@ -18,18 +18,18 @@ def leftovers(layout: Layout) -> list[str]:
 
     Mounts, interfaces and packet filter rules inside the node cannot outlive its processes, which are looked for.
     """
-    found = [
+    remains = [
         f"process {process.pid}: {' '.join(process.arguments)[:200]}"
         for process in all_processes()
         if process.environment().get(CLUSTER_VARIABLE) == str(layout.folder)
     ]
-    found += [f"mount {mount}" for mount in mounts_below(layout.folder)]
+    remains += [f"mount {mount}" for mount in mounts_below(layout.folder)]
     if network.exists(layout):
-        found.append(f"network interface {layout.interface}")
-    found += [f"cgroup {group}" for group in cgroups.existing(layout.cgroup)]
+        remains.append(f"network interface {layout.interface}")
+    remains += [f"cgroup {group}" for group in cgroups.existing(layout.cgroup)]
     if layout.folder.exists():
-        found.append(f"folder {layout.folder}")
-    return found
+        remains.append(f"folder {layout.folder}")
+    return remains
 
 
 def mounts_below(folder: Path) -> list[Path]:

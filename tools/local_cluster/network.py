@@ -62,7 +62,7 @@ def choose_block(layout: Layout, used: Iterable[IPv4Network]) -> IPv4Network:
                 return block
     raise NoFreeNetworkError(
         f"no free /{BLOCK_PREFIX_LENGTH} in {', '.join(CANDIDATE_RANGES)}: this machine has routes into all of them; "
-        "fix: disconnect the VPN, or stop what made the routes (`ip route`)"
+        "fix: disconnect the VPN, or stop what created the routes (`ip route`)"
     )
 
 
@@ -120,7 +120,7 @@ def exists(layout: Layout) -> bool:
 
 def disconnect(layout: Layout) -> None:
     """Remove this machine's end of the link, and with it its address and route."""
-    # it goes by itself a moment after the node; deleting what the kernel deletes just then is no failure
+    # it goes by itself a moment after the node; failing to delete what the kernel deletes just then is expected
     try:
         run(["ip", "link", "delete", "dev", layout.interface])
     except CommandError:

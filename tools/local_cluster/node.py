@@ -15,9 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from tools.files import write_atomically
 from tools.local_cluster import cgroups, node_init
-from tools.local_cluster.processes import PROC, Process, all_processes, send_signal, wait_until_ended
-from tools.local_cluster.state import write_atomically
+from tools.local_cluster.errors import ClusterError
+from tools.local_cluster.processes import (
+    PROC,
+    Process,
+    all_processes,
+    children_of,
+    read_process,
+    send_signal,
+    wait_until_ended,
+)
 from tools.process import run
 
 if TYPE_CHECKING:
@@ -36,7 +45,7 @@ DATABASE_PROGRAMS = ("etcd", "containerd")
 LOG_LIMIT_BYTES = 20 * 2**20
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CLUSTER_VARIABLE = "ATHANOR_LOCAL_CLUSTER"
-"""Environment variable by which a process outside the namespaces can still be told to be a cluster's."""
+"""Environment variable by which a process outside the namespaces can still be recognized as a cluster's."""
 COMPONENT_VARIABLE = "ATHANOR_COMPONENT"
 """Environment variable that names the component a process of the node was started as."""
 
@@ -60,12 +69,23 @@ class Node:
     visible_folders: tuple[Path, ...] = field(default=())
     """Folders that programs in the node must see even if they lie under /run, /var/lib or /var/log."""
 
+    _known: list[Process] = field(default_factory=list["Process"], repr=False, compare=False)
+    """The first process as it was found, so that not all of this machine's are read again for every question."""
+
     def init(self) -> Process | None:
         """Return the node's first process, or None where the node is not running."""
-        for process in all_processes():
-            if process.is_namespace_init and self._is_our_init(process.arguments):
-                return process
-        return None
+        for known in self._known:
+            now = read_process(known.pid)
+            if now is not None and now.start_ticks == known.start_ticks:
+                return now
+        inits = (each for each in all_processes() if each.is_namespace_init and self._is_our_init(each.arguments))
+        self._known[:] = [process for process in (next(inits, None),) if process]
+        return self._known[0] if self._known else None
+
+    def started(self) -> list[Process]:
+        """Return what was started in the node and belongs to its first process: the components, not their children."""
+        init = self.init()
+        return children_of(init.pid) if init else []
 
     def _is_our_init(self, arguments: tuple[str, ...]) -> bool:
         match arguments:
@@ -82,7 +102,7 @@ class Node:
         """Start the node where it is not running, and return its first process.
 
         Raises:
-            RuntimeError: it did not come up; the message holds its log.
+            ClusterError: it did not come up; the message holds its log.
         """
         init = self.init()
         if init is not None:
@@ -110,7 +130,7 @@ class Node:
                 return init
             time.sleep(0.01)
         self.kill()
-        raise RuntimeError(f"the local cluster's node did not start; {log} ends with:\n{tail(log)}")
+        raise ClusterError(f"the local cluster's node did not start; {log} ends with:\n{tail(log)}")
 
     def _write_config(self) -> None:
         files = self.layout.node_files
@@ -141,12 +161,9 @@ class Node:
 
     def component_process(self, component: str) -> Process | None:
         """Return the process that was started in the node as a component, or None."""
-        init = self.init()
-        for process in self.processes():
-            # its children inherit its environment, but only what we start belongs to the node's first process
-            if init and process.parent == init.pid and process.environment().get(COMPONENT_VARIABLE) == component:
-                return process
-        return None
+        # its children inherit its environment, but only what we start belongs to the node's first process
+        ours = (each for each in self.started() if each.environment().get(COMPONENT_VARIABLE) == component)
+        return next(ours, None)
 
     def run(self, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> str:
         """Run a program in the node and in the cluster's cgroup to its end, and return its standard output.
@@ -210,7 +227,7 @@ class Node:
         try:
             libc = ctypes.CDLL(None, use_errno=True)
             if libc.setns(handle, node_init.CLONE_NEWNET) != 0:
-                raise OSError(ctypes.get_errno(), "setns: the node's network cannot be entered")
+                raise OSError(ctypes.get_errno(), "setns: the node's network namespace cannot be entered")
         finally:
             os.close(handle)
 
@@ -236,12 +253,12 @@ class Node:
         """End the node and everything in it at once.
 
         Raises:
-            RuntimeError: the kernel has not let go of it after 20 s.
+            ClusterError: the kernel has not let go of it after 20 s.
         """
         while (init := self.init()) is not None:
             send_signal(init, signal.SIGKILL)
             if wait_until_ended([init], timeout_seconds=KILL_TIMEOUT_SECONDS):
-                raise RuntimeError(f"the node's first process, {init.pid}, does not end (blocked in the kernel?)")
+                raise ClusterError(f"the node's first process, {init.pid}, does not exit (blocked in the kernel?)")
 
 
 def _in_clean_environment(variables: Mapping[str, str]) -> list[str]:

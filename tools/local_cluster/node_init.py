@@ -1,8 +1,8 @@
 """The node's first process: makes the namespaces the whole cluster lives in, then reaps orphans and bounds the logs.
 
 The node is to this machine what a container is to its host. Everything that the cluster starts, mounts, listens on or
-filters lives in the PID, mount, network, UTS and IPC namespaces made here, and ends with this process: the kernel then
-kills what runs in them and drops their mounts, interfaces and packet filter rules. Nothing can be left behind.
+filters lives in the PID, mount, network, UTS and IPC namespaces that it has, and ends with this process: the kernel
+then kills what runs in them and drops their mounts, interfaces and packet filter rules. Nothing can be left behind.
 
 Run as a file with `python -I -S node_init.py <node.json>`, so it imports nothing but the standard library.
 """
@@ -53,7 +53,7 @@ def main() -> None:
     config: NodeConfig = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), "unshare: the node's namespaces cannot be made")
+        raise OSError(ctypes.get_errno(), "unshare: the node's namespaces cannot be created")
     if os.fork() != 0:
         # a PID namespace begins with the next child; this process stays outside and is not needed any more
         return

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tools.local_cluster.state import write_atomically
+from tools.files import write_atomically
 from tools.process import CommandError, run
-
-if TYPE_CHECKING:
-    from ipaddress import IPv4Address
 
 VALIDITY_DAYS = 3650
 
@@ -38,7 +35,7 @@ def identity(folder: Path, name: str) -> Identity:
 
 
 def issue(
-    authority: Authority, folder: Path, name: str, *, subject: str, server_address: IPv4Address | None = None
+    authority: Authority, folder: Path, name: str, *, subject: str, server_address: IPv4Address | str | None = None
 ) -> Identity:
     """Return a certificate of the authority, issuing it where it is missing or the authority is another by now.
 
@@ -47,7 +44,8 @@ def issue(
         folder: where `<name>.crt` and `<name>.key` are kept.
         name: what the files are called.
         subject: distinguished name as OpenSSL writes it ("/O=system:nodes/CN=system:node:n").
-        server_address: for a server's certificate, the address it is reached at; without it, it is a client's.
+        server_address: for a server's certificate, the address or host name it is reached at; without it, it is a
+            client's.
     """
     issued = identity(folder, name)
     if _is_signed_by(issued, authority):
@@ -55,7 +53,8 @@ def issue(
     usage = "serverAuth" if server_address else "clientAuth"
     extensions = f"keyUsage=critical,digitalSignature\nextendedKeyUsage={usage}\n"
     if server_address:
-        extensions += f"subjectAltName=IP:{server_address}\n"
+        kind = "IP" if isinstance(server_address, IPv4Address) else "DNS"
+        extensions += f"subjectAltName={kind}:{server_address}\n"
     with tempfile.TemporaryDirectory() as temporary:
         key, request, extension_file = (Path(temporary) / file for file in ("key", "request", "extensions"))
         extension_file.write_text(extensions, encoding="utf-8")
@@ -65,7 +64,7 @@ def issue(
         sign = ["openssl", "x509", "-req", "-in", request, *signer, "-days", str(VALIDITY_DAYS), "-sha256"]
         certificate = run([*sign, "-extfile", extension_file])
         write_atomically(issued.key, key.read_text(encoding="utf-8"))
-        # the certificate last: a key without it is made anew
+        # the certificate last: a key without it is replaced
         write_atomically(issued.certificate, certificate)
     return issued
 

@@ -92,91 +92,92 @@ def failures(facts: Facts, requirements: Requirements) -> list[Failure]:
 
 
 def _privilege_failures(facts: Facts) -> list[Failure]:
-    found: list[Failure] = []
+    problems: list[Failure] = []
     if not facts.is_root:
-        found.append(Failure("not running as root, which mounts, namespaces and cgroups need", "run it with sudo"))
+        problems.append(Failure("not running as root, which mounts, namespaces and cgroups need", "run it with sudo"))
     elif facts.namespace_error:
-        found.append(
+        problems.append(
             Failure(
-                f"mount, PID and network namespaces cannot be made ({facts.namespace_error})",
+                f"mount, PID and network namespaces cannot be created ({facts.namespace_error})",
                 "run on the machine itself or in a privileged container (docker run --privileged)",
             )
         )
     if facts.missing_programs:
         packages = sorted({PROGRAMS[program] for program in facts.missing_programs})
-        found.append(
+        problems.append(
             Failure(f"not on PATH: {', '.join(facts.missing_programs)}", f"apt-get install {' '.join(packages)}")
         )
     if not facts.has_cni_plugins:
-        found.append(
+        problems.append(
             Failure(
                 f"CNI plugins {', '.join(CNI_PLUGINS)} are in none of {', '.join(CNI_FOLDERS)}",
                 "apt-get install containernetworking-plugins",
             )
         )
-    return found
+    return problems
 
 
 def _resource_failures(facts: Facts, requirements: Requirements) -> list[Failure]:
-    found: list[Failure] = []
+    problems: list[Failure] = []
     folder = facts.socket_path.parent
     if facts.free_disk_bytes < requirements.disk_bytes:
-        found.append(
+        problems.append(
             Failure(
                 f"{_gib(facts.free_disk_bytes)} free for {folder}, {_gib(requirements.disk_bytes)} needed",
                 "free some disk space, or set ATHANOR_HOME to a folder on a larger disk",
             )
         )
     if facts.available_memory_bytes < requirements.memory_bytes:
-        found.append(
+        problems.append(
             Failure(
                 f"{_gib(facts.available_memory_bytes)} of memory available, {_gib(requirements.memory_bytes)} needed",
-                "end programs that use much memory",
+                "stop programs that use a lot of memory",
             )
         )
     if len(os.fsencode(facts.socket_path)) > SOCKET_PATH_LIMIT:
-        found.append(
+        problems.append(
             Failure(
-                f"the path {facts.socket_path} is longer than a socket's may be ({SOCKET_PATH_LIMIT} bytes)",
+                f"the path {facts.socket_path} is too long for a socket (at most {SOCKET_PATH_LIMIT} bytes)",
                 "set ATHANOR_HOME to a folder with a shorter path",
             )
         )
     if facts.network_conflict and facts.network:
-        found.append(
+        problems.append(
             Failure(
-                f"the cluster's addresses {facts.network.block} are by now in use here ({facts.network_conflict})",
-                "remove that route or VPN, or make the cluster anew with other addresses: `make down`, then `make up`",
+                f"the cluster's address range {facts.network.block} is now in use on this machine"
+                f" ({facts.network_conflict})",
+                "remove that route or VPN, or recreate the cluster with other addresses: `make down`, then `make up`",
             )
         )
-    return found
+    return problems
 
 
 def _feature_failures(facts: Facts) -> list[Failure]:
-    found: list[Failure] = []
+    problems: list[Failure] = []
     missing = REQUIRED_CONTROLLERS - facts.controllers
     if missing:
-        found.append(
+        problems.append(
             Failure(
                 f"cgroup controllers are missing: {', '.join(sorted(missing))}",
                 "mount the cgroup file system; for memory, boot with the kernel parameter cgroup_enable=memory",
             )
         )
     if facts.overlay_error:
-        found.append(
+        problems.append(
             Failure(
                 f"overlay file systems cannot be mounted on {facts.socket_path.parent} ({facts.overlay_error})",
                 "modprobe overlay, or set ATHANOR_HOME to a folder on ext4, xfs or btrfs",
             )
         )
     if facts.packet_filter_error:
-        found.append(
+        problems.append(
             Failure(
                 f"the kernel lacks veth links or iptables rules for NAT ({facts.packet_filter_error})",
                 "modprobe veth nf_nat nf_conntrack xt_comment xt_mark xt_statistic xt_MASQUERADE; "
-                "a kernel without these modules cannot run it",
+                "a kernel without these modules cannot run the cluster",
             )
         )
-    return found
+    return problems
 
 
 def _gib(count: int) -> str:

@@ -89,6 +89,19 @@ def all_processes() -> Iterator[Process]:
             yield process
 
 
+def children_of(pid: int) -> list[Process]:
+    """Return the running children of a process; of all others no more than the parent is read."""
+    numbers = (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit())
+    return [process for number in numbers if _parent(number) == pid and (process := read_process(number))]
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        return int((PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
 def send_signal(process: Process, number: signal.Signals) -> None:
     """Signal exactly this process; does nothing where it has ended, even if its number was given to another."""
     with contextlib.suppress(ProcessLookupError):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass, field
 from ipaddress import IPv4Network
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tools.files import write_atomically
 from tools.local_cluster.layout import Network
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,19 +50,3 @@ def save(file: Path, state: State) -> None:
 def digest(content: object) -> str:
     """Return a short digest of content that JSON can hold."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def write_atomically(file: Path, text: str, *, mode: int = 0o600) -> None:
-    """Write a file so that a reader, or a restart after a crash, sees the old content or the new, never a part."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -22,7 +22,7 @@ def main(words: list[str]) -> int:
     arguments = parser.parse_args(words)
     names = [*arguments.names, *STACKS.get(arguments.stack, ())]
     if not names:
-        parser.error("name tools, or a --stack")
+        parser.error("give tools, or --stack")
     report = Progress(durations_file=paths().cache / "durations.json")
     table = Table("tool", "version", "from", "seconds", Column("folder", overflow="fold"), box=None)
     try:

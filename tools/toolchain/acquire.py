@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from tools.paths import paths
 from tools.toolchain import store
-from tools.toolchain.catalogue import TOOLS, tool_of
+from tools.toolchain.catalogue import ENGINE_WITH_CLOUDS, TOOLS, tool_of
 from tools.toolchain.errors import ToolchainError
 from tools.toolchain.go_build import GraphBuild, build, recipe
 from tools.toolchain.go_command import Go
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Source = Literal["path", "vendor", "build"]
 SOURCES: tuple[Source, ...] = get_args(Source)
+_CLOUD_BACKENDS = ("s3", "gs", "azblob")
+"""Schemes of PULUMI_BACKEND_URL that our build of the engine has no client for."""
 SOURCES_VARIABLE = "ATHANOR_TOOL_SOURCES"
 """Environment variable that limits where tools may come from: a comma-separated part of path,vendor,build."""
 
@@ -51,9 +53,12 @@ def ensure(names: Iterable[str], report: Progress | None = None) -> dict[str, Pa
     Raises:
         ToolchainError: a name is unknown, or a tool could not be had from any source.
     """
-    wanted = list(names)
-    provided = provide(wanted, report)
-    return {name: provided[tool_of(name).name].folder / name for name in wanted}
+    requested = list(names)
+    provided = provide(requested, report)
+    programs = {name: provided[tool_of(name).name].folder / name for name in requested}
+    if "pulumi" in programs and _wants_engine_with_clouds(provided["pulumi"]):
+        programs["pulumi"] = provide([ENGINE_WITH_CLOUDS], report)[ENGINE_WITH_CLOUDS].folder / ENGINE_WITH_CLOUDS
+    return programs
 
 
 def provide(names: Iterable[str], report: Progress | None = None) -> dict[str, Provided]:
@@ -62,17 +67,31 @@ def provide(names: Iterable[str], report: Progress | None = None) -> dict[str, P
     Raises:
         ToolchainError: a name is unknown, or a tool could not be had from any source.
     """
-    wanted = {tool_of(name).name for name in names}
+    requested = {tool_of(name).name for name in names}
     # In the table's order: the engine comes before the plugins that it installs.
-    tools = [tool for tool in TOOLS.values() if tool.name in wanted]
+    tools = [tool for tool in TOOLS.values() if tool.name in requested]
     sources = allowed_sources()
-    found = {tool.name: have for tool in tools if (have := _present(tool, sources))}
-    if len(found) < len(tools):
+    ready = {tool.name: have for tool in tools if (have := _present(tool, sources))}
+    if len(ready) < len(tools):
         with store.locked(report):
             # Another process may have got some while this one waited for the lock.
-            found |= {tool.name: have for tool in tools if tool.name not in found and (have := _present(tool, sources))}
-            found |= _get([tool for tool in tools if tool.name not in found], sources, report)
-    return {tool.name: found[tool.name] for tool in tools}
+            ready |= {tool.name: have for tool in tools if tool.name not in ready and (have := _present(tool, sources))}
+            ready |= _get([tool for tool in tools if tool.name not in ready], sources, report)
+    return {tool.name: ready[tool.name] for tool in tools}
+
+
+def _wants_engine_with_clouds(engine: Provided) -> bool:
+    """Tell whether the engine is our build, and would not do: the vendor's, and one of the machine's own, always do."""
+    if engine.origin == "path" or not store.is_built_here(engine.tool):
+        return False
+    whole = TOOLS[ENGINE_WITH_CLOUDS]
+    backend = os.environ.get("PULUMI_BACKEND_URL", "").partition("://")[0]
+    return backend in _CLOUD_BACKENDS or store.is_installed(whole, tool_recipe(whole))
+
+
+def is_present(program: str) -> bool:
+    """Tell whether a program is here already, so that nothing need be downloaded or built for it."""
+    return _present(tool_of(program), allowed_sources()) is not None
 
 
 def allowed_sources() -> tuple[Source, ...]:
@@ -82,10 +101,10 @@ def allowed_sources() -> tuple[Source, ...]:
         ToolchainError: the variable names something else.
     """
     text = os.environ.get(SOURCES_VARIABLE, "")
-    wanted = {word.strip() for word in text.split(",") if word.strip()}
-    if unknown := wanted - set(SOURCES):
+    named = {word.strip() for word in text.split(",") if word.strip()}
+    if unknown := named - set(SOURCES):
         raise ToolchainError(f"{SOURCES_VARIABLE}={text} names {', '.join(sorted(unknown))}. Fix: use {SOURCES}")
-    return tuple(source for source in SOURCES if not wanted or source in wanted)
+    return tuple(source for source in SOURCES if not named or source in named)
 
 
 def tool_recipe(tool: Tool) -> str:
@@ -105,7 +124,7 @@ def _present(tool: Tool, sources: Sequence[Source]) -> Provided | None:
 
 def _get(tools: Sequence[Tool], sources: Sequence[Source], report: Progress | None) -> dict[str, Provided]:
     """Download or build what the machine does not have; the caller holds the lock."""
-    found: dict[str, Provided] = {}
+    installed: dict[str, Provided] = {}
     if "vendor" in sources:
         vendors = Vendors()
         for tool in tools:
@@ -115,18 +134,18 @@ def _get(tools: Sequence[Tool], sources: Sequence[Source], report: Progress | No
             except VendorError as error:
                 _note(f"{tool.name}: {error}")
             else:
-                found[tool.name] = _installed(tool, "vendor", begin)
-    missing = [tool for tool in tools if tool.name not in found]
+                installed[tool.name] = _installed(tool, "vendor", begin)
+    missing = [tool for tool in tools if tool.name not in installed]
     if missing and "build" not in sources:
         names = ", ".join(f"{tool.name} {tool.version}" for tool in missing)
         raise ToolchainError(
-            f"not to be had from {', '.join(sources)}: {names}. Fix: allow build in {SOURCES_VARIABLE}"
+            f"not available from {', '.join(sources)}: {names}. Fix: allow build in {SOURCES_VARIABLE}"
         )
     if missing:
         begin = time.monotonic()
         _build(missing, report)
-        found |= {tool.name: _installed(tool, "build", begin) for tool in missing}
-    return found
+        installed |= {tool.name: _installed(tool, "build", begin) for tool in missing}
+    return installed
 
 
 def _download(tool: Tool, vendors: Vendors, report: Progress | None) -> None:
@@ -135,7 +154,7 @@ def _download(tool: Tool, vendors: Vendors, report: Progress | None) -> None:
     if tool.is_plugin:
         engine = _present(TOOLS["pulumi"], ("path",))
         if engine is None:
-            raise VendorError("no engine to install it with")
+            raise VendorError("there is no engine to install it with")
         vendors.install_plugin(tool, engine.folder / "pulumi", store.pulumi_home())
         return
     with store.staging(paths().cache / "tools") as folder:

@@ -59,9 +59,9 @@ def used_files(service: Path, names: set[str]) -> set[Path]:
     texts = {file: file.read_text(encoding="utf-8") for file in service.glob("*.go")}
     home = {name: file for file, text in texts.items() for name in _DEFINED.findall(text)}
     used: set[Path] = set()
-    wanted = {home[name] for name in names if name in home}
-    while wanted:
-        used |= wanted
-        words = {word for file in wanted for word in _WORD.findall(texts[file])}
-        wanted = {home[word] for word in words if word in home} - used
+    pending = {home[name] for name in names if name in home}
+    while pending:
+        used |= pending
+        words = {word for file in pending for word in _WORD.findall(texts[file])}
+        pending = {home[word] for word in words if word in home} - used
     return used

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tools.toolchain.errors import ToolchainError
 from tools.toolchain.monitoring_tools import monitoring_tools
-from tools.toolchain.tool import ALICLOUD_GRAPH, LANGUAGE_HOST_GRAPH, RECENT_GRAPH, GoMain, Tool, Vendor, required
+from tools.toolchain.tool import ALICLOUD_GRAPH, ENGINE_WITH_CLOUDS_GRAPH, YAML_GRAPH, GoMain, Tool, Vendor, required
 from tools.toolchain.versions import Fit, Version
 
 if TYPE_CHECKING:
@@ -20,6 +20,11 @@ _PULUMI_SDK = "github.com/pulumi/pulumi/sdk/v3"
 _KUBERNETES_MODULE = "k8s.io/kubernetes"
 _PAUSE_VERSION = Version(3, 10, 0)
 """The pause image that Kubernetes 1.34 names by default; our pause behaves like that one."""
+ENGINE_WITH_CLOUDS = "pulumi-with-clouds"
+"""The engine with state and secrets in AWS, Azure, Google Cloud and Vault; our build of `pulumi` leaves them out."""
+YAML_HOST = "pulumi-language-yaml"
+"""Runs programs in YAML; the vendor's `pulumi` has it next to it."""
+_YAML_MODULE = "github.com/pulumi/pulumi-yaml"
 ALICLOUD_PROVIDER = "pulumi-resource-alicloud"
 _ALICLOUD_PROVIDER_VERSION = Version(3, 105, 0)
 """The release of pulumi-alicloud that wraps the upstream provider in our go.mod."""
@@ -63,9 +68,7 @@ def _pulumi() -> Tool:
         version=version,
         mains={
             "pulumi": GoMain(package="github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"),
-            "pulumi-language-python": GoMain(
-                package=f"{_PULUMI_SDK}/python/cmd/pulumi-language-python", graph=LANGUAGE_HOST_GRAPH
-            ),
+            "pulumi-language-python": GoMain(package="./pulumi-language-python"),
         },
         module_files={"pulumi-language-python-exec": (_PULUMI_SDK, "python/cmd/pulumi-language-python-exec")},
         stamps={f"{_PULUMI_SDK}/go/common/version.Version": f"v{version}"},
@@ -75,6 +78,32 @@ def _pulumi() -> Tool:
             url=f"{release}/pulumi-v{{version}}-linux-{{short_arch}}.tar.gz",
             checksums=f"{release}/pulumi-{{version}}-checksums.txt",
         ),
+    )
+
+
+def _pulumi_with_clouds() -> Tool:
+    version = required("github.com/pulumi/pulumi/pkg/v3", ENGINE_WITH_CLOUDS_GRAPH)
+    return Tool(
+        name=ENGINE_WITH_CLOUDS,
+        version=version,
+        mains={
+            ENGINE_WITH_CLOUDS: GoMain(
+                package="github.com/pulumi/pulumi/pkg/v3/cmd/pulumi", graph=ENGINE_WITH_CLOUDS_GRAPH
+            )
+        },
+        stamps={f"{_PULUMI_SDK}/go/common/version.Version": f"v{version}"},
+        fit=Fit.NEVER,
+    )
+
+
+def _yaml_host() -> Tool:
+    version = required(_YAML_MODULE, YAML_GRAPH)
+    return Tool(
+        name=YAML_HOST,
+        version=version,
+        mains={YAML_HOST: GoMain(package=f"{_YAML_MODULE}/cmd/{YAML_HOST}", graph=YAML_GRAPH)},
+        stamps={f"{_YAML_MODULE}/pkg/version.Version": f"v{version}"},
+        fit=Fit.NEVER,
     )
 
 
@@ -116,8 +145,8 @@ def _coredns() -> Tool:
     url = "https://github.com/coredns/coredns/releases/download/v{version}/coredns_{version}_linux_{arch}.tgz"
     return Tool(
         name="coredns",
-        version=required("github.com/coredns/coredns", RECENT_GRAPH),
-        mains={"coredns": GoMain(package="./coredns", graph=RECENT_GRAPH)},
+        version=required("github.com/coredns/coredns"),
+        mains={"coredns": GoMain(package="./coredns")},
         fit=Fit.NEVER,
         vendor=Vendor(url=url, checksums=f"{url}.sha256"),
     )
@@ -125,6 +154,8 @@ def _coredns() -> Tool:
 
 def _tools() -> Iterable[Tool]:
     yield _pulumi()
+    yield _pulumi_with_clouds()
+    yield _yaml_host()
     yield _kubernetes_provider()
     yield _alicloud_provider()
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"):
@@ -135,8 +166,8 @@ def _tools() -> Iterable[Tool]:
         # No vendor: kwok publishes no checksums with its programs.
         yield Tool(
             name=name,
-            version=required("sigs.k8s.io/kwok", RECENT_GRAPH),
-            mains={name: GoMain(package=f"sigs.k8s.io/kwok/cmd/{name}", graph=RECENT_GRAPH)},
+            version=required("sigs.k8s.io/kwok"),
+            mains={name: GoMain(package=f"sigs.k8s.io/kwok/cmd/{name}")},
         )
     yield _coredns()
     yield Tool(
@@ -157,7 +188,7 @@ _BY_PROGRAM = {program: tool for tool in TOOLS.values() for program in tool.prog
 
 _ENGINE = ("pulumi", "pulumi-resource-kubernetes", "kubectl")
 STACKS = {
-    "local": tuple(name for name in TOOLS if name != ALICLOUD_PROVIDER),
+    "local": tuple(name for name in TOOLS if name not in {ALICLOUD_PROVIDER, ENGINE_WITH_CLOUDS, YAML_HOST}),
     "existing-cluster": _ENGINE,
     "alicloud": (*_ENGINE, ALICLOUD_PROVIDER),
 }
@@ -174,4 +205,4 @@ def tool_of(program: str) -> Tool:
         return _BY_PROGRAM[program]
     except KeyError:
         known = ", ".join(sorted(_BY_PROGRAM))
-        raise ToolchainError(f"there is no tool {program!r}. Fix: choose from {known}") from None
+        raise ToolchainError(f"there is no tool {program!r}. Fix: choose one of {known}") from None

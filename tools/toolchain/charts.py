@@ -11,7 +11,7 @@ from tools.toolchain.catalogue import TOOLS, VOLCANO_MODULE
 from tools.toolchain.go_command import Go
 from tools.toolchain.go_sdk import find_go
 from tools.toolchain.monitoring_tools import PROMETHEUS_OPERATOR_MODULE
-from tools.toolchain.tool import PLATFORM_GRAPH, RECENT_GRAPH
+from tools.toolchain.tool import PLATFORM_GRAPH
 from tools.toolchain.versions import go_version
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def volcano_chart(report: Progress | None = None) -> Path:
         ToolchainError: the module could not be had.
     """
     name = f"volcano-{TOOLS['vc-scheduler'].version}"
-    return _copy(name, PLATFORM_GRAPH, VOLCANO_MODULE, "installer/helm/chart/volcano", report)
+    return _copy(name, PLATFORM_GRAPH / "volcano" / "upstream", VOLCANO_MODULE, "installer/helm/chart/volcano", report)
 
 
 def prometheus_operator_crds(report: Progress | None = None) -> Path:
@@ -47,7 +47,7 @@ def prometheus_operator_crds(report: Progress | None = None) -> Path:
         ToolchainError: the module could not be had.
     """
     name = f"prometheus-operator-{TOOLS['prometheus-operator'].version}"
-    return _copy(name, RECENT_GRAPH, PROMETHEUS_OPERATOR_MODULE, "example/prometheus-operator-crd", report)
+    return _copy(name, PLATFORM_GRAPH, PROMETHEUS_OPERATOR_MODULE, "example/prometheus-operator-crd", report)
 
 
 def _copy(name: str, graph: Path, module: str, path: str, report: Progress | None) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tools.errors import ExpectedError
 
-class ToolchainError(RuntimeError):
+
+class ToolchainError(ExpectedError):
     """A tool could not be had; the message names what to do."""

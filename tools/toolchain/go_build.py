@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tools.paths import paths
-from tools.toolchain.alertmanager_sources import copy_alertmanager
 from tools.toolchain.alicloud_schema import SCHEMA_GENERATOR, write_empty_schema, write_schema
 from tools.toolchain.alicloud_sdk import copy_used_sdk
 from tools.toolchain.catalogue import ALICLOUD_PROVIDER, TOOLS, tool_of
+from tools.toolchain.copied_modules import COPIED, copy_module
 from tools.toolchain.provider_sources import complete_provider_sources
-from tools.toolchain.tool import ALICLOUD_GRAPH, PLATFORM_GRAPH, RECENT_GRAPH
+from tools.toolchain.tool import ALICLOUD_GRAPH, PLATFORM_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -24,16 +24,9 @@ if TYPE_CHECKING:
     from tools.toolchain.go_command import Go
     from tools.toolchain.tool import Tool
 
-# Half of a cold `make up` is this compilation. Without debug tables it takes a fifth less; stack traces stay whole.
-_FLAGS = ("-trimpath", "-buildvcs=false", "-pgo=off", "-gcflags=all=-dwarf=false")
-_GRAPH_FLAGS = {
-    # Without inlining, Alibaba Cloud's one huge package takes 68 instead of 106 CPU seconds and 3.6 instead of 5.3 GB.
-    ALICLOUD_GRAPH: ("-gcflags=github.com/aliyun/...=-dwarf=false -l",),
-}
-_TAGS = {
-    # Prometheus asks Kubernetes for its targets. The 25 other places that it could ask need an SDK of each.
-    RECENT_GRAPH: ("-tags=remove_all_sd,enable_kubernetes_sd",),
-}
+# Most of a cold `make up` is this compilation. Debug tables would cost a fifth more, inlining a third more: stack
+# traces stay whole, and what the programs lose is in docs/decisions/0002.
+_FLAGS = ("-trimpath", "-buildvcs=false", "-pgo=off", "-gcflags=all=-dwarf=false -l")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +48,9 @@ class GraphBuild:
         """Copy the graph's folder and add what it takes from modules."""
         shutil.copytree(self.graph, self.sources)
         if self.graph == PLATFORM_GRAPH:
+            for copied in COPIED:
+                copy_module(go, self.sources, copied)
             complete_provider_sources(go, self.sources)
-        if self.graph == RECENT_GRAPH:
-            copy_alertmanager(go, self.sources)
         if self.graph == ALICLOUD_GRAPH:
             copy_used_sdk(go, self.sources)
             write_empty_schema(self.sources)
@@ -65,7 +58,7 @@ class GraphBuild:
     def download(self, go: Go) -> int:
         """Get the modules needed; return of how many packages the programs consist."""
         self.copy_sources(go)
-        command = ["list", "-deps", *_TAGS.get(self.graph, ()), *self.mains.values()]
+        command = ["list", "-deps", *self.mains.values()]
         return len(go.output(command, self.sources).splitlines())
 
     def compile(self, go: Go, total: int, report: Progress | None) -> dict[str, Path]:
@@ -78,11 +71,10 @@ class GraphBuild:
     def _link(self, mains: Mapping[str, str], go: Go, total: int, report: Progress | None) -> dict[str, Path]:
         output = self.folder / "programs"
         # One call for all: the go command then keeps every core busy until the last program.
-        flags = [*_FLAGS, *_GRAPH_FLAGS.get(self.graph, ()), *_TAGS.get(self.graph, ())]
         # Each package's own, because half of the programs keep their versions in the same variable of a library.
-        flags += [f"-ldflags={package}={linker_flags([tool_of(name)])}" for name, package in mains.items()]
-        command = ["build", "-v", *flags, "-o", f"{output}/", *mains.values()]
-        go.compile(command, self.sources, total, report)
+        stamps = [f"-ldflags={package}={linker_flags([tool_of(name)])}" for name, package in mains.items()]
+        arguments = [*_FLAGS, *stamps, "-o", f"{output}/", *mains.values()]
+        go.compile(arguments, self.sources, total, report)
         return {name: output / _output_name(package) for name, package in mains.items()}
 
 
@@ -103,7 +95,7 @@ def build(go: Go, builds: Iterable[GraphBuild], report: Progress | None) -> dict
         if report:
             report.detail(f"downloading Go modules; programs to build: {sum(len(one.mains) for one in ordered)}")
         # The standard library needs no module.
-        go.compile(["build", "-v", *_FLAGS, "std"], ordered[0].graph, 0, None)
+        go.compile([*_FLAGS, "std"], ordered[0].graph, 0, None)
         for one, downloaded in zip(ordered, downloads, strict=True):
             files |= one.compile(go, downloaded.result(), report)
     return files
@@ -118,9 +110,9 @@ def linker_flags(tools: Iterable[Tool]) -> str:
 def recipe(graphs: Collection[Path]) -> str:
     """Return a digest of all that decides what is built from module graphs: their files and our flags."""
     tools = [tool for tool in TOOLS.values() if any(main.graph in graphs for main in tool.mains.values())]
-    digest = hashlib.sha256(f"{_FLAGS}{linker_flags(tools)}".encode())
+    copied = COPIED if PLATFORM_GRAPH in graphs else ()
+    digest = hashlib.sha256(f"{_FLAGS}{linker_flags(tools)}{copied}".encode())
     for graph in sorted(graphs):
-        digest.update("".join((*_GRAPH_FLAGS.get(graph, ()), *_TAGS.get(graph, ()))).encode())
         for file in sorted(path for path in graph.rglob("*") if path.is_file()):
             digest.update(f"{file.relative_to(graph.parent).as_posix()}\0".encode())
             digest.update(hashlib.sha256(file.read_bytes()).digest())
@@ -128,6 +120,6 @@ def recipe(graphs: Collection[Path]) -> str:
 
 
 def _output_name(package: str) -> str:
-    """Return the file name that `go build` gives a main package: its last element that is no major version."""
+    """Return the file name that `go build` gives a main package: its last element that is not a major version."""
     *_, parent, last = ["", *package.split("/")]
     return parent if last.startswith("v") and last[1:].isdigit() else last

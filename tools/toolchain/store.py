@@ -44,8 +44,13 @@ def is_installed(tool: Tool, recipe: str) -> bool:
     return not built_from.is_file() or built_from.read_text(encoding="utf-8") == recipe
 
 
+def is_built_here(tool: Tool) -> bool:
+    """Tell whether an installed tool was built from modules, not downloaded from its vendor."""
+    return (install_folder(tool) / _RECIPE_FILE).is_file()
+
+
 def publish(tool: Tool, programs: Mapping[str, Path], recipe: str | None) -> None:
-    """Install the tool; whoever looks meanwhile sees the old one, none or the new one, never a part.
+    """Install the tool; a process that looks meanwhile sees the old one, none or the new one, never a part.
 
     Args:
         tool: what is installed.
@@ -79,7 +84,7 @@ def locked(report: Progress | None) -> Generator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if report:
-                report.detail("another process is getting tools; waiting for it")
+                report.detail("another process is installing tools; waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 _MODULES = Path(__file__).parent / "modules"
 PLATFORM_GRAPH = _MODULES / "platform"
 """One module graph for nearly everything, so that what the tools share is compiled once."""
-RECENT_GRAPH = _MODULES / "recent"
-"""Apart, because these do not compile against the Kubernetes release of the platform graph: they need a later one."""
-LANGUAGE_HOST_GRAPH = _MODULES / "language-host"
-"""Apart, because it needs an older version of a module that the engine needs too."""
+ENGINE_WITH_CLOUDS_GRAPH = _MODULES / "engine-with-clouds"
+"""Apart, because that of the platform has an engine without what this one is for."""
 ALICLOUD_GRAPH = _MODULES / "alicloud"
 """Apart, because Pulumi's bridge needs a newer engine library than the engine that can be built."""
-GRAPHS = (PLATFORM_GRAPH, RECENT_GRAPH, LANGUAGE_HOST_GRAPH, ALICLOUD_GRAPH)
+YAML_GRAPH = _MODULES / "yaml"
+"""Apart, because the last release of the language host for YAML that is a Go module fits an earlier engine library."""
+_SHORT_ARCH = {"amd64": "x64", "arm64": "arm64"}
+GRAPHS = (PLATFORM_GRAPH, ENGINE_WITH_CLOUDS_GRAPH, ALICLOUD_GRAPH, YAML_GRAPH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +41,17 @@ class Vendor:
     url: str
     """The program itself, or a .tar.gz/.tgz that holds it."""
     checksums: str
-    """A SHA-256 digest alone, or lines of digest and file name."""
+    """A SHA-256 digest alone, or lines of digest and file name; read where none is recorded (vendor_digests.py)."""
+
+    def addresses(self, version: Version, arch: str) -> tuple[str, str]:
+        """Return the addresses of the file and of its checksums for a version and a Go architecture."""
+        values = {"version": version, "arch": arch, "short_arch": _SHORT_ARCH[arch]}
+        return self.url.format(**values), self.checksums.format(**values)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """What is installed as one: usually a program, sometimes a program and what has to lie beside it."""
+    """What is installed as one: usually a program, sometimes a program and what has to be next to it."""
 
     name: str
     version: Version

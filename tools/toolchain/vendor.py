@@ -1,11 +1,10 @@
-"""Download tools from their vendors, where those answer, and only what matches the vendor's published checksum."""
+"""Download tools from their vendors, where those answer, and only what matches the recorded or published checksum."""
 
 from __future__ import annotations
 
 import hashlib
 import http.client
 import shutil
-import subprocess
 import tarfile
 import threading
 import urllib.error
@@ -15,9 +14,10 @@ from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tools.paths import paths
-from tools.process import CommandError, run
+from tools.process import CommandError, ProgramTimeoutError, run
 from tools.toolchain.errors import ToolchainError
 from tools.toolchain.tool import arch
+from tools.toolchain.vendor_digests import DIGESTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 PROBE_SECONDS = 3.0
 _STALL_SECONDS = 30.0
 _PLUGIN_SECONDS = 600.0
-_SHORT_ARCH = {"amd64": "x64", "arm64": "arm64"}
 _PLUGIN_SERVER = "https://get.pulumi.com/releases/plugins/"
 
 
@@ -53,10 +52,12 @@ class Vendors:
         """
         if tool.vendor is None:
             raise VendorError(f"{tool.name} has no vendor download")
-        values = {"version": tool.version, "arch": arch(), "short_arch": _SHORT_ARCH[arch()]}
-        url = tool.vendor.url.format(**values)
-        checksums = self._read_quickly(tool.vendor.checksums.format(**values)).decode()
-        expected = published_checksum(checksums, PurePosixPath(urlsplit(url).path).name)
+        url, checksums = tool.vendor.addresses(tool.version, arch())
+        if expected := DIGESTS.get(url, ""):
+            self.probe(url)
+        else:
+            published = self._read_quickly(checksums).decode()
+            expected = published_checksum(published, PurePosixPath(urlsplit(url).path).name)
         file = folder / f"{tool.name}.download"
         _fetch(url, file, expected)
         return extract_programs(file, tool.programs, folder) if url.endswith((".tgz", ".tar.gz")) else {tool.name: file}
@@ -67,12 +68,7 @@ class Vendors:
         Raises:
             VendorError: the plugin server does not answer, or the engine failed.
         """
-        try:
-            self._read_quickly(_PLUGIN_SERVER, method="HEAD")
-        except UnreachableError:
-            raise
-        except VendorError:
-            pass  # an answer that there is no such page is an answer, too
+        self.probe(_PLUGIN_SERVER)
         command = [pulumi, "plugin", "install", "resource", tool.name.removeprefix("pulumi-resource-")]
         try:
             run(
@@ -81,8 +77,21 @@ class Vendors:
                 log=paths().logs / "toolchain.log",
                 timeout_seconds=_PLUGIN_SECONDS,
             )
-        except (CommandError, subprocess.TimeoutExpired) as error:
+        except (CommandError, ProgramTimeoutError) as error:
             raise VendorError(str(error)) from error
+
+    def probe(self, url: str) -> None:
+        """Learn within PROBE_SECONDS whether a server answers: that there is no such page is an answer, too.
+
+        Raises:
+            UnreachableError: it does not.
+        """
+        try:
+            self._read_quickly(url, method="HEAD")
+        except UnreachableError:
+            raise
+        except VendorError:
+            pass
 
     def _read_quickly(self, url: str, method: str = "GET") -> bytes:
         """Read a small file, or learn within PROBE_SECONDS that its server is not reachable from here."""
@@ -120,7 +129,7 @@ def published_checksum(text: str, file_name: str) -> str:
         digest, *names = line.split()[:2] or [""]
         if len(digest) == 64 and (not names or PurePosixPath(names[0].lstrip("*")).name == file_name):
             return digest.lower()
-    raise VendorError(f"the vendor's checksums do not name {file_name}")
+    raise VendorError(f"the vendor's checksums do not list {file_name}")
 
 
 def extract_programs(archive: Path, programs: tuple[str, ...], folder: Path) -> dict[str, Path]:
@@ -139,7 +148,7 @@ def extract_programs(archive: Path, programs: tuple[str, ...], folder: Path) -> 
                 with source, files[name].open("wb") as target:
                     shutil.copyfileobj(source, target)
     if missing := set(programs) - files.keys():
-        raise VendorError(f"{archive.name} holds no {', '.join(sorted(missing))}")
+        raise VendorError(f"{archive.name} does not contain {', '.join(sorted(missing))}")
     return files
 
 
@@ -150,10 +159,10 @@ def _fetch(url: str, file: Path, expected: str) -> None:
         except (OSError, http.client.HTTPException) as error:
             raise VendorError(f"{url} broke off: {error}") from error
     with file.open("rb") as content:
-        found = hashlib.file_digest(content, "sha256").hexdigest()
-    if found != expected:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    if digest != expected:
         file.unlink()
-        raise VendorError(f"{url} has SHA-256 {found}, its vendor published {expected}")
+        raise VendorError(f"{url} has SHA-256 {digest}, but {expected} is recorded or published for it")
 
 
 def _open(url: str, timeout_seconds: float, method: str = "GET") -> IO[bytes]:

@@ -35,16 +35,16 @@ class Fit(Enum):
     NEVER = "never"
     """It goes into a container image from scratch, so it has to be the static one that we know."""
 
-    def accepts(self, found: Version, pinned: Version) -> bool:
-        """Tell whether `found` does instead of `pinned`."""
-        same_major = found.major == pinned.major
+    def accepts(self, present: Version, pinned: Version) -> bool:
+        """Tell whether `present` does instead of `pinned`."""
+        same_major = present.major == pinned.major
         match self:
             case Fit.SAME_MINOR:
-                return same_major and found.minor == pinned.minor
+                return same_major and present.minor == pinned.minor
             case Fit.NEAR_MINOR:
-                return same_major and abs(found.minor - pinned.minor) <= 1
+                return same_major and abs(present.minor - pinned.minor) <= 1
             case Fit.NOT_OLDER:
-                return same_major and found >= pinned
+                return same_major and present >= pinned
             case Fit.NEVER:
                 return False
 

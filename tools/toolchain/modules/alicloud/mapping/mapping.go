@@ -47,6 +47,8 @@ var resources = map[string]member{
 
 var functions = map[string]member{
 	"alicloud_cs_cluster_credential": {"cs", "getClusterCredential"},
+	"alicloud_cs_kubernetes_addons":  {"cs", "getKubernetesAddons"},
+	"alicloud_cs_kubernetes_version": {"cs", "getKubernetesVersion"},
 }
 
 // Provider returns Alibaba Cloud's Terraform provider and how its parts appear in Pulumi.

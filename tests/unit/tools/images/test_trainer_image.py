@@ -1,0 +1,283 @@
+"""When the trainer image is built, loaded and forgotten, with stand-ins for the builder and the node."""
+
+import dataclasses
+import io
+import shutil
+
+import pytest
+from rich.console import Console
+
+import infra.images
+from tools.images import containerd, store, trainer_image
+from tools.images.oci import LAYER, RunConfig
+from tools.paths import REPOSITORY
+from tools.progress import Progress
+
+
+class FakeNode:
+    """A containerd that holds names and digests only."""
+
+    def __init__(self):
+        self.images = {}
+
+    def __call__(self, socket):
+        del socket
+        return self
+
+    def manifests(self):
+        return self.images
+
+    def load(self, layout, reference, manifest):
+        layout.members(manifest)
+        self.images[reference] = manifest.digest
+        return True
+
+
+@dataclasses.dataclass
+class FakeBuilder:
+    """Builds an image of two layers: the base's, and the sources' names and contents."""
+
+    requests: list = dataclasses.field(default_factory=list)
+    sent: list = dataclasses.field(default_factory=list)
+
+    def build(self, request, layout):
+        self.requests.append(request)
+        base = layout.members(request.base_manifest)[2]
+        assert request.dockerfile.is_file()
+        sources = sorted(path for path in (request.context / "trainer").rglob("*") if path.is_file())
+        self.sent.append({path.relative_to(request.context / "trainer").as_posix() for path in sources})
+        code = layout.add(b"".join(path.read_bytes() for path in sources), LAYER)
+        return layout.add_image([base, code], RunConfig(user="10001:10001"))
+
+
+@pytest.fixture
+def builder(monkeypatch):
+    fake = FakeBuilder()
+    monkeypatch.setattr(trainer_image, "choose_builder", lambda _folder: fake)
+    return fake
+
+
+@pytest.fixture
+def node(monkeypatch):
+    fake = FakeNode()
+    monkeypatch.setattr(trainer_image, "NodeImages", fake)
+    return fake
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    """Give a repository with a copy of trainer/ that may be changed, and a cache of its own."""
+    repository = tmp_path / "repository"
+    shutil.copytree(REPOSITORY / "trainer", repository / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
+    for module in (trainer_image, infra.images):
+        monkeypatch.setattr(module, "REPOSITORY", repository)
+    monkeypatch.setenv("ATHANOR_CACHE", str(tmp_path / "cache"))
+    return repository / "trainer"
+
+
+@pytest.fixture
+def base(monkeypatch):
+    def make(layout, framework, variant, report):
+        del report
+        name = f"{trainer_image.BASE_REPOSITORIES[framework]}:{variant}"
+        manifest = layout.add_image([layout.add(name.encode(), LAYER)], RunConfig())
+        layout.tag(name, manifest)
+        return name, manifest
+
+    monkeypatch.setattr(trainer_image, "ensure_base_image", make)
+
+
+@pytest.fixture
+def ensure(tmp_path, builder, node, sources, base):
+    del builder, node, sources, base
+    report = Progress(durations_file=tmp_path / "durations.json", console=Console(file=io.StringIO()))
+    return lambda variant="cpu", image="training": trainer_image.ensure_trainer_images(
+        tmp_path / "socket", [image], report, variant=variant
+    )[image]
+
+
+def test_image_is_built_and_loaded_under_its_content_tag(ensure, builder, node):
+    reference = ensure()
+    assert reference == infra.images.local_image("training", "cpu")
+    assert list(node.images) == [reference]
+    (request,) = builder.requests
+    assert request.dockerfile == request.context / "trainer" / "Dockerfile"
+    arguments = ["BASE_IMAGE=the-base", "FRAMEWORK=pytorch", "VARIANT=cpu"]
+    assert request.flags("the-base")[:6] == [word for value in arguments for word in ("--build-arg", value)]
+
+
+def test_only_what_the_tag_is_computed_from_is_sent_to_the_builder(ensure, builder, sources):
+    (sources / "notes.md").write_text("not for pods")
+    (sources / "tf").mkdir(exist_ok=True)
+    (sources / "tf" / "job.py").touch()
+    ensure()
+    ensure(image="tensorflow")
+    ensure(image="serving")
+    training, tensorflow, serving = builder.sent
+    assert training ^ tensorflow >= {"tf/job.py", "requirements.txt", "requirements-tensorflow.txt"}
+    assert training ^ serving >= {"train.py", "pytorch/loop.py", "serve/__main__.py"}
+    assert {"requirements.txt", "train.py"} <= training
+    assert {"requirements.txt", "serve/__main__.py"} <= serving
+    assert {"requirements-tensorflow.txt", "tf/job.py"} <= tensorflow
+    assert "notes.md" not in training | tensorflow | serving
+
+
+def test_frameworks_are_images_of_two_names_on_two_bases(ensure, builder, node):
+    made = [ensure(), ensure(image="tensorflow")]
+    assert list(node.images) == made
+    assert made == [infra.images.local_image("training", "cpu"), infra.images.local_image("tensorflow", "cpu")]
+    pytorch, tensorflow = builder.requests
+    assert pytorch.base != tensorflow.base
+    assert tensorflow.arguments["FRAMEWORK"] == "tensorflow"
+
+
+def test_training_and_serving_are_two_images_on_one_base(ensure, builder, node):
+    images = [ensure(), ensure(image="serving")]
+    assert list(node.images) == images
+    assert images == [infra.images.local_image(name, "cpu") for name in ("training", "serving")]
+    assert len(set(images)) == 2
+    training, serving = builder.requests
+    assert training.base_manifest == serving.base_manifest
+    assert training.arguments == serving.arguments
+
+
+def test_images_of_one_name_do_not_push_out_those_of_the_other(ensure, sources):
+    kept = ensure(image="tensorflow")
+    for number in range(trainer_image.KEPT_IMAGES + 1):
+        (sources / "training" / "added.py").write_text(f"VALUE = {number}\n")
+        ensure()
+    with store.open_layout() as layout:
+        assert layout.find(kept) is not None
+
+
+def test_unchanged_image_is_neither_built_nor_loaded_again(ensure, builder, node, monkeypatch):
+    first = ensure()
+    monkeypatch.setattr(node, "load", None)
+    assert ensure() == first
+    assert len(builder.requests) == 1
+
+
+def test_another_node_gets_the_image_without_a_build(ensure, builder, node):
+    first = ensure()
+    node.images = {}
+    assert ensure() == first
+    assert list(node.images) == [first]
+    assert len(builder.requests) == 1
+
+
+def test_changed_code_is_another_image_on_the_same_base(ensure, builder, sources):
+    first = ensure()
+    (sources / "training" / "added.py").write_text("VALUE = 1\n")
+    second = ensure()
+    assert second != first
+    assert builder.requests[0].base_manifest == builder.requests[1].base_manifest
+
+
+@pytest.mark.parametrize("change", ["Dockerfile", "requirements.txt", "image/debian.py"])
+def test_everything_that_makes_the_image_changes_its_tag(ensure, sources, change):
+    first = ensure()
+    with (sources / change).open("a") as file:
+        file.write("\n")
+    assert ensure() != first
+
+
+def test_variants_are_different_images(ensure):
+    assert ensure("cpu") != ensure("gpu")
+
+
+def test_damaged_image_is_built_again(ensure, builder, node):
+    reference = ensure()
+    with store.open_layout() as layout:
+        code = layout.members(layout.find(reference))[-1]
+        layout.path(code.digest).unlink()
+    node.images = {}
+    assert ensure() == reference
+    assert len(builder.requests) == 2
+
+
+def test_only_the_latest_images_stay_in_the_cache(ensure, sources):
+    references = []
+    for number in range(trainer_image.KEPT_IMAGES + 2):
+        (sources / "training" / "added.py").write_text(f"VALUE = {number}\n")
+        references.append(ensure())
+    with store.open_layout() as layout:
+        kept = [name for name in layout.references() if "/trainer:" in name]
+        assert kept == references[-trainer_image.KEPT_IMAGES :]
+        # a manifest, a config and a layer each for the images and the base
+        assert len(list(layout.blobs.iterdir())) == 3 * (len(kept) + 1)
+
+
+def change(sources, number):
+    (sources / "training" / "added.py").write_text(f"VALUE = {number}\n")
+
+
+def test_an_image_that_is_used_again_stays_in_the_cache(ensure, node, sources):
+    used = ensure()
+    for number in range(trainer_image.KEPT_IMAGES - 1):
+        change(sources, number)
+        ensure()
+    (sources / "training" / "added.py").unlink()
+    node.images = {}
+    assert ensure() == used
+    change(sources, "one more")
+    ensure()
+    with store.open_layout() as layout:
+        assert layout.find(used) is not None
+
+
+def test_the_base_of_an_image_stays_as_long_as_the_image(ensure, sources, monkeypatch):
+    """Other bases were built since, by builds whose own images are gone: they are the ones to forget."""
+    ensure()
+    with store.open_layout() as layout:
+        (base,) = [name for name in layout.references() if "/base:" in name]
+        others = [f"{trainer_image.BASE_REPOSITORIES['pytorch']}:other-{number}" for number in range(5)]
+        for name in others:
+            layout.tag(name, layout.add_image([layout.add(name.encode(), LAYER)], RunConfig()))
+    monkeypatch.setattr(trainer_image, "ensure_base_image", lambda layout, *_: (base, layout.find(base)))
+    change(sources, 1)
+    ensure()
+    with store.open_layout() as layout:
+        bases = [name for name in layout.references() if "/base:" in name]
+        assert bases == [base, *others[-trainer_image.KEPT_IMAGES :]]
+
+
+def test_failed_build_names_nothing(ensure, builder, node, monkeypatch):
+    def fail(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(builder, "build", fail)
+    with pytest.raises(OSError, match="no space"):
+        ensure()
+    assert node.images == {}
+    with store.open_layout() as layout:
+        assert not [name for name in layout.references() if "/trainer:" in name]
+
+
+class RecordingNode(containerd.NodeImages):
+    """A node with the content that a test gives it, which records what it is sent."""
+
+    def __init__(self, *, content, failures=0):
+        super().__init__("/nowhere")
+        self.content, self.failures, self.sent, self.images = content, failures, [], {}
+
+    def manifests(self):
+        return self.images
+
+    def _content(self):
+        return set(self.content)
+
+    def _import(self, layout, reference, manifest, present):
+        del layout
+        self.sent.append(present)
+        if len(self.sent) <= self.failures:
+            raise containerd.CommandError(["ctr"], 1, "content digest not found", None)
+        self.images[reference] = manifest.digest
+
+
+def test_image_whose_content_went_away_meanwhile_is_sent_whole(tmp_path):
+    layout = store.Layout(tmp_path)
+    manifest = layout.add_image([layout.add(b"layer", LAYER)], RunConfig())
+    node = RecordingNode(content=["sha256:there"], failures=1)
+    assert node.load(layout, "a:1", manifest)
+    assert node.sent == [{"sha256:there"}, set()]
+    assert not node.load(layout, "a:1", manifest)
