@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from infra.instance_types import PRICES_AS_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from infra.settings.alicloud import AlicloudSettings
-    from infra.settings.node_pools import NodePoolSettings
+    from infra.settings.node_pools import NodePoolSettings, SpotSettings
 
 ACK_PRO_CNY = 0.64
 """Fee of one ACK Pro cluster (help.aliyun.com, "ACK托管和专有集群计费说明", read in November 2026). It is the standard
@@ -29,7 +29,7 @@ NOT_INCLUDED = (
     "traffic to the internet, and the NAT gateway's capacity units",
     "control-plane and audit logs in SLS",
     "keys in KMS",
-    "load balancers of Services that somebody makes",
+    "load balancers of Services that users create",
     "Lingjun machines and Container Registry Enterprise, which are prepaid",
     "discounts, subscriptions, savings plans and taxes",
 )
@@ -95,7 +95,7 @@ def _times(count: int, price: float | None) -> float | None:
 
 
 def _pool_row(pool: NodePoolSettings) -> CostRow:
-    lowest, highest = _node_prices(pool)
+    lowest, highest = node_prices([facts.price_cny_per_hour for facts in pool.facts], pool.spot)
     return CostRow(
         what=f"pool {pool.name}",
         fewest=pool.minimum,
@@ -106,20 +106,22 @@ def _pool_row(pool: NodePoolSettings) -> CostRow:
     )
 
 
-def _node_prices(pool: NodePoolSettings) -> tuple[float | None, float | None]:
-    """Return the lowest and the highest price of one node: any of the pool's types may be the one in stock."""
-    lists = [facts.price_cny_per_hour for facts in pool.facts]
-    known = [price for price in lists if price is not None]
-    listed = (min(known), max(known)) if known and len(known) == len(lists) else (None, None)
-    if pool.spot is None:
+def node_prices(prices: Sequence[float | None], spot: SpotSettings | None) -> tuple[float | None, float | None]:
+    """Return the lowest and the highest price of one node of a pool: any of its types may be the one in stock.
+
+    Args:
+        prices: list price of each of the pool's instance types.
+        spot: the pool's spot settings, if it has spot nodes.
+    """
+    known = [price for price in prices if price is not None]
+    listed = (min(known), max(known)) if known and len(known) == len(prices) else (None, None)
+    if spot is None:
         return listed
     # The market makes a spot price; only its upper bound is ours to know.
-    return None, _highest_spot_price(pool, listed[1])
+    return None, _highest_spot_price(spot, listed[1])
 
 
-def _highest_spot_price(pool: NodePoolSettings, highest_listed: float | None) -> float | None:
-    spot = pool.spot
-    assert spot is not None
+def _highest_spot_price(spot: SpotSettings, highest_listed: float | None) -> float | None:
     on_demand_too = spot.on_demand_base or spot.on_demand_percentage_above_base or spot.on_demand_when_short
     if on_demand_too or not spot.price_limits:
         return highest_listed
@@ -139,10 +141,10 @@ def _fixed_rows(settings: AlicloudSettings) -> list[CostRow]:
     standard = settings.kubernetes.edition == "ack.pro.small"
     rows = [
         _one("ACK Pro control plane", ACK_PRO_CNY if standard else None, settings.kubernetes.edition),
-        _one("load balancer of the API server", None, "CLB, made by ACK; by use"),
+        _one("load balancer of the API server", None, "CLB, created by ACK; by usage"),
     ]
     if settings.kubernetes.public_api_server:
-        rows.append(_one("address of the API server", None, "EIP, made by ACK"))
+        rows.append(_one("address of the API server", None, "EIP, created by ACK"))
     if settings.network.nat_gateway:
         rows.append(_one("NAT gateway", None, _hint(_NAT_USD)))
         rows.append(_one("address of the NAT gateway", None, _hint(_ADDRESS_USD)))
@@ -162,4 +164,4 @@ PRICES = (
     f" (infra/instance_types.py). ACK Pro: CNY {ACK_PRO_CNY} (infra/cost.py). An estimate: other regions and later days"
     " differ, and the bill decides."
 )
-"""Where the prices come from, as one sentence for whoever shows them."""
+"""Where the prices come from, as text for every place that displays them."""

@@ -50,7 +50,7 @@ def read_crds(folder: Path, names: Iterable[str], origin: str, *, levels: int | 
     for name in names:
         file = folder / f"{name}.yaml"
         if not file.is_file():
-            raise RefusalError(f"CRDs of {origin}", str(file), "does not exist", "run `make tools`, which fetches it")
+            raise RefusalError(f"CRDs of {origin}", str(file), "does not exist", "run `make tools`, which downloads it")
         document = cast("Manifest", yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader))  # noqa: S506 - it is safe
         document["metadata"] = {"name": document["metadata"]["name"]}
         document.pop("status", None)

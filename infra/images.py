@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from infra.cuda import PYTORCH_IMAGE_CUDA, TENSORFLOW_IMAGE_CUDA, ImageCuda
 from infra.errors import RefusalError
 from infra.registry import Mirror
 from infra.versions import (
@@ -23,49 +24,76 @@ from infra.versions import (
 )
 
 if TYPE_CHECKING:
-    from infra.settings.images import ImageSettings
+    from infra.settings.images import ImageSettings, TrainerVariant
     from infra.settings.stack import Settings
 
-TrainerVariant = Literal["cpu", "gpu"]
 TrainerFramework = Literal["pytorch", "tensorflow"]
-"""`pytorch` runs PyTorch and MPI jobs and the service, `tensorflow` TensorFlow jobs."""
+"""Whose packages an image has: one base image each."""
+TrainerImage = Literal["training", "serving", "tensorflow"]
+"""`training` runs PyTorch and MPI jobs and the platform's own programs, `serving` services, `tensorflow` its jobs."""
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-TRAINER_REPOSITORIES: dict[TrainerFramework, str] = {
-    "pytorch": "localhost/athanor/trainer",
+TRAINER_REPOSITORIES: dict[TrainerImage, str] = {
+    "training": "localhost/athanor/trainer",
+    "serving": "localhost/athanor/serving",
     "tensorflow": "localhost/athanor/trainer-tensorflow",
 }
-_NOT_SHIPPED = ("__pycache__", ".pyc", ".md")
-_OF_THE_OTHER: dict[TrainerFramework, tuple[str, ...]] = {
-    "pytorch": ("tf/", "requirements-tensorflow."),
-    "tensorflow": ("requirements.",),
+TRAINER_FRAMEWORKS: dict[TrainerImage, TrainerFramework] = {
+    "training": "pytorch",
+    "serving": "pytorch",
+    "tensorflow": "tensorflow",
 }
-"""What names of files in trainer/ begin with that an image has nothing of: a change there must replace no job of it."""
+_NOT_SHIPPED = ("__pycache__", ".pyc", ".md")
+_IN_ALL_IMAGES = ("Dockerfile", "__init__.py", "image/", "common/")
+_CONTENTS: dict[TrainerImage, tuple[str, ...]] = {
+    "training": (
+        *(
+            "requirements.",
+            "train.py",
+            "export.py",
+            "dry_run.py",
+            "prepare_data.py",
+            "mpi_example.py",
+            "wait_for_hosts.py",
+            "rendezvous.py",
+        ),
+        *("pytorch/", "training/", "model_repository/", "network_benchmark/", "source/", "helpers/"),
+    ),
+    "serving": ("requirements.", "serve/", "model_repository/"),
+    "tensorflow": ("requirements-tensorflow.", "tf/", "training/"),
+}
+"""Prefixes of the files below trainer/ that an image contains. A job is replaced when its image's tag changes, so an
+image contains what it runs and nothing else."""
 
 
-def trainer_sources(repository: Path, framework: TrainerFramework) -> dict[str, Path]:
+def trainer_sources(repository: Path, image: TrainerImage) -> dict[str, Path]:
     """Return the files that an image is built from, by their names below trainer/, in the names' order."""
     sources = repository / "trainer"
-    found = {path.relative_to(sources).as_posix(): path for path in sources.rglob("*") if path.is_file()}
-    others = _OF_THE_OTHER[framework]
+    files = {path.relative_to(sources).as_posix(): path for path in sources.rglob("*") if path.is_file()}
+    prefixes = (*_IN_ALL_IMAGES, *_CONTENTS[image])
     return {
-        name: found[name]
-        for name in sorted(found)
-        if not name.startswith(others) and not any(mark in name for mark in _NOT_SHIPPED)
+        name: files[name]
+        for name in sorted(files)
+        if name.startswith(prefixes) and not any(mark in name for mark in _NOT_SHIPPED)
     }
 
 
-def trainer_content_tag(repository: Path, variant: TrainerVariant, framework: TrainerFramework = "pytorch") -> str:
-    """Return an image's tag: 16 hex digits of SHA-256 over variant, framework and all that the image is built from.
+def trainer_content_tag(repository: Path, variant: TrainerVariant, image: TrainerImage) -> str:
+    """Return an image's tag: 16 hex digits of SHA-256 over variant, image and all files that it is built from.
 
     The same sources give the same tag on every machine: names and contents count, times and compiled files do not.
     """
-    digest = hashlib.sha256(f"variant={variant}\nframework={framework}\n".encode())
-    for name, file in trainer_sources(repository, framework).items():
+    digest = hashlib.sha256(f"variant={variant}\nimage={image}\n".encode())
+    for name, file in trainer_sources(repository, image).items():
         content = file.read_bytes()
         digest.update(f"{name}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()[:16]
+
+
+def local_image(image: TrainerImage, variant: TrainerVariant) -> str:
+    """Return the reference of an image that `make up` or `make image` builds from these sources."""
+    return f"{TRAINER_REPOSITORIES[image]}:{trainer_content_tag(REPOSITORY, variant, image)}"
 
 
 VOLCANO_SCHEDULER_IMAGE = f"docker.io/volcanosh/vc-scheduler:v{VOLCANO}"
@@ -99,20 +127,43 @@ PLATFORM_IMAGES = (
     DCGM_EXPORTER_IMAGE,
     *MONITORING_IMAGES,
 )
-"""Every image of the platform's own parts: what a mirror must hold beside the trainer's."""
+"""Every image of the platform's own parts: what a mirror must hold in addition to the trainer's."""
+PAUSE_IMAGE = "registry.k8s.io/pause:3.10"
+COREDNS_IMAGE = "registry.k8s.io/coredns/coredns:v1.14.1"
+"""The local cluster's own, which a managed cluster brings itself."""
 TRITON_IMAGE = f"nvcr.io/nvidia/tritonserver:{TRITON}-py3"
 """Image of services with `runtime=Triton()`."""
 
 
-def trainer_image(override: str | None, variant: TrainerVariant) -> str:
-    """Return the trainer image's reference: the given one, else the one that `make up` builds from these sources."""
-    return override or f"{TRAINER_REPOSITORIES['pytorch']}:{trainer_content_tag(REPOSITORY, variant)}"
+def trainer_image(settings: ImageSettings) -> str:
+    """Return the image of PyTorch and MPI jobs: the given one, else the locally built one."""
+    return settings.trainer or local_image("training", settings.trainer_variant)
 
 
-def tensorflow_image(override: str | None, variant: TrainerVariant) -> str:
-    """Return the image of TensorFlow jobs: the given one, else the one that `make image` builds from these sources."""
-    tag = trainer_content_tag(REPOSITORY, variant, "tensorflow")
-    return override or f"{TRAINER_REPOSITORIES['tensorflow']}:{tag}"
+def serving_image(settings: ImageSettings) -> str:
+    """Return the image of services: the given one, else a given trainer image, else the locally built one."""
+    return settings.serving or settings.trainer or local_image("serving", settings.trainer_variant)
+
+
+def tensorflow_image(settings: ImageSettings) -> str:
+    """Return the image of TensorFlow jobs: the given one, else the locally built one."""
+    return settings.tensorflow or local_image("tensorflow", settings.trainer_variant)
+
+
+def trainer_cuda(images: ImageSettings) -> ImageCuda | None:
+    """Return the CUDA in the trainer image; None where it is the variant without, or one that nobody described."""
+    return _cuda(images, images.trainer_cuda, PYTORCH_IMAGE_CUDA)
+
+
+def tensorflow_cuda(images: ImageSettings) -> ImageCuda | None:
+    """Return the CUDA in the image of TensorFlow jobs; None where it is the variant without."""
+    return _cuda(images, images.tensorflow_cuda, TENSORFLOW_IMAGE_CUDA)
+
+
+def _cuda(images: ImageSettings, described: str | None, own: ImageCuda) -> ImageCuda | None:
+    if described:
+        return ImageCuda(version=described)
+    return own if images.trainer_variant == "gpu" else None
 
 
 def mirror(settings: ImageSettings) -> Mirror | None:
@@ -132,10 +183,20 @@ def platform_trainer_image(settings: Settings) -> str:
         raise RefusalError(
             "athanor:images.trainer",
             None,
-            "nodes on Alibaba Cloud cannot pull the image that this machine built",
-            "push it and name it here, or name the registry that it was pushed to under images.registry",
+            "nodes on Alibaba Cloud cannot pull an image built on this machine",
+            "push it and set its reference here, or set images.registry to the registry that it was pushed to",
         )
-    reference = trainer_image(images.trainer, images.trainer_variant)
+    reference = trainer_image(images)
+    return place.rewrite(reference) if place else reference
+
+
+def platform_serving_image(settings: Settings) -> str:
+    """Return the image of services as the stack's nodes pull it.
+
+    A stack whose nodes could pull it from nowhere is one that `platform_trainer_image` refuses.
+    """
+    place = mirror(settings.images)
+    reference = serving_image(settings.images)
     return place.rewrite(reference) if place else reference
 
 
@@ -148,7 +209,7 @@ def platform_tensorflow_image(settings: Settings) -> str:
     place = mirror(images)
     if settings.alicloud and not images.tensorflow and not place:
         return ""
-    reference = tensorflow_image(images.tensorflow, images.trainer_variant)
+    reference = tensorflow_image(images)
     return place.rewrite(reference) if place else reference
 
 
@@ -159,9 +220,9 @@ def needed_images(settings: ImageSettings, *, tensorflow: bool = False, triton: 
     TensorFlow jobs, which is listed if the stack has any (`tensorflow`), as is Triton's (`triton`).
     """
     place = mirror(settings)
-    sources = [*PLATFORM_IMAGES, trainer_image(settings.trainer, settings.trainer_variant)]
+    sources = [*PLATFORM_IMAGES, trainer_image(settings), serving_image(settings)]
     if tensorflow:
-        sources.append(tensorflow_image(settings.tensorflow, settings.trainer_variant))
+        sources.append(tensorflow_image(settings))
     if triton:
         sources.append(TRITON_IMAGE)
     return {source: place.rewrite(source) if place else source for source in sources}

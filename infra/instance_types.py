@@ -15,9 +15,18 @@ from infra.errors import RefusalError, choices
 
 EniMode = Literal["shared", "exclusive"]
 RdmaKind = Literal["none", "erdma", "lingjun"]
-"""`erdma`: elastic RDMA interfaces of ECS; `lingjun`: RoCE cards of Lingjun machines, which are no ECS types."""
+"""`erdma`: elastic RDMA interfaces of ECS; `lingjun`: RoCE cards of Lingjun machines, which are not ECS types."""
 FEWEST_PODS: dict[EniMode, int] = {"shared": 12, "exclusive": 7}
 """ACK lets a node join only if more than 11 pods (shared ENIs) or 6 pods (exclusive ENIs) can get an address there."""
+
+
+LOW_LATENCY_FAMILIES = frozenset({"c7", "ebmgn8v", "g7", "g8i", "gn8v"})
+"""Families of this table that deployment sets of the strategy LowLatency take.
+
+Source: ECS, "Deployment sets", table of strategies and families, as of 2026; its only other GPU family is ebmgn7ex.
+ACK's "Best practices for associating deployment sets with node pools" repeats an older and shorter list, without GPUs,
+and names DescribeDeploymentSetSupportedInstanceTypeFamily of ECS as what decides.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +51,16 @@ class InstanceType:
     """Whether its GPUs reach each other without crossing PCIe."""
     uefi: bool = False
     """Whether it boots UEFI images only."""
+
+    @property
+    def family(self) -> str:
+        """Its family, such as gn8v of ecs.gn8v-8x.48xlarge."""
+        return self.name.removeprefix("ecs.").partition(".")[0].partition("-")[0]
+
+    @property
+    def low_latency(self) -> bool:
+        """Whether a deployment set places such instances close together."""
+        return self.family in LOW_LATENCY_FAMILIES
 
     @property
     def bare_metal(self) -> bool:
@@ -74,8 +93,8 @@ class InstanceType:
         interfaces = self.enis - 1 - (self.rdma_enis if rdma else 0)
         return interfaces if mode == "exclusive" else interfaces * self.ipv4_per_eni
 
-    def node_pods(self, mode: EniMode, *, rdma: bool = False) -> int:
-        """Return `pods`, if that is enough for a node.
+    def check_can_join(self, mode: EniMode, *, rdma: bool = False) -> None:
+        """Refuse a type whose nodes have too few pod addresses; the arguments are those of `pods`.
 
         Raises:
             RefusalError: ACK would not let a node of this type join.
@@ -85,11 +104,10 @@ class InstanceType:
             raise RefusalError(
                 "instance type",
                 self.name,
-                f"gives {pods} pods an address with {mode} ENIs{' beside RDMA' if rdma else ''}, and a node joins with"
-                f" at least {FEWEST_PODS[mode]}",
+                f"gives {pods} pods an address with {mode} ENIs{' in addition to RDMA' if rdma else ''}, but a node"
+                f" needs at least {FEWEST_PODS[mode]} to join",
                 self._with_room(mode, rdma=rdma),
             )
-        return pods
 
     def _with_room(self, mode: EniMode, *, rdma: bool) -> str:
         enough = [
@@ -288,7 +306,7 @@ def instance_type(name: str) -> InstanceType:
     Raises:
         RefusalError: the name is not in the table; the message lists the nearest names.
     """
-    found = INSTANCE_TYPES.get(name)
-    if found is None:
+    row = INSTANCE_TYPES.get(name)
+    if row is None:
         raise RefusalError("instance type", name, "is not in infra/instance_types.py", choices(name, INSTANCE_TYPES))
-    return found
+    return row

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 
 import pulumi
 
+from infra.kubernetes.access import role_manifests, rule, service_account_manifest
+from infra.kubernetes.pods import container_security, pod_security, resources
 from infra.manifests import Manifest, resource
-from infra.namespaces import namespace_manifest
+from infra.namespaces import CLEAN_UP_NAMESPACE, namespace_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from infra.settings.clean_up import CleanUpSettings
 
-NAMESPACE = "job-cleanup-system"
+NAMESPACE = CLEAN_UP_NAMESPACE
 NAME = "job-cleanup"
 TTL_LABEL = "athanor.dev/ttl-seconds-after-finished"
 """Label of Volcano Jobs with the seconds that their pods stay after the end. No part of the spec: a change of it must
@@ -30,30 +32,10 @@ _MANY_PODS_SECONDS = 900
 
 def permission_manifests(workloads: str) -> list[Manifest]:
     """Return the ServiceAccount, and the Role in the workloads' namespace that is bound to it."""
-    metadata: Manifest = {"name": NAME, "namespace": workloads}
+    rules = [rule("batch.volcano.sh", "jobs", ("list",)), rule("core", "pods", ("list", "delete"))]
     return [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": NAME, "namespace": NAMESPACE},
-            "automountServiceAccountToken": False,
-        },
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "Role",
-            "metadata": metadata,
-            "rules": [
-                {"apiGroups": ["batch.volcano.sh"], "resources": ["jobs"], "verbs": ["list"]},
-                {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete"]},
-            ],
-        },
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": metadata,
-            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}],
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": NAME},
-        },
+        service_account_manifest({"name": NAME, "namespace": NAMESPACE}),
+        *role_manifests({"name": NAME, "namespace": workloads}, rules, (NAME, NAMESPACE)).values(),
     ]
 
 
@@ -63,7 +45,7 @@ def schedule(interval_minutes: int) -> str:
 
 
 def cron_job_manifest(image: str, workloads: str, interval_minutes: int) -> Manifest:
-    """Return the CronJob that runs trainer/job_cleanup.py on the namespace `workloads`."""
+    """Return the CronJob that runs trainer/helpers/job_cleanup.py on the namespace `workloads`."""
     labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/managed-by": "athanor"}
     return {
         "apiVersion": "batch/v1",
@@ -89,31 +71,22 @@ def cron_job_manifest(image: str, workloads: str, interval_minutes: int) -> Mani
 
 
 def _pod_spec(image: str, workloads: str) -> Manifest:
-    program = ["python3", "-m", "trainer.job_cleanup", f"--namespace={workloads}", f"--ttl_label={TTL_LABEL}"]
+    program = ["python3", "-m", "trainer.helpers.job_cleanup", f"--namespace={workloads}", f"--ttl_label={TTL_LABEL}"]
     return {
         "restartPolicy": "Never",
         "serviceAccountName": NAME,
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 5,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-            "runAsGroup": 65532,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_security(65532, owns_volumes=False),
         "containers": [
             {
                 "name": NAME,
                 "image": image,
                 "imagePullPolicy": "IfNotPresent",
                 "command": program,
-                "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "readOnlyRootFilesystem": True,
-                    "capabilities": {"drop": ["ALL"]},
-                },
+                "resources": resources("20m", "64Mi", "256Mi"),
+                "securityContext": container_security(),
             }
         ],
     }

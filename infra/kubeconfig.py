@@ -54,13 +54,13 @@ def minified_kubeconfig(file: Path, context: str) -> str:
     So neither other clusters' credentials nor paths of this machine enter the state.
 
     Raises:
-        RefusalError: the file is missing, is no kubeconfig, or lacks the context or something that this one names.
+        RefusalError: the file is missing, is not a kubeconfig, or lacks the context or something that it refers to.
     """
     config = _read(file)
-    found = {entry.name: entry.context for entry in config.contexts}
-    if context not in found:
-        raise RefusalError("athanor:cluster.context", context, f"is not in {file}", choices(context, found))
-    chosen = found[context]
+    contexts = {entry.name: entry.context for entry in config.contexts}
+    if context not in contexts:
+        raise RefusalError("athanor:cluster.context", context, f"is not in {file}", choices(context, contexts))
+    chosen = contexts[context]
     clusters = {entry.name: entry.cluster for entry in config.clusters}
     users = {entry.name: entry.user for entry in config.users}
     for kind, name, known in (("cluster", chosen.cluster, clusters), ("user", chosen.user, users)):
@@ -89,7 +89,10 @@ def _read(file: Path) -> _Kubeconfig:
         ) from None
     except (yaml.YAMLError, ValidationError, UnicodeDecodeError):
         raise RefusalError(
-            "athanor:cluster.kubeconfig", str(file), "is no kubeconfig", "name a file that `kubectl` accepts"
+            "athanor:cluster.kubeconfig",
+            str(file),
+            "is not a valid kubeconfig",
+            "set it to a file that `kubectl` accepts",
         ) from None
 
 
@@ -111,5 +114,5 @@ def _named_file(key: str, file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise RefusalError(
-            key, str(file), f"is named in the kubeconfig but cannot be read ({error.strerror})", "log in again"
+            key, str(file), f"is referenced in the kubeconfig but cannot be read ({error.strerror})", "log in again"
         ) from None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pulumi
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Manifest = dict[str, Any]
 """A Kubernetes object in the API's own shape: camelCase keys, `apiVersion`, `kind`, `metadata`."""
@@ -27,3 +31,35 @@ def resource_from_output(
     """Declare a manifest that depends on Outputs: only (apiVersion, kind) must be plain."""
     parts = {"apiVersion": kind[0], "kind": kind[1], "metadata": manifest["metadata"], "spec": manifest["spec"]}
     return resource(logical_name, parts, opts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedFields:
+    """What Kubernetes never changes on an object of a kind that exists."""
+
+    fixed: Sequence[str]
+    """Top-level fields whose change needs another object."""
+    constant: str
+    """A top-level field whose value never changes, in the program either."""
+
+
+def replaceable_resource(
+    logical_name: str, manifest: Manifest, fields: FixedFields, opts: pulumi.ResourceOptions
+) -> pulumi.CustomResource:
+    """Declare a manifest with fields that the API server never changes: the object is deleted and created again.
+
+    In a preview the provider asks the API server for a dry run of what it is going to create. For an object that keeps
+    its name that would be a change of the one that still exists, and refused ("updates to reclaimPolicy are
+    forbidden"), though the update deletes it first. What the provider does not know whole it does not try: hence a
+    constant that no preview knows, and whose change counts for nothing unless something else replaces the object. (It
+    is a whole top-level field because the engine, ignoring a part of one, forgets what the program said.)
+    """
+    constant = manifest[fields.constant]
+    untried = pulumi.Output.from_input(pulumi.UNKNOWN if pulumi.runtime.is_dry_run() else constant)
+    replaced = pulumi.ResourceOptions(
+        replace_on_changes=list(fields.fixed),
+        # The new one has the same name.
+        delete_before_replace=True,
+        ignore_changes=[fields.constant],
+    )
+    return resource(logical_name, {**manifest, fields.constant: untried}, pulumi.ResourceOptions.merge(opts, replaced))

@@ -1,4 +1,4 @@
-"""Namespaces, their Pod Security level and their default-deny network policy."""
+"""Namespaces: whose they are, their Pod Security level and their default-deny network policy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,31 @@ if TYPE_CHECKING:
     from infra.manifests import Manifest
 
 PodSecurity = Literal["privileged", "baseline", "restricted"]
+
+VOLCANO_NAMESPACE = "volcano-system"
+MONITORING_NAMESPACE = "monitoring"
+NODE_MONITORING_NAMESPACE = "monitoring-nodes"
+GPU_NAMESPACE = "gpu-system"
+CLEAN_UP_NAMESPACE = "job-cleanup-system"
+_OWNERS = {
+    "default": "Kubernetes",
+    **dict.fromkeys(
+        (VOLCANO_NAMESPACE, MONITORING_NAMESPACE, NODE_MONITORING_NAMESPACE, GPU_NAMESPACE, CLEAN_UP_NAMESPACE),
+        "the platform's own components",
+    ),
+    "arms-prom": "ACK",
+}
+_OWNERS_OF_PREFIXES = {"kube-": "Kubernetes", "ack-": "ACK"}
+
+
+def owner_of(namespace: str) -> str | None:
+    """Return to whom a namespace belongs that workloads can have no part in; None if it is free.
+
+    Kubernetes keeps names with kube- for itself (its documentation, "Namespaces"); ACK puts its add-ons into those with
+    ack- and into arms-prom.
+    """
+    of_prefix = (owner for prefix, owner in _OWNERS_OF_PREFIXES.items() if namespace.startswith(prefix))
+    return _OWNERS.get(namespace) or next(of_prefix, None)
 
 
 def namespace_manifest(name: str, level: PodSecurity = "restricted") -> Manifest:

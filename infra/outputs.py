@@ -4,47 +4,74 @@ from __future__ import annotations
 
 import json
 from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any, Self
-
-import pulumi
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from infra.errors import RefusalError
-from infra.pools import NO_OFFERS, PlatformOffers
+from infra.offers import NO_OFFERS, PlatformOffers
 
 if TYPE_CHECKING:
-    from infra.platform import Platform
+    import pulumi
 
 CONTRACT_VERSION = 1
 """Raised when an output is renamed, removed or changes its meaning; a new output alone does not raise it."""
+VERSION_KEY = "contract_version"
+
+
+_Text = TypeVar("_Text")
+_Offers = TypeVar("_Offers")
+_EMPTY: Any = ""
+_UNKNOWN_OFFERS: Any = NO_OFFERS
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlatformOutputs:
+class PlatformFields(Generic[_Text, _Offers]):
+    """What a platform is to workloads: the fields of the contract, declared once.
+
+    `Platform` has them as inputs that may not be known yet, `ResolvedPlatform` as plain values, `PlatformOutputs` as a
+    stack exports them.
+    """
+
+    namespace: _Text
+    """Namespace of the workloads."""
+    queue: _Text
+    """Volcano queue of jobs that name none."""
+    data_claim: _Text
+    """PersistentVolumeClaim mounted at /data/data."""
+    output_claim: _Text
+    """PersistentVolumeClaim mounted at /data/output."""
+    trainer_image: _Text
+    """Image of PyTorch and MPI jobs, and of what the platform adds to jobs."""
+    serving_image: _Text = _EMPTY
+    """Image of services; empty from a stack whose `trainer_image` serves, too."""
+    tensorflow_image: _Text = _EMPTY
+    """Image of TensorFlow jobs; empty where the nodes could pull none."""
+    offers: _Offers = _UNKNOWN_OFFERS
+    """Node pools, networks and Pod Security level that workloads are checked against."""
+    prometheus_url: _Text = _EMPTY
+    """Prometheus inside the cluster; empty where the stack runs none of its own."""
+    grafana_url: _Text = _EMPTY
+    """Grafana inside the cluster; empty where the stack runs none."""
+    logs_url: _Text = _EMPTY
+    """The log store inside the cluster; empty where the stack runs none."""
+
+
+FIELD_NAMES = tuple(each.name for each in fields(PlatformFields))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlatformOutputs(PlatformFields[str, str]):
     """What every stack of this project exports about its platform, with the values resolved."""
 
     contract_version: int
-    namespace: str
-    queue: str
-    data_claim: str
-    output_claim: str
-    trainer_image: str
-    tensorflow_image: str = ""
-    """Image of TensorFlow jobs; empty from a stack whose nodes could pull none."""
     offers: str = ""
-    """Node pools and networks as JSON text (infra/pools.py); empty from a stack that does not tell them yet."""
-    prometheus_url: str = ""
-    """Prometheus inside the cluster; empty where the stack runs none of its own."""
-    grafana_url: str = ""
-    """Grafana inside the cluster; empty where the stack runs none."""
-    logs_url: str = ""
-    """The log store inside the cluster; empty where the stack runs none."""
+    """JSON text (infra/offers.py); empty from a stack of an earlier release."""
 
     @property
     def platform_offers(self) -> PlatformOffers:
-        """The same, typed.
+        """The offers, typed.
 
         Raises:
-            RefusalError: it is of a form that this code does not know.
+            RefusalError: this code cannot read them.
         """
         return PlatformOffers.from_dict(json.loads(self.offers)) if self.offers else NO_OFFERS
 
@@ -58,21 +85,21 @@ class PlatformOutputs:
         return stack.outputs.apply(cls.parse)
 
     @classmethod
-    def parse(cls, found: dict[str, Any]) -> Self:
+    def parse(cls, outputs: dict[str, Any]) -> Self:
         """Check plain outputs and return them typed; unknown extra keys are ignored."""
-        version = _whole_number(found.get("contract_version", 0))
+        version = _whole_number(outputs.get(VERSION_KEY, 0))
         if version > CONTRACT_VERSION:
             raise RefusalError(
-                "contract_version", version, f"this code knows contracts up to {CONTRACT_VERSION}", "update athanor"
+                VERSION_KEY, version, f"this code supports contracts up to {CONTRACT_VERSION}", "update athanor"
             )
         required = [each.name for each in fields(cls) if each.default is MISSING]
-        missing = [name for name in required if name not in found]
+        missing = [name for name in required if name not in outputs]
         if missing:
             raise RefusalError(
-                "stack outputs", sorted(found), f"lack {', '.join(missing)}", "name a stack of the athanor project"
+                "stack outputs", sorted(outputs), f"lack {', '.join(missing)}", "use a stack of the athanor project"
             )
-        values = {each.name: found[each.name] for each in fields(cls) if each.name in found}
-        values["contract_version"] = version
+        values = {each.name: outputs[each.name] for each in fields(cls) if each.name in outputs}
+        values[VERSION_KEY] = version
         return cls(**values)
 
 
@@ -81,16 +108,4 @@ def _whole_number(value: object) -> int:
     try:
         return int(str(value).removesuffix(".0"))
     except ValueError:
-        raise RefusalError("contract_version", value, "is no number", "name a stack of the athanor project") from None
-
-
-def export_platform(platform: Platform) -> None:
-    """Export the platform part of the contract."""
-    pulumi.export("contract_version", CONTRACT_VERSION)
-    for each in fields(PlatformOutputs):
-        if each.name != "contract_version":
-            pulumi.export(each.name, _exported(getattr(platform, each.name)))
-
-
-def _exported(value: object) -> object:
-    return json.dumps(value.to_dict(), sort_keys=True) if isinstance(value, PlatformOffers) else value
+        raise RefusalError(VERSION_KEY, value, "is not a number", "use a stack of the athanor project") from None

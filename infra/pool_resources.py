@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal
 
 from infra.gpu.sharing import GPU_CORE_RESOURCE, GPU_MEMORY_RESOURCE, GPU_RESOURCE, SHARED_GPU_RESOURCE, mig_resource
 from infra.instance_types import instance_type
-from infra.quantities import mib_quantity, millis_quantity
+from infra.kubernetes.quantities import mib_quantity, millis_quantity
 from infra.settings.gpu import Cgpu, Mig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from infra.pools import PoolOffer
+    from infra.offers import PoolOffer
 
 CPU, MEMORY = "cpu", "memory"
 Amounts = dict[str, int]
@@ -38,20 +38,21 @@ def pool_amounts(pools: Iterable[PoolOffer], size: Size) -> Amounts:
 def scarce_names(amounts: Mapping[str, int]) -> tuple[str, ...]:
     """Return the resources that queues share by: those of GPUs, and CPU only where there is no GPU.
 
-    Volcano compares each resource for itself: with CPU and memory beside the GPUs, a queue that keeps to its GPUs and
+    Volcano compares each resource for itself: with CPU and memory next to the GPUs, a queue that keeps to its GPUs and
     uses a little more CPU would lose a job for it, and take one back at once.
     """
-    gpus = tuple(sorted(set(amounts) - {CPU, MEMORY, GPU_CORE_RESOURCE}))
+    there = {name for name, amount in amounts.items() if amount}
+    gpus = tuple(sorted(there - {CPU, MEMORY, GPU_CORE_RESOURCE}))
     return gpus or (CPU,)
 
 
-def share(amounts: Mapping[str, int], names: Iterable[str], part: int, whole: int) -> Amounts:
+def fraction_of(amounts: Mapping[str, int], names: Iterable[str], part: int, whole: int) -> Amounts:
     """Return part/whole of some of the amounts, rounded down; what rounds to nothing is left out."""
-    found = {name: amounts.get(name, 0) * part // whole for name in names}
-    return {name: amount for name, amount in found.items() if amount}
+    rounded = {name: amounts.get(name, 0) * part // whole for name in names}
+    return {name: amount for name, amount in rounded.items() if amount}
 
 
-def written(amounts: Mapping[str, int]) -> dict[str, str]:
+def as_quantities(amounts: Mapping[str, int]) -> dict[str, str]:
     """Return amounts as Kubernetes quantities."""
     return {name: _quantity(name, amount) for name, amount in sorted(amounts.items())}
 

@@ -25,7 +25,7 @@ def priority_class_name(namespace: str, name: str) -> str:
     """
     full = f"{namespace}.{name}"
     if full.startswith(_KUBERNETES_OWN):
-        limit = f"names of PriorityClasses in {_KUBERNETES_OWN}… belong to Kubernetes, and {full!r} would be one"
+        limit = f"names of PriorityClasses in {_KUBERNETES_OWN}… are reserved for Kubernetes, and {full!r} would be one"
         raise RefusalError("athanor:namespace", namespace, limit, f"choose a namespace without {_KUBERNETES_OWN!r}")
     return full
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from infra.errors import RefusalError, choices
-from infra.pool_resources import CPU, MEMORY, Amounts, pool_amounts, scarce_names, share, written
-from infra.quantities import quantity_value
+from infra.kubernetes.quantities import quantity_value
+from infra.pool_resources import CPU, MEMORY, Amounts, as_quantities, fraction_of, pool_amounts, scarce_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from fractions import Fraction
 
     from infra.manifests import Manifest
-    from infra.pools import PoolOffer
+    from infra.offers import PoolOffer
     from infra.settings.scheduling import QueueSettings
 
 _ANY_NODE = frozenset({CPU, MEMORY, "pods", "ephemeral-storage"})
@@ -56,18 +56,20 @@ def queue_limits(queues: Sequence[QueueSettings], pools: Sequence[PoolOffer]) ->
         _check_percentages(queue, unknown, fewest, most)
         _check_names(queue, most)
     if most:
-        _check_sum(queues, "guarantee", lambda queue: queue.guarantee, fewest, "the pools' fewest nodes")
-        _check_sum(queues, "deserved", lambda queue: queue.deserved, most, "the pools' most nodes")
+        _check_sum(queues, "guarantee", lambda queue: queue.guarantee, fewest, "the pools at their minimum")
+        _check_sum(queues, "deserved", lambda queue: queue.deserved, most, "the pools at their maximum")
     weights = sum(queue.weight for queue in queues)
     return tuple(_limits(queue, weights, fewest, most) for queue in queues)
 
 
 def _limits(queue: QueueSettings, weights: int, fewest: Amounts, most: Amounts) -> QueueLimits:
-    guarantee = queue.guarantee or written(share(fewest, scarce_names(most), queue.guaranteed_percent or 0, 100))
-    capability = queue.capability or written(share(most, most, queue.maximum_percent or 0, 100))
+    guarantee = queue.guarantee or as_quantities(
+        fraction_of(fewest, scarce_names(most), queue.guaranteed_percent or 0, 100)
+    )
+    capability = queue.capability or as_quantities(fraction_of(most, most, queue.maximum_percent or 0, 100))
     _check_below(queue, "guarantee", guarantee, capability)
     _check_below(queue, "deserved", queue.deserved, capability)
-    by_weight = written(share(most, scarce_names(most), queue.weight, weights)) if most else {}
+    by_weight = as_quantities(fraction_of(most, scarce_names(most), queue.weight, weights)) if most else {}
     # Volcano's own admission, where it runs, wants guarantee <= deserved <= capability.
     limited = {name: _lower(amount, capability.get(name)) for name, amount in (queue.deserved or by_weight).items()}
     raised = {name: _higher(amount, limited.get(name)) for name, amount in guarantee.items()}
@@ -87,20 +89,25 @@ def _key(queue: QueueSettings, name: str) -> str:
 
 
 def _check_percentages(queue: QueueSettings, unknown: Sequence[str], fewest: Amounts, most: Amounts) -> None:
-    wanted = (("guaranteed_percent", "guarantee"), ("maximum_percent", "capability"))
-    for name, instead in wanted:
+    alternatives = (("guaranteed_percent", "guarantee"), ("maximum_percent", "capability"))
+    for name, instead in alternatives:
         percent: int | None = getattr(queue, name)
         if percent and not most:
-            limit = f"what pool {unknown[0]!r} holds is not known" if unknown else "the platform knows no node pools"
-            raise RefusalError(_key(queue, name), percent, limit, f"give {instead} by resource name")
+            limit = (
+                f"the resources of pool {unknown[0]!r} are not known"
+                if unknown
+                else "the platform does not know its node pools"
+            )
+            raise RefusalError(_key(queue, name), percent, limit, f"set {instead} by resource name")
     guaranteed, maximum = queue.guaranteed_percent, queue.maximum_percent
-    if guaranteed and not share(fewest, scarce_names(most), guaranteed, 100):
-        held = written({name: fewest.get(name, 0) for name in scarce_names(most)})
-        limit = f"is nothing of what the pools' fewest nodes hold: {held}"
-        fix = "raise a pool's minimum, or leave it out: `weight` gives a share that is taken back when it is needed"
+    if guaranteed and not fraction_of(fewest, scarce_names(most), guaranteed, 100):
+        held = as_quantities({name: fewest.get(name, 0) for name in scarce_names(most)})
+        limit = f"is less than one unit of the resources at the pools' minimum: {held}"
+        fix = "raise a pool's minimum, or omit it: `weight` gives a share that is reclaimed when needed"
         raise RefusalError(_key(queue, "guaranteed_percent"), guaranteed, limit, fix)
     for resource, amount in most.items():
-        if maximum and amount * maximum < 100:
+        # A share of nothing, as in pools of maximum 0, is nothing: that does not limit the queue.
+        if maximum and 0 < amount * maximum < 100:
             limit = f"is less than one of {amount} {resource}"
             raise RefusalError(_key(queue, "maximum_percent"), maximum, limit, f"choose {-(-100 // amount)} or more")
 
@@ -130,14 +137,14 @@ def _check_sum(
     held: Amounts,
     where: str,
 ) -> None:
-    there = written(held)
+    there = as_quantities(held)
     for resource in sorted({resource for queue in queues for resource in amounts(queue)} - (_ANY_NODE - {CPU, MEMORY})):
         asked: Fraction = sum((quantity_value(amounts(queue).get(resource, "0")) for queue in queues), start=_NOTHING)
         if asked > quantity_value(there.get(resource, "0")):
-            told = {queue.name: amounts(queue)[resource] for queue in queues if resource in amounts(queue)}
-            limit = f"together that is more than the {there.get(resource, '0')} that {where} hold"
+            asked_by_queue = {queue.name: amounts(queue)[resource] for queue in queues if resource in amounts(queue)}
+            limit = f"the total exceeds the {there.get(resource, '0')} that {where} hold"
             fix = f"lower {name} of some queue, or give a pool more nodes"
-            raise RefusalError(f"athanor:scheduling.queues[].{name}.{resource}", told, limit, fix)
+            raise RefusalError(f"athanor:scheduling.queues[].{name}.{resource}", asked_by_queue, limit, fix)
 
 
 _NOTHING = quantity_value("0")

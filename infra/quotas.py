@@ -9,12 +9,12 @@ import pulumi
 
 from infra.errors import RefusalError
 from infra.manifests import Manifest, resource
-from infra.pool_resources import pool_amounts, share, written
+from infra.pool_resources import as_quantities, fraction_of, pool_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from infra.pools import PoolOffer
+    from infra.offers import PoolOffer
     from infra.settings.scheduling import ContainerDefaults, QuotaSettings, SchedulingSettings
 
 _DEFAULT_PERCENT = 200
@@ -39,12 +39,12 @@ def quota_limits(settings: QuotaSettings, pools: Sequence[PoolOffer], *, all_nod
     percent = settings.percent
     known = bool(pools) and all(pool.instance_types for pool in pools)
     if percent and not known:
-        limit = "the platform does not know what all of its nodes hold"
-        raise RefusalError("athanor:scheduling.quota.percent", percent, limit, "give quota.resources by resource name")
+        limit = "the platform does not know the resources of all its nodes"
+        raise RefusalError("athanor:scheduling.quota.percent", percent, limit, "set quota.resources by resource name")
     if percent is None and all_nodes_known and known:
         percent = _DEFAULT_PERCENT
     most = pool_amounts(pools, "most") if percent else {}
-    derived = written(share(most, most, percent or 0, 100))
+    derived = as_quantities(fraction_of(most, most, percent or 0, 100))
     return {_quota_name(name): amount for name, amount in sorted({**derived, **settings.resources}.items())}
 
 
@@ -74,8 +74,9 @@ def limit_range_manifest(namespace: str, defaults: ContainerDefaults) -> Manifes
             "limits": [
                 {
                     "type": "Container",
-                    "defaultRequest": {"cpu": defaults.cpu, "memory": defaults.memory},
-                    "default": {"memory": defaults.memory},
+                    # Without a request of its own, a disk's would be as large as the limit, and few pods fit a node.
+                    "defaultRequest": {"cpu": defaults.cpu, "memory": defaults.memory, "ephemeral-storage": "0"},
+                    "default": {"memory": defaults.memory, "ephemeral-storage": defaults.ephemeral_storage},
                 }
             ]
         },

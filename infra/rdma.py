@@ -1,7 +1,8 @@
 """RDMA for pods: the device they ask for, Terway kept off the RDMA interfaces, and NCCL's environment.
 
-Sources: AliyunContainerService/alibabacloud-erdma-controller, README and docs/erdma-benchmark;
-AliyunContainerService/terway, docs/dynamic-config.md and docs/erdma-coexistence.md; ACK, "Lingjun node pools".
+Sources: AliyunContainerService/alibabacloud-erdma-controller 0.2.11, README and docs/erdma-benchmark;
+AliyunContainerService/terway, docs/dynamic-config.md and docs/erdma-coexistence.md; ACK, "Lingjun node pools" and "Use
+RDMA networks for pods on Lingjun nodes"; NVIDIA, NCCL 2.30, "Environment Variables", and its source where named.
 """
 
 from __future__ import annotations
@@ -12,24 +13,68 @@ from typing import TYPE_CHECKING
 
 import pulumi
 
+from infra.descriptions import checked
+from infra.errors import RefusalError
 from infra.manifests import Manifest, resource
-from infra.pod_network import interface
+from infra.pod_network_modes import interface
 
 if TYPE_CHECKING:
-    from infra.instance_types import InstanceType, RdmaKind
-    from infra.pod_network import PodNetwork
+    from infra.instance_types import RdmaKind
+    from infra.offers import NodeFacts
+    from infra.pod_network_modes import PodNetwork
 
 TERWAY_CONFIG = "athanor-erdma"
 """Name of the ConfigMap that Terway merges into its own configuration on the nodes that name it."""
 _DEVICES = {"erdma": "aliyun/erdma", "lingjun": "rdma/hca"}
+_RDMA_OR_FAILURE = {
+    # Without a library or a device NCCL takes TCP, and says so at INFO only (src/misc/ibvsymbols.cc). With its network
+    # named it fails instead: "Failed to initialize any NET plugin" (src/plugin/net.cc).
+    "NCCL_NET": "IB",
+    # So that the log shows which devices it uses, and whether GPUs reach them directly: `via NET/IB/0/GDRDMA`.
+    "NCCL_DEBUG": "INFO",
+    "NCCL_DEBUG_SUBSYS": "INIT,NET",
+}
+_LINGJUN = {
+    "NCCL_IB_HCA": "mlx5",
+    # Traffic class and service level that Alibaba Cloud's switches map to the lossless queue; others lose speed.
+    "NCCL_IB_TC": "136",
+    "NCCL_IB_SL": "5",
+    # RoCE v2.
+    "NCCL_IB_GID_INDEX": "3",
+    # 4.096 us * 2^22, which is 17 s; NCCL's own is 20, for 4 s.
+    "NCCL_IB_TIMEOUT": "22",
+    "NCCL_IB_QPS_PER_CONNECTION": "8",
+    # Not a plugin that an image brings along, such as NVIDIA's with HPC-X.
+    "NCCL_NET_PLUGIN": "none",
+}
+"""What PAI sets on all its Lingjun machines (PAI, "RDMA: High-performance networking for distributed training", read on
+22 November 2026). ACK's own page names no variable; that its machines need the same ones is an assumption."""
 
 
+@checked("rdma")
 @dataclass(frozen=True, kw_only=True)
 class Rdma:
     """A request for the RDMA device of the pool that a workload names."""
 
     smc_r: bool = False
-    """Whether TCP connections of the pods also become RDMA (SMC-R); eRDMA only."""
+    """Whether TCP connections of the pods also become RDMA (SMC-R). Refused: no pool of the platform has it."""
+
+    def __post_init__(self) -> None:
+        """Refuse SMC-R, with which a pod would not be admitted or not start.
+
+        On creation of a pod with its annotation the controller's webhook adds an init container that is privileged
+        (internal/webhook/mutating.go). Its driver mode for GPU nodes, OFED, neither loads the kernel's SMC module nor
+        announces SMC-R (internal/drivers/ofed.go; default.go and compat.go do both), and the platform uses that mode.
+
+        Raises:
+            RefusalError: it was asked for.
+        """
+        if self.smc_r:
+            limit = (
+                "needs a privileged init container, which Pod Security allows only at level privileged, and a driver"
+                " mode that NCCL cannot use: the eRDMA controller runs in OFED mode here, which has no SMC-R"
+            )
+            raise RefusalError("rdma.smc_r", self.smc_r, limit, "omit it: NCCL uses RDMA without it")
 
 
 def terway_config_manifest() -> Manifest:
@@ -72,28 +117,32 @@ def device_limits(kind: RdmaKind) -> dict[str, str]:
 
 
 def added_capabilities(kind: RdmaKind) -> list[str]:
-    """Return the capabilities that a container needs beside the device: they break Pod Security `restricted`."""
+    """Return the capabilities that a container needs as well as the device: they break Pod Security `restricted`."""
     return ["IPC_LOCK", "SYS_RESOURCE"] if kind == "lingjun" else []
 
 
-def pod_annotations(rdma: Rdma | None) -> dict[str, str]:
-    """Return the annotations of a pod that asks for RDMA."""
-    return {"network.alibabacloud.com/erdma-smcr": "true"} if rdma and rdma.smc_r else {}
-
-
-def nccl_environment(facts: InstanceType | None, network: PodNetwork, rdma: RdmaKind) -> dict[str, str]:
-    """Return NCCL's variables for pods on an instance type; what NCCL finds out by itself is left to it.
+def nccl_environment(node: NodeFacts | None, network: PodNetwork, rdma: RdmaKind) -> dict[str, str]:
+    """Return NCCL's variables for pods with GPUs; what NCCL finds out by itself is left to it.
 
     Args:
-        facts: The instance type; None for Lingjun machines.
+        node: The pool's node; None for Lingjun machines and where the pod may run anywhere.
         network: The pods' network.
         rdma: The RDMA device that the pods ask for.
     """
-    environment = {"NCCL_SOCKET_IFNAME": interface(network)}
-    if rdma == "lingjun":
-        return {**environment, "NCCL_IB_HCA": "mlx5"}
-    if rdma == "erdma":
-        # Behind PCIe switches the distance between GPU and interface exceeds NCCL's limit for direct transfers.
-        return environment if facts and facts.nvlink else {**environment, "NCCL_NET_GDR_LEVEL": "SYS"}
+    environment = socket_environment(network)
+    if rdma != "none":
+        return {**environment, **_RDMA_OR_FAILURE, **_of_kind(node, rdma)}
     # An interface that the pod sees but did not ask for (on the host's network) must not be tried.
-    return {**environment, "NCCL_IB_DISABLE": "1"} if facts and facts.rdma != "none" else environment
+    return {**environment, "NCCL_IB_DISABLE": "1"} if node and node.rdma != "none" else environment
+
+
+def socket_environment(network: PodNetwork) -> dict[str, str]:
+    """Return the interface of NCCL's connections over TCP: this one alone, where without "=" eth0 is also eth01."""
+    return {"NCCL_SOCKET_IFNAME": f"={interface(network)}"}
+
+
+def _of_kind(node: NodeFacts | None, rdma: RdmaKind) -> dict[str, str]:
+    if rdma == "lingjun":
+        return _LINGJUN
+    # Behind PCIe switches the distance between GPU and interface exceeds NCCL's limit for direct transfers.
+    return {} if node and node.nvlink else {"NCCL_NET_GDR_LEVEL": "SYS"}

@@ -1,20 +1,18 @@
 """Image references and the one place they are pulled from: parsing, rewriting, finding every image of a manifest.
 
-Pure: `infra/image_policy.py` applies it to all that the program deploys.
+Pure: `infra/image_policy.py` rewrites them in all that the program deploys.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-import pulumi
+from typing import TYPE_CHECKING, Any, cast
 
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
 DEFAULT_HOST = "docker.io"
 _HOST = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*(?::[0-9]+)?"
@@ -24,10 +22,11 @@ _REST = re.compile(
     rf"(?P<path>{_PATH})(?P<tag>:\w[\w.-]{{0,127}})?(?P<digest>@[a-z0-9+._-]+:[0-9a-f]{{32,}})?", re.ASCII
 )
 _REGISTRY = re.compile(rf"(?P<host>{_HOST})(?:/{_PATH})?")
-_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+_LONGEST_PATH = 255
+"""Without the host, but with Docker Hub's `library/` (distribution/reference 0.6.0, RepositoryNameTotalLengthMax)."""
+CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+"""Fields of a pod spec that hold containers."""
 _Object = dict[str, Any]
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 _UPPER_CASE = re.compile(r"[A-Z]")
 
 
@@ -46,24 +45,30 @@ class ImageReference:
     def parse(cls, text: str) -> ImageReference:
         """Take a reference apart as container runtimes do.
 
-        The part before the first slash is a host if it has a dot or a colon, is `localhost` or has upper case letters
+        The part before the first slash is a host if it has a dot or a colon, is `localhost` or has uppercase letters
         (distribution/reference, `splitDockerDomain`).
 
         Raises:
-            RefusalError: it is no image reference.
+            RefusalError: it is not a valid image reference.
         """
         first, slash, rest = text.partition("/")
         is_host = bool(slash) and ("." in first or ":" in first or first == "localhost" or first != first.lower())
         host = first if is_host else DEFAULT_HOST
-        found = _REST.fullmatch(rest if is_host else text)
-        if not found or not re.fullmatch(_HOST, host):
+        parts = _REST.fullmatch(rest if is_host else text)
+        if not parts or not re.fullmatch(_HOST, host):
             raise RefusalError(
-                "image", text, "is no image reference", "write [host[:port]/]path[:tag][@digest] with a lower-case path"
+                "image",
+                text,
+                "is not a valid image reference",
+                "write [host[:port]/]path[:tag][@digest] with a lowercase path",
             )
-        path = found["path"]
+        path = parts["path"]
         if host in ("index.docker.io", DEFAULT_HOST):
             host, path = DEFAULT_HOST, path if "/" in path else f"library/{path}"
-        return cls(host=host, path=path, version=(found["tag"] or "") + (found["digest"] or ""))
+        if len(path) > _LONGEST_PATH:
+            limit = f"its path has {len(path)} characters, and container runtimes accept at most {_LONGEST_PATH}"
+            raise RefusalError("image", text, limit, "shorten the repository's name")
+        return cls(host=host, path=path, version=(parts["tag"] or "") + (parts["digest"] or ""))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +91,7 @@ class Mirror:
         What is on the mirror's host already stays as it is, so rewriting twice is rewriting once.
 
         Raises:
-            RefusalError: `reference` is no image reference.
+            RefusalError: `reference` is not a valid image reference.
         """
         image = ImageReference.parse(reference)
         if image.host == self.host:
@@ -112,12 +117,12 @@ def check_registry(value: str) -> str:
     if value.endswith("/"):
         raise ValueError(f"ends in a slash. Fix: write {value.rstrip('/')}")
     if _UPPER_CASE.search(value):
-        raise ValueError(f"has upper case letters. Fix: write {value.lower()}")
+        raise ValueError(f"has uppercase letters. Fix: write {value.lower()}")
     host, _, path = value.partition("/")
     if ":" in path or "@" in path:
         raise ValueError(f"ends in a tag or digest. Fix: write {host}/{re.split('[:@]', path)[0]}")
     if not _REGISTRY.fullmatch(value) or not ("." in host or ":" in host or host == "localhost"):
-        raise ValueError("names no registry host. Fix: write the host first, such as registry.example/team")
+        raise ValueError("has no registry host. Fix: write the host first, such as registry.example/team")
     return value
 
 
@@ -137,60 +142,11 @@ def pod_specs(node: object) -> Iterator[_Object]:
 def images_of(manifest: object) -> Iterator[str]:
     """Yield every image that a plain manifest makes a node pull: of containers of every sort and of image volumes."""
     for pod in pod_specs(manifest):
-        for key in _CONTAINERS:
+        for key in CONTAINERS:
             yield from (container["image"] for container in _objects(pod.get(key)) if "image" in container)
         for volume in _objects(pod.get("volumes")):
             if "reference" in volume.get("image", {}):
                 yield volume["image"]["reference"]
-
-
-def with_image_policy(node: object, rewrite: Callable[[str], str], pull_secrets: Sequence[str] = ()) -> object:
-    """Return a manifest with every image rewritten and pull secrets added to every pod; Outputs may be anywhere in it.
-
-    Raises:
-        RefusalError: a part is an object of the SDK's classes instead of a plain dict, which cannot be looked into.
-    """
-    if isinstance(node, pulumi.Output):
-        output = cast("pulumi.Output[object]", node)
-        return output.apply(lambda known: with_image_policy(known, rewrite, pull_secrets))
-    if isinstance(node, list | tuple):
-        return [with_image_policy(item, rewrite, pull_secrets) for item in cast("list[object]", node)]
-    if isinstance(node, dict):
-        fields = cast("_Object", node)
-        walked = {key: with_image_policy(value, rewrite, pull_secrets) for key, value in fields.items()}
-        is_pod = isinstance(fields.get("containers"), list | pulumi.Output)
-        return _pod(walked, rewrite, pull_secrets) if is_pod else walked
-    if node is None or isinstance(node, str | int | float | bool):
-        return node
-    raise RefusalError(
-        "manifest", type(node).__name__, "hides its images from the registry setting", "write it as a plain dict"
-    )
-
-
-def _pod(pod: _Object, rewrite: Callable[[str], str], pull_secrets: Sequence[str]) -> _Object:
-    changed = dict(pod)
-    for key in _CONTAINERS:
-        if key in pod:
-            changed[key] = _lifted(pod[key], lambda found: [_with_image(item, "image", rewrite) for item in found])
-    if "volumes" in pod:
-        changed["volumes"] = _lifted(pod["volumes"], lambda found: [_volume(item, rewrite) for item in found])
-    if pull_secrets:
-        wanted = [{"name": name} for name in pull_secrets]
-        own: list[_Object] = pod.get("imagePullSecrets") or []
-        changed["imagePullSecrets"] = _lifted(own, lambda found: found + [new for new in wanted if new not in found])
-    return changed
-
-
-def _volume(volume: _Object, rewrite: Callable[[str], str]) -> _Object:
-    return {**volume, "image": _with_image(volume["image"], "reference", rewrite)} if "image" in volume else volume
-
-
-def _with_image(holder: _Object, key: str, rewrite: Callable[[str], str]) -> _Object:
-    return {**holder, key: _lifted(holder[key], rewrite)} if key in holder else holder
-
-
-def _lifted(value: _T | pulumi.Output[_T], change: Callable[[_T], _R]) -> _R | pulumi.Output[_R]:
-    return cast("pulumi.Output[_T]", value).apply(change) if isinstance(value, pulumi.Output) else change(value)
 
 
 def _objects(items: object) -> list[_Object]:

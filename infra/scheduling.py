@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pulumi
 
 from infra.images import VOLCANO_CONTROLLERS_IMAGE, VOLCANO_SCHEDULER_IMAGE
-from infra.manifests import Manifest, resource
+from infra.manifests import FixedFields, Manifest, replaceable_resource, resource
 from infra.namespaces import namespace_manifest
 from infra.priorities import FIXED_FIELDS, priority_class_manifest
 from infra.queues import queue_limits, queue_manifest
@@ -22,7 +22,7 @@ from infra.volcano.permissions import CONTROLLER_RULES, SCHEDULER_RULES, permiss
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from infra.pools import PoolOffer
+    from infra.offers import PoolOffer
     from infra.settings.scheduling import QueueSettings, SchedulingSettings
 
 
@@ -34,9 +34,9 @@ class GangSchedulingArgs:
     namespace: str
     """Namespace of the workloads; names of PriorityClasses begin with it."""
     pools: Sequence[PoolOffer] = ()
-    """Node pools whose GPUs the queues share and whose zones make the HyperNodes."""
+    """Node pools whose GPUs the queues share and whose zones become HyperNodes."""
     nodes: Sequence[pulumi.Resource] = ()
-    """What the pods of Volcano run on, where this program makes the nodes: they must outlive these pods."""
+    """What the pods of Volcano run on, where this program creates the nodes: they must outlive these pods."""
 
 
 class GangScheduling(pulumi.ComponentResource):
@@ -73,9 +73,12 @@ class GangScheduling(pulumi.ComponentResource):
         ]
 
     def _priority_classes(self, args: GangSchedulingArgs) -> list[pulumi.Resource]:
-        options = pulumi.ResourceOptions(parent=self, replace_on_changes=list(FIXED_FIELDS), delete_before_replace=True)
+        options = pulumi.ResourceOptions(parent=self)
+        fields = FixedFields(fixed=FIXED_FIELDS, constant="globalDefault")
         return [
-            resource(f"priority-{priority.name}", priority_class_manifest(args.namespace, priority), options)
+            replaceable_resource(
+                f"priority-{priority.name}", priority_class_manifest(args.namespace, priority), fields, options
+            )
             for priority in args.settings.priority_classes
         ]
 
@@ -128,7 +131,7 @@ def _warn_without_shares(
 ) -> None:
     if len(queues) > 1 and not pools and not any(queue.deserved for queue in queues):
         pulumi.log.warn(
-            "scheduling.queues: the platform knows no node pools, so `weight` has nothing to be a share of, and no"
-            " queue takes anything back from another. Give each queue `deserved` by resource name.",
+            "scheduling.queues: the platform does not know its node pools, so `weight` has no total to divide, and no"
+            " queue reclaims anything from another. Fix: set `deserved` by resource name for each queue.",
             component,
         )

@@ -9,15 +9,11 @@ import pulumi
 
 from infra.gpu.sharing import advertised
 from infra.instance_types import instance_type
+from infra.kubernetes.quantities import gib_quantity
 from infra.manifests import Manifest, resource
-from infra.pools import (
-    GPU_TAINT,
-    POOL_LABEL,
-    SIMULATED_TAINT,
-    ZONE_LABEL,
-    simulated_pool_name,
-    simulated_zones,
-)
+from infra.node_labels import POOL_LABEL, SIMULATED_LABEL, ZONE_LABEL
+from infra.offers import GPU_TAINT
+from infra.pools import SIMULATED_TAINT, simulated_pool_name, simulated_zones
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +32,7 @@ def simulated_node_manifest(name: str, type_name: str, zone: str, sharing: Shari
     taints = [SIMULATED_TAINT]
     capacity = {
         "cpu": str(facts.vcpus),
-        "memory": _canonical_memory(facts.memory_gib),
+        "memory": gib_quantity(facts.memory_gib),
         "pods": str(min(_PODS_PER_NODE, facts.shared_eni_pods)),
         **advertised(sharing, facts),
     }
@@ -59,7 +55,7 @@ def simulated_node_manifest(name: str, type_name: str, zone: str, sharing: Shari
                 "kubernetes.io/arch": "amd64",
                 "node.kubernetes.io/instance-type": facts.name,
                 **gpu_labels,
-                "athanor.dev/simulated": "true",
+                SIMULATED_LABEL: "true",
                 POOL_LABEL: simulated_pool_name(facts.name),
                 ZONE_LABEL: zone,
             },
@@ -67,11 +63,6 @@ def simulated_node_manifest(name: str, type_name: str, zone: str, sharing: Shari
         "spec": {"taints": [asdict(taint) for taint in taints]},
         "status": {"capacity": capacity, "allocatable": capacity},
     }
-
-
-def _canonical_memory(gib: int) -> str:
-    """Write a size as the API server returns it: it turns 1024Gi into 1Ti, which a refresh would show as a change."""
-    return f"{gib}Gi" if gib % 1024 else f"{gib // 1024}Ti"
 
 
 @dataclass(frozen=True, kw_only=True)

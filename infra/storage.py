@@ -5,19 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import pulumi
-
 from infra.errors import RefusalError
+from infra.kubernetes.quantities import gib_quantity
 from infra.machine import LOCAL_NODE, local_home
-from infra.manifests import Manifest, resource
-from infra.quantities import gib_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
+    from infra.manifests import Manifest
     from infra.settings.stack import Settings
-    from infra.settings.storage import StorageSettings
 
 DATA_CLAIM = "data"
 OUTPUT_CLAIM = "output"
@@ -145,64 +141,16 @@ def choose_backing(settings: Settings, file_system: Backing | None = None) -> Ba
     Raises:
         RefusalError: the settings ask for storage of Alibaba Cloud on another cluster.
     """
-    wanted = [name for name in ("nas", "oss") if getattr(settings.storage, name)]
-    if wanted and settings.alicloud is None:
+    kinds = [name for name in ("nas", "oss") if getattr(settings.storage, name)]
+    if kinds and settings.alicloud is None:
         raise RefusalError(
-            f"athanor:storage.{wanted[0]}",
-            getattr(settings.storage, wanted[0]),
-            "is made in an environment on Alibaba Cloud only",
-            "leave it out, or describe the environment under alicloud",
+            f"athanor:storage.{kinds[0]}",
+            getattr(settings.storage, kinds[0]),
+            "is created only in an environment on Alibaba Cloud",
+            "omit it, or describe the environment under alicloud",
         )
     if settings.runs_on_own_local_cluster:
         return NodeFolders()
     if file_system is None or settings.storage.storage_class:
         return ClassVolumes(storage_class=settings.storage.storage_class)
     return file_system
-
-
-@dataclass(frozen=True, kw_only=True)
-class SharedStorageArgs:
-    """Arguments of SharedStorage."""
-
-    namespace: str
-    settings: StorageSettings
-    backing: Backing
-    """What holds the files: see `choose_backing`."""
-    protected: bool = False
-    """Whether the claims and their volumes refuse to be deleted or replaced.
-
-    The files would survive (volumes are retained), but every job would lose them at once.
-    """
-    depends_on: Sequence[pulumi.Resource] = ()
-    """What must exist before the claims: their namespace. (A component's own option does not reach its children.)"""
-
-
-class SharedStorage(pulumi.ComponentResource):
-    """The `data` and `output` claims of the workload namespace."""
-
-    claims: tuple[pulumi.CustomResource, ...]
-    """The claims; workloads depend on them."""
-
-    def __init__(self, name: str, args: SharedStorageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("athanor:infra:SharedStorage", name, None, opts)
-        sizes = {DATA_CLAIM: args.settings.data_size_gib, OUTPUT_CLAIM: args.settings.output_size_gib}
-        self.claims = tuple(self._claim(claim, size, args) for claim, size in sizes.items())
-        self.register_outputs({"data_claim": DATA_CLAIM, "output_claim": OUTPUT_CLAIM})
-
-    def _claim(self, claim: str, size_gib: int, args: SharedStorageArgs) -> pulumi.CustomResource:
-        request = VolumeRequest(
-            claim=claim,
-            volume=f"{args.namespace}-{claim}",
-            size_gib=size_gib,
-            access_mode=args.settings.access_mode,
-        )
-        depends_on = list(args.depends_on)
-        protect = True if args.protected else None
-        volume = args.backing.volume(request)
-        if volume is not None:
-            opts = pulumi.ResourceOptions(parent=self, protect=protect)
-            depends_on.append(resource(f"{claim}-volume", volume, opts))
-        source = args.backing.claim_source(request)
-        manifest = claim_manifest(claim, args.namespace, size_gib, request.access_mode, source)
-        opts = pulumi.ResourceOptions(parent=self, depends_on=depends_on, protect=protect)
-        return resource(claim, manifest, opts)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infra.pools import POOL_LABEL, ZONE_LABEL
+from infra.node_labels import POOL_LABEL, ZONE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from infra.manifests import Manifest
-    from infra.pools import PoolOffer
+    from infra.offers import PoolOffer
 
 POOL_TIER = 1
 """Nodes that one pool has in one zone: of one kind, and with `low_latency` placed close together."""
@@ -37,8 +37,8 @@ def hyper_node_manifests(pools: Sequence[PoolOffer]) -> dict[str, Manifest]:
             zones.setdefault(zone, []).append(name)
     for zone, members in zones.items():
         name = f"zone.{zone}"
-        found = [{"type": "HyperNode", "selector": {"exactMatch": {"name": member}}} for member in members]
-        manifests[name] = _hyper_node(name, ZONE_TIER, found)
+        pool_members = [{"type": "HyperNode", "selector": {"exactMatch": {"name": member}}} for member in members]
+        manifests[name] = _hyper_node(name, ZONE_TIER, pool_members)
     return manifests
 
 

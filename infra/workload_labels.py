@@ -2,9 +2,14 @@
 
 JOB_LABEL = "athanor.dev/job"
 """The job's logical name, on its object and its pods."""
+OWNER_LABEL = "athanor.dev/owner"
+"""The stack that declared the object (workloads/owner.py). Another stack that applies the same object would have to
+change it, which the API server refuses as a conflict: nobody adopts what belongs to another."""
 KIND_LABEL = "athanor.dev/kind"
 """Name of the class that declared the job, on its object; on its pods what metrics call it."""
 ROLE_LABEL = "athanor.dev/role"
+"""The pod's role in its job, such as worker or launcher; `server` in a service. Nodes have a label of the same key with
+another meaning (infra/node_labels.py)."""
 SERVICE_LABEL = "athanor.dev/service"
 TRACK_LABEL = "athanor.dev/track"
 """Which of a service's versions, where several share it."""

@@ -11,18 +11,21 @@ import pulumi_kubernetes as kubernetes
 import yaml
 
 from infra.alicloud.addon_table import Environment, birth_addons
-from infra.alicloud.create_only import CreateOnly, guard
+from infra.alicloud.kubernetes_version import creatable_hook, kubernetes_version, version_order
 from infra.alicloud.names import resource_name, tags
 from infra.cluster import CLIENT_SETTINGS
+from infra.create_only import CreateOnly, given_and_changed, guard
+from infra.settings.alicloud_kubernetes import minor_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from infra.alicloud.network import AlicloudNetwork
     from infra.settings.alicloud import AlicloudSettings
+    from infra.settings.alicloud_kubernetes import KubernetesSettings
 
 _LOGGED = ["apiserver", "kcm", "scheduler", "ccm", "controlplane-events"]
-_ONLY_AT_BIRTH = "ACK sets it only when it makes a cluster"
+_ONLY_AT_BIRTH = "ACK sets it only when it creates a cluster"
 
 
 def _without_versions(addons: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
@@ -30,22 +33,36 @@ def _without_versions(addons: Sequence[Mapping[str, Any]] | None) -> list[dict[s
     return [{key: value for key, value in addon.items() if key != "version"} for addon in addons or []]
 
 
-def _version(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.replace("-aliyun", "").split("."))
+def _is_lower(old: object, new: object) -> bool:
+    """Whether a version is lower than the one before; in a preview, that of a minor is not known yet."""
+    return isinstance(old, str) and isinstance(new, str) and version_order(new) < version_order(old)
+
+
+def _skips_a_minor(old: object, new: object) -> bool:
+    return isinstance(old, str) and isinstance(new, str) and minor_of(new) > minor_of(old) + 1
+
+
+def _without_unknown(vswitch_ids: Sequence[object] | None) -> list[object]:
+    """In a preview, what replaces a vswitch has no id yet."""
+    return ["a new vswitch" if vswitch_id is pulumi.UNKNOWN else vswitch_id for vswitch_id in vswitch_ids or []]
 
 
 CREATE_ONLY = (
     CreateOnly(
         input="podVswitchIds",
-        setting="alicloud.zones",
-        limit="ACK takes pod vswitches only when it makes a cluster",
-        fix="restore the zones (or network.existing.pod_vswitch_ids), and make another environment for other zones",
+        # Of a VPC of ours the network itself refuses another cidr or zone, before this.
+        setting="alicloud.network.existing.pod_vswitch_ids",
+        limit="ACK accepts pod vswitches only when it creates a cluster",
+        fix="restore them (and alicloud.zones, alicloud.network.cidr), and create another environment for others",
+        forbids=given_and_changed,
+        display=_without_unknown,
     ),
     CreateOnly(
         input="slbInternetEnabled",
         setting="alicloud.kubernetes.public_api_server",
         limit=_ONLY_AT_BIRTH,
         fix="restore it; to open or close the API server, bind or unbind an EIP on the cluster's page in the console",
+        forbids=given_and_changed,
     ),
     CreateOnly(
         input="clusterSpec",
@@ -55,32 +72,50 @@ CREATE_ONLY = (
     ),
     CreateOnly(
         input="addons",
-        setting="add-ons at birth (infra/alicloud/addon_table.py)",
+        setting="add-ons at creation (infra/alicloud/addon_table.py)",
         limit=_ONLY_AT_BIRTH,
-        fix="restore at_birth, DISABLED_AT_BIRTH and the configuration of such add-ons; install others after birth",
-        forbids=lambda old, new: _without_versions(old) != _without_versions(new),
+        fix="restore at_birth, DISABLED_AT_BIRTH and the configuration of such add-ons; install others after creation",
+        forbids=lambda old, new: old is not None and _without_versions(old) != _without_versions(new),
     ),
     CreateOnly(
         input="newNatGateway",
         setting="new_nat_gateway (infra/alicloud/ack_cluster.py)",
         limit=_ONLY_AT_BIRTH,
         fix="restore it; the network owns the NAT gateway",
+        forbids=given_and_changed,
     ),
     CreateOnly(
         input="encryptionProviderKey",
         setting="alicloud.kubernetes.encryption_key_id",
-        limit="Secrets that were encrypted stay so",
-        fix="restore it, or name another key",
+        limit="encryption of Secrets cannot be turned off",
+        fix="restore it, or set another key",
         forbids=lambda old, new: bool(old) and not new,
     ),
     CreateOnly(
         input="version",
         setting="alicloud.kubernetes.version",
         limit="a control plane is never downgraded",
-        fix="restore it, or name a higher version",
-        forbids=lambda old, new: bool(old) and bool(new) and _version(new) < _version(old),
+        fix="restore it, or set a higher version. If the cluster was upgraded in the console, set the patch it has now",
+        forbids=_is_lower,
     ),
 )
+KUBERNETES_MINOR = (
+    CreateOnly(
+        input="kubernetes",
+        setting="alicloud.kubernetes.version",
+        limit="a control plane is never downgraded",
+        fix="restore it, or set a higher version",
+        forbids=_is_lower,
+    ),
+    CreateOnly(
+        input="kubernetes",
+        setting="alicloud.kubernetes.version",
+        limit="ACK upgrades one minor version at a time",
+        fix="set the next minor version, run `pulumi up`, upgrade the node pools, and then continue",
+        forbids=_skips_a_minor,
+    ),
+)
+"""Of the component, which knows the minor in a preview; the patch that belongs to it is known at `up`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +131,11 @@ def cluster_inputs(settings: AlicloudSettings) -> dict[str, Any]:
     chosen = settings.kubernetes
     return {
         "name": resource_name("cluster"),
-        "version": chosen.version,
+        # Without it ACK may upgrade the worker nodes, too, with jobs on them (UpgradeClusterRequest, master_only).
+        "upgrade_policy": {"control_plane_only": True},
         "cluster_spec": chosen.edition,
         "service_cidr": str(settings.network.service_cidr),
-        "proxy_mode": chosen.proxy_mode,
+        "proxy_mode": chosen.new_proxy_mode,
         "addons": birth_addons(Environment(alicloud=settings)),
         "new_nat_gateway": False,
         "slb_internet_enabled": chosen.public_api_server,
@@ -110,14 +146,15 @@ def cluster_inputs(settings: AlicloudSettings) -> dict[str, Any]:
         "audit_log_config": {"enabled": True},
         "maintenance_window": {
             "enable": True,
-            "maintenance_time": f"2025-01-01T{chosen.maintenance.start}:00.000+00:00",
+            # With the offset that the provider's documentation shows: no document says in which zone ACK counts days.
+            "maintenance_time": f"2025-01-01T{chosen.maintenance.start}:00.000+08:00",
             "duration": f"{chosen.maintenance.hours}h",
             "weekly_period": ",".join(chosen.maintenance.weekdays),
         },
         "operation_policy": {"cluster_auto_upgrade": _auto_upgrade(chosen.auto_upgrade)},
         "deletion_protection": settings.protected,
         "delete_options": delete_options(settings),
-        # Otherwise the client key of the cluster's administrator lies in the state.
+        # Otherwise the client key of the cluster's administrator is stored in the state.
         "skip_set_certificate_authority": True,
         "tags": tags(settings),
     }
@@ -132,6 +169,23 @@ def delete_options(settings: AlicloudSettings) -> list[dict[str, str]]:
 
 def _auto_upgrade(channel: str) -> Mapping[str, Any]:
     return {"enabled": False} if channel == "none" else {"enabled": True, "channel": channel}
+
+
+def _ignored(chosen: KubernetesSettings) -> list[str]:
+    # The add-on resources change versions later; an upgrade channel changes the cluster's.
+    ignored = ["addons[*].version"]
+    if chosen.auto_upgrade != "none":
+        ignored.append("version")
+    if chosen.proxy_mode is None:
+        # The default depends on the version: raising that must not replace the cluster.
+        ignored.append("proxyMode")
+    return ignored
+
+
+def _cluster_hooks(chosen: KubernetesSettings) -> pulumi.ResourceHookBinding:
+    hooks = guard("cluster-create-only", CREATE_ONLY)
+    hooks.before_create = [creatable_hook(chosen)]
+    return hooks
 
 
 def at_address(kubeconfig: str, server: str) -> str:
@@ -155,7 +209,11 @@ class AckCluster(pulumi.ComponentResource):
     resource: alicloud.cs.ManagedKubernetes
 
     def __init__(self, name: str, args: AckClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("athanor:infra:AckCluster", name, None, opts)
+        chosen = args.settings.kubernetes
+        # A channel of automatic upgrades owns the version, whatever the settings say.
+        fixed = {"kubernetes": f"1.{chosen.minor}"} if chosen.auto_upgrade == "none" else {}
+        own = pulumi.ResourceOptions(hooks=guard(f"{name}-kubernetes-version", KUBERNETES_MINOR))
+        super().__init__("athanor:infra:AckCluster", name, fixed, pulumi.ResourceOptions.merge(opts, own))
         self.resource = self._cluster(args)
         self.cluster_id = self.resource.id
         metadata = self.resource.rrsa_metadata
@@ -166,10 +224,9 @@ class AckCluster(pulumi.ComponentResource):
 
     def _cluster(self, args: AckClusterArgs) -> alicloud.cs.ManagedKubernetes:
         settings, network = args.settings, args.network
-        # The add-on resources change versions later; an upgrade channel changes the cluster's.
-        ignored = ["addons[*].version", *([] if settings.kubernetes.auto_upgrade == "none" else ["version"])]
         return alicloud.cs.ManagedKubernetes(
             "cluster",
+            version=kubernetes_version(settings.kubernetes, self),
             vswitch_ids=[network.node_vswitch_ids[zone] for zone in settings.zones],
             pod_vswitch_ids=[network.pod_vswitch_ids[zone] for zone in settings.zones],
             security_group_id=network.security_group_id,
@@ -178,8 +235,8 @@ class AckCluster(pulumi.ComponentResource):
                 # ACK checks on creation that the vswitches reach the internet.
                 depends_on=list(network.ready),
                 protect=settings.protected,
-                ignore_changes=ignored,
-                hooks=guard("cluster-create-only", CREATE_ONLY),
+                ignore_changes=_ignored(settings.kubernetes),
+                hooks=_cluster_hooks(settings.kubernetes),
             ),
             **cluster_inputs(settings),
         )

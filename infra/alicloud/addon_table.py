@@ -1,22 +1,19 @@
-"""The one table of ACK add-ons: which version, when it is wanted, and why.
-
-Every version is one that ACK's release notes, or its documents, name; none is ever left to ACK to choose.
-"""
+"""The add-ons of ACK: which of them an environment has, and how they are configured."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
+
+from infra.ack_addons import ACK_ADDONS, AckAddon
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from infra.settings.alicloud import AlicloudSettings
     from infra.settings.images import ImageSettings
     from infra.settings.monitoring import MonitoringSettings
-
-Stage = Literal["before_pools", "after_pools"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +22,7 @@ class Environment:
 
     alicloud: AlicloudSettings
     images: ImageSettings | None = None
-    """None where only the cluster itself is made."""
+    """None where only the cluster itself is declared."""
     monitoring: MonitoringSettings | None = None
     """The same."""
 
@@ -42,24 +39,11 @@ def _plain(_: Environment) -> Config:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Addon:
-    """One add-on of ACK."""
+class Addon(AckAddon):
+    """One add-on of ACK, and what it depends on whether and how it is installed."""
 
-    name: str
-    version: str
-    """The pinned version, as ACK writes it."""
-    source: str
-    """Where that version is published."""
-    why: str
-    at_birth: bool = False
-    """Whether ACK would install it with the cluster, in its newest version, if it were not named there with ours.
-
-    A version lower than the installed one cannot be installed later.
-    """
-    stage: Stage = "after_pools"
-    """Whether it must be there before the nodes it works on, or runs on nodes itself."""
-    wanted: Callable[[Environment], bool] = _always
-    config: Callable[[Environment], Config] = _plain
+    applies_to: Callable[[Environment], bool]
+    config: Callable[[Environment], Config]
 
 
 def _has_gpus(environment: Environment) -> bool:
@@ -122,113 +106,26 @@ def _credential_helper(environment: Environment) -> Config:
     return config
 
 
-_NOTES = "ACK, release notes of the component"
-
-ADDONS: tuple[Addon, ...] = (
-    Addon(
-        name="terway-eniip",
-        version="v1.16.7",
-        source=f"{_NOTES} Terway, 2026-01-14; ACK 1.34 and 1.35 need v1.15 or newer",
-        why="pods get addresses of the VPC; member interfaces for PodNetworking; network policies",
-        at_birth=True,
-        config=_terway,
-    ),
-    Addon(
-        name="terway-controlplane",
-        version="v1.16.7",
-        source=f"{_NOTES} Terway, 2026-01-14; always the version of terway-eniip",
-        why="gives pods their member interfaces",
-        at_birth=True,
-        config=_terway_controlplane,
-    ),
-    Addon(
-        name="coredns",
-        version="v1.12.1.3",
-        source=f"{_NOTES} CoreDNS, unmanaged edition, 2025-11-05",
-        why="names of Services and of the pods of a job",
-        at_birth=True,
-    ),
-    Addon(
-        name="metrics-server",
-        version="v0.3.9.7-85b3699-aliyun",
-        source=f"{_NOTES} metrics-server, January 2024",
-        why="horizontal autoscaling of services; kubectl top",
-        at_birth=True,
-    ),
-    Addon(
-        name="csi-plugin",
-        version="v1.35.1",
-        source=f"{_NOTES} csi-plugin, 2026-01-19",
-        why="mounts disks, NAS, CPFS and OSS on nodes",
-        at_birth=True,
-    ),
-    Addon(
-        name="managed-csiprovisioner",
-        version="v1.35.1",
-        source=f"{_NOTES} csi-provisioner, 2026-01-19; always the version of csi-plugin",
-        why="creates volumes; runs beside the control plane",
-        at_birth=True,
-    ),
-    Addon(
-        name="ack-node-problem-detector",
-        version="1.2.35",
-        source="ACK, product change on the automatic isolation of GPUs, 2026-05-14",
-        why="reports GPU faults (Xid) and node faults, which auto-repair acts on",
-    ),
-    Addon(
-        name="ack-nvidia-device-plugin",
-        version="0.7.0",
-        source="ACK, product change on the automatic isolation of GPUs, 2026-05-14",
-        why="nvidia.com/gpu on nodes whose GPUs are not shared",
-        at_birth=True,
-        wanted=_has_gpus,
-    ),
-    Addon(
-        name="ack-erdma-controller",
-        version="0.2.6",
-        source="ACK, 'Access instance metadata in security hardening mode', table of components",
-        why="gives GPU nodes their eRDMA interfaces and pods aliyun/erdma",
-        stage="before_pools",
-        wanted=_has_erdma,
-        config=_erdma,
-    ),
-    Addon(
-        name="ack-rdma-device-plugin",
-        version="1.1.5",
-        source=f"{_NOTES} ack-rdma-device-plugin, 2026-08-14",
-        why="rdma/hca on Lingjun nodes",
-        wanted=_has_lingjun_rdma,
-    ),
-    Addon(
-        name="ack-pod-identity-webhook",
-        version="0.4.0",
-        source=f"{_NOTES} ack-pod-identity-webhook, 2025-11-24",
-        why="RAM roles for service accounts, so that no pod holds a key",
-    ),
-    Addon(
-        name="arms-prometheus",
-        version="1.1.39",
-        source="Managed Service for Prometheus, release notes of the Prometheus agent, April 2026",
-        why="reads nodes, pods, GPUs and our monitors for the managed Prometheus",
-        wanted=_wants_managed_prometheus,
-        config=_managed_prometheus,
-    ),
-    Addon(
-        name="loongcollector",
-        version="v3.3.3.1-aliyun",
-        source="the version of ACK's log collector, then under its former name logtail-ds, in clusters of 2026-10",
-        why="hands the logs of pods to the Log Service",
-        wanted=_collects_logs,
-        config=_log_collector,
-    ),
-    Addon(
-        name="managed-aliyun-acr-credential-helper",
-        version="v24.01.29.1-5318af4-aliyun",
-        source="the version that ACK installed in clusters of 2026-10",
-        why="pulls from the account's own registry without secrets",
-        wanted=_wants_credential_helper,
-        config=_credential_helper,
-    ),
+_CONDITIONS: Mapping[str, Callable[[Environment], bool]] = {
+    "ack-nvidia-device-plugin": _has_gpus,
+    "ack-erdma-controller": _has_erdma,
+    "ack-rdma-device-plugin": _has_lingjun_rdma,
+    "arms-prometheus": _wants_managed_prometheus,
+    "loongcollector": _collects_logs,
+    "managed-aliyun-acr-credential-helper": _wants_credential_helper,
+}
+"""When an add-on is installed, where not always."""
+_CONFIGS: Mapping[str, Callable[[Environment], Config]] = {
+    "terway-eniip": _terway,
+    "terway-controlplane": _terway_controlplane,
+    "ack-erdma-controller": _erdma,
+    "arms-prometheus": _managed_prometheus,
+    "loongcollector": _log_collector,
+    "managed-aliyun-acr-credential-helper": _credential_helper,
+}
+ADDONS = tuple(
+    Addon(**vars(facts), applies_to=_CONDITIONS.get(facts.name, _always), config=_CONFIGS.get(facts.name, _plain))
+    for facts in ACK_ADDONS
 )
 
 DISABLED_AT_BIRTH: tuple[str, ...] = ("nginx-ingress-controller",)
@@ -236,7 +133,7 @@ DISABLED_AT_BIRTH: tuple[str, ...] = ("nginx-ingress-controller",)
 
 
 def version_of(addon: Addon, environment: Environment) -> str:
-    """Return the version to install: the settings' own, else the table's."""
+    """Return the lowest version to have: the settings' own, else the table's."""
     return environment.alicloud.kubernetes.addon_versions.get(addon.name, addon.version)
 
 

@@ -49,8 +49,8 @@ def plan_addresses(settings: AlicloudSettings) -> tuple[ZoneAddresses, ...]:
         raise RefusalError(
             "alicloud.zones",
             list(zones),
-            f"{len(zones)} zones, and the VPC's addresses are cut into {MOST_ZONES} blocks",
-            f"name at most {MOST_ZONES} zones",
+            f"lists {len(zones)} zones, but the VPC's address range is divided into {MOST_ZONES} blocks",
+            f"list at most {MOST_ZONES} zones",
         )
     return _plan(zones, settings.network.cidr)
 
@@ -87,8 +87,8 @@ def check_existing_vswitches(settings: AlicloudSettings) -> None:
             raise RefusalError(
                 f"alicloud.network.existing.{role}_vswitch_ids",
                 vswitches,
-                f"has none in zone {missing[0]}, and every zone of the environment needs one",
-                f"add {missing[0]} with the id of a {role} vswitch there, or take the zone out of alicloud.zones",
+                f"has none in zone {missing[0]}, but every zone of the environment needs one",
+                f"add {missing[0]} with the id of a {role} vswitch there, or remove the zone from alicloud.zones",
             )
 
 
@@ -134,12 +134,12 @@ def check_pod_addresses(settings: AlicloudSettings) -> None:
         )
         for zone in settings.zones
     ]
-    for planned, wanted in zip(plan_addresses(settings), demand, strict=True):
-        if not wanted.fits(planned):
+    for planned, needed in zip(plan_addresses(settings), demand, strict=True):
+        if not needed.fits(planned):
             raise RefusalError(
                 "alicloud.network.cidr",
                 str(settings.network.cidr),
-                wanted.shortage(planned),
+                needed.shortage(planned),
                 _remedy(settings, demand),
             )
 
@@ -171,13 +171,14 @@ class _ZoneDemand:
         ]
         if self.pod_addresses > usable_addresses(planned.pods):
             return (
-                f"gives {usable_addresses(planned.pods)} pod addresses in {self.zone} ({planned.pods}), and the pools"
-                f" at their maximum need {self.pod_addresses} ({', '.join(terms)}: nodes x pods and"
-                f" {_WARM_POD_ADDRESSES} warm ones)"
+                f"gives {usable_addresses(planned.pods)} pod addresses in {self.zone} ({planned.pods}), but the pools"
+                f" at their maximum need {self.pod_addresses} ({', '.join(terms)}: nodes x pods plus"
+                f" {_WARM_POD_ADDRESSES} warm addresses)"
             )
         return (
-            f"gives {usable_addresses(planned.nodes)} node addresses in {self.zone} ({planned.nodes}), and the pools at"
-            f" their maximum need {self.node_addresses}, {_SHARED_NODE_ADDRESSES} for gateways and the control plane"
+            f"gives {usable_addresses(planned.nodes)} node addresses in {self.zone} ({planned.nodes}), but the pools"
+            f" at their maximum need {self.node_addresses}, including {_SHARED_NODE_ADDRESSES} for gateways and the"
+            " control plane"
         )
 
 
@@ -185,6 +186,6 @@ def _remedy(settings: AlicloudSettings, demand: list[_ZoneDemand]) -> str:
     """Name the smallest VPC that holds everything, if one does."""
     for prefix in range(settings.network.cidr.prefixlen - 1, LARGEST_VPC - 1, -1):
         plan = _plan(settings.zones, IPv4Network((0x0A000000, prefix)))
-        if all(wanted.fits(planned) for planned, wanted in zip(plan, demand, strict=True)):
+        if all(needed.fits(planned) for planned, needed in zip(plan, demand, strict=True)):
             return f"choose a /{prefix} or larger, or lower the maximum of a pool"
     return "lower the maximum of a pool, use smaller instance types, or spread the pools over more zones with BALANCE"

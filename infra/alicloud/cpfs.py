@@ -14,7 +14,7 @@ from infra.alicloud.names import resource_name, tags
 if TYPE_CHECKING:
     from infra.settings.storage import CpfsFileSystem
 
-# The provider makes permission groups for NAS alone. An export is reached through its own addresses in the VPC, so
+# The provider creates permission groups for NAS alone. An export is reached through its own addresses in the VPC, so
 # what this group lets in is the VPC, whatever its rule says.
 _EVERYBODY_IN_THE_VPC = "DEFAULT_VPC_GROUP_NAME"
 
@@ -30,8 +30,8 @@ class CpfsStorageArgs:
 class CpfsStorage(pulumi.ComponentResource):
     """A CPFS file system, exported over NFS to the VPC; protected like a NAS one.
 
-    The provider does not tell the domain of the export it makes. The first `up` makes it and says so; the operator
-    reads the domain in the console and sets it; the second `up` makes the volumes.
+    The provider does not return the domain of the export that it creates. The first `up` creates it and says so; the
+    operator looks the domain up in the console and sets it; the second `up` creates the volumes.
     """
 
     backing: FileSystemVolumes

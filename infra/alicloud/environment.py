@@ -9,18 +9,21 @@ import pulumi
 
 from infra.alicloud.ack_cluster import AckCluster, AckClusterArgs
 from infra.alicloud.addon_table import wants_log_service
-from infra.alicloud.addons import ClusterAddons, ClusterAddonsArgs
+from infra.alicloud.addon_versions import installed_versions
+from infra.alicloud.addons import ClusterAddons, ClusterAddonsArgs, addons_of
 from infra.alicloud.log_service import LogService, LogServiceArgs
 from infra.alicloud.network import AlicloudNetwork, AlicloudNetworkArgs
 from infra.alicloud.node_pools import NodePools, NodePoolsArgs
 from infra.alicloud.provider import alicloud_provider
-from infra.pod_network import PodNetworkings, PodNetworkingsArgs
+from infra.alicloud.trunk_networks import PodNetworkings, PodNetworkingsArgs
 from infra.rdma import TerwayForRdma
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pulumi_alicloud as alicloud
 
-    from infra.alicloud.addon_table import Stage
+    from infra.ack_addons import Stage
     from infra.settings.alicloud import AlicloudSettings
     from infra.settings.images import ImageSettings
     from infra.settings.monitoring import MonitoringSettings
@@ -52,22 +55,33 @@ def create_environment(
     network = AlicloudNetwork("network", AlicloudNetworkArgs(settings=settings), in_cloud)
     cluster = AckCluster("cluster", AckClusterArgs(settings=settings, network=network), in_cloud)
 
-    def addons(name: str, stage: Stage, depends_on: tuple[pulumi.Resource, ...]) -> tuple[pulumi.Resource, ...]:
+    installed = installed_versions(cluster)
+
+    def addons(name: str, stage: Stage, depends_on: Sequence[pulumi.Resource]) -> tuple[pulumi.Resource, ...]:
         args = ClusterAddonsArgs(
             settings=settings,
             images=images,
             monitoring=monitoring,
             cluster=cluster,
             stage=stage,
+            installed=installed,
             depends_on=depends_on,
         )
-        return tuple(ClusterAddons(name, args, in_cloud).addons.values())
+        return tuple(ClusterAddons(name, args, in_cloud).addons.values()) if addons_of(args) else ()
 
-    before_rdma = _terway_for_rdma(settings, cluster)
-    early = addons("addons-before-pools", "before_pools", before_rdma)
+    def before_rdma(system: Sequence[alicloud.cs.NodePool]) -> tuple[pulumi.Resource, ...]:
+        filters = _terway_for_rdma(settings, cluster)
+        return (*filters, *addons("addons-before-pools", "before_rdma", (*filters, *system)))
+
     pools = NodePools(
         "node-pools",
-        NodePoolsArgs(settings=settings, cluster=cluster, network=network, before_rdma=(*before_rdma, *early)),
+        NodePoolsArgs(
+            settings=settings,
+            cluster=cluster,
+            network=network,
+            monitoring=monitoring,
+            before_rdma=before_rdma,
+        ),
         in_cloud,
     )
     late = addons("addons", "after_pools", pools.system)
@@ -78,7 +92,7 @@ def create_environment(
         provider=provider,
         network=network,
         cluster=cluster,
-        nodes=(*pools.pools.values(), *early, *late),
+        nodes=(*pools.pools.values(), *late),
         pod_networkings=_pod_networkings(settings, network, cluster),
     )
 

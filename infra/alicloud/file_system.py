@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from infra.alicloud.addresses import plan_addresses
 from infra.errors import RefusalError, choices
-from infra.quantities import gib_quantity
+from infra.kubernetes.quantities import gib_quantity
 from infra.storage import VolumeRequest, static_source
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ NFS_OPTIONS = ("nolock", "tcp", "noresvport", "vers=3")
 
 @dataclass(frozen=True, kw_only=True)
 class FileSystemPlace:
-    """Where a file system is made."""
+    """Where a file system is created."""
 
     settings: AlicloudSettings
     network: AlicloudNetwork
@@ -57,13 +57,15 @@ def zone_of(file_system: StandardNas | ExtremeNas | CpfsFileSystem, settings: Al
     zone = file_system.zone or settings.zones[0]
     if zone not in settings.zones:
         raise RefusalError(
-            "athanor:storage.nas.zone", zone, "is no zone of the environment", choices(zone, settings.zones)
+            "athanor:storage.nas.zone", zone, "is not a zone of the environment", choices(zone, settings.zones)
         )
     return zone
 
 
 def client_cidrs(file_system: StandardNas | ExtremeNas, settings: AlicloudSettings) -> tuple[IPv4Network, ...]:
-    """Return who may mount a file system: what the settings name, else every node and pod vswitch.
+    """Return who may mount a file system: what the settings name, else every node vswitch.
+
+    The driver mounts on the node, as its root, for the pods there; no pod mounts by itself.
 
     Raises:
         RefusalError: the vswitches exist already, so their addresses are not known while planning.
@@ -75,9 +77,9 @@ def client_cidrs(file_system: StandardNas | ExtremeNas, settings: AlicloudSettin
             "athanor:storage.nas.client_cidrs",
             [],
             "the addresses of existing vswitches are not known before the update",
-            "name the CIDRs of their nodes and pods",
+            "list the CIDRs of the node vswitches",
         )
-    return tuple(cidr for zone in plan_addresses(settings) for cidr in (zone.nodes, zone.pods))
+    return tuple(zone.nodes for zone in plan_addresses(settings))
 
 
 def volume_manifest(request: VolumeRequest, export: Export) -> Manifest:

@@ -45,9 +45,9 @@ def collection_manifest(settings: LogSettings, project: pulumi.Input[str]) -> Ma
     """
     days = settings.retention_days
     if _LONGEST_DAYS < days < _FOR_EVER_DAYS:
-        limit = f"the Log Service keeps lines for at most {_LONGEST_DAYS} days, or, with {_FOR_EVER_DAYS}, for ever"
+        limit = f"the Log Service keeps logs for at most {_LONGEST_DAYS} days or, with {_FOR_EVER_DAYS}, forever"
         raise RefusalError(
-            "athanor:monitoring.logs.retention_days", days, limit, f"{_LONGEST_DAYS} or {_FOR_EVER_DAYS}"
+            "athanor:monitoring.logs.retention_days", days, limit, f"use {_LONGEST_DAYS} or {_FOR_EVER_DAYS}"
         )
     labels = {field.removeprefix(LABEL_FIELDS): tag for field, tag in _TAGS.items()}
     return {
@@ -67,7 +67,7 @@ def collection_manifest(settings: LogSettings, project: pulumi.Input[str]) -> Ma
                     }
                 ],
                 "processors": [
-                    # What is no JSON stays as it is.
+                    # A line that is not JSON stays as it is.
                     {
                         "Type": "processor_parse_json_native",
                         "SourceKey": "content",

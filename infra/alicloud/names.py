@@ -29,10 +29,15 @@ def resource_name(thing: str) -> str:
     name = f"{pulumi.get_project()}-{stack}-{thing}"
     fix = f"rename the stack {stack!r} or the part {thing!r}"
     if len(name) > LONGEST_NAME:
-        raise RefusalError("name", name, f"{len(name)} characters, Alibaba Cloud takes at most {LONGEST_NAME}", fix)
+        raise RefusalError(
+            "name", name, f"has {len(name)} characters, but Alibaba Cloud accepts at most {LONGEST_NAME}", fix
+        )
     if not _NAME.fullmatch(name):
         raise RefusalError(
-            "name", name, "only a-z, 0-9 and single hyphens between them, with a letter first, suit every service", fix
+            "name",
+            name,
+            "must start with a letter and contain only a-z, 0-9 and single hyphens, which every service accepts",
+            fix,
         )
     return name
 

@@ -1,4 +1,4 @@
-"""The network of an environment: VPC, vswitches, the way out, the security group of nodes and pods."""
+"""The network of an environment: VPC, vswitches, egress, the security group of nodes and pods."""
 
 from __future__ import annotations
 
@@ -10,12 +10,34 @@ import pulumi_alicloud as alicloud
 
 from infra.alicloud.addresses import check_existing_vswitches, check_pod_addresses, plan_addresses
 from infra.alicloud.names import resource_name, tags
+from infra.alicloud.nat_gateway import NatGatewayArgs, declare_nat_gateway
+from infra.create_only import CreateOnly, given_and_changed, guard
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
     from infra.settings.alicloud import AlicloudSettings
     from infra.settings.alicloud_network import ExistingNetworkSettings
+
+
+_PODS_STAY = "ACK accepts pod vswitches only when it creates a cluster"
+CREATE_ONLY = (
+    CreateOnly(
+        input="zones",
+        setting="alicloud.zones",
+        limit=_PODS_STAY,
+        fix="restore the zones, and create another environment for other zones",
+        forbids=given_and_changed,
+    ),
+    CreateOnly(
+        input="cidr",
+        setting="alicloud.network.cidr",
+        limit=f"every vswitch is a part of it; {_PODS_STAY}",
+        fix="restore it, and create another environment for other addresses",
+        forbids=given_and_changed,
+    ),
+)
+"""What is fixed when the network is created. Its own inputs hold it: those of the cluster are ids of vswitches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +50,9 @@ class AlicloudNetworkArgs:
 class AlicloudNetwork(pulumi.ComponentResource):
     """A VPC with a node and a pod vswitch in each zone, one NAT gateway and one security group.
 
-    In an existing VPC only what the settings do not name is made. What holds everything else, or an address that others
-    have let in, is protected in protected environments: then `destroy` is refused while it is planned, not half-way by
-    the cloud.
+    In an existing VPC, creates only what the settings do not name. Resources that contain everything else, or an
+    address that others have allowed, are protected in protected environments: then `destroy` is refused while it is
+    planned, not half-way by the cloud.
     """
 
     vpc_id: pulumi.Output[str]
@@ -40,11 +62,16 @@ class AlicloudNetwork(pulumi.ComponentResource):
     """By zone."""
     security_group_id: pulumi.Output[str]
     ready: tuple[pulumi.Resource, ...]
-    """What must exist before a node starts, and until it is gone: its way out and the rules of its security group."""
+    """What must exist before a node starts, and until it is gone: its egress and the rules of its security group."""
 
     def __init__(self, name: str, args: AlicloudNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("athanor:infra:AlicloudNetwork", name, None, opts)
         self._settings = settings = args.settings
+        fixed = {
+            "zones": list(settings.zones),
+            "cidr": None if settings.network.existing else str(settings.network.cidr),
+        }
+        own = pulumi.ResourceOptions(hooks=guard(f"{name}-create-only", CREATE_ONLY))
+        super().__init__("athanor:infra:AlicloudNetwork", name, fixed, pulumi.ResourceOptions.merge(opts, own))
         self._tags = tags(settings)
         check_existing_vswitches(settings)
         check_pod_addresses(settings)
@@ -53,19 +80,11 @@ class AlicloudNetwork(pulumi.ComponentResource):
         else:
             self._create_vpc()
         rules = self._security_group()
-        ways_out = self._way_out() if settings.network.nat_gateway else ()
-        self.ready = (*rules, *ways_out)
+        self.ready = (*rules, *(self._egress() if settings.network.nat_gateway else ()))
         self.register_outputs({"vpc_id": self.vpc_id, "security_group_id": self.security_group_id})
 
-    def _options(
-        self, *, protect: bool = False, depends_on: tuple[pulumi.Resource, ...] = (), delete_first: bool = False
-    ) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(
-            parent=self,
-            protect=True if protect and self._settings.protected else None,
-            depends_on=list(depends_on),
-            delete_before_replace=delete_first or None,
-        )
+    def _options(self, *, protect: bool = False) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(parent=self, protect=True if protect and self._settings.protected else None)
 
     def _use(self, existing: ExistingNetworkSettings) -> None:
         zones = self._settings.zones
@@ -103,7 +122,7 @@ class AlicloudNetwork(pulumi.ComponentResource):
         if existing and existing.security_group_id:
             self.security_group_id = pulumi.Output.from_input(existing.security_group_id)
             return ()
-        # A basic group takes 6,000 addresses, every pod's among them, and its type is fixed at birth; an enterprise
+        # A basic group takes 6,000 addresses, every pod's among them, and its type is fixed at creation; an enterprise
         # group takes 65,536 interfaces.
         group = alicloud.ecs.SecurityGroup(
             "security-group",
@@ -115,7 +134,7 @@ class AlicloudNetwork(pulumi.ComponentResource):
         )
         self.security_group_id = group.id
         # An enterprise group isolates its members (NCCL and RDMA would hang) and lets nothing out, and its rules
-        # cannot name a group: everybody inside is whoever has an address of the VPC.
+        # cannot name a group: "inside" means every address of the VPC.
         inside = self._settings.network.vpc_cidr
         return (
             self._rule("ingress", str(inside), "Nodes, pods and the control plane reach each other"),
@@ -138,59 +157,11 @@ class AlicloudNetwork(pulumi.ComponentResource):
             opts=self._options(),
         )
 
-    def _way_out(self) -> tuple[pulumi.Resource, ...]:
-        """Declare the NAT gateway, its address, and one SNAT entry for each vswitch."""
-        settings = self._settings
-        gateway = alicloud.vpc.NatGateway(
-            "nat-gateway",
-            nat_gateway_name=resource_name("nat"),
+    def _egress(self) -> tuple[pulumi.Resource, ...]:
+        args = NatGatewayArgs(
+            settings=self._settings,
             vpc_id=self.vpc_id,
-            vswitch_id=self.node_vswitch_ids[settings.zones[0]],
-            nat_type="Enhanced",
-            network_type="internet",
-            payment_type="PayAsYouGo",
-            internet_charge_type="PayByLcu",
-            deletion_protection=settings.protected,
-            tags=self._tags,
-            opts=self._options(protect=True),
+            node_vswitch_ids=self.node_vswitch_ids,
+            pod_vswitch_ids=self.pod_vswitch_ids,
         )
-        address = alicloud.ecs.EipAddress(
-            "nat-address",
-            address_name=resource_name("nat"),
-            bandwidth=str(settings.network.nat_bandwidth_mbps),
-            payment_type="PayAsYouGo",
-            internet_charge_type="PayByTraffic",
-            isp="BGP",
-            tags=self._tags,
-            opts=self._options(protect=True),
-        )
-        association = alicloud.ecs.EipAssociation(
-            "nat-address-association",
-            allocation_id=address.id,
-            instance_id=gateway.id,
-            instance_type="Nat",
-            # An address belongs to one gateway at a time.
-            opts=self._options(delete_first=True),
-        )
-        return tuple(
-            alicloud.vpc.SnatEntry(
-                f"snat-{thing}",
-                snat_entry_name=resource_name(f"snat-{thing}"),
-                snat_table_id=gateway.snat_table_ids,
-                snat_ip=address.ip_address,
-                source_vswitch_id=vswitch_id,
-                # The cloud refuses an entry before its address is bound, and to unbind the address before its entries
-                # are gone.
-                opts=self._options(depends_on=(association,)),
-            )
-            for thing, vswitch_id in self._sources()
-        )
-
-    def _sources(self) -> list[tuple[str, pulumi.Output[str]]]:
-        """Return every vswitch once: an existing one may be shared by nodes and pods, and takes one SNAT entry."""
-        existing = self._settings.network.existing
-        sources = [(f"nodes-{zone}", vswitch_id) for zone, vswitch_id in self.node_vswitch_ids.items()]
-        for zone, vswitch_id in self.pod_vswitch_ids.items():
-            if not (existing and existing.pod_vswitch_ids[zone] in existing.node_vswitch_ids.values()):
-                sources.append((f"pods-{zone}", vswitch_id))
-        return sources
+        return declare_nat_gateway(args, self)

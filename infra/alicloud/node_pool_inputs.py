@@ -6,29 +6,38 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from infra.alicloud.names import tags
+from infra.alicloud.rdma_nodes import max_pods, unlocked_memory
+from infra.errors import RefusalError
 from infra.gpu.sharing import node_labels
-from infra.pod_network import EXCLUSIVE_ENI_LABEL, EXCLUSIVE_ENI_VALUE
-from infra.pools import POOL_LABEL, pool_taints
+from infra.node_labels import POOL_LABEL, POOL_ROLE_LABEL
+from infra.pod_network_modes import EXCLUSIVE_ENI_LABEL, EXCLUSIVE_ENI_VALUE
+from infra.pools import pool_taints
 from infra.rdma import rdma_node_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from infra.settings.alicloud import AlicloudSettings
+    from infra.settings.monitoring import MonitoringSettings
     from infra.settings.node_disks import DiskSettings
     from infra.settings.node_pools import NodePoolSettings
 
-ROLE_LABEL = "athanor.dev/role"
 DRIVER_LABEL = "ack.aliyun.com/nvidia-driver-version"
 CONTAINER_DISK = "/var/lib/container"
 """Where ACK keeps images, containers and the kubelet's files on a data disk."""
-HOST_NETWORK_PODS = 6
-"""Pods of a node that count for the kubelet and need no address: Terway, kube-proxy, the CSI plugin, the problem
-detector, the GPU and RDMA plugins."""
+MOST_MARKS = 11
+"""Tags, labels and taints of an autoscaled pool together: the autoscaler finds labels and taints in tags, and ACK wants
+fewer than 12 of them all (*Enable node auto scaling*, node labels)."""
 
 
-def node_pool_inputs(settings: AlicloudSettings, pool: NodePoolSettings) -> dict[str, Any]:
-    """Return the inputs of a pool that do not come from another resource."""
+def node_pool_inputs(
+    settings: AlicloudSettings, pool: NodePoolSettings, monitoring: MonitoringSettings | None = None
+) -> dict[str, Any]:
+    """Return the inputs of a pool that do not come from another resource.
+
+    Raises:
+        RefusalError: it is autoscaled and has more tags, labels and taints than the autoscaler can read.
+    """
     inputs: dict[str, Any] = {
         # Unique in a cluster. The pool is deleted before it is replaced, so the name is free by then.
         "node_pool_name": pool.name,
@@ -41,6 +50,7 @@ def node_pool_inputs(settings: AlicloudSettings, pool: NodePoolSettings) -> dict
     }
     if pool.lingjun:
         return inputs | _lingjun(pool)
+    _check_marks(pool, inputs)
     return {
         **inputs,
         "instance_types": list(pool.instance_types),
@@ -49,30 +59,48 @@ def node_pool_inputs(settings: AlicloudSettings, pool: NodePoolSettings) -> dict
         "image_type": pool.image_type,
         **_size(pool),
         **_spot(pool),
-        **_system_disk(pool.system_disk),
-        "data_disks": [_data_disk(disk) for disk in pool.data_disks],
-        "kubelet_configuration": {"max_pods": str(max_pods(pool))},
+        **_system_disk(pool.system_disk, protected=settings.protected),
+        "data_disks": [_data_disk(disk, protected=settings.protected) for disk in pool.data_disks],
+        # Without a token, anyone who gets into a pod could ask the service for the credentials of the node's role.
+        "instance_metadata_options": {"http_tokens": "required"},
         "management": _management(settings, pool),
+        **(_rdma(pool, monitoring) if pool.rdma else {}),
+    }
+
+
+def _check_marks(pool: NodePoolSettings, inputs: dict[str, Any]) -> None:
+    counts = {name: len(inputs[name]) for name in ("tags", "labels", "taints")}
+    total = sum(counts.values())
+    if pool.autoscaled and total > MOST_MARKS:
+        counted = ", ".join(f"{count} {name}" for name, count in counts.items())
+        raise RefusalError(
+            "alicloud.node_pools",
+            pool.name,
+            f"has {counted} including the platform's own, but the autoscaler reads at most {MOST_MARKS} in total",
+            "remove some of alicloud.tags or of the pool's labels and taints, or set minimum and maximum to the same"
+            " number",
+        )
+
+
+def _rdma(pool: NodePoolSettings, monitoring: MonitoringSettings | None) -> dict[str, Any]:
+    return {
+        "pre_user_data": unlocked_memory(),
+        "kubelet_configuration": {"max_pods": str(max_pods(pool, monitoring))},
     }
 
 
 def pool_labels(pool: NodePoolSettings) -> dict[str, str]:
     """Return the labels of a pool's nodes; those that ACK acts on count from a node's birth."""
-    labels = {POOL_LABEL: pool.name, ROLE_LABEL: pool.role}
+    labels = {POOL_LABEL: pool.name, POOL_ROLE_LABEL: pool.role}
     if pool.role == "gpu":
         labels |= node_labels(pool.gpu.sharing)
-    if pool.gpu.driver_version:
-        labels[DRIVER_LABEL] = pool.gpu.driver_version
+    if pool.driver_version:
+        labels[DRIVER_LABEL] = pool.driver_version
     if pool.eni == "exclusive":
         labels[EXCLUSIVE_ENI_LABEL] = EXCLUSIVE_ENI_VALUE
     if pool.rdma:
         labels |= rdma_node_labels("lingjun" if pool.lingjun else "erdma")
     return {**pool.labels, **labels}
-
-
-def max_pods(pool: NodePoolSettings) -> int:
-    """Return the kubelet's limit: the pods that get an address on the smallest type, and those that need none."""
-    return min(facts.node_pods(pool.eni, rdma=pool.rdma) for facts in pool.facts) + HOST_NETWORK_PODS
 
 
 def _size(pool: NodePoolSettings) -> dict[str, Any]:
@@ -116,26 +144,30 @@ def _price(price: float) -> str:
     return format(Decimal(str(price)).normalize(), "f")
 
 
-def _system_disk(disk: DiskSettings) -> dict[str, Any]:
+def _system_disk(disk: DiskSettings, *, protected: bool) -> dict[str, Any]:
     return {
         "system_disk_category": disk.category,
         "system_disk_size": disk.size_gib,
-        "system_disk_encrypted": disk.encrypted,
+        "system_disk_encrypted": _encrypted(disk, protected=protected),
         "system_disk_performance_level": _level(disk),
     }
 
 
-def _data_disk(disk: DiskSettings) -> dict[str, Any]:
+def _data_disk(disk: DiskSettings, *, protected: bool) -> dict[str, Any]:
     inputs: dict[str, Any] = {
         "category": disk.category,
         "size": disk.size_gib,
-        "encrypted": "true" if disk.encrypted else "false",
+        "encrypted": "true" if _encrypted(disk, protected=protected) else "false",
         "auto_format": "true",
         "file_system": "ext4",
         "mount_target": disk.mount_path or CONTAINER_DISK,
     }
     level = _level(disk)
     return {**inputs, "performance_level": level} if level else inputs
+
+
+def _encrypted(disk: DiskSettings, *, protected: bool) -> bool:
+    return protected if disk.encrypted is None else disk.encrypted
 
 
 def _level(disk: DiskSettings) -> str | None:

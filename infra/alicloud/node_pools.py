@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 import pulumi
 import pulumi_alicloud as alicloud
 
-from infra.alicloud.create_only import CreateOnly, guard
 from infra.alicloud.names import resource_name
 from infra.alicloud.node_pool_inputs import node_pool_inputs
+from infra.create_only import CreateOnly, guard
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from infra.alicloud.ack_cluster import AckCluster
     from infra.alicloud.network import AlicloudNetwork
     from infra.settings.alicloud import AlicloudSettings
+    from infra.settings.monitoring import MonitoringSettings
     from infra.settings.node_pools import NodePoolSettings
 
 
@@ -28,8 +29,11 @@ class NodePoolsArgs:
     settings: AlicloudSettings
     cluster: AckCluster
     network: AlicloudNetwork
-    before_rdma: Sequence[pulumi.Resource] = ()
-    """What pools with RDMA wait for: Terway's configuration for them and the eRDMA controller."""
+    monitoring: MonitoringSettings | None = None
+    """What runs on every node depends on it; None where only the pools are declared."""
+    before_rdma: Callable[[Sequence[alicloud.cs.NodePool]], Sequence[pulumi.Resource]] = lambda _: ()
+    """Declares what pools with RDMA wait for (Terway's configuration for them and the eRDMA controller), given the
+    system pools, which that runs on."""
 
 
 class NodePools(pulumi.ComponentResource):
@@ -44,8 +48,15 @@ class NodePools(pulumi.ComponentResource):
         super().__init__("athanor:infra:NodePools", name, None, opts)
         settings = args.settings
         scaler = self._autoscaler(args) if any(pool.autoscaled for pool in settings.node_pools) else None
-        self.pools = {pool.name: self._pool(pool, args, scaler) for pool in settings.node_pools}
-        self.system = tuple(self.pools[pool.name] for pool in settings.node_pools if pool.role == "system")
+        first = {pool.name: self._pool(pool, args, scaler) for pool in settings.node_pools if not pool.rdma}
+        self.system = tuple(first[pool.name] for pool in settings.node_pools if pool.role == "system")
+        before_rdma = args.before_rdma(self.system)
+        with_rdma = {
+            pool.name: self._pool(pool, args, scaler, before_rdma) for pool in settings.node_pools if pool.rdma
+        }
+        every = {**first, **with_rdma}
+        self.pools = {pool.name: every[pool.name] for pool in settings.node_pools}
+        _warn_of_empty_pools(settings, self)
         self.register_outputs({"pools": sorted(self.pools)})
 
     def _autoscaler(self, args: NodePoolsArgs) -> alicloud.cs.AutoscalingConfig:
@@ -64,10 +75,14 @@ class NodePools(pulumi.ComponentResource):
         )
 
     def _pool(
-        self, pool: NodePoolSettings, args: NodePoolsArgs, scaler: alicloud.cs.AutoscalingConfig | None
+        self,
+        pool: NodePoolSettings,
+        args: NodePoolsArgs,
+        scaler: alicloud.cs.AutoscalingConfig | None,
+        before: Sequence[pulumi.Resource] = (),
     ) -> alicloud.cs.NodePool:
         network, zones = args.network, args.settings.zones_of(pool)
-        depends_on = [*args.network.ready, *(args.before_rdma if pool.rdma else ())]
+        depends_on = [*args.network.ready, *before]
         if pool.autoscaled and scaler:
             depends_on.append(scaler)
         return alicloud.cs.NodePool(
@@ -81,11 +96,11 @@ class NodePools(pulumi.ComponentResource):
                 depends_on=depends_on,
                 # Names are unique in a cluster, and neither stock nor quota holds a scarce pool twice.
                 delete_before_replace=True,
-                # The autoscaler's own number of nodes is no change of ours.
+                # The number of nodes that the autoscaler chose is not our change.
                 ignore_changes=["desiredSize"] if pool.autoscaled else None,
                 hooks=guard(f"{pool.name}-create-only", _create_only(pool)) if pool.lingjun else None,
             ),
-            **node_pool_inputs(args.settings, pool),
+            **node_pool_inputs(args.settings, pool, args.monitoring),
         )
 
     def _deployment_set(self, pool: NodePoolSettings) -> pulumi.Output[str]:
@@ -99,12 +114,21 @@ class NodePools(pulumi.ComponentResource):
         return together.id
 
 
+def _warn_of_empty_pools(settings: AlicloudSettings, component: pulumi.Resource) -> None:
+    empty = [pool.name for pool in settings.node_pools if not pool.maximum]
+    if empty:
+        pulumi.log.warn(
+            f"Node pools with maximum 0: {', '.join(empty)}. Pods placed there wait until the maximum is raised.",
+            component,
+        )
+
+
 def _create_only(pool: NodePoolSettings) -> list[CreateOnly]:
     return [
         CreateOnly(
             input="efloNodeGroup",
             setting=f"lingjun of node pool {pool.name!r}",
             limit="a pool keeps its Lingjun node group",
-            fix="restore it, and add a pool of another name for another group",
+            fix="restore it, and add a pool with another name for another group",
         )
     ]

@@ -10,8 +10,8 @@ import pulumi
 from infra.alicloud.names import resource_name, tags
 from infra.alicloud.rrsa import ServiceAccountRole, ServiceAccountRoleArgs
 from infra.errors import RefusalError
+from infra.kubernetes.quantities import gib_quantity
 from infra.manifests import Manifest, resource
-from infra.quantities import gib_quantity
 from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, claim_manifest, static_source
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from infra.settings.storage import OssMountSettings
 
 OSS_DRIVER = "ossplugin.csi.alibabacloud.com"
-# The driver mounts from pods of its own, whoever the workload is.
+# The driver mounts from pods of its own, for every workload.
 FUSE_NAMESPACE = "ack-csi-fuse"
 FUSE_ACCOUNT = "csi-fuse-ossfs"
 _NOMINAL_GIB = 1024
@@ -106,13 +106,16 @@ class OssMounts(pulumi.ComponentResource):
         taken = {DATA_CLAIM, OUTPUT_CLAIM} & {mount.name for mount in args.mounts}
         if taken:
             raise RefusalError(
-                "athanor:storage.oss", taken.pop(), "names a claim that every platform has", "choose another name"
+                "athanor:storage.oss",
+                taken.pop(),
+                "is the name of a claim that every platform has",
+                "choose another name",
             )
         self.claims = tuple(self._claim(mount, args) for mount in args.mounts)
         self.register_outputs({"claims": [mount.name for mount in args.mounts]})
 
     def _claim(self, mount: OssMountSettings, args: OssMountsArgs) -> pulumi.CustomResource:
-        logical, volume = f"oss-{mount.name}", f"{args.namespace}-{mount.name}"
+        logical, volume = mount.role_name, f"{args.namespace}-{mount.name}"
         child = pulumi.ResourceOptions(parent=self)
         role = ServiceAccountRole(
             logical,

@@ -43,10 +43,10 @@ def alicloud_provider(settings: AlicloudSettings) -> alicloud.Provider:
     cloud nothing.
 
     Raises:
-        RefusalError: there are no credentials, and this is no preview.
+        RefusalError: there are no credentials, and this is not a preview.
     """
     inputs = provider_inputs(settings, os.environ, preview=pulumi.runtime.is_dry_run())
-    # Nobody's placeholders show up as a change of a stack that exists, or reach the cloud: the provider then keeps to
+    # So placeholders never appear as a change of an existing stack, nor reach the cloud: the provider then keeps to
     # what the checkpoint says and names the missing credentials itself.
     opts = pulumi.ResourceOptions(ignore_changes=["accessKey", "secretKey"])
     return alicloud.Provider("alicloud", opts=opts, **inputs)
@@ -70,7 +70,9 @@ def provider_inputs(settings: AlicloudSettings, environment: Mapping[str, str], 
     if preview:
         # No role here: to take one, the provider would call the cloud.
         return {**inputs, "access_key": PLACEHOLDER, "secret_key": PLACEHOLDER}
-    raise RefusalError("credentials", None, "none of Alibaba Cloud are in the environment", _fix(environment))
+    raise RefusalError(
+        "credentials", None, "no Alibaba Cloud credentials are set in the environment", _fix(environment)
+    )
 
 
 def has_credentials(environment: Mapping[str, str]) -> bool:
@@ -97,5 +99,5 @@ def _any_of(names: tuple[str, ...], environment: Mapping[str, str]) -> bool:
 def _fix(environment: Mapping[str, str]) -> str:
     keys = " and ".join(names[1] for names in _KEY_PAIRS)
     if (Path(environment.get("HOME", "/")) / ".aliyun" / "config.json").exists():
-        return f"name a profile of ~/.aliyun/config.json in {_PROFILES[1]}, or set {keys}"
+        return f"set {_PROFILES[1]} to a profile in ~/.aliyun/config.json, or set {keys}"
     return f"set {keys}, or {_PROFILES[1]} after `aliyun configure`"

@@ -11,7 +11,7 @@ from infra.alicloud.cpfs import CpfsStorage, CpfsStorageArgs
 from infra.alicloud.file_system import FileSystemPlace, FileSystemVolumes
 from infra.alicloud.nas import NasStorage, NasStorageArgs
 from infra.alicloud.oss import OssMounts, OssMountsArgs
-from infra.alicloud.storage_classes import StorageClasses, StorageClassesArgs
+from infra.alicloud.storage_classes import StorageClasses, StorageClassesArgs, class_manifests
 from infra.settings.storage import CpfsFileSystem, StorageSettings
 
 if TYPE_CHECKING:
@@ -48,26 +48,24 @@ class AlicloudStorage(pulumi.ComponentResource):
         super().__init__("athanor:infra:AlicloudStorage", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         self.backing = self._file_system(args).backing
-        StorageClasses(
-            "classes",
-            StorageClassesArgs(
-                classes=args.storage.classes,
-                export=self.backing.export,
-                protected=args.settings.protected,
-                depends_on=args.depends_on,
-            ),
-            child,
+        classes = StorageClassesArgs(
+            classes=args.storage.classes,
+            export=self.backing.export,
+            protected=args.settings.protected,
+            depends_on=args.depends_on,
         )
+        if class_manifests(classes):
+            StorageClasses("classes", classes, child)
         self.claims = self._buckets(args) if args.storage.oss else ()
         self.register_outputs({})
 
     def _file_system(self, args: AlicloudStorageArgs) -> NasStorage | CpfsStorage:
         place = FileSystemPlace(settings=args.settings, network=args.network)
         child = pulumi.ResourceOptions(parent=self)
-        found = args.storage.file_system
-        if isinstance(found, CpfsFileSystem):
-            return CpfsStorage("cpfs", CpfsStorageArgs(place=place, file_system=found), child)
-        return NasStorage("nas", NasStorageArgs(place=place, file_system=found), child)
+        file_system = args.storage.file_system
+        if isinstance(file_system, CpfsFileSystem):
+            return CpfsStorage("cpfs", CpfsStorageArgs(place=place, file_system=file_system), child)
+        return NasStorage("nas", NasStorageArgs(place=place, file_system=file_system), child)
 
     def _buckets(self, args: AlicloudStorageArgs) -> tuple[pulumi.CustomResource, ...]:
         mounts = OssMountsArgs(

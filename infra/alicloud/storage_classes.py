@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 import pulumi
 
 from infra.alicloud.file_system import NAS_DRIVER, NFS_OPTIONS, Export
-from infra.manifests import Manifest, resource
+from infra.manifests import FixedFields, Manifest, replaceable_resource
 from infra.settings.storage import DiskClass, NasClass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DISK_DRIVER = "diskplugin.csi.alibabacloud.com"
-# The API server refuses to change them in place.
-_REPLACED = ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"]
+_FIXED_FIELDS = FixedFields(
+    fixed=("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"), constant="allowVolumeExpansion"
+)
+"""Of a StorageClass. Volumes keep what they were created with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +49,12 @@ def nas_class_manifest(settings: NasClass, export: Export, *, protected: bool) -
         "mountOptions": list(NFS_OPTIONS),
         "reclaimPolicy": _reclaim(settings, protected=protected),
         "volumeBindingMode": "Immediate",
+        "allowVolumeExpansion": False,
     }
 
 
 def disk_class_manifest(settings: DiskClass, *, protected: bool) -> Manifest:
-    """Return a StorageClass of ESSDs: a disk is made in the zone of its first pod, since no other zone can reach it."""
+    """Return a StorageClass of ESSDs: a disk is created in the zone of its first pod: no other zone can reach it."""
     return {
         **_metadata(settings.name),
         "provisioner": DISK_DRIVER,
@@ -80,18 +83,17 @@ class StorageClasses(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: StorageClassesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:StorageClasses", name, None, opts)
-        manifests = {found.name: _manifest(found, args) for found in args.classes}
+        child = pulumi.ResourceOptions(parent=self, depends_on=list(args.depends_on))
+        manifests = class_manifests(args)
         for class_name, manifest in manifests.items():
-            if manifest is not None:
-                opts = pulumi.ResourceOptions(
-                    parent=self,
-                    depends_on=list(args.depends_on),
-                    replace_on_changes=_REPLACED,
-                    # The new one has the same name. Volumes keep what they were made with.
-                    delete_before_replace=True,
-                )
-                resource(class_name, manifest, opts)
-        self.register_outputs({"classes": [found for found, manifest in manifests.items() if manifest is not None]})
+            replaceable_resource(class_name, manifest, _FIXED_FIELDS, child)
+        self.register_outputs({"classes": list(manifests)})
+
+
+def class_manifests(args: StorageClassesArgs) -> dict[str, Manifest]:
+    """Return the StorageClasses that can be created, by name."""
+    manifests = {storage_class.name: _manifest(storage_class, args) for storage_class in args.classes}
+    return {name: manifest for name, manifest in manifests.items() if manifest is not None}
 
 
 def _manifest(settings: NasClass | DiskClass, args: StorageClassesArgs) -> Manifest | None:

@@ -1,19 +1,35 @@
 """NVIDIA's exporter of GPU metrics (DCGM) as plain manifests, where no other exporter runs on the GPU nodes.
 
-Source: NVIDIA/dcgm-exporter, deployment/ and etc/default-counters.csv.
+Source: NVIDIA/dcgm-exporter 4.5.3-4.8.2, deployment/ and etc/default-counters.csv.
+
+The exporter learns from the kubelet which pod a sample belongs to, for devices of `nvidia.com/gpu` and
+`nvidia.com/mig-…` and of resources that are listed for it (internal/pkg/transformation/kubernetes.go). Shares are
+listed where our device plugin offers them. Listed alone they would give a card to one of its pods, so it is configured
+to repeat each sample for every pod as well. It could not identify pods of cGPU (`aliyun.com/gpu-mem`): it would take
+the kubelet's device, GiB by GiB named `<UUID>-_-<number>`, and the card that such a pod really gets is chosen by the
+scheduler and noted on the pod (AliyunContainerService/gpushare-device-plugin, pkg/gpu/nvidia/nvidia.go and
+allocate.go, the open forerunner of ACK's).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infra.gpu.nodes import config_map, config_volume, daemon_set, environment, host_folder, labels, metadata
+from infra.gpu.nodes import config_map, config_volume, daemon_set, environment, labels, metadata
+from infra.gpu.sharing import SHARED_GPU_RESOURCE
+from infra.kubernetes.pods import container_security, host_folder, resources
+from infra.settings.gpu import Mps, TimeSlicing
 
 if TYPE_CHECKING:
     from infra.manifests import Manifest
+    from infra.settings.gpu import ClusterGpuSettings, Sharing
 
 DCGM_EXPORTER = "dcgm-exporter"
-METRICS_PORT = 9400
+DCGM_EXPORTER_PORT = 9400
+COLLECT_SECONDS = 30
+"""Time between two samples."""
+EVENT_WINDOW_SECONDS = 300
+"""How far back DCGM_EXP_XID_ERRORS_COUNT and DCGM_EXP_CLOCK_EVENTS_COUNT count samples."""
 _COUNTERS_FILE = "counters.csv"
 
 # DCGM field, Prometheus type, help. What alerts and dashboards use, and no more: each costs a series per GPU.
@@ -37,8 +53,10 @@ COUNTERS: tuple[tuple[str, str, str], ...] = (
     ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "PCIe retries."),
     # The code of the last error, which stands until the next one: alerts compare it, they never take its increase.
     ("DCGM_FI_DEV_XID_ERRORS", "gauge", "Code of the last Xid error."),
+    # NVML's nvmlDeviceGpuRecoveryAction_t; drivers that do not know it omit it.
+    ("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "gauge", "Recovery that the driver asks for (0 is none)."),
     ("DCGM_EXP_XID_ERRORS_COUNT", "gauge", "Xid errors within the exporter's window by code."),
-    ("DCGM_EXP_CLOCK_EVENTS_COUNT", "gauge", "Throttling events within the exporter's window by reason."),
+    ("DCGM_EXP_CLOCK_EVENTS_COUNT", "gauge", "Samples with a slowed clock within the exporter's window by reason."),
     ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "counter", "Double-bit memory errors since the driver was loaded."),
     ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter", "Memory rows remapped after uncorrectable errors."),
     ("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "counter", "Memory rows remapped after correctable errors."),
@@ -48,16 +66,16 @@ COUNTERS: tuple[tuple[str, str, str], ...] = (
 
 
 def counters_csv() -> str:
-    """Return the file that tells the exporter what to collect."""
+    """Return the file that lists the fields for the exporter to collect."""
     return "".join(f"{field}, {kind}, {text}\n" for field, kind, text in COUNTERS)
 
 
-def dcgm_exporter_manifests(image: str) -> dict[str, Manifest]:
+def dcgm_exporter_manifests(image: str, settings: ClusterGpuSettings) -> dict[str, Manifest]:
     """Return all objects by logical name, in the order in which they need each other."""
     config = {_COUNTERS_FILE: counters_csv()}
     return {
         f"{DCGM_EXPORTER}-config": config_map(DCGM_EXPORTER, config),
-        DCGM_EXPORTER: _exporter(image, config),
+        DCGM_EXPORTER: _exporter(image, settings, config),
         f"{DCGM_EXPORTER}-service": {
             "apiVersion": "v1",
             "kind": "Service",
@@ -65,13 +83,27 @@ def dcgm_exporter_manifests(image: str) -> dict[str, Manifest]:
             "metadata": {**metadata(DCGM_EXPORTER), "annotations": {"pulumi.com/skipAwait": "true"}},
             "spec": {
                 "selector": labels(DCGM_EXPORTER),
-                "ports": [{"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}],
+                "ports": [{"name": "metrics", "port": DCGM_EXPORTER_PORT, "targetPort": "metrics"}],
             },
         },
     }
 
 
-def _exporter(image: str, config: dict[str, str]) -> Manifest:
+def _variables(sharing: Sharing | None) -> dict[str, str]:
+    variables = {
+        # Without the pods' names a metric belongs to a card, not to a job.
+        "DCGM_EXPORTER_KUBERNETES": "true",
+        "DCGM_EXPORTER_LISTEN": f":{DCGM_EXPORTER_PORT}",
+        "DCGM_EXPORTER_INTERVAL": str(COLLECT_SECONDS * 1000),
+        "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE": str(EVENT_WINDOW_SECONDS * 1000),
+        "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE": str(EVENT_WINDOW_SECONDS * 1000),
+    }
+    if isinstance(sharing, TimeSlicing | Mps):
+        variables |= {"NVIDIA_RESOURCE_NAMES": SHARED_GPU_RESOURCE, "KUBERNETES_VIRTUAL_GPUS": "true"}
+    return variables
+
+
+def _exporter(image: str, settings: ClusterGpuSettings, config: dict[str, str]) -> Manifest:
     health = {"httpGet": {"path": "/health", "port": "metrics"}, "initialDelaySeconds": 45}
     node_name = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     container = {
@@ -79,21 +111,16 @@ def _exporter(image: str, config: dict[str, str]) -> Manifest:
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "args": ["-f", f"/etc/athanor/{_COUNTERS_FILE}"],
-        # Without the pods' names a metric belongs to a card, not to a job.
-        "env": [
-            node_name,
-            *environment({"DCGM_EXPORTER_KUBERNETES": "true", "DCGM_EXPORTER_LISTEN": f":{METRICS_PORT}"}),
-        ],
-        "ports": [{"name": "metrics", "containerPort": METRICS_PORT}],
+        "env": [node_name, *environment(_variables(settings.sharing))],
+        "ports": [{"name": "metrics", "containerPort": DCGM_EXPORTER_PORT}],
         "livenessProbe": {**health, "periodSeconds": 5},
         "readinessProbe": health,
-        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+        "resources": resources("100m", "128Mi", "512Mi"),
         "securityContext": {
             "runAsNonRoot": False,
             "runAsUser": 0,
-            "allowPrivilegeEscalation": False,
             # The profiling counters (DCGM_FI_PROF_*) are readable only with it.
-            "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]},
+            **container_security(added_capabilities=["SYS_ADMIN"], writable_root=True),
         },
         "volumeMounts": [
             {"name": "pod-resources", "mountPath": "/var/lib/kubelet/pod-resources", "readOnly": True},
@@ -101,4 +128,5 @@ def _exporter(image: str, config: dict[str, str]) -> Manifest:
         ],
     }
     volumes = [host_folder("pod-resources", "/var/lib/kubelet/pod-resources"), config_volume(DCGM_EXPORTER)]
-    return daemon_set(DCGM_EXPORTER, [container], volumes, config=config)
+    own = {"containers": [container], "volumes": volumes}
+    return daemon_set(DCGM_EXPORTER, own, config=config, runtime_class=settings.runtime_class)

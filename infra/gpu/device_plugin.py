@@ -1,7 +1,7 @@
 """NVIDIA's device plugin as plain manifests, for clusters other than ACK.
 
 What its containers are given is NVIDIA's chart, deployments/helm/nvidia-device-plugin of the release that
-infra/versions.py pins; docs/decisions/0007-device-plugin-as-typed-resources.md tells what is left out and why.
+infra/versions.py pins; docs/decisions/0007-device-plugin-as-typed-resources.md says what is left out and why.
 """
 
 from __future__ import annotations
@@ -10,35 +10,36 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from infra.gpu.nodes import config_map, config_volume, daemon_set, environment, host_folder
+from infra.gpu.nodes import config_map, config_volume, daemon_set, environment
 from infra.gpu.sharing import device_plugin_config
+from infra.kubernetes.pods import container_security, host_folder, resources
 from infra.settings.gpu import Mig, Mps
 
 if TYPE_CHECKING:
     from infra.manifests import Manifest
-    from infra.settings.gpu import Sharing
+    from infra.settings.gpu import ClusterGpuSettings
 
 DEVICE_PLUGIN = "nvidia-device-plugin"
 MPS_DAEMON = "nvidia-mps-control-daemon"
 _CONFIG_FILE = "/config/config.yaml"
 _MPS_ROOT = "/run/nvidia/mps"
-_RESOURCES = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+_RESOURCES = resources("50m", "64Mi", "256Mi")
 _SEES_ALL_GPUS = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 
 
-def device_plugin_manifests(image: str, sharing: Sharing | None) -> dict[str, Manifest]:
+def device_plugin_manifests(image: str, settings: ClusterGpuSettings) -> dict[str, Manifest]:
     """Return all objects by logical name, in the order in which they need each other.
 
     Raises:
         RefusalError: the sharing is none of NVIDIA's.
     """
-    config = {"config.yaml": yaml.safe_dump(device_plugin_config(sharing), sort_keys=False)}
+    config = {"config.yaml": yaml.safe_dump(device_plugin_config(settings.sharing), sort_keys=False)}
     manifests = {
         f"{DEVICE_PLUGIN}-config": config_map(DEVICE_PLUGIN, config),
-        DEVICE_PLUGIN: _plugin(image, sharing, config),
+        DEVICE_PLUGIN: _plugin(image, settings, config),
     }
-    if isinstance(sharing, Mps):
-        manifests[MPS_DAEMON] = _mps_daemon(image, config)
+    if isinstance(settings.sharing, Mps):
+        manifests[MPS_DAEMON] = _mps_daemon(image, config, settings.runtime_class)
     return manifests
 
 
@@ -59,17 +60,21 @@ def _mounts() -> list[Manifest]:
     ]
 
 
-def _plugin(image: str, sharing: Sharing | None, config: dict[str, str]) -> Manifest:
-    split = isinstance(sharing, Mig)
+def _plugin(image: str, settings: ClusterGpuSettings, config: dict[str, str]) -> Manifest:
+    split = isinstance(settings.sharing, Mig)
+    cdi = settings.device_list.startswith("cdi-")
     variables = {
         "MPS_ROOT": _MPS_ROOT,
-        "DEVICE_LIST_STRATEGY": "envvar",
+        "DEVICE_LIST_STRATEGY": settings.device_list,
+        # The description of the GPUs that it writes for CDI names the driver's files, which it looks for below there.
+        **({"NVIDIA_DRIVER_ROOT": "/"} if cdi else {}),
         "CONFIG_FILE": _CONFIG_FILE,
         # Only with it may the plugin list the MIG instances of GPUs.
         **({"NVIDIA_MIG_MONITOR_DEVICES": "all"} if split else {}),
         **_SEES_ALL_GPUS,
     }
-    unprivileged = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    unprivileged = container_security(writable_root=True)
+    needs_admin = split or settings.device_list == "volume-mounts"
     container = {
         "name": DEVICE_PLUGIN,
         "image": image,
@@ -77,22 +82,25 @@ def _plugin(image: str, sharing: Sharing | None, config: dict[str, str]) -> Mani
         "command": ["nvidia-device-plugin"],
         "env": environment(variables),
         "resources": _RESOURCES,
-        "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}} if split else unprivileged,
+        "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}} if needs_admin else unprivileged,
         "volumeMounts": [
             {"name": "kubelet-device-plugins", "mountPath": "/var/lib/kubelet/device-plugins"},
             {"name": "cdi", "mountPath": "/var/run/cdi"},
+            *([{"name": "driver-root", "mountPath": "/driver-root", "readOnly": True}] if cdi else []),
             *_mounts(),
         ],
     }
     volumes = [
         host_folder("kubelet-device-plugins", "/var/lib/kubelet/device-plugins"),
         host_folder("cdi", "/var/run/cdi", "DirectoryOrCreate"),
+        *([host_folder("driver-root", "/")] if cdi else []),
         *_volumes(),
     ]
-    return daemon_set(DEVICE_PLUGIN, [container], volumes, config=config)
+    own = {"containers": [container], "volumes": volumes}
+    return daemon_set(DEVICE_PLUGIN, own, config=config, runtime_class=settings.runtime_class)
 
 
-def _mps_daemon(image: str, config: dict[str, str]) -> Manifest:
+def _mps_daemon(image: str, config: dict[str, str], runtime_class: str | None) -> Manifest:
     """Return the daemon through which all pods of a GPU reach it; privileged, as NVIDIA's chart has it."""
     shared = {"image": image, "imagePullPolicy": "IfNotPresent", "resources": _RESOURCES}
     mount = {
@@ -111,4 +119,5 @@ def _mps_daemon(image: str, config: dict[str, str]) -> Manifest:
         "securityContext": {"privileged": True},
         "volumeMounts": _mounts(),
     }
-    return daemon_set(MPS_DAEMON, [daemon], _volumes(), config=config, init_containers=[mount])
+    own = {"initContainers": [mount], "containers": [daemon], "volumes": _volumes()}
+    return daemon_set(MPS_DAEMON, own, config=config, runtime_class=runtime_class)

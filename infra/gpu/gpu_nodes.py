@@ -35,9 +35,9 @@ class GpuNodes(pulumi.ComponentResource):
         super().__init__("athanor:infra:GpuNodes", name, None, opts)
         manifests: dict[str, Manifest] = {}
         if args.settings.device_plugin:
-            manifests |= device_plugin_manifests(DEVICE_PLUGIN_IMAGE, args.settings.sharing)
+            manifests |= device_plugin_manifests(DEVICE_PLUGIN_IMAGE, args.settings)
         if args.settings.dcgm_exporter:
-            manifests |= dcgm_exporter_manifests(DCGM_EXPORTER_IMAGE)
+            manifests |= dcgm_exporter_manifests(DCGM_EXPORTER_IMAGE, args.settings)
         self.parts = self._declare(manifests) if manifests else ()
         self.register_outputs({"parts": sorted(manifests)})
 

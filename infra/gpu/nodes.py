@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from infra.pools import GPU_TAINT
+from infra.kubernetes.controllers import PodTemplate, daemon_set_manifest
+from infra.kubernetes.pods import required_nodes
+from infra.namespaces import GPU_NAMESPACE
+from infra.node_labels import NOT_SIMULATED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from infra.manifests import Manifest
 
-NAMESPACE = "gpu-system"
+NAMESPACE = GPU_NAMESPACE
 """Its Pod Security level is `privileged`: both DaemonSets mount folders of the node, which even `baseline` forbids."""
 _GPU_NODES = (
-    # Set by NVIDIA's feature discovery where it runs, else by whoever adds the node.
+    # Set by NVIDIA's feature discovery where it runs, else by the person who adds the node.
     {"key": "nvidia.com/gpu.present", "operator": "In", "values": ["true"]},
     # Set by ACK.
     {"key": "aliyun.accelerator/nvidia_count", "operator": "Exists"},
@@ -42,46 +43,34 @@ def config_volume(part: str) -> Manifest:
     return {"name": "config", "configMap": {"name": f"{part}-config"}}
 
 
-def host_folder(name: str, path: str, kind: str = "Directory") -> Manifest:
-    """Return a volume that is a folder of the node."""
-    return {"name": name, "hostPath": {"path": path, "type": kind}}
-
-
 def environment(variables: dict[str, str]) -> list[dict[str, str]]:
     """Return a container's variables."""
     return [{"name": name, "value": value} for name, value in variables.items()]
 
 
-def daemon_set(
-    name: str,
-    containers: Sequence[Manifest],
-    volumes: Sequence[Manifest],
-    *,
-    config: dict[str, str],
-    init_containers: Sequence[Manifest] = (),
-) -> Manifest:
-    """Return a DaemonSet on all GPU nodes; a changed configuration changes its pods."""
-    terms = [{"matchExpressions": [expression]} for expression in _GPU_NODES]
+def daemon_set(name: str, own: Manifest, *, config: dict[str, str], runtime_class: str | None) -> Manifest:
+    """Return a DaemonSet on all GPU nodes; a changed configuration changes its pods.
+
+    Args:
+        name: Of the part.
+        own: What the part has of a pod spec: containers and volumes.
+        config: The files of its ConfigMap.
+        runtime_class: RuntimeClass of its pods, which see the node's GPUs; None for the nodes' default runtime.
+    """
     digest = hashlib.sha256(repr(sorted(config.items())).encode()).hexdigest()[:16]
     pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "priorityClassName": "system-node-critical",
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}},
-        "tolerations": [GPU_TAINT.toleration()],
-        "containers": list(containers),
-        "volumes": list(volumes),
-        **({"initContainers": list(init_containers)} if init_containers else {}),
+        "affinity": required_nodes(*([expression, NOT_SIMULATED] for expression in _GPU_NODES)),
+        # Whatever a pool's own taints keep away, its GPUs must be announced and measured.
+        "tolerations": [{"operator": "Exists"}],
+        **({"runtimeClassName": runtime_class} if runtime_class else {}),
+        **own,
     }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        # A cluster whose GPU nodes come later has nowhere to run it yet: `up` must not wait for them.
-        "metadata": {**metadata(name), "annotations": {"pulumi.com/skipAwait": "true"}},
-        "spec": {
-            "selector": {"matchLabels": {"app.kubernetes.io/name": name}},
-            "template": {
-                "metadata": {"labels": labels(name), "annotations": {"athanor.dev/config": digest}},
-                "spec": pod,
-            },
-        },
-    }
+    pods = PodTemplate(
+        selector={"app.kubernetes.io/name": name},
+        labels=labels(name),
+        annotations={"athanor.dev/config": digest},
+        spec=pod,
+    )
+    return daemon_set_manifest(metadata(name), pods)

@@ -1,11 +1,11 @@
-"""How GPUs are shared: what it makes of a node on ACK, and of NVIDIA's device plugin anywhere else."""
+"""How GPUs are shared: labels of nodes on ACK, the configuration of NVIDIA's device plugin anywhere else."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import RefusalError, choices
-from infra.settings.gpu import Cgpu, Mig, Mps, TimeSlicing
+from infra.settings.gpu import Cgpu, Mig, Mps, TimeSlicing, sharing_on_ack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,11 +23,6 @@ GPU_CORE_RESOURCE = "aliyun.com/gpu-core.percentage"
 _SCHEDULE_LABEL = "ack.node.gpu.schedule"
 _PLACEMENT_LABEL = "ack.node.gpu.placement"
 _ISOLATION_VALUES = {"memory": "cgpu", "memory_and_cores": "core_mem", "mps": "mps", "none": "share"}
-_NOT_ON_ACK = {
-    "time_slicing": "ACK's own device plugin has no time slicing",
-    "mps": "ACK shares through MPS by GiB of memory, not by replicas",
-    "mig": "ACK has no managed way to split the GPUs of a node pool into MIG instances",
-}
 
 
 def mig_resource(profile: str) -> str:
@@ -43,17 +38,10 @@ def node_labels(sharing: Sharing | None) -> dict[str, str]:
     Raises:
         RefusalError: ACK does not manage this kind of sharing.
     """
-    if sharing is None:
+    managed = sharing_on_ack(sharing)
+    if managed is None:
         return {_SCHEDULE_LABEL: "default"}
-    if isinstance(sharing, Cgpu):
-        return {_SCHEDULE_LABEL: _ISOLATION_VALUES[sharing.isolation], _PLACEMENT_LABEL: sharing.placement}
-    isolation = "mps" if isinstance(sharing, Mps) else "memory"
-    raise RefusalError(
-        "gpu.sharing.mode",
-        sharing.mode,
-        _NOT_ON_ACK[sharing.mode],
-        f"use {{mode: cgpu, isolation: {isolation}}}, or leave sharing out for whole GPUs",
-    )
+    return {_SCHEDULE_LABEL: _ISOLATION_VALUES[managed.isolation], _PLACEMENT_LABEL: managed.placement}
 
 
 def device_plugin_config(sharing: Sharing | None) -> dict[str, Any]:
@@ -68,7 +56,7 @@ def device_plugin_config(sharing: Sharing | None) -> dict[str, Any]:
         raise RefusalError(
             "gpu.sharing.mode",
             sharing.mode,
-            "cGPU is a part of ACK; NVIDIA's device plugin does not know it",
+            "cGPU is part of ACK; NVIDIA's device plugin does not support it",
             "use time_slicing, mps or mig",
         )
     config: dict[str, Any] = {
@@ -78,7 +66,7 @@ def device_plugin_config(sharing: Sharing | None) -> dict[str, Any]:
     if isinstance(sharing, TimeSlicing | Mps):
         shared: dict[str, Any] = {
             "renameByDefault": True,
-            # Two replicas may be the same GPU: whoever asks for two would believe it has two GPUs.
+            # Two replicas may be the same GPU: a pod that asks for two would seem to have two GPUs.
             "failRequestsGreaterThanOne": True,
             "resources": [{"name": GPU_RESOURCE, "replicas": sharing.replicas}],
         }
@@ -93,11 +81,11 @@ def mig_instances(facts: InstanceType, profile: str) -> int:
         RefusalError: its GPUs cannot be split so.
     """
     profiles: Mapping[str, int] = facts.gpu.mig_profiles if facts.gpu else {}
-    found = profiles.get(profile)
-    if found is None:
-        fix = choices(profile, profiles) if profiles else "use time_slicing or mps, or leave sharing out"
+    instances = profiles.get(profile)
+    if instances is None:
+        fix = choices(profile, profiles) if profiles else "use time_slicing or mps, or omit sharing"
         raise RefusalError("gpu.sharing.profile", profile, f"the GPUs of {facts.name} have no such MIG profile", fix)
-    return found
+    return instances
 
 
 def shares_per_gpu(sharing: Sharing | None, facts: InstanceType | None) -> int:

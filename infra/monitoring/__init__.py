@@ -1,8 +1,12 @@
 """Monitoring as plain manifests: Prometheus and what belongs to it, the targets it reads, rules, dashboards, logs."""
 
-NAMESPACE = "monitoring"
+from infra.namespaces import MONITORING_NAMESPACE, NODE_MONITORING_NAMESPACE
+
+COMPONENT = "athanor:infra:Monitoring"
+"""Type of the component that holds all of it: part of the URN of every resource of it."""
+NAMESPACE = MONITORING_NAMESPACE
 """Namespace of everything but what must see its node; Pod Security `restricted`."""
-NODE_NAMESPACE = "monitoring-nodes"
+NODE_NAMESPACE = NODE_MONITORING_NAMESPACE
 """Namespace of the DaemonSets that mount folders of their node (node exporter, vlagent); Pod Security `privileged`."""
 
 # Names of the parts: of their workload, their account, their Service, and the pod label app.kubernetes.io/name.
@@ -18,8 +22,8 @@ VLAGENT = "vlagent"
 INSTANCE = "athanor"
 """Name of the Prometheus and Alertmanager objects; pods are called prometheus-athanor-0, alertmanager-athanor-0."""
 PART_OF = {"app.kubernetes.io/part-of": "athanor"}
-"""Label of every object of ours. Prometheus selects all monitors and rules of NAMESPACE and no others: whoever writes
-a monitor can send its token anywhere."""
+"""Label of every object of ours. Prometheus selects all monitors and rules of NAMESPACE and no others: anyone who
+writes a monitor can send its token anywhere."""
 
 PROMETHEUS_PORT = 9090
 ALERTMANAGER_PORT = 9093
@@ -32,8 +36,6 @@ KUBE_STATE_METRICS_PORT = 8080
 KUBE_STATE_METRICS_OWN_PORT = 8081
 """Metrics of the program itself."""
 OPERATOR_PORT = 8080
-METRICS_PORT_NAME = "metrics"
-"""Name of the port to read in every pod here but those of Prometheus and Alertmanager, whose is WEB_PORT_NAME."""
 WEB_PORT_NAME = "web"
 
 KUBELET_NAMESPACE = "kube-system"

@@ -9,10 +9,11 @@ import json
 from typing import TYPE_CHECKING
 
 from infra.images import ALERTMANAGER_IMAGE
+from infra.kubernetes.pods import resources
 from infra.monitoring import ALERTMANAGER, ALERTMANAGER_PORT, GRAFANA, PROMETHEUS
 from infra.monitoring.disks import InstanceDisk, instance_disk
 from infra.monitoring.operated import Operated
-from infra.monitoring.parts import account, callers, metadata, network_policy, resources
+from infra.monitoring.parts import account, callers, metadata, network_policy
 from infra.versions import ALERTMANAGER as VERSION
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _QUIET = {
     "route": {"receiver": "nobody", "group_by": ["alertname", "namespace", "workload"]},
     "receivers": [{"name": "nobody"}],
 }
-"""Alerts are shown and told to nobody, until settings name a configuration."""
+"""Alerts are displayed but nobody is notified, until settings name a configuration."""
 
 
 def alertmanager_manifests(settings: MonitoringSettings, backing: Backing | None) -> dict[str, Manifest]:
@@ -51,7 +52,7 @@ def alertmanager_manifests(settings: MonitoringSettings, backing: Backing | None
 
 
 def quiet_config_manifest() -> Manifest:
-    """Return the Secret with the configuration that tells nobody. There is nothing secret in it."""
+    """Return the Secret with the configuration that notifies nobody. There is nothing secret in it."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -63,7 +64,7 @@ def quiet_config_manifest() -> Manifest:
 def _network(settings: MonitoringSettings) -> Manifest:
     mesh = callers(ALERTMANAGER)
     ingress = {ALERTMANAGER_PORT: [callers(GRAFANA, PROMETHEUS)], _MESH_PORT: [mesh]}
-    # Whom it tells is anywhere: a mail server, a chat, a pager.
+    # Receivers can be anywhere: a mail server, a chat, a pager.
     egress: list[Manifest] = [{}] if settings.alertmanager_config_secret else [{"to": [mesh]}]
     return network_policy(ALERTMANAGER, ingress, egress)
 

@@ -1,6 +1,6 @@
-"""A page of Prometheus that needs none of its web interface: what is read, what is wrong, and any query's answer.
+"""A page of Prometheus that needs none of its web interface: targets, alerts, and the answer to any query.
 
-The interface is no part of Prometheus's Go module, so a build from it answers `/` with an error; console templates are
+The interface is not part of Prometheus's Go module, so a build from it answers `/` with an error; console templates are
 rendered by the server itself. Source: prometheus.io/docs/visualization/template_reference.
 """
 
@@ -71,7 +71,7 @@ table { border-collapse: collapse; } td, th { text-align: left; padding: 2px 1em
 
 
 def console_manifest() -> Manifest:
-    """Return the ConfigMap with the page; Prometheus reads it anew at each request."""
+    """Return the ConfigMap with the page; Prometheus reads it again for each request."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from infra.kubernetes.quantities import gib_quantity
 from infra.monitoring import NAMESPACE
-from infra.quantities import gib_quantity
 from infra.storage import VolumeRequest
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from infra.images import GRAFANA_IMAGE
+from infra.kubernetes.pods import container_security, pod_security, resources
 from infra.monitoring import (
     GRAFANA,
     GRAFANA_PORT,
@@ -21,16 +22,7 @@ from infra.monitoring import (
     alertmanager,
     prometheus,
 )
-from infra.monitoring.parts import (
-    account,
-    container_security,
-    deployment,
-    metadata,
-    network_policy,
-    pod_security,
-    resources,
-    service,
-)
+from infra.monitoring.parts import account, deployment, metadata, network_policy, service
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

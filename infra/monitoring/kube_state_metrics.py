@@ -8,26 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.images import KUBE_STATE_METRICS_IMAGE
+from infra.kubernetes.access import rule
+from infra.kubernetes.pods import container_security, resources
+from infra.metrics_access import METRICS_PORT_NAME
 from infra.monitoring import (
     KUBE_STATE_METRICS,
     KUBE_STATE_METRICS_OWN_PORT,
     KUBE_STATE_METRICS_PORT,
-    METRICS_PORT_NAME,
     PROMETHEUS,
 )
 from infra.monitoring.kept_metrics import KEPT_METRICS
-from infra.monitoring.parts import (
-    account,
-    api_client_pod,
-    callers,
-    container_security,
-    deployment,
-    grant,
-    network_policy,
-    resources,
-    rule,
-)
-from infra.pools import POOL_LABEL
+from infra.monitoring.parts import account, api_client_pod, callers, deployment, grant, network_policy
+from infra.node_labels import POOL_LABEL
 from infra.workload_labels import JOB_LABEL, KIND_LABEL, QUEUE_LABEL, ROLE_LABEL, SERVICE_LABEL
 
 if TYPE_CHECKING:
@@ -60,12 +52,12 @@ def kube_state_metrics_arguments() -> list[str]:
 def kube_state_metrics_manifests() -> dict[str, Manifest]:
     """Return all objects by logical name, in the order in which they need each other."""
     rules = [rule(group, " ".join(kinds), ("list", "watch")) for group, kinds in KINDS.items()]
-    found = {
+    by_kind = {
         "account": account(KUBE_STATE_METRICS),
         **grant(KUBE_STATE_METRICS, rules),
         "network": network_policy(KUBE_STATE_METRICS, {KUBE_STATE_METRICS_PORT: [callers(PROMETHEUS)]}, [{}]),
     }
-    permissions = {f"{KUBE_STATE_METRICS}-{kind.lower()}": manifest for kind, manifest in found.items()}
+    permissions = {f"{KUBE_STATE_METRICS}-{kind.lower()}": manifest for kind, manifest in by_kind.items()}
     return {**permissions, KUBE_STATE_METRICS: _deployment()}
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from infra.gpu import nodes as gpu
 from infra.gpu.dcgm_exporter import DCGM_EXPORTER
+from infra.metrics_access import METRICS_PORT_NAME
 from infra.monitoring import (
     ALERTMANAGER,
     KUBE_STATE_METRICS,
     KUBELET_NAMESPACE,
     KUBELET_SERVICE,
-    METRICS_PORT_NAME,
     NAMESPACE,
     NODE_EXPORTER,
     NODE_NAMESPACE,
@@ -44,22 +44,20 @@ TRAINING = "training"
 """Value of Prometheus's label `job` for pods of jobs."""
 SERVING = "serving"
 """The same for pods of services."""
-RANK_PORTS = f"{METRICS_PORT_NAME}(-[0-9]+)?"
-"""Names of the ports of a pod's ranks: metrics, metrics-1, metrics-2 …"""
-READERS: tuple[Manifest, ...] = (
-    {
-        "namespaceSelector": {
-            "matchExpressions": [
-                {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [NAMESPACE, "arms-prom"]}
-            ]
-        }
-    },
-    {"namespaceSelector": {"matchLabels": {"athanor.dev/reads-metrics": "true"}}},
-)
-"""Who may read the metrics of workloads, as peers of a NetworkPolicy: our Prometheus, ACK's, and that of a namespace
-with this label, which whoever owns an existing one sets."""
-# Programs of users may emit anything: one that makes a series per sample must fail alone, not fill Prometheus.
-_MOST_SERIES_OF_A_WORKLOAD_TARGET = 10_000
+RANK_PORTS = f"{METRICS_PORT_NAME}(-[0-9]{{1,2}})?"
+"""Names of the ports of a pod's ranks: metrics, metrics-1, metrics-2 … Each is a target: not as many as a pod likes."""
+# Programs of users may emit anything: one that makes a series per sample, or labels without end, must fail alone, not
+# fill Prometheus. A target beyond any of these limits is shown as down.
+_WORKLOAD_LIMITS = {
+    "sampleLimit": 10_000,
+    # Some 800 bytes for each of them.
+    "bodySizeLimit": "8MiB",
+    # With the dozen that the platform adds.
+    "labelLimit": 48,
+    "labelNameLengthLimit": 128,
+    # A pod's name, the longest that the platform adds, has 253 characters.
+    "labelValueLengthLimit": 512,
+}
 _SLOW_INTERVAL_SECONDS = 30
 """The API server writes megabytes at each scrape: not more often than this."""
 _LONGEST_SCRAPE_SECONDS = 30
@@ -148,8 +146,9 @@ def _workload_pods(namespace: str, label: str, job: str) -> Manifest:
     return {
         "namespaceSelector": {"matchNames": [namespace]},
         "selector": {"matchExpressions": [{"key": label, "operator": "Exists"}]},
-        "sampleLimit": _MOST_SERIES_OF_A_WORKLOAD_TARGET,
-        "podMetricsEndpoints": [{"relabelings": relabelings}],
+        **_WORKLOAD_LIMITS,
+        # A redirect would have Prometheus ask, in its own name, what the pod itself may not reach.
+        "podMetricsEndpoints": [{"relabelings": relabelings, "followRedirects": False}],
     }
 
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.images import NODE_EXPORTER_IMAGE
-from infra.monitoring import METRICS_PORT_NAME, NODE_EXPORTER, NODE_EXPORTER_PORT, NODE_NAMESPACE
-from infra.monitoring.parts import account, container_security, labels, metadata, pod_security, resources
+from infra.kubernetes.controllers import MANY_NODES_AT_ONCE, PodTemplate, daemon_set_manifest
+from infra.kubernetes.pods import container_security, host_folder, pod_security, required_nodes, resources
+from infra.metrics_access import METRICS_PORT_NAME
+from infra.monitoring import NODE_EXPORTER, NODE_EXPORTER_PORT, NODE_NAMESPACE
+from infra.monitoring.parts import NOBODY, account, labels, metadata
+from infra.node_labels import NOT_SIMULATED
 
 if TYPE_CHECKING:
     from infra.manifests import Manifest
@@ -23,11 +27,12 @@ _ROOT = f"{_HOST}/node"
 # Mounts of pods and containers: their file systems are the node's, or a volume that its kubelet reports.
 _MOUNTS_OF_PODS = "^/(dev|proc|sys|run/containerd/.+|run/credentials/.+|var/lib/(containerd|docker|kubelet)/.+)($|/)"
 _DEVICES_OF_PODS = "^(lo|veth.*|cali.*|cni.*|lxc.*|docker.*|kube-ipvs.*|nodelocaldns)$"
-_REAL_NODES = [
-    {"key": "athanor.dev/simulated", "operator": "DoesNotExist"},
+_LINUX_MACHINES = [
+    NOT_SIMULATED,
     {"key": "type", "operator": "NotIn", "values": ["kwok", "virtual-kubelet"]},
     {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
 ]
+"""Nodes with a kernel to ask: neither simulated, nor a cloud's service behind a virtual kubelet, nor Windows."""
 
 
 def node_exporter_arguments() -> list[str]:
@@ -77,7 +82,6 @@ def _container() -> Manifest:
 
 
 def _daemon_set() -> Manifest:
-    term = {"matchExpressions": _REAL_NODES}
     pod: Manifest = {
         "serviceAccountName": NODE_EXPORTER,
         "automountServiceAccountToken": False,
@@ -85,25 +89,10 @@ def _daemon_set() -> Manifest:
         "hostNetwork": True,
         "priorityClassName": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}},
-        "securityContext": pod_security(),
+        "affinity": required_nodes(_LINUX_MACHINES),
+        "securityContext": pod_security(NOBODY),
         "containers": [_container()],
-        "volumes": [
-            {"name": name, "hostPath": {"path": path, "type": "Directory"}}
-            for name, path in (("proc", "/proc"), ("sys", "/sys"), ("root", "/"))
-        ],
+        "volumes": [host_folder("proc", "/proc"), host_folder("sys", "/sys"), host_folder("root", "/")],
     }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        # One node of a thousand that is not well must not hold up an update.
-        "metadata": {
-            **metadata(NODE_EXPORTER, NODE_NAMESPACE),
-            "annotations": {"pulumi.com/skipAwait": "true"},
-        },
-        "spec": {
-            "selector": {"matchLabels": {"app.kubernetes.io/name": NODE_EXPORTER}},
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "20%"}},
-            "template": {"metadata": {"labels": labels(NODE_EXPORTER)}, "spec": pod},
-        },
-    }
+    pods = PodTemplate(selector={"app.kubernetes.io/name": NODE_EXPORTER}, labels=labels(NODE_EXPORTER), spec=pod)
+    return daemon_set_manifest(metadata(NODE_EXPORTER, NODE_NAMESPACE), pods, MANY_NODES_AT_ONCE)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.images import CONFIG_RELOADER_IMAGE
+from infra.kubernetes.pods import container_security, pod_security, resources
 from infra.monitoring import INSTANCE, NAMESPACE, WEB_PORT_NAME
-from infra.monitoring.parts import container_security, labels, metadata, pod_security, resources, service
+from infra.monitoring.parts import NOBODY, labels, metadata, service
 
 if TYPE_CHECKING:
     from infra.manifests import Manifest
@@ -60,7 +61,7 @@ class Operated:
                 ],
                 "externalUrl": self.url,
                 "storage": disk.storage,
-                "securityContext": pod_security(),
+                "securityContext": pod_security(NOBODY),
                 "affinity": _apart(self.selector),
                 **more,
             },

@@ -9,32 +9,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.images import PROMETHEUS_OPERATOR_IMAGE
+from infra.kubernetes.access import READ, rule
+from infra.kubernetes.pods import container_security, resources
+from infra.metrics_access import METRICS_PORT_NAME
 from infra.monitoring import (
     KUBELET_NAMESPACE,
     KUBELET_SERVICE,
-    METRICS_PORT_NAME,
     NAMESPACE,
     OPERATOR,
     OPERATOR_PORT,
     PROMETHEUS,
 )
-from infra.monitoring.parts import (
-    READ,
-    account,
-    api_client_pod,
-    callers,
-    container_security,
-    deployment,
-    grant,
-    network_policy,
-    resources,
-    rule,
-)
+from infra.monitoring.parts import account, api_client_pod, callers, deployment, grant, network_policy
+from infra.node_labels import SIMULATED_LABEL
 
 if TYPE_CHECKING:
     from infra.manifests import Manifest
 
-_REAL_NODES = "athanor.dev/simulated!=true,type!=kwok,type!=virtual-kubelet"
+_NODES_WITH_KUBELET = f"{SIMULATED_LABEL}!=true,type!=kwok,type!=virtual-kubelet"
 _GROUP = "monitoring.coreos.com"
 _WRITE = (*READ, "create", "update", "patch", "delete")
 
@@ -52,7 +44,7 @@ def operator_arguments() -> list[str]:
         f"--namespaces={NAMESPACE}",
         f"--web.listen-address=:{OPERATOR_PORT}",
         f"--kubelet-service={KUBELET_NAMESPACE}/{KUBELET_SERVICE}",
-        f"--kubelet-selector={_REAL_NODES}",
+        f"--kubelet-selector={_NODES_WITH_KUBELET}",
         "--kubelet-endpointslice=true",
         "--kubelet-endpoints=false",
         # Kubelets have no port without encryption any more.
@@ -88,17 +80,19 @@ def permission_manifests() -> dict[str, Manifest]:
         rule("core", "nodes", ("list",)),
         rule("core", "namespaces", READ),
         rule("events.k8s.io", "events", ("create", "patch")),
-        # It says so when a volume's class does not exist, instead of waiting for ever.
+        # It says so when a volume's class does not exist, instead of waiting forever.
         rule("storage.k8s.io", "storageclasses", ("get",)),
     ]
-    in_kubelets = {f"kubelets-{kind}": found for kind, found in grant(OPERATOR, kubelets, KUBELET_NAMESPACE).items()}
-    found = {
+    in_kubelets = {
+        f"kubelets-{kind}": manifest for kind, manifest in grant(OPERATOR, kubelets, KUBELET_NAMESPACE).items()
+    }
+    by_kind = {
         "account": account(OPERATOR),
         **grant(OPERATOR, here, NAMESPACE),
         **in_kubelets,
         **grant(OPERATOR, everywhere),
     }
-    return {f"{OPERATOR}-{kind.lower()}": manifest for kind, manifest in found.items()}
+    return {f"{OPERATOR}-{kind.lower()}": manifest for kind, manifest in by_kind.items()}
 
 
 def kubelet_service_manifest() -> Manifest:

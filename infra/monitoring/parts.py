@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infra.kubernetes.access import role_manifests, service_account_manifest
+from infra.kubernetes.controllers import ONE_AT_MOST, PodTemplate, deployment_manifest
+from infra.kubernetes.pods import pod_security
 from infra.monitoring import NAMESPACE, PART_OF
 
 if TYPE_CHECKING:
@@ -11,9 +14,8 @@ if TYPE_CHECKING:
 
     from infra.manifests import Manifest
 
-_USER = 65534
-"""`nobody`, whom upstream's images of all parts run as, too."""
-READ = ("get", "list", "watch")
+NOBODY = 65534
+"""The user that upstream's images of most parts run as, too."""
 
 
 def labels(name: str) -> dict[str, str]:
@@ -26,71 +28,14 @@ def metadata(name: str, namespace: str | None = NAMESPACE, *, part: str | None =
     return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels(part or name)}
 
 
-def pod_security(user: int = _USER) -> Manifest:
-    """Return a pod's security context; the group lets it write to its volume."""
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": user,
-        "runAsGroup": user,
-        "fsGroup": user,
-        # Else every start would walk through all files of the volume first.
-        "fsGroupChangePolicy": "OnRootMismatch",
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-
-
-def container_security() -> Manifest:
-    """Return the security context of a container that needs no right at all."""
-    return {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-
-
-def resources(cpu: str, memory: str, limit: str) -> Manifest:
-    """Return a container's resources: what it asks for, and the memory beyond which it is killed."""
-    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": limit}}
-
-
 def account(name: str, namespace: str = NAMESPACE) -> Manifest:
     """Return a ServiceAccount whose token only the pods that say so get."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": metadata(name, namespace),
-        "automountServiceAccountToken": False,
-    }
-
-
-def rule(groups: str, kinds: str, verbs: Sequence[str]) -> Manifest:
-    """Return one rule of a role; several groups or kinds are separated by spaces, `core` is the group without name."""
-    return {
-        "apiGroups": ["" if group == "core" else group for group in groups.split()],
-        "resources": kinds.split(),
-        "verbs": list(verbs),
-    }
+    return service_account_manifest(metadata(name, namespace))
 
 
 def grant(name: str, rules: Sequence[Manifest], namespace: str | None = None) -> dict[str, Manifest]:
     """Return a role and its binding to the account `name`, by kind. `namespace`: where it holds; None: everywhere."""
-    kind = "Role" if namespace else "ClusterRole"
-    about = metadata(name, namespace)
-    return {
-        kind: {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": kind,
-            "metadata": about,
-            "rules": list(rules),
-        },
-        f"{kind}Binding": {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": f"{kind}Binding",
-            "metadata": about,
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
-        },
-    }
+    return role_manifests(metadata(name, namespace), rules, (name, NAMESPACE))
 
 
 def service(name: str, port_name: str, port: int, selector: dict[str, str] | None = None) -> Manifest:
@@ -108,18 +53,10 @@ def service(name: str, port_name: str, port: int, selector: dict[str, str] | Non
 
 def deployment(name: str, pod: Manifest, annotations: dict[str, str] | None = None) -> Manifest:
     """Return a Deployment of one pod; `annotations`: of the pod, which is replaced when they change."""
-    template_metadata: Manifest = {"labels": labels(name), **({"annotations": annotations} if annotations else {})}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(name),
-        "spec": {
-            "replicas": 1,
-            "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": {"app.kubernetes.io/name": name}},
-            "template": {"metadata": template_metadata, "spec": pod},
-        },
-    }
+    pods = PodTemplate(
+        selector={"app.kubernetes.io/name": name}, labels=labels(name), annotations=annotations, spec=pod
+    )
+    return deployment_manifest(metadata(name), pods, ONE_AT_MOST)
 
 
 def api_client_pod(name: str, container: Manifest) -> Manifest:
@@ -128,7 +65,7 @@ def api_client_pod(name: str, container: Manifest) -> Manifest:
         "serviceAccountName": name,
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
-        "securityContext": pod_security(),
+        "securityContext": pod_security(NOBODY),
         "containers": [container],
     }
 
@@ -151,8 +88,8 @@ def network_policy(name: str, ingress: Mapping[int, Sequence[Manifest]], egress:
     Args:
         name: The part.
         ingress: Who may come in, by port.
-        egress: Where it may go beside DNS; `{}` is anywhere, for what reads targets or the API server, whose addresses
-            no policy can name.
+        egress: Where it may connect to in addition to DNS; `{}` is anywhere, for what reads targets or the API server,
+            whose addresses no policy can name.
     """
     return {
         "apiVersion": "networking.k8s.io/v1",

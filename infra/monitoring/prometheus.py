@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.images import PROMETHEUS_IMAGE
+from infra.kubernetes.access import READ, rule
+from infra.kubernetes.pods import resources
 from infra.monitoring import ALERTMANAGER, GRAFANA, NAMESPACE, PROMETHEUS, PROMETHEUS_PORT, WEB_PORT_NAME
 from infra.monitoring.console import CONSOLE, console_manifest
 from infra.monitoring.console import FOLDER as CONSOLE_FOLDER
 from infra.monitoring.disks import InstanceDisk, instance_disk
 from infra.monitoring.operated import Operated
-from infra.monitoring.parts import READ, account, callers, grant, network_policy, resources, rule
+from infra.monitoring.parts import account, callers, grant, network_policy
 from infra.versions import PROMETHEUS as VERSION
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from infra.storage import Backing
 
 OPERATED = Operated(kind="Prometheus", part=PROMETHEUS, version=VERSION, image=PROMETHEUS_IMAGE, port=PROMETHEUS_PORT)
+NO_WEB_ORIGIN = "none"
+"""A regular expression of origins that matches none: each has a scheme, or is `null`. By default any page that an
+operator's browser shows may read all metrics through the port that he forwards."""
 _KEPT_SHARE = 0.8
 """Share of the disk that blocks may take; the rest is room for the write-ahead log and for compaction."""
 _SAMPLES_OF_A_QUERY = 50_000_000
@@ -70,10 +75,12 @@ def permission_manifests(namespaces: Sequence[str]) -> dict[str, Manifest]:
         rule("core", "nodes/metrics", ("get",)),
         {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
     ]
-    found = {"account": account(PROMETHEUS), **grant(PROMETHEUS, metrics)}
+    permissions = {"account": account(PROMETHEUS), **grant(PROMETHEUS, metrics)}
     for namespace in namespaces:
-        found |= {f"{kind}-{namespace}": manifest for kind, manifest in grant(PROMETHEUS, targets, namespace).items()}
-    return {f"{PROMETHEUS}-{kind.lower()}": manifest for kind, manifest in found.items()}
+        permissions |= {
+            f"{kind}-{namespace}": manifest for kind, manifest in grant(PROMETHEUS, targets, namespace).items()
+        }
+    return {f"{PROMETHEUS}-{kind.lower()}": manifest for kind, manifest in permissions.items()}
 
 
 def prometheus_manifest(settings: MonitoringSettings, disk: InstanceDisk) -> Manifest:
@@ -83,7 +90,10 @@ def prometheus_manifest(settings: MonitoringSettings, disk: InstanceDisk) -> Man
         "automountServiceAccountToken": True,
         "volumes": [{"name": "console", "configMap": {"name": CONSOLE}}],
         "volumeMounts": [{"name": "console", "mountPath": CONSOLE_FOLDER, "readOnly": True}],
-        "additionalArgs": [{"name": "web.console.templates", "value": CONSOLE_FOLDER}],
+        "additionalArgs": [
+            {"name": "web.console.templates", "value": CONSOLE_FOLDER},
+            {"name": "web.cors.origin", "value": NO_WEB_ORIGIN},
+        ],
         "scrapeInterval": interval,
         "evaluationInterval": interval,
         "retention": f"{settings.retention_days}d",

@@ -10,6 +10,7 @@ import pulumi
 from infra.gpu.nodes import NAMESPACE as GPU_NAMESPACE
 from infra.manifests import Manifest, resource
 from infra.monitoring import (
+    COMPONENT,
     KUBELET_NAMESPACE,
     NAMESPACE,
     NODE_NAMESPACE,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from infra.storage import Backing
 
 _PODS = ("Alertmanager", "DaemonSet", "Deployment", "Prometheus", "StatefulSet")
-"""Kinds that make pods, which mount and use the other objects of their part."""
+"""Kinds that create pods, which mount and use the other objects of their component."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ def _disk_class(settings: Settings) -> str | None:
     """Return the first disk that the environment under alicloud has a class for: shared files are too slow."""
     if settings.alicloud is None:
         return None
-    return next((found.name for found in settings.storage.classes if isinstance(found, DiskClass)), None)
+    return next((each.name for each in settings.storage.classes if isinstance(each, DiskClass)), None)
 
 
 class Monitoring(pulumi.ComponentResource):
@@ -102,22 +103,18 @@ class Monitoring(pulumi.ComponentResource):
     """Address inside the cluster; empty without Grafana."""
 
     def __init__(self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("athanor:infra:Monitoring", name, None, opts)
+        super().__init__(COMPONENT, name, None, opts)
         settings = args.settings
         own = settings.kind == "operator"
         keeps_logs = settings.logs.kind == "victoria_logs"
         self._args = args
-        self._base: list[pulumi.Resource] = [*args.depends_on]
-        if own or keeps_logs:
-            self._namespace(NODE_NAMESPACE, "privileged")
-        if not self._is_theirs(NAMESPACE):
-            self._namespace(NAMESPACE, "restricted")
+        base = [*args.depends_on, *self._namespaces(for_nodes=own or keeps_logs)]
         crds = self._crds() if own else []
-        selected = self._objects_of_the_operator(crds)
+        selected = self._objects_of_the_operator([*base, *crds])
         if own:
-            self._own_stack(crds, selected)
-        self._part(log_manifests(self._logs()))
-        self._dashboards()
+            self._own_stack(base, crds, selected)
+        self._part(log_manifests(self._logs()), base)
+        self._dashboards(base)
         self.prometheus_url = prometheus.OPERATED.url if own else ""
         self.grafana_url = grafana.URL if own and settings.grafana else ""
         self.logs_url = logs_store.URL if keeps_logs else ""
@@ -132,22 +129,29 @@ class Monitoring(pulumi.ComponentResource):
         """Namespace of monitors, rules and dashboards."""
         return self._args.settings.namespace if self._args.settings.kind == "existing" else NAMESPACE
 
-    def _namespace(self, name: str, level: PodSecurity) -> None:
+    def _namespaces(self, *, for_nodes: bool) -> list[pulumi.Resource]:
+        """Declare the namespaces of our parts. `for_nodes`: also the one of the parts that run on every node."""
+        nodes = self._namespace(NODE_NAMESPACE, "privileged") if for_nodes else []
+        own = [] if self._is_theirs(NAMESPACE) else self._namespace(NAMESPACE, "restricted")
+        return [*nodes, *own]
+
+    def _namespace(self, name: str, level: PodSecurity) -> list[pulumi.Resource]:
         namespace = self._child(f"{name}-namespace", namespace_manifest(name, level))
-        deny = self._child(f"{name}-default-deny", default_deny_manifest(name), [namespace])
-        self._base += [namespace, deny]
+        return [namespace, self._child(f"{name}-default-deny", default_deny_manifest(name), [namespace])]
 
     def _crds(self) -> list[pulumi.Resource]:
         return [self._child(f"crd-{name}", manifest) for name, manifest in crd_manifests(crd_folder()).items()]
 
-    def _own_stack(self, crds: Sequence[pulumi.Resource], selected: Sequence[pulumi.Resource]) -> None:
-        """Declare operator, Prometheus and the rest. `selected`: monitors and rules."""
+    def _own_stack(
+        self, base: Sequence[pulumi.Resource], crds: Sequence[pulumi.Resource], selected: Sequence[pulumi.Resource]
+    ) -> None:
+        """Declare operator, Prometheus and the rest. `base`: what every part waits for; `selected`: monitors, rules."""
         settings = self._args.settings
         # Before the operator, which would make it, and after it when all goes.
         kubelets = self._child("kubelet-service", kubelet_service_manifest(), self._args.depends_on)
-        self._part(operator_manifests(), [*crds, kubelets])
-        self._part(kube_state_metrics_manifests())
-        self._part(node_exporter_manifests())
+        self._part(operator_manifests(), [*base, *crds, kubelets])
+        self._part(kube_state_metrics_manifests(), base)
+        self._part(node_exporter_manifests(), base)
         targets = dict.fromkeys(
             [
                 NAMESPACE,
@@ -161,8 +165,8 @@ class Monitoring(pulumi.ComponentResource):
         args = PrometheusArgs(settings=settings, backing=self._backing(settings.storage), namespaces=list(targets))
         # A changed configuration reaches the pod when the kubelet next looks at its volumes, up to a minute later: the
         # first one must hold all targets, or the first job has ended before anybody reads it.
-        self._part(prometheus_manifests(args), [*crds, *selected])
-        self._part(alertmanager_manifests(settings, self._backing(settings.alertmanager_storage)), crds)
+        self._part(prometheus_manifests(args), [*base, *crds, *selected])
+        self._part(alertmanager_manifests(settings, self._backing(settings.alertmanager_storage)), [*base, *crds])
 
     def _logs(self) -> LogArgs:
         settings = self._args.settings
@@ -172,7 +176,8 @@ class Monitoring(pulumi.ComponentResource):
             readers=tuple(dict.fromkeys([NAMESPACE, self._objects_namespace])),
         )
 
-    def _objects_of_the_operator(self, crds: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+    def _objects_of_the_operator(self, before: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+        """Declare monitors and rules, which wait for `before`."""
         settings = self._args.settings
         args = MonitorsArgs(
             kind=settings.kind,
@@ -192,9 +197,9 @@ class Monitoring(pulumi.ComponentResource):
             runbook_base_url=settings.runbook_base_url,
             volcano=self._args.volcano,
         )
-        return self._part({**monitors, **rules}, crds)
+        return self._part({**monitors, **rules}, before)
 
-    def _dashboards(self) -> None:
+    def _dashboards(self, before: Sequence[pulumi.Resource]) -> None:
         settings = self._args.settings
         if not settings.grafana or settings.kind == "managed":
             return
@@ -205,7 +210,7 @@ class Monitoring(pulumi.ComponentResource):
         manifests = dashboard_manifests(boards, self._objects_namespace, settings.selector_labels)
         if settings.kind == "operator":
             manifests |= grafana_manifests(settings, sorted(boards))
-        self._part(manifests)
+        self._part(manifests, before)
 
     def _backing(self, disk: VolumeSettings) -> Backing | None:
         if not disk.persistent:
@@ -214,11 +219,11 @@ class Monitoring(pulumi.ComponentResource):
             return NodeFolders()
         return ClassVolumes(storage_class=disk.storage_class or self._args.storage_class)
 
-    def _part(
-        self, manifests: Mapping[str, Manifest], depends_on: Sequence[pulumi.Resource] = ()
-    ) -> list[pulumi.Resource]:
-        """Declare the objects of a part. Return what its pods wait for: all but Services, which wait for the pods."""
-        before: list[pulumi.Resource] = [*self._base, *depends_on]
+    def _part(self, manifests: Mapping[str, Manifest], before: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+        """Declare the objects of a part, which all wait for `before`.
+
+        Return what its pods wait for in addition: all of its objects but Services, which wait for the pods.
+        """
         used: list[pulumi.Resource] = [
             self._child(name, manifest, before)
             for name, manifest in manifests.items()

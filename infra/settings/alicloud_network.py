@@ -27,7 +27,7 @@ def _network(value: object) -> object:
     except ValueError:
         network = None
     if network is None or not prefix.isdecimal():
-        raise ValueError("is no IPv4 network. Fix: write address and prefix length, such as 10.64.0.0/12")
+        raise ValueError("is not an IPv4 network. Fix: write address and prefix length, such as 10.64.0.0/12")
     if str(network.network_address) != address:
         raise ValueError(f"has bits set beyond /{prefix}. Fix: write {network}")
     return network
@@ -36,15 +36,15 @@ def _network(value: object) -> object:
 def _private(network: IPv4Network) -> IPv4Network:
     if not any(network.subnet_of(private) for private in _PRIVATE):
         ranges = ", ".join(str(private) for private in _PRIVATE)
-        raise ValueError(f"is no private network (RFC 1918). Fix: choose one inside {ranges}")
+        raise ValueError(f"is not a private network (RFC 1918). Fix: choose one inside {ranges}")
     return network
 
 
 def _vpc_size(network: IPv4Network) -> IPv4Network:
     if network.prefixlen > SMALLEST_VPC:
         raise ValueError(
-            f"is too small: a zone gets an eighth of it, nodes a sixteenth of that, and a vswitch has 8 addresses at"
-            f" least. Fix: choose a /{SMALLEST_VPC} or larger"
+            "is too small: a zone gets an eighth of it, nodes a sixteenth of that, and a vswitch has at least 8"
+            f" addresses. Fix: choose a /{SMALLEST_VPC} or larger"
         )
     return network
 
@@ -52,8 +52,8 @@ def _vpc_size(network: IPv4Network) -> IPv4Network:
 def _service_size(network: IPv4Network) -> IPv4Network:
     if not _LARGEST_SERVICES <= network.prefixlen <= _SMALLEST_SERVICES:
         raise ValueError(
-            f"is a /{network.prefixlen}, and ACK takes /{_LARGEST_SERVICES} to /{_SMALLEST_SERVICES} for Services."
-            f" Fix: choose such as 172.21.0.0/20"
+            f"is a /{network.prefixlen}, and ACK accepts /{_LARGEST_SERVICES} to /{_SMALLEST_SERVICES} for Services."
+            " Fix: choose one of that size, such as 172.21.0.0/20"
         )
     return network
 
@@ -74,16 +74,17 @@ class ExistingNetworkSettings(Model):
     pod_vswitch_ids: dict[str, VswitchId]
     """Pod vswitch by zone; every zone of the environment needs one."""
     security_group_id: SecurityGroupId | None = None
-    """Security group of nodes and pods; it must let them reach each other. Default: one of ours in that VPC."""
+    """Security group of nodes and pods; it must let them reach each other. Default: the stack creates one in that
+    VPC."""
     cidr: Cidr | None = None
-    """Addresses of that VPC: whom a security group of ours lets in. Needed without `security_group_id`."""
+    """Address range of that VPC, which the stack's own security group admits. Required without `security_group_id`."""
 
     @model_validator(mode="after")
     def _a_group_of_ours_knows_whom_to_let_in(self) -> Self:
         if self.security_group_id is None and self.cidr is None:
             raise ValueError(
                 f"names VPC {self.vpc_id}, but neither security_group_id nor cidr. Fix: set security_group_id to use"
-                " that group, or cidr to the VPC's addresses for a group of ours"
+                " that group, or set cidr to the VPC's address range to have a group created"
             )
         return self
 
@@ -92,15 +93,15 @@ class NetworkSettings(Model):
     """The VPC: planned from one CIDR, or an existing one by its ids."""
 
     cidr: Annotated[Cidr, AfterValidator(_vpc_size)] = IPv4Network("10.64.0.0/12")
-    """Addresses of the VPC, fixed at birth; each zone gets an eighth of them for its node and pod vswitches."""
+    """Address range of the VPC, fixed at creation; each zone gets an eighth of it for its node and pod vswitches."""
     service_cidr: Annotated[Cidr, AfterValidator(_service_size)] = IPv4Network("172.21.0.0/20")
-    """Addresses of Kubernetes Services, fixed at birth; outside the VPC's."""
+    """Address range of Kubernetes Services, fixed at creation; outside the VPC's."""
     existing: ExistingNetworkSettings | None = None
-    """Use this VPC instead of making one; `cidr` is then ignored."""
+    """Use this VPC instead of creating one; `cidr` is then ignored."""
     nat_gateway: bool = True
-    """Whether nodes and pods get a way out through an enhanced NAT gateway of ours."""
+    """Whether the stack creates an enhanced NAT gateway for the egress of nodes and pods."""
     nat_bandwidth_mbps: int = Field(default=100, ge=1, le=200, strict=True)
-    """Limit of that way out in Mbit/s; billed by traffic."""
+    """Bandwidth limit of that NAT gateway in Mbit/s; billed by traffic."""
 
     @property
     def vpc_cidr(self) -> IPv4Network | None:
@@ -111,8 +112,8 @@ class NetworkSettings(Model):
     def _service_addresses_are_outside(self) -> Self:
         if self.vpc_cidr and self.vpc_cidr.overlaps(self.service_cidr):
             raise ValueError(
-                f"service_cidr = {self.service_cidr}: overlaps the VPC's addresses {self.vpc_cidr}. Fix: choose one"
-                f" outside of them, such as {self._free_service_cidr(self.vpc_cidr)}"
+                f"service_cidr = {self.service_cidr}: overlaps the VPC's address range {self.vpc_cidr}. Fix: choose"
+                f" one outside it, such as {self._free_service_cidr(self.vpc_cidr)}"
             )
         return self
 

@@ -13,7 +13,8 @@ class CleanUpSettings(Model):
     """Remove the pods of finished jobs, if the jobs say after how long."""
 
     enabled: bool = False
-    """Whether the pods of jobs go `ttl_seconds_after_finished` after the end; without it no job can say so."""
+    """Whether the pods of jobs are removed `ttl_seconds_after_finished` after the end; without it, no job can set that
+    field."""
     interval_minutes: Count = Field(default=10, ge=1, le=60)
     """How often to look for such pods; must divide 60."""
 

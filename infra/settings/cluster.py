@@ -24,19 +24,20 @@ class ClusterSettings(Model):
     kubeconfig: str | None = None
     """Path of a kubeconfig file. Default: the one that `make up` writes for its own local cluster."""
     context: str | None = None
-    """Context in that file. Required with `kubeconfig`, so that nobody applies to the wrong cluster by accident."""
+    """Context in that file. Required with `kubeconfig`, so that nobody deploys to the wrong cluster by accident."""
     simulated_nodes: tuple[SimulatedNodes, ...] = ()
-    """Simulated GPU nodes to add (the cluster must run kwok; `make up`'s own does)."""
+    """Simulated GPU nodes to add (the cluster must run kwok; `make up` installs it if stack `local` names some)."""
 
     @model_validator(mode="after")
     def _context_is_explicit(self) -> Self:
         if self.kubeconfig and not self.context:
             raise ValueError(
-                f"names kubeconfig {self.kubeconfig!r} but no context. Fix: set cluster.context to the one to use"
+                f"names kubeconfig {self.kubeconfig!r} but no context. Fix: set cluster.context to the context to use"
             )
         if self.context and not self.kubeconfig:
             raise ValueError(
-                f"names context {self.context!r} but no kubeconfig. Fix: set cluster.kubeconfig to the file with it"
+                f"names context {self.context!r} but no kubeconfig. Fix: set cluster.kubeconfig to the file that"
+                " contains it"
             )
         return self
 
@@ -45,5 +46,7 @@ class ClusterSettings(Model):
         types = [group.instance_type for group in self.simulated_nodes]
         repeated = sorted({name for name in types if types.count(name) > 1})
         if repeated:
-            raise ValueError(f"simulated_nodes repeats {', '.join(repeated)}. Fix: one entry per type, with the sum")
+            raise ValueError(
+                f"simulated_nodes repeats {', '.join(repeated)}. Fix: write one entry per type, with the total count"
+            )
         return self

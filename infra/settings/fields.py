@@ -9,29 +9,14 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 from infra.errors import RefusalError
 from infra.instance_types import instance_type
+from infra.kubernetes import grammar
+from infra.kubernetes.quantities import quantity_value
 
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL.pattern}(\.{_DNS_LABEL.pattern})*")
+_IN_BYTES = {"memory", "storage", "ephemeral-storage"}
+"""Resources whose amounts are bytes (Kubernetes, "Resource Management for Pods and Containers", "Resource Quotas")."""
+_FEWEST_BYTES = quantity_value("1Mi")
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
-_CPU_QUANTITY = re.compile(r"[0-9]+m|[0-9]+(\.[0-9]+)?")
 _PINNED_IMAGE = re.compile(r"\S+@sha256:[0-9a-f]{64}|[^\s@]+:(?!latest$)\w[\w.-]{0,127}", re.ASCII)
-
-
-def _dns_label(value: str) -> str:
-    if len(value) > 63 or not _DNS_LABEL.fullmatch(value):
-        raise ValueError(
-            "is no DNS label (RFC 1123). Fix: at most 63 of a-z, 0-9 and '-', starting with a letter or digit"
-        )
-    return value
-
-
-def _dns_subdomain(value: str) -> str:
-    if len(value) > 253 or not _DNS_SUBDOMAIN.fullmatch(value):
-        raise ValueError(
-            "is no DNS subdomain (RFC 1123). Fix: at most 253 of a-z, 0-9, '-' and '.', with a letter or digit at both"
-            " ends of each part"
-        )
-    return value
 
 
 def _number_as_text(value: object) -> object:
@@ -42,26 +27,33 @@ def _number_as_text(value: object) -> object:
 def _no_truth_value(value: object) -> object:
     """Python counts `true` as 1."""
     if isinstance(value, bool):
-        raise ValueError("is no number. Fix: write one in digits")  # noqa: TRY004 - pydantic collects these
+        raise ValueError("is not a number. Fix: write it in digits")  # noqa: TRY004 - pydantic collects these
     return value
 
 
 def _quantity(value: str) -> str:
     if not _QUANTITY.fullmatch(value):
-        raise ValueError("is no Kubernetes quantity. Fix: write a number with an optional unit, such as 500m, 2 or 4Gi")
+        raise ValueError(
+            "is not a valid Kubernetes quantity. Fix: write a number with an optional unit, such as 500m, 2 or 4Gi"
+        )
     return value
 
 
-def _cpu_quantity(value: str) -> str:
-    if not _CPU_QUANTITY.fullmatch(value):
-        raise ValueError("is no CPU quantity. Fix: write cores or millicores, such as 2, 0.5 or 500m")
-    return value
+def _no_few_bytes(amounts: dict[str, str]) -> dict[str, str]:
+    """Refuse memory and disks that a unit is missing from: 64 would be 64 bytes. 0 is how nothing is allowed."""
+    for name, amount in amounts.items():
+        in_bytes = name.removeprefix("requests.").removeprefix("limits.") in _IN_BYTES
+        if in_bytes and 0 < quantity_value(amount) < _FEWEST_BYTES:
+            raise ValueError(
+                f"{name} = {amount!r}: a number without a unit counts bytes. Fix: write it with its unit, such as 64Gi"
+            )
+    return amounts
 
 
 def _pinned_image(value: str) -> str:
     if not _PINNED_IMAGE.fullmatch(value):
         raise ValueError(
-            "is no pinned image reference. Fix: end it in a tag other than latest, or in @sha256: and the digest"
+            "is not a pinned image reference. Fix: end it with a tag other than latest, or with @sha256: and the digest"
         )
     return value
 
@@ -75,14 +67,18 @@ def known_instance_type(value: str) -> str:
 
 
 Count = Annotated[int, BeforeValidator(_no_truth_value)]
-DnsLabel = Annotated[str, AfterValidator(_dns_label)]
-DnsSubdomain = Annotated[str, AfterValidator(_dns_subdomain)]
-Quantity = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_quantity)]
-CpuQuantity = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_cpu_quantity)]
+NUMBER_AS_TEXT = BeforeValidator(_number_as_text)
+DnsLabel = grammar.DnsLabel
+DnsSubdomain = grammar.DnsSubdomain
+Quantity = Annotated[str, NUMBER_AS_TEXT, AfterValidator(_quantity)]
+CpuQuantity = Annotated[grammar.Cpu, NUMBER_AS_TEXT]
+MemoryQuantity = Annotated[grammar.Memory, NUMBER_AS_TEXT]
+Amounts = Annotated[dict[str, Quantity], AfterValidator(_no_few_bytes)]
+"""Quantities by resource name."""
 PinnedImage = Annotated[str, AfterValidator(_pinned_image)]
 
 
 class Model(BaseModel):
     """Base of all settings: unknown keys are refused, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)

@@ -2,44 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, StringConstraints, model_validator
 
-from infra.images import TrainerVariant
+from infra.cuda import CudaVersion
 from infra.registry import check_registry
-from infra.settings.fields import DnsSubdomain, Model, PinnedImage
+from infra.settings.fields import NUMBER_AS_TEXT, DnsSubdomain, Model, PinnedImage
+
+TrainerVariant = Literal["cpu", "gpu"]
 
 
 class ImageSettings(Model):
     """Where the images come from."""
 
     trainer: PinnedImage | None = None
-    """Full reference of the trainer image, where a registry holds it. Default: the locally built one."""
+    """Full reference of the image for PyTorch and MPI jobs in a registry. Default: the locally built image."""
+    serving: PinnedImage | None = None
+    """Full reference of the image for services in a registry. Default: `trainer` if set, which must then contain
+    trainer/serve, too; else the locally built image."""
     tensorflow: PinnedImage | None = None
-    """Full reference of the image of TensorFlow jobs, where a registry holds it. Default: the locally built one."""
+    """Full reference of the image for TensorFlow jobs in a registry. Default: the locally built image."""
+    trainer_cuda: Annotated[CudaVersion, NUMBER_AS_TEXT] | None = None
+    """CUDA version in `trainer`, such as 12.8, if it is not built from these sources; drivers are checked against
+    it."""
+    tensorflow_cuda: Annotated[CudaVersion, NUMBER_AS_TEXT] | None = None
+    """The same for `tensorflow`."""
     trainer_variant: TrainerVariant = "cpu"
-    """`gpu` holds what only a GPU needs (triton, all NVIDIA libraries); `cpu` leaves it out. Of both images."""
+    """Variant of all three: `gpu` includes what only GPUs need (triton, all NVIDIA libraries); `cpu` omits it."""
     registry: Annotated[str, AfterValidator(check_registry)] | None = None
-    """Mirror of every image, host[:port][/path]; below it each keeps its path without its own host. Default: none."""
+    """Mirror for every image, host[:port][/path]; each image keeps its path without the original host. Default:
+    none."""
     flatten: bool = False
-    """Join the path of a mirrored image by hyphens, where a registry allows only <namespace>/<name>."""
+    """Join the path of a mirrored image with hyphens, for registries that allow only <namespace>/<name>."""
     pull_secrets: tuple[DnsSubdomain, ...] = ()
-    """Secrets (kubernetes.io/dockerconfigjson, there in every namespace with pods) that pods pull images with."""
+    """Secrets (kubernetes.io/dockerconfigjson, present in every namespace with pods) that pods pull images with."""
     credential_helper: bool = False
     """Whether ACK's managed add-on lets pods pull from the account's Container Registry without secrets."""
     acr_instance_id: Annotated[str, StringConstraints(pattern=r"^cri-[a-z0-9]+$")] | None = None
-    """Existing Container Registry Enterprise instance the add-on is for; none is ordered. Default: Personal Edition."""
+    """Existing Container Registry Enterprise instance for the add-on; the stack orders none. Default: Personal
+    Edition."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         if self.flatten and not self.registry:
             raise ValueError(
-                "flatten = True: there is no registry to rewrite to. Fix: set images.registry, or leave it"
+                "flatten = True: there is no registry to rewrite to. Fix: set images.registry, or omit flatten"
             )
+        for name, cuda, image in (
+            ("trainer", self.trainer_cuda, self.trainer),
+            ("tensorflow", self.tensorflow_cuda, self.tensorflow),
+        ):
+            if cuda and not image:
+                raise ValueError(
+                    f"{name}_cuda = {cuda!r}: applies only to an image of yours; the one built from these sources has"
+                    f" a known CUDA version. Fix: name yours under images.{name}, or omit {name}_cuda"
+                )
         if self.acr_instance_id and not self.credential_helper:
             raise ValueError(
                 f"acr_instance_id = {self.acr_instance_id!r}: only the credential helper uses it. Fix: set"
-                " images.credential_helper to true, or leave it out"
+                " images.credential_helper to true, or omit it"
             )
         return self

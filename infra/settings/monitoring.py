@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from infra.settings.alert_thresholds import AlertThresholds
-from infra.settings.fields import Count, DnsLabel, DnsSubdomain, Model, Quantity
+from infra.settings.fields import Count, DnsLabel, DnsSubdomain, MemoryQuantity, Model
 
 _OWN_STACK_ONLY = (
     "alertmanager_config_secret", "alertmanager_storage", "memory_limit", "replicas", "retention_days", "storage",
@@ -19,9 +19,10 @@ class VolumeSettings(Model):
     """Where one part of the monitoring keeps its data."""
 
     persistent: bool = True
-    """Whether it outlives the pod, on a PersistentVolumeClaim (on the cluster of `make up`: a folder of its node)."""
+    """Whether the data outlives the pod, on a PersistentVolumeClaim (on the cluster of `make up`: a folder of its
+    node)."""
     size_gib: Count = Field(default=20, ge=1, le=32768)
-    """Size in GiB; what is oldest goes before it is full."""
+    """Size in GiB; the oldest data is deleted before it is full."""
     storage_class: DnsSubdomain | None = None
     """StorageClass. Default: under alicloud the first disk of storage.classes, else the cluster's default class."""
 
@@ -30,9 +31,10 @@ class LogSettings(Model):
     """Where the logs of pods go, so that they can be read after the pods are gone."""
 
     kind: Literal["victoria_logs", "sls", "none"] = "victoria_logs"
-    """`victoria_logs`: a store in the cluster; `sls`: Alibaba Cloud's Log Service; `none`: logs go with their pods."""
+    """`victoria_logs`: a store in the cluster; `sls`: Alibaba Cloud's Log Service; `none`: logs are lost with their
+    pods."""
     retention_days: Count = Field(default=30, ge=1, le=3650)
-    """How long lines are kept."""
+    """How long log lines are kept, in days."""
     storage: VolumeSettings = VolumeSettings(size_gib=50)
     """Disk of victoria_logs."""
 
@@ -41,33 +43,35 @@ class MonitoringSettings(Model):
     """Metrics, alerts, dashboards and logs."""
 
     kind: Literal["operator", "existing", "managed", "none"] = "operator"
-    """`operator`: our own; `existing`: one that is there, with our rules; `managed`: ACK's; `none`: no logs either."""
+    """`operator`: our own Prometheus; `existing`: one that already runs, with our rules; `managed`: ACK's; `none`: no
+    logs either."""
     namespace: DnsLabel = "monitoring"
     """Namespace that the Prometheus of kind `existing` reads its monitors, rules and dashboards from."""
     selector_labels: dict[str, str] = Field(default_factory=dict)
-    """Labels that the same selects them by, such as {release: kube-prometheus-stack}."""
+    """Labels by which that Prometheus selects them, such as {release: kube-prometheus-stack}."""
     retention_days: Count = Field(default=15, ge=1, le=3650)
-    """How long samples are kept."""
+    """How long samples are kept, in days."""
     storage: VolumeSettings = VolumeSettings(size_gib=50)
     """Disk of Prometheus."""
     alertmanager_storage: VolumeSettings = VolumeSettings()
     """Disk of Alertmanager: silences, and what was sent already."""
     replicas: Count = Field(default=1, ge=1, le=3)
-    """Copies of Prometheus and Alertmanager; with two, alerts outlive the loss of a node."""
-    memory_limit: Quantity = "4Gi"
-    """Memory beyond which Prometheus is ended and starts again: about 8 KiB for each series it holds."""
+    """Replicas of Prometheus and Alertmanager; with two, alerting survives the loss of a node."""
+    memory_limit: MemoryQuantity = "4Gi"
+    """Memory above which Prometheus is killed and restarted; it needs about 8 KiB per series."""
     scrape_interval_seconds: Count = Field(default=30, ge=1, le=300)
-    """How often every target is read."""
+    """How often every target is scraped."""
     grafana: bool = True
-    """Whether Grafana runs, with our dashboards."""
+    """Whether to run Grafana with our dashboards."""
     grafana_admin_secret: DnsSubdomain | None = None
-    """Secret in `monitoring` with the administrator's `user` and `password`. Default: none, nobody logs in."""
+    """Secret in `monitoring` with the administrator's `user` and `password`. Default: none; there is no login."""
     alertmanager_config_secret: DnsSubdomain | None = None
-    """Secret in `monitoring` with key `alertmanager.yaml`: who is told. Default: alerts are only shown."""
+    """Secret in `monitoring` with key `alertmanager.yaml`: who is notified. Default: alerts are only displayed."""
     thresholds: AlertThresholds = AlertThresholds()
     """From which value on an alert fires."""
     runbook_base_url: str | None = None
-    """Where alerts say that their pages of docs/runbooks are, such as a wiki's address. Default: the path alone."""
+    """Base URL of the runbook links in alerts (the pages of docs/runbooks), such as a wiki's address. Default: the path
+    alone."""
     logs: LogSettings = LogSettings()
     """Logs that outlive their pods."""
 
@@ -75,8 +79,8 @@ class MonitoringSettings(Model):
     def _existing_stack_selects_what_is_ours(self) -> Self:
         if self.kind == "existing" and not self.selector_labels:
             raise ValueError(
-                "selector_labels = {}: kind existing needs the labels that its Prometheus selects by, or it would"
-                " ignore our monitors in silence. Fix: copy them from its podMonitorSelector and ruleSelector, such as"
+                "selector_labels = {}: kind existing needs the labels by which its Prometheus selects, or it would"
+                " silently ignore our monitors. Fix: copy them from its podMonitorSelector and ruleSelector, such as"
                 " {release: kube-prometheus-stack}"
             )
         return self
@@ -84,11 +88,11 @@ class MonitoringSettings(Model):
     @model_validator(mode="after")
     def _only_our_own_stack_is_shaped_here(self) -> Self:
         useless = [name for name in _OWN_STACK_ONLY if name in self.model_fields_set]
-        # `none` is a switch: whoever turns monitoring off for a while keeps the rest for the day it comes back.
+        # `none` is a switch: the other values are kept for the day on which monitoring is turned on again.
         if self.kind not in ("operator", "none") and useless:
             raise ValueError(
-                f"kind = {self.kind!r}: {', '.join(useless)} would do nothing, no Prometheus of ours runs."
-                " Fix: leave them out, or set kind to operator"
+                f"kind = {self.kind!r}: {', '.join(useless)} would have no effect, because the stack runs no"
+                " Prometheus. Fix: omit them, or set kind to operator"
             )
         return self
 
@@ -96,7 +100,7 @@ class MonitoringSettings(Model):
     def _administrator_needs_grafana(self) -> Self:
         if self.grafana_admin_secret and not (self.grafana and self.kind == "operator"):
             raise ValueError(
-                f"grafana_admin_secret = {self.grafana_admin_secret!r}: no Grafana of ours runs. Fix: leave it out, or"
+                f"grafana_admin_secret = {self.grafana_admin_secret!r}: the stack runs no Grafana. Fix: omit it, or"
                 " set grafana to true and kind to operator"
             )
         return self

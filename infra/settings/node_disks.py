@@ -24,10 +24,10 @@ class DiskSettings(Model):
     """Size in GiB."""
     performance_level: Literal["PL0", "PL1", "PL2", "PL3"] | None = None
     """Level of an ESSD. Default: PL1; PL2 needs 461 GiB, PL3 1261 GiB."""
-    encrypted: bool = False
-    """Whether it is encrypted with the account's default key."""
+    encrypted: bool | None = None
+    """Whether it is encrypted with the account's default key. Default: the value of `alicloud.protected`."""
     mount_path: str | None = Field(default=None, pattern=r"^/[A-Za-z0-9_./-]+$")
-    """Where a data disk is mounted. Default of a pool's first one: where images and containers live."""
+    """Where a data disk is mounted. Default for a pool's first one: where images and containers are stored."""
 
     @model_validator(mode="after")
     def _level_fits(self) -> Self:
@@ -35,8 +35,8 @@ class DiskSettings(Model):
             return self
         if self.category != "cloud_essd":
             raise ValueError(
-                f"performance_level = {self.performance_level}: a disk of category {self.category} has no levels. Fix:"
-                " leave performance_level out, or use category cloud_essd"
+                f"performance_level = {self.performance_level}: a disk of category {self.category} has no performance"
+                " levels. Fix: omit performance_level, or use category cloud_essd"
             )
         smallest = _SMALLEST_ESSD_GIB[self.performance_level]
         if self.size_gib < smallest:

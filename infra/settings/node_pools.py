@@ -6,13 +6,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from infra.gpu.sharing import node_labels
-from infra.instance_types import InstanceType, instance_type
+from infra.cuda import DEFAULT_DRIVER
+from infra.instance_types import LOW_LATENCY_FAMILIES, InstanceType, instance_type
 from infra.settings.fields import DnsLabel, Model, known_instance_type
-from infra.settings.gpu import GpuSettings
+from infra.settings.gpu import GpuSettings, check_sharing_on_ack
 from infra.settings.node_disks import LARGEST_SYSTEM_DISK_GIB, DiskSettings
 from infra.settings.node_labels import LabelKey, LabelValue, TaintSettings
 
+_BIOS_ONLY = ("ContainerOS",)
+"""Images that boot in no other way. The others boot by UEFI as well (ECS, "Instance boot mode": UEFI-Preferred)."""
 LARGEST_DEPLOYMENT_SET = 20
 """ECS places at most that many instances of a zone close together (ECS, "Deployment sets", low-latency strategy)."""
 _LARGEST_MINIMUM = 1000
@@ -22,49 +24,53 @@ class SpotSettings(Model):
     """Spot (preemptible) nodes."""
 
     price_limits: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    """Highest price per hour for each of the pool's instance types. Default: up to the on-demand price."""
+    """Maximum price per hour for each of the pool's instance types. Default: up to the on-demand price."""
     on_demand_base: int = Field(default=0, ge=0, le=_LARGEST_MINIMUM, strict=True)
-    """Nodes that are bought on demand before any spot node."""
+    """Number of on-demand nodes before any spot node."""
     on_demand_percentage_above_base: int = Field(default=0, ge=0, le=100, strict=True)
-    """Share of on-demand nodes among the rest."""
+    """Percentage of on-demand nodes among the rest."""
     on_demand_when_short: bool = False
-    """Whether on-demand nodes stand in where no spot node can be had; only with zone_policy COST_OPTIMIZED."""
+    """Whether on-demand nodes replace spot nodes that are unavailable; only with zone_policy COST_OPTIMIZED."""
 
 
 class LingjunSettings(Model):
     """An existing Lingjun cluster and node group (prepaid hardware is never ordered here)."""
 
     cluster_id: Annotated[str, StringConstraints(min_length=1)]
-    """The Lingjun cluster; fixed at the pool's birth."""
+    """The Lingjun cluster; fixed when the pool is created."""
     group_id: Annotated[str, StringConstraints(min_length=1)]
-    """Its node group; fixed at the pool's birth."""
+    """Its node group; fixed when the pool is created."""
+    ipv6: bool = False
+    """Whether the Lingjun cluster's computing network was created with IPv6, and the add-on ack-rdma-device-plugin has
+    RDMA without hostNetwork enabled: without both, only pods on the host network get RDMA."""
 
 
 class NodePoolSettings(Model):
     """One node pool: nodes of one kind."""
 
     name: DnsLabel
-    """Name; a renamed pool is a new pool."""
+    """Name; renaming a pool replaces it."""
     role: Literal["system", "cpu", "gpu"]
-    """`system` runs the platform's own parts, `cpu` parameter servers and services, `gpu` training and inference."""
+    """`system` runs the platform's own components, `cpu` parameter servers and services, `gpu` training and
+    inference."""
     instance_types: tuple[Annotated[str, AfterValidator(known_instance_type)], ...] = ()
     """Instance types in order of preference, all with the same GPUs and RDMA. None for Lingjun."""
     zones: tuple[str, ...] = ()
-    """Zones of its nodes. Default: all of the environment's."""
+    """Zones of its nodes. Default: all zones of the environment."""
     minimum: int = Field(default=0, ge=0, le=_LARGEST_MINIMUM, strict=True)
-    """Fewest nodes. Equal to `maximum`: a fixed size without autoscaling."""
+    """Minimum number of nodes. Equal to `maximum`: a fixed size without autoscaling."""
     maximum: int = Field(ge=0, le=2000, strict=True)
-    """Most nodes; what quotas and pod addresses are planned for."""
+    """Maximum number of nodes; quotas and pod addresses are sized for it."""
     zone_policy: Literal["PRIORITY", "COST_OPTIMIZED", "BALANCE"] = "BALANCE"
-    """How nodes spread over the zones."""
+    """How nodes are spread over the zones."""
     spot: SpotSettings | None = None
     """Spot nodes. Default: on demand."""
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
-    """Further node labels; a change reaches the nodes of GPU pools only when they are new."""
+    """Additional node labels; in GPU pools, a change applies only to new nodes."""
     taints: tuple[TaintSettings, ...] = ()
-    """Further taints; a change reaches the nodes of GPU pools only when they are new."""
+    """Additional taints; in GPU pools, a change applies only to new nodes."""
     image_type: Literal["AliyunLinux3", "AliyunLinux3ContainerOptimized", "AliyunLinux4", "Ubuntu", "ContainerOS"] = (
-        "AliyunLinux3"
+        "AliyunLinux3ContainerOptimized"
     )
     """Operating system of the nodes, as ACK names it."""
     system_disk: DiskSettings = DiskSettings()
@@ -74,11 +80,12 @@ class NodePoolSettings(Model):
     gpu: GpuSettings = GpuSettings()
     """Driver and sharing; only for role `gpu`."""
     eni: Literal["shared", "exclusive"] = "shared"
-    """`exclusive`: every pod gets a network interface of its own (few pods per node)."""
+    """`exclusive`: every pod gets its own network interface (few pods per node)."""
     rdma: bool = False
-    """Whether pods can ask for an RDMA device; the instance types decide which kind."""
+    """Whether pods can request an RDMA device; the instance types decide which kind."""
     low_latency: bool = False
-    """Whether the nodes are placed close together (deployment set): one zone, at most 20 nodes, none of them spot."""
+    """Whether the nodes are placed close together (deployment set): one zone, at most 20 nodes, none of them spot, of
+    instance families that support it."""
     lingjun: LingjunSettings | None = None
     """Nodes from an existing Lingjun node group instead of ECS."""
 
@@ -91,6 +98,13 @@ class NodePoolSettings(Model):
     def facts(self) -> tuple[InstanceType, ...]:
         """The instance types with all that is known of them; none for Lingjun."""
         return tuple(instance_type(name) for name in self.instance_types)
+
+    @property
+    def driver_version(self) -> str | None:
+        """NVIDIA driver that ACK installs on the nodes; None without GPUs, and on Lingjun machines, which have one."""
+        if self.role != "gpu" or self.lingjun:
+            return None
+        return self.gpu.driver_version or DEFAULT_DRIVER
 
     @model_validator(mode="after")
     def _size_is_a_range(self) -> Self:
@@ -105,15 +119,17 @@ class NodePoolSettings(Model):
         if self.lingjun:
             return self
         if not self.instance_types:
-            raise ValueError("instance_types = []: a pool of ECS nodes needs one. Fix: name at least one instance type")
+            raise ValueError("instance_types = []: a pool of ECS nodes needs at least one. Fix: list an instance type")
         if len(set(self.instance_types)) != len(self.instance_types):
-            raise ValueError(f"instance_types = {list(self.instance_types)}: repeats a type. Fix: name each type once")
+            raise ValueError(
+                f"instance_types = {list(self.instance_types)}: lists a type twice. Fix: list each type once"
+            )
         first = self.facts[0]
         for other in self.facts[1:]:
             if (first.gpus, first.gpu, first.rdma) != (other.gpus, other.gpu, other.rdma):
                 raise ValueError(
-                    f"instance_types = {other.name!r}: differs from {first.name} in GPUs or RDMA, and jobs count on"
-                    " nodes that are alike. Fix: give it a pool of its own"
+                    f"instance_types = {other.name!r}: differs from {first.name} in GPUs or RDMA, but jobs rely on"
+                    " identical nodes. Fix: put it into a separate pool"
                 )
         return self
 
@@ -133,14 +149,24 @@ class NodePoolSettings(Model):
     @model_validator(mode="after")
     def _gpu_settings_have_gpus(self) -> Self:
         if self.role != "gpu" and self.gpu != GpuSettings():
-            raise ValueError(f"gpu is set, and role = {self.role!r} has no GPUs. Fix: leave gpu out, or use role gpu")
-        node_labels(self.gpu.sharing)
+            raise ValueError(f"gpu is set, but role = {self.role!r} has no GPUs. Fix: omit gpu, or use role gpu")
+        check_sharing_on_ack(self.gpu.sharing)
+        return self
+
+    @model_validator(mode="after")
+    def _image_boots(self) -> Self:
+        uefi = [facts.name for facts in self.facts if facts.uefi]
+        if uefi and self.image_type in _BIOS_ONLY:
+            raise ValueError(
+                f"image_type = {self.image_type!r}: {uefi[0]} boots with UEFI, but this image only with BIOS. Fix: use"
+                " AliyunLinux3ContainerOptimized, or a type that is not bare metal"
+            )
         return self
 
     @model_validator(mode="after")
     def _network_has_room(self) -> Self:
         for facts in self.facts:
-            facts.node_pods(self.eni, rdma=self.rdma)
+            facts.check_can_join(self.eni, rdma=self.rdma)
         return self
 
     @model_validator(mode="after")
@@ -148,8 +174,17 @@ class NodePoolSettings(Model):
         without = [facts.name for facts in self.facts if facts.rdma == "none"]
         if self.rdma and without and not self.lingjun:
             raise ValueError(
-                f"rdma = True: {without[0]} has no RDMA. Fix: leave rdma out, or use a type with eRDMA"
+                f"rdma = True: {without[0]} has no RDMA. Fix: omit rdma, or use a type with eRDMA"
                 " (infra/instance_types.py)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _rdma_nodes_can_be_set_up(self) -> Self:
+        if self.rdma and self.image_type == "ContainerOS" and not self.lingjun:
+            raise ValueError(
+                f"image_type = {self.image_type!r}: its root file system is read-only, but nodes with RDMA need a"
+                " higher limit on locked memory. Fix: omit image_type"
             )
         return self
 
@@ -160,7 +195,7 @@ class NodePoolSettings(Model):
             wrong = sorted(limits ^ set(self.instance_types))
             raise ValueError(
                 f"spot.price_limits names {sorted(limits)} and instance_types {list(self.instance_types)}: {wrong[0]!r}"
-                " is in one of them only. Fix: give a limit for each of the pool's types, or for none"
+                " is in only one of them. Fix: set a limit for each of the pool's types, or for none"
             )
         return self
 
@@ -168,8 +203,8 @@ class NodePoolSettings(Model):
     def _standing_in_is_possible(self) -> Self:
         if self.spot and self.spot.on_demand_when_short and self.zone_policy != "COST_OPTIMIZED":
             raise ValueError(
-                f"spot.on_demand_when_short = True: does nothing with zone_policy {self.zone_policy}. Fix: use"
-                " zone_policy COST_OPTIMIZED, or leave it out"
+                f"spot.on_demand_when_short = True: has no effect with zone_policy {self.zone_policy}. Fix: use"
+                " zone_policy COST_OPTIMIZED, or omit it"
             )
         return self
 
@@ -180,17 +215,26 @@ class NodePoolSettings(Model):
         if self.maximum > LARGEST_DEPLOYMENT_SET:
             raise ValueError(
                 f"maximum = {self.maximum}: a deployment set holds at most {LARGEST_DEPLOYMENT_SET} nodes. Fix: lower"
-                " maximum, or leave low_latency out"
+                " maximum, or omit low_latency"
             )
         if self.spot:
-            raise ValueError("low_latency = True: a deployment set takes no spot nodes. Fix: leave out one of the two")
+            raise ValueError(
+                "low_latency = True: a deployment set cannot contain spot nodes. Fix: omit low_latency or spot"
+            )
+        unfit = [facts.name for facts in self.facts if not facts.low_latency]
+        if unfit:
+            raise ValueError(
+                f"low_latency = True: low-latency deployment sets do not accept {unfit[0]}, only the families"
+                f" {', '.join(sorted(LOW_LATENCY_FAMILIES))}. Fix: omit low_latency, or use a type of these families"
+            )
         return self
 
     @model_validator(mode="after")
     def _disks_fit(self) -> Self:
         if self.system_disk.mount_path:
             raise ValueError(
-                f"system_disk.mount_path = {self.system_disk.mount_path!r}: it is the root. Fix: leave mount_path out"
+                f"system_disk.mount_path = {self.system_disk.mount_path!r}: a system disk is always mounted at /. Fix:"
+                " omit mount_path"
             )
         if self.system_disk.size_gib > LARGEST_SYSTEM_DISK_GIB:
             raise ValueError(
@@ -200,11 +244,13 @@ class NodePoolSettings(Model):
         paths = [disk.mount_path for disk in self.data_disks]
         if None in paths[1:]:
             raise ValueError(
-                f"data_disks.{paths.index(None, 1)} has no mount_path, and only the first disk has a default. Fix: name"
-                " where it is mounted"
+                f"data_disks.{paths.index(None, 1)} has no mount_path, and only the first disk has a default. Fix: set"
+                " its mount_path"
             )
         if len(set(paths)) != len(paths):
-            raise ValueError(f"data_disks are mounted at {paths}: two at one path. Fix: give each a path of its own")
+            raise ValueError(
+                f"data_disks are mounted at {paths}: two disks have the same path. Fix: give each a different path"
+            )
         return self
 
     @model_validator(mode="after")
@@ -222,12 +268,12 @@ class NodePoolSettings(Model):
         }
         given = [name for name, value in decided.items() if value]
         if given:
-            raise ValueError(f"{given[0]} is set, and the Lingjun machines decide that. Fix: leave {given[0]} out")
+            raise ValueError(f"{given[0]} is set, but the Lingjun machines determine it. Fix: omit {given[0]}")
         if self.eni != "exclusive":
             raise ValueError(f"eni = {self.eni!r}: Lingjun nodes have exclusive ENIs only. Fix: use eni exclusive")
         if self.autoscaled:
             raise ValueError(
-                f"minimum = {self.minimum}, maximum = {self.maximum}: prepaid Lingjun nodes are not scaled. Fix: make"
-                " the two equal"
+                f"minimum = {self.minimum}, maximum = {self.maximum}: prepaid Lingjun nodes are not autoscaled. Fix:"
+                " set both to the same number"
             )
         return self

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from infra.errors import RefusalError, choices
 from infra.settings.stack import Settings
-from infra.settings.tree import model_at
+from infra.settings.tree import descriptions, model_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,7 @@ class SettingsError(RefusalError):
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
-        ValueError.__init__(self, "The stack's configuration cannot work:\n" + "\n".join(f"  - {p}" for p in problems))
+        ValueError.__init__(self, "The stack's configuration is invalid:\n" + "\n".join(f"  - {p}" for p in problems))
 
 
 def _describe(problem: ErrorDetails) -> str:
@@ -59,5 +59,4 @@ def _valid_keys(location: tuple[int | str, ...]) -> list[str]:
 
 def _description(location: tuple[int | str, ...]) -> str:
     *parents, name = [part for part in location if isinstance(part, str)]
-    field = model_at(Settings, tuple(parents)).model_fields.get(name)
-    return (field.description if field else None) or name
+    return descriptions(model_at(Settings, tuple(parents))).get(name, name)

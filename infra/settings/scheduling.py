@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from infra.settings.fields import Count, CpuQuantity, DnsLabel, Model, Quantity
+from infra.settings.fields import Amounts, Count, CpuQuantity, DnsLabel, MemoryQuantity, Model
 
 HIGHEST_PRIORITY = 1_000_000_000
 """Higher ones belong to Kubernetes itself (PriorityClass, API reference)."""
@@ -15,16 +15,16 @@ LOWEST_PRIORITY = -10
 
 
 class PriorityClassSettings(Model):
-    """How much a job matters beside others of its queue."""
+    """The priority of a job relative to others in its queue."""
 
     name: DnsLabel
-    """Name within the stack; in the cluster it is called <namespace>.<name>."""
+    """Name within the stack; its name in the cluster is <namespace>.<name>."""
     value: Count = Field(ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)
-    """Jobs of a higher value go first; 0 is that of jobs and services without a class."""
+    """Jobs with a higher value go first; jobs and services without a class have 0."""
     description: str = ""
     """What the class is for."""
     preempts: bool = True
-    """Whether its jobs take from running jobs of a lower value, and what their queue lent to others."""
+    """Whether its jobs preempt running jobs of a lower value and reclaim what their queue lent to others."""
 
 
 class QueueSettings(Model):
@@ -33,27 +33,27 @@ class QueueSettings(Model):
     name: DnsLabel
     """Name of the queue in the cluster; `default` and `root` belong to Volcano."""
     weight: Count = Field(default=1, ge=1, le=65535)
-    """Share of the pools' GPUs (without any: of their CPU) beside the other queues; it takes that back when lent."""
-    deserved: dict[str, Quantity] = Field(default_factory=dict)
-    """The same by resource name, where the stack does not make the node pools. Default: by `weight`."""
+    """Share of the pools' GPUs (without GPUs: CPU) relative to the other queues; it is reclaimed when lent."""
+    deserved: Amounts = Field(default_factory=dict)
+    """The same by resource name, if the stack does not create the node pools. Default: by `weight`."""
     guaranteed_percent: Annotated[Count, Field(ge=0, le=100)] | None = None
-    """Share of the GPUs (without any: of the CPU) of the pools' fewest nodes that is never lent. Default: none."""
-    guarantee: dict[str, Quantity] = Field(default_factory=dict)
+    """Percentage of the GPUs (without GPUs: CPU) at the pools' minimum that is never lent. Default: none."""
+    guarantee: Amounts = Field(default_factory=dict)
     """The same by resource name; instead of `guaranteed_percent`."""
     maximum_percent: Annotated[Count, Field(ge=1, le=100)] | None = None
-    """Hard limit: share of the GPUs, CPU and memory of the pools' most nodes. Default: none."""
-    capability: dict[str, Quantity] = Field(default_factory=dict)
+    """Hard limit: percentage of the GPUs, CPU and memory at the pools' maximum. Default: none."""
+    capability: Amounts = Field(default_factory=dict)
     """Hard limit by resource name, such as {cpu: "8", nvidia.com/gpu: "4"}; instead of `maximum_percent`."""
     reclaimable: bool = True
-    """Whether other queues may take back what this one uses beyond its share."""
+    """Whether other queues may reclaim what this one uses beyond its share."""
 
     @model_validator(mode="after")
     def _each_limit_is_said_once(self) -> Self:
         for percent, amounts in (("guaranteed_percent", "guarantee"), ("maximum_percent", "capability")):
             if getattr(self, percent) is not None and getattr(self, amounts):
                 raise ValueError(
-                    f"{percent} = {getattr(self, percent)}, {amounts} = {getattr(self, amounts)}: say the same twice."
-                    " Fix: leave out one of the two"
+                    f"{percent} = {getattr(self, percent)}, {amounts} = {getattr(self, amounts)}: set the same limit"
+                    " twice. Fix: omit one of them"
                 )
         return self
 
@@ -62,8 +62,8 @@ class QueueSettings(Model):
         guaranteed, most = self.guaranteed_percent, self.maximum_percent
         if guaranteed is not None and most is not None and guaranteed > most:
             raise ValueError(
-                f"guaranteed_percent = {guaranteed}: is above maximum_percent = {most}. Fix: lower the one or raise"
-                " the other"
+                f"guaranteed_percent = {guaranteed}: is above maximum_percent = {most}. Fix: lower the first or raise"
+                " the second"
             )
         return self
 
@@ -72,27 +72,31 @@ class QuotaSettings(Model):
     """What all pods of the workloads' namespace may ask for together, those that wait included."""
 
     enabled: bool = True
-    """Whether there is a ResourceQuota at all."""
+    """Whether to create a ResourceQuota."""
     percent: Annotated[Count, Field(ge=1, le=10000)] | None = None
-    """Share of what the pools' most nodes hold. Default: 200 under alicloud, so that as much may wait; else none."""
-    resources: dict[str, Quantity] = Field(default_factory=dict)
-    """Limits by resource name, such as {nvidia.com/gpu: "16", pods: "500"}; each replaces the one by `percent`."""
+    """Percentage of the resources at the pools' maximum. Default: 200 under alicloud, so that as much again may wait;
+    else none."""
+    resources: Amounts = Field(default_factory=dict)
+    """Limits by resource name, such as {nvidia.com/gpu: "16", pods: "500"}; each replaces the limit from `percent`."""
 
 
 class ContainerDefaults(Model):
-    """What containers of the workloads' namespace get that ask for nothing; the project's own always ask."""
+    """What containers of the workloads' namespace get that ask for nothing."""
 
     cpu: CpuQuantity = "500m"
     """CPU request; there is no limit."""
-    memory: Quantity = "1Gi"
+    memory: MemoryQuantity = "1Gi"
     """Memory request and limit."""
+    ephemeral_storage: MemoryQuantity = "64Gi"
+    """Limit on the node's disk: logs and emptyDirs, including the project's own 50Gi of /tmp and 10Gi of /source."""
 
 
 class SchedulingSettings(Model):
     """Volcano, its queues and priorities, and the limits of the workloads' namespace."""
 
     install: bool = True
-    """False where the cluster already runs Volcano, with actions and plugins as in infra/volcano/configuration.py."""
+    """Set to false if the cluster already runs Volcano with the actions and plugins of
+    infra/volcano/configuration.py."""
     queues: tuple[QueueSettings, ...] = (QueueSettings(name="training"),)
     """Queues to create; jobs use the first one unless they name another."""
     priority_classes: tuple[PriorityClassSettings, ...] = (
@@ -113,7 +117,7 @@ class SchedulingSettings(Model):
             raise ValueError("has no queues. Fix: name at least one under scheduling.queues")
         taken = {"default", "root"} & set(names)
         if taken:
-            raise ValueError(f"queue name {taken.pop()!r} belongs to Volcano itself. Fix: choose another name")
+            raise ValueError(f"queue name {taken.pop()!r} is reserved by Volcano. Fix: choose another name")
         if len(set(names)) != len(names):
             raise ValueError(f"queue names repeat: {', '.join(names)}. Fix: give each queue its own name")
         return self
@@ -122,9 +126,10 @@ class SchedulingSettings(Model):
     def _guarantees_can_all_be_kept(self) -> Self:
         shares = {queue.name: queue.guaranteed_percent or 0 for queue in self.queues}
         if sum(shares.values()) > 100:
-            told = ", ".join(f"{name} {share}" for name, share in shares.items())
+            listed = ", ".join(f"{name} {share}" for name, share in shares.items())
             raise ValueError(
-                f"guaranteed_percent of all queues = {sum(shares.values())}: {told}; there are 100. Fix: lower some"
+                f"guaranteed_percent of all queues = {sum(shares.values())}: {listed}; the total must not exceed 100."
+                " Fix: lower some of them"
             )
         return self
 
@@ -133,8 +138,8 @@ class SchedulingSettings(Model):
         without = [queue.name for queue in self.queues if not queue.deserved]
         if without and len(without) != len(self.queues):
             raise ValueError(
-                f"deserved is given for some queues and not for {', '.join(without)}: a share by weight and one by"
-                " amount cannot be compared. Fix: give `deserved` for each queue, or for none"
+                f"deserved is set for some queues but not for {', '.join(without)}: a share by weight cannot be"
+                " compared with an amount. Fix: set `deserved` for every queue, or for none"
             )
         return self
 
@@ -143,5 +148,5 @@ class SchedulingSettings(Model):
         names = [priority.name for priority in self.priority_classes]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            raise ValueError(f"priority_classes repeats the name {repeated[0]!r}. Fix: give each a name of its own")
+            raise ValueError(f"priority_classes repeats the name {repeated[0]!r}. Fix: give each a different name")
         return self

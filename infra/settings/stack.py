@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import model_validator
+from pydantic import AfterValidator, model_validator
 
-from infra.namespaces import PodSecurity
+from infra.instance_types import instance_type
+from infra.namespaces import PodSecurity, owner_of
 from infra.settings.alicloud import AlicloudSettings
 from infra.settings.clean_up import CleanUpSettings
 from infra.settings.cluster import ClusterSettings
@@ -19,19 +20,29 @@ from infra.settings.scheduling import SchedulingSettings
 from infra.settings.storage import StorageSettings
 
 
+def _of_ones_own(namespace: str) -> str:
+    """Refuse a namespace of somebody else's: it would be closed, and deleted by `destroy`."""
+    owner = owner_of(namespace)
+    if owner:
+        raise ValueError(f"belongs to {owner}. Fix: choose a namespace only for the workloads, such as athanor")
+    return namespace
+
+
 class Settings(Model):
     """The whole configuration of one stack."""
 
-    namespace: DnsLabel = "athanor"
-    """Namespace of the workloads. The platform's own parts live in `<part>-system` namespaces."""
+    namespace: Annotated[DnsLabel, AfterValidator(_of_ones_own)] = "athanor"
+    """Namespace for the workloads; the stack creates it. The platform's own components run in other namespaces."""
+    leave_namespace: DnsLabel | None = None
+    """Previous `namespace`, which may be deleted with everything in it. Without it, a rename is refused."""
     pod_security: PodSecurity = "restricted"
     """Pod Security level of that namespace; host network and Lingjun's RDMA need `privileged`."""
     alicloud: AlicloudSettings | None = None
-    """An environment on Alibaba Cloud to create. Default: none, the cluster exists already."""
+    """Environment to create on Alibaba Cloud. Default: none; the cluster already exists."""
     cluster: ClusterSettings = ClusterSettings()
     """Which Kubernetes cluster the stack runs on."""
     gpu: ClusterGpuSettings = ClusterGpuSettings()
-    """What runs on GPU nodes beside the workloads."""
+    """What runs on GPU nodes in addition to the workloads."""
     storage: StorageSettings = StorageSettings()
     """The volumes of the workloads."""
     scheduling: SchedulingSettings = SchedulingSettings()
@@ -49,8 +60,8 @@ class Settings(Model):
     def _storage_exists_where_the_cluster_is_ours(self) -> Self:
         if self.runs_on_own_local_cluster and self.storage.storage_class:
             raise ValueError(
-                f"storage.storage_class = {self.storage.storage_class!r}: the local cluster has no StorageClass."
-                " Fix: leave it out, or name your own cluster under cluster.kubeconfig"
+                f"storage.storage_class = {self.storage.storage_class!r}: the local cluster has no StorageClass. Fix:"
+                " omit it, or set cluster.kubeconfig to use your own cluster"
             )
         return self
 
@@ -59,7 +70,7 @@ class Settings(Model):
         if self.alicloud and self.cluster.kubeconfig:
             raise ValueError(
                 f"cluster.kubeconfig = {self.cluster.kubeconfig!r}: this stack creates its own cluster under alicloud."
-                " Fix: leave out one of the two"
+                " Fix: omit one of them"
             )
         return self
 
@@ -67,20 +78,23 @@ class Settings(Model):
     def _ack_brings_a_device_plugin(self) -> Self:
         if self.alicloud and self.gpu.device_plugin:
             raise ValueError(
-                "gpu.device_plugin = True: ACK brings its own device plugin, and a node can have only one. Fix: leave"
-                " gpu.device_plugin out; sharing belongs under alicloud.node_pools[].gpu"
+                "gpu.device_plugin = True: ACK has its own device plugin, and a node can have only one. Fix: omit"
+                " gpu.device_plugin; configure sharing under alicloud.node_pools[].gpu"
             )
         return self
 
     @model_validator(mode="after")
     def _services_of_the_cloud_need_it(self) -> Self:
         monitoring = self.monitoring
-        wanted = {"kind = 'managed'": monitoring.kind == "managed", "logs.kind = 'sls'": monitoring.logs.kind == "sls"}
-        for setting, is_wanted in wanted.items():
-            if is_wanted and self.alicloud is None:
+        cloud_services = {
+            "kind = 'managed'": monitoring.kind == "managed",
+            "logs.kind = 'sls'": monitoring.logs.kind == "sls",
+        }
+        for setting, is_chosen in cloud_services.items():
+            if is_chosen and self.alicloud is None:
                 raise ValueError(
-                    f"monitoring.{setting}: is a service of Alibaba Cloud. Fix: leave it out, or describe the"
-                    " environment under alicloud"
+                    f"monitoring.{setting}: is a service of Alibaba Cloud. Fix: omit it, or describe the environment"
+                    " under alicloud"
                 )
         return self
 
@@ -88,8 +102,8 @@ class Settings(Model):
     def _each_gpu_has_one_exporter(self) -> Self:
         if self.monitoring.kind == "managed" and self.gpu.dcgm_exporter:
             raise ValueError(
-                "gpu.dcgm_exporter = True: ACK's managed Prometheus brings its own, and both would read each GPU. Fix:"
-                " leave gpu.dcgm_exporter out, or set monitoring.kind to operator"
+                "gpu.dcgm_exporter = True: ACK's managed Prometheus has its own exporter, and both would read each"
+                " GPU. Fix: omit gpu.dcgm_exporter, or set monitoring.kind to operator"
             )
         return self
 
@@ -97,8 +111,19 @@ class Settings(Model):
     def _copies_have_nodes(self) -> Self:
         if self.runs_on_own_local_cluster and self.monitoring.replicas > 1:
             raise ValueError(
-                f"monitoring.replicas = {self.monitoring.replicas}: the local cluster has one node and one disk for"
-                " them. Fix: leave it out, or name your own cluster under cluster.kubeconfig"
+                f"monitoring.replicas = {self.monitoring.replicas}: the local cluster has only one node and one disk"
+                " for them. Fix: omit it, or set cluster.kubeconfig to use your own cluster"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _example_has_its_gpus(self) -> Self:
+        gpus = self.digits.gpus_per_worker if self.digits.enabled else 0
+        simulated = any(instance_type(group.instance_type).gpus for group in self.cluster.simulated_nodes)
+        if gpus and self.runs_on_own_local_cluster and not (simulated or self.gpu.device_plugin):
+            raise ValueError(
+                f"digits.gpus_per_worker = {gpus}: the local cluster's node has no GPU. Fix: omit it, or set"
+                " cluster.kubeconfig to use a cluster with GPUs"
             )
         return self
 

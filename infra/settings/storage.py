@@ -16,14 +16,14 @@ _ACK_DISK_CLASSES = "alicloud-disk-"
 
 def _not_everybody(network: IPv4Network) -> IPv4Network:
     if network.prefixlen == 0:
-        raise ValueError("lets every address mount the files. Fix: name the addresses of the nodes")
+        raise ValueError("allows every address to mount the files. Fix: use the address ranges of the nodes")
     return network
 
 
 def _cpfs_capacity(gib: int) -> int:
     if gib % _CPFS_STEP_GIB:
         nearest = gib + _CPFS_STEP_GIB - gib % _CPFS_STEP_GIB
-        raise ValueError(f"is no multiple of {_CPFS_STEP_GIB}, the step of CPFS. Fix: use {nearest}")
+        raise ValueError(f"is not a multiple of {_CPFS_STEP_GIB}, the step size of CPFS. Fix: use {nearest}")
     return gib
 
 
@@ -31,16 +31,17 @@ class _FileSystem(Model):
     """What all kinds of file systems share."""
 
     zone: str | None = None
-    """Zone it lies in; all zones of the VPC reach it. Default: the first of the environment's."""
+    """Zone of the file system; all zones of the VPC reach it. Default: the environment's first zone."""
 
 
 class _NfsFileSystem(_FileSystem):
     """What the kinds with permission groups of their own share."""
 
     encrypted: bool = True
-    """Whether it is encrypted at rest; fixed at birth."""
+    """Whether it is encrypted at rest; fixed at creation."""
     client_cidrs: tuple[Annotated[IPv4Network, AfterValidator(_not_everybody)], ...] = ()
-    """Who may mount it. Default: the node and pod vswitches; required where these exist already."""
+    """CIDRs that may mount it. Default: the node vswitches, where the driver mounts it; required if these already
+    exist."""
 
 
 class StandardNas(_NfsFileSystem):
@@ -49,9 +50,9 @@ class StandardNas(_NfsFileSystem):
     mode: Literal["standard"] = "standard"
     """Kind of file system."""
     storage_type: Literal["Performance", "Capacity", "Premium"] = "Performance"
-    """Speed class; fixed at birth."""
+    """Speed class; fixed at creation."""
     recycle_bin_days: int | None = Field(default=None, ge=1, le=180, strict=True)
-    """How long deleted files can be had back. Default: as the service has it."""
+    """How many days deleted files can be restored. Default: the service's."""
 
 
 class ExtremeNas(_NfsFileSystem):
@@ -60,11 +61,11 @@ class ExtremeNas(_NfsFileSystem):
     mode: Literal["extreme"] = "extreme"
     """Kind of file system."""
     storage_type: Literal["standard", "advance"] = "standard"
-    """Speed class; fixed at birth."""
+    """Speed class; fixed at creation."""
     capacity_gib: int = Field(ge=100, le=262144, strict=True)
     """Size in GiB; throughput grows with it."""
     kms_key_id: str | None = None
-    """Key of one's own to encrypt with. Default: the service's."""
+    """Your own KMS key for encryption. Default: the service's key."""
 
 
 class CpfsFileSystem(_FileSystem):
@@ -73,13 +74,14 @@ class CpfsFileSystem(_FileSystem):
     mode: Literal["cpfs"] = "cpfs"
     """Kind of file system."""
     storage_type: Literal["advance_100", "advance_200"] = "advance_100"
-    """Throughput in MB/s for each TiB; fixed at birth."""
+    """Throughput in MB/s per TiB; fixed at creation."""
     capacity_gib: Annotated[int, AfterValidator(_cpfs_capacity)] = Field(ge=3600, le=1048576, strict=True)
     """Size in GiB, in steps of 1200; can only grow."""
     export_domain: (
         Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)*\.cpfs\.aliyuncs\.com$")] | None
     ) = None
-    """Domain of the export that the first `up` makes, from the console: the provider does not tell it. Volumes wait."""
+    """Domain of the export that the first `up` creates, copied from the console: the provider does not report it. Until
+    it is set, volumes wait."""
 
 
 FileSystemSettings = Annotated[StandardNas | ExtremeNas | CpfsFileSystem, Field(discriminator="mode")]
@@ -89,22 +91,22 @@ class NasClass(Model):
     """A StorageClass that gives each claim a folder of the file system; many pods on many nodes can share it."""
 
     mode: Literal["nas"] = "nas"
-    """What holds the volumes."""
+    """Storage behind the volumes."""
     name: DnsSubdomain = "athanor-shared"
     """Name of the StorageClass."""
     path: Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._-]+)+$")] = "/volumes"
-    """Folder of the file system below which claims get theirs."""
+    """Folder of the file system in which each claim gets its own folder."""
     archive_on_delete: bool = True
-    """Whether the folder of a deleted claim is kept under another name; false moves it to the recycle bin."""
+    """Whether the folder of a deleted claim is kept under a different name; false moves it to the recycle bin."""
     reclaim: Literal["Delete", "Retain"] | None = None
-    """What becomes of a volume when its claim is deleted. Default: Retain in a protected environment, else Delete."""
+    """What happens to a volume when its claim is deleted. Default: Retain in a protected environment, else Delete."""
 
 
 class DiskClass(Model):
     """A StorageClass that gives each claim an ESSD: fast, for pods of one node."""
 
     mode: Literal["disk"] = "disk"
-    """What holds the volumes."""
+    """Storage behind the volumes."""
     name: DnsSubdomain = "athanor-disk"
     """Name of the StorageClass."""
     performance_level: Literal["PL0", "PL1", "PL2", "PL3"] = "PL1"
@@ -114,7 +116,7 @@ class DiskClass(Model):
     encrypted: bool = True
     """Whether it is encrypted at rest."""
     reclaim: Literal["Delete", "Retain"] | None = None
-    """What becomes of a volume when its claim is deleted. Default: Retain in a protected environment, else Delete."""
+    """What happens to a volume when its claim is deleted. Default: Retain in a protected environment, else Delete."""
 
 
 class OssMountSettings(Model):
@@ -129,12 +131,17 @@ class OssMountSettings(Model):
     read_only: bool = True
     """Whether pods can only read."""
     client: Literal["ossfs", "ossfs2"] = "ossfs2"
-    """FUSE client: `ossfs2` is fast at reading in order, `ossfs` can also write anywhere in a file."""
+    """FUSE client: `ossfs2` is fast for sequential reads, `ossfs` also supports random writes."""
+
+    @property
+    def role_name(self) -> str:
+        """What the names of its RAM role and policy end in, and the resources' logical names begin with."""
+        return f"oss-{self.name}"
 
     @model_validator(mode="after")
     def _client_can_write(self) -> Self:
         if not self.read_only and self.client == "ossfs2":
-            raise ValueError("client = 'ossfs2': only reads and appends. Fix: use ossfs, or set read_only to true")
+            raise ValueError("client = 'ossfs2': can only read and append. Fix: use ossfs, or set read_only to true")
         return self
 
 
@@ -145,9 +152,11 @@ class StorageSettings(Model):
     """The two volumes every workload sees: /data/data (input) and /data/output (results)."""
 
     storage_class: DnsSubdomain | None = None
-    """StorageClass of the volumes. Default: `make up`'s node folders, under alicloud `nas`, else the default class."""
+    """StorageClass of the volumes. Default: folders of the node with `make up`, `nas` under alicloud, else the default
+    class."""
     access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = "ReadWriteMany"
-    """ReadWriteOnce works only while all pods run on one node (kind, k3d: their default class offers nothing else)."""
+    """ReadWriteOnce works only while all pods run on one node (the default class of kind and k3d offers nothing
+    else)."""
     data_size_gib: Count = Field(default=5, ge=1, le=65536)
     """Size of the input volume in GiB."""
     output_size_gib: Count = Field(default=20, ge=1, le=65536)
@@ -155,7 +164,7 @@ class StorageSettings(Model):
     nas: FileSystemSettings | None = None
     """File system of an environment under alicloud. Default: a general-purpose one."""
     classes: tuple[StorageClassSettings, ...] = (NasClass(), DiskClass())
-    """StorageClasses to make in an environment under alicloud, for claims of one's own."""
+    """StorageClasses to create in an environment under alicloud, for your own claims."""
     oss: tuple[OssMountSettings, ...] = ()
     """Buckets to mount in an environment under alicloud."""
 
@@ -167,21 +176,22 @@ class StorageSettings(Model):
     @model_validator(mode="after")
     def _shared_volumes_are_on_no_disk(self) -> Self:
         name = self.storage_class or ""
-        own_disks = {found.name for found in self.classes if isinstance(found, DiskClass)}
+        own_disks = {each.name for each in self.classes if isinstance(each, DiskClass)}
         if self.access_mode == "ReadWriteMany" and (name.startswith(_ACK_DISK_CLASSES) or name in own_disks):
             raise ValueError(
-                f"storage_class = {name!r}: a disk serves one node, but access_mode is ReadWriteMany. Fix: leave"
-                " storage_class out, or set access_mode to ReadWriteOnce"
+                f"storage_class = {name!r}: a disk can be attached to only one node, but access_mode is ReadWriteMany."
+                " Fix: omit storage_class, or set access_mode to ReadWriteOnce"
             )
         return self
 
     @model_validator(mode="after")
     def _volumes_fit_into_the_file_system(self) -> Self:
-        wanted = self.data_size_gib + self.output_size_gib
-        capacity = self.nas.capacity_gib if isinstance(self.nas, ExtremeNas | CpfsFileSystem) else wanted
-        if wanted > capacity and self.storage_class is None:
+        needed_gib = self.data_size_gib + self.output_size_gib
+        capacity = self.nas.capacity_gib if isinstance(self.nas, ExtremeNas | CpfsFileSystem) else needed_gib
+        if needed_gib > capacity and self.storage_class is None:
             raise ValueError(
-                f"nas.capacity_gib = {capacity}: data and output are {wanted} GiB. Fix: make it larger, or them smaller"
+                f"nas.capacity_gib = {capacity}: data and output need {needed_gib} GiB. Fix: raise it, or lower"
+                " storage.data_size_gib or storage.output_size_gib"
             )
         return self
 
@@ -190,17 +200,17 @@ class StorageSettings(Model):
         for key, names in (("classes", [c.name for c in self.classes]), ("oss", [m.name for m in self.oss])):
             repeated = sorted({name for name in names if names.count(name) > 1})
             if repeated:
-                raise ValueError(f"{key} repeats {', '.join(repeated)}. Fix: give each a name of its own")
+                raise ValueError(f"{key} repeats {', '.join(repeated)}. Fix: give each a different name")
         return self
 
     @model_validator(mode="after")
     def _what_is_not_archived_has_a_recycle_bin(self) -> Self:
-        """Without one, the driver keeps the folder of a deleted claim for ever."""
-        deletes = any(isinstance(found, NasClass) and not found.archive_on_delete for found in self.classes)
+        """Without one, the driver keeps the folder of a deleted claim forever."""
+        deletes = any(isinstance(each, NasClass) and not each.archive_on_delete for each in self.classes)
         bin_days = self.nas.recycle_bin_days if isinstance(self.nas, StandardNas) else None
         if deletes and bin_days is None:
             raise ValueError(
-                "archive_on_delete = False: deleting needs a recycle bin. Fix: set storage.nas to mode standard with"
-                " recycle_bin_days, or leave archive_on_delete out"
+                "archive_on_delete = False: deleting requires a recycle bin. Fix: set storage.nas to mode standard"
+                " with recycle_bin_days, or omit archive_on_delete"
             )
         return self

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+from functools import cache
+from inspect import cleandoc, getsource
+from itertools import pairwise
+from textwrap import dedent
 from typing import TYPE_CHECKING, cast, get_args
 
 from pydantic import BaseModel
@@ -34,21 +39,40 @@ def kind_of(model: type[BaseModel]) -> str | None:
     return cast("str", mode.default) if mode is not None else None
 
 
-def every_field(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Yield each field with its key, such as `alicloud.node_pools[].gpu.sharing(mig).profile`."""
+def every_field(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo, str]]:
+    """Yield each field with its key, such as `alicloud.node_pools[].gpu.sharing(mig).profile`, and its description."""
     for name, field in model.model_fields.items():
-        yield prefix + name, field
+        yield prefix + name, field, descriptions(model).get(name, "")
         models = models_in(field)
         for nested in models:
             kind = f"({kind_of(nested)})" if len(models) > 1 else ""
             yield from every_field(nested, f"{prefix}{name}{kind}{'[]' if is_many(field) else ''}.")
 
 
+@cache
+def descriptions(model: type[BaseModel]) -> dict[str, str]:
+    """Return the text under each field of a model by the field's name, read from the source when it is asked for.
+
+    (pydantic's own option for it reads the source of every model whenever the settings are imported.)
+    """
+    texts: dict[str, str] = {}
+    for base in (each for each in reversed(model.__mro__) if each is not BaseModel and issubclass(each, BaseModel)):
+        definition = ast.parse(dedent(getsource(base))).body[0]
+        assert isinstance(definition, ast.ClassDef)
+        for field, text in pairwise(definition.body):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                    texts[name] = cleandoc(words)
+                case _:
+                    pass
+    return texts
+
+
 def model_at(root: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
     """Follow an error's location down; stays at the last model where a plain dict or list goes deeper."""
     candidates: tuple[type[BaseModel], ...] = (root,)
     for step in location:
-        field = next((found for model in candidates if (found := model.model_fields.get(str(step)))), None)
+        field = next((info for model in candidates if (info := model.model_fields.get(str(step)))), None)
         chosen = [model for model in candidates if kind_of(model) == step]
         if field is not None:
             candidates = models_in(field) or candidates[:1]

@@ -1,5 +1,7 @@
 """Volcano as plain manifests: its CRDs, permissions, configuration, scheduler and controllers."""
 
-NAMESPACE = "volcano-system"
+from infra.namespaces import VOLCANO_NAMESPACE
+
+NAMESPACE = VOLCANO_NAMESPACE
 SCHEDULER = "volcano-scheduler"
 CONTROLLERS = "volcano-controllers"

@@ -21,7 +21,7 @@ _PACKING: dict[str, Any] = {
     **{f"binpack.resources.{name}": weight for name, weight in _PACKED.items()},
 }
 
-# docs/decisions/0008-queues-that-lend-and-take-back.md tells what of Volcano's source each choice below answers.
+# docs/decisions/0008-queues-that-lend-and-take-back.md names the part of Volcano's source behind each choice below.
 SCHEDULER_CONFIG: dict[str, Any] = {
     # Upstream's default is enqueue, allocate, backfill: a high priority or a queue's share would never take back.
     "actions": "enqueue, allocate, preempt, reclaim, backfill",
@@ -31,13 +31,13 @@ SCHEDULER_CONFIG: dict[str, Any] = {
         {
             "plugins": [
                 {"name": "priority"},
-                # A gang's veto would keep all pods of a running job for ever: none of them is one too many. Its job
+                # A gang's veto would keep all pods of a running job forever: none of them is surplus. Its job
                 # starts again as a whole when it loses one (the job's policies).
                 {"name": "gang", "enablePreemptable": False, "enableReclaimable": False},
                 {"name": "conformance"},
-                # The one that `enqueue` asks: a job beyond the namespace's ResourceQuota waits without pods, and is
-                # told why. There is no `overcommit`, and capacity has no say: both let a job have pods only when there
-                # is room, and without pods a job can neither preempt, nor reclaim, nor be seen by an autoscaler.
+                # The one that `enqueue` asks: a job beyond the namespace's ResourceQuota waits without pods, and
+                # reports why. There is no `overcommit`, and capacity has no say: both let a job have pods only when
+                # there is room, and without pods a job can neither preempt, nor reclaim, nor be seen by an autoscaler.
                 {"name": "resourcequota"},
                 {"name": "drf", "enablePreemptable": False},
                 {"name": "predicates"},

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from infra.kubernetes.controllers import ONE_AT_MOST, PodTemplate, deployment_manifest
+from infra.kubernetes.pods import container_security, resources
 from infra.volcano import CONTROLLERS, NAMESPACE, SCHEDULER
 from infra.volcano.configuration import CONFIG_FILE
 from infra.volcano.crds import CONTROLLERS_ENABLED
@@ -12,7 +14,7 @@ from infra.volcano.crds import CONTROLLERS_ENABLED
 if TYPE_CHECKING:
     from infra.manifests import Manifest
 
-METRICS_PORT = 8080
+VOLCANO_METRICS_PORT = 8080
 HEALTH_PORT = 11251
 
 
@@ -34,9 +36,9 @@ def controllers_manifest(image: str) -> Manifest:
     """Return the controller manager's Deployment."""
     args = [
         f"--controllers={CONTROLLERS_ENABLED}",
-        # Each pod of a job is a request of theirs, and a restart of a job creates all anew. Upstream's 50 a second are
-        # minutes for a thousand pods; the scheduler's own limit is 2000. The API server guards itself (priority and
-        # fairness).
+        # Each pod of a job is a request of theirs, and a restart of a job creates all of them again. Upstream's 50 a
+        # second are minutes for a thousand pods; the scheduler's own limit is 2000. The API server guards itself
+        # (priority and fairness).
         "--kube-api-qps=1000",
         "--kube-api-burst=1000",
     ]
@@ -56,44 +58,29 @@ def _deployment(name: str, image: str, args: list[str]) -> Manifest:
             "--enable-healthz=true",
             f"--healthz-address=:{HEALTH_PORT}",
             "--enable-metrics=true",
-            f"--listen-address=:{METRICS_PORT}",
+            f"--listen-address=:{VOLCANO_METRICS_PORT}",
             "-v=2",
             *args,
         ],
         # The process logs through a socket folder below /tmp; a read-only root would stop it at once.
         "env": [{"name": "DEBUG_SOCKET_DIR", "value": "/tmp/klog-socks"}],  # noqa: S108 - inside the container
-        "ports": [{"name": "metrics", "containerPort": METRICS_PORT}],
+        "ports": [{"name": "metrics", "containerPort": VOLCANO_METRICS_PORT}],
         # At rest 60 MiB; with a thousand nodes and five thousand pods the scheduler was seen at 640.
-        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "4Gi"}},
+        "resources": resources("50m", "64Mi", "4Gi"),
         "readinessProbe": {"httpGet": {"path": "/healthz", "port": HEALTH_PORT}, "periodSeconds": 2},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": container_security(),
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp/klog-socks"}],  # noqa: S108 - inside the container
     }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
-        "spec": {
-            "replicas": 1,
-            "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": {"app.kubernetes.io/name": name}},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "serviceAccountName": name,
-                    "priorityClassName": "system-cluster-critical",
-                    "securityContext": {
-                        "runAsNonRoot": True,
-                        "runAsUser": 65532,
-                        "seccompProfile": {"type": "RuntimeDefault"},
-                    },
-                    "containers": [container],
-                    "volumes": [{"name": "tmp", "emptyDir": {}}],
-                },
-            },
+    pod: Manifest = {
+        "serviceAccountName": name,
+        "priorityClassName": "system-cluster-critical",
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
         },
+        "containers": [container],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
     }
+    pods = PodTemplate(selector={"app.kubernetes.io/name": name}, labels=labels, spec=pod)
+    return deployment_manifest({"name": name, "namespace": NAMESPACE, "labels": labels}, pods, ONE_AT_MOST)

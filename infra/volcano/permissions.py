@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infra.kubernetes.access import READ, role_manifests, rule
 from infra.volcano import NAMESPACE
 
 if TYPE_CHECKING:
     from infra.manifests import Manifest
 
 
-def _rule(groups: str, resources: str, verbs: str) -> Manifest:
-    return {
-        "apiGroups": ["" if group == "core" else group for group in groups.split()],
-        "resources": resources.split(),
-        "verbs": verbs.split(),
-    }
+def _rule(groups: str, kinds: str, verbs: str) -> Manifest:
+    return rule(groups, kinds, verbs.split())
 
 
-_READ = "get list watch"
+_READ = " ".join(READ)
 SCHEDULER_RULES: list[Manifest] = [
     _rule("core", "pods", f"{_READ} patch delete"),
     _rule("core", "pods/status", "update patch"),
@@ -71,21 +68,7 @@ CONTROLLER_RULES: list[Manifest] = [
 
 def permission_manifests(account: str, rules: list[Manifest]) -> list[Manifest]:
     """Return the ServiceAccount, ClusterRole and ClusterRoleBinding of one of Volcano's parts."""
-    role_reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": account}
-    subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": NAMESPACE}},
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": account},
-            "rules": rules,
-        },
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": account},
-            "subjects": [subject],
-            "roleRef": role_reference,
-        },
+        *role_manifests({"name": account}, rules, (account, NAMESPACE)).values(),
     ]

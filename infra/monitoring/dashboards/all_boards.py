@@ -32,6 +32,5 @@ def dashboards(
         thresholds: From which values on alerts fire: panels draw the same. Default: the default settings.
         runbook_base_url: Where browsers find docs/runbooks. Default: a server of the reader's own.
     """
-    found = boards(thresholds or AlertThresholds())
     values = {RUNBOOKS.name: runbook_base_url} if runbook_base_url else {}
-    return {board.uid: board_json(board, values) for board in found}
+    return {board.uid: board_json(board, values) for board in boards(thresholds or AlertThresholds())}

@@ -69,14 +69,14 @@ LOGS = Entry(
     name="logs",
     label="Log store",
     value="http://localhost:9428",
-    about="Where your browser finds VictoriaLogs: kubectl -n monitoring port-forward svc/victoria-logs 9428",
+    about="Address of VictoriaLogs for your browser: kubectl -n monitoring port-forward svc/victoria-logs 9428",
 )
 RUNBOOKS = Entry(
     name="runbooks",
     label="Runbooks",
     value="http://localhost:8080/docs/runbooks",
-    about="Where your browser finds docs/runbooks of this repository: its page in your git host, or python -m "
-    "http.server 8080",
+    about="Address of this repository's docs/runbooks for your browser: its page on your git host, or python "
+    "-m http.server 8080",
 )
 
 
@@ -140,7 +140,7 @@ def logs_link(title: str, field: str, variable: str) -> builders.DashboardLink:
     )
     # The query holds the time range: the page's own, which it takes together with it, must not cut that.
     page = f"${{{LOGS.name}}}/select/vmui/#/?g0.range_input={_EVERY_LOG_DAY}&g0.relative_time=none&query={query}"
-    return _link(title, page).icon("doc").tooltip("Log lines of all its pods, those that are gone included")
+    return _link(title, page).icon("doc").tooltip("Log lines of all its pods, including deleted ones")
 
 
 def _runbooks_link() -> builders.DashboardLink:

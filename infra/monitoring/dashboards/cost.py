@@ -1,28 +1,25 @@
-"""Cost: GPU-hours and money by team and by job, and what is paid for nothing. A team is a queue."""
+"""Cost: GPU-hours and money by team and by job, and the cost of idle GPUs. A team is a queue."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from grafana_foundation_sdk.models import units
 
 from infra.cost import PRICES
-from infra.monitoring.dashboards.board import RUNBOOKS, Board, Entry, Section
+from infra.monitoring.dashboards import idle_cost
+from infra.monitoring.dashboards.board import RUNBOOKS, Board, Section
+from infra.monitoring.dashboards.gpu_money import CURRENCY, HELD, MONEY, OF_A_GPU, PRICE, so_far
 from infra.monitoring.dashboards.panels import RATIO, Look, Text, bars, number, over_time, rows
 from infra.monitoring.dashboards.promql import most
+from infra.monitoring.rules.gpu import IDLE_SHARE
 from infra.monitoring.rules.prices import NODE_PRICE
 
+if TYPE_CHECKING:
+    from infra.monitoring.dashboards.panels import Panel
+
+
 UID = "athanor-cost"
-CURRENCY = "CNY"
-_MONEY = f"currency:{CURRENCY}"
-"""Grafana's unit for a currency that has none of its own there."""
-_PRICE = Entry(
-    name="price",
-    label=f"{CURRENCY} per GPU-hour without a list price",
-    value="0",
-    about="What an hour of a GPU costs whose instance type has no list price; 0 counts it as free.",
-)
-_OF_A_GPU = f"({NODE_PRICE} or on (node) node:gpus_allocatable:sum * 0 + ${_PRICE.name})"
-_HELD = f"namespace_pod:gpus_allocated:sum * on (node) group_left () {_OF_A_GPU}"
-"""What each pod's GPUs cost per hour."""
 
 
 def board() -> Board:
@@ -30,72 +27,91 @@ def board() -> Board:
     return Board(
         uid=UID,
         title="Cost of GPUs",
-        about=f"GPU-hours and their price in {CURRENCY} by team (queue) and job, and what brings nothing. {PRICES}",
-        entries=(_PRICE, RUNBOOKS),
+        about=f"GPU-hours and their cost in {CURRENCY} by team (queue) and job, and the cost of idle GPUs. {PRICES}",
+        entries=(PRICE, RUNBOOKS),
         time_range=("now-7d", "now"),
-        sections=(_now(), _teams(), _jobs(), _waste()),
+        sections=(_now(), _teams(), _jobs(), idle_cost.section()),
     )
-
-
-def _so_far(per_hour: str) -> str:
-    """Return the sum over the dashboard's time range of what is counted per hour, looked at every five minutes."""
-    return f"sum_over_time(({per_hour})[$__range:5m]) / 12"
 
 
 def _now() -> Section:
     return Section(
         title="Now",
         panels=(
-            number(
-                "GPUs cost per hour",
-                f"sum(node:gpus_allocatable:sum * on (node) group_left () {_OF_A_GPU})",
-                Text(
-                    asks="What do the GPU nodes that are up cost per hour?",
-                    when_bad="More than planned: a pool that does not shrink; see the GPUs that nobody has.",
-                ),
-                Look(unit=_MONEY),
-            ),
-            number(
-                "Held by pods, per hour",
-                f"sum({_HELD})",
-                Text(
-                    asks="How much of that do pods hold?", when_bad="Far below the panel beside it: nodes stand empty."
-                ),
-                Look(unit=_MONEY),
-            ),
-            number(
-                "Idle, per hour",
-                f"sum(gpu:allocated_idle:bool * on (node) group_left () {_OF_A_GPU})",
-                Text(
-                    asks="What do GPUs cost now that pods hold and do not use?",
-                    when_bad="The table of idle GPUs names who holds them.",
-                ),
-                Look(unit=_MONEY),
-            ),
-            number(
-                "GPUs without a list price",
-                f"sum(node:gpus_allocatable:sum unless on (node) {NODE_PRICE}) or vector(0)",
-                Text(
-                    asks="How many GPUs does the list know no price of?",
-                    when_bad="Type their price above: until then they count with that of the field, 0 at first.",
-                ),
-            ),
-            number(
-                "GPU-hours in the time range",
-                f"sum({_so_far('sum by (queue) (queue:gpus_allocated:sum)')})",
-                Text(asks="How many GPU-hours were held?", when_bad="Compare with the teams' budgets below."),
-                Look(unit=units.NoUnit, decimals=1),
-            ),
-            number(
-                "Cost in the time range",
-                f"sum({_so_far(f'sum by (queue) ({_HELD})')})",
-                Text(
-                    asks="What did the GPUs that pods held cost?",
-                    when_bad="By team and by job below. List prices: the bill decides.",
-                ),
-                Look(unit=_MONEY),
-            ),
+            _gpus_cost_per_hour(),
+            _allocated_to_pods_per_hour(),
+            _idle_per_hour(),
+            _gpus_without_a_list_price(),
+            _gpu_hours_in_the_time_range(),
+            _cost_in_the_time_range(),
         ),
+    )
+
+
+def _gpus_cost_per_hour() -> Panel:
+    return number(
+        "GPUs cost per hour",
+        f"sum(node:gpus_allocatable:sum * on (node) group_left () {OF_A_GPU})",
+        Text(
+            asks="What do all running GPU nodes cost per hour?",
+            when_bad="More than planned: a pool does not scale down; see the GPUs that are not allocated.",
+        ),
+        Look(unit=MONEY),
+    )
+
+
+def _allocated_to_pods_per_hour() -> Panel:
+    return number(
+        "Allocated to pods, per hour",
+        f"sum({HELD})",
+        Text(
+            asks="How much of that is allocated to pods?", when_bad="Far below the cost of all GPUs: nodes are empty."
+        ),
+        Look(unit=MONEY),
+    )
+
+
+def _idle_per_hour() -> Panel:
+    return number(
+        "Idle, per hour",
+        f"sum({IDLE_SHARE} * on (node) group_left () {OF_A_GPU})",
+        Text(
+            asks="What do GPUs cost that pods hold and do not use?",
+            when_bad="The table of idle GPUs shows who holds them.",
+        ),
+        Look(unit=MONEY),
+    )
+
+
+def _gpus_without_a_list_price() -> Panel:
+    return number(
+        "GPUs without a list price",
+        f"sum(node:gpus_allocatable:sum unless on (node) {NODE_PRICE}) or vector(0)",
+        Text(
+            asks="How many GPUs have no list price?",
+            when_bad="Enter their price at the top; by default they cost 0.",
+        ),
+    )
+
+
+def _gpu_hours_in_the_time_range() -> Panel:
+    return number(
+        "GPU-hours in the time range",
+        f"sum({so_far('sum by (queue) (queue:gpus_allocated:sum)')})",
+        Text(asks="How many GPU-hours were allocated?", when_bad="Compare with the teams' budgets below."),
+        Look(unit=units.NoUnit, decimals=1),
+    )
+
+
+def _cost_in_the_time_range() -> Panel:
+    return number(
+        "Cost in the time range",
+        f"sum({so_far(f'sum by (queue) ({HELD})')})",
+        Text(
+            asks="What did the allocated GPUs cost?",
+            when_bad="See the costs by team and by job below. They use list prices: your bill may differ.",
+        ),
+        Look(unit=MONEY),
     )
 
 
@@ -103,129 +119,87 @@ def _teams() -> Section:
     return Section(
         title="By team",
         panels=(
-            bars(
-                "GPU-hours by team",
-                {"{{queue}}": _so_far("sum by (queue) (queue:gpus_allocated:sum)")},
-                Text(asks="Which team held how many GPU-hours?", when_bad="Give its queue a limit, or a larger share."),
-                Look(unit=units.NoUnit, decimals=1),
-            ),
-            bars(
-                "Cost by team",
-                {"{{queue}}": _so_far(f"sum by (queue) ({_HELD})")},
-                Text(
-                    asks="What did each team's GPUs cost? Dearer GPUs count more than in the panel beside it.",
-                    when_bad="Does it need that model of GPU? The pool's node labels decide.",
-                ),
-                Look(unit=_MONEY),
-            ),
-            over_time(
-                "GPU-hours per hour by team",
-                {"{{queue}}": "queue:gpu_hours:increase1h"},
-                Text(
-                    asks="When did which team hold GPUs?",
-                    when_bad="Flat around the clock: something runs that nobody looks at.",
-                ),
-                Look(stacked=True),
-            ),
-            over_time(
-                "GPUs busy by team",
-                {"{{queue}}": 'avg by (queue) (gpu:busy:ratio{queue!=""})'},
-                Text(
-                    asks="Which team uses what it holds?", when_bad="Low: the jobs' dashboards tell what they wait for."
-                ),
-                RATIO,
-            ),
+            _gpu_hours_by_team(),
+            _cost_by_team(),
+            _gpu_hours_per_hour_by_team(),
+            _gpus_busy_by_team(),
         ),
+    )
+
+
+def _gpu_hours_by_team() -> Panel:
+    return bars(
+        "GPU-hours by team",
+        {"{{queue}}": so_far("sum by (queue) (queue:gpus_allocated:sum)")},
+        Text(asks="How many GPU-hours did each team hold?", when_bad="Give its queue a limit, or a larger share."),
+        Look(unit=units.NoUnit, decimals=1),
+    )
+
+
+def _cost_by_team() -> Panel:
+    return bars(
+        "Cost by team",
+        {"{{queue}}": so_far(f"sum by (queue) ({HELD})")},
+        Text(
+            asks="What did each team's GPUs cost? Unlike GPU-hours, this weights GPUs by price.",
+            when_bad="Check whether the team needs this GPU model.",
+        ),
+        Look(unit=MONEY),
+    )
+
+
+def _gpu_hours_per_hour_by_team() -> Panel:
+    return over_time(
+        "GPU-hours per hour by team",
+        {"{{queue}}": "queue:gpu_hours:increase1h"},
+        Text(
+            asks="When did each team hold GPUs?",
+            when_bad="Flat around the clock: something may run unattended.",
+        ),
+        Look(stacked=True),
+    )
+
+
+def _gpus_busy_by_team() -> Panel:
+    return over_time(
+        "GPUs busy by team",
+        {"{{queue}}": 'avg by (queue) (gpu:busy:ratio{queue!=""})'},
+        Text(
+            asks="How busy are the GPUs that each team holds?",
+            when_bad="Low: the dashboards of its jobs show what they wait for.",
+        ),
+        RATIO,
     )
 
 
 def _jobs() -> Section:
-    by = "namespace, workload, queue"
     return Section(
         title="By job",
         panels=(
-            rows(
-                "Dearest jobs and services",
-                most(20, _so_far(f"sum by ({by}) ({_HELD})")),
-                {"namespace": "namespace", "workload": "workload", "queue": "team", "Value": "cost"},
-                Text(
-                    asks="What did each job and service cost in the time range? The twenty dearest.",
-                    when_bad="Ask whether it was worth it: its dashboard shows how busy its GPUs were.",
-                ),
-                Look(unit=_MONEY),
-            ),
-            over_time(
-                "GPU-hours per hour by job",
-                {"{{namespace}}/{{workload}}": most(10, "workload:gpu_hours:increase1h")},
-                Text(asks="Which jobs and services hold most?", when_bad="One that should have ended: end it."),
-                Look(stacked=True),
-            ),
+            _most_expensive_jobs_and_services(),
+            _gpu_hours_per_hour_by_job(),
         ),
     )
 
 
-def _waste() -> Section:
-    free = "(node:gpus_allocatable:sum - (node:gpus_allocated:sum or node:gpus_allocatable:sum * 0))"
-    return Section(
-        title="Paid for nothing",
-        panels=(
-            over_time(
-                "Cost per hour of GPUs without work",
-                {
-                    "nobody has them": f"sum({free} * on (node) group_left () {_OF_A_GPU})",
-                    "held and idle": f"sum(gpu:allocated_idle:bool * on (node) group_left () {_OF_A_GPU})",
-                },
-                Text(
-                    asks="What do GPUs cost that compute nothing?",
-                    when_bad="Nobody has them: let the pool shrink. Held and idle: the next panel.",
-                ),
-                Look(unit=_MONEY, stacked=True),
-            ),
-            bars(
-                "Idle GPU-hours by team",
-                {"{{queue}}": _so_far("sum by (queue) (gpu:allocated_idle:bool)")},
-                Text(
-                    asks="Which team held GPUs without using them, for how many GPU-hours?",
-                    when_bad="Notebooks and crashed loaders are the usual ones: a time limit, or a shared GPU.",
-                ),
-                Look(unit=units.NoUnit, decimals=1),
-            ),
-            rows(
-                "Idle GPUs now",
-                f"(gpu:allocated_idle:bool == 1) * on (node) group_left () {_OF_A_GPU}",
-                {
-                    "queue": "team",
-                    "namespace": "namespace",
-                    "workload": "workload",
-                    "pod": "pod",
-                    "node": "node",
-                    "gpu": "GPU",
-                    "Value": "per hour",
-                },
-                Text(asks="Who holds idle GPUs now, and what do they cost?", when_bad="Ask them, or end it."),
-                Look(unit=_MONEY),
-            ),
-            bars(
-                "Energy of GPUs by team",
-                {
-                    "{{queue}}": "sum by (queue) (increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[$__range])"
-                    " * on (namespace, pod) group_left (queue)"
-                    " max by (namespace, pod, queue) (last_over_time(namespace_pod:workload:info[$__range]))) / 3.6e9"
-                },
-                Text(
-                    asks="How much energy did each team's GPUs take?",
-                    when_bad="Little energy for much money: they idle, which still draws a fifth.",
-                ),
-                Look(unit=units.KiloWattHour),
-            ),
-            bars(
-                "Price of a GPU-hour by node",
-                {"{{node}} {{instance_type}}": most(15, NODE_PRICE)},
-                Text(
-                    asks="Which price does this page count with?",
-                    when_bad="Not yours: contracts differ; the settings' prices come from infra/instance_types.py.",
-                ),
-                Look(unit=_MONEY, decimals=2),
-            ),
+def _most_expensive_jobs_and_services() -> Panel:
+    by = "namespace, workload, queue"
+    return rows(
+        "Most expensive jobs and services",
+        most(20, so_far(f"sum by ({by}) ({HELD})")),
+        {"namespace": "namespace", "workload": "workload", "queue": "team", "Value": "cost"},
+        Text(
+            asks="What did each job and service cost in the time range? Shows the twenty most expensive.",
+            when_bad="Check whether it was worth it: its dashboard shows how busy its GPUs were.",
         ),
+        Look(unit=MONEY),
+    )
+
+
+def _gpu_hours_per_hour_by_job() -> Panel:
+    return over_time(
+        "GPU-hours per hour by job",
+        {"{{namespace}}/{{workload}}": most(10, "workload:gpu_hours:increase1h")},
+        Text(asks="Which jobs and services hold the most GPUs?", when_bad="Stop those that should have ended."),
+        Look(stacked=True),
     )

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+BEGIN, END = "Value #A", "Value #B"
+"""Names that Grafana gives to the values of a table's two queries."""
 GOOD, DOUBTFUL, BAD = "green", "orange", "red"
 
 Panel = timeseries.Panel | stat.Panel | table.Panel | bargauge.Panel
@@ -83,6 +85,8 @@ class Look:
 
 PLAIN = Look()
 RATIO = Look(unit=units.PercentUnit, most=1)
+ONE_RATIO = Look(unit=units.PercentUnit, most=1, decimals=1)
+"""For panels of one number, which Grafana would round to whole percents: 99.7 % to 100 %."""
 
 
 def panel_id(title: str) -> int:
@@ -151,19 +155,29 @@ def rows(title: str, expr: str, columns: Mapping[str, str], text: Text, look: Lo
         text: What it is for.
         look: How the values look.
     """
-    order = {label: index for index, label in enumerate(columns)}
-    panel = (
-        table.Panel()
-        .show_header(show_header=True)
-        .filterable(filterable=True)
-        .with_transformation(_transformation("filterFieldsByName", {"include": {"names": list(columns)}}))
-        .with_transformation(_transformation("organize", {"indexByName": order, "renameByName": dict(columns)}))
-    )
-    query = _query(expr, "").instant().format(PromQueryFormat.TABLE)
-    return _panel(panel, title, [query], text, look, height=8, width=12)
+    panel = _columns(table.Panel(), columns)
+    return _panel(panel, title, [_rows_query(expr)], text, look, height=8, width=12)
 
 
-def _panel(  # noqa: PLR0913 - what all kinds have in common; called by the four above alone
+def periods(title: str, ends: tuple[str, str], columns: Mapping[str, str], text: Text, url: str) -> Panel:
+    """Return a table of periods, the latest first; a click on one opens a page.
+
+    Args:
+        title: Unique within the dashboard.
+        ends: PromQL of where the periods begin and where they end, in milliseconds since 1970, with equal labels.
+        columns: Label -> heading, in order; `BEGIN` and `END` are the ends.
+        text: What it is for.
+        url: The page, with Grafana's variables of data links, such as `${__data.fields["Value #A"].numeric}`.
+    """
+    latest_first = common.TableSortByFieldState().display_name(columns[END]).desc(desc=True)
+    panel = _columns(table.Panel(), columns, merge=True).sort_by([latest_first])
+    panel.data_links([builders.DashboardLink("Open").url(url)])
+    queries = [_rows_query(expr) for expr in ends]
+    look = Look(unit=units.DatetimeISO, least=None, width=24)
+    return _panel(panel, title, queries, text, look, height=6, width=24)
+
+
+def _panel(  # noqa: PLR0913 - what all kinds have in common; called only by the functions above
     panel: Panel,
     title: str,
     queries: list[prometheus.Dataquery],
@@ -185,6 +199,20 @@ def _panel(  # noqa: PLR0913 - what all kinds have in common; called by the four
     if look.decimals is not None:
         panel.decimals(look.decimals)
     return panel
+
+
+def _columns(panel: table.Panel, columns: Mapping[str, str], *, merge: bool = False) -> table.Panel:
+    """Return the table with these columns alone, and with one row for equal labels of several queries if they merge."""
+    order = {label: index for index, label in enumerate(columns)}
+    panel.show_header(show_header=True).filterable(filterable=True)
+    panel.with_transformation(_transformation("filterFieldsByName", {"include": {"names": list(columns)}}))
+    if merge:
+        panel.with_transformation(_transformation("merge", {}))
+    return panel.with_transformation(_transformation("organize", {"indexByName": order, "renameByName": dict(columns)}))
+
+
+def _rows_query(expr: str) -> prometheus.Dataquery:
+    return _query(expr, "").instant().format(PromQueryFormat.TABLE)
 
 
 def _query(expr: str, legend: str) -> prometheus.Dataquery:

@@ -5,6 +5,8 @@ from __future__ import annotations
 PODS_OF_NAMESPACE = 'namespace="$namespace"'
 WORKLOAD = 'namespace="$namespace", workload="$workload"'
 """Matchers of the series of the chosen workload."""
+NOT_ROOT = 'queue_name!="root"'
+"""Matcher of queues: Volcano counts root, the parent of all queues, as one of them."""
 
 
 def of_pods(expr: str, *labels: str) -> str:
@@ -14,7 +16,7 @@ def of_pods(expr: str, *labels: str) -> str:
         expr: Yields one series for each namespace and pod.
         labels: Of `namespace_pod:workload:info`.
     """
-    # Two series of one pod overlap for minutes after it was made anew on another node: one has to be taken.
+    # Two series of one pod overlap for minutes after it was created again on another node: one has to be taken.
     kept = ", ".join(("namespace", "pod", *labels))
     joined = ", ".join(labels)
     info = f"max by ({kept}) (namespace_pod:workload:info{{{WORKLOAD}}})"
@@ -38,10 +40,10 @@ def mean(histogram: str, by: str, matchers: str = WORKLOAD) -> str:
     )
 
 
-def quantile(share: float, histogram: str, by: str = "", matchers: str = WORKLOAD) -> str:
+def quantile(level: float, histogram: str, by: str = "", matchers: str = WORKLOAD) -> str:
     """Return a quantile of a histogram's values."""
     labels = ", ".join(label for label in ("le", by) if label)
-    return f"histogram_quantile({share}, sum by ({labels}) ({rate(f'{histogram}_bucket', matchers)}))"
+    return f"histogram_quantile({level}, sum by ({labels}) ({rate(f'{histogram}_bucket', matchers)}))"
 
 
 def most(count: int, expr: str) -> str:

@@ -67,7 +67,7 @@ def filled(expr: str, values: Mapping[str, str]) -> str:
         KeyError: a variable is not in `values`.
     """
 
-    def value(found: re.Match[str]) -> str:
-        return values[found[1] or found[2]].translate(_QUOTED)
+    def value(match: re.Match[str]) -> str:
+        return values[match[1] or match[2]].translate(_QUOTED)
 
     return _VARIABLE.sub(value, expr)

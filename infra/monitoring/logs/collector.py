@@ -8,14 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.images import VLAGENT_IMAGE
-from infra.monitoring import METRICS_PORT_NAME, NODE_NAMESPACE, PART_OF, VLAGENT, VLAGENT_PORT
+from infra.kubernetes.access import READ, role_manifests, rule
+from infra.kubernetes.controllers import MANY_NODES_AT_ONCE, PodTemplate, daemon_set_manifest
+from infra.kubernetes.pods import container_security, host_folder, required_nodes, resources
+from infra.metrics_access import METRICS_PORT_NAME
+from infra.monitoring import NODE_NAMESPACE, VLAGENT, VLAGENT_PORT
 from infra.monitoring.logs import MESSAGE_FIELD, TIME_FIELD
 from infra.monitoring.logs.store import URL
+from infra.monitoring.parts import account, labels, metadata
+from infra.node_labels import NOT_SIMULATED
 
 if TYPE_CHECKING:
     from infra.manifests import Manifest
 
-LABELS = {"app.kubernetes.io/name": VLAGENT, **PART_OF}
 NODE_FOLDER = "/var/lib/athanor/vlagent"
 """Folder of every node: how far each file was read, and lines that the store could not take yet."""
 LINKS, FILES = "/var/log/containers", "/var/log/pods"
@@ -24,9 +29,9 @@ _FOLDER = "/var/lib/vlagent"
 _QUEUE = "2GiB"
 """What a node keeps while the store is away, in files of half a GiB; then the oldest lines go."""
 _NO_FIELD = "athanor.dev/none"
-_REAL_NODES = [
-    {"key": "athanor.dev/simulated", "operator": "DoesNotExist"},
-    # Pods there run in machines of the cloud: there are no files.
+_NODES_WITH_LOG_FILES = [
+    NOT_SIMULATED,
+    # Its pods run in machines of the cloud: there are no files.
     {"key": "type", "operator": "NotIn", "values": ["virtual-kubelet"]},
 ]
 
@@ -61,42 +66,24 @@ def collector_arguments() -> list[str]:
 
 def permission_manifests() -> dict[str, Manifest]:
     """Return the ServiceAccount, ClusterRole and ClusterRoleBinding: it looks up its node and the pods there."""
+    rules = [rule("core", "pods", READ), rule("core", "nodes", ("get",))]
+    granted = role_manifests(metadata(VLAGENT, None), rules, (VLAGENT, NODE_NAMESPACE))
     return {
-        f"{VLAGENT}-account": {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": VLAGENT, "namespace": NODE_NAMESPACE, "labels": LABELS},
-            "automountServiceAccountToken": False,
-        },
-        f"{VLAGENT}-role": {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": VLAGENT, "labels": LABELS},
-            "rules": [
-                {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
-                {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
-            ],
-        },
-        f"{VLAGENT}-role-binding": {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": VLAGENT, "labels": LABELS},
-            "subjects": [{"kind": "ServiceAccount", "name": VLAGENT, "namespace": NODE_NAMESPACE}],
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": VLAGENT},
-        },
+        f"{VLAGENT}-account": account(VLAGENT, NODE_NAMESPACE),
+        f"{VLAGENT}-role": granted["ClusterRole"],
+        f"{VLAGENT}-role-binding": granted["ClusterRoleBinding"],
     }
 
 
 def collector_manifest() -> Manifest:
     """Return the DaemonSet: on every node that runs containers, whatever its taints."""
-    term = {"matchExpressions": _REAL_NODES}
     pod: Manifest = {
         "serviceAccountName": VLAGENT,
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
         "priorityClassName": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}},
+        "affinity": required_nodes(_NODES_WITH_LOG_FILES),
         "securityContext": {
             # The files belong to root and are closed to others. Root without any capability is their owner, no more.
             "runAsUser": 0,
@@ -105,32 +92,14 @@ def collector_manifest() -> Manifest:
         },
         "containers": [_container()],
         "volumes": [
-            _host_folder("links", LINKS, "Directory"),
-            _host_folder("files", FILES, "Directory"),
-            _host_folder("data", NODE_FOLDER, "DirectoryOrCreate"),
+            host_folder("links", LINKS),
+            host_folder("files", FILES),
+            host_folder("data", NODE_FOLDER, "DirectoryOrCreate"),
         ],
     }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {
-            "name": VLAGENT,
-            "namespace": NODE_NAMESPACE,
-            "labels": LABELS,
-            # One node of a thousand that is not well must not hold up an update.
-            "annotations": {"pulumi.com/skipAwait": "true"},
-        },
-        "spec": {
-            "selector": {"matchLabels": {"app.kubernetes.io/name": VLAGENT}},
-            # It reads on where it stopped: many at a time do no harm, and a thousand nodes are soon done.
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "20%"}},
-            "template": {"metadata": {"labels": LABELS}, "spec": pod},
-        },
-    }
-
-
-def _host_folder(name: str, path: str, kind: str) -> Manifest:
-    return {"name": name, "hostPath": {"path": path, "type": kind}}
+    pods = PodTemplate(selector={"app.kubernetes.io/name": VLAGENT}, labels=labels(VLAGENT), spec=pod)
+    # It reads on where it stopped.
+    return daemon_set_manifest(metadata(VLAGENT, NODE_NAMESPACE), pods, MANY_NODES_AT_ONCE)
 
 
 def _container() -> Manifest:
@@ -140,13 +109,11 @@ def _container() -> Manifest:
         "imagePullPolicy": "IfNotPresent",
         "args": collector_arguments(),
         "ports": [{"name": METRICS_PORT_NAME, "containerPort": VLAGENT_PORT}],
-        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
+        "resources": resources("50m", "64Mi", "512Mi"),
         "readinessProbe": {"httpGet": {"path": "/health", "port": METRICS_PORT_NAME}, "periodSeconds": 5},
         "securityContext": {
             "runAsNonRoot": False,
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
+            **container_security(),
         },
         "volumeMounts": [
             {"name": "links", "mountPath": LINKS, "readOnly": True},

@@ -8,8 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.images import VICTORIA_LOGS_IMAGE
-from infra.monitoring import METRICS_PORT_NAME, NAMESPACE, PART_OF, VICTORIA_LOGS, VICTORIA_LOGS_PORT
+from infra.kubernetes.controllers import PodTemplate, stateful_set_manifest
+from infra.kubernetes.pods import container_security, pod_security, resources
+from infra.metrics_access import METRICS_PORT_NAME
+from infra.monitoring import NAMESPACE, VICTORIA_LOGS, VICTORIA_LOGS_PORT
 from infra.monitoring.logs import CLAIM
+from infra.monitoring.parts import labels, metadata, service
 from infra.storage import VolumeRequest, claim_manifest
 
 if TYPE_CHECKING:
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
 
 URL = f"http://{VICTORIA_LOGS}.{NAMESPACE}.svc:{VICTORIA_LOGS_PORT}"
 """Where the store answers inside the cluster."""
-LABELS = {"app.kubernetes.io/name": VICTORIA_LOGS, **PART_OF}
 _FOLDER = "/var/lib/victoria-logs"
 _USER = 65532
 _GIB = 1024**3
@@ -63,29 +66,12 @@ def store_manifest(settings: LogSettings, *, claimed: bool) -> Manifest:
         "priorityClassName": "system-cluster-critical",
         # It writes what is in memory to the disk.
         "terminationGracePeriodSeconds": 60,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
-            # Else every start would walk through all files first.
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_security(_USER),
         "containers": [_container(settings)],
         "volumes": [{"name": "data", **volume}],
     }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": VICTORIA_LOGS, "namespace": NAMESPACE, "labels": LABELS},
-        "spec": {
-            "replicas": 1,
-            "serviceName": VICTORIA_LOGS,
-            "selector": {"matchLabels": {"app.kubernetes.io/name": VICTORIA_LOGS}},
-            "template": {"metadata": {"labels": LABELS}, "spec": pod},
-        },
-    }
+    pods = PodTemplate(selector={"app.kubernetes.io/name": VICTORIA_LOGS}, labels=labels(VICTORIA_LOGS), spec=pod)
+    return stateful_set_manifest(metadata(VICTORIA_LOGS), pods, {"replicas": 1, "serviceName": VICTORIA_LOGS})
 
 
 def _container(settings: LogSettings) -> Manifest:
@@ -96,28 +82,16 @@ def _container(settings: LogSettings) -> Manifest:
         "args": store_arguments(settings),
         "ports": [{"name": METRICS_PORT_NAME, "containerPort": VICTORIA_LOGS_PORT}],
         # It takes 60 % of the limit for its caches.
-        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
+        "resources": resources("100m", "256Mi", "2Gi"),
         "readinessProbe": {"httpGet": {"path": "/health", "port": METRICS_PORT_NAME}, "periodSeconds": 2},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": container_security(),
         "volumeMounts": [{"name": "data", "mountPath": _FOLDER}],
     }
 
 
 def store_service_manifest() -> Manifest:
     """Return the store's Service."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": VICTORIA_LOGS, "namespace": NAMESPACE, "labels": LABELS},
-        "spec": {
-            "selector": {"app.kubernetes.io/name": VICTORIA_LOGS},
-            "ports": [{"name": METRICS_PORT_NAME, "port": VICTORIA_LOGS_PORT, "targetPort": METRICS_PORT_NAME}],
-        },
-    }
+    return service(VICTORIA_LOGS, METRICS_PORT_NAME, VICTORIA_LOGS_PORT)
 
 
 def disk_manifests(settings: LogSettings, backing: Backing) -> dict[str, Manifest]:

@@ -59,6 +59,6 @@ def rule_manifests(
 
 
 def _group(area: Area, runbook_base_url: str | None) -> Manifest:
-    recordings = [recording.written() for recording in area.recordings]
-    alerts = [alert.written(runbook_base_url) for alert in area.alerts]
+    recordings = [recording.manifest() for recording in area.recordings]
+    alerts = [alert.manifest(runbook_base_url) for alert in area.alerts]
     return {"name": f"athanor-{area.name}", "rules": [*recordings, *alerts]}

@@ -34,7 +34,8 @@ def area(limits: NodeThresholds) -> Area:
                 for_seconds=limits.not_ready_for_seconds,
                 severity="page",
                 summary="Node {{ $labels.node }} is not ready",
-                description="Its pods are lost, and jobs that ran on it start again elsewhere if there is room.",
+                description="Its pods are lost; jobs restart on other nodes if there is room. `kubectl describe node` "
+                "shows why.",
             ),
             Alert(
                 name="NodeUnderPressure",
@@ -44,20 +45,22 @@ def area(limits: NodeThresholds) -> Area:
                     ) == 1""",
                 for_seconds=limits.pressure_for_seconds,
                 severity="ticket",
-                summary="Node {{ $labels.node }} has {{ $labels.condition }}",
-                description="It takes no new pods and evicts running ones.",
+                summary="Node {{ $labels.node }} reports {{ $labels.condition }}",
+                description="It accepts no new pods and evicts running ones. Free memory, disk space or processes on "
+                "it.",
             ),
             Alert(
                 name="PlatformPodCrashLooping",
-                # Between two crashes the container runs for a moment, and the waiting is over for as long.
+                # Between two crashes, the container runs for a moment and is not waiting.
                 expr=f"""
                     max by (namespace, pod, container) (
                       max_over_time(kube_pod_container_status_waiting_reason{{{crashing}}}[5m])
                     ) == 1""",
                 for_seconds=limits.crash_loop_for_seconds,
                 severity="page",
-                summary="{{ $labels.namespace }}/{{ $labels.pod }} crashes again and again",
-                description="A part of the platform does not work: jobs are not started, or nobody sees how they do.",
+                summary="{{ $labels.namespace }}/{{ $labels.pod }} is in a crash loop",
+                description="A component of the platform does not work: jobs may not start, or go unmonitored. Read "
+                "its logs.",
             ),
         ),
     )

@@ -12,6 +12,8 @@ WORKLOAD_LABELS = "workload, kind, role, queue"
 GPUS_ALLOCATED = "namespace_pod:gpus_allocated:sum"
 GPU_RESOURCES = "nvidia_com_(gpu|mig_.+)"
 """Resource names of whole GPUs and MIG instances as kube-state-metrics writes them; shares of GPUs are none."""
+ANY_GPU_RESOURCES = f"{GPU_RESOURCES}|nvidia_com_gpu_shared|aliyun_com_gpu_mem"
+"""The same and shares of GPUs: what a node with GPUs offers, whatever way they are given out."""
 
 
 def of_workload(expr: str, labels: str = "workload, queue") -> str:
@@ -64,7 +66,7 @@ def _workload_info() -> str:
         role="label_athanor_dev_role",
     )
     services = f'label_replace({services}, "kind", "service", "", "")'
-    # A pod that was made again under its name is there twice until the old series is stale; joins want one.
+    # A pod that was recreated under its name is there twice until the old series is stale; joins want one.
     return f"""
         topk by (namespace, pod) (1,
           max by (namespace, pod, node, {WORKLOAD_LABELS}) (

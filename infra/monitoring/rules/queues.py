@@ -23,7 +23,7 @@ def area(limits: QueueThresholds) -> Area:
 
 def _recordings() -> Sequence[Recording]:
     pending = of_workload(f"max by (namespace, pod) {in_phase('Pending')}")
-    # What the plugin `capacity` says of every queue; root is not one to wait in.
+    # The plugin `capacity` reports this for every queue; no job waits in root.
     queues = _by_queue('volcano_queue_deserved_milli_cpu{queue_name!="root"}', "queue")
     return (
         Recording(
@@ -67,16 +67,18 @@ def _alerts(limits: QueueThresholds) -> Sequence[Alert]:
             expr=f"{waits} > {limits.pending_seconds}",
             for_seconds=limits.pending_for_seconds,
             severity="ticket",
-            summary="{{ $labels.namespace }}/{{ $labels.workload }} waits for {{ $value | humanizeDuration }}",
-            description="Pods of it have no node, image or volume. `make why JOB={{ $labels.workload }}` says what.",
+            summary="{{ $labels.namespace }}/{{ $labels.workload }} has been waiting for {{ $value | humanizeDuration "
+            "}}",
+            description="Some of its pods lack a node, image or volume: `make why JOB={{ $labels.workload }}` shows "
+            "which.",
         ),
         Alert(
             name="GangNotAdmitted",
             expr=f"{_by_queue('volcano_queue_pod_group_pending_count', 'queue')} > 0",
             for_seconds=limits.pending_seconds,
             severity="ticket",
-            summary="{{ $value }} jobs of queue {{ $labels.queue }} have not even pods yet",
-            description="Together with what waits already they would exceed the namespace's quota. `make status`",
+            summary="{{ $value }} jobs of queue {{ $labels.queue }} have no pods yet",
+            description="With the jobs that already wait, they would exceed the namespace's quota. See `make status`.",
         ),
         Alert(
             name="QuotaExhausted",
@@ -86,8 +88,8 @@ def _alerts(limits: QueueThresholds) -> Sequence[Alert]:
                 >= {limits.quota_used_ratio:g}""",
             for_seconds=limits.quota_for_seconds,
             severity="ticket",
-            summary="{{ $labels.resource }} of namespace {{ $labels.namespace }} is used up",
-            description="{{ $value | humanizePercentage }} of the quota is taken: further pods are refused.",
+            summary="The quota of {{ $labels.resource }} in namespace {{ $labels.namespace }} is exhausted",
+            description="{{ $value | humanizePercentage }} of the quota is used: further pods are rejected.",
         ),
         Alert(
             name="QueueAtLimit",
@@ -96,7 +98,9 @@ def _alerts(limits: QueueThresholds) -> Sequence[Alert]:
                 and on (queue) queue:pods_pending:sum > 0""",
             for_seconds=limits.quota_for_seconds,
             severity="ticket",
-            summary="Queue {{ $labels.queue }} is at its limit of {{ $labels.resource }}, and jobs wait in it",
-            description="They wait for jobs of their own queue, even if the cluster is idle.",
+            summary="Queue {{ $labels.queue }} has reached its limit of {{ $labels.resource }}, and jobs are waiting "
+            "in it",
+            description="They wait for other jobs of the queue to end, even if the cluster is idle. Raise the limit, "
+            "or let them wait.",
         ),
     )

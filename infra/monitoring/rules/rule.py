@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from infra.manifests import Manifest
 
 Severity = Literal["page", "ticket", "info"]
-"""`page`: a person is needed now; `ticket`: within working hours; `info`: shown, nobody is told."""
+"""`page`: a person is needed now; `ticket`: within working hours; `info`: displayed only, nobody is notified."""
 RUNBOOKS = "docs/runbooks"
 """Folder of the pages, from the repository's root: `<name of the alert>.md`."""
 
@@ -26,7 +26,7 @@ class Recording:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Labels to add."""
 
-    def written(self) -> Manifest:
+    def manifest(self) -> Manifest:
         """Return the rule as a PrometheusRule has it."""
         return {
             "record": self.record,
@@ -37,7 +37,7 @@ class Recording:
 
 @dataclass(frozen=True, kw_only=True)
 class Alert:
-    """A condition that somebody or nobody is told about; its page is `docs/runbooks/<name>.md`."""
+    """A condition that notifies people or is only displayed; its page is `docs/runbooks/<name>.md`."""
 
     name: str
     expr: str
@@ -46,15 +46,15 @@ class Alert:
     """How long it must yield the series before."""
     severity: Severity
     summary: str
-    """One line with what it is about; Prometheus's templates may stand in it."""
+    """One line about what happened; may contain Prometheus's templates."""
     description: str
-    """What follows from it, and what to do first."""
+    """What it means, and what to do first."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Labels to add beside `severity`."""
+    """Labels to add in addition to `severity`."""
     keep_firing_seconds: int = 0
-    """How long it stays after the condition is gone."""
+    """How long it keeps firing after the condition is gone."""
 
-    def written(self, runbook_base_url: str | None) -> Manifest:
+    def manifest(self, runbook_base_url: str | None) -> Manifest:
         """Return the rule as a PrometheusRule has it.
 
         Args:

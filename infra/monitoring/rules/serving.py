@@ -26,7 +26,7 @@ _TICKET = (("3d", "6h", 1),)
 """10 % of the budget in three days."""
 _ERRORS = "service:errors:ratio_rate"
 _SLOW = "service:slow:ratio_rate"
-# A client that leaves (CANCELED) or sends nonsense (OTHER) is no fault of the service.
+# A client that leaves (CANCELED) or sends nonsense (OTHER) is not a fault of the service.
 _FAULTS = 'nv_inference_request_failure{reason=~"REJECTED|BACKEND"}'
 _SUCCESSES = "nv_inference_request_success"
 _NAMED = "{{ $labels.namespace }}/{{ $labels.workload }}"
@@ -93,8 +93,11 @@ def _slow_ratio(window: str, limits: ServingThresholds) -> str:
 
 def _burn(limits: ServingThresholds) -> Sequence[Alert]:
     errors, slow = 1 - limits.availability_objective, 1 - limits.latency_objective
-    promised = f"more than {slow:.6g} of all answers take longer than {limits.latency_seconds:g} s"
-    failed = f"more than {errors:.6g} of all requests fail"
+    failing = ("requests failed", f"{percent(errors)} of all requests fail")
+    slowly = (
+        "responses were too slow",
+        f"{percent(slow)} of all responses take longer than {limits.latency_seconds:g} s",
+    )
     return tuple(
         Alert(
             name=name,
@@ -102,15 +105,21 @@ def _burn(limits: ServingThresholds) -> Sequence[Alert]:
             for_seconds=limits.burn_for_seconds,
             severity="page" if windows is _PAGE else "ticket",
             summary=f"{_NAMED} {what}",
-            description=f"{{{{ $value | humanizePercentage }}}} of late. If it goes on so, {broken} over 30 days.",
+            description=f"{{{{ $value | humanizePercentage }}}} of recent {recently}. At this rate, more than {broken} "
+            "over 30 days.",
         )
-        for name, ratio, windows, budget, what, broken in (
-            ("ServiceErrorsBurnFast", _ERRORS, _PAGE, errors, "fails many requests, now", failed),
-            ("ServiceErrorsBurnSlow", _ERRORS, _TICKET, errors, "fails a few requests all the time", failed),
-            ("ServiceLatencyBurnFast", _SLOW, _PAGE, slow, "answers far too slowly, now", promised),
-            ("ServiceLatencyBurnSlow", _SLOW, _TICKET, slow, "is often a little too slow", promised),
+        for name, ratio, windows, budget, what, (recently, broken) in (
+            ("ServiceErrorsBurnFast", _ERRORS, _PAGE, errors, "is failing many requests", failing),
+            ("ServiceErrorsBurnSlow", _ERRORS, _TICKET, errors, "has been failing a few requests for days", failing),
+            ("ServiceLatencyBurnFast", _SLOW, _PAGE, slow, "is answering far too slowly", slowly),
+            ("ServiceLatencyBurnSlow", _SLOW, _TICKET, slow, "has been a little too slow for days", slowly),
         )
     )
+
+
+def percent(ratio: float) -> str:
+    """Return a ratio as people write it: 0.999 as 99.9%."""
+    return f"{100 * ratio:.6g}%"
 
 
 def _burning(ratio: str, windows: Sequence[tuple[str, str, float]], budget: float, limits: ServingThresholds) -> str:
@@ -136,7 +145,7 @@ def _models(limits: ServingThresholds) -> Sequence[Alert]:
             for_seconds=0,
             severity="ticket",
             summary=f"{_NAMED} cannot load a version of {{{{ $labels.model }}}}",
-            description="The version before it stays in use where there is one. The server's log has the reason.",
+            description="The previous version stays in use if there is one. The server's log names the reason.",
         ),
         Alert(
             name="ServiceUnavailable",
@@ -145,7 +154,7 @@ def _models(limits: ServingThresholds) -> Sequence[Alert]:
                 unless on ({_SERVICE}) {ready}""",
             for_seconds=limits.unavailable_for_seconds,
             severity="page",
-            summary=f"{_NAMED} has no pod that answers",
-            description="Every request fails. `make status` shows its pods, ServiceUnavailable's page what to look at.",
+            summary=f"{_NAMED} has no ready pod",
+            description="Every request fails. `make status` shows its pods; the runbook lists what to check.",
         ),
     )

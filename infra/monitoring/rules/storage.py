@@ -21,7 +21,7 @@ _FILE_SYSTEMS = (
 )
 _VOLUME_NAMED = "Volume {{ $labels.namespace }}/{{ $labels.persistentvolumeclaim }}"
 _FILE_SYSTEM_NAMED = "{{ $labels.mountpoint }} of {{ $labels.node }}"
-_USED = "{{ $value | humanizePercentage }} of its {{ $labels.what }} are used"
+_USED = "{{ $value | humanizePercentage }} of its {{ $labels.what }} are in use"
 
 
 def area(limits: StorageThresholds) -> Area:
@@ -65,7 +65,7 @@ def _nearly_full(name: str, of: str, named: str, limits: StorageThresholds) -> A
         for_seconds=limits.nearly_full_for_seconds,
         severity="ticket",
         summary=f"{named} is nearly full",
-        description=f"{_USED}. Remove what is not needed, or make it larger, before jobs cannot write.",
+        description=f"{_USED}. Delete what is not needed, or enlarge it, before jobs can no longer write.",
     )
 
 
@@ -84,5 +84,5 @@ def _full(name: str, expr: str, named: str, limits: StorageThresholds) -> Alert:
         for_seconds=limits.full_for_seconds,
         severity="page",
         summary=f"{named} is full",
-        description=f"{_USED}: checkpoints, logs and images can no longer be written.",
+        description=f"{_USED}: checkpoints, logs and images can no longer be written. Free space, or enlarge it.",
     )

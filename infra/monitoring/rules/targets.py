@@ -1,4 +1,4 @@
-"""The monitoring itself: what it cannot see, and whether its own parts work.
+"""The monitoring itself: what it cannot scrape, and whether its own components work.
 
 Metrics: Prometheus and Alertmanager, their own `/metrics`; VictoriaLogs and vlagent, "Monitoring".
 """
@@ -23,12 +23,12 @@ NEEDED = {
     NODE_EXPORTER: "node_load1",
     SCHEDULER: "volcano_queue_deserved_milli_cpu",
 }
-"""What alerts would be silent without, and a metric that each always has; an existing Prometheus may name jobs its own
-way, so that `up` would not find them."""
+"""Sources that alerts depend on, with a metric that each always has. An existing Prometheus may name jobs differently,
+so `up` would not find them."""
 
 
 def area(limits: TargetThresholds, *, volcano: bool = True) -> Area:
-    """Return the rules of targets; without `volcano` nobody expects its metrics."""
+    """Return the rules of targets; without `volcano`, its metrics are not expected."""
     needed = {source: metric for source, metric in NEEDED.items() if volcano or source != SCHEDULER}
     return Area(name="targets", alerts=(*_targets(limits, needed), *_own(limits)))
 
@@ -40,20 +40,20 @@ def _targets(limits: TargetThresholds, needed: Mapping[str, str]) -> Sequence[Al
     return (
         Alert(
             name="TargetDown",
-            # A user's program need not have metrics: of jobs only those count that had some (TrainingRankSilent).
+            # A user's program need not serve metrics: only jobs that did are expected to (TrainingRankSilent).
             expr='up{job!="training"} == 0',
             for_seconds=limits.down_for_seconds,
             severity="ticket",
-            summary="{{ $labels.job }} at {{ $labels.instance }} cannot be read",
-            description="Prometheus gets no metrics from it: what happens there is not seen.",
+            summary="{{ $labels.job }} at {{ $labels.instance }} cannot be scraped",
+            description="Prometheus gets no metrics from it, so its problems go unnoticed.",
         ),
         Alert(
             name="TargetMissing",
             expr=missing,
             for_seconds=limits.missing_for_seconds,
             severity="page",
-            summary="Prometheus reads no {{ $labels.source }}",
-            description="Alerts that rest on its metrics are silent, whatever happens.",
+            summary="Prometheus scrapes no {{ $labels.source }}",
+            description="Alerts that depend on its metrics cannot fire. Check its pods and its monitor.",
         ),
     )
 
@@ -73,20 +73,20 @@ def _own(limits: TargetThresholds) -> Sequence[Alert]:
         failing(
             "PrometheusConfigReloadFailed",
             "prometheus_config_last_reload_successful == 0",
-            "{{ $labels.pod }} runs with an old configuration",
-            "New targets and rules are ignored until the configuration can be read.",
+            "{{ $labels.pod }} runs with an outdated configuration",
+            "New targets and rules are ignored until the configuration is valid. The pod's log names the error.",
         ),
         failing(
             "PrometheusRuleFailures",
             "sum by (pod, rule_group) (increase(prometheus_rule_evaluation_failures_total[5m])) > 0",
-            "Rules of {{ $labels.rule_group }} cannot be computed",
-            "Alerts of that group may be silent. Prometheus's page `/rules` shows the error.",
+            "Rules of {{ $labels.rule_group }} cannot be evaluated",
+            "Alerts of that group may not fire. Prometheus's page `/rules` shows the error.",
         ),
         failing(
             "AlertmanagerConfigReloadFailed",
             "alertmanager_config_last_reload_successful == 0",
-            "{{ $labels.pod }} runs with an old configuration",
-            "Changes of who is told about what have no effect.",
+            "{{ $labels.pod }} runs with an outdated configuration",
+            "Changes to routes and receivers have no effect until it is valid. The pod's log names the error.",
         ),
         failing(
             "AlertsNotDelivered",
@@ -94,7 +94,7 @@ def _own(limits: TargetThresholds) -> Sequence[Alert]:
                 sum by (pod) (increase(prometheus_notifications_dropped_total[5m])) > 0
                 or sum by (pod, integration) (increase(alertmanager_notifications_failed_total[5m])) > 0""",
             "{{ $labels.pod }} cannot deliver alerts",
-            "Somebody who should know does not.",
+            "People are not notified of firing alerts. The pod's log names the error.",
             severity="page",
         ),
         failing(
@@ -103,7 +103,7 @@ def _own(limits: TargetThresholds) -> Sequence[Alert]:
                 sum by (job, pod) (increase(vl_rows_dropped_total[5m])) > 0
                 or sum by (job, pod) (increase(vlagent_remotewrite_packets_dropped_total[5m])) > 0
                 or max by (job, pod) (vl_storage_is_read_only) == 1""",
-            "{{ $labels.pod }} loses log lines",
-            "They are not stored and cannot be found later. Is the store's volume full?",
+            "{{ $labels.pod }} is losing log lines",
+            "They are not stored and cannot be found later. Check whether the log store's volume is full.",
         ),
     )

@@ -1,6 +1,6 @@
 """Training jobs: how fast they are, and whether they get anywhere.
 
-Metrics: trainer/metrics.py; of restarts and failures kube-state-metrics and Volcano's controller
+Metrics: trainer/training/metrics.py; of restarts and failures kube-state-metrics and Volcano's controller
 (pkg/controllers/job/state/metrics.go).
 """
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 _JOB = "namespace, workload"
 _RANK = "namespace, workload, rank"
+_OWN, _STEPS = "workload_rank:own_seconds:mean", "workload_rank:step_seconds:mean"
+STRAGGLING = "workload_rank:straggling:ratio"
 _NAMED = "{{ $labels.namespace }}/{{ $labels.workload }}"
-_WHY = "`make why JOB={{ $labels.workload }}` and `make logs JOB={{ $labels.workload }}` tell more."
+_WHY = "`make why JOB={{ $labels.workload }}` and `make logs JOB={{ $labels.workload }}` show more."
 
 
 def area(limits: TrainingThresholds) -> Area:
@@ -41,9 +43,10 @@ def _recordings() -> Sequence[Recording]:
             record="workload:samples_per_second:sum",
             expr=f"max by ({_JOB}) (athanor_training_samples_per_second)",
         ),
-        Recording(record="workload_rank:step_seconds:mean", expr=mean),
-        # Of the time before the ranks meet, a program that does not measure it may at least tell the wait for data.
-        Recording(record="workload_rank:own_seconds:mean", expr=f"{own} or {waits}"),
+        Recording(record=_STEPS, expr=mean),
+        # A program that does not measure a rank's own time may at least report the wait for data.
+        Recording(record=_OWN, expr=f"{own} or {waits}"),
+        Recording(record=STRAGGLING, expr=_straggling()),
         *(
             Recording(
                 record=f"workload:step_seconds:p{percent}",
@@ -68,7 +71,7 @@ def _rate(name: str, labels: str) -> str:
 
 
 def _started() -> str:
-    """Return when the newest pod of each job started that reports how it trains."""
+    """Return when the latest pod of each job started, among those that report training metrics."""
     pods = of_workload("max by (namespace, pod) (kube_pod_start_time)", "workload")
     return f"max by ({_JOB}) ({pods} and on (namespace, pod) athanor_training_step)"
 
@@ -77,64 +80,71 @@ def _progress(limits: TrainingThresholds) -> Sequence[Alert]:
     return (
         Alert(
             name="TrainingStalled",
-            # Set to the start of the process until it has made a step.
+            # Set to the start of the process until a step is complete.
             expr=f"""
                 time() - max by ({_JOB}) (athanor_training_last_step_timestamp_seconds) > {limits.stalled_seconds}""",
             for_seconds=limits.stalled_for_seconds,
             severity="page",
-            summary=f"{_NAMED} runs and has made no step for {{{{ $value | humanizeDuration }}}}",
-            description=f"Its GPUs are held for nothing, and nothing restarts a job whose processes live. {_WHY}",
+            summary=f"{_NAMED} is running but has completed no step for {{{{ $value | humanizeDuration }}}}",
+            description=f"Its GPUs make no progress, and nothing restarts a job whose processes are alive. {_WHY}",
         ),
         Alert(
             name="TrainingLossNotFinite",
             expr=_not_finite(f"{limits.not_finite_window_seconds}s"),
             for_seconds=0,
             severity="page",
-            summary=f"The loss of {_NAMED} is no finite number",
-            description=f"What it computes from here on is worthless. Stop it, go back to a good checkpoint. {_WHY}",
+            summary=f"The loss of {_NAMED} is not a finite number",
+            description=f"Whatever it computes from now on is worthless. Stop it and resume from a good checkpoint. "
+            f"{_WHY}",
         ),
         Alert(
             name="TrainingStraggler",
-            expr=_straggler(limits.straggler_factor),
+            expr=f"{STRAGGLING} > {waited_for(limits.straggler_factor):.6g}",
             for_seconds=limits.straggler_for_seconds,
             severity="ticket",
-            summary=f"Rank {{{{ $labels.rank }}}} holds up {_NAMED}",
-            description="Every step waits for the slowest rank. Look at its GPU's clock, its node and its input.",
+            summary=f"Rank {{{{ $labels.rank }}}} slows down {_NAMED}",
+            description="Every step waits for the slowest rank. Check its GPU's clock, its node and its input data.",
         ),
         Alert(
             name="TrainingRankSilent",
             expr='up{job="training"} == 0 and max_over_time(up{job="training"}[1h]) == 1',
             for_seconds=limits.stalled_for_seconds,
             severity="ticket",
-            summary="{{ $labels.namespace }}/{{ $labels.pod }} no longer answers for its rank",
-            description=f"Its pod runs, its process hangs or is gone. {_WHY}",
+            summary="{{ $labels.namespace }}/{{ $labels.pod }} no longer serves the metrics of its rank",
+            description=f"The pod is running, but its process hangs or is gone. {_WHY}",
         ),
     )
 
 
 def _not_finite(window: str) -> str:
-    """Return the jobs whose loss is no finite number, or was within a window.
+    """Return the jobs whose loss is not finite, or was not finite within a window.
 
-    Most programs end then, too soon to be read; the next process of the run counts what the ones before met. So its
+    Most programs exit then, before they are scraped; the next process of the run counts what earlier ones met. So its
     counter starts above 0, and `increase` would see nothing.
     """
     met = "athanor_training_nonfinite_loss_total"
     now = f"max by ({_JOB}, run) (max_over_time({met}[{window}]))"
     before = f"max by ({_JOB}, run) (max_over_time({met}[1d] offset {window}))"
-    # Of the values that are no finite number only NaN differs from itself.
+    # Of the values that are not finite, only NaN differs from itself.
     bad = "athanor_training_loss != athanor_training_loss or abs(athanor_training_loss) == Inf"
     return f"group by ({_JOB}) (({now} > 0 unless {before} >= {now}) or {bad})"
 
 
-def _straggler(factor: float) -> str:
-    """Return the ranks without which a step would be over sooner, by a share of 1 - 1/factor of it.
+def _straggling() -> str:
+    """Return which share of a step is spent waiting for each rank: by how much its own time exceeds the middle one's.
 
     Ranks that exchange gradients in each step all take as long as the slowest. What tells it from the others is the
-    time it takes before it meets them.
+    time it needs until its own gradients are there. Of two ranks the faster one is the measure: the middle of two lies
+    half-way to the slow one.
     """
-    own, steps = "workload_rank:own_seconds:mean", "workload_rank:step_seconds:mean"
-    excess = f"({own} - on ({_JOB}) group_left () quantile by ({_JOB}) (0.5, {own}))"
-    return f"{excess} / {steps} > {1 - 1 / factor:.6g}"
+    middle = f"(quantile by ({_JOB}) (0.5, {_OWN}) and on ({_JOB}) count by ({_JOB}) ({_OWN}) > 2)"
+    usual = f"({middle} or on ({_JOB}) min by ({_JOB}) ({_OWN}))"
+    return f"({_OWN} - on ({_JOB}) group_left () {usual}) / {_STEPS}"
+
+
+def waited_for(factor: float) -> float:
+    """Return the share of a step that is spent waiting for a rank that makes it last `factor` times as long."""
+    return 1 - 1 / factor
 
 
 def _checkpoints(limits: TrainingThresholds) -> Sequence[Alert]:
@@ -146,7 +156,7 @@ def _checkpoints(limits: TrainingThresholds) -> Sequence[Alert]:
                 > {limits.checkpoint_age_seconds}""",
             for_seconds=limits.checkpoint_for_seconds,
             severity="ticket",
-            summary=f"{_NAMED} saved its last checkpoint {{{{ $value | humanizeDuration }}}} ago, or none at all",
+            summary=f"{_NAMED} has saved no checkpoint for {{{{ $value | humanizeDuration }}}}",
             description=f"A failure now would lose all work since then. {_WHY}",
         ),
         Alert(
@@ -157,7 +167,7 @@ def _checkpoints(limits: TrainingThresholds) -> Sequence[Alert]:
             for_seconds=0,
             severity="ticket",
             summary=f"{_NAMED} could not save a checkpoint",
-            description=f"It goes on and tries again. Is the volume full or gone? {_WHY}",
+            description=f"It continues and tries again. Check whether the volume is full or unavailable. {_WHY}",
         ),
     )
 
@@ -172,15 +182,15 @@ def _failures(limits: TrainingThresholds) -> Sequence[Alert]:
             for_seconds=0,
             severity="ticket",
             summary=f"{_NAMED} failed",
-            description=f"It has used up its restarts, or must not restart. {_WHY}",
+            description=f"It has used up its restarts, or may not restart. {_WHY}",
         ),
         Alert(
             name="JobRestartsOften",
             expr=f"max by ({_JOB}, queue) ({of_workload(lives)}) - 1 >= {limits.restarts}",
             for_seconds=0,
             severity="ticket",
-            summary=f"{_NAMED} was restarted {{{{ $value }}}} times of late",
-            description=f"It seems to run and starts over again and again. {_WHY}",
+            summary=f"{_NAMED} was restarted {{{{ $value }}}} times recently",
+            description=f"It seems to run but keeps starting over. {_WHY}",
         ),
     )
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def _loaded(config: dict[str, object]) -> Settings:
-    found: list[Settings] = []
-    record(lambda: found.append(load_settings()), preview=True, config=config)
-    return found[0]
+    loaded: list[Settings] = []
+    record(lambda: loaded.append(load_settings()), preview=True, config=config)
+    return loaded[0]
 
 
 @pytest.fixture(autouse=True)

@@ -28,23 +28,23 @@ def rows(*pools: dict[str, Any], **more: Any) -> dict[str, CostRow]:
 
 
 def price(name: str) -> float:
-    found = instance_type(name).price_cny_per_hour
-    assert found is not None
-    return found
+    price_per_hour = instance_type(name).price_cny_per_hour
+    assert price_per_hour is not None
+    return price_per_hour
 
 
 def test_a_pool_costs_from_its_fewest_cheapest_to_its_most_expensive_nodes():
-    found = rows(gpu_pool())["pool a10"]
-    assert (found.fewest, found.most) == (1, 4)
-    assert found.lowest == price(A10[0])
-    assert found.highest == 4 * price(A10[1])
+    row = rows(gpu_pool())["pool a10"]
+    assert (row.fewest, row.most) == (1, 4)
+    assert row.lowest == price(A10[0])
+    assert row.highest == 4 * price(A10[1])
 
 
 def test_no_node_costs_nothing_whatever_its_price():
-    found = rows(gpu_pool(instance_types=["ecs.gn8is.4xlarge"], minimum=0))["pool a10"]
-    assert found.each_lowest is None
-    assert found.lowest == 0
-    assert found.highest is None
+    row = rows(gpu_pool(instance_types=["ecs.gn8is.4xlarge"], minimum=0))["pool a10"]
+    assert row.each_lowest is None
+    assert row.lowest == 0
+    assert row.highest is None
 
 
 def test_one_type_without_a_price_leaves_its_pool_without_one():
@@ -71,18 +71,18 @@ def test_one_type_without_a_price_leaves_its_pool_without_one():
     ],
 )
 def test_a_spot_price_has_an_upper_bound_alone(spot, more, highest):
-    found = rows(gpu_pool(spot=spot, **more))["pool a10"]
-    assert found.each_lowest is None
-    assert found.each_highest == highest
-    assert found.highest == 4 * highest
+    row = rows(gpu_pool(spot=spot, **more), kubernetes={"autoscaler": "cluster-autoscaler"})["pool a10"]
+    assert row.each_lowest is None
+    assert row.each_highest == highest
+    assert row.highest == 4 * highest
 
 
 def test_prepaid_machines_have_no_price():
     lingjun = {"cluster_id": "c", "group_id": "g"}
     pool = {"name": "lj", "role": "gpu", "minimum": 2, "maximum": 2, "eni": "exclusive", "lingjun": lingjun}
-    found = rows(pool)["pool lj"]
-    assert (found.lowest, found.highest) == (None, None)
-    assert "prepaid" in found.note
+    row = rows(pool)["pool lj"]
+    assert (row.lowest, row.highest) == (None, None)
+    assert "prepaid" in row.note
 
 
 def test_the_fee_of_the_control_plane_is_known_for_the_standard_one_alone():
@@ -101,7 +101,7 @@ def test_a_sum_names_what_it_leaves_out():
     known = CostRow(what="known", fewest=1, most=2, each_lowest=1.5, each_highest=2.0)
     unknown = CostRow(what="unknown", fewest=1, most=1, each_lowest=None, each_highest=None)
     later = CostRow(what="later", fewest=0, most=1, each_lowest=None, each_highest=None)
-    found = add([known, unknown, later])
-    assert (found.lowest, found.highest) == (1.5, 4.0)
-    assert found.left_out_of_lowest == ("unknown",)
-    assert found.left_out_of_highest == ("unknown", "later")
+    total = add([known, unknown, later])
+    assert (total.lowest, total.highest) == (1.5, 4.0)
+    assert total.left_out_of_lowest == ("unknown",)
+    assert total.left_out_of_highest == ("unknown", "later")

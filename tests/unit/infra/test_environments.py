@@ -14,7 +14,7 @@ from infra.settings.parse import parse_settings
 from tests.fixtures.recorded_stack import DUMMY_CREDENTIALS, OWN_KEY
 from tests.pod_security import pod_specs, violations
 from tests.recording_engine import KUBERNETES_PROVIDER, Registration, Secret, Unknown, scalars
-from tools.engine import stack_config
+from tools.stacks.engine import stack_config
 
 if TYPE_CHECKING:
     from tests.recording_engine import Recording
@@ -43,7 +43,7 @@ def prod(record_stack) -> Recording:
 
 
 def in_cloud(recording: Recording) -> list[Registration]:
-    return [found for found in recording.resources.values() if found.type.startswith("alicloud:")]
+    return [resource for resource in recording.resources.values() if resource.type.startswith("alicloud:")]
 
 
 def test_a_preview_declares_what_an_update_declares(record_stack, stack, environment):
@@ -57,15 +57,20 @@ def test_a_preview_asks_the_cloud_nothing(record_stack, stack):
     assert record_stack(stack_config(stack), preview=True, stack=stack).invokes == []
 
 
-def test_an_update_asks_for_nothing_but_the_clusters_credentials(environment):
-    assert {invoke.token for invoke in environment.invokes} <= {"alicloud:cs/getClusterCredential:getClusterCredential"}
+ASKED_FOR = {
+    f"alicloud:cs/{name}:{name}" for name in ("getClusterCredential", "getKubernetesVersion", "getKubernetesAddons")
+}
+
+
+def test_an_update_asks_for_nothing_but_the_clusters_credentials_and_versions(environment):
+    assert {invoke.token for invoke in environment.invokes} <= ASKED_FOR
 
 
 def test_no_image_is_pulled_from_anywhere_but_the_mirror(stack, environment):
     registry = parse_settings(stack_config(stack)).images.registry
-    found = {image for resource in environment.objects() for image in images_of(resource.inputs)}
-    assert len(found) >= 3, "Volcano's two and the trainer's"
-    assert {image for image in found if not image.startswith(f"{registry}/")} == set()
+    images = {image for resource in environment.objects() for image in images_of(resource.inputs)}
+    assert len(images) >= 3, "Volcano's two and the trainer's"
+    assert {image for image in images if not image.startswith(f"{registry}/")} == set()
 
 
 def test_every_add_on_is_pinned(environment):
@@ -88,7 +93,10 @@ NAMES = {"vpcName", "vswitchName", "natGatewayName", "addressName", "securityGro
 def test_names_in_the_cloud_tell_the_stack(environment, stack):
     """The engine's own random names would be found by nobody in the console."""
     named = [
-        (found.urn, value) for found in in_cloud(environment) for key, value in found.inputs.items() if key in NAMES
+        (resource.urn, value)
+        for resource in in_cloud(environment)
+        for key, value in resource.inputs.items()
+        if key in NAMES
     ]
     assert len(named) > 8
     assert [urn for urn, value in named if not value.startswith(f"athanor-{stack}-")] == []
@@ -96,9 +104,9 @@ def test_names_in_the_cloud_tell_the_stack(environment, stack):
 
 def test_secrets_are_the_kubeconfig_alone(environment):
     secrets = [
-        (found.type, path)
-        for found in environment.resources.values()
-        for path, value in scalars(found.inputs)
+        (resource.type, path)
+        for resource in environment.resources.values()
+        for path, value in scalars(resource.inputs)
         if isinstance(value, Secret)
     ]
     assert secrets == [(KUBERNETES_PROVIDER, "kubeconfig")]
@@ -106,8 +114,8 @@ def test_secrets_are_the_kubeconfig_alone(environment):
 
 def test_no_credential_is_an_input_or_an_output(environment):
     text = json.dumps(environment.exports, default=str)
-    for found in environment.resources.values():
-        text += "".join(str(value) for _, value in scalars(found.inputs) if not isinstance(value, Secret))
+    for resource in environment.resources.values():
+        text += "".join(str(value) for _, value in scalars(resource.inputs) if not isinstance(value, Secret))
     for credential in (*DUMMY_CREDENTIALS.values(), OWN_KEY, PLACEHOLDER):
         assert credential not in text
 
@@ -124,23 +132,47 @@ def test_an_edited_pool_changes_that_pool_and_what_derives_from_its_size(record_
     config["alicloud"]["node_pools"][1]["maximum"] += 1
     edited = record_stack(config, stack=stack)
     changed = {
-        found.name
-        for urn, found in environment.resources.items()
-        if found.custom and edited.resources[urn].inputs != found.inputs
+        resource.name
+        for urn, resource in environment.resources.items()
+        if resource.custom and edited.resources[urn].inputs != resource.inputs
     }
     assert changed - {"queue-training", "queue-research"} == {
         config["alicloud"]["node_pools"][1]["name"],
         "workload-quota",
+        "platform-contract",
     }
     assert set(edited.resources) == set(environment.resources)
 
 
+def test_every_pool_of_gpus_can_be_turned_off_over_night(record_stack, stack):
+    """As docs/alicloud.md advises, with nothing else changed: what is placed there waits."""
+    config = stack_config(stack)
+    for pool in config["alicloud"]["node_pools"]:
+        if pool["role"] == "gpu":
+            pool.update(minimum=0, maximum=0)
+    job = record_stack(config, stack=stack).one("digits-training", "Job")
+    assert job.inputs["spec"]["minAvailable"] == 2
+
+
 def test_only_what_is_protected_says_so(environment, stack):
-    protected = {found.name for found in environment.resources.values() if found.protect}
+    protected = {resource.name for resource in environment.resources.values() if resource.protect}
     if stack == "prod":
-        assert {"vpc", "cluster", "nas", "data", "output", "data-volume", "output-volume"} <= protected
+        assert {"vpc", "cluster", "nas", "data", "output", "data-volume", "output-volume", "protection"} <= protected
     else:
         assert protected == set()
+
+
+def test_what_refuses_first_needs_everything_else(environment):
+    """`destroy` comes to it first, and leaves alone what it needs: that must be all of it."""
+    protection = environment.one("protection")
+    assert protection.depends_on == {resource.urn for resource in environment.resources.values() if resource.custom}
+    parents = {resource.parent for resource in environment.resources.values()}
+    childless = {
+        resource.name
+        for resource in environment.resources.values()
+        if not resource.custom and resource.urn not in parents
+    }
+    assert childless == {"protection"}, "nothing can depend on a component without children"
 
 
 def test_pods_wait_for_nodes_and_nodes_outlive_them(environment):
@@ -151,7 +183,7 @@ def test_pods_wait_for_nodes_and_nodes_outlive_them(environment):
         assert {pool.urn for pool in pools} <= ancestors, name
 
 
-def test_nodes_wait_for_their_way_out(environment):
+def test_nodes_wait_for_their_egress(environment):
     for pool in environment.of_type(NODE_POOL):
         ancestors = environment.ancestors(pool)
         for entry in environment.of_type("alicloud:vpc/snatEntry:SnatEntry"):
@@ -163,19 +195,22 @@ def test_rdma_nodes_wait_for_terways_filter_and_the_controller(prod):
     controller = prod.one("ack-erdma-controller")
     config = prod.one("terway-config")
     assert controller.urn in prod.ancestors(train)
+    # The provider waits ten minutes for the controller, whose pods need a node.
+    [system] = [pool for pool in prod.of_type(NODE_POOL) if pool.name == "system"]
+    assert system.urn in prod.ancestors(controller)
     assert config.urn in prod.ancestors(controller)
 
 
 def test_every_pod_is_admitted_at_restricted(environment):
-    found: dict[str, Any] = {
+    problems_by_pod: dict[str, Any] = {
         f"{owner.kind} {owner.name}": violations(pod)
         for owner in environment.objects()
         if owner.kind != "CustomResourceDefinition"
         if owner.inputs["metadata"].get("namespace") not in READ_THEIR_NODE
         for pod in pod_specs(owner.inputs)
     }
-    assert found
-    assert {name: problems for name, problems in found.items() if problems} == {}
+    assert problems_by_pod
+    assert {name: problems for name, problems in problems_by_pod.items() if problems} == {}
 
 
 def test_every_environment_has_a_quota_that_lets_as_much_wait_as_run(environment):
@@ -186,9 +221,9 @@ def test_every_environment_has_a_quota_that_lets_as_much_wait_as_run(environment
 
 def test_nothing_of_an_environment_is_left_unknown_in_an_update(environment):
     unknown = [
-        (found.urn, path)
-        for found in environment.resources.values()
-        for path, value in scalars(found.inputs)
+        (resource.urn, path)
+        for resource in environment.resources.values()
+        for path, value in scalars(resource.inputs)
         if isinstance(value, Unknown)
     ]
     assert unknown == []

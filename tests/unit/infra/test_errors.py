@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import pulumi
 import pytest
 
 from infra.errors import RefusalError, choices
+from infra.settings.parse import SettingsError
+from tests.fixtures.recorded_stack import REPOSITORY
 
 
 def test_a_refusal_names_field_value_limit_and_fix():
@@ -10,6 +16,34 @@ def test_a_refusal_names_field_value_limit_and_fix():
     assert str(refusal) == "workers = 0: must be 1 to 9. Fix: choose more"
     assert (refusal.field, refusal.value, refusal.limit, refusal.fix) == ("workers", 0, "must be 1 to 9", "choose more")
     assert isinstance(refusal, ValueError)
+
+
+def test_a_message_quotes_only_the_beginning_of_a_long_value():
+    assert str(RefusalError("a", "x" * 5000, "is long", "shorten it")) == f"a = '{'x' * 199}…: is long. Fix: shorten it"
+    assert str(RefusalError("a", 10**5000, "is large", "lower it")) == "a = <int>: is large. Fix: lower it"
+
+
+@pytest.mark.parametrize(
+    "refusal", [RefusalError("workers", 0, "must be 1 to 9", "choose more"), SettingsError(["a", "b"])], ids=str
+)
+def test_the_engine_shows_the_message_of_a_refusal_alone(refusal):
+    # That is what it does with this class; it shows any other exception with its traceback.
+    assert isinstance(refusal, pulumi.RunError)
+    assert type(refusal).__name__ in {"RefusalError", "SettingsError"}
+
+
+def test_a_refusal_needs_no_engine():
+    program = """
+import sys
+from infra.errors import RefusalError
+try:
+    raise RefusalError("workers", 0, "must be 1 to 9", fix="choose more")
+except RefusalError as error:
+    assert isinstance(error, ValueError)
+    assert str(error) == "workers = 0: must be 1 to 9. Fix: choose more"
+    assert "pulumi" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=True)
 
 
 @pytest.mark.parametrize(

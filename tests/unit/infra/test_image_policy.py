@@ -1,4 +1,4 @@
-"""No image of the stack is pulled from outside the registry of the settings, whoever builds the pod."""
+"""No image of the stack is pulled from outside the registry of the settings, no matter which code builds the pod."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from infra import images
 from infra.errors import RefusalError
 from infra.image_policy import enforce_image_policy
-from infra.images import needed_images, platform_tensorflow_image, platform_trainer_image
+from infra.images import needed_images, platform_serving_image, platform_tensorflow_image, platform_trainer_image
 from infra.manifests import resource, resource_from_output
 from infra.registry import ImageReference, images_of, pod_specs
 from infra.settings.images import ImageSettings
@@ -30,14 +30,14 @@ PUBLIC = ("docker.io", "index.docker.io", "nvcr.io", "quay.io", "ghcr.io", "regi
 def _images(recording):
     return [
         image
-        for found in recording.objects()
-        if found.kind != "CustomResourceDefinition"
-        for image in images_of(found.inputs)
+        for registration in recording.objects()
+        if registration.kind != "CustomResourceDefinition"
+        for image in images_of(registration.inputs)
     ]
 
 
 def _pods(recording):
-    return [pod for found in recording.objects() for pod in pod_specs(found.inputs)]
+    return [pod for registration in recording.objects() for pod in pod_specs(registration.inputs)]
 
 
 @pytest.fixture(params=[True, False], ids=["preview", "update"])
@@ -46,18 +46,18 @@ def mirrored(request, record_stack):
 
 
 def test_no_image_of_the_whole_stack_is_outside_the_registry(mirrored):
-    found = _images(mirrored)
-    assert len(found) == 21
-    assert [image for image in found if not image.startswith(REGISTRY + "/")] == []
+    all_images = _images(mirrored)
+    assert len(all_images) == 21
+    assert [image for image in all_images if not image.startswith(REGISTRY + "/")] == []
 
 
 def test_no_other_field_names_a_public_registry(mirrored):
     """An argument, a variable or a file may name an image, too; no policy would rewrite it."""
     texts = [
-        (found.urn, path, value)
-        for found in mirrored.resources.values()
-        if found.kind != "CustomResourceDefinition"
-        for path, value in scalars(found.inputs)
+        (registration.urn, path, value)
+        for registration in mirrored.resources.values()
+        if registration.kind != "CustomResourceDefinition"
+        for path, value in scalars(registration.inputs)
         if isinstance(value, str) and value.startswith(PUBLIC)
     ]
     assert texts == []
@@ -71,9 +71,10 @@ def test_every_pod_has_the_pull_secret(mirrored):
 def test_the_handle_and_the_contract_name_the_mirrored_trainer(mirrored):
     """Else the job's name, a hash of its content, would not change with the registry."""
     assert mirrored.exports["trainer_image"] == f"{REGISTRY}/athanor/trainer:{TRAINER_TAG}"
+    assert mirrored.exports["serving_image"] == f"{REGISTRY}/athanor/serving:{TRAINER_TAG}"
 
 
-def test_all_that_is_deployed_is_told_to_whoever_fills_the_mirror(record_stack, monkeypatch):
+def test_all_deployed_images_are_listed_for_filling_the_mirror(record_stack, monkeypatch):
     monkeypatch.setattr(images, "trainer_content_tag", lambda *_: TRAINER_TAG)
     needed = needed_images(ImageSettings(registry=REGISTRY))
     assert set(_images(record_stack(EVERYTHING))) == set(needed.values())
@@ -81,7 +82,7 @@ def test_all_that_is_deployed_is_told_to_whoever_fills_the_mirror(record_stack, 
     assert len(set(needed.values())) == len(needed), "two images share one place in the mirror"
 
 
-def test_the_image_of_tensorflow_jobs_is_told_to_who_has_such_jobs(monkeypatch):
+def test_the_image_of_tensorflow_jobs_is_listed_for_stacks_with_such_jobs(monkeypatch):
     monkeypatch.setattr(images, "trainer_content_tag", lambda *_: TRAINER_TAG)
     settings = ImageSettings(registry=REGISTRY)
     (added,) = needed_images(settings, tensorflow=True).items() - needed_images(settings).items()
@@ -91,7 +92,8 @@ def test_the_image_of_tensorflow_jobs_is_told_to_who_has_such_jobs(monkeypatch):
 
 def test_every_image_constant_is_listed():
     constants = {value for name, value in vars(images).items() if name.endswith("_IMAGE")}
-    assert constants == {*images.PLATFORM_IMAGES, images.TRITON_IMAGE}
+    of_the_local_cluster = {images.PAUSE_IMAGE, images.COREDNS_IMAGE}
+    assert constants - of_the_local_cluster == {*images.PLATFORM_IMAGES, images.TRITON_IMAGE}
 
 
 def test_images_that_few_stacks_need_are_listed_where_they_are_asked_for():
@@ -118,7 +120,9 @@ def test_only_images_and_pull_secrets_differ(record_stack):
         after = mirrored.resources[urn]
         assert (before.depends_on, before.parent, before.provider) == (after.depends_on, after.parent, after.provider)
         changed = {path for path, _ in set(scalars(before.inputs)) ^ set(scalars(after.inputs))}
-        if before.kind == "Job":  # its name is a hash of its content
+        if before.name == "platform-contract":  # it names all images
+            assert changed == {"metadata.annotations.athanor.dev/outputs"}
+        elif before.kind == "Job":  # its name is a hash of its content
             assert "metadata.name" in changed
         else:
             assert all(path.endswith((".image", "imagePullSecrets[0].name")) for path in changed), urn
@@ -232,6 +236,20 @@ def test_nodes_in_the_cloud_need_a_place_to_pull_the_trainer_from():
 def test_the_trainer_comes_from_the_registry_or_from_where_it_was_pushed(monkeypatch, given, image):
     monkeypatch.setattr(images, "trainer_content_tag", lambda *_: TRAINER_TAG)
     assert platform_trainer_image(parse_settings({**ON_ALICLOUD, "images": given})) == image
+
+
+@pytest.mark.parametrize(
+    ("given", "image"),
+    [
+        ({"registry": REGISTRY}, f"{REGISTRY}/athanor/serving:{TRAINER_TAG}"),
+        ({"trainer": "quay.io/team/trainer:1"}, "quay.io/team/trainer:1"),
+        ({"trainer": "quay.io/team/trainer:1", "serving": "quay.io/team/serving:1"}, "quay.io/team/serving:1"),
+        ({"serving": "quay.io/team/serving:1", "registry": REGISTRY}, f"{REGISTRY}/team/serving:1"),
+    ],
+)
+def test_the_image_of_services_follows_the_trainers(monkeypatch, given, image):
+    monkeypatch.setattr(images, "trainer_content_tag", lambda *_: TRAINER_TAG)
+    assert platform_serving_image(parse_settings({**ON_ALICLOUD, "images": given})) == image
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from infra import gpu_models
 from infra.errors import RefusalError
-from infra.instance_types import FEWEST_PODS, INSTANCE_TYPES, instance_type
+from infra.instance_types import FEWEST_PODS, INSTANCE_TYPES, LOW_LATENCY_FAMILIES, instance_type
 
 ROWS = pytest.mark.parametrize("row", INSTANCE_TYPES.values(), ids=INSTANCE_TYPES)
 _SIZE = re.compile(r"\.(?P<multiple>\d*)(?P<half>x?)large$")
@@ -51,7 +51,7 @@ def test_what_only_some_can_have(row):
     assert row.bare_metal == ("ebm" in row.name)
     assert not row.uefi or row.bare_metal
     assert not row.nvlink or row.gpus > 1
-    assert row.rdma in ("none", "erdma")  # Lingjun machines are no ECS types
+    assert row.rdma in ("none", "erdma")  # Lingjun machines are not ECS types
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,8 @@ def test_rdma_takes_interfaces_from_pods_only_where_there_is_some(row):
     ],
 )
 def test_a_node_with_enough_pods_joins(name, mode, pods):
-    assert instance_type(name).node_pods(mode) == pods >= FEWEST_PODS[mode]
+    assert instance_type(name).pods(mode) == pods >= FEWEST_PODS[mode]
+    instance_type(name).check_can_join(mode)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_a_node_with_enough_pods_joins(name, mode, pods):
 )
 def test_a_node_with_too_few_pods_is_refused(name, mode, rdma, pods, instead):
     with pytest.raises(RefusalError, match=f"gives {pods} pods.*at least {FEWEST_PODS[mode]}") as caught:
-        instance_type(name).node_pods(mode, rdma=rdma)
+        instance_type(name).check_can_join(mode, rdma=rdma)
     assert caught.value.value == name
     assert instead in caught.value.fix
 
@@ -137,12 +138,12 @@ def test_a_type_offered_instead_would_join(row):
     for mode in FEWEST_PODS:
         for rdma in (False, True):
             try:
-                row.node_pods(mode, rdma=rdma)
+                row.check_can_join(mode, rdma=rdma)
             except RefusalError as refusal:
                 for name in re.findall(r"ecs\.\S+", refusal.fix):
                     other = instance_type(name)
                     assert other.gpus == row.gpus
-                    assert other.node_pods(mode, rdma=rdma) >= FEWEST_PODS[mode]
+                    other.check_can_join(mode, rdma=rdma)
 
 
 @ROWS
@@ -164,3 +165,23 @@ def test_an_unknown_type_is_answered_with_near_ones(asked, near):
 
 def test_a_known_type_is_found():
     assert instance_type("ecs.ebmgn8v.48xlarge").gpus == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "close"),
+    [
+        ("ecs.gn8v-8x.48xlarge", "gn8v", True),
+        ("ecs.ebmgn8v.48xlarge", "ebmgn8v", True),
+        ("ecs.g7.large", "g7", True),
+        ("ecs.gn8is.4xlarge", "gn8is", False),
+        ("ecs.gn7i-c8g1.2xlarge", "gn7i", False),
+        ("ecs.gn7e-c16g1.32xlarge", "gn7e", False),
+    ],
+)
+def test_some_families_can_be_placed_close_together(name, family, close):
+    assert instance_type(name).family == family
+    assert instance_type(name).low_latency is close
+
+
+def test_the_families_that_can_be_placed_close_together_are_in_the_table():
+    assert {row.family for row in INSTANCE_TYPES.values()} >= LOW_LATENCY_FAMILIES

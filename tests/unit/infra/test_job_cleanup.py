@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from infra.job_cleanup import NAMESPACE, TTL_LABEL
-from infra.pools import NO_OFFERS, PlatformOffers, platform_offers
+from infra.offers import NO_OFFERS, PlatformOffers
+from infra.pools import platform_offers
 from infra.settings.clean_up import CleanUpSettings
 from infra.settings.stack import Settings
 from tests.fixtures.recorded_stack import TRAINER_TAG
@@ -33,7 +34,7 @@ def pod(cron_job):
 
 def test_nothing_of_it_is_there_by_default(local_stack):
     assert local_stack.of_kind("CronJob") == []
-    namespaces = {found.inputs["metadata"].get("namespace") for found in local_stack.objects()}
+    namespaces = {resource.inputs["metadata"].get("namespace") for resource in local_stack.objects()}
     assert NAMESPACE not in namespaces
 
 
@@ -48,7 +49,7 @@ def test_its_account_may_list_jobs_and_remove_pods_in_the_workloads_namespace_al
     assert binding.inputs["roleRef"]["name"] == role.inputs["metadata"]["name"]
     assert binding.inputs["subjects"] == [{"kind": "ServiceAccount", **account}]
     cluster_wide = stack.of_kind("ClusterRoleBinding")
-    assert not any(account["namespace"] in str(found.inputs["subjects"]) for found in cluster_wide)
+    assert not any(account["namespace"] in str(cluster_binding.inputs["subjects"]) for cluster_binding in cluster_wide)
 
 
 def test_the_token_is_mounted_into_this_pod_and_no_other_of_the_namespace(stack, cron_job, pod):
@@ -60,7 +61,7 @@ def test_the_token_is_mounted_into_this_pod_and_no_other_of_the_namespace(stack,
 
 
 def test_its_namespace_is_not_the_closed_one(stack):
-    closed = {found.inputs["metadata"]["namespace"] for found in stack.of_kind("NetworkPolicy")}
+    closed = {policy.inputs["metadata"]["namespace"] for policy in stack.of_kind("NetworkPolicy")}
     assert closed == {"team"}
     assert NAMESPACE not in closed
 
@@ -82,7 +83,7 @@ def test_it_runs_at_the_interval_and_never_twice_at_once(record_stack, minutes, 
     spec = changed.one("job-cleanup-cron-job").inputs["spec"]
     assert spec["schedule"] == line
     assert spec["concurrencyPolicy"] == "Forbid"
-    # A hundred missed starts stop a CronJob for ever, unless only the last few are counted.
+    # A hundred missed starts stop a CronJob forever, unless only the last few are counted.
     assert spec["startingDeadlineSeconds"] < 100 * 60
 
 
@@ -95,7 +96,7 @@ def test_a_run_that_hangs_ends_and_little_is_kept_of_it(cron_job):
 def test_it_starts_when_its_rights_and_volcanos_kinds_are_there(stack, cron_job):
     ancestors = stack.ancestors(cron_job)
     for kind in ("Role", "RoleBinding", "ServiceAccount", "Queue", "CustomResourceDefinition"):
-        assert {found.urn for found in stack.of_kind(kind)} & ancestors, kind
+        assert {resource.urn for resource in stack.of_kind(kind)} & ancestors, kind
 
 
 @pytest.mark.parametrize("minutes", [0, 7, 45, 61, True])

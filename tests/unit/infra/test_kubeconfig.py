@@ -28,8 +28,8 @@ def _decoded(text):
 
 
 def test_relative_and_absolute_files_are_put_inside(kubeconfig):
-    found = yaml.safe_load(minified_kubeconfig(kubeconfig, "athanor-local"))
-    [cluster], [user] = found["clusters"], found["users"]
+    minified = yaml.safe_load(minified_kubeconfig(kubeconfig, "athanor-local"))
+    [cluster], [user] = minified["clusters"], minified["users"]
     assert _decoded(cluster["cluster"]["certificate-authority-data"]) == "content of ca.crt"
     assert _decoded(user["user"]["client-certificate-data"]) == "content of client.crt"
     assert _decoded(user["user"]["client-key-data"]) == OWN_KEY
@@ -38,10 +38,10 @@ def test_relative_and_absolute_files_are_put_inside(kubeconfig):
 
 def test_only_the_context_remains(kubeconfig, tmp_path):
     text = minified_kubeconfig(kubeconfig, "athanor-local")
-    found = yaml.safe_load(text)
-    assert found["current-context"] == "athanor-local"
-    assert [entry["name"] for entry in found["contexts"]] == ["athanor-local"]
-    assert found["contexts"][0]["context"] == {"cluster": "local", "user": "admin", "namespace": "athanor"}
+    minified = yaml.safe_load(text)
+    assert minified["current-context"] == "athanor-local"
+    assert [entry["name"] for entry in minified["contexts"]] == ["athanor-local"]
+    assert minified["contexts"][0]["context"] == {"cluster": "local", "user": "admin", "namespace": "athanor"}
     assert FOREIGN_TOKEN not in text
     assert "elsewhere" not in text
     assert str(tmp_path) not in text
@@ -79,7 +79,7 @@ def test_credential_plugins_are_kept_as_they_are(kubeconfig):
     assert user["user"] == plugin
 
 
-def test_a_missing_file_is_refused_with_the_way_out(tmp_path):
+def test_a_missing_file_is_refused_with_the_remedy(tmp_path):
     with pytest.raises(RefusalError, match="make up") as caught:
         minified_kubeconfig(tmp_path / "absent", "athanor-local")
     assert str(tmp_path / "absent") in str(caught.value)
@@ -105,14 +105,14 @@ def test_an_unknown_context_is_refused_with_the_known_ones(kubeconfig):
     ],
     ids=["empty", "list", "text", "no-yaml", "binary", "wrong-type", "no-cluster", "code"],
 )
-def test_what_is_no_kubeconfig_is_refused(tmp_path, content):
+def test_what_is_not_a_kubeconfig_is_refused(tmp_path, content):
     file = tmp_path / "kubeconfig"
     file.write_bytes(content)
-    with pytest.raises(RefusalError, match="is no kubeconfig"):
+    with pytest.raises(RefusalError, match="is not a valid kubeconfig"):
         minified_kubeconfig(file, "a")
 
 
-def test_a_folder_is_no_kubeconfig(tmp_path):
+def test_a_folder_is_not_a_kubeconfig(tmp_path):
     with pytest.raises(RefusalError, match="cannot be read"):
         minified_kubeconfig(tmp_path, "a")
 

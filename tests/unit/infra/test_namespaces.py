@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from infra.namespaces import default_deny_manifest, namespace_manifest
+from infra.namespaces import default_deny_manifest, namespace_manifest, owner_of
+from tools.stacks.engine import stack_config
 
 LEVEL = "pod-security.kubernetes.io/"
 
 
-def test_a_namespace_enforces_restricted_unless_told_otherwise():
+def test_a_namespace_enforces_restricted_by_default():
     labels = namespace_manifest("a")["metadata"]["labels"]
     assert labels[f"{LEVEL}enforce"] == labels[f"{LEVEL}warn"] == "restricted"
 
@@ -32,3 +33,18 @@ def test_default_deny_lets_dns_through_and_nothing_else():
     [peer] = rule["to"]
     # Both selectors in one peer: pods of kube-dns in kube-system. In two peers they would mean either of them.
     assert set(peer) == {"namespaceSelector", "podSelector"}
+
+
+@pytest.mark.parametrize(
+    "name", ["default", "kube-system", "kube-public", "kube-node-lease", "kube-flannel", "arms-prom", "ack-csi-fuse"]
+)
+def test_namespaces_of_kubernetes_and_ack_are_theirs(name):
+    assert owner_of(name) in {"Kubernetes", "ACK"}
+
+
+def test_the_platforms_own_namespaces_are_not_for_workloads(record_stack):
+    everything = {"gpu": {"device_plugin": True, "dcgm_exporter": True}, "clean_up": {"enabled": True}}
+    recordings = (record_stack(everything), record_stack(stack_config("prod"), stack="prod"))
+    made = {namespace.inputs["metadata"]["name"] for each in recordings for namespace in each.of_kind("Namespace")}
+    assert len(made) == 6
+    assert {name for name in made if owner_of(name) is None} == {"athanor"}

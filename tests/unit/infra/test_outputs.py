@@ -12,15 +12,17 @@ from infra.errors import RefusalError
 from infra.outputs import CONTRACT_VERSION, PlatformOutputs
 from tests.recording_engine import Secret, Unknown
 
-# What a stack of version 1 exported on the day the contract was made. It is never edited: when this file no longer
+# What a stack of version 1 exported when the contract was introduced. It is never edited: when this file no longer
 # fits, the contract has changed, CONTRACT_VERSION must rise and a frozen example of the new version joins this one.
 FROZEN_V1 = json.loads((Path(__file__).parent / "contract_v1.json").read_text(encoding="utf-8"))
 
 
 def test_a_stack_of_contract_1_can_still_be_read():
-    found = PlatformOutputs.parse(FROZEN_V1)
-    since_then = dict.fromkeys(("offers", "tensorflow_image", "prometheus_url", "grafana_url", "logs_url"), "")
-    assert asdict(found) == {**{name: FROZEN_V1[name] for name in asdict(found) if name in FROZEN_V1}, **since_then}
+    outputs = PlatformOutputs.parse(FROZEN_V1)
+    since_then = dict.fromkeys(
+        ("offers", "serving_image", "tensorflow_image", "prometheus_url", "grafana_url", "logs_url"), ""
+    )
+    assert asdict(outputs) == {**{name: FROZEN_V1[name] for name in asdict(outputs) if name in FROZEN_V1}, **since_then}
 
 
 def test_the_program_still_exports_all_of_contract_1(local_stack):
@@ -38,10 +40,10 @@ def test_outputs_are_flat_and_hold_no_secret(local_stack):
 
 
 def test_what_is_exported_can_be_read_back(local_stack):
-    found = PlatformOutputs.parse(local_stack.exports)
-    assert found.namespace == "athanor"
-    assert found.queue == "training"
-    assert (found.data_claim, found.output_claim) == ("data", "output")
+    outputs = PlatformOutputs.parse(local_stack.exports)
+    assert outputs.namespace == "athanor"
+    assert outputs.queue == "training"
+    assert (outputs.data_claim, outputs.output_claim) == ("data", "output")
 
 
 def test_a_disabled_example_exports_nothing_of_its_own(record_stack):
@@ -65,14 +67,14 @@ def test_a_newer_contract_is_refused():
 
 
 @pytest.mark.parametrize("version", ["next", None, [], 1.5])
-def test_a_version_that_is_no_number_is_refused(version):
+def test_a_version_that_is_not_a_number_is_refused(version):
     with pytest.raises(RefusalError, match="contract_version"):
         PlatformOutputs.parse({**FROZEN_V1, "contract_version": version})
 
 
 @pytest.mark.parametrize("key", [field.name for field in fields(PlatformOutputs) if field.default is MISSING])
 def test_a_missing_key_is_named(key):
-    with pytest.raises(RefusalError, match=f"lack {key}\\. Fix: name a stack"):
+    with pytest.raises(RefusalError, match=f"lack {key}\\. Fix: use a stack"):
         PlatformOutputs.parse({name: value for name, value in FROZEN_V1.items() if name != key})
 
 

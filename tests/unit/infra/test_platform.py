@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pulumi
@@ -10,7 +12,9 @@ import pulumi_kubernetes as kubernetes
 import pytest
 
 from infra.errors import RefusalError
+from infra.outputs import FIELD_NAMES
 from infra.platform import Platform
+from tests.fixtures.recorded_stack import REPOSITORY
 from tests.recording_engine import KUBERNETES_PROVIDER, record
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 
@@ -18,8 +22,13 @@ OWNER = "organization/athanor/prod"
 OUTPUTS = json.loads((Path(__file__).parent / "contract_v1.json").read_text(encoding="utf-8")) | {
     "namespace": "platform",
     "queue": "research",
+    "serving_image": "registry.example/serving:1",
+    "tensorflow_image": "registry.example/tensorflow:1",
+    "prometheus_url": "http://prometheus.example",
+    "grafana_url": "http://grafana.example",
+    "logs_url": "http://logs.example",
 }
-FIELDS = ("namespace", "queue", "data_claim", "output_claim", "trainer_image")
+FIELDS = tuple(name for name in FIELD_NAMES if name != "offers")
 
 
 def _consumer() -> None:
@@ -43,7 +52,7 @@ def test_the_handle_holds_the_owners_outputs(consumer):
 def test_the_owner_is_referred_to_and_nothing_of_it_is_created(consumer):
     assert consumer.reads == [("pulumi:pulumi:StackReference", OWNER)]
     assert consumer.invokes == []
-    kinds = {found.kind for found in consumer.objects()}
+    kinds = {resource.kind for resource in consumer.objects()}
     assert kinds == {"Job", "NetworkPolicy"}
 
 
@@ -54,11 +63,11 @@ def test_their_job_runs_in_the_owners_namespace_and_queue_with_their_own_credent
     [pod] = [task["template"]["spec"] for task in job.inputs["spec"]["tasks"]]
     assert pod["containers"][0]["image"] == OUTPUTS["trainer_image"]
     [provider] = consumer.of_type(KUBERNETES_PROVIDER)
-    assert {found.provider for found in consumer.objects()} == {provider.urn}
+    assert {resource.provider for resource in consumer.objects()} == {provider.urn}
 
 
-def test_a_stack_that_is_no_platform_is_refused():
-    with pytest.raises(RefusalError, match="name a stack of the athanor project"):
+def test_a_stack_that_is_not_a_platform_is_refused():
+    with pytest.raises(RefusalError, match="use a stack of the athanor project"):
         record(_consumer, preview=True, stacks={OWNER: {"url": "http://example"}})
 
 
@@ -79,12 +88,17 @@ def test_a_cluster_with_volcano_keeps_its_own(record_stack):
     recording = record_stack({"scheduling": {"install": False}, "monitoring": {"kind": "none"}})
     assert recording.of_kind("CustomResourceDefinition") == []
     assert recording.of_kind("ClusterRole") == []
-    assert {found.name for found in recording.of_kind("Deployment")} == {"digits"}
+    assert {deployment.name for deployment in recording.of_kind("Deployment")} == {"digits"}
     assert [queue.name for queue in recording.of_kind("Queue")] == ["queue-training"]
 
 
 def test_the_namespace_of_the_settings_holds_all_workloads(record_stack):
     recording = record_stack({"namespace": "team-a", "monitoring": {"kind": "none"}})
-    namespaces = {found.inputs["metadata"].get("namespace") for found in recording.objects()} - {None}
+    namespaces = {resource.inputs["metadata"].get("namespace") for resource in recording.objects()} - {None}
     assert namespaces == {"team-a", "volcano-system"}
     assert recording.exports["digits_service_url"] == "http://digits.team-a.svc:8000"
+
+
+def test_a_stack_on_another_cluster_does_not_load_the_clouds_sdk():
+    program = "import sys, infra.platform; sys.exit('pulumi_alicloud' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=False).returncode == 0

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from infra.errors import RefusalError
 from infra.instance_types import INSTANCE_TYPES
-from infra.pools import GPU_TAINT, PlatformOffers, PoolOffer, Taint, pool_named, pool_offers, pool_taints
+from infra.offers import GPU_TAINT, NodeFacts, PlatformOffers, PoolOffer, Taint, node_facts, pool_named
+from infra.pools import platform_offers, pool_offers, pool_taints
 from infra.settings.gpu import Cgpu, Mig, Mps, TimeSlicing
 from infra.settings.node_pools import NodePoolSettings
 from infra.settings.stack import Settings
@@ -83,6 +84,16 @@ def test_lingjun_machines_are_of_no_type_that_we_know():
     assert "node-role.alibabacloud.com/lingjun" in {taint.key for taint in offer.taints}
 
 
+@pytest.mark.parametrize(
+    ("ipv6", "rdma", "host_only"), [(False, True, True), (True, True, False), (False, False, False)]
+)
+def test_lingjun_rdma_is_for_the_hosts_network_alone_unless_there_is_ipv6(ipv6, rdma, host_only):
+    lingjun = {"cluster_id": "lj", "group_id": "g", "ipv6": ipv6}
+    pool = gpu_pool(instance_types=[], rdma=rdma, eni="exclusive", minimum=4, lingjun=lingjun)
+    assert offers(pool)["train"].rdma_on_host_network_only is host_only
+    assert offers(gpu_pool(instance_types=[H20], rdma=True))["train"].rdma_on_host_network_only is False
+
+
 def test_a_cluster_that_exists_offers_its_simulated_nodes():
     settings = Settings.model_validate({"cluster": {"simulated_nodes": [{"instance_type": H20, "count": 3}]}})
     [offer] = pool_offers(settings)
@@ -141,6 +152,7 @@ OFFERS = st.builds(
     shares_per_gpu=COUNTS,
     exclusive_pods=st.none() | COUNTS,
     sharing=SHARINGS,
+    node=st.none() | st.builds(NodeFacts, largest_vcpus=COUNTS, largest_memory_gib=COUNTS, nvlink=st.booleans()),
     taints=st.lists(st.builds(Taint, key=st.text(), value=st.text())).map(tuple),
     instance_types=st.lists(st.text()).map(tuple),
     zones=st.lists(st.text()).map(tuple),
@@ -160,6 +172,27 @@ def test_an_offer_of_an_earlier_release_can_be_read(offer):
     assert PoolOffer.from_dict(data).min_nodes == 0
 
 
+@pytest.mark.parametrize("name", [A100, H20])
+def test_the_node_of_an_earlier_releases_offer_is_that_of_its_type(name):
+    offer = offers(gpu_pool(instance_types=[name]))["train"]
+    assert offer.node == node_facts([INSTANCE_TYPES[name]])
+    data = {key: value for key, value in offer.to_dict().items() if key != "node"}
+    assert PoolOffer.from_dict(data) == offer
+    assert PoolOffer.from_dict({**data, "instance_types": [name, "ecs.gn99.16xlarge"]}).node is None
+
+
+def test_a_node_may_say_more_in_a_later_release():
+    offer = offers(gpu_pool())["train"]
+    data = offer.to_dict()
+    assert PoolOffer.from_dict({**data, "node": {**data["node"], "added_later": 1}}) == offer
+
+
+def test_a_pool_of_several_types_offers_its_largest_node():
+    types = ["ecs.gn7e-c16g1.4xlarge", "ecs.gn7i-c16g1.4xlarge"]
+    node = node_facts([INSTANCE_TYPES[name] for name in types])
+    assert (node.largest_vcpus, node.largest_memory_gib) == (16, 125)
+
+
 def test_an_offer_of_something_else_is_refused():
     data = offers(gpu_pool())["train"].to_dict()
     with pytest.raises(RefusalError, match="lacks zones"):
@@ -176,3 +209,22 @@ def test_an_offer_of_something_else_is_refused():
 def test_all_offers_of_a_platform_survive_the_outputs(pools, networkings, level):
     offers = PlatformOffers(pools=pools, pod_networkings=networkings, pod_security=level)
     assert PlatformOffers.from_dict(json.loads(json.dumps(offers.to_dict()), parse_int=float)) == offers
+
+
+@pytest.mark.parametrize(
+    ("gpu", "mps", "by_variable", "runtime_class"),
+    [
+        ({}, False, True, None),
+        ({"device_plugin": True}, False, False, None),
+        ({"device_plugin": True, "device_list": "envvar", "runtime_class": "nvidia"}, False, True, "nvidia"),
+        ({"device_plugin": True, "sharing": {"mode": "mps", "replicas": 2}}, True, False, None),
+        ({"device_plugin": True, "sharing": {"mode": "time_slicing", "replicas": 2}}, False, False, None),
+    ],
+)
+def test_workloads_know_how_nodes_give_gpus_to_containers(gpu, mps, by_variable, runtime_class):
+    platform = platform_offers(Settings.model_validate({"gpu": gpu}))
+    assert (platform.mps, platform.gpus_by_variable, platform.gpu_runtime_class) == (mps, by_variable, runtime_class)
+    assert PlatformOffers.from_dict(json.loads(json.dumps(platform.to_dict()))) == platform
+    # A stack of an earlier release exports none of it.
+    earlier = {key: value for key, value in platform.to_dict().items() if key not in {"mps", "gpus_by_variable"}}
+    assert PlatformOffers.from_dict(earlier).gpus_by_variable is True

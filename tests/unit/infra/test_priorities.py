@@ -56,14 +56,16 @@ def test_an_autoscaler_adds_nodes_for_every_class():
         PriorityClassSettings(name="idle", value=-11)
 
 
-def test_jobs_come_after_the_classes_and_teams_are_told_their_names(local_stack):
+def test_jobs_come_after_the_classes_and_teams_get_their_names(local_stack):
     job = local_stack.one("digits-training", "Job")
     classes = local_stack.of_kind("PriorityClass")
-    assert {found.inputs["metadata"]["name"] for found in classes} == {"athanor.low", "athanor.normal", "athanor.high"}
-    assert all(found.urn in local_stack.ancestors(job) for found in classes)
+    assert {each.inputs["metadata"]["name"] for each in classes} == {"athanor.low", "athanor.normal", "athanor.high"}
+    assert all(each.urn in local_stack.ancestors(job) for each in classes)
     assert '"priority_classes": ["athanor.low", "athanor.normal", "athanor.high"]' in local_stack.exports["offers"]
 
 
 def test_a_changed_value_makes_a_new_class_in_the_place_of_the_old(local_stack):
     """Kubernetes refuses to change it, and two of one name cannot be there at once."""
-    assert all(found.delete_before_replace for found in local_stack.of_kind("PriorityClass"))
+    for priority_class in local_stack.of_kind("PriorityClass"):
+        assert priority_class.delete_before_replace
+        assert priority_class.ignore_changes == ("globalDefault",)

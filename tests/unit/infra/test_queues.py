@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 import pytest
@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 
 from infra.errors import RefusalError
 from infra.instance_types import INSTANCE_TYPES
-from infra.pools import PoolOffer, pool_offers
-from infra.quantities import quantity_value
+from infra.kubernetes.quantities import quantity_value
+from infra.pools import pool_offers
 from infra.queues import QueueLimits, queue_limits, queue_manifest
 from infra.scheduling import GangScheduling, GangSchedulingArgs
 from infra.settings.scheduling import QueueSettings, SchedulingSettings
 from infra.settings.stack import Settings
 from tests.recording_engine import record
+
+if TYPE_CHECKING:
+    from infra.offers import PoolOffer
 
 A100 = "ecs.ebmgn7e.32xlarge"
 SYSTEM = {"name": "system", "role": "system", "instance_types": ["ecs.g7.2xlarge"], "minimum": 3, "maximum": 3}
@@ -34,8 +37,8 @@ LINGJUN = {
 }
 
 
-def pools(*found: dict[str, Any]) -> tuple[PoolOffer, ...]:
-    alicloud = {"region": "cn-hangzhou", "zones": ["cn-hangzhou-i"], "node_pools": [SYSTEM, *found]}
+def pools(*node_pools: dict[str, Any]) -> tuple[PoolOffer, ...]:
+    alicloud = {"region": "cn-hangzhou", "zones": ["cn-hangzhou-i"], "node_pools": [SYSTEM, *node_pools]}
     return pool_offers(Settings.model_validate({"alicloud": alicloud}))
 
 
@@ -45,34 +48,44 @@ def limits(offers: tuple[PoolOffer, ...], **queues: dict[str, Any]) -> dict[str,
 
 
 def test_weights_share_the_gpus_that_there_can_ever_be():
-    found = limits(pools(TRAIN, CPU), research={"weight": 3}, production={})
-    assert found["research"] == QueueLimits(deserved={"nvidia.com/gpu": "24"})
-    assert found["production"] == QueueLimits(deserved={"nvidia.com/gpu": "8"})
+    by_queue = limits(pools(TRAIN, CPU), research={"weight": 3}, production={})
+    assert by_queue["research"] == QueueLimits(deserved={"nvidia.com/gpu": "24"})
+    assert by_queue["production"] == QueueLimits(deserved={"nvidia.com/gpu": "8"})
+
+
+def test_pools_that_are_turned_off_count_for_nothing():
+    """`maximum: 0` is how a pool sleeps over night."""
+    off = {**TRAIN, "minimum": 0, "maximum": 0}
+    assert limits(pools(off, CPU), a={"maximum_percent": 50})["a"].capability == {"cpu": "32", "memory": "64Gi"}
+    assert limits(pools(off, CPU), a={}, b={})["a"].deserved == {"cpu": "32"}
+    assert limits(pools(off), a={"maximum_percent": 50}, b={}) == {"a": QueueLimits(), "b": QueueLimits()}
 
 
 def test_a_guarantee_is_of_the_nodes_that_are_always_there():
-    found = limits(pools(TRAIN), a={"guaranteed_percent": 50}, b={})
-    assert found["a"].guarantee == {"nvidia.com/gpu": "8"}
-    assert found["a"].deserved == {"nvidia.com/gpu": "16"}
-    assert found["b"].guarantee == {}
+    by_queue = limits(pools(TRAIN), a={"guaranteed_percent": 50}, b={})
+    assert by_queue["a"].guarantee == {"nvidia.com/gpu": "8"}
+    assert by_queue["a"].deserved == {"nvidia.com/gpu": "16"}
+    assert by_queue["b"].guarantee == {}
 
 
 def test_a_limit_is_of_all_that_nodes_hold_but_the_platforms_own():
-    [found] = limits(pools(TRAIN, CPU), a={"maximum_percent": 50}).values()
-    assert found.capability == {"cpu": "288", "memory": "2112Gi", "nvidia.com/gpu": "16"}
-    assert found.deserved == {"nvidia.com/gpu": "16"}
+    [given_out] = limits(pools(TRAIN, CPU), a={"maximum_percent": 50}).values()
+    assert given_out.capability == {"cpu": "288", "memory": "2112Gi", "nvidia.com/gpu": "16"}
+    assert given_out.deserved == {"nvidia.com/gpu": "16"}
 
 
 def test_a_share_is_raised_to_the_guarantee():
     """Volcano's admission refuses a guarantee above what is deserved."""
-    found = limits(pools(TRAIN), a={"guaranteed_percent": 100}, b={"weight": 99})
-    assert found["a"].deserved == found["a"].guarantee == {"nvidia.com/gpu": "16"}
+    by_queue = limits(pools(TRAIN), a={"guaranteed_percent": 100}, b={"weight": 99})
+    assert by_queue["a"].deserved == by_queue["a"].guarantee == {"nvidia.com/gpu": "16"}
 
 
 def test_shared_gpus_are_shared_by_their_memory():
-    [found] = limits(pools(SHARED), a={"guaranteed_percent": 10, "maximum_percent": 50}).values()
-    assert found.guarantee == {"aliyun.com/gpu-mem": "128"}
-    assert found.capability.items() >= {"aliyun.com/gpu-mem": "1280", "aliyun.com/gpu-core.percentage": "1600"}.items()
+    [given_out] = limits(pools(SHARED), a={"guaranteed_percent": 10, "maximum_percent": 50}).values()
+    assert given_out.guarantee == {"aliyun.com/gpu-mem": "128"}
+    assert (
+        given_out.capability.items() >= {"aliyun.com/gpu-mem": "1280", "aliyun.com/gpu-core.percentage": "1600"}.items()
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,23 +100,23 @@ def test_shared_gpus_are_shared_by_their_memory():
 def test_each_way_to_share_has_its_own_resource(sharing, resource):
     stack = {"cluster": {"simulated_nodes": [{"instance_type": A100, "count": 2}]}}
     gpu = {"gpu": {"device_plugin": True, "sharing": sharing}}
-    [found] = limits(pool_offers(Settings.model_validate({**stack, **gpu})), a={}).values()
-    assert found.deserved == resource
+    [given_out] = limits(pool_offers(Settings.model_validate({**stack, **gpu})), a={}).values()
+    assert given_out.deserved == resource
 
 
 def test_without_gpus_queues_share_the_cpu():
-    found = limits(pools(CPU), a={"guaranteed_percent": 10}, b={})
-    assert found["a"].guarantee == {"cpu": "3200m"}
-    assert found["b"].deserved == {"cpu": "32"}
+    by_queue = limits(pools(CPU), a={"guaranteed_percent": 10}, b={})
+    assert by_queue["a"].guarantee == {"cpu": "3200m"}
+    assert by_queue["b"].deserved == {"cpu": "32"}
 
 
 def test_where_no_pool_is_known_nothing_is_derived():
     assert limits((), a={"weight": 2}) == {"a": QueueLimits()}
     explicit = {"deserved": {"cpu": "4"}, "guarantee": {"nvidia.com/gpu": "2"}, "capability": {"cpu": "8"}}
-    [found] = limits((), a=explicit).values()
-    assert found.guarantee == {"nvidia.com/gpu": "2"}
-    assert found.deserved == {"cpu": "4", "nvidia.com/gpu": "2"}
-    assert found.capability == {"cpu": "8"}
+    [given_out] = limits((), a=explicit).values()
+    assert given_out.guarantee == {"nvidia.com/gpu": "2"}
+    assert given_out.deserved == {"cpu": "4", "nvidia.com/gpu": "2"}
+    assert given_out.capability == {"cpu": "8"}
 
 
 def test_machines_that_no_table_knows_are_not_guessed_at():
@@ -113,10 +126,22 @@ def test_machines_that_no_table_knows_are_not_guessed_at():
 
 # pools, queues by name, the key that is named, words of the limit, words of the fix
 REFUSED: list[tuple[tuple[dict[str, Any], ...] | None, dict[str, dict[str, Any]], str, str, str]] = [
-    (None, {"a": {"guaranteed_percent": 5}}, "queues[a].guaranteed_percent", "no node pools", "give guarantee"),
-    (None, {"a": {"maximum_percent": 5}}, "queues[a].maximum_percent", "no node pools", "give capability"),
-    ((LINGJUN,), {"a": {"maximum_percent": 5}}, "queues[a].maximum_percent", "'lingjun'", "give capability"),
-    ((), {"a": {"maximum_percent": 5}}, "queues[a].maximum_percent", "no node pools", "give capability"),
+    (
+        None,
+        {"a": {"guaranteed_percent": 5}},
+        "queues[a].guaranteed_percent",
+        "does not know its node pools",
+        "set guarantee",
+    ),
+    (
+        None,
+        {"a": {"maximum_percent": 5}},
+        "queues[a].maximum_percent",
+        "does not know its node pools",
+        "set capability",
+    ),
+    ((LINGJUN,), {"a": {"maximum_percent": 5}}, "queues[a].maximum_percent", "'lingjun'", "set capability"),
+    ((), {"a": {"maximum_percent": 5}}, "queues[a].maximum_percent", "does not know its node pools", "set capability"),
     (
         ({**TRAIN, "minimum": 0},),
         {"a": {"guaranteed_percent": 50}},
@@ -133,14 +158,14 @@ REFUSED: list[tuple[tuple[dict[str, Any], ...] | None, dict[str, dict[str, Any]]
         (TRAIN,),
         {"a": {"guarantee": {"nvidia.com/gpu": "10"}}, "b": {"guarantee": {"nvidia.com/gpu": "7"}}},
         "queues[].guarantee.nvidia.com/gpu",
-        "more than the 16",
+        "exceeds the 16",
         "lower guarantee",
     ),
     (
         (TRAIN,),
         {"a": {"deserved": {"nvidia.com/gpu": "33"}}},
         "queues[].deserved.nvidia.com/gpu",
-        "more than the 32",
+        "exceeds the 32",
         "lower deserved",
     ),
     (
@@ -167,10 +192,12 @@ REFUSED: list[tuple[tuple[dict[str, Any], ...] | None, dict[str, dict[str, Any]]
 ]
 
 
-@pytest.mark.parametrize(("found", "queues", "key", "limit", "fix"), REFUSED, ids=[f"{r[2]}: {r[3]}" for r in REFUSED])
-def test_what_the_pools_cannot_keep_is_refused(found, queues, key, limit, fix):
+@pytest.mark.parametrize(
+    ("node_pools", "queues", "key", "limit", "fix"), REFUSED, ids=[f"{r[2]}: {r[3]}" for r in REFUSED]
+)
+def test_what_the_pools_cannot_keep_is_refused(node_pools, queues, key, limit, fix):
     with pytest.raises(RefusalError) as caught:
-        limits(() if found is None else pools(*found), **queues)
+        limits(() if node_pools is None else pools(*node_pools), **queues)
     assert caught.value.field == f"athanor:scheduling.{key}"
     assert limit in caught.value.limit
     assert fix in caught.value.fix
@@ -197,20 +224,20 @@ POOLS = st.lists(
 
 
 @given(POOLS, st.lists(st.tuples(st.integers(1, 65535), st.integers(0, 100)), min_size=1, max_size=5))
-def test_no_queues_together_get_more_than_there_is(found, wanted):
-    total = sum(percent for _, percent in wanted)
-    shares = [percent * 100 // total if total > 100 else percent for _, percent in wanted]
+def test_no_queues_together_get_more_than_there_is(node_pools, weights_and_percents):
+    total = sum(percent for _, percent in weights_and_percents)
+    shares = [percent * 100 // total if total > 100 else percent for _, percent in weights_and_percents]
     queues = [
         QueueSettings(name=f"q{index}", weight=weight, guaranteed_percent=share)
-        for index, ((weight, _), share) in enumerate(zip(wanted, shares, strict=True))
+        for index, ((weight, _), share) in enumerate(zip(weights_and_percents, shares, strict=True))
     ]
     SchedulingSettings(queues=tuple(queues))
-    offers = pools(*found)
+    offers = pools(*node_pools)
     try:
         given_out = queue_limits(queues, offers)
     except RefusalError:
         return
-    fewest, most = _held(found, "minimum"), _held(found, "maximum")
+    fewest, most = _held(node_pools, "minimum"), _held(node_pools, "maximum")
     for resource in fewest:
         kept = [quantity_value(queue.guarantee.get(resource, "0")) for queue in given_out]
         assert sum(kept) <= fewest[resource]
@@ -224,21 +251,21 @@ def test_no_queues_together_get_more_than_there_is(found, wanted):
 
 
 @given(POOLS, st.integers(1, 100), st.integers(1, 100))
-def test_the_limit_is_never_below_the_share_nor_above_the_pools(found, maximum, guaranteed):
+def test_the_limit_is_never_below_the_share_nor_above_the_pools(node_pools, maximum, guaranteed):
     queue = {"maximum_percent": maximum, "guaranteed_percent": min(guaranteed, maximum)}
     try:
-        [given_out] = limits(pools(*found), a=queue).values()
+        [given_out] = limits(pools(*node_pools), a=queue).values()
     except RefusalError:
         return
-    most = _held(found, "maximum")
+    most = _held(node_pools, "maximum")
     for name, amount in given_out.capability.items():
         assert 0 < quantity_value(amount) <= most.get(name, quantity_value("1Pi"))
     for name in {*given_out.deserved, *given_out.guarantee}:
         assert quantity_value(given_out.deserved[name]) <= quantity_value(given_out.capability[name])
 
 
-def _held(found: list[dict[str, Any]], size: str) -> dict[str, int]:
-    facts = [(pool[size], INSTANCE_TYPES[pool["instance_types"][0]]) for pool in found]
+def _held(node_pools: list[dict[str, Any]], size: str) -> dict[str, int]:
+    facts = [(pool[size], INSTANCE_TYPES[pool["instance_types"][0]]) for pool in node_pools]
     gpus = sum(nodes * each.gpus for nodes, each in facts)
     return {"cpu": sum(nodes * each.vcpus for nodes, each in facts), **({"nvidia.com/gpu": gpus} if gpus else {})}
 
@@ -269,10 +296,10 @@ NODES = {"simulated_nodes": [{"instance_type": A100}]}
         ({"scheduling": {"queues": TWO}, "cluster": NODES}, False),
     ],
 )
-def test_shares_of_nothing_are_told(config, warned, monkeypatch):
+def test_shares_of_nothing_are_reported(config, warned, monkeypatch):
     messages: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda message, _resource: messages.append(message))
     settings = Settings.model_validate({**config, "scheduling": {**config["scheduling"], "install": False}})
     args = GangSchedulingArgs(settings=settings.scheduling, namespace="team", pools=pool_offers(settings))
     record(lambda: GangScheduling("scheduling", args), preview=True)
-    assert any("Give each queue `deserved`" in message for message in messages) is warned
+    assert any("set `deserved`" in message for message in messages) is warned

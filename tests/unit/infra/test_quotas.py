@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from infra.errors import RefusalError
-from infra.pools import PoolOffer, pool_offers
+from infra.kubernetes.quantities import quantity_value
+from infra.pools import pool_offers
 from infra.quotas import limit_range_manifest, quota_limits, quota_manifest
 from infra.settings.scheduling import ContainerDefaults, QuotaSettings
 from infra.settings.stack import Settings
 from tests.pod_security import all_containers, pod_specs
+from tools.stacks.engine import stack_config
+
+if TYPE_CHECKING:
+    from infra.offers import PoolOffer
 
 A100 = "ecs.ebmgn7e.32xlarge"
 
@@ -21,8 +28,8 @@ def simulated(count: int = 2) -> tuple[PoolOffer, ...]:
 
 def test_by_default_as_much_may_wait_as_can_run():
     """Kubernetes counts a pod that waits like one that runs."""
-    found = quota_limits(QuotaSettings(), simulated(), all_nodes_known=True)
-    assert found == {"requests.cpu": "512", "requests.memory": "4Ti", "requests.nvidia.com/gpu": "32"}
+    limits = quota_limits(QuotaSettings(), simulated(), all_nodes_known=True)
+    assert limits == {"requests.cpu": "512", "requests.memory": "4Ti", "requests.nvidia.com/gpu": "32"}
 
 
 def test_every_pool_counts_and_of_alternative_types_the_largest():
@@ -36,8 +43,8 @@ def test_every_pool_counts_and_of_alternative_types_the_largest():
         "node_pools": [{**pool, "maximum": 5} for pool in pools],
     }
     offers = pool_offers(Settings.model_validate({"alicloud": alicloud}))
-    found = quota_limits(QuotaSettings(percent=100), offers, all_nodes_known=True)
-    assert found == {"requests.cpu": "80", "requests.memory": "310Gi", "requests.nvidia.com/gpu": "5"}
+    limits = quota_limits(QuotaSettings(percent=100), offers, all_nodes_known=True)
+    assert limits == {"requests.cpu": "80", "requests.memory": "310Gi", "requests.nvidia.com/gpu": "5"}
 
 
 @pytest.mark.parametrize(("pools", "known"), [((), True), ((), False), (simulated(), False)])
@@ -46,21 +53,21 @@ def test_where_not_all_nodes_are_known_there_is_none_by_default(pools, known):
 
 
 def test_a_share_of_the_known_nodes_can_be_asked_for():
-    found = quota_limits(QuotaSettings(percent=50), simulated(), all_nodes_known=False)
-    assert found["requests.nvidia.com/gpu"] == "8"
+    limits = quota_limits(QuotaSettings(percent=50), simulated(), all_nodes_known=False)
+    assert limits["requests.nvidia.com/gpu"] == "8"
 
 
 def test_a_share_of_the_unknown_is_refused():
-    with pytest.raises(RefusalError, match=r"quota\.percent = 50: .*Fix: give quota\.resources"):
+    with pytest.raises(RefusalError, match=r"quota\.percent = 50: .*Fix: set quota\.resources"):
         quota_limits(QuotaSettings(percent=50), (), all_nodes_known=False)
 
 
 def test_explicit_limits_replace_derived_ones_and_add_to_them():
     resources = {"nvidia.com/gpu": "3", "pods": "50", "count/jobs.batch": "7", "limits.memory": "1Ti"}
-    found = quota_limits(QuotaSettings(resources=resources), simulated(), all_nodes_known=True)
-    assert found["requests.nvidia.com/gpu"] == "3"
-    assert found["requests.cpu"] == "512"
-    assert found.items() >= {"pods": "50", "count/jobs.batch": "7", "limits.memory": "1Ti"}.items()
+    limits = quota_limits(QuotaSettings(resources=resources), simulated(), all_nodes_known=True)
+    assert limits["requests.nvidia.com/gpu"] == "3"
+    assert limits["requests.cpu"] == "512"
+    assert limits.items() >= {"pods": "50", "count/jobs.batch": "7", "limits.memory": "1Ti"}.items()
     assert quota_limits(QuotaSettings(resources={"cpu": "8"}), (), all_nodes_known=False) == {"requests.cpu": "8"}
 
 
@@ -80,9 +87,20 @@ def test_the_limit_range_gives_defaults_and_no_bounds():
     [limits] = limit_range_manifest("team", ContainerDefaults(cpu="1", memory="2Gi"))["spec"]["limits"]
     assert limits == {
         "type": "Container",
-        "defaultRequest": {"cpu": "1", "memory": "2Gi"},
-        "default": {"memory": "2Gi"},
+        "defaultRequest": {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "0"},
+        "default": {"memory": "2Gi", "ephemeral-storage": "64Gi"},
     }
+
+
+def test_what_our_pods_may_fill_is_below_the_limit_of_their_disk(record_stack):
+    """The limit counts emptyDirs; a pod beyond it is evicted, whatever its volumes allow."""
+    limit = quantity_value(ContainerDefaults().ephemeral_storage)
+    for resource in record_stack(stack_config("prod"), stack="prod").objects():
+        if resource.inputs["metadata"].get("namespace") == "athanor":
+            for pod in pod_specs(resource.inputs):
+                empty = [volume["emptyDir"] for volume in pod["volumes"] if "emptyDir" in volume]
+                disks = [quantity_value(each["sizeLimit"]) for each in empty if each.get("medium") != "Memory"]
+                assert 0 < sum(disks) < limit, resource.urn
 
 
 def test_the_projects_own_pods_ask_for_all_that_a_quota_counts(record_stack):
@@ -92,9 +110,9 @@ def test_the_projects_own_pods_ask_for_all_that_a_quota_counts(record_stack):
     counted = {name.removeprefix("requests.") for name in quota.inputs["spec"]["hard"]}
     pods = [
         pod
-        for found in recording.objects()
-        if found.inputs["metadata"].get("namespace") == "athanor"
-        for pod in pod_specs(found.inputs)
+        for resource in recording.objects()
+        if resource.inputs["metadata"].get("namespace") == "athanor"
+        for pod in pod_specs(resource.inputs)
     ]
     assert pods
     for pod in pods:
@@ -106,6 +124,6 @@ def test_pods_come_after_quota_and_limit_range(record_stack):
     recording = record_stack({"scheduling": {"quota": {"resources": {"cpu": "64"}}}})
     job = recording.one("digits-training", "Job")
     for kind in ("ResourceQuota", "LimitRange"):
-        [found] = recording.of_kind(kind)
-        assert found.urn in recording.ancestors(job)
-        assert recording.one("workload-namespace").urn in recording.ancestors(found)
+        [resource] = recording.of_kind(kind)
+        assert resource.urn in recording.ancestors(job)
+        assert recording.one("workload-namespace").urn in recording.ancestors(resource)

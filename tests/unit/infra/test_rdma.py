@@ -8,22 +8,23 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 import pytest
 
+from infra.errors import RefusalError
 from infra.instance_types import INSTANCE_TYPES, instance_type
-from infra.pod_network import ExclusiveEni, HostNetwork, SharedEni
+from infra.offers import node_facts
+from infra.pod_network_modes import ExclusiveEni, HostNetwork, SharedEni
 from infra.rdma import (
     Rdma,
     TerwayForRdma,
     added_capabilities,
     device_limits,
     nccl_environment,
-    pod_annotations,
     rdma_node_labels,
 )
 from tests.recording_engine import record
 
-PLAIN = instance_type("ecs.ebmgn7e.32xlarge")
-PCIE_WITH_RDMA = instance_type("ecs.gn8is-8x.32xlarge")
-NVLINK_WITH_RDMA = instance_type("ecs.gn8v-8x.48xlarge")
+PLAIN = node_facts([instance_type("ecs.ebmgn7e.32xlarge")])
+PCIE_WITH_RDMA = node_facts([instance_type("ecs.gn8is-8x.32xlarge")])
+NVLINK_WITH_RDMA = node_facts([instance_type("ecs.gn8v-8x.48xlarge")])
 
 
 @pytest.mark.parametrize(
@@ -39,9 +40,13 @@ def test_a_kind_of_rdma_is_a_device_and_what_it_needs(kind, limits, capabilities
     assert added_capabilities(kind) == capabilities
 
 
-def test_smc_r_is_asked_for_by_annotation():
-    assert pod_annotations(None) == pod_annotations(Rdma()) == {}
-    assert pod_annotations(Rdma(smc_r=True)) == {"network.alibabacloud.com/erdma-smcr": "true"}
+def test_smc_r_is_refused_with_both_reasons():
+    assert Rdma() == Rdma(smc_r=False)
+    with pytest.raises(RefusalError) as caught:
+        Rdma(smc_r=True)
+    assert caught.value.field == "rdma.smc_r"
+    assert all(word in caught.value.limit for word in ("privileged init container", "OFED mode", "no SMC-R"))
+    assert "omit it" in caught.value.fix
 
 
 def test_nodes_with_erdma_name_the_configuration_that_exists():
@@ -59,25 +64,40 @@ def test_nodes_with_erdma_name_the_configuration_that_exists():
     assert json.loads(config.inputs["data"]["eni_conf"]) == {"eni_tag_filter": {"creator": "terway"}}
 
 
+OR_FAILURE = {"NCCL_NET": "IB", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+OF_PAI = {
+    "NCCL_IB_TC": "136",
+    "NCCL_IB_SL": "5",
+    "NCCL_IB_GID_INDEX": "3",
+    "NCCL_IB_HCA": "mlx5",
+    "NCCL_IB_TIMEOUT": "22",
+    "NCCL_IB_QPS_PER_CONNECTION": "8",
+    "NCCL_NET_PLUGIN": "none",
+}
+
+
 @pytest.mark.parametrize(
-    ("facts", "rdma", "added"),
+    ("node", "rdma", "added"),
     [
         (PLAIN, "none", {}),
         (PCIE_WITH_RDMA, "none", {"NCCL_IB_DISABLE": "1"}),
-        (PCIE_WITH_RDMA, "erdma", {"NCCL_NET_GDR_LEVEL": "SYS"}),
-        (NVLINK_WITH_RDMA, "erdma", {}),
-        (NVLINK_WITH_RDMA, "lingjun", {"NCCL_IB_HCA": "mlx5"}),
+        (PCIE_WITH_RDMA, "erdma", {**OR_FAILURE, "NCCL_NET_GDR_LEVEL": "SYS"}),
+        (NVLINK_WITH_RDMA, "erdma", OR_FAILURE),
+        (None, "lingjun", {**OR_FAILURE, **OF_PAI}),
     ],
 )
-def test_nccl_is_told_what_it_cannot_find_out(facts, rdma, added):
-    assert nccl_environment(facts, SharedEni(), rdma) == {"NCCL_SOCKET_IFNAME": "eth0", **added}
+def test_nccl_is_configured_where_it_cannot_find_out(node, rdma, added):
+    assert nccl_environment(node, SharedEni(), rdma) == {"NCCL_SOCKET_IFNAME": "=eth0", **added}
 
 
 @pytest.mark.parametrize("network", [SharedEni(), ExclusiveEni(), HostNetwork(interface="bond0")])
 @pytest.mark.parametrize("rdma", ["none", "erdma", "lingjun"])
 def test_every_type_has_an_environment_without_contradictions(network, rdma):
     for facts in INSTANCE_TYPES.values():
-        environment = nccl_environment(facts, network, rdma)
-        assert environment["NCCL_SOCKET_IFNAME"] == ("bond0" if isinstance(network, HostNetwork) else "eth0")
+        environment = nccl_environment(node_facts([facts]), network, rdma)
+        # "=": an exact name. Without it eth0 is a prefix, and eth01 fits, too.
+        assert environment["NCCL_SOCKET_IFNAME"] == ("=bond0" if isinstance(network, HostNetwork) else "=eth0")
         assert ("NCCL_IB_DISABLE" in environment) == (rdma == "none" and facts.rdma != "none")
+        # A job that asked for RDMA gets it or fails; it never falls back to TCP silently.
+        assert (environment.get("NCCL_NET") == "IB") == (rdma != "none")
         assert all(isinstance(value, str) and value for value in environment.values())

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.errors import RefusalError
-from infra.registry import ImageReference, Mirror, check_registry, images_of, rewrite_image, with_image_policy
+from infra.image_policy import with_image_policy
+from infra.registry import ImageReference, Mirror, check_registry, images_of, rewrite_image
 
 REGISTRY = "my-acr-registry-vpc.cn-hangzhou.cr.aliyuncs.com/mirror"
 DIGEST = "@sha256:" + "0123456789abcdef" * 4
@@ -43,10 +44,21 @@ def test_a_reference_is_taken_apart(text, host, path, version):
     ["", "/app", "Team/App:1", "app:", "app@sha256:12", "app:1:2", "https://docker.io/app", "docker.io/", "a b", "app/",
      "team//app:1", "-app:1", "quay.io/app:1\n"],
 )  # fmt: skip
-def test_what_is_no_reference_is_refused(text):
-    with pytest.raises(RefusalError, match="is no image reference") as refusal:
+def test_what_is_not_a_reference_is_refused(text):
+    with pytest.raises(RefusalError, match="is not a valid image reference") as refusal:
         ImageReference.parse(text)
     assert refusal.value.value == text
+
+
+def test_a_path_that_no_runtime_takes_is_refused():
+    longest = "a" * (255 - len("library/"))
+    assert ImageReference.parse(f"{longest}:1").path == f"library/{longest}"
+    assert ImageReference.parse("registry.example:5000/" + "a" * 255).path == "a" * 255
+    for text in (f"{longest}a:1", "registry.example:5000/" + "a" * 256):
+        with pytest.raises(
+            RefusalError, match="its path has 256 characters, and container runtimes accept at most 255"
+        ):
+            ImageReference.parse(text)
 
 
 @pytest.mark.parametrize(("text", "path", "version"), [(text, path, version) for text, _, path, version in REFERENCES])
@@ -62,7 +74,7 @@ def test_a_flat_mirror_holds_it_under_one_name():
 
 @pytest.mark.parametrize("path", ["mirror/team/app", "elsewhere/app", "app"])
 def test_what_is_on_the_mirrors_host_stays(path):
-    """A trainer image pushed beside the mirror's path must not be looked for below it."""
+    """A trainer image that was pushed outside the mirror's path must not be looked for below it."""
     reference = f"my-acr-registry-vpc.cn-hangzhou.cr.aliyuncs.com/{path}:1"
     assert rewrite_image(reference, REGISTRY) == reference
 
@@ -106,7 +118,7 @@ def test_a_registry_is_a_host_and_a_path(registry):
         ("reg.example/team/", "slash", "write reg.example/team"),
         ("reg.example/team:v1", "tag", "write reg.example/team"),
         ("reg.example/team" + DIGEST, "tag or digest", "write reg.example/team"),
-        ("reg.example/Team", "upper case", "write reg.example/team"),
+        ("reg.example/Team", "uppercase", "write reg.example/team"),
         ("team", "no registry host", "registry.example/team"),
         ("team/mirror", "no registry host", "registry.example/team"),
         ("", "no registry host", "registry.example/team"),
@@ -141,7 +153,7 @@ def test_every_image_of_a_manifest_is_found(kind):
     assert list(images_of(MANIFESTS[kind])) == IMAGES
 
 
-def test_a_key_called_image_elsewhere_is_no_image():
+def test_a_key_called_image_elsewhere_is_not_an_image():
     assert list(images_of({"kind": "ConfigMap", "data": {"image": "busybox:1"}})) == []
 
 
@@ -154,7 +166,7 @@ def test_every_image_of_a_manifest_moves_and_nothing_else_changes(kind):
     assert with_image_policy(moved, lambda _: "gone") == with_image_policy(before, lambda _: "gone")
 
 
-def test_every_pod_gets_the_pull_secrets_beside_its_own():
+def test_every_pod_gets_the_pull_secrets_in_addition_to_its_own():
     own = {"kind": "Pod", "spec": {**POD, "imagePullSecrets": [{"name": "own"}, {"name": "team"}]}}
     changed = with_image_policy([own, MANIFESTS["Volcano Job"]], str, ["team", "mirror"])
     assert changed[0]["spec"]["imagePullSecrets"] == [{"name": "own"}, {"name": "team"}, {"name": "mirror"}]

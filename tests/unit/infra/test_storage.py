@@ -69,3 +69,10 @@ def test_sizes_class_and_mode_come_from_the_settings(record_stack, machine_home)
     }
     assert all(spec["storageClassName"] == "nas" for spec in sizes.values())
     assert all(spec["accessModes"] == ["ReadWriteOnce"] for spec in sizes.values())
+
+
+def test_the_engine_is_asked_to_compare_the_class(record_stack, machine_home):
+    recording = record_stack(_on_a_cluster_of_the_users(machine_home, storage_class="nas"))
+    (storage,) = recording.of_type("athanor:infra:SharedStorage")
+    assert storage.inputs == {"storage_class": "nas"}
+    assert [name for name in storage.before_update if name in recording.hooks] == ["storage-fixed-class"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from infra.pools import POOL_LABEL, platform_offers, pool_offers
+from infra.node_labels import POOL_LABEL
+from infra.pools import platform_offers, pool_offers
 from infra.settings.stack import Settings
 from infra.topology import POOL_TIER, ZONE_TIER, hyper_node_manifests
 
@@ -19,8 +20,8 @@ SIMULATED = {"cluster": {"simulated_nodes": [{"instance_type": "ecs.ebmgn7e.32xl
 
 
 def test_the_nodes_of_a_pool_in_a_zone_are_close_and_those_of_a_zone_less():
-    found = hyper_node_manifests(pool_offers(Settings.model_validate(ENVIRONMENT)))
-    tiers = {name: manifest["spec"]["tier"] for name, manifest in found.items()}
+    hyper_nodes = hyper_node_manifests(pool_offers(Settings.model_validate(ENVIRONMENT)))
+    tiers = {name: manifest["spec"]["tier"] for name, manifest in hyper_nodes.items()}
     assert tiers == {
         "pool.system.cn-hangzhou-i": POOL_TIER,
         "pool.system.cn-hangzhou-j": POOL_TIER,
@@ -28,8 +29,8 @@ def test_the_nodes_of_a_pool_in_a_zone_are_close_and_those_of_a_zone_less():
         "zone.cn-hangzhou-i": ZONE_TIER,
         "zone.cn-hangzhou-j": ZONE_TIER,
     }
-    assert all(manifest["metadata"] == {"name": name} for name, manifest in found.items())
-    assert found["pool.train.cn-hangzhou-j"]["spec"]["members"] == [
+    assert all(manifest["metadata"] == {"name": name} for name, manifest in hyper_nodes.items())
+    assert hyper_nodes["pool.train.cn-hangzhou-j"]["spec"]["members"] == [
         {
             "type": "Node",
             "selector": {
@@ -39,7 +40,7 @@ def test_the_nodes_of_a_pool_in_a_zone_are_close_and_those_of_a_zone_less():
             },
         }
     ]
-    members = found["zone.cn-hangzhou-j"]["spec"]["members"]
+    members = hyper_nodes["zone.cn-hangzhou-j"]["spec"]["members"]
     assert [member["type"] for member in members] == ["HyperNode", "HyperNode"]
     names = [member["selector"]["exactMatch"]["name"] for member in members]
     assert names == ["pool.system.cn-hangzhou-j", "pool.train.cn-hangzhou-j"]
@@ -47,15 +48,15 @@ def test_the_nodes_of_a_pool_in_a_zone_are_close_and_those_of_a_zone_less():
 
 def test_each_hyper_node_has_one_parent():
     """Volcano takes no HyperNode into two others: it would stop to schedule by topology."""
-    found = hyper_node_manifests(pool_offers(Settings.model_validate(ENVIRONMENT)))
+    hyper_nodes = hyper_node_manifests(pool_offers(Settings.model_validate(ENVIRONMENT)))
     members = [
         member["selector"]["exactMatch"]["name"]
-        for manifest in found.values()
+        for manifest in hyper_nodes.values()
         for member in manifest["spec"]["members"]
         if member["type"] == "HyperNode"
     ]
     assert len(members) == len(set(members))
-    assert set(members) <= set(found)
+    assert set(members) <= set(hyper_nodes)
 
 
 def test_where_no_zone_is_known_there_is_no_topology():
@@ -73,8 +74,8 @@ def test_every_simulated_node_belongs_to_one_pool_of_one_zone(record_stack):
     recording = record_stack(SIMULATED)
     selectors = [
         member["selector"]["labelMatch"]["matchLabels"]
-        for found in recording.of_kind("HyperNode")
-        for member in found.inputs["spec"]["members"]
+        for hyper_node in recording.of_kind("HyperNode")
+        for member in hyper_node.inputs["spec"]["members"]
         if member["type"] == "Node"
     ]
     nodes = [node.inputs["metadata"]["labels"] for node in recording.of_kind("Node")]
@@ -87,12 +88,12 @@ def test_every_simulated_node_belongs_to_one_pool_of_one_zone(record_stack):
 def test_hyper_nodes_are_gone_before_the_controllers_that_know_them(record_stack):
     recording = record_stack(SIMULATED)
     [definition] = [
-        found
-        for found in recording.of_kind("CustomResourceDefinition")
-        if found.inputs["spec"]["names"]["plural"] == "hypernodes"
+        resource
+        for resource in recording.of_kind("CustomResourceDefinition")
+        if resource.inputs["spec"]["names"]["plural"] == "hypernodes"
     ]
     job = recording.one("digits-training", "Job")
-    for found in recording.of_kind("HyperNode"):
-        before = recording.ancestors(found)
+    for hyper_node in recording.of_kind("HyperNode"):
+        before = recording.ancestors(hyper_node)
         assert {definition.urn, recording.one("volcano-controllers", "Deployment").urn} <= before
-        assert found.urn in recording.ancestors(job)
+        assert hyper_node.urn in recording.ancestors(job)

@@ -12,7 +12,7 @@ from infra.settings.alicloud import AlicloudSettings
 from tests.recording_engine import Recording, record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 SYSTEM_POOL = {
     "name": "system",
@@ -76,13 +76,23 @@ PROVIDER_ARN = "acs:ram::1234567890123456:oidc-provider/ack-rrsa-c1"
 PUBLIC, INSIDE = "https://47.0.0.1:6443", "https://10.64.0.9:6443"
 KUBECONFIG = f"clusters:\n- cluster:\n    server: {PUBLIC}\n  name: c\nusers: []\n"
 """As the API gives it, whether the cluster has a public address or not."""
+OFFERED = ["1.36.2-aliyun.1", "1.35.7-aliyun.1", "1.34.10-aliyun.1"]
+"""Versions that ACK creates clusters with."""
+STASH = "pulumi:index:Stash"
 OUTPUTS = {
+    STASH: {"output": OFFERED},
     "alicloud:cs/managedKubernetes:ManagedKubernetes": {
         "rrsaMetadata": {"enabled": True, "rrsaOidcIssuerUrl": ISSUER, "ramOidcProviderArn": PROVIDER_ARN},
         "connections": {"apiServerIntranet": INSIDE},
-    }
+    },
 }
-ANSWERS = {"alicloud:cs/getClusterCredential:getClusterCredential": {"kubeConfig": KUBECONFIG}}
+ADDONS = "alicloud:cs/getKubernetesAddons:getKubernetesAddons"
+VERSIONS = "alicloud:cs/getKubernetesVersion:getKubernetesVersion"
+ANSWERS = {
+    "alicloud:cs/getClusterCredential:getClusterCredential": {"kubeConfig": KUBECONFIG},
+    ADDONS: {"addons": []},
+    VERSIONS: {"clusterType": "ManagedKubernetes", "metadatas": [{"version": v, "runtimes": []} for v in OFFERED]},
+}
 
 
 def record_on(
@@ -91,8 +101,9 @@ def record_on(
     *,
     preview: bool = True,
     stack: str = "prod",
+    answers: Mapping[str, Mapping[str, Any]] = ANSWERS,
 ) -> Recording:
     """Run `program` with an environment's settings and return what it asked of the engine."""
     return record(
-        functools.partial(program, environment), preview=preview, stack=stack, answers=ANSWERS, outputs=OUTPUTS
+        functools.partial(program, environment), preview=preview, stack=stack, answers=answers, outputs=OUTPUTS
     )

@@ -23,11 +23,15 @@ FIXED_SYSTEM = {**SYSTEM_POOL, "maximum": 2}
 def pools_program(environment):
     network = standing_network(environment)
     cluster = AckCluster("ack", AckClusterArgs(settings=environment, network=network))
-    controller = alicloud.ecs.EcsDeploymentSet("stands-for-the-controller")
-    args = NodePoolsArgs(settings=environment, cluster=cluster, network=network, before_rdma=[controller])
+
+    def before_rdma(system):
+        after = pulumi.ResourceOptions(depends_on=list(system))
+        return [alicloud.ecs.EcsDeploymentSet("stands-for-the-controller", opts=after)]
+
+    args = NodePoolsArgs(settings=environment, cluster=cluster, network=network, before_rdma=before_rdma)
     pools = NodePools("pools", args)
-    pulumi.export("pools", {name: found.node_pool_name for name, found in pools.pools.items()})
-    pulumi.export("system", [found.node_pool_name for found in pools.system])
+    pulumi.export("pools", {name: pool.node_pool_name for name, pool in pools.pools.items()})
+    pulumi.export("system", [pool.node_pool_name for pool in pools.system])
 
 
 def record_pools(*pools, preview=True, **changes):
@@ -35,8 +39,8 @@ def record_pools(*pools, preview=True, **changes):
 
 
 def one_pool(raw, *, preview=True, **changes):
-    [found] = [r for r in record_pools(raw, preview=preview, **changes).of_type(POOL) if r.name == raw["name"]]
-    return found
+    [pool] = [r for r in record_pools(raw, preview=preview, **changes).of_type(POOL) if r.name == raw["name"]]
+    return pool
 
 
 def pool_inputs(raw, **changes):

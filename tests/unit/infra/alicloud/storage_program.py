@@ -13,7 +13,8 @@ from infra.alicloud.storage import AlicloudStorage, AlicloudStorageArgs
 from infra.manifests import resource
 from infra.namespaces import namespace_manifest
 from infra.settings.parse import parse_settings
-from infra.storage import SharedStorage, SharedStorageArgs, choose_backing
+from infra.shared_storage import SharedStorage, SharedStorageArgs
+from infra.storage import choose_backing
 from tests.recording_engine import Recording, record
 
 REGION = "cn-hangzhou"

@@ -16,8 +16,11 @@ from tests.unit.infra.alicloud.environment import (
     INSIDE,
     ISSUER,
     KUBECONFIG,
+    OFFERED,
     PROVIDER_ARN,
     PUBLIC,
+    STASH,
+    VERSIONS,
     record_on,
     settings,
     standing_network,
@@ -46,7 +49,8 @@ def _addons(environment=None):
 def test_the_cluster_is_private_and_ours_from_birth():
     assert {key: value for key, value in _cluster().inputs.items() if key != "addons"} == {
         "name": "athanor-prod-cluster",
-        "version": "1.34.3-aliyun.1",
+        "version": UNKNOWN,
+        "upgradePolicy": {"controlPlaneOnly": True},
         "clusterSpec": "ack.pro.small",
         "vswitchIds": ["vsw-nodei", "vsw-nodej"],
         "podVswitchIds": ["vsw-podi", "vsw-podj"],
@@ -62,9 +66,9 @@ def test_the_cluster_is_private_and_ours_from_birth():
         "auditLogConfig": {"enabled": True},
         "maintenanceWindow": {
             "enable": True,
-            "maintenanceTime": "2025-01-01T18:00:00.000+00:00",
+            "maintenanceTime": "2025-01-01T02:00:00.000+08:00",
             "duration": "3h",
-            "weeklyPeriod": "Saturday",
+            "weeklyPeriod": "Sunday",
         },
         "operationPolicy": {"clusterAutoUpgrade": {"enabled": False}},
         "deletionProtection": False,
@@ -107,12 +111,12 @@ def test_the_settings_decide():
     assert inputs["encryptionProviderKey"] == "key-1"
     assert inputs["controlPlaneLogTtl"] == "7"
     assert inputs["operationPolicy"] == {"clusterAutoUpgrade": {"enabled": True, "channel": "patch"}}
-    assert inputs["maintenanceWindow"]["maintenanceTime"] == "2025-01-01T02:30:00.000+00:00"
+    assert inputs["maintenanceWindow"]["maintenanceTime"] == "2025-01-01T02:30:00.000+08:00"
     assert inputs["maintenanceWindow"]["duration"] == "5h"
     assert inputs["maintenanceWindow"]["weeklyPeriod"] == "Monday,Friday"
 
 
-def test_terway_is_there_at_birth_with_trunk_interfaces_and_policies():
+def test_terway_is_installed_at_creation_with_trunk_interfaces_and_policies():
     addons = _addons()
     assert json.loads(addons["terway-eniip"]["config"]) == {
         "ENITrunking": "true",
@@ -128,18 +132,101 @@ def test_what_ack_would_add_by_itself_is_pinned_or_left_out():
     assert all(addon["version"] for addon in addons.values())
 
 
-def test_no_node_pool_decides_what_the_cluster_is_born_with():
+def test_no_node_pool_decides_what_the_cluster_is_created_with():
     """Otherwise adding the first GPU pool would be a change that ACK never makes."""
     assert _addons(settings(GPU_POOL, ERDMA_POOL)) == _addons()
 
 
-def test_an_upgrade_of_an_addon_is_no_change_of_the_cluster():
+def test_an_upgrade_of_an_addon_is_not_a_change_of_the_cluster():
     assert "addons[*].version" in _cluster().ignore_changes
 
 
 def test_an_upgrade_channel_owns_the_version():
     assert "version" not in _cluster().ignore_changes
-    assert "version" in _cluster(settings(kubernetes={"auto_upgrade": "stable"})).ignore_changes
+    recording = record_on(_program, settings(kubernetes={"auto_upgrade": "stable"}))
+    [cluster] = recording.of_type(CLUSTER)
+    assert "version" in cluster.ignore_changes
+    [component] = recording.of_type("athanor:infra:AckCluster")
+    assert component.inputs == {}
+
+
+def test_a_minor_becomes_the_patch_that_ack_offers_and_stays_it():
+    recording = record_on(_program, settings(), preview=False)
+    [stash] = recording.of_type(STASH)
+    assert (stash.name, stash.inputs, stash.ignore_changes) == ("kubernetes-1.34", {"input": OFFERED}, ("input",))
+    [asked] = [invoke for invoke in recording.invokes if invoke.token == VERSIONS]
+    assert asked.args == {"clusterType": "ManagedKubernetes", "profile": "Default"}
+    [cluster] = recording.of_type(CLUSTER)
+    assert cluster.inputs["version"] == "1.34.10-aliyun.1"
+
+
+def test_another_minor_is_asked_for_again():
+    recording = record_on(_program, settings(kubernetes={"version": "1.35"}), preview=False)
+    assert [stash.name for stash in recording.of_type(STASH)] == ["kubernetes-1.35"]
+    assert recording.of_type(CLUSTER)[0].inputs["version"] == "1.35.7-aliyun.1"
+
+
+def test_a_pinned_patch_is_taken_as_it_is_and_nobody_is_asked():
+    recording = record_on(_program, settings(kubernetes={"version": "1.34.9-aliyun.1"}), preview=False)
+    assert recording.of_type(CLUSTER)[0].inputs["version"] == "1.34.9-aliyun.1"
+    assert recording.of_type(STASH) == []
+    assert VERSIONS not in {invoke.token for invoke in recording.invokes}
+
+
+def _hook(name, environment):
+    return record_on(_program, environment).hooks[name]
+
+
+def _creation(**inputs):
+    args = pulumi.ResourceHookArgs(urn="urn", id="", name="a", type="a")
+    args.new_inputs = inputs
+    return args
+
+
+def test_a_minor_that_ack_no_longer_offers_is_refused_before_it_is_kept():
+    hook = _hook("kubernetes-1.34-offered", settings())
+    assert hook.opts.on_dry_run
+    hook(_creation(input=OFFERED))
+    with pytest.raises(
+        RefusalError, match=r"version = '1\.34': ACK offers 1\.36\.2-aliyun\.1, 1\.35\.7-aliyun\.1 in this"
+    ):
+        hook(_creation(input=OFFERED[:2]))
+
+
+def test_a_preview_says_that_it_did_not_ask_for_the_patch(monkeypatch):
+    said = []
+    monkeypatch.setattr(pulumi.log, "info", said.append)
+    _hook("kubernetes-1.34-offered", settings())(_creation(input=pulumi.UNKNOWN))
+    assert said == [
+        "alicloud.kubernetes.version = '1.34': a preview does not query ACK for the patch it offers; `pulumi up` does."
+    ]
+
+
+@pytest.mark.parametrize(("version", "refused"), [("1.33", True), ("1.32.7-aliyun.1", True), ("1.34", False)])
+def test_a_cluster_of_a_retired_minor_is_not_created(version, refused):
+    hook = _hook("cluster-creatable", settings(kubernetes={"version": version}))
+    assert hook.opts.on_dry_run
+    if not refused:
+        hook(_creation())
+        return
+    with pytest.raises(RefusalError, match=r"ACK creates clusters only with Kubernetes 1\.34 or newer"):
+        hook(_creation())
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "mode", "kept"),
+    [
+        ({}, "ipvs", True),
+        ({"version": "1.35"}, "nftables", True),
+        ({"version": "1.35", "proxy_mode": "ipvs"}, "ipvs", False),
+        ({"version": "1.36.2-aliyun.1", "proxy_mode": "nftables"}, "nftables", False),
+    ],
+)
+def test_a_new_cluster_gets_nftables_and_an_existing_one_keeps_its_proxy_mode(kubernetes, mode, kept):
+    """The default follows the version: were it not ignored, raising the version would replace the cluster."""
+    cluster = _cluster(settings(kubernetes=kubernetes))
+    assert cluster.inputs["proxyMode"] == mode
+    assert ("proxyMode" in cluster.ignore_changes) is kept
 
 
 def test_create_only_inputs_are_guarded_in_previews():
@@ -173,7 +260,7 @@ def test_a_cluster_with_a_public_address_is_reached_there():
 
 def test_the_credentials_are_permanent_and_appear_nowhere_else():
     recording = record_on(_program, settings(), preview=False)
-    [credential] = recording.invokes
+    [credential] = [invoke for invoke in recording.invokes if invoke.token == CREDENTIAL]
     assert (credential.token, credential.args) == (CREDENTIAL, {"clusterId": "cluster-id"})
     for resource in recording.resources.values():
         for path, value in scalars(resource.inputs):
@@ -196,4 +283,5 @@ def test_the_component_says_what_it_is():
     recording = record_on(_program, settings(), preview=False)
     [component] = recording.of_type("athanor:infra:AckCluster")
     assert component.outputs == {"cluster_id": "cluster-id"}
+    assert component.inputs == {"kubernetes": "1.34"}
     assert {r.parent for r in recording.resources.values() if r.custom} == {component.urn}

@@ -10,12 +10,16 @@ import pytest
 
 from infra.alicloud.ack_cluster import AckCluster, AckClusterArgs
 from infra.alicloud.addon_table import ADDONS, DISABLED_AT_BIRTH, Environment, birth_addons, config_json
+from infra.alicloud.addon_versions import addon_order, installed_versions, never_lower
 from infra.alicloud.addons import ClusterAddons, ClusterAddonsArgs
 from infra.errors import RefusalError
 from infra.settings.images import ImageSettings
 from infra.settings.monitoring import LogSettings, MonitoringSettings
 from infra.settings.parse import parse_settings
+from tests.recording_engine import UNKNOWN
+from tests.unit.infra.alicloud.environment import ADDONS as INSTALLED
 from tests.unit.infra.alicloud.environment import (
+    ANSWERS,
     ERDMA_POOL,
     GPU_POOL,
     LINGJUN_POOL,
@@ -52,6 +56,7 @@ def _program(images, stage, monitoring):
             monitoring=monitoring,
             cluster=cluster,
             stage=stage,
+            installed=installed_versions(cluster),
             depends_on=[before],
         )
         ClusterAddons("addons", args)
@@ -59,8 +64,11 @@ def _program(images, stage, monitoring):
     return program
 
 
-def _addons(environment, stage="after_pools", images=None, *, monitoring=NO_MONITORING, preview=True):
-    recording = record_on(_program(images or ImageSettings(), stage, monitoring), environment, preview=preview)
+def _addons(environment, stage="after_pools", images=None, *, monitoring=NO_MONITORING, preview=True, installed=None):
+    answer = [{"name": name, "currentVersion": version} for name, version in (installed or {}).items()]
+    answers = {**ANSWERS, INSTALLED: {"addons": answer}}
+    program = _program(images or ImageSettings(), stage, monitoring)
+    recording = record_on(program, environment, preview=preview, answers=answers)
     return {addon.inputs["name"]: addon for addon in recording.of_type(ADDON)}
 
 
@@ -75,10 +83,10 @@ def test_every_version_is_pinned():
         assert addon.why, addon.name
 
 
-@pytest.mark.parametrize("stage", ["before_pools", "after_pools"])
+@pytest.mark.parametrize("stage", ["before_rdma", "after_pools"])
 def test_nothing_installs_what_ack_likes(stage):
     environment = _all_features()
-    for name, addon in _addons(environment, stage, ImageSettings(credential_helper=True)).items():
+    for name, addon in _addons(environment, stage, ImageSettings(credential_helper=True), preview=False).items():
         assert addon.inputs["version"] == TABLE[name].version
     for entry in birth_addons(Environment(alicloud=environment)):
         assert entry.get("version") == (TABLE[entry["name"]].version if not entry.get("disabled") else None)
@@ -114,10 +122,10 @@ def test_addons_are_there_where_something_needs_them(pools, more):
 
 @pytest.mark.parametrize(("kind", "more"), [("operator", set()), ("managed", {"arms-prometheus"})])
 def test_the_managed_prometheus_is_there_when_asked_for(kind, more):
-    """Beside ours its node exporter would take the same port of every node."""
-    found = _addons(settings(), monitoring=MonitoringSettings(kind=kind))
-    assert set(found) == EVERYWHERE | more
-    assert [json.loads(found[name].inputs["config"]) for name in more] == [{"prometheusMode": "default"} for _ in more]
+    """Its node exporter would take the same port of every node as ours."""
+    addons = _addons(settings(), monitoring=MonitoringSettings(kind=kind))
+    assert set(addons) == EVERYWHERE | more
+    assert [json.loads(addons[name].inputs["config"]) for name in more] == [{"prometheusMode": "default"} for _ in more]
 
 
 @pytest.mark.parametrize(
@@ -130,10 +138,10 @@ def test_the_managed_prometheus_is_there_when_asked_for(kind, more):
     ],
 )
 def test_the_log_services_collector_is_there_when_asked_for(kind, logs, there):
-    found = _addons(settings(), monitoring=MonitoringSettings(kind=kind, logs=LogSettings(kind=logs)))
-    assert ("loongcollector" in found) is there
+    addons = _addons(settings(), monitoring=MonitoringSettings(kind=kind, logs=LogSettings(kind=logs)))
+    assert ("loongcollector" in addons) is there
     if there:
-        assert json.loads(found["loongcollector"].inputs["config"]) == {"IngressDashboardEnabled": "false"}
+        assert json.loads(addons["loongcollector"].inputs["config"]) == {"IngressDashboardEnabled": "false"}
 
 
 @pytest.mark.parametrize(
@@ -142,11 +150,11 @@ def test_the_log_services_collector_is_there_when_asked_for(kind, logs, there):
     ids=["cpu", "gpu", "erdma", "lingjun"],
 )
 def test_only_the_erdma_controller_comes_before_its_nodes(pools, expected):
-    assert set(_addons(settings(*pools), "before_pools")) == expected
+    assert set(_addons(settings(*pools), "before_rdma")) == expected
 
 
 def test_the_erdma_controller_waits_for_terways_filter_and_drives_nccl():
-    addon = _addons(settings(ERDMA_POOL), "before_pools")["ack-erdma-controller"]
+    addon = _addons(settings(ERDMA_POOL), "before_rdma")["ack-erdma-controller"]
     assert json.loads(addon.inputs["config"]) == {"agent": {"preferDriver": "ofed", "allocateAllDevices": True}}
     assert any(urn.endswith("::before") for urn in addon.depends_on)
 
@@ -181,9 +189,43 @@ def test_configurations_are_written_as_the_provider_reads_them_back():
 
 def test_the_settings_can_name_another_version():
     environment = settings(kubernetes={"addon_versions": {"coredns": "v1.12.1.4"}})
-    assert _addons(environment)["coredns"].inputs["version"] == "v1.12.1.4"
+    assert _addons(environment, preview=False)["coredns"].inputs["version"] == "v1.12.1.4"
     [born] = [a for a in birth_addons(Environment(alicloud=environment)) if a["name"] == "coredns"]
     assert born["version"] == "v1.12.1.4"
+
+
+@pytest.mark.parametrize(
+    ("installed", "declared"),
+    [
+        ("v1.12.1.4", "v1.12.1.4"),
+        ("v1.13.0", "v1.13.0"),
+        ("v1.12.1.2", "v1.12.1.3"),
+        ("v1.9.3.10-7dfca203-aliyun", "v1.12.1.3"),
+        ("", "v1.12.1.3"),
+    ],
+)
+def test_no_addon_goes_back(installed, declared):
+    """The provider would "upgrade" one that ACK or the console had upgraded, down to the version in the table."""
+    addons = _addons(settings(), preview=False, installed={"coredns": installed})
+    assert addons["coredns"].inputs["version"] == declared
+    assert addons["csi-plugin"].inputs["version"] == TABLE["csi-plugin"].version
+
+
+def test_a_minimum_of_the_settings_is_one_too():
+    environment = settings(kubernetes={"addon_versions": {"coredns": "v1.12.1.4"}})
+    addons = _addons(environment, preview=False, installed={"coredns": "v1.13.0"})
+    assert addons["coredns"].inputs["version"] == "v1.13.0"
+
+
+def test_a_preview_of_a_new_cluster_asks_for_no_addons():
+    assert _addons(settings())["coredns"].inputs["version"] is UNKNOWN
+
+
+def test_versions_are_compared_by_the_numbers_that_they_begin_with():
+    assert addon_order("v24.01.29.1-5318af4-aliyun") == (24, 1, 29, 1)
+    assert addon_order("1.2.35") == (1, 2, 35)
+    assert never_lower("v0.3.9.7-85b3699-aliyun", "v0.3.9.7-0000000-aliyun") == "v0.3.9.7-0000000-aliyun"
+    assert never_lower("v1.9.3", "latest") == "v1.9.3"
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def _settings(zones=ZONES[:2], pools=(), **network):
 
 
 def _cidrs():
-    """Return every VPC that settings accept beside the default addresses of Services or a free replacement."""
+    """Return every VPC that settings accept together with the default addresses of Services or a free replacement."""
 
     def below(text):
         whole = IPv4Network(text)
@@ -100,7 +100,7 @@ def test_the_default_plan():
 
 
 def test_more_zones_than_blocks_are_refused():
-    with pytest.raises(RefusalError, match=r"9 zones.*8 blocks.*Fix: name at most 8 zones"):
+    with pytest.raises(RefusalError, match=r"9 zones.*8 blocks.*Fix: list at most 8 zones"):
         plan_addresses(_settings(zones=ZONES[:9]))
 
 
@@ -160,11 +160,13 @@ def test_pools_add_up_where_they_share_a_zone():
 def test_nodes_can_run_out_before_pods():
     pool = _pool(types=("ecs.gn7i-c16g1.4xlarge",), eni="exclusive", maximum=5)
     # /21: nodes a /28 with 12 addresses, 8 of them not for nodes
-    with pytest.raises(RefusalError, match=r"gives 12 node addresses.*need 13, 8 for gateways.*Fix: choose a /20"):
+    with pytest.raises(
+        RefusalError, match=r"gives 12 node addresses.*need 13, including 8 for gateways.*Fix: choose a /20"
+    ):
         check_pod_addresses(_settings(zones=ZONES[:1], pools=(pool,), cidr="10.64.0.0/21"))
 
 
-def test_what_no_vpc_can_hold_is_told_so():
+def test_what_no_vpc_can_hold_is_refused():
     pool = _pool(types=("ecs.ebmgn8v.48xlarge",), maximum=200, zone_policy="PRIORITY")
     with pytest.raises(RefusalError, match=r"187000.*Fix: lower the maximum of a pool.*BALANCE"):
         check_pod_addresses(_settings(pools=(pool,)))
@@ -217,22 +219,25 @@ def test_an_existing_network_needs_vswitches_in_every_zone(role):
     ("network", "message"),
     [
         ({"cidr": "10.64.0.1/12"}, "bits set beyond /12. Fix: write 10.64.0.0/12"),
-        ({"cidr": "10.64.0.0"}, "is no IPv4 network. Fix: write address and prefix length"),
-        ({"cidr": "10.64.0.0/255.240.0.0"}, "is no IPv4 network"),
-        ({"cidr": "ten"}, "is no IPv4 network"),
-        ({"cidr": "100.64.0.0/12"}, "is no private network .RFC 1918.. Fix: choose one inside 10.0.0.0/8"),
-        ({"cidr": "10.0.0.0/7"}, "is no private network"),
+        ({"cidr": "10.64.0.0"}, "is not an IPv4 network. Fix: write address and prefix length"),
+        ({"cidr": "10.64.0.0/255.240.0.0"}, "is not an IPv4 network"),
+        ({"cidr": "ten"}, "is not an IPv4 network"),
+        ({"cidr": "100.64.0.0/12"}, "is not a private network .RFC 1918.. Fix: choose one inside 10.0.0.0/8"),
+        ({"cidr": "10.0.0.0/7"}, "is not a private network"),
         ({"cidr": "10.64.0.0/23"}, "is too small.* Fix: choose a /22 or larger"),
-        ({"service_cidr": "172.20.0.0/14"}, "is a /14, and ACK takes /16 to /24"),
-        ({"service_cidr": "172.21.0.0/25"}, "is a /25, and ACK takes /16 to /24"),
-        ({"service_cidr": "11.0.0.0/20"}, "is no private network"),
-        ({"service_cidr": "10.64.16.0/20"}, "overlaps the VPC's addresses 10.64.0.0/12. Fix:.* such as 172.21.0.0/20"),
+        ({"service_cidr": "172.20.0.0/14"}, "is a /14, and ACK accepts /16 to /24"),
+        ({"service_cidr": "172.21.0.0/25"}, "is a /25, and ACK accepts /16 to /24"),
+        ({"service_cidr": "11.0.0.0/20"}, "is not a private network"),
+        (
+            {"service_cidr": "10.64.16.0/20"},
+            "overlaps the VPC's address range 10.64.0.0/12. Fix:.* such as 172.21.0.0/20",
+        ),
         ({"cidr": "172.16.0.0/12"}, "172.21.0.0/20: overlaps .* such as 10.255.240.0/20"),
         ({"existing": {**EXISTING.model_dump(), "vpc_id": "my-vpc"}}, "match pattern"),
         ({"existing": {**EXISTING.model_dump(), "pod_vswitch_ids": {ZONES[0]: "eni-1"}}}, "match pattern"),
         ({"existing": {**EXISTING.model_dump(), "security_group_id": "sg 1"}}, "match pattern"),
         ({"existing": {**EXISTING.model_dump(), "security_group_id": None}}, "neither security_group_id nor cidr"),
-        ({"existing": {**EXISTING.model_dump(), "cidr": "172.16.0.0/12"}}, "overlaps the VPC's addresses"),
+        ({"existing": {**EXISTING.model_dump(), "cidr": "172.16.0.0/12"}}, "overlaps the VPC's address range"),
     ],
 )
 def test_a_network_that_cannot_work_is_refused(network, message):

@@ -7,7 +7,7 @@ import pytest
 from infra.alicloud.log_service import collection_manifest
 from infra.errors import RefusalError
 from infra.settings.monitoring import LogSettings
-from tools.engine import stack_config
+from tools.stacks.engine import stack_config
 
 KIND = "ClusterAliyunPipelineConfig"
 
@@ -16,14 +16,14 @@ def _stack(record_stack, **logs: object):
     return record_stack({**stack_config("dev"), "monitoring": {"logs": logs}}, stack="dev")
 
 
-def test_the_collector_is_told_what_to_take_once_it_is_there(record_stack):
+def test_the_collector_is_configured_once_it_is_there(record_stack):
     recording = _stack(record_stack, kind="sls", retention_days=12)
-    [found] = recording.of_kind(KIND)
-    spec = found.inputs["spec"]
+    [configuration] = recording.of_kind(KIND)
+    spec = configuration.inputs["spec"]
     addons = {
         each.inputs["name"]: each.urn for each in recording.of_type("alicloud:cs/kubernetesAddon:KubernetesAddon")
     }
-    assert addons["loongcollector"] in recording.ancestors(found)
+    assert addons["loongcollector"] in recording.ancestors(configuration)
     [logstore] = spec["logstores"]
     assert logstore["ttl"] == 12
     [flusher] = spec["config"]["flushers"]
@@ -50,5 +50,5 @@ def test_lines_stay_as_long_as_the_service_can_keep_them(days):
 
 @pytest.mark.parametrize("days", [3001, 3649])
 def test_a_time_that_the_service_does_not_know_is_refused(days):
-    with pytest.raises(RefusalError, match=rf"retention_days = {days}: .*Fix: 3000 or 3650"):
+    with pytest.raises(RefusalError, match=rf"retention_days = {days}: .*Fix: use 3000 or 3650"):
         collection_manifest(LogSettings(kind="sls", retention_days=days), "k8s-log-c1")

@@ -17,9 +17,9 @@ from tests.unit.infra.alicloud.node_pool_program import (
 
 
 def test_a_replaced_pool_never_meets_its_own_name():
-    """Names are unique in a cluster: the new pool could not be made while the old one is there."""
-    for found in record_pools(GPU_POOL, ERDMA_POOL, LINGJUN_POOL).of_type(POOL):
-        assert found.delete_before_replace, found.name
+    """Names are unique in a cluster: the new pool could not be created while the old one is there."""
+    for node_pool in record_pools(GPU_POOL, ERDMA_POOL, LINGJUN_POOL).of_type(POOL):
+        assert node_pool.delete_before_replace, node_pool.name
 
 
 EDITS = {
@@ -29,14 +29,16 @@ EDITS = {
     "spot": {"spot": {}},
     "disk": {"system_disk": {"size_gib": 200}},
     "label": {"labels": {"a": "b"}},
-    "close": {"low_latency": True, "zones": ["cn-hangzhou-i"]},
+    "close": {"low_latency": True, "zones": ["cn-hangzhou-i"], "instance_types": ["ecs.gn8v.4xlarge"]},
 }
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_an_edit_of_a_pool_touches_nothing_else(edit):
     before, after = record_pools(GPU_POOL, ERDMA_POOL), record_pools(pool(**edit), ERDMA_POOL)
-    changed = {found.name for urn, found in before.resources.items() if found.inputs != after.resources[urn].inputs}
+    changed = {
+        resource.name for urn, resource in before.resources.items() if resource.inputs != after.resources[urn].inputs
+    }
     assert changed == {"a10"}
     assert {after.resources[urn].name for urn in set(after.resources) - set(before.resources)} <= {"a10-placement"}
 
@@ -44,8 +46,8 @@ def test_an_edit_of_a_pool_touches_nothing_else(edit):
 def test_a_pool_more_is_one_resource_more():
     before, after = record_pools(GPU_POOL), record_pools(GPU_POOL, ERDMA_POOL)
     assert {after.resources[urn].name for urn in set(after.resources) - set(before.resources)} == {"h20"}
-    for urn, found in before.resources.items():
-        assert found.inputs == after.resources[urn].inputs
+    for urn, resource in before.resources.items():
+        assert resource.inputs == after.resources[urn].inputs
 
 
 def test_the_component_names_its_pools():
@@ -53,5 +55,5 @@ def test_the_component_names_its_pools():
     assert recording.exports == {"pools": {"a10": "a10", "system": "system"}, "system": ["system"]}
     [component] = recording.of_type("athanor:infra:NodePools")
     assert component.outputs == {"pools": ["a10", "system"]}
-    for found in recording.of_type(POOL):
-        assert found.parent == component.urn
+    for node_pool in recording.of_type(POOL):
+        assert node_pool.parent == component.urn

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import subprocess
+
 import pulumi
 import pytest
 from hypothesis import given
 from hypothesis import settings as search
 from hypothesis import strategies as st
 
-from infra.alicloud.node_pool_inputs import HOST_NETWORK_PODS, max_pods, pool_labels
+from infra.alicloud.node_pool_inputs import MOST_MARKS, pool_labels
+from infra.alicloud.rdma_nodes import host_network_daemon_sets, max_pods
+from infra.cuda import DEFAULT_DRIVER
 from infra.errors import RefusalError
 from infra.instance_types import INSTANCE_TYPES, instance_type
+from infra.settings.monitoring import MonitoringSettings
 from tests.unit.infra.alicloud.environment import (
     ERDMA_POOL,
     GPU_POOL,
@@ -42,7 +48,8 @@ def test_an_autoscaled_gpu_pool_asks_for_exactly_this():
         "multiAzPolicy": "BALANCE",
         "scalingConfig": {"enable": True, "minSize": 0, "maxSize": 8, "type": "gpu"},
         "spotStrategy": "NoSpot",
-        "imageType": "AliyunLinux3",
+        "imageType": "AliyunLinux3ContainerOptimized",
+        "instanceMetadataOptions": {"httpTokens": "required"},
         "keyName": "operators",
         "systemDiskCategory": "cloud_essd",
         "systemDiskSize": 120,
@@ -50,12 +57,12 @@ def test_an_autoscaled_gpu_pool_asks_for_exactly_this():
         "systemDiskPerformanceLevel": "PL1",
         "dataDisks": [],
         "labels": [
+            {"key": "ack.aliyun.com/nvidia-driver-version", "value": DEFAULT_DRIVER},
             {"key": "ack.node.gpu.schedule", "value": "default"},
             {"key": "athanor.dev/pool", "value": "a10"},
             {"key": "athanor.dev/role", "value": "gpu"},
         ],
         "taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}],
-        "kubeletConfiguration": {"maxPods": "216"},
         "management": {
             "enable": True,
             "autoRepair": True,
@@ -77,16 +84,16 @@ def test_nobody_logs_in_by_password():
 
 
 def test_a_pool_of_a_fixed_size_is_not_scaled():
-    found = one_pool(pool(minimum=4, maximum=4))
-    assert found.inputs["desiredSize"] == "4"
-    assert found.inputs["scalingConfig"] == {"enable": False, "minSize": 4, "maxSize": 4, "type": "gpu"}
-    assert found.ignore_changes == ()
+    node_pool = one_pool(pool(minimum=4, maximum=4))
+    assert node_pool.inputs["desiredSize"] == "4"
+    assert node_pool.inputs["scalingConfig"] == {"enable": False, "minSize": 4, "maxSize": 4, "type": "gpu"}
+    assert node_pool.ignore_changes == ()
 
 
-def test_the_autoscalers_number_of_nodes_is_no_change():
-    found = one_pool(GPU_POOL)
-    assert "desiredSize" not in found.inputs
-    assert found.ignore_changes == ("desiredSize",)
+def test_the_autoscalers_number_of_nodes_is_not_a_change():
+    node_pool = one_pool(GPU_POOL)
+    assert "desiredSize" not in node_pool.inputs
+    assert node_pool.ignore_changes == ("desiredSize",)
 
 
 def test_something_scales_where_a_pool_is_scaled():
@@ -121,7 +128,8 @@ def test_spot_nodes_up_to_a_price():
         "on_demand_percentage_above_base": 25,
         "on_demand_when_short": True,
     }
-    inputs = pool_inputs(pool(spot=spot, zone_policy="COST_OPTIMIZED"))
+    raw = pool(spot=spot, zone_policy="COST_OPTIMIZED")
+    inputs = pool_inputs(raw, kubernetes={"autoscaler": "cluster-autoscaler"})
     assert inputs["spotStrategy"] == "SpotWithPriceLimit"
     assert inputs["spotPriceLimits"] == [{"instanceType": "ecs.gn7i-c16g1.4xlarge", "priceLimit": "4.5"}]
     assert inputs["onDemandBaseCapacity"] == "2"
@@ -165,7 +173,7 @@ def test_disks():
     ]
 
 
-def test_what_a_gpu_node_is_born_with():
+def test_what_a_gpu_node_is_created_with():
     raw = pool(
         gpu={"driver_version": "550.144.03", "sharing": {"mode": "cgpu"}},
         eni="exclusive",
@@ -189,7 +197,7 @@ def test_what_a_gpu_node_is_born_with():
 
 
 def test_a_pool_without_gpus_has_no_mark_of_one():
-    [system] = [found for found in record_pools().of_type(POOL) if found.name == "system"]
+    [system] = [node_pool for node_pool in record_pools().of_type(POOL) if node_pool.name == "system"]
     assert label_values(system.inputs) == {"athanor.dev/pool": "system", "athanor.dev/role": "system"}
     assert system.inputs["taints"] == []
     assert system.inputs["updateNodes"] is True
@@ -203,13 +211,15 @@ def test_nodes_follow_an_upgrade_channel():
 
 
 def test_nodes_that_are_close_together():
-    recording = record_pools(pool(low_latency=True, zones=["cn-hangzhou-j"]), preview=False)
+    recording = record_pools(
+        pool(instance_types=["ecs.gn8v-8x.48xlarge"], low_latency=True, zones=["cn-hangzhou-j"]), preview=False
+    )
     placement = recording.one("a10-placement")
     assert placement.type == DEPLOYMENT_SET
     assert placement.inputs == {"strategy": "LowLatency", "deploymentSetName": "athanor-prod-a10-placement"}
-    found = recording.one("a10")
-    assert found.inputs["deploymentSetId"] == "a10-placement-id"
-    assert found.inputs["vswitchIds"] == ["vsw-nodej"]
+    node_pool = recording.one("a10")
+    assert node_pool.inputs["deploymentSetId"] == "a10-placement-id"
+    assert node_pool.inputs["vswitchIds"] == ["vsw-nodej"]
 
 
 def test_zones_keep_the_pools_order():
@@ -218,9 +228,10 @@ def test_zones_keep_the_pools_order():
 
 def test_pools_with_rdma_wait_for_the_controller_and_terway():
     recording = record_pools(GPU_POOL, ERDMA_POOL)
-    controller = recording.one("stands-for-the-controller").urn
-    assert controller in recording.one("h20").depends_on
-    assert controller not in recording.one("a10").depends_on
+    controller = recording.one("stands-for-the-controller")
+    assert controller.urn in recording.one("h20").depends_on
+    assert controller.urn not in recording.one("a10").depends_on
+    assert recording.one("system").urn in controller.depends_on
     assert label_values(recording.one("h20").inputs)["terway-config"] == "athanor-erdma"
     assert "terway-config" not in label_values(recording.one("a10").inputs)
 
@@ -248,38 +259,105 @@ def test_a_lingjun_pool_takes_what_the_node_group_has():
 
 def test_a_lingjun_pool_keeps_its_group():
     recording = record_pools(LINGJUN_POOL)
-    found = recording.one("lingjun")
-    [name] = found.before_update
-    args = pulumi.ResourceHookArgs(urn=found.urn, id="np1", name="lingjun", type=POOL)
-    other = {**found.inputs, "efloNodeGroup": {"clusterId": "i-lingjun", "groupId": "another"}}
-    args.old_inputs, args.new_inputs = found.inputs, other
+    node_pool = recording.one("lingjun")
+    [name] = node_pool.before_update
+    args = pulumi.ResourceHookArgs(urn=node_pool.urn, id="np1", name="lingjun", type=POOL)
+    other = {**node_pool.inputs, "efloNodeGroup": {"clusterId": "i-lingjun", "groupId": "another"}}
+    args.old_inputs, args.new_inputs = node_pool.inputs, other
     with pytest.raises(RefusalError, match="lingjun of node pool 'lingjun'"):
         recording.hooks[name](args)
-    args.new_inputs = {**found.inputs, "desiredSize": "5"}
+    args.new_inputs = {**node_pool.inputs, "desiredSize": "5"}
     recording.hooks[name](args)
 
 
-@search(deadline=None, max_examples=60)
-@given(name=st.sampled_from(sorted(INSTANCE_TYPES)), eni=st.sampled_from(["shared", "exclusive"]), rdma=st.booleans())
-def test_the_kubelet_takes_as_many_pods_as_terway_has_addresses(name, eni, rdma):
-    facts = instance_type(name)
-    raw = pool(instance_types=[name], role="gpu" if facts.gpus else "cpu", eni=eni, rdma=rdma)
-    if rdma and facts.rdma == "none":
-        return
+WITH_ERDMA = sorted(name for name, facts in INSTANCE_TYPES.items() if facts.rdma == "erdma")
+
+
+@search(max_examples=40)
+@given(name=st.sampled_from(WITH_ERDMA), eni=st.sampled_from(["shared", "exclusive"]))
+def test_the_kubelet_of_an_rdma_node_takes_as_many_pods_as_terway_has_addresses(name, eni):
+    raw = pool(instance_types=[name], eni=eni, rdma=True)
+    expected = instance_type(name).pods(eni, rdma=True)
     try:
-        expected = facts.node_pods(eni, rdma=rdma)
+        instance_type(name).check_can_join(eni, rdma=True)
     except RefusalError as refused:
         with pytest.raises(ValueError, match=str(refused.limit)):
             settings(raw)
         return
-    assert max_pods(settings(raw).node_pools[1]) == expected + HOST_NETWORK_PODS
+    assert max_pods(settings(raw).node_pools[1], None) == expected + len(host_network_daemon_sets(None))
 
 
-def test_of_unlike_types_the_smallest_decides():
-    raw = pool(instance_types=["ecs.gn7i-c32g1.8xlarge", "ecs.gn7i-c8g1.2xlarge"])
-    assert pool_inputs(raw)["kubeletConfiguration"]["maxPods"] == str(45 + HOST_NETWORK_PODS)
+def test_of_unlike_rdma_types_the_smallest_decides():
+    raw = pool(instance_types=["ecs.gn8v.4xlarge", "ecs.gn8v.6xlarge"], rdma=True)
+    assert pool_inputs(raw)["kubeletConfiguration"] == {"maxPods": str((8 - 1 - 2) * 30 + 6)}
+
+
+@pytest.mark.parametrize("raw", [GPU_POOL, LINGJUN_POOL, pool(eni="exclusive")], ids=["shared", "lingjun", "exclusive"])
+def test_ack_computes_the_limit_of_other_nodes(raw):
+    assert "kubeletConfiguration" not in pool_inputs(raw)
+
+
+@pytest.mark.parametrize(
+    ("monitoring", "own"),
+    [
+        ({}, {"node-exporter"}),
+        ({"kind": "managed"}, set()),
+        ({"kind": "none"}, set()),
+        ({"logs": {"kind": "sls"}}, {"node-exporter", "loongcollector-ds"}),
+    ],
+)
+def test_pods_on_the_hosts_network_are_those_that_exist(monitoring, own):
+    daemon_sets = host_network_daemon_sets(MonitoringSettings.model_validate(monitoring))
+    assert set(daemon_sets) == {*host_network_daemon_sets(None), *own}
+    assert len(set(daemon_sets)) == len(daemon_sets)
+
+
+def script(inputs):
+    return base64.b64decode(inputs["preUserData"]).decode()
+
+
+def test_rdma_nodes_let_containers_lock_memory(tmp_path):
+    user_data = script(pool_inputs(ERDMA_POOL))
+    assert user_data.startswith("#!/bin/bash\n")
+    calls = tmp_path / "systemctl"
+    calls.write_text(f"#!/bin/sh\necho $@ >> {tmp_path}/calls\n")
+    calls.chmod(0o755)
+    local = user_data.replace("/etc/systemd", f"{tmp_path}/etc/systemd")
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    for _ in range(2):
+        subprocess.run(["bash", "-euc", local], check=True, env=environment)
+    [drop_in] = (tmp_path / "etc/systemd/system/containerd.service.d").iterdir()
+    assert drop_in.suffix == ".conf"
+    assert drop_in.read_text() == "[Service]\nLimitMEMLOCK=infinity\n"
+    assert (tmp_path / "calls").read_text() == "daemon-reload\ntry-restart containerd\n" * 2
+
+
+@pytest.mark.parametrize("raw", [GPU_POOL, LINGJUN_POOL], ids=["no RDMA", "ACK does it on Lingjun nodes"])
+def test_other_nodes_run_no_script_of_ours(raw):
+    assert "preUserData" not in pool_inputs(raw)
+
+
+@pytest.mark.parametrize(("protected", "encrypted"), [(True, True), (False, False)])
+def test_disks_of_a_protected_environment_are_encrypted(protected, encrypted):
+    inputs = pool_inputs(pool(data_disks=[{}]), protected=protected)
+    assert inputs["systemDiskEncrypted"] is encrypted
+    assert inputs["dataDisks"][0]["encrypted"] == str(encrypted).lower()
+
+
+def marked(count, **changes):
+    """A pool with so many tags, labels and taints: 2 tags, 4 labels and a taint are the platform's own."""
+    return pool(labels={f"l{number}": "" for number in range(count - 7)}, **changes)
+
+
+def test_an_autoscaled_pool_has_few_tags_labels_and_taints():
+    pool_inputs(marked(MOST_MARKS))
+    pool_inputs(marked(MOST_MARKS + 4, minimum=8))
+    with pytest.raises(RefusalError, match=r"2 tags, 9 labels, 1 taints .* at most 11 in total\. Fix: "):
+        pool_inputs(marked(MOST_MARKS + 1))
+    with pytest.raises(RefusalError, match=r"4 tags, 7 labels, 1 taints"):
+        pool_inputs(marked(MOST_MARKS - 1), tags={"a": "b", "c": "d"})
 
 
 def test_own_labels_cannot_be_overruled():
-    found = settings(GPU_POOL).node_pools[1].model_copy(update={"labels": {"athanor.dev/pool": "system"}})
-    assert pool_labels(found)["athanor.dev/pool"] == "a10"
+    pool_settings = settings(GPU_POOL).node_pools[1].model_copy(update={"labels": {"athanor.dev/pool": "system"}})
+    assert pool_labels(pool_settings)["athanor.dev/pool"] == "a10"

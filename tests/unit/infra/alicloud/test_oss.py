@@ -44,7 +44,9 @@ def test_a_reading_mount_may_list_and_read_its_folder(path, objects):
 
 def test_a_writing_mount_may_write_and_delete_there_and_nothing_to_the_bucket():
     actions = [
-        action for found in policy_statements(_mount(read_only=False, client="ossfs")) for action in found["Action"]
+        action
+        for statement in policy_statements(_mount(read_only=False, client="ossfs"))
+        for action in statement["Action"]
     ]
     assert {"oss:PutObject", "oss:DeleteObject", "oss:GetObject"} <= set(actions)
     assert not any("*" in action or "PutBucket" in action or "DeleteBucket" in action for action in actions)

@@ -90,7 +90,7 @@ def test_an_update_without_credentials_is_refused():
 def test_a_profile_that_nobody_named_is_pointed_at(tmp_path):
     (tmp_path / ".aliyun").mkdir()
     (tmp_path / ".aliyun" / "config.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(RefusalError, match=r"name a profile of ~/\.aliyun/config\.json in ALIBABA_CLOUD_PROFILE"):
+    with pytest.raises(RefusalError, match=r"set ALIBABA_CLOUD_PROFILE to a profile in ~/\.aliyun/config\.json"):
         provider_inputs(settings(), {"HOME": str(tmp_path)}, preview=False)
 
 
@@ -106,7 +106,7 @@ def test_the_engine_sees_placeholders_only_in_a_preview_without_credentials(monk
     assert provider.inputs == {"region": "cn-hangzhou", "accountType": "Domestic"}
 
 
-def test_placeholders_are_no_change_of_a_stack_that_exists(monkeypatch, tmp_path):
+def test_placeholders_are_not_change_of_a_stack_that_exists(monkeypatch, tmp_path):
     _clear(monkeypatch, tmp_path)
     [provider] = record_on(alicloud_provider, settings()).of_type("pulumi:providers:alicloud")
     assert set(provider.ignore_changes) == {"accessKey", "secretKey"}

@@ -8,22 +8,38 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 import pytest
 import yaml
+from pydantic import ValidationError
 
-from infra.gpu.dcgm_exporter import COUNTERS, METRICS_PORT, counters_csv, dcgm_exporter_manifests
+from infra.gpu.dcgm_exporter import COUNTERS, DCGM_EXPORTER_PORT, counters_csv, dcgm_exporter_manifests
 from infra.gpu.device_plugin import device_plugin_manifests
 from infra.gpu.gpu_nodes import GpuNodes, GpuNodesArgs
 from infra.gpu.nodes import NAMESPACE
-from infra.gpu.sharing import device_plugin_config
+from infra.gpu.sharing import advertised, device_plugin_config
+from infra.instance_types import INSTANCE_TYPES
 from infra.settings.gpu import ClusterGpuSettings, Mig, Mps, TimeSlicing
 from tests.pod_security import all_containers, pod_specs
 from tests.recording_engine import Recording, record
 
 SHARINGS = [None, TimeSlicing(replicas=4), Mps(replicas=2), Mig(profile="1g.10gb")]
+DEVICE_LISTS = ["cdi-cri", "cdi-annotations", "volume-mounts", "envvar"]
+
+
+def _settings(sharing: object = None, **changes: object) -> ClusterGpuSettings:
+    return ClusterGpuSettings(device_plugin=True, sharing=sharing, **changes)
+
+
+def _plugin(sharing: object = None, **changes: object) -> dict:
+    return device_plugin_manifests("plugin:1", _settings(sharing, **changes))
+
+
+def _exporter(sharing: object = None) -> dict:
+    return dcgm_exporter_manifests("exporter:1", _settings(sharing))
 
 
 def _all_manifests() -> list:
-    plugins = [manifest for sharing in SHARINGS for manifest in device_plugin_manifests("plugin:1", sharing).values()]
-    return [*plugins, *dcgm_exporter_manifests("exporter:1").values()]
+    plugins = [manifest for sharing in SHARINGS for manifest in _plugin(sharing).values()]
+    exporters = [manifest for sharing in SHARINGS for manifest in _exporter(sharing).values()]
+    return [*plugins, *exporters]
 
 
 def _declared(**settings: object) -> Recording:
@@ -37,7 +53,7 @@ def _declared(**settings: object) -> Recording:
 
 @pytest.mark.parametrize("sharing", SHARINGS)
 def test_the_plugin_reads_the_configuration_of_its_sharing(sharing):
-    manifests = device_plugin_manifests("plugin:1", sharing)
+    manifests = _plugin(sharing)
     config = manifests["nvidia-device-plugin-config"]
     assert yaml.safe_load(config["data"]["config.yaml"]) == device_plugin_config(sharing)
     for pod in pod_specs(list(manifests.values())):
@@ -50,14 +66,43 @@ def test_the_plugin_reads_the_configuration_of_its_sharing(sharing):
 
 
 def test_only_mps_has_a_daemon():
-    daemons = ["nvidia-mps-control-daemon" in device_plugin_manifests("plugin:1", sharing) for sharing in SHARINGS]
+    daemons = ["nvidia-mps-control-daemon" in _plugin(sharing) for sharing in SHARINGS]
     assert daemons == [False, False, True, False]
+
+
+@pytest.mark.parametrize("device_list", DEVICE_LISTS)
+def test_the_plugin_passes_gpus_as_the_settings_say(device_list):
+    [pod] = pod_specs(_plugin(device_list=device_list)["nvidia-device-plugin"])
+    [container] = pod["containers"]
+    env = {entry["name"]: entry["value"] for entry in container["env"]}
+    assert env["DEVICE_LIST_STRATEGY"] == device_list
+    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    cdi = device_list.startswith("cdi-")
+    assert (env.get("NVIDIA_DRIVER_ROOT"), "/driver-root" in mounts) == (("/", True) if cdi else (None, False))
+    if cdi:
+        assert mounts["/driver-root"]["readOnly"] is True
+    added = container["securityContext"]["capabilities"].get("add", [])
+    assert added == (["SYS_ADMIN"] if device_list == "volume-mounts" else [])
+
+
+def test_without_being_asked_no_variable_decides_about_gpus():
+    assert _settings().device_list == "cdi-cri"
+    with pytest.raises(ValidationError, match="device_plugin is false"):
+        ClusterGpuSettings(device_list="envvar")
+
+
+def test_everything_on_gpu_nodes_is_of_the_runtime_class_that_the_settings_name():
+    recording = _declared(device_plugin=True, dcgm_exporter=True, sharing=Mps(replicas=2), runtime_class="nvidia")
+    pods = [
+        pod for resource in recording.objects() if resource.kind == "DaemonSet" for pod in pod_specs(resource.inputs)
+    ]
+    assert [pod["runtimeClassName"] for pod in pods] == ["nvidia"] * 3
 
 
 def test_a_changed_configuration_changes_the_pods():
     def marks(*replicas: int) -> set[str]:
-        manifests = [device_plugin_manifests("plugin:1", TimeSlicing(replicas=n)) for n in replicas]
-        templates = [found["nvidia-device-plugin"]["spec"]["template"]["metadata"] for found in manifests]
+        manifests = [_plugin(TimeSlicing(replicas=n)) for n in replicas]
+        templates = [by_name["nvidia-device-plugin"]["spec"]["template"]["metadata"] for by_name in manifests]
         return {template["annotations"]["athanor.dev/config"] for template in templates}
 
     assert len(marks(2, 3)) == 2
@@ -65,7 +110,7 @@ def test_a_changed_configuration_changes_the_pods():
 
 
 def test_the_exporter_collects_the_counters_and_names_the_pods():
-    manifests = dcgm_exporter_manifests("exporter:1")
+    manifests = _exporter()
     [pod] = pod_specs(manifests["dcgm-exporter"])
     [container] = pod["containers"]
     config = manifests["dcgm-exporter-config"]
@@ -73,13 +118,49 @@ def test_the_exporter_collects_the_counters_and_names_the_pods():
     assert container["args"] == ["-f", f"{mounts['config']}/counters.csv"]
     assert config["data"] == {"counters.csv": counters_csv()}
     env = {entry["name"]: entry.get("value") for entry in container["env"]}
-    assert (env["DCGM_EXPORTER_KUBERNETES"], env["DCGM_EXPORTER_LISTEN"]) == ("true", f":{METRICS_PORT}")
+    assert (env["DCGM_EXPORTER_KUBERNETES"], env["DCGM_EXPORTER_LISTEN"]) == ("true", f":{DCGM_EXPORTER_PORT}")
     assert mounts["pod-resources"] == "/var/lib/kubelet/pod-resources"
     service = manifests["dcgm-exporter-service"]
     labels = manifests["dcgm-exporter"]["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
-    assert service["spec"]["ports"] == [{"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}]
-    assert container["ports"] == [{"name": "metrics", "containerPort": METRICS_PORT}]
+    assert service["spec"]["ports"] == [{"name": "metrics", "port": DCGM_EXPORTER_PORT, "targetPort": "metrics"}]
+    assert container["ports"] == [{"name": "metrics", "containerPort": DCGM_EXPORTER_PORT}]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "expected"),
+    [
+        (None, {}),
+        # its instances are resources that the exporter knows by their prefix
+        (Mig(profile="1g.10gb"), {}),
+        (
+            TimeSlicing(replicas=4),
+            {"NVIDIA_RESOURCE_NAMES": "nvidia.com/gpu.shared", "KUBERNETES_VIRTUAL_GPUS": "true"},
+        ),
+        (Mps(replicas=4), {"NVIDIA_RESOURCE_NAMES": "nvidia.com/gpu.shared", "KUBERNETES_VIRTUAL_GPUS": "true"}),
+    ],
+)
+def test_the_exporter_knows_of_shares_and_names_every_pod_that_has_one(sharing, expected):
+    env = _env(_exporter(sharing)["dcgm-exporter"])
+    assert {name: env[name] for name in ("NVIDIA_RESOURCE_NAMES", "KUBERNETES_VIRTUAL_GPUS") if name in env} == expected
+
+
+def _env(manifest):
+    [pod] = pod_specs(manifest)
+    return {entry["name"]: entry.get("value") for entry in pod["containers"][0]["env"]}
+
+
+def test_the_share_that_the_exporter_knows_is_the_one_that_the_plugin_announces():
+    facts = INSTANCE_TYPES["ecs.gn7i-c8g1.2xlarge"]
+    [announced] = advertised(TimeSlicing(replicas=4), facts)
+    env = _env(_exporter(TimeSlicing(replicas=4))["dcgm-exporter"])
+    assert env["NVIDIA_RESOURCE_NAMES"] == announced
+
+
+def test_the_exporters_times_are_those_that_rules_count_with():
+    env = _env(_exporter()["dcgm-exporter"])
+    assert env["DCGM_EXPORTER_INTERVAL"] == "30000"
+    assert env["DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE"] == env["DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE"] == "300000"
 
 
 def test_the_counters_are_a_file_that_the_exporter_can_read():
@@ -90,7 +171,7 @@ def test_the_counters_are_a_file_that_the_exporter_can_read():
         assert re.fullmatch(r"DCGM_(FI|EXP)_[A-Z0-9_]+, (gauge|counter|label), [^,]+", line)
 
 
-def test_an_xid_code_is_no_counter():
+def test_an_xid_code_is_not_a_counter():
     """It is the code of the last error: its increase means nothing."""
     kinds = {field: kind for field, kind, _ in COUNTERS}
     assert kinds["DCGM_FI_DEV_XID_ERRORS"] == "gauge"
@@ -101,9 +182,12 @@ def test_every_part_runs_on_gpu_nodes_alone_and_asks_for_what_it_needs():
         [*terms] = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
             "nodeSelectorTerms"
         ]
-        keys = {expression["key"] for term in terms for expression in term["matchExpressions"]}
+        keys = {term["matchExpressions"][0]["key"] for term in terms}
         assert keys == {"nvidia.com/gpu.present", "aliyun.accelerator/nvidia_count"}
-        assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+        # A pool's own taints keep jobs away, not what announces and measures its GPUs; a simulated node has none.
+        assert pod["tolerations"] == [{"operator": "Exists"}]
+        assert all({"key": "athanor.dev/simulated", "operator": "DoesNotExist"} in t["matchExpressions"] for t in terms)
+        assert "runtimeClassName" not in pod
         assert pod["automountServiceAccountToken"] is False
         for container in all_containers(pod):
             assert set(container["resources"]["requests"]) == {"cpu", "memory"}
@@ -137,34 +221,34 @@ def test_a_daemon_set_selects_its_own_pods_only():
 def test_the_settings_decide_what_is_installed(settings, parts):
     recording = _declared(**settings)
     component = recording.one("gpu")
-    declared = {found.name for found in recording.objects()}
+    declared = {resource.name for resource in recording.objects()}
     assert declared == (parts | {"gpu-namespace"} if parts else set())
     assert component.outputs == {"parts": sorted(parts)}
-    assert {found.parent for found in recording.objects()} <= {component.urn}
+    assert {resource.parent for resource in recording.objects()} <= {component.urn}
 
 
 def test_the_namespace_stands_before_its_parts_and_a_configuration_before_its_pods():
     recording = _declared(device_plugin=True, dcgm_exporter=True)
     namespace = recording.one("gpu-namespace")
     assert namespace.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
-    for found in recording.objects():
-        if found is not namespace:
-            assert namespace.urn in recording.ancestors(found)
-            assert found.inputs["metadata"]["namespace"] == NAMESPACE == namespace.inputs["metadata"]["name"]
+    for resource in recording.objects():
+        if resource is not namespace:
+            assert namespace.urn in recording.ancestors(resource)
+            assert resource.inputs["metadata"]["namespace"] == NAMESPACE == namespace.inputs["metadata"]["name"]
     for part in ("nvidia-device-plugin", "dcgm-exporter"):
         assert recording.one(f"{part}-config").urn in recording.ancestors(recording.one(part))
 
 
 def test_up_does_not_wait_for_gpu_nodes():
     recording = _declared(device_plugin=True, dcgm_exporter=True)
-    for found in recording.objects():
-        waits = found.kind in ("Namespace", "ConfigMap")
-        assert ("pulumi.com/skipAwait" in found.annotations) is not waits
+    for resource in recording.objects():
+        waits = resource.kind in ("Namespace", "ConfigMap")
+        assert ("pulumi.com/skipAwait" in resource.annotations) is not waits
 
 
 def test_a_stack_has_what_its_settings_ask_for_before_its_workloads(record_stack):
     plain = record_stack({"monitoring": {"kind": "none"}})
-    assert not [found for found in plain.objects() if found.kind == "DaemonSet"]
+    assert not [resource for resource in plain.objects() if resource.kind == "DaemonSet"]
     recording = record_stack({"gpu": {"device_plugin": True}})
     plugin = recording.one("nvidia-device-plugin", "DaemonSet")
     assert plugin.urn in recording.ancestors(recording.one("digits-training", "Job"))

@@ -73,7 +73,7 @@ def test_mig_instances_are_resources_by_profile():
 
 
 def test_acks_sharing_is_refused_elsewhere():
-    with pytest.raises(RefusalError, match="cGPU is a part of ACK"):
+    with pytest.raises(RefusalError, match="cGPU is part of ACK"):
         device_plugin_config(Cgpu())
 
 
@@ -90,7 +90,7 @@ def test_acks_sharing_is_refused_elsewhere():
         {"replicas": 2},
     ],
 )
-def test_sharing_that_cannot_be_is_no_setting(sharing):
+def test_sharing_that_cannot_be_is_not_a_setting(sharing):
     with pytest.raises(ValidationError):
         GpuSettings.model_validate({"sharing": sharing})
 

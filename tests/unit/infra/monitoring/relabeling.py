@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 def relabelled(rules: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> dict[str, str] | None:
     """Return the labels that are left, or None where a rule drops the target or the sample."""
-    found = dict(labels)
+    current = dict(labels)
     for rule in rules:
         action = rule.get("action", "replace")
         # the operator leaves an empty regex out, and then anything matches
         pattern = re.compile(rule.get("regex") or "(.*)", re.DOTALL)
-        value = rule.get("separator", ";").join(found.get(name, "") for name in rule.get("sourceLabels", []))
+        value = rule.get("separator", ";").join(current.get(name, "") for name in rule.get("sourceLabels", []))
         match = pattern.fullmatch(value)
         if action == "labeldrop":
-            found = {name: text for name, text in found.items() if not pattern.fullmatch(name)}
+            current = {name: text for name, text in current.items() if not pattern.fullmatch(name)}
         elif action == "replace":
             if match:
                 template = re.sub(r"\$\{?(\d+)\}?", r"\\g<\1>", rule.get("replacement", "$1"))
-                found[rule["targetLabel"]] = match.expand(template)
+                current[rule["targetLabel"]] = match.expand(template)
         elif action == "keep":
             if not match:
                 return None
@@ -32,7 +32,7 @@ def relabelled(rules: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) ->
                 return None
         else:
             raise AssertionError(f"a relabelling action that is not known here: {action}")
-    return {name: text for name, text in found.items() if text}
+    return {name: text for name, text in current.items() if text}
 
 
 def stored(monitor: Mapping[str, Any], target: Mapping[str, str], sample: Mapping[str, str]) -> dict[str, str] | None:

@@ -21,8 +21,8 @@ def everything() -> dict[str, Manifest]:
 
 
 def endpoint_of(manifest: Manifest) -> dict[str, Any]:
-    (found,) = manifest["spec"].get("endpoints") or manifest["spec"]["podMetricsEndpoints"]
-    return found
+    (endpoint,) = manifest["spec"].get("endpoints") or manifest["spec"]["podMetricsEndpoints"]
+    return endpoint
 
 
 def pod_target(port: str, **labels: str) -> dict[str, str]:
@@ -52,9 +52,11 @@ def job_pod(port: str) -> dict[str, str]:
 
 def test_a_rank_is_known_by_its_workload() -> None:
     sample = {"__name__": "athanor_training_loss", "run": "train-1a2b3c4d", "rank": "3"}
-    found = stored(everything()[TRAINING], job_pod("metrics-1"), sample)
-    assert found is not None
-    assert {name: found[name] for name in ("job", "workload", "kind", "role", "queue", "node", "namespace", "pod")} == {
+    series = stored(everything()[TRAINING], job_pod("metrics-1"), sample)
+    assert series is not None
+    assert {
+        name: series[name] for name in ("job", "workload", "kind", "role", "queue", "node", "namespace", "pod")
+    } == {
         "job": "training",
         "workload": "train",
         "kind": "pytorch",
@@ -64,12 +66,13 @@ def test_a_rank_is_known_by_its_workload() -> None:
         "namespace": "team",
         "pod": "train-1a2b3c4d-worker-0",
     }
-    assert found["rank"] == "3"
-    assert "track" not in found
+    assert series["rank"] == "3"
+    assert "track" not in series
 
 
 @pytest.mark.parametrize(
-    ("port", "read"), [("metrics", True), ("metrics-15", True), ("rendezvous", False), ("", False)]
+    ("port", "read"),
+    [("metrics", True), ("metrics-15", True), ("metrics-100", False), ("rendezvous", False), ("", False)],
 )
 def test_ranks_are_found_by_the_names_of_their_ports(port: str, read: bool) -> None:
     assert (stored(everything()[TRAINING], job_pod(port), {"__name__": "m"}) is not None) == read
@@ -77,9 +80,9 @@ def test_ranks_are_found_by_the_names_of_their_ports(port: str, read: bool) -> N
 
 def test_a_service_is_a_workload_of_its_own_kind() -> None:
     target = pod_target("metrics", athanor_dev_service="digits", athanor_dev_track="canary")
-    found = stored(everything()[SERVING], target, {"__name__": "nv_inference_count", "model": "digits"})
-    assert found is not None
-    assert (found["job"], found["workload"], found["kind"], found["track"]) == (
+    series = stored(everything()[SERVING], target, {"__name__": "nv_inference_count", "model": "digits"})
+    assert series is not None
+    assert (series["job"], series["workload"], series["kind"], series["track"]) == (
         "serving",
         "digits",
         "service",
@@ -90,18 +93,18 @@ def test_a_service_is_a_workload_of_its_own_kind() -> None:
 def test_a_gpu_belongs_to_the_pod_that_has_it() -> None:
     target = {**pod_target("metrics"), "namespace": "gpu-system", "pod": "dcgm-exporter-x"}
     sample = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "gpu": "0", "namespace": "team", "pod": "w-0", "Hostname": "node-1"}
-    found = stored(everything()["dcgm-exporter"], target, sample)
-    assert found is not None
-    assert (found["namespace"], found["pod"], found["node"], found["gpu"]) == ("team", "w-0", "node-1", "0")
-    assert not found.keys() & {"Hostname", "exported_pod", "exported_namespace"}
+    series = stored(everything()["dcgm-exporter"], target, sample)
+    assert series is not None
+    assert (series["namespace"], series["pod"], series["node"], series["gpu"]) == ("team", "w-0", "node-1", "0")
+    assert not series.keys() & {"Hostname", "exported_pod", "exported_namespace"}
 
 
 def test_a_gpu_that_nobody_has_is_not_the_exporters() -> None:
     target = {**pod_target("metrics"), "namespace": "gpu-system", "pod": "dcgm-exporter-x"}
     sample = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "gpu": "0", "hostname": "node-1"}
-    found = stored(everything()["dcgm-exporter"], target, sample)
-    assert found is not None
-    assert not found.keys() & {"namespace", "pod", "container", "hostname"}
+    series = stored(everything()["dcgm-exporter"], target, sample)
+    assert series is not None
+    assert not series.keys() & {"namespace", "pod", "container", "hostname"}
 
 
 def test_objects_keep_their_own_names() -> None:
@@ -137,9 +140,9 @@ def test_no_container_is_counted_twice(sample: dict[str, str], kept: bool) -> No
 
 def test_a_volume_belongs_to_its_claims_namespace() -> None:
     sample = {"__name__": "kubelet_volume_stats_used_bytes", "namespace": "team", "persistentvolumeclaim": "data"}
-    found = stored(everything()["kubelet"], KUBELET, sample)
-    assert found is not None
-    assert (found["namespace"], found["node"], found["job"]) == ("team", "n", "kubelet")
+    series = stored(everything()["kubelet"], KUBELET, sample)
+    assert series is not None
+    assert (series["namespace"], series["node"], series["job"]) == ("team", "n", "kubelet")
 
 
 @pytest.mark.parametrize("job", sorted(KEPT_METRICS))
@@ -166,11 +169,11 @@ def test_a_stack_that_is_there_reads_the_cluster_itself() -> None:
         selector_labels={"release": "kps"},
         victoria_logs=True,
     )
-    found = monitor_manifests(args)
-    assert set(found) == {
+    monitors = monitor_manifests(args)
+    assert set(monitors) == {
         "training", "serving", "volcano-scheduler", "volcano-controllers", "victoria-logs", "vlagent",
     }  # fmt: skip
-    for manifest in found.values():
+    for manifest in monitors.values():
         assert manifest["metadata"]["namespace"] == "observability"
         assert manifest["metadata"]["labels"]["release"] == "kps"
 
@@ -180,10 +183,10 @@ def test_nothing_is_read_without_monitoring() -> None:
 
 
 def test_the_api_server_is_read_less_often_than_a_short_interval() -> None:
-    found = monitor_manifests(MonitorsArgs(kind="operator", workloads_namespace="team", interval_seconds=5))
-    assert endpoint_of(found["apiserver"])["interval"] == "30s"
-    assert endpoint_of(found["kubelet"])["interval"] == "5s"
-    for manifest in found.values():
+    monitors = monitor_manifests(MonitorsArgs(kind="operator", workloads_namespace="team", interval_seconds=5))
+    assert endpoint_of(monitors["apiserver"])["interval"] == "30s"
+    assert endpoint_of(monitors["kubelet"])["interval"] == "5s"
+    for manifest in monitors.values():
         endpoint = endpoint_of(manifest)
         # Prometheus refuses a whole configuration with a timeout beyond the interval
         assert int(endpoint["scrapeTimeout"][:-1]) <= int(endpoint["interval"][:-1])
@@ -191,7 +194,30 @@ def test_the_api_server_is_read_less_often_than_a_short_interval() -> None:
 
 def test_no_certificate_but_the_kubelets_is_taken_on_trust() -> None:
     trusted = {
-        name for name, found in everything().items()
-        if endpoint_of(found).get("tlsConfig", {}).get("insecureSkipVerify")
+        name for name, manifest in everything().items()
+        if endpoint_of(manifest).get("tlsConfig", {}).get("insecureSkipVerify")
     }  # fmt: skip
     assert trusted == {"kubelet", "cadvisor"}
+
+
+@pytest.mark.parametrize("job", [TRAINING, SERVING])
+@pytest.mark.parametrize(
+    "limit", ["sampleLimit", "bodySizeLimit", "labelLimit", "labelNameLengthLimit", "labelValueLengthLimit"]
+)
+def test_a_users_program_can_fill_nothing_but_its_own_share(job: str, limit: str) -> None:
+    assert everything()[job]["spec"][limit]
+
+
+@pytest.mark.parametrize("job", [TRAINING, SERVING])
+def test_what_the_platform_adds_is_within_the_limits(job: str) -> None:
+    spec = everything()[job]["spec"]
+    added = {rule.get("targetLabel", "") for rule in endpoint_of(everything()[job])["relabelings"]}
+    own = {"instance", "namespace", "pod", "container", "endpoint", "__name__"}
+    assert len(added | own) < spec["labelLimit"] / 2
+    assert max(map(len, added | own)) < spec["labelNameLengthLimit"]
+    assert spec["labelValueLengthLimit"] > 253, "a pod's name may be so long"
+
+
+@pytest.mark.parametrize("job", [TRAINING, SERVING])
+def test_a_users_program_sends_prometheus_nowhere_else(job: str) -> None:
+    assert endpoint_of(everything()[job])["followRedirects"] is False

@@ -10,7 +10,7 @@ import pytest
 
 from infra.monitoring import NAMESPACE, NODE_NAMESPACE
 from infra.monitoring.crds import CRDS
-from tools.engine import stack_config
+from tools.stacks.engine import stack_config
 
 if TYPE_CHECKING:
     from tests.recording_engine import Recording
@@ -40,7 +40,9 @@ def watch(record_stack, cluster):
 
 
 def monitoring_parts(recording):
-    return {found.name: found for kind in PODS for found in recording.of_kind(kind) if COMPONENT in found.urn}
+    return {
+        resource.name: resource for kind in PODS for resource in recording.of_kind(kind) if COMPONENT in resource.urn
+    }
 
 
 def spec_of(recording, name, kind):
@@ -53,18 +55,22 @@ def test_all_parts_run_by_default(watch):
 
 def test_none_is_nothing_at_all(watch):
     recording = watch(kind="none")
-    assert [found.urn for found in recording.resources.values() if COMPONENT in found.urn] == []
+    assert [resource.urn for resource in recording.resources.values() if COMPONENT in resource.urn] == []
     assert {recording.exports[key] for key in ("prometheus_url", "grafana_url", "logs_url")} == {""}
 
 
 def test_an_existing_stack_gets_monitors_rules_and_dashboards_with_the_labels_it_selects_by(watch):
-    wanted = {"release": "kube-prometheus-stack"}
-    recording = watch(kind="existing", namespace="observability", selector_labels=wanted, logs={"kind": "none"})
-    found = [each for each in recording.objects() if COMPONENT in each.urn]
-    assert {each.kind for each in found} == {"PodMonitor", "PrometheusRule", "ConfigMap", "Namespace", "NetworkPolicy"}
-    objects = [each for each in found if each.kind not in ("Namespace", "NetworkPolicy")]
+    selector_labels = {"release": "kube-prometheus-stack"}
+    recording = watch(
+        kind="existing", namespace="observability", selector_labels=selector_labels, logs={"kind": "none"}
+    )
+    resources = [each for each in recording.objects() if COMPONENT in each.urn]
+    assert {each.kind for each in resources} == {
+        "PodMonitor", "PrometheusRule", "ConfigMap", "Namespace", "NetworkPolicy",
+    }  # fmt: skip
+    objects = [each for each in resources if each.kind not in ("Namespace", "NetworkPolicy")]
     assert {each.inputs["metadata"]["namespace"] for each in objects} == {"observability"}
-    assert all(wanted.items() <= each.inputs["metadata"]["labels"].items() for each in objects)
+    assert all(selector_labels.items() <= each.inputs["metadata"]["labels"].items() for each in objects)
     dashboards = [each.inputs["metadata"]["labels"] for each in objects if each.kind == "ConfigMap"]
     assert dashboards
     assert all(labels["grafana_dashboard"] == "1" for labels in dashboards)
@@ -73,11 +79,13 @@ def test_an_existing_stack_gets_monitors_rules_and_dashboards_with_the_labels_it
 
 def test_the_namespace_of_an_existing_stack_is_left_to_it(watch):
     recording = watch(kind="existing", namespace=NAMESPACE, selector_labels={"release": "kps"})
-    namespaces = {found.inputs["metadata"]["name"] for found in recording.of_kind("Namespace")}
+    namespaces = {resource.inputs["metadata"]["name"] for resource in recording.of_kind("Namespace")}
     assert NAMESPACE not in namespaces
     assert NODE_NAMESPACE in namespaces
-    denied = [found for found in recording.of_kind("NetworkPolicy") if found.inputs["spec"]["podSelector"] == {}]
-    assert NAMESPACE not in {found.inputs["metadata"]["namespace"] for found in denied}
+    denied = [
+        resource for resource in recording.of_kind("NetworkPolicy") if resource.inputs["spec"]["podSelector"] == {}
+    ]
+    assert NAMESPACE not in {resource.inputs["metadata"]["namespace"] for resource in denied}
 
 
 def test_the_managed_prometheus_gets_our_monitors_and_no_pod_but_those_of_the_logs(record_stack):
@@ -85,9 +93,9 @@ def test_the_managed_prometheus_gets_our_monitors_and_no_pod_but_those_of_the_lo
     del config["gpu"]
     recording = record_stack({**config, "monitoring": {"kind": "managed"}}, stack="dev")
     assert set(monitoring_parts(recording)) == {"victoria-logs", "vlagent"}
-    assert {found.name for found in recording.of_kind("PodMonitor")} >= {"monitor-training", "monitor-serving"}
+    assert {resource.name for resource in recording.of_kind("PodMonitor")} >= {"monitor-training", "monitor-serving"}
     addons = recording.of_type("alicloud:cs/kubernetesAddon:KubernetesAddon")
-    assert "arms-prometheus" in {found.inputs["name"] for found in addons}
+    assert "arms-prometheus" in {resource.inputs["name"] for resource in addons}
 
 
 def test_every_pod_waits_for_its_account_and_roles(watch):
@@ -95,19 +103,20 @@ def test_every_pod_waits_for_its_account_and_roles(watch):
     for name, part in monitoring_parts(recording).items():
         before = recording.ancestors(part)
         accounts = [f"{name}-account", *(each for each in (f"{name}-role", f"{name}-clusterrole"))]
-        found = [each for each in recording.objects() if COMPONENT in each.urn and each.name in accounts]
-        assert {each.urn for each in found} <= before, name
+        resources = [each for each in recording.objects() if COMPONENT in each.urn and each.name in accounts]
+        assert {each.urn for each in resources} <= before, name
 
 
 def test_every_object_of_the_operator_waits_for_its_definition(watch):
     recording = watch()
     definitions = {
-        found.name.removeprefix("crd-"): found.urn for found in recording.of_kind("CustomResourceDefinition")
+        definition.name.removeprefix("crd-"): definition.urn
+        for definition in recording.of_kind("CustomResourceDefinition")
     }
     kinds = {"Alertmanager", "PodMonitor", "Prometheus", "PrometheusRule", "ServiceMonitor"}
-    found = [each for kind in kinds for each in recording.of_kind(kind)]
-    assert {each.kind for each in found} == kinds
-    for each in (*found, recording.one("prometheus-operator", "Deployment")):
+    resources = [each for kind in kinds for each in recording.of_kind(kind)]
+    assert {each.kind for each in resources} == kinds
+    for each in (*resources, recording.one("prometheus-operator", "Deployment")):
         assert {definitions[name] for name in CRDS} <= recording.ancestors(each), each.urn
 
 
@@ -123,7 +132,7 @@ def test_the_first_configuration_of_prometheus_holds_all_targets_and_rules(watch
 def test_nothing_waits_for_a_service_that_waits_for_its_pods(watch):
     """The two would wait for each other until both give up."""
     recording = watch()
-    services = {found.urn for found in recording.of_kind("Service") if COMPONENT in found.urn}
+    services = {service.urn for service in recording.of_kind("Service") if COMPONENT in service.urn}
     services -= {recording.one("kubelet-service").urn}
     assert services
     for part in monitoring_parts(recording).values():
@@ -131,7 +140,7 @@ def test_nothing_waits_for_a_service_that_waits_for_its_pods(watch):
 
 
 def test_the_kubelets_service_is_ours_before_it_is_the_operators(watch):
-    """Made by the operator alone, it would be left in kube-system for ever."""
+    """If only the operator created it, it would remain in kube-system forever."""
     recording = watch()
     service = recording.one("kubelet-service")
     assert service.urn in recording.ancestors(recording.one("prometheus-operator", "Deployment"))
@@ -142,7 +151,7 @@ def test_the_kubelets_service_is_ours_before_it_is_the_operators(watch):
 
 def test_the_parts_go_before_the_nodes_they_run_on(record_stack):
     recording = record_stack(stack_config("dev"), stack="dev")
-    pools = {found.urn for found in recording.of_type("alicloud:cs/nodePool:NodePool")}
+    pools = {pool.urn for pool in recording.of_type("alicloud:cs/nodePool:NodePool")}
     assert pools
     for part in monitoring_parts(recording).values():
         assert pools <= recording.ancestors(part), part.name
@@ -207,14 +216,14 @@ def test_alerts_reach_alertmanager_by_the_port_it_has(watch):
     assert target["port"] in {port["name"] for port in service["spec"]["ports"]}
 
 
-def test_alerts_are_told_to_nobody_until_a_configuration_is_named(watch):
-    plain, told = watch(), watch(alertmanager_config_secret="on-call")
+def test_alerts_notify_nobody_until_a_configuration_is_named(watch):
+    plain, notifying = watch(), watch(alertmanager_config_secret="on-call")
     quiet = plain.one("alertmanager-config").inputs
     config = json.loads(quiet["stringData"]["alertmanager.yaml"])
     assert [set(receiver) for receiver in config["receivers"]] == [{"name"}]
     assert spec_of(plain, "alertmanager", "Alertmanager")["configSecret"] == quiet["metadata"]["name"]
-    assert spec_of(told, "alertmanager", "Alertmanager")["configSecret"] == "on-call"
-    assert not [found for found in told.of_kind("Secret") if COMPONENT in found.urn]
+    assert spec_of(notifying, "alertmanager", "Alertmanager")["configSecret"] == "on-call"
+    assert not [secret for secret in notifying.of_kind("Secret") if COMPONENT in secret.urn]
 
 
 def test_grafana_has_no_password_unless_a_secret_holds_one(watch):
@@ -236,15 +245,17 @@ def test_grafana_shows_every_dashboard_and_starts_after_them(watch):
     recording = watch()
     volumes = spec_of(recording, "grafana", "Deployment")["template"]["spec"]["volumes"]
     [sources] = [volume["projected"]["sources"] for volume in volumes if volume["name"] == "dashboards"]
-    shown = {source["configMap"]["name"] for source in sources}
-    boards = [found for found in recording.of_kind("ConfigMap") if found.name.startswith("dashboard-")]
-    assert shown == {found.inputs["metadata"]["name"] for found in boards}
-    assert {found.urn for found in boards} <= recording.ancestors(recording.one("grafana", "Deployment"))
+    mounted = {source["configMap"]["name"] for source in sources}
+    boards = [board for board in recording.of_kind("ConfigMap") if board.name.startswith("dashboard-")]
+    assert mounted == {board.inputs["metadata"]["name"] for board in boards}
+    assert {board.urn for board in boards} <= recording.ancestors(recording.one("grafana", "Deployment"))
 
 
 def test_without_grafana_there_is_no_dashboard_either(watch):
     recording = watch(grafana=False)
-    assert not [found for found in recording.objects() if "dashboard" in found.name or "grafana" in found.name]
+    assert not [
+        resource for resource in recording.objects() if "dashboard" in resource.name or "grafana" in resource.name
+    ]
     assert recording.exports["grafana_url"] == ""
 
 
@@ -265,7 +276,7 @@ def test_the_outputs_are_addresses_of_services(watch):
 
 def test_everything_in_both_namespaces_is_closed_but_for_what_is_named(watch):
     recording = watch()
-    policies = [found.inputs for found in recording.of_kind("NetworkPolicy") if COMPONENT in found.urn]
+    policies = [policy.inputs for policy in recording.of_kind("NetworkPolicy") if COMPONENT in policy.urn]
     closed = {each["metadata"]["namespace"] for each in policies if each["spec"]["podSelector"] == {}}
     assert closed == {NAMESPACE, NODE_NAMESPACE}
     for each in policies:
@@ -282,10 +293,10 @@ def _may(recording, account):
                 continue
             namespace = binding.inputs["metadata"].get("namespace", "*")
             [role] = [
-                found.inputs
-                for found in recording.of_kind(kind)
-                if found.inputs["metadata"]["name"] == binding.inputs["roleRef"]["name"]
-                and found.inputs["metadata"].get("namespace", "*") == namespace
+                candidate.inputs
+                for candidate in recording.of_kind(kind)
+                if candidate.inputs["metadata"]["name"] == binding.inputs["roleRef"]["name"]
+                and candidate.inputs["metadata"].get("namespace", "*") == namespace
             ]
             for rule in role["rules"]:
                 for resource in rule.get("resources", []):
@@ -303,7 +314,7 @@ def test_nobody_but_the_operator_writes_and_it_only_in_its_namespace(watch):
         for namespace, _, resource, verb in _may(recording, "prometheus-operator")
         if verb not in ("get", "list", "watch")
     }
-    elsewhere = {found for found in written if found[0] != NAMESPACE}
+    elsewhere = {right for right in written if right[0] != NAMESPACE}
     assert elsewhere == {
         ("kube-system", "services"),
         ("kube-system", "services/finalizers"),
@@ -314,8 +325,8 @@ def test_nobody_but_the_operator_writes_and_it_only_in_its_namespace(watch):
 
 @pytest.mark.parametrize("account", sorted(PARTS))
 def test_secrets_are_read_in_one_namespace_by_the_operator_alone(watch, account):
-    found = {namespace for namespace, _, resource, _ in _may(watch(), account) if resource == "secrets"}
-    assert found == ({NAMESPACE} if account == "prometheus-operator" else set())
+    namespaces = {namespace for namespace, _, resource, _ in _may(watch(), account) if resource == "secrets"}
+    assert namespaces == ({NAMESPACE} if account == "prometheus-operator" else set())
 
 
 def test_prometheus_sees_pods_where_monitors_look_for_them(watch):
@@ -323,14 +334,14 @@ def test_prometheus_sees_pods_where_monitors_look_for_them(watch):
     looked_for = {
         namespace
         for kind in ("PodMonitor", "ServiceMonitor")
-        for found in recording.of_kind(kind)
-        for namespace in found.inputs["spec"]["namespaceSelector"]["matchNames"]
+        for monitor in recording.of_kind(kind)
+        for namespace in monitor.inputs["spec"]["namespaceSelector"]["matchNames"]
     }
     assert looked_for
     assert looked_for <= {namespace for namespace, *_ in _may(recording, "prometheus")}
 
 
-def test_kube_state_metrics_may_list_what_it_is_told_to_and_no_more(watch):
+def test_kube_state_metrics_may_list_what_it_is_configured_for_and_no_more(watch):
     recording = watch()
     [container] = spec_of(recording, "kube-state-metrics", "Deployment")["template"]["spec"]["containers"]
     [kinds] = [each.partition("=")[2].split(",") for each in container["args"] if each.startswith("--resources=")]
@@ -352,11 +363,11 @@ def test_the_node_exporter_runs_on_every_real_node_and_mounts_it_read_only(watch
 
 def test_nobody_waits_for_metrics_of_a_volcano_that_somebody_else_installed(record_stack, cluster):
     def alerts(recording):
-        return json.dumps([found.inputs["spec"] for found in recording.of_kind("PrometheusRule")])
+        return json.dumps([rule.inputs["spec"] for rule in recording.of_kind("PrometheusRule")])
 
     theirs = record_stack({"cluster": cluster, "scheduling": {"install": False}})
     ours = record_stack({"cluster": cluster})
-    assert "monitor-volcano-scheduler" not in {found.name for found in theirs.of_kind("PodMonitor")}
+    assert "monitor-volcano-scheduler" not in {monitor.name for monitor in theirs.of_kind("PodMonitor")}
     assert '\\"volcano-scheduler\\"' in alerts(ours)
     assert '\\"volcano-scheduler\\"' not in alerts(theirs)
 
@@ -371,3 +382,10 @@ def test_the_page_of_prometheus_lies_where_it_looks_for_it(watch):
     assert page["metadata"]["name"] == name
     assert set(page["data"]) == {"index.html"}
     assert recording.one(name).urn in recording.ancestors(recording.one("prometheus", "Prometheus"))
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://localhost:9090", "null", "file://"])
+def test_no_page_of_the_web_may_read_the_metrics(watch, origin):
+    spec = spec_of(watch(), "prometheus", "Prometheus")
+    [allowed] = [each["value"] for each in spec["additionalArgs"] if each["name"] == "web.cors.origin"]
+    assert not re.fullmatch(allowed, origin)

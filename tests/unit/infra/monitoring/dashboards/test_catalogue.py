@@ -12,8 +12,8 @@ from infra.monitoring.kept_metrics import KEPT_METRICS
 from infra.monitoring.rules import rule_manifests
 from infra.settings.alert_thresholds import AlertThresholds
 from tests.unit.infra.monitoring.rules.queries import metrics_of
-from trainer.metrics import TrainingMetrics
 from trainer.serve.metrics import ServerMetrics, VersionMetrics
+from trainer.training.metrics import TrainingMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def _of_a_server() -> set[str]:
     metrics = ServerMetrics("digits")
     metrics.add_version(VersionMetrics(model="digits", version=1))
     families = re.findall(r"^# TYPE (\w+) (\w+)$", metrics.render().decode(), flags=re.MULTILINE)
-    # Triton's counters end without _total, and ours beside them do, too.
+    # Triton's counters end without _total, and so do ours for the same services.
     suffixes = {"histogram": SUFFIXES["histogram"]}
     return {name + suffix for name, kind in families for suffix in suffixes.get(kind, ("",))}
 

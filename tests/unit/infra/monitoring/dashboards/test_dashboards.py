@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
@@ -134,6 +134,39 @@ def test_a_job_and_a_service_lead_to_their_logs(uid, field):
     expected = f'"{NAMESPACE_FIELD}":="${{namespace:percentencode}}" "{field}":="${{workload:percentencode}}"'
     assert unquote(query) == f"{expected} _time:[${{__from:date:iso}}, ${{__to:date:iso}}]"
     assert not set(query) & set(' "&#')
+
+
+def test_a_run_leads_to_the_dashboard_on_its_own_time():
+    """Of the values of a table, only their numbers are times in a URL: their text is a date."""
+    runs = next(panel for panel in panels(BOARDS["athanor-job"]) if panel["title"] == "Runs of the last week")
+    (link,) = runs["fieldConfig"]["defaults"]["links"]
+    path, _, query = link["url"].partition("?")
+    assert path == "/d/athanor-job"
+    assert dict(parse_qsl(query)) == {
+        "var-datasource": "${datasource}",
+        "var-namespace": "${namespace}",
+        "var-workload": '${__data.fields["workload"]}',
+        "from": '${__data.fields["Value #A"].numeric}',
+        "to": '${__data.fields["Value #B"].numeric}',
+    }
+    assert [target["refId"] for target in runs["targets"]] == ["A", "B"]
+    assert all("* 1000" in target["expr"] for target in runs["targets"])
+
+
+def test_a_number_that_is_a_ratio_has_stated_decimals(board):
+    """By itself, Grafana rounds 99.7 % to 100 % (grafana/grafana#49761)."""
+    ratios = [
+        panel["fieldConfig"]["defaults"].get("decimals")
+        for panel in panels(board)
+        if panel["type"] == "stat" and panel["fieldConfig"]["defaults"]["unit"] == "percentunit"
+    ]
+    assert set(ratios) <= {1, 2}
+
+
+def test_objectives_are_written_without_trailing_zeros():
+    text = json.dumps(BOARDS["athanor-serving"])
+    assert "99.9%" in text
+    assert "99.9000" not in text
 
 
 def test_every_dashboard_leads_to_the_runbooks_and_to_the_others(board):

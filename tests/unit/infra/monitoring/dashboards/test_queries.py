@@ -16,7 +16,7 @@ def test_every_way_to_write_a_variable_is_filled_in():
 
 
 def test_a_value_stays_a_value():
-    """A workload's name comes from whoever may make pods."""
+    """A workload's name comes from anyone who may create pods."""
     expr = filled('up{workload="$workload"}', {"workload": 'a"} or vector(1) #\\'})
     selector = promql_parser.parse(expr)
     assert isinstance(selector, promql_parser.VectorSelector)
@@ -29,7 +29,7 @@ def test_an_unknown_variable_is_an_error():
 
 
 def test_all_are_there_and_none_has_a_variable_left():
-    found = queries(EXAMPLE_VALUES)
-    assert len(found) > 150
-    assert not [query for query in found if "$" in query.expr]
-    assert {query.dashboard for query in found} >= {"athanor-job", "athanor-cost"}
+    all_queries = queries(EXAMPLE_VALUES)
+    assert len(all_queries) > 150
+    assert not [query for query in all_queries if "$" in query.expr]
+    assert {query.dashboard for query in all_queries} >= {"athanor-job", "athanor-cost"}

@@ -22,7 +22,7 @@ CASES = (
     ),
     AlertCase(
         alert="NodeUnderPressure",
-        says="for ten minutes; being ready is no pressure",
+        says="for ten minutes; being ready does not count as pressure",
         series={
             **_condition("n1", "DiskPressure", "0x4 1x20 0x40"),
             **_condition("n1", "Ready", "1x100"),

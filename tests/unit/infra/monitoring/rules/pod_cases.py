@@ -61,7 +61,7 @@ CASES = (
     ),
     RecordingCase(
         record="namespace_pod:workload:info",
-        says="one of a pod that was made again on another node",
+        says="one of a pod that was recreated on another node",
         series={
             **labelled_pod("digits-0", job="digits", alive="1x3"),
             **{
@@ -74,7 +74,7 @@ CASES = (
     ),
     RecordingCase(
         record="namespace_pod:gpus_allocated:sum",
-        says="of pods that have a node and are not over, whoever made them",
+        says="of pods that have a node and are not over, no matter what created them",
         series=_PODS,
         at="5m",
         gives={

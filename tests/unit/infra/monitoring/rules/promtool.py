@@ -79,13 +79,13 @@ def alert_named(name: str, thresholds: AlertThresholds = THRESHOLDS) -> Alert:
 
 
 def rule_file(folder: Path, thresholds: AlertThresholds, *names: str) -> Path:
-    """Write the rules of some areas; without annotations, which promtool would want to be told in every case."""
+    """Write the rules of some areas; without annotations, which promtool would require in every case."""
     groups = []
     for area in (area_named(name, thresholds) for name in names):
-        alerts = [alert.written(None) for alert in area.alerts]
+        alerts = [alert.manifest(None) for alert in area.alerts]
         for alert in alerts:
             del alert["annotations"]
-        groups.append({"name": area.name, "rules": [*(each.written() for each in area.recordings), *alerts]})
+        groups.append({"name": area.name, "rules": [*(each.manifest() for each in area.recordings), *alerts]})
     path = folder / "rules.yml"
     path.write_text(json.dumps({"groups": groups}))
     return path

@@ -48,7 +48,7 @@ _BY_MODEL = {**_SERVICE, "model": "digits"}
 CASES = (
     AlertCase(
         alert="ServiceErrorsBurnFast",
-        says="every tenth request fails for a while; what clients do wrong is no fault of the service",
+        says="every tenth request fails for a while; errors of clients are not the service's",
         series={
             **requests("0+600x60 36540+540x20 47940+600x40", "0x60 60+60x20 1260x40"),
             **requests("0+600x120", "0+300x120", "clients", reason="OTHER"),

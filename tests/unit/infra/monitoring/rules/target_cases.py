@@ -17,7 +17,7 @@ def _missing(source, metric):
 
 
 def _own(metric, values, labels, quiet_series):
-    """Return the series of a program's own metric, beside one of another pod."""
+    """Return the series of a program's own metric, and one of another pod."""
     return {series(metric, labels): values, series(metric, {**labels, "pod": "other-0"}): quiet_series}
 
 

@@ -11,7 +11,7 @@ from infra.settings.tree import every_field, is_row
 from trainer.serve.metrics import REQUEST_SECONDS_BUCKETS as BUCKETS_OF_THE_SERVER
 
 DEFAULTS = AlertThresholds()
-KEYS = [key for key, field in every_field(AlertThresholds) if is_row(field)]
+KEYS = [key for key, field, _ in every_field(AlertThresholds) if is_row(field)]
 OTHER = {
     "gpu.idle_busy_ratio": 0.1,
     "training.straggler_factor": 2.0,
@@ -22,7 +22,7 @@ OTHER = {
     "serving.latency_objective": 0.95,
     "serving.latency_seconds": 1.0,
 }
-"""Another value of each limit that is no whole number."""
+"""Another value of each limit that is not a whole number."""
 
 
 def rules(thresholds):
@@ -54,7 +54,7 @@ def test_every_limit_changes_a_rule(key):
         ("storage.full_ratio", 0.5, "must be above nearly_full_ratio = 0.85"),
         ("serving.availability_objective", 0.9, "must be above 0.9306"),
         ("serving.latency_objective", 0.5, "must be above 0.9306"),
-        ("serving.latency_seconds", 0.3, "is no bound of the server's histogram"),
+        ("serving.latency_seconds", 0.3, "is not a bucket bound of the server's histogram"),
         ("nodes.no_such_limit", 1, "no such key"),
     ],
 )

@@ -50,7 +50,7 @@ _FAILURES = "volcano_job_failed_phase_count"
 CASES = (
     AlertCase(
         alert="TrainingStalled",
-        says="no rank makes a step, until they go on",
+        says="no rank completes a step, until they continue",
         series={
             metric(_STEP_TIME): "0+60x10 600x30 2400+60x60",
             metric(_STEP_TIME, 1): "0+60x10 600x30 2400+60x60",
@@ -61,14 +61,14 @@ CASES = (
     ),
     AlertCase(
         alert="TrainingStalled",
-        says="not even the first step is made, until the pods are gone",
+        says="not even the first step is completed, until the pods are gone",
         series={metric(_STEP_TIME): "0x30 stale"},
         fires={"17m": [_JOB], "30m": [_JOB]},
         quiet=["15m", "31m"],
     ),
     AlertCase(
         alert="TrainingStalled",
-        says="one rank that reports nothing new is no standstill",
+        says="one rank that reports nothing new is not enough",
         series={metric(_STEP_TIME): "0+60x60", metric(_STEP_TIME, 1): "0x60"},
         fires={},
         quiet=["10m", "60m"],
@@ -89,14 +89,14 @@ CASES = (
     ),
     AlertCase(
         alert="TrainingLossNotFinite",
-        says="counted by a program that goes on",
+        says="counted by a program that continues",
         series={metric(_NOT_FINITE): "0x4 1x60", metric(_NOT_FINITE, job="other"): "0x60"},
         fires={"5m": [_JOB], "19m": [_JOB]},
         quiet=["4m", "20m", "40m"],
     ),
     AlertCase(
         alert="TrainingLossNotFinite",
-        says="told by the next process of the run, which starts with the count",
+        says="reported by the next process of the run, which starts with the count",
         series={
             metric(_NOT_FINITE): "0x4 stale",
             metric(_NOT_FINITE, instance="10.0.0.9:8002"): "_x6 1x100",
@@ -119,6 +119,13 @@ CASES = (
         },
         fires={"20m": [{**_JOB, "rank": "2"}], "30m": [{**_JOB, "rank": "2"}]},
         quiet=["15m", "37m", "60m"],
+    ),
+    AlertCase(
+        alert="TrainingStraggler",
+        says="one of two ranks has a GPU that needs half as long again for each step",
+        series={**steps(0, seconds=1.5, own=0.9), **steps(1, seconds=1.5, own=1.4)},
+        fires={"20m": [{**_JOB, "rank": "1"}]},
+        quiet=["15m"],
     ),
     AlertCase(
         alert="TrainingStraggler",
@@ -242,6 +249,20 @@ CASES = (
         },
     ),
     RecordingCase(
+        record="workload_rank:straggling:ratio",
+        says="share of a step, against the middle rank",
+        series={
+            name: values
+            for rank, own in enumerate((0.5, 0.5, 0.75, 0.5))
+            for name, values in steps(rank, own=own).items()
+        },
+        at="30m",
+        gives={
+            **{f'{{namespace="team", workload="digits", rank="{rank}"}}': 0 for rank in (0, 1, 3)},
+            '{namespace="team", workload="digits", rank="2"}': 0.25,
+        },
+    ),
+    RecordingCase(
         record="workload_rank:own_seconds:mean",
         says="measured, else the wait for data",
         series={
@@ -267,7 +288,7 @@ CASES = (
     ),
     RecordingCase(
         record="workload:checkpoint_age_seconds:min",
-        says="the newest that any rank knows",
+        says="the latest that any rank knows",
         series={metric("checkpoint_age_seconds"): "60x10", metric("checkpoint_age_seconds", 1): "90x10"},
         at="5m",
         gives={'{namespace="team", workload="digits"}': 60},

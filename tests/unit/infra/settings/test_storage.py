@@ -1,4 +1,4 @@
-"""Storage that could not work is refused before anything is made."""
+"""Storage that could not work is refused before anything is created."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OSS = {"name": "imagenet", "bucket": "team-datasets"}
 
 # the storage settings, the key that is named, words of the message
 REFUSED = [
-    ({"storage_class": "alicloud-disk-essd"}, "storage", "a disk serves one node"),
+    ({"storage_class": "alicloud-disk-essd"}, "storage", "a disk can be attached to only one node"),
     ({"storage_class": "athanor-disk"}, "storage", "set access_mode to ReadWriteOnce"),
     ({"storage_class": "fast", "classes": [{"mode": "disk", "name": "fast"}]}, "storage", "'fast'"),
     ({"nas": {"mode": "nfs"}}, "storage.nas", "standard"),
@@ -26,7 +26,7 @@ REFUSED = [
     ({"nas": {"mode": "extreme"}}, "storage.nas.extreme.capacity_gib", "Size in GiB"),
     ({"nas": {"mode": "extreme", "capacity_gib": 99}}, "storage.nas.extreme.capacity_gib", "than or equal to 100"),
     ({"nas": {"mode": "extreme", "capacity_gib": 262145}}, "storage.nas.extreme.capacity_gib", "262144"),
-    ({"nas": {"mode": "extreme", "capacity_gib": 100}, "data_size_gib": 90}, "storage", "data and output are 110 GiB"),
+    ({"nas": {"mode": "extreme", "capacity_gib": 100}, "data_size_gib": 90}, "storage", "data and output need 110 GiB"),
     ({"nas": {"mode": "cpfs", "capacity_gib": 2400}}, "storage.nas.cpfs.capacity_gib", "3600"),
     ({"nas": {"mode": "cpfs", "capacity_gib": 4000}}, "storage.nas.cpfs.capacity_gib", "use 4800"),
     ({"nas": {"mode": "cpfs", "capacity_gib": 1200 * 874}}, "storage.nas.cpfs.capacity_gib", "1048576"),
@@ -34,7 +34,7 @@ REFUSED = [
      "storage.nas.cpfs.export_domain", "Domain of the export"),
     ({"classes": [{"mode": "nas"}, {"mode": "nas"}]}, "storage", "repeats athanor-shared"),
     ({"classes": [{"mode": "nas", "archive_on_delete": False}]}, "storage", "recycle_bin_days"),
-    ({"classes": [{"mode": "nas", "path": "volumes"}]}, "storage.classes.0.nas.path", "below which claims"),
+    ({"classes": [{"mode": "nas", "path": "volumes"}]}, "storage.classes.0.nas.path", "in which each claim"),
     ({"oss": [OSS, OSS]}, "storage", "repeats imagenet"),
     ({"oss": [{**OSS, "bucket": "Team_Data"}]}, "storage.oss.0.bucket", "The bucket"),
     ({"oss": [{**OSS, "path": "imagenet"}]}, "storage.oss.0.path", "Folder of the bucket"),
@@ -44,11 +44,11 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("storage", "key", "words"), REFUSED, ids=[str(found[0])[:60] for found in REFUSED])
+@pytest.mark.parametrize(("storage", "key", "words"), REFUSED, ids=[str(refused[0])[:60] for refused in REFUSED])
 def test_what_cannot_work_is_refused_with_the_fix(storage, key, words):
     with pytest.raises(RefusalError) as caught:
         parse_settings({"cluster": OWN, "storage": storage})
-    [line] = [found for found in str(caught.value).splitlines() if found.startswith("  - ")]
+    [line] = [line for line in str(caught.value).splitlines() if line.startswith("  - ")]
     assert f"athanor:{key}" in line
     assert words in line
     assert "Fix: " in line

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 _UNITS = {
-    "m": Fraction(1, 1000),
-    **{unit: Fraction(1000**power) for power, unit in enumerate(("k", "M", "G", "T", "P"), start=1)},
-    **{unit: Fraction(1024**power) for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi"), start=1)},
+    "": Fraction(1),
+    **{unit: Fraction(1, 1000**power) for power, unit in enumerate(("m", "u", "n"), start=1)},
+    **{unit: Fraction(1000**power) for power, unit in enumerate(("k", "M", "G", "T", "P", "E"), start=1)},
+    **{unit: Fraction(1024**power) for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)},
 }
+_QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([a-zA-Z]{0,2})", re.ASCII)
 
 
 def gib_quantity(gib: int) -> str:
@@ -34,10 +37,16 @@ def millis_quantity(millis: int) -> str:
 
 
 def quantity_value(text: str) -> Fraction:
-    """Return a quantity as the number it stands for: 500m is a half, 4Gi is 4 * 1024^3.
+    """Return the number that a quantity stands for: 500m is a half, 4Gi is 4 * 1024^3, 1e3 is 1000.
+
+    Source: k8s.io/apimachinery, pkg/api/resource, "Quantity".
 
     Raises:
-        ValueError, KeyError: it is no quantity; settings take none such.
+        ValueError: it is not a quantity.
     """
-    unit = text.lstrip("0123456789.")
-    return Fraction(text.removesuffix(unit)) * (_UNITS[unit] if unit else 1)
+    parts = _QUANTITY.fullmatch(text)
+    if parts is None or parts[2] not in _UNITS:
+        raise ValueError(
+            f"{text!r} is not a Kubernetes quantity. Fix: write a number with an optional unit, such as 4Gi"
+        )
+    return Fraction(parts[1]) * _UNITS[parts[2]]

@@ -7,7 +7,7 @@ import pytest
 from infra.monitoring import NAMESPACE, NODE_NAMESPACE, PROMETHEUS, VICTORIA_LOGS_PORT, VLAGENT
 from infra.monitoring.logs import CLAIM, collector, store
 from infra.monitoring.logs.manifests import LogArgs, log_manifests
-from infra.pools import GPU_TAINT
+from infra.offers import GPU_TAINT
 from infra.settings.monitoring import LogSettings, VolumeSettings
 from infra.simulated_nodes import simulated_node_manifest
 from infra.storage import ClassVolumes, NodeFolders
@@ -37,35 +37,35 @@ def test_other_kinds_need_nothing_of_it(kind):
 
 
 def test_a_disk_of_a_class_is_claimed_without_a_volume_of_ours():
-    found = manifests(ClassVolumes(storage_class="fast"), storage=VolumeSettings(size_gib=7))
-    assert "victoria-logs-volume" not in found
-    claim = found["victoria-logs-claim"]
+    objects = manifests(ClassVolumes(storage_class="fast"), storage=VolumeSettings(size_gib=7))
+    assert "victoria-logs-volume" not in objects
+    claim = objects["victoria-logs-claim"]
     assert claim["spec"]["storageClassName"] == "fast"
     assert claim["spec"]["resources"] == {"requests": {"storage": "7Gi"}}
     assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
-    [volume] = found["victoria-logs"]["spec"]["template"]["spec"]["volumes"]
+    [volume] = objects["victoria-logs"]["spec"]["template"]["spec"]["volumes"]
     assert volume["persistentVolumeClaim"] == {"claimName": claim["metadata"]["name"]}
 
 
 def test_the_cluster_of_make_up_keeps_them_in_a_folder_of_its_node():
-    found = manifests(NodeFolders())
-    volume, claim = found["victoria-logs-volume"], found["victoria-logs-claim"]
+    objects = manifests(NodeFolders())
+    volume, claim = objects["victoria-logs-volume"], objects["victoria-logs-claim"]
     assert volume["spec"]["local"]["path"].endswith(f"/volumes/{CLAIM}")
     assert claim["spec"]["volumeName"] == volume["metadata"]["name"]
 
 
 def test_without_backing_nothing_is_claimed():
-    found = manifests()
-    assert "victoria-logs-claim" not in found
-    [volume] = found["victoria-logs"]["spec"]["template"]["spec"]["volumes"]
+    objects = manifests()
+    assert "victoria-logs-claim" not in objects
+    [volume] = objects["victoria-logs"]["spec"]["template"]["spec"]["volumes"]
     assert volume == {"name": "data", "emptyDir": {}}
 
 
 def test_days_and_the_size_of_the_disk_bound_what_is_kept():
-    found = flags(store.store_arguments(LogSettings(retention_days=12, storage=VolumeSettings(size_gib=100))))
-    assert found["retentionPeriod"] == "12d"
-    assert int(found["retention.maxDiskSpaceUsageBytes"]) == 80 * GIB
-    assert int(found["storage.minFreeDiskSpaceBytes"]) == GIB
+    limits = flags(store.store_arguments(LogSettings(retention_days=12, storage=VolumeSettings(size_gib=100))))
+    assert limits["retentionPeriod"] == "12d"
+    assert int(limits["retention.maxDiskSpaceUsageBytes"]) == 80 * GIB
+    assert int(limits["storage.minFreeDiskSpaceBytes"]) == GIB
 
 
 @pytest.mark.parametrize("size_gib", [1, 2, 50, 32768])
@@ -75,13 +75,15 @@ def test_old_days_go_before_new_lines_are_refused(size_gib):
 
 
 def test_the_store_never_has_two_pods_and_its_service_finds_it():
-    found = manifests(NodeFolders())
-    spec = found["victoria-logs"]["spec"]
-    assert (spec["replicas"], found["victoria-logs"]["kind"]) == (1, "StatefulSet")
-    assert found["victoria-logs-service"]["spec"]["selector"].items() <= spec["template"]["metadata"]["labels"].items()
-    [port] = found["victoria-logs-service"]["spec"]["ports"]
+    objects = manifests(NodeFolders())
+    spec = objects["victoria-logs"]["spec"]
+    assert (spec["replicas"], objects["victoria-logs"]["kind"]) == (1, "StatefulSet")
+    assert (
+        objects["victoria-logs-service"]["spec"]["selector"].items() <= spec["template"]["metadata"]["labels"].items()
+    )
+    [port] = objects["victoria-logs-service"]["spec"]["ports"]
     assert f"{store.URL}/insert/native" == flags(collector.collector_arguments())["remoteWrite.url"]
-    service = found["victoria-logs-service"]["metadata"]
+    service = objects["victoria-logs-service"]["metadata"]
     assert f"http://{service['name']}.{service['namespace']}.svc:{port['port']}" == store.URL
 
 
@@ -145,15 +147,15 @@ def fits(term: dict, labels: dict[str, str]) -> bool:
 
 
 def test_the_collector_may_read_pods_and_its_node_and_no_more():
-    found = manifests()
-    assert found["vlagent-role"]["rules"] == [
+    objects = manifests()
+    assert objects["vlagent-role"]["rules"] == [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
     ]
-    [subject] = found["vlagent-role-binding"]["subjects"]
-    account = found["vlagent-account"]["metadata"]
+    [subject] = objects["vlagent-role-binding"]["subjects"]
+    account = objects["vlagent-account"]["metadata"]
     assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
-    [pod] = pod_specs(found["vlagent"])
+    [pod] = pod_specs(objects["vlagent"])
     assert pod["serviceAccountName"] == account["name"]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.quantities import gib_quantity, mib_quantity, millis_quantity, quantity_value
+from infra.kubernetes.quantities import gib_quantity, mib_quantity, millis_quantity, quantity_value
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,26 @@ def test_what_is_written_stands_for_the_same_number(number):
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("0.5", 0.5), ("500m", 0.5), ("2k", 2000), ("4Gi", 4 * 1024**3), ("1.5Ti", 1.5 * 1024**4)]
+    ("text", "value"),
+    [
+        ("8", 8),
+        ("0.5", 0.5),
+        ("500m", 0.5),
+        ("100n", Fraction(1, 10**7)),
+        ("2k", 2000),
+        ("4Gi", 4 * 1024**3),
+        ("1.5Ti", 1.5 * 1024**4),
+        ("2e3", 2000),
+        ("1E3", 1000),
+        ("2E", 2 * 10**18),
+        ("-1", -1),
+    ],
 )
 def test_a_quantity_is_a_number(text, value):
     assert quantity_value(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "Gi", "4gi", "4 Gi", "4GiB", "four", "1.2.3", "0x10", "1/2", "nan"])
+def test_anything_else_is_refused(text):
+    with pytest.raises(ValueError, match="is not a Kubernetes quantity"):
+        quantity_value(text)

@@ -14,7 +14,7 @@ from infra.settings.parse import SettingsError, parse_settings
 from infra.settings.stack import Settings
 from infra.settings.tree import every_field, is_row
 from tests.fixtures.recorded_stack import REPOSITORY
-from tools.engine import stack_config
+from tools.stacks.engine import stack_config
 from workloads.resources import Resources
 
 OWN = {"kubeconfig": "~/.kube/config", "context": "kind-athanor"}
@@ -31,7 +31,14 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
     ({"namespace": "a.b"}, "namespace", "'a.b'", "at most 63"),
     ({"namespace": "a\n"}, "namespace", "'a\\n'", "at most 63"),
     ({"namespace": "mañana"}, "namespace", "'mañana'", "at most 63"),
-    ({"namespace": 7}, "namespace", "7", "Namespace of the workloads"),
+    ({"namespace": 7}, "namespace", "7", "Namespace for the workloads"),
+    ({"namespace": "kube-system"}, "namespace", "'kube-system'", "belongs to Kubernetes"),
+    ({"namespace": "default"}, "namespace", "'default'", "such as athanor"),
+    ({"namespace": "volcano-system"}, "namespace", "'volcano-system'", "the platform's own components"),
+    ({"namespace": "ack-csi-fuse"}, "namespace", "'ack-csi-fuse'", "belongs to ACK"),
+    ({"leave_namespace": "A"}, "leave_namespace", "'A'", "at most 63"),
+    ({"digits": {"width": 10}}, "digits.width", "10", "a multiple of 4"),
+    ({"digits": {"gpus_per_worker": 1}}, "digits.gpus_per_worker", "1", "the local cluster's node has no GPU"),
     ({"cluster": "kind"}, "cluster", "'kind'", "Which Kubernetes cluster"),
     ({"cluster": {"kubeconfig": "~/k"}}, "cluster", "'~/k'", "set cluster.context"),
     ({"cluster": {"context": "kind"}}, "cluster", "'kind'", "set cluster.kubeconfig"),
@@ -68,7 +75,7 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
         GPU_NODE,
         "one entry per type",
     ),
-    ({"storage": {"storage_class": "nas"}}, "storage.storage_class", "'nas'", "leave it out"),
+    ({"storage": {"storage_class": "nas"}}, "storage.storage_class", "'nas'", "omit it"),
     ({"cluster": OWN, "storage": {"storage_class": "NAS"}}, "storage.storage_class", "'NAS'", "at most 253"),
     ({"cluster": OWN, "storage": {"storage_class": "a..b"}}, "storage.storage_class", "'a..b'", "both ends"),
     ({"storage": {"access_mode": "RWX"}}, "storage.access_mode", "'RWX'", "'ReadWriteMany'"),
@@ -77,7 +84,7 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
     ({"storage": {"output_size_gib": 65537}}, "storage.output_size_gib", "65537", "less than or equal to 65536"),
     ({"storage": {"output_size_gib": 1.5}}, "storage.output_size_gib", "1.5", "GiB"),
     ({"storage": {"size": 5}}, "storage.size", "", "use one of access_mode"),
-    ({"scheduling": {"install": "maybe"}}, "scheduling.install", "'maybe'", "False where"),
+    ({"scheduling": {"install": "maybe"}}, "scheduling.install", "'maybe'", "Set to false if"),
     ({"scheduling": {"queues": []}}, "scheduling", "no queues", "name at least one"),
     ({"scheduling": {"queues": "training"}}, "scheduling.queues", "'training'", "Queues to create"),
     ({"scheduling": {"queues": [{"weight": 1}]}}, "scheduling.queues.0.name", "", "Name of the queue"),
@@ -127,19 +134,19 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
         {"scheduling": {"queues": [{"name": "a", "guaranteed_percent": 50, "maximum_percent": 40}]}},
         "scheduling.queues.0",
         "maximum_percent = 40",
-        "lower the one",
+        "lower the first",
     ),
     (
         {"scheduling": {"queues": [{"name": "a", "maximum_percent": 40, "capability": {"cpu": 8}}]}},
         "scheduling.queues.0",
         "maximum_percent = 40",
-        "leave out one",
+        "omit one",
     ),
     (
         {"scheduling": {"queues": [{"name": "a", "guaranteed_percent": 4, "guarantee": {"cpu": 8}}]}},
         "scheduling.queues.0",
         "guaranteed_percent = 4",
-        "leave out one",
+        "omit one",
     ),
     (
         {"scheduling": {"queues": [{"name": name, "guaranteed_percent": 60} for name in "ab"]}},
@@ -151,13 +158,13 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
         {"scheduling": {"queues": [{"name": "a", "deserved": {"cpu": 8}}, {"name": "b"}]}},
         "scheduling",
         "not for b",
-        "for each queue, or for none",
+        "for every queue, or for none",
     ),
     (
         {"scheduling": {"priority_classes": [{"name": "a", "value": 1}, {"name": "a", "value": 2}]}},
         "scheduling",
         "'a'",
-        "a name of its own",
+        "a different name",
     ),
     (
         {"scheduling": {"priority_classes": [{"name": "a", "value": 1_000_000_001}]}},
@@ -169,7 +176,7 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
         {"scheduling": {"priority_classes": [{"name": "a", "value": True}]}},
         "scheduling.priority_classes.0.value",
         "True",
-        "write one in digits",
+        "write it in digits",
     ),
     (
         {"scheduling": {"priority_classes": [{"name": "team.a", "value": 1}]}},
@@ -188,15 +195,40 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
         {"scheduling": {"container_defaults": {"memory": "1 GB"}}},
         "scheduling.container_defaults.memory",
         "'1 GB'",
-        "such as 500m, 2 or 4Gi",
+        "write a number of bytes, or a number with a unit, such as 4Gi",
     ),
+    (
+        {"scheduling": {"container_defaults": {"memory": 2}}},
+        "scheduling.container_defaults.memory",
+        "2",
+        "with its unit: 2Gi",
+    ),
+    (
+        {"scheduling": {"container_defaults": {"ephemeral_storage": "64"}}},
+        "scheduling.container_defaults.ephemeral_storage",
+        "'64'",
+        "with its unit: 64Gi",
+    ),
+    (
+        {"scheduling": {"queues": [{"name": "a", "capability": {"cpu": 8, "memory": 64}}]}},
+        "scheduling.queues.0.capability",
+        "memory = '64'",
+        "with its unit, such as 64Gi",
+    ),
+    (
+        {"scheduling": {"quota": {"resources": {"requests.storage": 500}}}},
+        "scheduling.quota.resources",
+        "requests.storage = '500'",
+        "with its unit, such as 64Gi",
+    ),
+    ({"monitoring": {"memory_limit": 4}}, "monitoring.memory_limit", "4", "with its unit: 4Gi"),
     ({"images": {"trainer_variant": "tpu"}}, "images.trainer_variant", "'tpu'", "'cpu' or 'gpu'"),
     ({"images": {"trainer": "team/trainer"}}, "images.trainer", "'team/trainer'", "a tag other than latest"),
     ({"images": {"trainer": "team/trainer:latest"}}, "images.trainer", "latest'", "a tag other than latest"),
     ({"images": {"trainer": "here:5000/trainer"}}, "images.trainer", "'here:5000/trainer'", "@sha256:"),
     ({"images": {"trainer": "trainer@sha256:12"}}, "images.trainer", "'trainer@sha256:12'", "the digest"),
     ({"images": {"trainer": ""}}, "images.trainer", "''", "a tag other than latest"),
-    ({"digits": {"enabled": "perhaps"}}, "digits.enabled", "'perhaps'", "declares the example"),
+    ({"digits": {"enabled": "perhaps"}}, "digits.enabled", "'perhaps'", "includes the example"),
     ({"digits": {"workers": 0}}, "digits.workers", "0", "Training pods"),
     ({"digits": {"workers": 65}}, "digits.workers", "65", "less than or equal to 64"),
     ({"digits": {"workers": "two"}}, "digits.workers", "'two'", "Training pods"),
@@ -220,14 +252,14 @@ def test_a_wrong_setting_is_refused_with_key_value_and_fix(raw, key, value, fix)
     with pytest.raises(SettingsError) as caught:
         parse_settings(raw)
     [problem] = caught.value.problems
-    named, _, told = problem.partition("Fix:")
+    named, _, advice = problem.partition("Fix:")
     assert f"athanor:{key}" in named
     assert value in named
-    assert fix in told or fix in named
-    assert told.strip()
+    assert fix in advice or fix in named
+    assert advice.strip()
 
 
-def test_every_wrong_key_is_told_at_once():
+def test_all_wrong_keys_are_reported_at_once():
     with pytest.raises(SettingsError) as caught:
         parse_settings({"namespace": "A", "digits": {"workers": 0, "epochs": 0}, "unknown": 1})
     assert len(caught.value.problems) == 4
@@ -253,6 +285,7 @@ def test_nothing_has_to_be_set():
         {"cluster": OWN, "storage": {"storage_class": "csi.fast.example", "access_mode": "ReadWriteOnce"}},
         {"digits": {"workers": "3", "batch_size": 30}},
         {"digits": {"replicas": 0}},
+        {"scheduling": {"quota": {"resources": {"memory": 0, "pods": 500, "limits.memory": "2Ti"}}}},
         {"images": {"trainer": "registry.example:5000/team/trainer:v1.2"}},
         {"images": {"trainer": "trainer@sha256:" + 64 * "a"}},
         {"cluster": {"simulated_nodes": [{"instance_type": name} for name in INSTANCE_TYPES]}},
@@ -291,10 +324,10 @@ def test_a_cpu_request_that_settings_accept_is_one_that_workloads_accept(value):
 FIELDS = list(every_field(Settings))
 
 
-@pytest.mark.parametrize(("key", "field"), FIELDS, ids=[key for key, _ in FIELDS])
-def test_every_key_is_described(key, field):
-    assert field.description, key
-    assert field.description.endswith("."), key
+@pytest.mark.parametrize(("key", "words"), [(key, words) for key, _, words in FIELDS], ids=[key for key, *_ in FIELDS])
+def test_every_key_is_described(key, words):
+    assert words, key
+    assert words.endswith("."), key
 
 
 def test_the_settings_page_describes_every_key_in_the_words_of_the_code():
@@ -304,10 +337,10 @@ def test_the_settings_page_describes_every_key_in_the_words_of_the_code():
         if line.startswith("| `"):
             key, default, meaning = (cell.strip() for cell in line.strip("|").split("|", maxsplit=2))
             rows[key.strip("`")] = (default.strip("`"), meaning)
-    described = [(key, field) for key, field in FIELDS if is_row(field)]
-    assert set(rows) == {key for key, _ in described}
-    for key, field in described:
-        assert rows[key][1] == " ".join(field.description.split())
+    described = [each for each in FIELDS if is_row(each[1])]
+    assert set(rows) == {key for key, *_ in described}
+    for key, field, words in described:
+        assert rows[key][1] == " ".join(words.split())
         if field.is_required():
             assert rows[key][0] == "required"
 

@@ -1,4 +1,4 @@
-"""Which network a pod is on, and Terway's PodNetworking resources.
+"""Modes of a pod's network: Terway's shared, trunk and exclusive interfaces, or the network of the node.
 
 Sources: AliyunContainerService/terway, docs/terway-trunk.md and docs/exclusive-eni-node-pool.md.
 """
@@ -6,17 +6,14 @@ Sources: AliyunContainerService/terway, docs/terway-trunk.md and docs/exclusive-
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import pulumi
-
+from infra.descriptions import checked
 from infra.errors import RefusalError
-from infra.manifests import Manifest, resource
+from infra.kubernetes.grammar import DnsLabel, matching
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from infra.settings.pod_networking import PodNetworkingSettings
+    from infra.manifests import Manifest
 
 POD_NETWORKING_LABEL = "athanor.dev/pod-networking"
 """Label of pods that a PodNetworking serves. Terway's webhook matches labels; an annotation alone does nothing."""
@@ -24,21 +21,31 @@ EXCLUSIVE_ENI_LABEL = "k8s.aliyun.com/exclusive-mode-eni-type"
 EXCLUSIVE_ENI_VALUE = "eniOnly"
 """Node label and value that make Terway give every pod of a node an interface of its own, from the node's birth on."""
 _MAXIMUM_PORT = 65535
+_Interface = Annotated[
+    str,
+    matching(
+        r"(?!\.{1,2}\Z)[!-.0-9;-~]{1,15}",  # dev_valid_name of the kernel; a colon marks an alias
+        "is not the name of a Linux network interface. Fix: write it as `ip link` prints it, such as eth0",
+    ),
+]
 
 
+@checked("network")
 @dataclass(frozen=True, kw_only=True)
 class SharedEni:
     """The platform's ordinary pod network; on ACK addresses of shared elastic network interfaces."""
 
 
+@checked("network")
 @dataclass(frozen=True, kw_only=True)
 class TrunkEni:
     """An interface with its own vswitches and security groups, on nodes that other pods share. ACK only."""
 
-    pod_networking: str
+    pod_networking: DnsLabel
     """Name of the PodNetworking, declared under alicloud.pod_networkings."""
 
 
+@checked("network")
 @dataclass(frozen=True, kw_only=True)
 class ExclusiveEni:
     """A whole network interface per pod, on a pool with `eni: exclusive`. ACK only.
@@ -47,6 +54,7 @@ class ExclusiveEni:
     """
 
 
+@checked("network")
 @dataclass(frozen=True, kw_only=True)
 class HostNetwork:
     """The node's own network: no isolation, no pod address; one pod of a workload per node.
@@ -54,7 +62,7 @@ class HostNetwork:
     No NetworkPolicy reaches such pods. The namespace's Pod Security level must be `privileged`.
     """
 
-    interface: str = "eth0"
+    interface: _Interface = "eth0"
     """The node's interface that collectives use."""
     port_offset: int = 0
     """Added to every port of the workload: two workloads that shall share nodes need different ones."""
@@ -62,7 +70,7 @@ class HostNetwork:
     def __post_init__(self) -> None:
         """Refuse an offset that leaves the range of ports."""
         if not 0 <= self.port_offset <= 20_000:
-            raise RefusalError("network.port_offset", self.port_offset, "must be 0 to 20000", "choose a smaller one")
+            raise RefusalError("network.port_offset", self.port_offset, "must be 0 to 20000", "choose a smaller offset")
 
 
 PodNetwork = SharedEni | TrunkEni | ExclusiveEni | HostNetwork
@@ -111,53 +119,3 @@ def interface(network: PodNetwork) -> str:
 def without_network_policy(network: PodNetwork) -> bool:
     """Return whether no NetworkPolicy reaches the pods, so that the namespace's default-deny does not hold for them."""
     return isinstance(network, ExclusiveEni | HostNetwork)
-
-
-def pod_networking_manifest(
-    settings: PodNetworkingSettings,
-    vswitch_ids: Sequence[pulumi.Input[str]],
-    security_group_ids: Sequence[pulumi.Input[str]],
-) -> Manifest:
-    """Return a PodNetworking; the ids given stand in where the settings name none."""
-    return {
-        "apiVersion": "network.alibabacloud.com/v1beta1",
-        "kind": "PodNetworking",
-        "metadata": {"name": settings.name},
-        "spec": {
-            "allocationType": {"type": "Elastic"},
-            "eniOptions": {"eniType": "Trunk"},
-            "selector": {"podSelector": {"matchLabels": {POD_NETWORKING_LABEL: settings.name}}},
-            "vSwitchOptions": list(settings.vswitch_ids or vswitch_ids),
-            "securityGroupIDs": list(settings.security_group_ids or security_group_ids),
-        },
-    }
-
-
-@dataclass(frozen=True, kw_only=True)
-class PodNetworkingsArgs:
-    """Arguments of PodNetworkings."""
-
-    settings: Sequence[PodNetworkingSettings]
-    vswitch_ids: Sequence[pulumi.Input[str]]
-    """The environment's vswitches for pods."""
-    security_group_ids: Sequence[pulumi.Input[str]]
-    """The environment's security groups."""
-
-
-class PodNetworkings(pulumi.ComponentResource):
-    """The PodNetworking resources of a stack; Terway with trunking must run already."""
-
-    networkings: tuple[pulumi.CustomResource, ...]
-    """The resources; workloads that use one depend on them."""
-
-    def __init__(self, name: str, args: PodNetworkingsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("athanor:infra:PodNetworkings", name, None, opts)
-        self.networkings = tuple(
-            resource(
-                f"pod-networking-{settings.name}",
-                pod_networking_manifest(settings, args.vswitch_ids, args.security_group_ids),
-                pulumi.ResourceOptions(parent=self),
-            )
-            for settings in args.settings
-        )
-        self.register_outputs({"names": [settings.name for settings in args.settings]})

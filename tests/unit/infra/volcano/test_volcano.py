@@ -248,7 +248,7 @@ def test_crds_carry_only_what_is_desired_state(tmp_path):
         assert set(manifest) == {"apiVersion", "kind", "metadata", "spec"}
 
 
-def test_a_missing_chart_is_refused_with_the_way_out(tmp_path):
+def test_a_missing_chart_is_refused_with_the_remedy(tmp_path):
     with pytest.raises(RefusalError, match=re.escape("run `make tools`")) as caught:
         crd_manifests(tmp_path)
     assert str(tmp_path) in str(caught.value)

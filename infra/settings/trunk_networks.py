@@ -1,4 +1,4 @@
-"""Settings of Terway's PodNetworking resources."""
+"""Settings of the networks of pods with a trunk interface (Terway's PodNetworking resources)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class PodNetworkingSettings(Model):
     name: DnsLabel
     """Its name in the cluster."""
     vswitch_ids: tuple[Annotated[str, StringConstraints(pattern=r"^vsw-[a-z0-9]+$")], ...] = ()
-    """Vswitches that the pods get addresses from, in order of preference. Default: the environment's for pods."""
+    """Vswitches that the pods get addresses from, in order of preference. Default: the environment's pod vswitches."""
     security_group_ids: tuple[Annotated[str, StringConstraints(pattern=r"^sg-[a-z0-9]+$")], ...] = Field(
         default=(), max_length=10
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from infra.cluster import existing_cluster_args
+from infra.cluster_access import existing_cluster_args
 from infra.machine import LOCAL_CONTEXT, LOCAL_NODE, cache_folder, home_folder, local_home
 from infra.settings.cluster import ClusterSettings
 from tests.fixtures.recorded_stack import FOREIGN_TOKEN, OWN_KEY
@@ -41,9 +41,9 @@ def test_the_client_is_not_throttled_to_the_providers_default(local_stack):
 def test_credentials_appear_nowhere_else(local_stack):
     for resource in local_stack.resources.values():
         for path, value in scalars(resource.inputs):
-            shown = "" if isinstance(value, Secret) else str(value)
-            assert FOREIGN_TOKEN not in shown, f"{resource.name}: {path}"
-            assert OWN_KEY not in shown, f"{resource.name}: {path}"
+            readable = "" if isinstance(value, Secret) else str(value)
+            assert FOREIGN_TOKEN not in readable, f"{resource.name}: {path}"
+            assert OWN_KEY not in readable, f"{resource.name}: {path}"
 
 
 def test_the_local_cluster_is_the_default(monkeypatch, tmp_path):

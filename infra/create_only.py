@@ -1,7 +1,8 @@
 """Refuse changes that the provider would accept, show as an update, and never make.
 
-Some inputs are sent when a resource is created and ignored ever after. A hook of the engine compares them with those in
-the checkpoint before every update, in previews too; see docs/decisions/0006-create-only-fields.md.
+Some inputs are sent when a resource is created and ignored ever after; others would replace what must not be. A hook of
+the engine compares them with those in the checkpoint before every update, in previews too; see
+docs/decisions/0006-create-only-fields.md.
 """
 
 from __future__ import annotations
@@ -17,8 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
+def _itself(value: Any) -> object:  # noqa: ANN401 - an input of any shape
+    return value
+
+
 def _differs(old: Any, new: Any) -> bool:  # noqa: ANN401 - an input of any shape
     return old != new
+
+
+def given_and_changed(old: Any, new: Any) -> bool:  # noqa: ANN401 - an input of any shape
+    """Whether a value differs from the one in the checkpoint, if that has one.
+
+    It has none of what earlier releases did not report, and of an imported resource what the provider cannot read.
+    """
+    return old is not None and old != new
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +43,12 @@ class CreateOnly:
     setting: str
     """What a user changes to change it."""
     limit: str
-    """Why a change cannot be made."""
+    """Why it cannot be changed."""
     fix: str
     forbids: Callable[[Any, Any], bool] = _differs
-    """Whether a change from the first value to the second cannot be made. Default: any change."""
+    """Whether it cannot be changed from the first value to the second. Default: it cannot be changed at all."""
+    display: Callable[[Any], object] = _itself
+    """What a value of the input is to the user."""
 
 
 def guard(name: str, fields: Sequence[CreateOnly]) -> pulumi.ResourceHookBinding:
@@ -60,4 +75,5 @@ def check(fields: Sequence[CreateOnly], old: Mapping[str, Any], new: Mapping[str
     for field in fields:
         before, after = old.get(field.input), new.get(field.input)
         if field.forbids(before, after):
-            raise RefusalError(field.setting, after, f"was {before!r} at birth, and {field.limit}", field.fix)
+            was = f"was {field.display(before)!r} at creation, and {field.limit}"
+            raise RefusalError(field.setting, field.display(after), was, field.fix)

@@ -1,0 +1,107 @@
+"""Which Kubernetes version a cluster is created with, or upgraded to.
+
+ACK takes only full versions: of a minor its API says "no ros component exists. clusterType: ManagedKubernetes, version:
+1.35" (log of a deployment, 2026-08-25), and the provider sends on what it is given. It offers one patch of each of the
+three newest minors, and none of the earlier ones (logs of 2026-08 to 2026-10; "Kubernetes versions supported by ACK",
+2026-10-06). So a minor in the settings becomes a patch when the cluster is created: ACK is asked at `up`, never in a
+preview, and the answer is kept in the stack's state under the minor's name. Another minor has no answer yet, and ACK is
+asked again: that is the upgrade.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, cast
+
+import pulumi
+import pulumi_alicloud as alicloud
+
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from infra.settings.alicloud_kubernetes import KubernetesSettings
+
+SETTING = "alicloud.kubernetes.version"
+_OLDEST_CREATABLE = 34
+"""Minor of the oldest version that ACK creates clusters with ("Kubernetes versions supported by ACK", 2026-10-06)."""
+
+
+def version_order(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version of ACK, for comparisons: (1, 34, 10, 1) of 1.34.10-aliyun.1."""
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
+def offered_patch(minor: str, offered: Sequence[str]) -> str:
+    """Return the latest version of a minor, such as 1.34, that ACK offers.
+
+    Raises:
+        RefusalError: it offers none.
+    """
+    of_minor = [version for version in offered if version.startswith(f"{minor}.")]
+    if not of_minor:
+        raise RefusalError(
+            SETTING,
+            minor,
+            f"ACK offers {', '.join(offered) or 'no version'} in this region",
+            "set one of these minors. To upgrade an existing cluster to a version that is not offered for new ones,"
+            " set the full version shown on its page in the console",
+        )
+    return max(of_minor, key=version_order)
+
+
+def kubernetes_version(settings: KubernetesSettings, parent: pulumi.Resource) -> pulumi.Input[str]:
+    """Return the full version of the cluster: the pinned one, or what ACK offered when the minor was first used."""
+    minor = settings.version
+    if settings.pinned:
+        return minor
+    offered = pulumi.Stash(
+        f"kubernetes-{minor}",
+        input=_offered(parent),
+        opts=pulumi.ResourceOptions(
+            parent=parent,
+            # What ACK offers later must not change this cluster.
+            ignore_changes=["input"],
+            hooks=pulumi.ResourceHookBinding(before_create=[_offer_hook(minor)]),
+        ),
+    )
+    return offered.output.apply(lambda versions: offered_patch(minor, versions))
+
+
+def creatable_hook(settings: KubernetesSettings) -> pulumi.ResourceHook:
+    """Return the hook of a cluster that refuses, in previews too, to create one with a minor that ACK has retired."""
+
+    def refuse(_: pulumi.ResourceHookArgs) -> None:
+        if settings.minor < _OLDEST_CREATABLE:
+            raise RefusalError(
+                SETTING,
+                settings.version,
+                f"ACK creates clusters only with Kubernetes 1.{_OLDEST_CREATABLE} or newer; existing older ones keep"
+                " running",
+                f"set 1.{_OLDEST_CREATABLE} or a newer minor",
+            )
+
+    return pulumi.ResourceHook("cluster-creatable", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
+
+
+def _offered(parent: pulumi.Resource) -> pulumi.Output[list[str]]:
+    if pulumi.runtime.is_dry_run():
+        return cast("pulumi.Output[list[str]]", pulumi.Output.from_input(pulumi.UNKNOWN))
+    answer = alicloud.cs.get_kubernetes_version_output(
+        cluster_type="ManagedKubernetes", profile="Default", opts=pulumi.InvokeOutputOptions(parent=parent)
+    )
+    return answer.apply(lambda known: [offered.version for offered in known.metadatas])
+
+
+def _offer_hook(minor: str) -> pulumi.ResourceHook:
+    def check(args: pulumi.ResourceHookArgs) -> None:
+        offered = (args.new_inputs or {}).get("input")
+        if isinstance(offered, list):
+            offered_patch(minor, cast("list[str]", offered))
+        else:
+            pulumi.log.info(
+                f"{SETTING} = {minor!r}: a preview does not query ACK for the patch it offers; `pulumi up` does."
+            )
+
+    return pulumi.ResourceHook(f"kubernetes-{minor}-offered", check, pulumi.ResourceHookOptions(on_dry_run=True))

@@ -1,0 +1,47 @@
+"""The contract between stacks as an object of the cluster: for those who have a kubeconfig and no state of ours."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pulumi
+
+from infra.errors import RefusalError
+from infra.outputs import PlatformOutputs
+
+if TYPE_CHECKING:
+    from infra.manifests import Manifest
+    from infra.platform import Platform
+
+CONTRACT_OBJECT = "athanor-platform"
+"""Name of the ConfigMap in the workloads' namespace."""
+_ANNOTATION = "athanor.dev/outputs"
+"""Not data: the Kubernetes provider replaces a ConfigMap whose data changes, so every edited pool would show one."""
+
+
+def contract_manifest(platform: Platform) -> Manifest:
+    """Return the ConfigMap with the outputs of the stack that owns the platform; none of them is secret."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": CONTRACT_OBJECT,
+            "namespace": platform.namespace,
+            "annotations": {_ANNOTATION: pulumi.Output.json_dumps(platform.outputs(), sort_keys=True)},
+        },
+    }
+
+
+def read_contract(config_map: dict[str, Any]) -> PlatformOutputs:
+    """Return the outputs that a ConfigMap of the cluster holds.
+
+    Raises:
+        RefusalError: it holds none, or those of a newer contract.
+    """
+    try:
+        outputs: dict[str, Any] = json.loads(config_map["metadata"]["annotations"][_ANNOTATION])
+    except (KeyError, TypeError, ValueError):
+        limit = "does not hold a platform's outputs"
+        raise RefusalError(f"ConfigMap {CONTRACT_OBJECT}", sorted(config_map), limit, "use --platform") from None
+    return PlatformOutputs.parse(outputs)

@@ -1,0 +1,1 @@
+"""What Kubernetes itself defines, whatever this project runs on it."""

@@ -1,0 +1,195 @@
+"""The rows of a service's dashboard about its requests, their batches and the versions of its model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grafana_foundation_sdk.models import units
+
+from infra.monitoring.dashboards.board import Section
+from infra.monitoring.dashboards.panels import Look, Text, over_time, rows
+from infra.monitoring.dashboards.promql import WORKLOAD, most, rate
+
+if TYPE_CHECKING:
+    from infra.monitoring.dashboards.panels import Panel
+
+
+def traffic() -> Section:
+    """Return what shows requests, by outcome and by where their time goes."""
+    return Section(
+        title="Requests",
+        panels=(
+            _requests(),
+            _failures_by_reason(),
+            _responses_by_http_status(),
+            _time_per_request_by_stage(),
+        ),
+    )
+
+
+def _requests() -> Panel:
+    return over_time(
+        "Requests",
+        {"{{model}}": f"sum by (model) ({rate('nv_inference_request_success')})"},
+        Text(
+            asks="How many requests does it get, and when?",
+            when_bad="A sudden stop: check the clients and the Service; compare with the number of ready pods.",
+        ),
+        Look(unit=units.RequestsPerSecond),
+    )
+
+
+def _failures_by_reason() -> Panel:
+    return over_time(
+        "Failures by reason",
+        {"{{version}} {{reason}}": f"sum by (version, reason) ({rate('nv_inference_request_failure')})"},
+        Text(
+            asks="Why do requests fail?",
+            when_bad="REJECTED: the queue was full, add replicas. BACKEND: the model raised an exception, read the"
+            " logs. CANCELED: clients gave up, it is too slow. OTHER: requests that do not fit the model.",
+        ),
+        Look(unit=units.RequestsPerSecond, stacked=True),
+    )
+
+
+def _responses_by_http_status() -> Panel:
+    return over_time(
+        "Responses by HTTP status",
+        {"{{status}}": f"sum by (status) ({rate('athanor_http_responses')})"},
+        Text(
+            asks="Which responses do clients get?",
+            when_bad="4xx: an error of a client. 429 and 503: too much load. 500: the model.",
+        ),
+        Look(unit=units.RequestsPerSecond, stacked=True),
+    )
+
+
+def _time_per_request_by_stage() -> Panel:
+    return over_time(
+        "Time per request by stage",
+        {
+            "in the queue": _mean_of_request("nv_inference_queue_duration_us"),
+            "in the model": _mean_of_request("nv_inference_compute_infer_duration_us"),
+            "total": _mean_of_request("nv_inference_request_duration_us"),
+        },
+        Text(
+            asks="Where does the time go: the queue, the model, or reading and writing?",
+            when_bad="Queue: add replicas. Model: use batching or another precision. Neither: JSON bodies are large,"
+            " use the binary extension.",
+        ),
+        Look(unit=units.Seconds),
+    )
+
+
+def _mean_of_request(counter: str) -> str:
+    return f"sum({rate(counter)}) / sum({rate('nv_inference_request_success')}) / 1e6"
+
+
+def batches() -> Section:
+    """Return what shows how requests wait and are batched."""
+    return Section(
+        title="Batches and queue",
+        panels=(
+            _batch_size(),
+            _wait_in_the_queue(),
+            _requests_in_the_queue(),
+            _rows_and_model_calls(),
+        ),
+    )
+
+
+def _batch_size() -> Panel:
+    return over_time(
+        "Batch size",
+        {"mean": f"max(service:batch_size:mean{{{WORKLOAD}}})"},
+        Text(
+            asks="How many rows does one call of the model process?",
+            when_bad="1 under load: the batching delay is too short, or the model's batch dimension is fixed.",
+        ),
+    )
+
+
+def _wait_in_the_queue() -> Panel:
+    return over_time(
+        "Wait in the queue",
+        {"mean": f"max(service:queue_seconds:mean{{{WORKLOAD}}})"},
+        Text(
+            asks="How long does a request wait for the model?",
+            when_bad="Longer than the batching delay: the model is busy; add replicas.",
+        ),
+        Look(unit=units.Seconds),
+    )
+
+
+def _requests_in_the_queue() -> Panel:
+    return over_time(
+        "Requests in the queue",
+        {"{{pod}}": most(10, f"sum by (pod) (nv_inference_pending_request_count{{{WORKLOAD}}})")},
+        Text(
+            asks="Do requests pile up, and where?",
+            when_bad="On a single pod: clients keep their connections to it; spread them.",
+        ),
+    )
+
+
+def _rows_and_model_calls() -> Panel:
+    return over_time(
+        "Rows and model calls",
+        {
+            "rows per second": f"sum({rate('nv_inference_count')})",
+            "calls per second": f"sum({rate('nv_inference_exec_count')})",
+        },
+        Text(
+            asks="How much does the model compute?",
+            when_bad="Calls close to rows: batching has no effect.",
+        ),
+    )
+
+
+def versions() -> Section:
+    """Return what shows which versions of the model answer."""
+    return Section(
+        title="Model versions",
+        panels=(
+            _versions_loaded(),
+            _requests_by_version(),
+            _failed_version_loads(),
+        ),
+    )
+
+
+def _versions_loaded() -> Panel:
+    return rows(
+        "Versions loaded",
+        f"count by (model, version) (nv_inference_count{{{WORKLOAD}}})",
+        {"model": "model", "version": "version", "Value": "pods"},
+        Text(
+            asks="Which versions are served, and by how many pods?",
+            when_bad="More than expected: an old version is still loaded. Fewer: the new version could not be loaded.",
+        ),
+        Look(unit=units.NoUnit),
+    )
+
+
+def _requests_by_version() -> Panel:
+    return over_time(
+        "Requests by version",
+        {"{{model}} {{version}}": f"sum by (model, version) ({rate('nv_inference_request_success')})"},
+        Text(
+            asks="How many requests does each version answer?",
+            when_bad="A canary with none: check its weight and its pods. All on the old version: the new one is not "
+            "ready.",
+        ),
+        Look(unit=units.RequestsPerSecond, stacked=True),
+    )
+
+
+def _failed_version_loads() -> Panel:
+    return over_time(
+        "Failed version loads",
+        {"{{pod}} {{model}}": f"sum by (pod, model) (increase(athanor_model_load_failure{{{WORKLOAD}}}[1h]))"},
+        Text(
+            asks="Did a new version fail to load within an hour?",
+            when_bad="The log names the file and the reason; the old version continues to answer.",
+        ),
+    )
