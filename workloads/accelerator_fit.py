@@ -9,7 +9,7 @@ from infra.settings.gpu import Cgpu, Mig, Mps, TimeSlicing
 from workloads.accelerators import GpuMemory, MigInstances, SharedGpu, WholeGpus
 
 if TYPE_CHECKING:
-    from infra.pools import PoolOffer
+    from infra.offers import PoolOffer
     from workloads.accelerators import Accelerator
     from workloads.resources import Resources
 
@@ -33,7 +33,7 @@ def check_accelerator(asked: Accelerator, pool: PoolOffer) -> None:
         raise RefusalError(_FIELD, asked, f"the nodes of pool {pool.name!r} have no GPUs", "name a pool of role gpu")
     if not isinstance(pool.sharing, _FITTING[type(asked)]):
         shared = f"shares its GPUs by {pool.sharing.mode}" if pool.sharing else "gives whole GPUs only"
-        raise RefusalError(_FIELD, asked, f"pool {pool.name!r} {shared}", f"ask for {_what_it_takes(pool)}")
+        raise RefusalError(_FIELD, asked, f"pool {pool.name!r} {shared}", f"request {_what_it_takes(pool)}")
     if isinstance(asked, MigInstances) and isinstance(pool.sharing, Mig):
         _check_mig(asked, pool, pool.sharing)
     elif isinstance(asked, GpuMemory) and isinstance(pool.sharing, Cgpu):
@@ -70,12 +70,9 @@ def check_ranks_per_gpu(resources: Resources, workers: int, field: str, ranks: i
         fix = f"use a divisor of {gpus}, normally {gpus} itself"
         raise RefusalError(field, ranks, f"does not divide the {gpus} GPUs of a worker", fix)
     accelerator = resources.accelerator
-    if isinstance(accelerator, GpuMemory):
-        limit = "the ACK scheduler picks the card of such a pod, and Volcano schedules jobs"
-        raise RefusalError(_FIELD, accelerator, limit, "ask for whole GPUs, on a pool without sharing")
     if isinstance(accelerator, SharedGpu | MigInstances) and workers * ranks > 1:
-        limit = "NCCL refuses two ranks on one GPU, and two shares may be of the same"
-        raise RefusalError(_FIELD, accelerator, limit, "ask for whole GPUs, or use one worker of one rank")
+        limit = "NCCL refuses two ranks on one GPU, and two shares may be on the same one"
+        raise RefusalError(_FIELD, accelerator, limit, "request whole GPUs, or use one worker with one rank")
 
 
 def _what_it_takes(pool: PoolOffer) -> str:
@@ -90,28 +87,24 @@ def _what_it_takes(pool: PoolOffer) -> str:
 def _check_whole(asked: WholeGpus, pool: PoolOffer, per_node: int) -> None:
     if asked.count > per_node:
         limit = f"a node of pool {pool.name!r} has {per_node} GPUs"
-        raise RefusalError(_FIELD, asked.count, limit, f"ask for {per_node} at most, in more pods")
+        raise RefusalError(_FIELD, asked.count, limit, f"request at most {per_node}, and use more pods")
     if per_node % asked.count:
         divisors = [str(n) for n in range(1, per_node + 1) if per_node % n == 0]
-        limit = f"would leave some of the {per_node} GPUs of each node of pool {pool.name!r} unused for ever"
+        limit = f"would leave some of the {per_node} GPUs of each node of pool {pool.name!r} unused forever"
         raise RefusalError(_FIELD, asked.count, limit, f"use one of {', '.join(divisors)}")
 
 
 def _check_mig(asked: MigInstances, pool: PoolOffer, sharing: Mig) -> None:
     if asked.profile != sharing.profile:
         limit = f"the GPUs of pool {pool.name!r} are split into {sharing.profile}"
-        raise RefusalError(f"{_FIELD}.profile", asked.profile, limit, f"ask for {_what_it_takes(pool)}")
-    available = (pool.gpus_per_node or 0) * pool.shares_per_gpu
-    if asked.count > available:
-        limit = f"a node of pool {pool.name!r} has {available} instances"
-        raise RefusalError(f"{_FIELD}.count", asked.count, limit, f"ask for {available} at most")
+        raise RefusalError(f"{_FIELD}.profile", asked.profile, limit, f"request {_what_it_takes(pool)}")
 
 
 def _check_memory(asked: GpuMemory, pool: PoolOffer, sharing: Cgpu) -> None:
     if asked.gib > pool.gpu_memory_gib:
         limit = f"a GPU of pool {pool.name!r} has {pool.gpu_memory_gib} GiB"
-        raise RefusalError(f"{_FIELD}.gib", asked.gib, limit, "ask for less: one GPU must hold it")
+        raise RefusalError(f"{_FIELD}.gib", asked.gib, limit, "request less: it must fit on one GPU")
     if asked.core_percentage is not None and sharing.isolation != "memory_and_cores":
         limit = f"pool {pool.name!r} isolates {sharing.isolation}, not compute"
-        fix = "leave it out, or give the pool `isolation: memory_and_cores`"
+        fix = "omit it, or give the pool `isolation: memory_and_cores`"
         raise RefusalError(f"{_FIELD}.core_percentage", asked.core_percentage, limit, fix)

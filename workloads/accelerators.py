@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from infra.descriptions import checked
 from infra.errors import RefusalError
 from infra.gpu.sharing import (
     GPU_CORE_RESOURCE,
@@ -17,9 +18,9 @@ from workloads.checks import check_range
 
 _PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]{0,2}gb")
 _MAXIMUM_GPUS = 16
-_MAXIMUM_INSTANCES = 7 * _MAXIMUM_GPUS
 
 
+@checked("resources.gpus")
 @dataclass(frozen=True, kw_only=True)
 class WholeGpus:
     """GPUs that no other pod uses; `gpus=8` is short for it."""
@@ -40,6 +41,7 @@ class WholeGpus:
         return {GPU_RESOURCE: str(self.count)}
 
 
+@checked("resources.gpus")
 @dataclass(frozen=True, kw_only=True)
 class SharedGpu:
     """One replica of a GPU that others use at the same time: time slicing or MPS."""
@@ -51,35 +53,43 @@ class SharedGpu:
         return {SHARED_GPU_RESOURCE: "1"}
 
 
+@checked("resources.gpus")
 @dataclass(frozen=True, kw_only=True)
 class MigInstances:
-    """Hardware partitions of GPUs."""
+    """A hardware partition of a GPU."""
 
     profile: str
     """MIG profile, such as 1g.10gb."""
     count: int = 1
+    """Always 1: a CUDA process sees one MIG instance, however many its container has."""
+
+    visible = 1
 
     def __post_init__(self) -> None:
-        """Refuse what is no profile, and more instances than any node has."""
+        """Refuse an invalid profile, and more instances than a process can use.
+
+        Source: NVIDIA, MIG User Guide, "Device Enumeration" (CUDA 11 and 12): a CUDA process enumerates a single
+        instance. torch counts one device (pytorch issues 102715 and 130181), and NCCL is not designed for ranks on
+        instances of one GPU (nccl issue 103).
+        """
         if not _PROFILE.fullmatch(self.profile):
             raise RefusalError(
                 "resources.gpus.profile",
                 self.profile,
-                "is no MIG profile",
-                "write <slices>g.<memory>gb, such as 1g.10gb",
+                "is not a valid MIG profile",
+                "write it as <slices>g.<memory>gb, such as 1g.10gb",
             )
-        check_range("resources.gpus.count", self.count, 1, _MAXIMUM_INSTANCES)
-
-    @property
-    def visible(self) -> int:
-        """GPUs that the pod sees."""
-        return self.count
+        if self.count != 1:
+            limit = "a process sees a single MIG instance, and NCCL does not connect several: all but one would idle"
+            fix = "omit count and use more pods or a larger profile, or use whole GPUs for a job on several GPUs"
+            raise RefusalError("resources.gpus.count", self.count, limit, fix)
 
     def limits(self) -> dict[str, str]:
         """Return the resources to ask for."""
-        return {mig_resource(self.profile): str(self.count)}
+        return {mig_resource(self.profile): "1"}
 
 
+@checked("resources.gpus")
 @dataclass(frozen=True, kw_only=True)
 class GpuMemory:
     """A part of one GPU's memory, on ACK pools shared by cGPU."""

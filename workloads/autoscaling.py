@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from infra.descriptions import checked
 from infra.errors import RefusalError
 from workloads.checks import check_range
 
@@ -18,6 +19,7 @@ _MAXIMUM_PODS = 1000
 _MAXIMUM_WINDOW_SECONDS = 3600
 
 
+@checked("autoscaling.target")
 @dataclass(frozen=True, kw_only=True)
 class CpuUtilisation:
     """CPU that the pods use, as a share of what they request; the cluster must run metrics-server."""
@@ -34,6 +36,7 @@ class CpuUtilisation:
         return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
 
 
+@checked("autoscaling.target")
 @dataclass(frozen=True, kw_only=True)
 class PodsMetric:
     """A number that every pod reports; the cluster must run an adapter that offers it, such as prometheus-adapter."""
@@ -46,10 +49,12 @@ class PodsMetric:
     def __post_init__(self) -> None:
         """Refuse what the API server would refuse."""
         if not _METRIC.fullmatch(self.name):
-            limit = "is no metric's name"
-            raise RefusalError("autoscaling.target.name", self.name, limit, "write it as the adapter offers it")
+            limit = "is not a valid metric name"
+            raise RefusalError(
+                "autoscaling.target.name", self.name, limit, "write it as the metrics adapter reports it"
+            )
         if not _AMOUNT.fullmatch(self.average):
-            limit = "is no amount above 0"
+            limit = "is not an amount above 0"
             raise RefusalError("autoscaling.target.average", self.average, limit, "write a number: 4, 0.5, 500m")
 
     def manifest(self) -> Manifest:
@@ -58,6 +63,7 @@ class PodsMetric:
         return {"type": "Pods", "pods": {"metric": {"name": self.name}, "target": target}}
 
 
+@checked("autoscaling")
 @dataclass(frozen=True, kw_only=True)
 class Autoscaling:
     """As many pods as hold a number at its target."""

@@ -1,30 +1,32 @@
-"""Batch work beside training, such as preparing data: pods that know their number and nothing of each other."""
+"""Batch work other than training, such as preparing data: pods that know their number and nothing of each other."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from infra.descriptions import checked
 from infra.errors import RefusalError
-from workloads.checks import check_command, check_range
+from infra.kubernetes.grammar import Word
+from workloads.checks import check_range
 from workloads.job import Job
 from workloads.job_args import JobArgs
-from workloads.roles import Role
-from workloads.volcano_job import RESTART_ALONE, JobShape
+from workloads.roles import RESTART_ALONE, Role
+from workloads.volcano_job import JobShape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pulumi
 
     from infra.platform import Platform
 
 
+@checked()
 @dataclass(frozen=True, kw_only=True)
 class BatchJobArgs(JobArgs):
     """Arguments of BatchJob. `prepare` is not among what it takes: the command itself may write /data/data."""
 
-    command: Sequence[str]
+    command: Sequence[Word]
     """What each pod runs; `$(VC_TASK_INDEX)` in it stands for the pod's number, from 0."""
     pods: int = 1
     """Pods, each with a part of the work; they start as places become free."""
@@ -37,11 +39,14 @@ class BatchJobArgs(JobArgs):
         """
         super().__post_init__()
         check_range("pods", self.pods, 1, 1000)
-        check_command("command", self.command)
         if not self.command:
-            raise RefusalError("command", self.command, "is empty", 'name what to run: ("python3", "-m", "my.data")')
+            raise RefusalError(
+                "command", self.command, "is empty", 'set the command to run, such as ("python3", "-m", "my.data")'
+            )
         if self.prepare:
-            raise RefusalError("prepare", self.prepare, "belongs to jobs that train", "do it in the command itself")
+            raise RefusalError(
+                "prepare", self.prepare, "applies only to training jobs", "run it as part of the command"
+            )
 
 
 def batch_shape(args: BatchJobArgs) -> JobShape:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from infra.descriptions import checked
 from infra.errors import RefusalError
 from infra.workload_labels import TRACK_LABEL
 from workloads.checks import check_range
@@ -13,6 +14,7 @@ MAXIMUM_VERSION = 10**9
 _NAMED_SPLITS = 5
 
 
+@checked("canary")
 @dataclass(frozen=True, kw_only=True)
 class Canary:
     """A second version that answers a part of the requests.
@@ -27,7 +29,7 @@ class Canary:
     """Share of the pods, 1 to 99. Rounded down: never more than asked for."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no version, and no share."""
+        """Refuse an invalid version or share."""
         check_range("canary.version", self.version, 1, MAXIMUM_VERSION)
         check_range("canary.percent", self.percent, 1, 99)
 
@@ -67,7 +69,7 @@ class Track:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What its pods carry beside the service's label."""
+        """What its pods carry in addition to the service's label."""
         return {TRACK_LABEL: self.label} if self.label else {}
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pulumi
 
+from workloads.compression import Compression
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
 from workloads.pods import DATA_PATH, OUTPUT_PATH
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
-from workloads.volcano_job import METRICS_PORT
+from workloads.volcano_job import RANK_METRICS_PORT
 
 if TYPE_CHECKING:
     from infra.platform import Platform
@@ -38,13 +39,19 @@ def training_program(settings: DigitsSettings) -> tuple[str, ...]:
         "num_gpu": str(settings.gpus_per_worker),
         "run_name": "$(ATHANOR_JOB)",
         "model_name": MODEL,
-        "metrics_port": str(METRICS_PORT),
+        "metrics_port": str(RANK_METRICS_PORT),
         "epochs": str(settings.epochs),
         "batch_size": str(settings.batch_size),
         "width": str(settings.width),
         "seed": str(settings.seed),
     }
-    return ("-m", "trainer.train", *(f"--{name}={value}" for name, value in flags.items()))
+    words = (f"--{name}={value}" for name, value in flags.items())
+    return ("-m", "trainer.train", *words, *_compression_arguments(settings))
+
+
+def _compression_arguments(settings: DigitsSettings) -> tuple[str, ...]:
+    asked = settings.compression
+    return () if asked is None else Compression(**asked.model_dump()).arguments
 
 
 def declare_digits(platform: Platform, settings: DigitsSettings) -> DigitsWorkloads | None:
@@ -60,10 +67,16 @@ def declare_digits(platform: Platform, settings: DigitsSettings) -> DigitsWorklo
             workers=settings.workers,
             processes_per_worker=settings.ranks_per_worker,
             pool=settings.pool,
-            resources=Resources(cpu=settings.cpus_per_worker, memory="2Gi", gpus=settings.gpus_per_worker),
+            resources=Resources(
+                cpu=settings.cpus_per_worker,
+                memory=None if settings.gpus_per_worker else "2Gi",
+                gpus=settings.gpus_per_worker,
+            ),
         ),
     )
-    serving = TorchScriptServiceArgs(model=MODEL, replicas=settings.replicas, resources=Resources(cpu="250m"))
+    serving = TorchScriptServiceArgs(
+        model=MODEL, variant=settings.variant, replicas=settings.replicas, resources=Resources(cpu="250m")
+    )
     service = TorchScriptService(MODEL, platform, serving)
     return DigitsWorkloads(training=training, service=service)
 

@@ -3,6 +3,9 @@
 `workloads/pytorch.py` sends this text along, so that it works in any image that has torch. Arguments: `host:port` of
 the rendezvous store, then torchrun's own.
 
+A worker that is asked to stop ends with 143, which Volcano does not take for a failure (`workloads/roles.py`): torchrun
+ends with 1 then, as after any failure.
+
 A worker whose pod starts when the others have finished finds the rendezvous closed. torchrun calls that an error, and
 the job would fail with its work done. But it is closed after a failure, too: so those who finish say so in the store.
 """
@@ -14,6 +17,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]  torch's documented name
+from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.rendezvous.api import RendezvousClosedError
 from torch.distributed.run import main  # pyright: ignore[reportUnknownVariableType]  torch has no types for it
 
@@ -30,6 +34,9 @@ if __name__ == "__main__":
     endpoint = sys.argv.pop(1)
     try:
         main()
+    except SignalException as stopped:
+        print(f"stopped: {stopped}", file=sys.stderr)
+        sys.exit(128 + stopped.sigval)
     except RendezvousClosedError:
         if not store(endpoint).check([FINISHED]):
             raise

@@ -1,26 +1,56 @@
-"""A job's code from git: cloned by an init container into every pod, the commit written down beside the results."""
+"""A job's code from git: fetched by one pod, put into the others by an init container, its commit kept with results.
+
+Why a pod of its own fetches: docs/decisions/0015-one-pod-fetches.md.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from infra.descriptions import checked
 from infra.errors import RefusalError
-from workloads.checks import check_name
+from infra.job_source import COMMIT, COMMIT_KEY, COMMIT_VARIABLE, CONTAINER, RUN_ANNOTATION, commit_choice
+from infra.kubernetes.grammar import DnsSubdomain
 from workloads.pods import OUTPUT_PATH, Container, Mount
 from workloads.resources import Resources
+from workloads.roles import RESTART_ALONE, Role, helper_pod
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
+    from infra.manifests import Manifest
+    from workloads.roles import PodArgs
+
+SOURCE_ROLE = CONTAINER
+"""Role of the pod that fetches, whose container has the name of those that take."""
 
 CODE_PATH = "/source/code"
 """Where the pods find the code; their working directory."""
-_VOLUME = Mount(name="source", path="/source", volume={"emptyDir": {}})
+_VOLUME = Mount(name="source", path="/source", volume={"emptyDir": {"sizeLimit": "10Gi"}}, read_only=False)
+"""Of one pod alone; writable, since programs write next to their code."""
+_RESOURCES = Resources(cpu="100m", memory="512Mi")
+_WAIT_SECONDS = 900
+"""Longest wait for the pod that fetches: its image may have to be pulled, and its server may be slow."""
 _CREDENTIALS_PATH = "/etc/athanor/git"
+_RUN_VARIABLE = "ATHANOR_RUN"
+_RUN: Manifest = {
+    "name": _RUN_VARIABLE,
+    "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{RUN_ANNOTATION}']"}},
+}
+"""Which run of the job a pod belongs to."""
 _PORTS = {"https": 443, "http": 80}
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
+_ADDRESS = re.compile(r"[!-~]+")
+_REFERENCE_PART = r"(?![^/]*\.(lock)?(/|\Z))(?![^/]*\.\.)[A-Za-z0-9_+][A-Za-z0-9._+-]*"
+_REFERENCE = re.compile(rf"{_REFERENCE_PART}(/{_REFERENCE_PART})*")
+"""A subset of what `git check-ref-format` allows, without characters that are special in a shell or an address."""
 _SUBDIRECTORY = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 
 
+@checked("source")
 @dataclass(frozen=True, kw_only=True)
 class GitSource:
     """Code in a git repository: one of `branch`, `tag` and `commit`."""
@@ -28,13 +58,13 @@ class GitSource:
     repository: str
     """Its address, such as https://github.com/team/project.git; without credentials."""
     branch: str | None = None
-    """Branch whose newest commit at the job's start all pods run."""
+    """Branch whose newest commit at the job's start all pods run, after restarts, too; a rerun is another start."""
     tag: str | None = None
     commit: str | None = None
-    """Full hash: the only one of the three that names the same code for ever."""
+    """Full hash: the only one of the three that names the same code forever."""
     subdirectory: str | None = None
     """Folder of the repository that the pods get, alone. Default: all of it."""
-    secret: str | None = None
+    secret: DnsSubdomain | None = None
     """Secret of type kubernetes.io/basic-auth in the workloads' namespace. Default: none, a public repository."""
 
     def __post_init__(self) -> None:
@@ -46,45 +76,89 @@ class GitSource:
         self._check_repository()
         given = {name: getattr(self, name) for name in ("branch", "tag", "commit") if getattr(self, name) is not None}
         if len(given) != 1:
-            raise RefusalError("source", given, "must name one of branch, tag and commit", 'write branch="main"')
-        if self.commit is not None and not _COMMIT.fullmatch(self.commit):
-            raise RefusalError("source.commit", self.commit, "is no full hash", "write all 40 hexadecimal digits")
+            raise RefusalError(
+                "source", given, "must have exactly one of branch, tag and commit", 'write branch="main"'
+            )
+        if self.commit is not None and not COMMIT.fullmatch(self.commit):
+            raise RefusalError("source.commit", self.commit, "is not a full hash", "write all 40 hexadecimal digits")
         for name in ("branch", "tag"):
             reference = getattr(self, name)
-            if reference is not None and (not _REFERENCE.fullmatch(reference) or ".." in reference):
-                limit = "is no name that git allows"
-                raise RefusalError(f"source.{name}", reference, limit, "write it as `git branch` or `git tag` shows it")
+            if reference is not None and not _REFERENCE.fullmatch(reference):
+                limit = "is not a valid git reference name"
+                raise RefusalError(
+                    f"source.{name}", reference, limit, "write it as `git branch` or `git tag` prints it"
+                )
         folder = self.subdirectory
         if folder is not None and (not _SUBDIRECTORY.fullmatch(folder) or {".", ".."} & set(folder.split("/"))):
-            raise RefusalError("source.subdirectory", folder, "must lie in the repository", "write it as training/code")
+            raise RefusalError(
+                "source.subdirectory", folder, "must be inside the repository", "write it as training/code"
+            )
         if self.secret is not None:
-            check_name("source.secret", self.secret)
             self._check_way_of_the_password()
 
     def _check_repository(self) -> None:
-        found = urlsplit(self.repository)
-        if found.username is not None or found.password is not None:
-            limit = "holds credentials, which would be kept in clear in the cluster and the stack's state"
-            fix = (
-                "put username and password into a Secret of type kubernetes.io/basic-auth and name it in source.secret"
+        fix = "write https://<host>/<path>.git"
+        try:
+            url = urlsplit(self.repository)
+        except ValueError:  # unbalanced brackets; the address is not repeated, it may contain a password
+            raise RefusalError("source.repository", "…", "is not a valid address", fix) from None
+        if url.username is not None or url.password is not None:
+            limit = "contains credentials, which would be stored in plain text in the cluster and the stack's state"
+            own = "put both into a Secret of type kubernetes.io/basic-auth and set source.secret to its name"
+            raise RefusalError("source.repository", f"{url.scheme}://…@{url.hostname}{url.path}", limit, own)
+        incomplete = url.scheme not in _PORTS or not url.hostname or not url.path.strip("/")
+        if incomplete or url.query or url.fragment:
+            limit = "must be an http or https address of a repository, without a query or a fragment"
+            raise RefusalError("source.repository", self.repository, limit, fix)
+        if not _ADDRESS.fullmatch(self.repository):
+            limit = "contains characters that must be escaped in an address"
+            raise RefusalError("source.repository", self.repository, limit, "write a space as %20, and so on")
+        if not _has_port(url):
+            raise RefusalError(
+                "source.repository", self.repository, "its port must be 1 to 65535", "correct the port, or omit it"
             )
-            raise RefusalError("source.repository", f"{found.scheme}://…@{found.hostname}{found.path}", limit, fix)
-        if found.scheme not in _PORTS or not found.hostname or not found.path.strip("/") or found.query:
-            limit = "must be an http or https address of a repository, without a query"
-            raise RefusalError("source.repository", self.repository, limit, "write https://<host>/<path>.git")
 
     def _check_way_of_the_password(self) -> None:
         host = urlsplit(self.repository).hostname or ""
-        inside = "." not in host or host.endswith((".svc", ".svc.cluster.local"))
-        if self.repository.startswith("http:") and not inside:
-            limit = "would send the password in clear to a host outside the cluster"
+        if self.repository.startswith("http:") and not _is_inside(host):
+            limit = "would send the password in plain text to a host outside the cluster"
             raise RefusalError("source.repository", self.repository, limit, "use https")
 
     @property
-    def port(self) -> int:
-        """Port of the git server, for the network policy."""
-        found = urlsplit(self.repository)
-        return found.port or _PORTS[found.scheme]
+    def server(self) -> Manifest:
+        """Return the rule of a network policy that opens the way to the git server, as far as policies can name it."""
+        url = urlsplit(self.repository)
+        host, number = url.hostname or "", url.port or _PORTS[url.scheme]
+        ports = [{"protocol": "TCP", "port": number}]
+        try:
+            address = ipaddress.ip_network(host)
+        except ValueError:
+            pass
+        else:
+            return {"to": [{"ipBlock": {"cidr": str(address)}}], "ports": ports}
+        if not _is_inside(host):
+            # Policies know no host names, and the addresses behind one change.
+            return {"ports": ports}
+        _, _, rest = host.partition(".")
+        namespace = rest.partition(".")[0]
+        # A policy sees the pods' own port behind a Service, which the address does not tell.
+        pods: Manifest = {"podSelector": {}}
+        if namespace:
+            pods["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+        return {"to": [pods]}
+
+
+def _is_inside(host: str) -> bool:
+    """Return whether a host is a Service of the cluster."""
+    return "." not in host or host.endswith((".svc", ".svc.cluster.local"))
+
+
+def _has_port(address: SplitResult) -> bool:
+    """Return whether the address has a valid port or none; urlsplit parses it on access."""
+    try:
+        return address.port != 0
+    except ValueError:
+        return False
 
 
 def code_mount() -> Mount:
@@ -92,31 +166,70 @@ def code_mount() -> Mount:
     return _VOLUME
 
 
-def source_container(source: GitSource, image: str, job_name: str) -> Container:
-    """Return the init container that fetches the code.
+def source_role(source: GitSource, main: PodArgs, job_name: str) -> Role:
+    """Return the one pod of a job that fetches the code and leaves it on the output volume for the others.
+
+    Network policies hold for whole pods: in a pod of its own only this project's program can reach the git server, and
+    the user's, which runs for days in the others, cannot.
 
     Args:
         source: What to fetch.
-        image: An image with this project's trainer: the job's own need not have a git client.
-        job_name: Name of the job's object; all its pods agree on one commit in /data/output/<job_name>/source.json.
+        main: The pods that run the code.
+        job_name: Name of the job's object.
     """
+    mounts = [_VOLUME]
+    credentials: list[str] = []
+    if source.secret:
+        secret = {"secret": {"secretName": source.secret, "defaultMode": 0o440}}
+        mounts.append(Mount(name="git-credentials", path=_CREDENTIALS_PATH, volume=secret))
+        credentials = [f"--credentials_dir={_CREDENTIALS_PATH}"]
+    return Role(
+        name=SOURCE_ROLE,
+        replicas=1,
+        pod=helper_pod(main, _RESOURCES),
+        command=[*_program(source, job_name), *credentials],
+        in_platform_image=True,
+        env_from_cluster=_environment(job_name),
+        mounts=mounts,
+        # It ends long before the others, and once it has, nobody needs it: its loss must not stop them.
+        policies=RESTART_ALONE,
+    )
+
+
+def take_container(source: GitSource, image: str, job_name: str) -> Container:
+    """Return the init container that puts the fetched code into a pod, proven up to the commit.
+
+    Args:
+        source: What is fetched.
+        image: An image with this project's trainer: the job's own need not know git.
+        job_name: Name of the job's object; all pods of a run agree on one commit in /data/output/<job_name>.
+    """
+    return Container(
+        name=CONTAINER,
+        image=image,
+        command=[*_program(source, job_name), "--take", f"--timeout_seconds={_WAIT_SECONDS}"],
+        resources=_RESOURCES,
+        writes_output=False,
+        env_from_cluster=[_RUN],
+        mounts=[_VOLUME],
+    )
+
+
+def _program(source: GitSource, job_name: str) -> list[str]:
     references = (("branch", source.branch), ("tag", source.tag), ("commit", source.commit))
     flags = {
         "repository": source.repository,
         **{name: value for name, value in references if value is not None},
         "destination": CODE_PATH,
         "record": f"{OUTPUT_PATH}/{job_name}/source.json",
+        "run": f"$({_RUN_VARIABLE})",
+        "store": f"{OUTPUT_PATH}/{job_name}/source",
         **({"subdirectory": source.subdirectory} if source.subdirectory else {}),
-        **({"credentials_dir": _CREDENTIALS_PATH} if source.secret else {}),
     }
-    mounts = [Mount(name=_VOLUME.name, path=_VOLUME.path, volume=_VOLUME.volume, read_only=False)]
-    if source.secret:
-        secret = {"secret": {"secretName": source.secret, "defaultMode": 0o440}}
-        mounts.append(Mount(name="git-credentials", path=_CREDENTIALS_PATH, volume=secret))
-    return Container(
-        name="source",
-        image=image,
-        command=["python3", "-m", "trainer.source", *(f"--{name}={value}" for name, value in flags.items())],
-        resources=Resources(cpu="100m", memory="512Mi"),
-        mounts=mounts,
-    )
+    return ["python3", "-m", "trainer.source", *(f"--{name}={value}" for name, value in flags.items())]
+
+
+def _environment(job_name: str) -> list[Manifest]:
+    """Return the variable of the commit that was chosen for another run of the job."""
+    chosen = {"configMapKeyRef": {"name": commit_choice(job_name), "key": COMMIT_KEY, "optional": True}}
+    return [_RUN, {"name": COMMIT_VARIABLE, "valueFrom": chosen}]

@@ -2,31 +2,62 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pulumi
 
+from infra.descriptions import require
 from infra.errors import RefusalError, choices
-from infra.manifests import Manifest, resource_from_output
+from infra.kubernetes.grammar import Image, QueueName
+from infra.manifests import Manifest, resource, resource_from_output
+from infra.workload_labels import ROLE_LABEL
 from workloads.checks import check_name
-from workloads.network_policy import job_network_policy_manifest, warn_without_network_policy
+from workloads.cuda_fit import check_cuda
+from workloads.git_source import SOURCE_ROLE, GitSource
+from workloads.job_name import named_job_manifest
+from workloads.local_folder import LocalFolder, config_map_manifests
+from workloads.network_policy import (
+    PolicyIdentity,
+    job_network_policy_manifest,
+    source_network_policy_manifest,
+    warn_without_network_policy,
+)
+from workloads.owner import claim_names, own_label
 from workloads.placement import check_placement
-from workloads.pods import Claims
+from workloads.resolved import ResolvedJob
 from workloads.topology import check_together
 from workloads.volcano_job import (
     KIND_LABEL,
     JobShape,
-    ResolvedJob,
-    content_digest,
     job_labels,
-    job_manifest,
+    with_source,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from infra.cuda import ImageCuda
     from infra.platform import Platform
     from workloads.job_args import JobArgs
+
+
+_MAXIMUM_BYTES = 1_000_000
+"""etcd accepts requests of 1.5 MiB (--max-request-bytes); the object grows by the owners of its fields."""
+_TYPES = "athanor:workloads:"
+KINDS = ("BatchJob", "MPIJob", "PyTorchJob", "TensorFlowJob")
+"""Names of the classes that derive from Job."""
+
+
+def of_any_kind(kind: str, opts: pulumi.ResourceOptions | None, types: str = _TYPES) -> pulumi.ResourceOptions:
+    """Let a job that was of another kind before be the same job to the engine; `types` starts the types of the kinds.
+
+    The kind is part of the URN: else the new job would be created while the old one still holds the GPUs, and then lose
+    what both call alike with the deletion of the old one.
+    """
+    others = [pulumi.Alias(type_=f"{types}{other}") for other in KINDS if other != kind]
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(aliases=others))
 
 
 class Job(pulumi.ComponentResource):
@@ -50,39 +81,60 @@ class Job(pulumi.ComponentResource):
     ) -> None:
         check_name("job name", name)
         kind = type(self).__name__
-        super().__init__(f"athanor:workloads:{kind}", name, None, opts)
+        claim_names("job", f"the {kind} {name!r}", [name])
+        super().__init__(f"{_TYPES}{kind}", name, None, of_any_kind(kind, opts))
         warn_without_network_policy(args.network, self)
-        built = pulumi.Output.all(
-            namespace=platform.namespace,
-            queue=args.queue or platform.queue,
-            image=args.image or (platform.trainer_image if default_image is None else default_image),
-            platform_image=platform.trainer_image,
-            data=platform.data_claim,
-            output=platform.output_claim,
-            offers=platform.offers,
-        ).apply(lambda known: _build(name, kind, args, shape, known))
-        self.job_name = built.apply(lambda manifests: manifests[0]["metadata"]["name"])
-        children = pulumi.ResourceOptions(parent=self, provider=platform.provider, depends_on=platform.depends_on)
-        opened = resource_from_output(
-            f"{name}-network",
-            ("networking.k8s.io/v1", "NetworkPolicy"),
-            built.apply(lambda manifests: manifests[1]),
-            children,
+        image = args.image or (platform.trainer_image if default_image is None else default_image)
+        built = _resolved(platform, image, args.queue or platform.queue).apply(
+            lambda known: _build(name, kind, args, shape, known)
         )
+        self.job_name = built.apply(lambda known: known["job"]["metadata"]["name"])
+        children = pulumi.ResourceOptions(parent=self, provider=platform.provider, depends_on=platform.depends_on)
+        policies = {"policy": f"{name}-network"}
+        if isinstance(args.source, GitSource):
+            policies["source_policy"] = f"{name}-source-network"
+        opened = [
+            resource_from_output(
+                logical_name,
+                ("networking.k8s.io/v1", "NetworkPolicy"),
+                built.apply(lambda known, which=which: known[which]),
+                children,
+            )
+            for which, logical_name in policies.items()
+        ]
+        code = _code(name, platform, args.source, children) if isinstance(args.source, LocalFolder) else []
         resource_from_output(
             name,
             ("batch.volcano.sh/v1alpha1", "Job"),
-            built.apply(lambda manifests: manifests[0]),
+            built.apply(lambda known: known["job"]),
             pulumi.ResourceOptions(
                 parent=self,
                 provider=platform.provider,
-                depends_on=[*platform.depends_on, opened],
+                depends_on=[*platform.depends_on, *opened, *code],
                 # The old job must be gone before the new one asks for the same GPUs and writes to the same volume.
                 delete_before_replace=True,
                 custom_timeouts=_timeouts(args),
             ),
         )
         self.register_outputs({"job_name": self.job_name})
+
+
+def _resolved(platform: Platform, image: pulumi.Input[str], queue: pulumi.Input[str]) -> pulumi.Output[ResolvedJob]:
+    own, owner = pulumi.Output.all(image=image, queue=queue), own_label()
+    return platform.resolved().apply(
+        lambda known: own.apply(lambda values: ResolvedJob(platform=known, owner=owner, **values))
+    )
+
+
+def _code(
+    name: str, platform: Platform, source: LocalFolder, opts: pulumi.ResourceOptions
+) -> list[pulumi.CustomResource]:
+    """Declare the ConfigMaps with a job's code; the state has their content encrypted."""
+    manifests = config_map_manifests(source, name, own_label(), platform.namespace)
+    return [
+        resource(f"{name}-code-{part}", {**manifest, "binaryData": pulumi.Output.secret(manifest["binaryData"])}, opts)
+        for part, manifest in enumerate(manifests)
+    ]
 
 
 def _timeouts(args: JobArgs) -> pulumi.CustomTimeouts | None:
@@ -94,57 +146,58 @@ def _build(
     kind: str,
     args: JobArgs,
     shape: Callable[[str, ResolvedJob], JobShape],
-    known: dict[str, Any],
-) -> tuple[Manifest, Manifest]:
-    """Return the manifests of the job and of its network policy."""
-    resolved = ResolvedJob(
-        namespace=known["namespace"],
-        queue=known["queue"],
-        image=known["image"],
-        platform_image=known["platform_image"],
-        claims=Claims(data=known["data"], output=known["output"]),
-        offers=known["offers"],
-    )
-    made = shape(name, resolved)
-    _check(name, args, made, resolved)
+    resolved: ResolvedJob,
+) -> dict[str, Manifest]:
+    """Return the manifests of the job and of its network policies."""
+    whole = with_source(shape(name, resolved), args, name)
+    _check(name, args, whole, resolved)
+    for role in whole.roles:
+        check_cuda(_image_cuda(resolved), role.placement(job_labels(name, resolved.owner)), resolved.platform.offers)
     job = named_job_manifest(name, args, shape, resolved)
+    _check_size(name, job)
     job["metadata"]["labels"][KIND_LABEL] = kind
     if args.wait_seconds:
         job["metadata"]["annotations"] = {"pulumi.com/waitFor": "jsonpath={.status.state.phase}=Completed"}
-    policy = job_network_policy_manifest(
-        name,
-        resolved.namespace,
-        job_labels(name),
-        made.metrics_ports,
-        args.source.port if args.source else None,
-    )
-    return job, policy
+    labels = job_labels(name, resolved.owner)
+    identity = PolicyIdentity(what="job", name=name, namespace=resolved.platform.namespace, owner=resolved.owner)
+    manifests = {"job": job, "policy": job_network_policy_manifest(identity, labels, whole.metrics_ports)}
+    if isinstance(args.source, GitSource):
+        fetching = {**labels, ROLE_LABEL: SOURCE_ROLE}
+        own = replace(identity, what="source")
+        manifests["source_policy"] = source_network_policy_manifest(own, fetching, args.source.server)
+    return manifests
 
 
-def named_job_manifest(
-    name: str, args: JobArgs, shape: Callable[[str, ResolvedJob], JobShape], resolved: ResolvedJob
-) -> Manifest:
-    """Return the Volcano Job under `name` and the hash of its content.
+def _image_cuda(resolved: ResolvedJob) -> ImageCuda | None:
+    """Return the CUDA in the job's image if it is one of the platform's; that of other images is not known."""
+    platform = resolved.platform
+    if resolved.image == platform.trainer_image:
+        return platform.offers.trainer_cuda
+    return platform.offers.tensorflow_cuda if resolved.image == platform.tensorflow_image else None
 
-    A changed job is a new object, never a patched one: Volcano would not carry most changes to pods that run.
-    """
-    content = job_manifest(name, name, args, shape(name, resolved), resolved)
-    object_name = f"{name}-{content_digest(content, args.rerun)}"
-    return job_manifest(name, object_name, args, shape(object_name, resolved), resolved)
+
+def _check_size(name: str, job: Manifest) -> None:
+    size = len(json.dumps(job))
+    if size > _MAXIMUM_BYTES:
+        limit = f"its object has {size} bytes, but the cluster stores at most {_MAXIMUM_BYTES}"
+        raise RefusalError("job", name, limit, "move long values into files, in the image or on a volume")
 
 
 def _check(name: str, args: JobArgs, shape: JobShape, resolved: ResolvedJob) -> None:
     if not resolved.image:
-        limit = "the platform names no image for this kind of job"
-        raise RefusalError("image", resolved.image, limit, "name one, or update the stack that owns the platform")
-    offers = resolved.offers
+        limit = "the platform has no image for this kind of job"
+        raise RefusalError("image", resolved.image, limit, "set image, or update the stack that owns the platform")
+    # Outputs are known only now.
+    require("image", resolved.image, Image)
+    require("queue", resolved.queue, QueueName)
+    offers = resolved.platform.offers
     for role in shape.roles:
-        check_placement(role.placement(job_labels(name)), offers)
+        check_placement(role.placement(job_labels(name, resolved.owner)), offers)
     check_together(args.together, offers)
     if offers.queues and resolved.queue not in offers.queues:
         limit = "the platform has no queue of that name"
         raise RefusalError("queue", resolved.queue, limit, choices(resolved.queue, offers.queues))
     if args.ttl_seconds_after_finished is not None and not offers.clean_up:
         limit = "the platform does not remove the pods of finished jobs"
-        fix = "set athanor:clean_up.enabled in the stack that owns the platform, or leave it out"
+        fix = "set athanor:clean_up.enabled in the stack that owns the platform, or omit it"
         raise RefusalError("ttl_seconds_after_finished", args.ttl_seconds_after_finished, limit, fix)

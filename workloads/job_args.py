@@ -1,42 +1,45 @@
-"""Arguments that every kind of job takes, beside those of its own."""
+"""Arguments that every kind of job takes in addition to its own."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from workloads.checks import check_command, check_labels, check_range
+from infra.descriptions import Input, checked
+from infra.kubernetes.grammar import AbsolutePath, DnsSubdomain, Image, LabelValue, QueueName, Word
+from workloads.checks import OwnLabelKey, check_range
+from workloads.git_source import GitSource
+from workloads.local_folder import LocalFolder
 from workloads.roles import PodArgs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pulumi
-
-    from workloads.git_source import GitSource
-    from workloads.topology import Together
+from workloads.topology import Together
 
 
+@checked()
 @dataclass(frozen=True, kw_only=True)
 class JobArgs(PodArgs):
-    """What a job is, beside its roles; what PodArgs says holds for the pods that compute."""
+    """What a job is apart from its roles; what PodArgs says holds for the pods that compute."""
 
-    image: pulumi.Input[str] | None = None
+    image: Input[Image] | None = None
     """Image of the pods. Default: the platform's."""
-    source: GitSource | None = None
-    """Fetch the code from git when a pod starts. Default: it is in the image."""
-    prepare: Sequence[str] = ()
+    source: GitSource | LocalFolder | None = None
+    """Fetch the code from git when a pod starts, or send a folder of this machine. Default: it is in the image."""
+    working_directory: AbsolutePath | None = None
+    """Directory in the image that the program starts in; no shell is needed in the image then. Default: the code of
+    `source`, else the image's own, or where that cannot be written one below /tmp with links to all its files. What is
+    written there is gone with the pod."""
+    prepare: Sequence[Word] = ()
     """Command that fills /data/data first, run once per computing pod; it must be safe to run twice at once."""
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    labels: Mapping[OwnLabelKey, LabelValue] = field(default_factory=dict[str, str])
     """Labels of the job's object alone: a change of them does not replace the job."""
-    queue: pulumi.Input[str] | None = None
+    queue: Input[QueueName] | None = None
     """Volcano queue. Default: the platform's first one."""
-    priority_class: str | None = None
+    priority_class: DnsSubdomain | None = None
     """One of the platform's priority classes, such as "high", or the full name of any PriorityClass."""
     together: Together | None = None
     """Keep all pods close to each other in the network. Default: wherever they fit."""
     max_restarts: int = 10
-    """How often the whole job starts again after a pod failed or was deleted, before it counts as failed."""
+    """Failures after which a job, or the pod that failed, starts again before the job counts as failed. Where all pods
+    start together, one that is taken away (preempted, its node drained or gone) counts, too: docs/jobs.md."""
     grace_period_seconds: int = 60
     """Time between SIGTERM and SIGKILL: one step and one checkpoint must fit."""
     deadline_seconds: int | None = None
@@ -53,8 +56,6 @@ class JobArgs(PodArgs):
     def __post_init__(self) -> None:
         """Refuse what could only fail later, in the cluster."""
         super().__post_init__()
-        check_command("prepare", self.prepare)
-        check_labels("labels", self.labels)
         check_range("max_restarts", self.max_restarts, 0, 1000)
         check_range("grace_period_seconds", self.grace_period_seconds, 10, 3600)
         check_range("rerun", self.rerun, 0, 1_000_000)

@@ -6,59 +6,52 @@ pkg/controllers/job/plugins/ssh.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from infra.descriptions import checked
 from infra.errors import RefusalError
-from infra.pod_network import interface, port
+from infra.kubernetes.grammar import Word
+from infra.pod_network_modes import interface, port
 from workloads.accelerator_fit import check_ranks_per_gpu
-from workloads.checks import check_command, check_range
+from workloads.any_image import HOME, annotation_volume
+from workloads.checks import check_range
 from workloads.job import Job
 from workloads.job_args import JobArgs
-from workloads.placement import network_environment
-from workloads.pods import LOG_ENVIRONMENT, USER_ID, Mount
+from workloads.launchers import check_mpi_program
+from workloads.pods import Mount
 from workloads.resources import Resources
-from workloads.roles import PodArgs, Role, Step, helper_pod, prepare_steps
+from workloads.roles import RESTART_TOGETHER, START_WAIT_SECONDS, PodArgs, Role, Step, helper_pod, prepare_steps
 from workloads.volcano_job import (
     ENDS_THE_JOB,
-    METRICS_PORT,
-    METRICS_PORT_VARIABLE,
-    RESTART_TOGETHER,
     JobShape,
     host,
     metrics_ports,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import pulumi
 
     from infra.platform import Platform
-    from infra.pools import PlatformOffers
 
 SSH_PORT = 2222
-_HOST_WAIT_SECONDS = 600
 _KEYS = "/etc/athanor/ssh"
 _FILES = "/etc/athanor/mpi"
-_USERS = "athanor.dev/passwd"
 _HOSTS = "athanor.dev/hostfile"
 _MAXIMUM_HOSTFILE_BYTES = 200_000
 """All annotations of a pod together may have 256 KiB."""
-_USERS_FILE = (
-    "root:x:0:0:root:/root:/bin/sh\n"
-    "sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n"
-    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-    f"athanor:x:{USER_ID}:{USER_ID}::/tmp:/bin/sh\n"
-)
-"""ssh and sshd refuse a user without an entry, and images are made for root."""
+_ENVIRONMENT_FILE = f"{HOME}/.container-environment"
 
 
+@checked()
 @dataclass(frozen=True, kw_only=True)
 class MPIJobArgs(JobArgs):
     """Arguments of MPIJob; what PodArgs says holds for the workers."""
 
-    program: Sequence[str]
+    program: Sequence[Word]
     """What mpirun starts in every slot: `("python3", "train.py", "--epochs", "30")`."""
     workers: int
     """Pods that compute. Every one counts: the launcher is a pod of its own and computes nothing."""
@@ -66,7 +59,7 @@ class MPIJobArgs(JobArgs):
     """Ranks per pod; on GPUs one per GPU."""
     launcher: PodArgs | None = None
     """The pod that runs mpirun. Default: a small one on the workers' network, on any node."""
-    mpirun_options: Sequence[str] = ()
+    mpirun_options: Sequence[Word] = ()
     """Further options of mpirun, one item per word, such as ("-mca", "pml", "ob1")."""
     bind_to: Literal["none", "core", "numa", "socket"] = "none"
     """What mpirun pins each rank to. Pods have no cores of their own unless the nodes' CPU manager gives them some."""
@@ -80,17 +73,18 @@ class MPIJobArgs(JobArgs):
         super().__post_init__()
         check_range("workers", self.workers, 1, 1000)
         check_range("slots_per_worker", self.slots_per_worker, 1, 256)
-        check_command("program", self.program)
-        check_command("mpirun_options", self.mpirun_options)
         if not self.program:
-            raise RefusalError("program", self.program, "is empty", 'name what to run: ("python3", "train.py")')
+            raise RefusalError(
+                "program", self.program, "is empty", 'set the command to run, such as ("python3", "train.py")'
+            )
         if self.program[0].startswith("-"):
-            limit = "would be taken for an option of mpirun"
+            limit = "would be read as an option of mpirun"
             raise RefusalError("program", self.program[0], limit, 'start with the program: ("python3", "-m", …)')
+        check_mpi_program(self.program)
         check_ranks_per_gpu(self.resources, self.workers, "slots_per_worker", self.slots_per_worker)
         launcher = self.launcher_pod
         if port(launcher.network, SSH_PORT) != port(self.network, SSH_PORT):
-            limit = "its offset of ports is not the workers', whose ssh it must reach"
+            limit = "its port offset differs from that of the workers, whose ssh it must reach"
             raise RefusalError("launcher.network", launcher.network, limit, "give both the same network")
 
     @property
@@ -113,7 +107,7 @@ def sshd_command(number: int) -> list[str]:
     """Return the command of a worker: an ssh server without any privilege, for the job's own key alone."""
     options = {
         "Port": str(number),
-        # One key for both sides, made by the job engine for this job: nobody else has either half.
+        # One key for both sides, which the job engine generates for this job: nobody else has either half.
         "HostKey": f"{_KEYS}/id_rsa",
         "AuthorizedKeysFile": f"{_KEYS}/authorized_keys",
         # The keys are mounted readable by the pod's group, which sshd would take for an accident.
@@ -128,12 +122,19 @@ def sshd_command(number: int) -> list[str]:
         # mpirun opens many connections at once; by default sshd drops some of more than ten.
         "MaxStartups": "1000",
         "LogLevel": "ERROR",
+        # A session has next to nothing of the container's environment: neither the image's PATH, where mpirun's daemon
+        # lies, nor its LD_LIBRARY_PATH and PYTHONPATH. The ranks inherit what the daemon has.
+        "ForceCommand": f'. {_ENVIRONMENT_FILE}; eval "$SSH_ORIGINAL_COMMAND"',
     }
     return ["/usr/sbin/sshd", "-D", "-e", "-f", "none", *(f"-o{name}={value}" for name, value in options.items())]
 
 
+_KEEP_ENVIRONMENT = ("sh", "-c", f'(umask 077; export -p > {_ENVIRONMENT_FILE}); exec "$@"', "worker")
+"""Leaves a worker's environment to the sessions of its sshd: in a file of the pod's own, for values may be secret."""
+
+
 def ssh_options(number: int) -> str:
-    """Return what mpirun tells ssh: the job's key, no host key to ask about, patience with pods that start."""
+    """Return mpirun's options for ssh: the job's key, no question about host keys, patience with pods that start."""
     return (
         f"-p {number} -i {_KEYS}/id_rsa -F /dev/null -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
         " -o LogLevel=ERROR -o BatchMode=yes -o ConnectTimeout=10 -o ConnectionAttempts=10"
@@ -148,13 +149,8 @@ _SAVE_BEFORE_THE_END = (
 """Turns SIGTERM into SIGUSR1: mpirun passes this on and waits, after SIGTERM it kills all ranks within a second."""
 
 
-def mpirun_command(args: MPIJobArgs, forwarded: Sequence[str]) -> list[str]:
-    """Return the launcher's command.
-
-    Args:
-        args: The job.
-        forwarded: Names of the environment variables that every rank gets from the launcher.
-    """
+def mpirun_command(args: MPIJobArgs) -> list[str]:
+    """Return the launcher's command."""
     return [
         *("sh", "-c", _SAVE_BEFORE_THE_END, "launcher"),
         "mpirun",
@@ -164,13 +160,12 @@ def mpirun_command(args: MPIJobArgs, forwarded: Sequence[str]) -> list[str]:
         f"{_FILES}/hostfile",
         "--bind-to",
         args.bind_to,
-        *(word for name in sorted(forwarded) for word in ("-x", name)),
         *args.mpirun_options,
         *args.program,
     ]
 
 
-def mpi_shape(job_name: str, args: MPIJobArgs, offers: PlatformOffers) -> JobShape:
+def mpi_shape(job_name: str, args: MPIJobArgs) -> JobShape:
     """Return the roles of a job and the plugin that gives it its keys.
 
     Raises:
@@ -178,49 +173,33 @@ def mpi_shape(job_name: str, args: MPIJobArgs, offers: PlatformOffers) -> JobSha
     """
     hosts = hostfile(job_name, args.workers, args.slots_per_worker)
     if len(hosts) > _MAXIMUM_HOSTFILE_BYTES:
-        limit = f"their names have {len(hosts)} bytes, and {_MAXIMUM_HOSTFILE_BYTES} fit into the launcher's metadata"
+        limit = (
+            f"their names have {len(hosts)} bytes, but only {_MAXIMUM_HOSTFILE_BYTES} fit into the launcher's metadata"
+        )
         raise RefusalError("workers", args.workers, limit, "use fewer workers with more slots each, or a shorter name")
     number = port(args.network, SSH_PORT)
-    accounts = Mount(name="accounts", path="/etc/passwd", volume=_file_of(_USERS, "passwd"), sub_path="passwd")
     workers = Role(
         name="worker",
         replicas=args.workers,
         pod=args,
-        command=sshd_command(number),
+        command=[*_KEEP_ENVIRONMENT, *sshd_command(number)],
         processes=args.slots_per_worker,
         ports={"ssh": number, **metrics_ports(args.network, args.slots_per_worker)},
         steps=prepare_steps(args.prepare),
-        annotations={_USERS: _USERS_FILE},
-        mounts=[accounts],
     )
-    environment = {**network_environment(workers.placement({}), offers), **_rank_environment(args)}
     launcher = Role(
         name="launcher",
         replicas=1,
         pod=args.launcher_pod,
-        command=mpirun_command(args, [*environment, "ATHANOR_JOB"]),
-        env={**environment, **_mpirun_environment(args, number)},
+        command=mpirun_command(args),
+        # Further settings of Open MPI come as the job's variables, too.
+        env={**args.env, **_mpirun_environment(args, number)},
         steps=[_wait_for_workers(number)],
-        annotations={_USERS: _USERS_FILE, _HOSTS: hosts},
-        mounts=[accounts, Mount(name="hosts", path=_FILES, volume=_file_of(_HOSTS, "hostfile"))],
+        annotations={_HOSTS: hosts},
+        mounts=[Mount(name="hosts", path=_FILES, volume=annotation_volume(_HOSTS, "hostfile"))],
         policies=[*RESTART_TOGETHER, ENDS_THE_JOB],
     )
     return JobShape(kind="mpi", roles=[launcher, workers], plugins={"ssh": [f"--ssh-key-file-path={_KEYS}"]})
-
-
-def _rank_environment(args: MPIJobArgs) -> dict[str, str]:
-    """Return what the ranks are told: over ssh they get nothing of their own pod's environment."""
-    threads = max(1, args.resources.whole_cpus // args.slots_per_worker)
-    return {
-        "OMP_NUM_THREADS": str(threads),
-        "PYTHONUNBUFFERED": "1",
-        # Unset or unwritable it ends Open MPI's daemon; images are made for root's.
-        "HOME": "/tmp",  # noqa: S108 - inside the container
-        "NCCL_DEBUG": "WARN",
-        METRICS_PORT_VARIABLE: str(port(args.network, METRICS_PORT)),
-        **LOG_ENVIRONMENT,
-        **args.env,
-    }
 
 
 def _mpirun_environment(args: MPIJobArgs, number: int) -> Mapping[str, str]:
@@ -240,16 +219,10 @@ def _mpirun_environment(args: MPIJobArgs, number: int) -> Mapping[str, str]:
 
 def _wait_for_workers(number: int) -> Step:
     command = [
-        *("python3", "-m", "trainer.wait_for_hosts", f"--timeout_seconds={_HOST_WAIT_SECONDS}"),
+        *("python3", "-m", "trainer.wait_for_hosts", f"--timeout_seconds={START_WAIT_SECONDS}"),
         *(f"--file={_FILES}/hostfile", f"--port={number}"),
     ]
     return Step(name="wait", command=command, in_platform_image=True)
-
-
-def _file_of(annotation: str, path: str) -> dict[str, object]:
-    """Return a volume with one file: the text of an annotation of the pod."""
-    field = {"fieldPath": f"metadata.annotations['{annotation}']"}
-    return {"downwardAPI": {"items": [{"path": path, "fieldRef": field}]}}
 
 
 class MPIJob(Job):
@@ -258,4 +231,4 @@ class MPIJob(Job):
     def __init__(
         self, name: str, platform: Platform, args: MPIJobArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        super().__init__(name, platform, args, opts, lambda job_name, known: mpi_shape(job_name, args, known.offers))
+        super().__init__(name, platform, args, opts, lambda job_name, _: mpi_shape(job_name, args))

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import pulumi
 
+from infra.descriptions import checked
 from infra.errors import RefusalError
-from infra.pod_network import ExclusiveEni, HostNetwork, PodNetwork, SharedEni, TrunkEni
+from infra.pod_network_modes import ExclusiveEni, HostNetwork, PodNetwork, SharedEni, TrunkEni
+from infra.rdma import Rdma
 from workloads.checks import check_name, check_range
 from workloads.job_args import JobArgs
 from workloads.pods import DATA_PATH, OUTPUT_PATH
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from infra.platform import Platform
-    from infra.rdma import Rdma
 
 _NAMES: dict[type[PodNetwork], str] = {
     SharedEni: "shared-eni",
@@ -28,6 +28,7 @@ _NAMES: dict[type[PodNetwork], str] = {
 }
 
 
+@checked("measurements")
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
     """One network to measure."""
@@ -44,6 +45,7 @@ class Measurement:
         return _NAMES[type(self.network)] + ("-rdma" if self.rdma else "")
 
 
+@checked()
 @dataclass(frozen=True, kw_only=True)
 class NetworkBenchmarkArgs(JobArgs):
     """Arguments of NetworkBenchmark.
@@ -78,7 +80,7 @@ class NetworkBenchmarkArgs(JobArgs):
         check_range("image_steps", self.image_steps, 0, 10_000)
         names = [measurement.name for measurement in self.measurements]
         if not names or len(set(names)) != len(names):
-            limit = "must name at least one network, and each once"
+            limit = "must list at least one network, and each only once"
             raise RefusalError("measurements", names, limit, "write measurements=(Measurement(),)")
         self._check_what_measurements_say()
 
@@ -86,9 +88,9 @@ class NetworkBenchmarkArgs(JobArgs):
         for name, fix in (("network", "write Measurement(network=…)"), ("rdma", "write Measurement(rdma=…)")):
             value = getattr(self, name)
             if value not in {None, SharedEni()}:
-                raise RefusalError(name, value, "is what the measurements are about", fix)
+                raise RefusalError(name, value, "is set per measurement", fix)
         if self.prepare:
-            raise RefusalError("prepare", self.prepare, "has no use: the images are made up", "leave it out")
+            raise RefusalError("prepare", self.prepare, "has no effect: the images are synthetic", "omit it")
 
 
 def benchmark_job(name: str, measurement: Measurement, args: NetworkBenchmarkArgs) -> PyTorchJobArgs:
@@ -123,6 +125,7 @@ class NetworkBenchmark(pulumi.ComponentResource):
     def __init__(
         self, name: str, platform: Platform, args: NetworkBenchmarkArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
+        check_name("benchmark name", name)
         for measurement in args.measurements:
             check_name("benchmark name", f"{name}-{measurement.name}")
         super().__init__("athanor:workloads:NetworkBenchmark", name, None, opts)

@@ -2,55 +2,84 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import pulumi
 
-from infra.monitoring.monitors import READERS
-from infra.pod_network import without_network_policy
+from infra.metrics_access import READERS
+from infra.pod_network_modes import without_network_policy
+from infra.workload_labels import OWNER_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from infra.manifests import Manifest
-    from infra.pod_network import PodNetwork
+    from infra.pod_network_modes import PodNetwork
 
 
-def _policy(name: str, namespace: str, labels: dict[str, str], rules: Manifest) -> Manifest:
+@dataclass(frozen=True, kw_only=True)
+class PolicyIdentity:
+    """Whose a policy is. Its name says all of it: a job and a service, and those of two stacks, may be called alike."""
+
+    what: Literal["job", "service", "source"]
+    """What it is for; `source`: the pod that fetches a job's code."""
+    name: str
+    namespace: str
+    owner: str
+    """The stack, as in the label athanor.dev/owner."""
+
+    def metadata(self) -> Manifest:
+        """Return the policy's metadata; no part of its name contains a dot."""
+        return {
+            "name": f"{self.what}.{self.name}.{self.owner}",
+            "namespace": self.namespace,
+            "labels": {OWNER_LABEL: self.owner},
+        }
+
+
+def _policy(identity: PolicyIdentity, labels: dict[str, str], rules: Manifest) -> Manifest:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": identity.metadata(),
         "spec": {"podSelector": {"matchLabels": labels}, "policyTypes": ["Ingress", "Egress"], **rules},
     }
 
 
 def job_network_policy_manifest(
-    name: str, namespace: str, labels: dict[str, str], metrics_ports: Sequence[int], git_port: int | None = None
+    identity: PolicyIdentity, labels: dict[str, str], metrics_ports: Sequence[int]
 ) -> Manifest:
     """Return the policy of a job: its own pods reach each other on any port, Prometheus reaches their metrics.
 
     Args:
-        name: Name of the policy.
-        namespace: Where the job runs.
+        identity: Whose it is.
         labels: Labels that all pods of the job and no other pods carry.
         metrics_ports: Ports of all ranks of a pod.
-        git_port: Port of the git server that the pods fetch their code from, at any address: policies know no host
-            names. Default: they fetch none.
     """
     own_pods = [{"podSelector": {"matchLabels": labels}}]
-    outside = [{"ports": [{"protocol": "TCP", "port": git_port}]}] if git_port else []
     scrapes = [_open_to_readers(metrics_ports)] if metrics_ports else []
-    rules = {"ingress": [{"from": own_pods}, *scrapes], "egress": [{"to": own_pods}, *outside]}
-    return _policy(name, namespace, labels, rules)
+    rules = {"ingress": [{"from": own_pods}, *scrapes], "egress": [{"to": own_pods}]}
+    return _policy(identity, labels, rules)
+
+
+def source_network_policy_manifest(identity: PolicyIdentity, labels: dict[str, str], server: Manifest) -> Manifest:
+    """Return the policy of the pod that fetches a job's code: it alone reaches the git server.
+
+    Args:
+        identity: Whose it is.
+        labels: Labels that this pod and no other carries.
+        server: The rule that opens the way there.
+    """
+    return _policy(identity, labels, {"ingress": [], "egress": [server]})
 
 
 def service_network_policy_manifest(
-    name: str, namespace: str, labels: dict[str, str], ports: Sequence[int], metrics_port: int
+    identity: PolicyIdentity, labels: dict[str, str], ports: Sequence[int], metrics_port: int
 ) -> Manifest:
     """Return the policy of a service: every pod of the cluster may call it, Prometheus reads it, it calls nobody."""
     called: Manifest = {"ports": _tcp(ports), "from": [{"namespaceSelector": {}}]}
-    return _policy(name, namespace, labels, {"ingress": [called, _open_to_readers([metrics_port])]})
+    return _policy(identity, labels, {"ingress": [called, _open_to_readers([metrics_port])]})
 
 
 def _open_to_readers(ports: Sequence[int]) -> Manifest:
@@ -66,6 +95,7 @@ def warn_without_network_policy(network: PodNetwork, workload: pulumi.Resource) 
     """Say in the preview that the namespace's default-deny does not hold for a workload."""
     if without_network_policy(network):
         pulumi.log.warn(
-            f"no NetworkPolicy reaches pods with network={type(network).__name__}: security groups alone separate them",
+            f"NetworkPolicies do not apply to pods with network={type(network).__name__}: only security groups isolate"
+            " them",
             workload,
         )

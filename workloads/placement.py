@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from infra.descriptions import checked
 from infra.errors import RefusalError, choices
-from infra.instance_types import instance_type
-from infra.pod_network import (
+from infra.kubernetes.grammar import LabelKey, LabelValue
+from infra.kubernetes.quantities import gib_quantity, quantity_value
+from infra.node_labels import POOL_LABEL
+from infra.offers import GPU_TAINT, PlatformOffers, PoolOffer, pool_named
+from infra.pod_network_modes import (
     ExclusiveEni,
     HostNetwork,
     PodNetwork,
@@ -16,10 +20,11 @@ from infra.pod_network import (
     node_selector,
     spec_fields,
 )
-from infra.pools import GPU_TAINT, POOL_LABEL, PlatformOffers, PoolOffer, pool_named
-from infra.rdma import added_capabilities, device_limits, nccl_environment
+from infra.rdma import added_capabilities, device_limits, nccl_environment, socket_environment
 from workloads.accelerator_fit import check_accelerator, pods_per_node
+from workloads.accelerators import SharedGpu
 from workloads.checks import check_range
+from workloads.pods import GpuAccess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,12 +35,13 @@ if TYPE_CHECKING:
     from workloads.resources import Resources
 
 
+@checked("tolerations")
 @dataclass(frozen=True, kw_only=True)
 class Toleration:
-    """Lets pods onto nodes with a taint beside those that the pool's own taints and GPUs allow for."""
+    """Lets pods onto nodes with a taint in addition to those that the pool's own taints and GPUs allow for."""
 
-    key: str
-    value: str | None = None
+    key: LabelKey
+    value: LabelValue | None = None
     """Default: whatever the taint's value."""
     effect: Literal["NoSchedule", "NoExecute", "PreferNoSchedule"] | None = None
     """Default: whatever the taint's effect."""
@@ -46,6 +52,7 @@ class Toleration:
         return {"key": self.key, **matched, **({"effect": self.effect} if self.effect else {})}
 
 
+@checked("spread")
 @dataclass(frozen=True, kw_only=True)
 class Spread:
     """Distributes the pods of a role evenly, so that the loss of one node or zone takes few of them."""
@@ -102,12 +109,14 @@ def check_placement(asked: Placement, offers: PlatformOffers) -> None:
     """
     pool = pool_named(asked.pool, offers.pools) if asked.pool else None
     _check_network(asked.network, offers, pool)
-    _check_rdma(asked.rdma, pool)
+    _check_rdma(asked, pool)
     _check_pod_security(asked, offers, pool)
     if pool:
         _check_room(asked, pool)
     elif asked.resources.accelerator and offers.pools:
         _check_any_room(asked, offers.pools)
+    elif offers.pools and all(each.terway for each in offers.pools):
+        _check_node_size(asked.resources, offers.pools)
 
 
 def _check_network(network: PodNetwork, offers: PlatformOffers, pool: PoolOffer | None) -> None:
@@ -117,20 +126,20 @@ def _check_network(network: PodNetwork, offers: PlatformOffers, pool: PoolOffer 
     kind = type(network).__name__
     if isinstance(network, SharedEni):
         if pool and pool.eni == "exclusive":
-            limit = f"every pod of pool {pool.name!r} gets a network interface of its own"
+            limit = f"every pod of pool {pool.name!r} gets its own network interface"
             raise RefusalError("network", kind, limit, "use network=ExclusiveEni(), or another pool")
         return
     if not any(place.terway for place in places):
-        limit = "is a mode of Terway, the network of ACK clusters, and these nodes are not ACK's"
-        raise RefusalError("network", kind, limit, "leave network out")
+        limit = "is a mode of Terway, the network of ACK clusters, but these nodes are not ACK nodes"
+        raise RefusalError("network", kind, limit, "omit network")
     if isinstance(network, ExclusiveEni):
         if not any(place.eni == "exclusive" for place in places):
             able = [offer.name for offer in offers.pools if offer.eni == "exclusive"]
-            fix = f"use pool={able[0]!r}" if able else "give a node pool `eni: exclusive`, from its birth on"
-            raise RefusalError("network", kind, "the nodes share their network interfaces among pods", fix)
+            fix = f"use pool={able[0]!r}" if able else "create a node pool with `eni: exclusive`"
+            raise RefusalError("network", kind, "the nodes share their network interfaces between pods", fix)
         return
     if not any(place.terway and place.eni == "shared" for place in places):
-        limit = "its nodes give every pod an interface of its own, so they have no trunk"
+        limit = "its nodes give every pod its own interface, so they have no trunk interface"
         raise RefusalError("network", kind, limit, "use a pool with `eni: shared`, or network=ExclusiveEni()")
     if network.pod_networking not in offers.pod_networkings:
         raise RefusalError(
@@ -141,17 +150,23 @@ def _check_network(network: PodNetwork, offers: PlatformOffers, pool: PoolOffer 
         )
 
 
-def _check_rdma(rdma: Rdma | None, pool: PoolOffer | None) -> None:
+def _check_rdma(asked: Placement, pool: PoolOffer | None) -> None:
+    rdma = asked.rdma
     if rdma is None:
         return
     if pool is None:
-        raise RefusalError("rdma", rdma, "needs a pool: its nodes decide the device", "name a pool with `rdma: true`")
-    if pool.rdma == "none":
-        raise RefusalError("rdma", rdma, f"pool {pool.name!r} has no RDMA", "name a pool with `rdma: true`")
-    if rdma.smc_r and pool.rdma != "erdma":
         raise RefusalError(
-            "rdma.smc_r", rdma.smc_r, f"pool {pool.name!r} has no eRDMA, which it is a part of", "leave it out"
+            "rdma", rdma, "needs a pool, whose nodes determine the device", "set pool to one with `rdma: true`"
         )
+    if pool.rdma == "none":
+        raise RefusalError("rdma", rdma, f"pool {pool.name!r} has no RDMA", "set pool to one with `rdma: true`")
+    if pool.rdma_on_host_network_only and not isinstance(asked.network, HostNetwork):
+        limit = (
+            f"pool {pool.name!r} consists of Lingjun machines, whose RDMA reaches pods with their own address only"
+            " over an IPv6 computing network"
+        )
+        fix = "use network=HostNetwork(interface=…), or set the pool's lingjun.ipv6 to true if the network has IPv6"
+        raise RefusalError("rdma", rdma, limit, fix)
 
 
 def _check_pod_security(asked: Placement, offers: PlatformOffers, pool: PoolOffer | None) -> None:
@@ -165,17 +180,37 @@ def _check_pod_security(asked: Placement, offers: PlatformOffers, pool: PoolOffe
     for name, value in broken.items():
         limit = f"the workloads' namespace is at Pod Security level {offers.pod_security!r}, which forbids it"
         raise RefusalError(
-            name, value, limit, "set athanor:pod_security to privileged, for all workloads, or do without"
+            name, value, limit, "set athanor:pod_security to privileged, which applies to all workloads, or omit it"
         )
 
 
 def _check_room(asked: Placement, pool: PoolOffer) -> None:
     if asked.resources.accelerator:
         check_accelerator(asked.resources.accelerator, pool)
+    _check_node_size(asked.resources, [pool])
     per_node = _pods_per_node(asked, pool)
-    if per_node is not None and asked.pods > per_node * pool.max_nodes:
-        limit = f"pool {pool.name!r} holds at most {pool.max_nodes} nodes with {per_node} such pods each"
-        raise RefusalError("pods", asked.pods, limit, "ask for less, or raise the pool's maximum")
+    # A pool of maximum 0 is one that is turned off for a while: its pods wait, as while other jobs use it.
+    if pool.max_nodes and per_node is not None and asked.pods > per_node * pool.max_nodes:
+        limit = f"pool {pool.name!r} has at most {pool.max_nodes} nodes, each of which holds {per_node} of these pods"
+        raise RefusalError("pods", asked.pods, limit, "request fewer, or raise the pool's maximum")
+
+
+def _check_node_size(resources: Resources, pools: Sequence[PoolOffer]) -> None:
+    """Refuse a pod that asks for more CPU or memory than the largest node of these pools has."""
+    nodes = [pool.node for pool in pools if pool.node]
+    if len(nodes) < len(pools):
+        return
+    most_cpu = max(node.largest_vcpus for node in nodes)
+    most_memory = max(node.largest_memory_gib for node in nodes)
+    where = ", ".join(repr(pool.name) for pool in pools)
+    for name, value, most in (
+        ("cpu", resources.cpu, str(most_cpu)),
+        ("memory", resources.memory_size, gib_quantity(most_memory)),
+    ):
+        if quantity_value(value) > quantity_value(most):
+            limit = f"the largest node of {where} has {most}"
+            fix = "request less, leaving room for the node's own programs, or use a pool of larger nodes"
+            raise RefusalError(f"resources.{name}", value, limit, fix)
 
 
 def _pods_per_node(asked: Placement, pool: PoolOffer) -> int | None:
@@ -198,12 +233,12 @@ def _check_any_room(asked: Placement, pools: tuple[PoolOffer, ...]) -> None:
             reasons[pool.name] = refusal.limit
         else:
             return
-    told = "; ".join(dict.fromkeys(reasons.values()))
+    listed = "; ".join(dict.fromkeys(reasons.values()))
     raise RefusalError(
         "resources.gpus",
         asked.resources.gpus,
-        f"no pool of the platform offers that: {told}",
-        "ask for less, or add a pool",
+        f"no pool of the platform can satisfy this: {listed}",
+        "request less, or add a pool",
     )
 
 
@@ -216,7 +251,7 @@ def _pool(asked: Placement, offers: PlatformOffers) -> PoolOffer | None:
 
 
 def devices(asked: Placement, offers: PlatformOffers) -> dict[str, str]:
-    """Return what the container asks for beside CPU, memory and GPUs."""
+    """Return what the container asks for in addition to CPU, memory and GPUs."""
     return device_limits(_rdma_kind(asked, _pool(asked, offers)))
 
 
@@ -228,11 +263,23 @@ def capabilities(asked: Placement, offers: PlatformOffers) -> list[str]:
 def network_environment(asked: Placement, offers: PlatformOffers) -> dict[str, str]:
     """Return the environment of collectives: which interface, and what NCCL must know of the pool's nodes."""
     pool = _pool(asked, offers)
-    own = {"GLOO_SOCKET_IFNAME": interface(asked.network), "NCCL_SOCKET_IFNAME": interface(asked.network)}
+    own = {
+        "GLOO_SOCKET_IFNAME": interface(asked.network),
+        **socket_environment(asked.network),
+        # NCCL's usual level says nothing at all.
+        "NCCL_DEBUG": "WARN",
+    }
     if pool is None or not asked.resources.visible_gpus:
         return own
-    facts = instance_type(pool.instance_types[0]) if pool.instance_types else None
-    return {**own, **nccl_environment(facts, asked.network, _rdma_kind(asked, pool))}
+    return {**own, **nccl_environment(pool.node, asked.network, _rdma_kind(asked, pool))}
+
+
+def gpu_access(asked: Placement, offers: PlatformOffers) -> GpuAccess:
+    """Return how the platform's nodes give GPUs to containers."""
+    return GpuAccess(
+        by_variable=offers.gpus_by_variable,
+        through_mps=offers.mps and isinstance(asked.resources.accelerator, SharedGpu),
+    )
 
 
 def placed(spec: Manifest, asked: Placement, offers: PlatformOffers) -> Manifest:
@@ -246,6 +293,7 @@ def placed(spec: Manifest, asked: Placement, offers: PlatformOffers) -> Manifest
         },
         "tolerations": _tolerations(asked, pool),
         "affinity": _affinity(asked),
+        "runtimeClassName": offers.gpu_runtime_class if asked.resources.accelerator else None,
         "topologySpreadConstraints": [asked.spread.constraint(asked.spread_labels)] if asked.spread else [],
     }
     return {**spec, **spec_fields(asked.network), **{key: value for key, value in added.items() if value}}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from infra.descriptions import checked
 from infra.errors import RefusalError
-from workloads.checks import check_path
+from infra.kubernetes.grammar import AbsolutePath, DnsSubdomain
+from infra.kubernetes.pods import container_security, pod_security
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,16 +22,25 @@ USER_ID = 10001
 """The user that trainer/Dockerfile creates; volumes are made writable for its group."""
 LOG_ENVIRONMENT = {"ATHANOR_LOG_FORMAT": "json"}
 """Lets the programs of trainer/ write lines that a log store can search by job, rank and step."""
-_OWN_PATHS = (DATA_PATH, OUTPUT_PATH, "/tmp", "/dev/shm", "/source", "/etc/athanor")  # noqa: S108 - in the container
+_SCRATCH_LIMIT = "50Gi"
+"""Of /tmp: less than a node's disk, which all of its pods share; a job that needs more mounts a volume."""
+_SHARED_MEMORY_MOUNT = {"name": "shared-memory", "mountPath": "/dev/shm"}  # noqa: S108 - inside the container
+_OWN_PATHS = (
+    *(DATA_PATH, OUTPUT_PATH, "/tmp", "/source", "/etc/athanor", "/opt/athanor"),  # noqa: S108 - in the container
+    # of the job engine, the node, the kernel, and the image's programs
+    *("/etc/volcano", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/passwd", "/etc/group"),
+    *("/dev", "/proc", "/sys", "/usr", "/bin", "/sbin", "/lib", "/lib64"),
+)
 
 
+@checked("volumes")
 @dataclass(frozen=True, kw_only=True)
 class ClaimMount:
-    """A volume of the user's beside /data/data and /data/output."""
+    """A volume of the user's in addition to /data/data and /data/output."""
 
-    claim: str
+    claim: DnsSubdomain
     """Name of a PersistentVolumeClaim in the workloads' namespace."""
-    path: str
+    path: AbsolutePath
     """Where the pods see it, such as /scratch."""
     read_only: bool = False
 
@@ -37,12 +48,11 @@ class ClaimMount:
         """Refuse a path that would hide what every pod has.
 
         Raises:
-            RefusalError: it is not absolute, or lies in or above a path of the pod's own.
+            RefusalError: it is in or above a path of the pod's own.
         """
-        check_path("volumes.path", self.path)
         for own in _OWN_PATHS:
             if own == self.path or own.startswith(f"{self.path}/") or self.path.startswith(f"{own}/"):
-                limit = f"{own} belongs to every pod already"
+                limit = f"{own} already exists in every pod"
                 raise RefusalError("volumes.path", self.path, limit, "mount it elsewhere, such as /scratch")
 
 
@@ -59,6 +69,35 @@ class Mount:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuAccess:
+    """How the nodes of a pod give GPUs to its containers."""
+
+    by_variable: bool = True
+    """Whether the device plugin may name a container's GPUs in NVIDIA_VISIBLE_DEVICES."""
+    through_mps: bool = False
+    """Whether the pod's GPU is shared by MPS, whose daemon the device plugin connects containers with."""
+
+    @property
+    def own_shared_memory(self) -> bool:
+        """Whether /dev/shm is the pod's own.
+
+        The device plugin mounts the MPS daemon's there (NVIDIA/k8s-device-plugin, internal/plugin/mps.go), and a volume
+        of the pod's at the same path hides it: CUDA then finds no daemon (issue 805).
+        """
+        return not self.through_mps
+
+    def variables(self, *, has_gpus: bool) -> dict[str, str]:
+        """Return what keeps a container from GPUs that it did not ask for.
+
+        Where NVIDIA's is the nodes' default runtime, the variable of an image, `all` in those with CUDA, gives a
+        container every GPU of its node (NVIDIA/k8s-device-plugin, README, "Running GPU Jobs";
+        NVIDIA/nvidia-container-toolkit, internal/config/image/cuda_image.go). A device plugin that passes GPUs by CDI
+        or mounts leaves the variable as it is; one that sets it is overruled by the pod, which then must not.
+        """
+        return {} if has_gpus and self.by_variable else {"NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Container:
     """One container of a workload's pod."""
 
@@ -66,7 +105,11 @@ class Container:
     image: str
     command: Sequence[str]
     resources: Resources
+    start: Sequence[str] = ()
+    """Words that run the command, such as a shell that prepares something for it."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    env_from_cluster: Sequence[Manifest] = ()
+    """Variables whose values the cluster knows, in its own form: name and valueFrom."""
     ports: Mapping[str, int] = field(default_factory=dict[str, int])
     """Port number by name."""
     writes_data: bool = False
@@ -78,43 +121,48 @@ class Container:
     capabilities: Sequence[str] = ()
     """Linux capabilities to add; any breaks Pod Security `restricted`."""
     mounts: Sequence[Mount] = ()
-    """Volumes beside those that every container has."""
+    """Volumes in addition to those that every container has."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further fields of the container, such as probes."""
 
-    def manifest(self) -> Manifest:
+    def manifest(self, gpus: GpuAccess) -> Manifest:
         """Return the container: no privilege, read-only root, /tmp and /dev/shm writable."""
+        visible = gpus.variables(has_gpus=self.resources.accelerator is not None)
         return {
             "name": self.name,
             "image": self.image,
             "imagePullPolicy": "IfNotPresent",
-            "command": list(self.command),
-            "env": [{"name": key, "value": value} for key, value in sorted(self.env.items())],
+            **self._command(),
+            "env": [
+                *({"name": key, "value": value} for key, value in sorted({**self.env, **visible}.items())),
+                *self.env_from_cluster,
+            ],
             "ports": [{"name": key, "containerPort": port} for key, port in self.ports.items()],
             "resources": self.resources.manifest(self.devices),
-            "securityContext": {
-                "allowPrivilegeEscalation": False,
-                "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"], **({"add": list(self.capabilities)} if self.capabilities else {})},
-            },
+            "securityContext": container_security(added_capabilities=self.capabilities),
             "volumeMounts": [
                 {"name": "data", "mountPath": DATA_PATH, "readOnly": not self.writes_data},
                 {"name": "output", "mountPath": OUTPUT_PATH, "readOnly": not self.writes_output},
                 {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - inside the container
-                {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - inside the container
+                *([_SHARED_MEMORY_MOUNT] if gpus.own_shared_memory else []),
                 *(_volume_mount(mount) for mount in self.mounts),
             ],
             **self.extra,
         }
 
+    def _command(self) -> Manifest:
+        if not self.start:
+            return {"command": list(self.command)}
+        return {"command": list(self.start), "args": list(self.command)}
+
 
 def _volume_mount(mount: Mount) -> Manifest:
-    found: Manifest = {"name": mount.name, "mountPath": mount.path}
+    manifest: Manifest = {"name": mount.name, "mountPath": mount.path}
     if mount.read_only:
-        found["readOnly"] = True
+        manifest["readOnly"] = True
     if mount.sub_path:
-        found["subPath"] = mount.sub_path
-    return found
+        manifest["subPath"] = mount.sub_path
+    return manifest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,46 +174,53 @@ class Claims:
 
 
 def claim_mounts(volumes: Sequence[ClaimMount]) -> list[Mount]:
-    """Return the user's own volumes as mounts."""
+    """Return the user's own volumes as mounts.
+
+    A claim mounted at several paths is one volume: some kubelets never finish mounting one claim as two volumes.
+    """
+    claims = list(dict.fromkeys(volume.claim for volume in volumes))
     return [
         Mount(
-            name=f"volume-{index}",
+            name=f"volume-{claims.index(volume.claim)}",
             path=volume.path,
             volume={"persistentVolumeClaim": {"claimName": volume.claim}},
             read_only=volume.read_only,
         )
-        for index, volume in enumerate(volumes)
+        for volume in volumes
     ]
 
 
 def pod_spec(
-    container: Container, claims: Claims, *, init_containers: Sequence[Container] = (), grace_period_seconds: int
+    container: Container,
+    claims: Claims,
+    *,
+    init_containers: Sequence[Container] = (),
+    grace_period_seconds: int,
+    gpus: GpuAccess,
 ) -> Manifest:
     """Return a pod spec with the workload volumes mounted; without added capabilities at Pod Security `restricted`."""
     mounts = {mount.name: mount for each in (container, *init_containers) for mount in each.mounts}
+    if container.resources.guaranteed:
+        # A pod is of that class only if all of its containers are.
+        init_containers = [_guaranteed(init) for init in init_containers]
+    shared_memory = {"medium": "Memory", "sizeLimit": container.resources.shared_memory_size}
     return {
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            # Changing the owner of every checkpoint file at each start would take minutes on a full volume.
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_security(USER_ID),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": grace_period_seconds,
-        "initContainers": [init.manifest() for init in init_containers],
-        "containers": [container.manifest()],
+        "initContainers": [init.manifest(gpus) for init in init_containers],
+        "containers": [container.manifest(gpus)],
         "volumes": [
             {"name": "data", "persistentVolumeClaim": {"claimName": claims.data}},
             {"name": "output", "persistentVolumeClaim": {"claimName": claims.output}},
-            {"name": "tmp", "emptyDir": {}},
-            {
-                "name": "shared-memory",
-                "emptyDir": {"medium": "Memory", "sizeLimit": container.resources.shared_memory},
-            },
+            {"name": "tmp", "emptyDir": {"sizeLimit": _SCRATCH_LIMIT}},
+            *([{"name": "shared-memory", "emptyDir": shared_memory}] if gpus.own_shared_memory else []),
             *({"name": name, **mount.volume} for name, mount in mounts.items()),
         ],
     }
+
+
+def _guaranteed(container: Container) -> Container:
+    resources = container.resources
+    return replace(container, resources=replace(resources, cpu=str(resources.whole_cpus), guaranteed=True))

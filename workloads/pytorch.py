@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infra.descriptions import checked
 from infra.errors import RefusalError
-from infra.pod_network import port
+from infra.kubernetes.grammar import Word
+from infra.pod_network_modes import port
 from workloads.accelerator_fit import check_ranks_per_gpu
-from workloads.checks import check_command, check_range
+from workloads.accelerators import WholeGpus
+from workloads.checks import check_range
 from workloads.job import Job
 from workloads.job_args import JobArgs
+from workloads.launchers import check_torchrun_program
+from workloads.parallel import Parallel, check_parallel
+from workloads.pods import OUTPUT_PATH
 from workloads.resources import Resources
-from workloads.roles import Role, Step, helper_pod, prepare_steps
-from workloads.volcano_job import ENDS_THE_JOB, POD_INDEX, RESTART_ALONE, JobShape, host, metrics_ports
+from workloads.roles import RESTART_ALONE, RESTART_TOGETHER, START_WAIT_SECONDS, Role, Step, helper_pod, prepare_steps
+from workloads.volcano_job import ENDS_THE_JOB, POD_INDEX, JobShape, host, metrics_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pulumi
 
     from infra.platform import Platform
@@ -26,25 +31,25 @@ if TYPE_CHECKING:
 RENDEZVOUS_PORT = 29500
 ELASTIC_STORE_PORT = 29400
 _SHUTDOWN_MARGIN_SECONDS = 5
-_HOST_WAIT_SECONDS = 600
 _ELASTIC_WORKER = (Path(__file__).parent / "elastic_worker.py").read_text(encoding="utf-8")
 """Sent along as text: a job's own image has torch, and nothing of ours."""
 # A pod that was lost is noticed after three seconds instead of fifteen, and a late one is not turned away: after the
 # minimum is there, the others still wait this long for more. is_host: the store's pod is none of the agents.
 _ELASTIC_SETTINGS = {
     "is_host": "false",
-    "join_timeout": "600",
+    "join_timeout": str(START_WAIT_SECONDS),
     "last_call_timeout": "5",
     "keep_alive_interval": "1",
     "keep_alive_max_attempt": "3",
 }
 
 
+@checked()
 @dataclass(frozen=True, kw_only=True)
 class PyTorchJobArgs(JobArgs):
     """Arguments of PyTorchJob."""
 
-    program: Sequence[str]
+    program: Sequence[Word]
     """What torchrun runs: `("-m", "trainer.train", "--epochs", "30")` or a script's path with its arguments.
 
     `$(ATHANOR_JOB)` in it stands for the job's own name, which changes whenever its content does.
@@ -52,25 +57,63 @@ class PyTorchJobArgs(JobArgs):
     workers: int
     """Pods that train. Every one counts: there is no separate master."""
     minimum_workers: int | None = None
-    """Makes the job elastic: it starts with this many, goes on with what is left, takes up whoever comes, to `workers`.
+    """Makes the job elastic: it starts with this many, continues with those that are left, and accepts new ones.
 
     A small further pod, the rendezvous, then holds what the workers agree on, so that any of them can be lost. The
-    program must be able to resume with another number of ranks. Default: `workers`, none may be missing.
+    program must be able to resume with another number of ranks. Never more than `workers`, the default: none may be
+    missing.
     """
     processes_per_worker: int = 1
     """Ranks per pod; on GPUs one per GPU."""
+    parallel: Parallel | None = None
+    """How the ranks divide the model: `Parallel(shard=8, tensor=2)`. `program` gets it as arguments, which the
+    platform's trainer understands. Default: every rank has the whole model."""
+    numa_binding: bool | None = None
+    """Whether torchrun binds each rank to the cores of its GPU's NUMA node; the image then needs numactl and torch 2.9.
+    Default: where the image is the platform's and a rank has a whole GPU, unless the pods are `guaranteed`: the kubelet
+    chooses their cores, and a rank whose GPU is next to none of them would not start."""
 
     def __post_init__(self) -> None:
         """Refuse what could only fail later, in the pods."""
         super().__post_init__()
         check_range("workers", self.workers, 1, 1000)
         check_range("processes_per_worker", self.processes_per_worker, 1, 16)
-        check_command("program", self.program)
         if not self.program:
-            raise RefusalError("program", self.program, "is empty", 'name what to run: ("-m", "trainer.train")')
+            raise RefusalError(
+                "program", self.program, "is empty", 'set the command to run, such as ("-m", "trainer.train")'
+            )
+        check_torchrun_program(self.program)
         if self.minimum_workers is not None:
             check_range("minimum_workers", self.minimum_workers, 1, self.workers)
         check_ranks_per_gpu(self.resources, self.workers, "processes_per_worker", self.processes_per_worker)
+        if self.parallel is not None:
+            check_parallel(
+                self.parallel,
+                self.program,
+                workers=self.workers,
+                processes_per_worker=self.processes_per_worker,
+                minimum_workers=self.minimum_workers,
+            )
+        if self.numa_binding and not self._a_gpu_for_each_rank:
+            limit = "binds the rank with each local number to the cores nearest to the GPU with that number"
+            raise RefusalError("numa_binding", self.numa_binding, limit, "request a whole GPU per rank, or omit it")
+
+    @property
+    def torchrun_program(self) -> Sequence[str]:
+        """What torchrun runs, with the arguments that other fields stand for."""
+        return (*self.program, *self.parallel.arguments()) if self.parallel else self.program
+
+    @property
+    def _a_gpu_for_each_rank(self) -> bool:
+        asked = self.resources.accelerator
+        return isinstance(asked, WholeGpus) and asked.count == self.processes_per_worker
+
+    @property
+    def binds_ranks(self) -> bool:
+        """Whether ranks are bound to the cores of a NUMA node."""
+        if self.numa_binding is not None:
+            return self.numa_binding
+        return self._a_gpu_for_each_rank and self.image is None and not self.resources.guaranteed
 
 
 def torchrun_command(job_name: str, args: PyTorchJobArgs) -> list[str]:
@@ -81,9 +124,16 @@ def torchrun_command(job_name: str, args: PyTorchJobArgs) -> list[str]:
     relies on; a lost pod restarts the job as a whole, never half of it.
     """
     if args.minimum_workers is None:
-        return ["python3", "-m", "torch.distributed.run", *_fixed_rendezvous(job_name, args), *args.program]
+        options = [*_fixed_rendezvous(job_name, args), *_binding(args)]
+        return ["python3", "-m", "torch.distributed.run", *options, *args.torchrun_program]
     store = _store(job_name, args)
-    return ["python3", "-c", _ELASTIC_WORKER, store, *_elastic(job_name, store, args), *args.program]
+    options = [*_elastic(job_name, store, args), *_binding(args)]
+    return ["python3", "-c", _ELASTIC_WORKER, store, *options, *args.torchrun_program]
+
+
+def _binding(args: PyTorchJobArgs) -> list[str]:
+    """Return torchrun's option (torch 2.15, torch/numa/binding.py): without it a rank's memory may be a socket away."""
+    return ["--numa-binding=node"] if args.binds_ranks else []
 
 
 def _fixed_rendezvous(job_name: str, args: PyTorchJobArgs) -> list[str]:
@@ -93,6 +143,7 @@ def _fixed_rendezvous(job_name: str, args: PyTorchJobArgs) -> list[str]:
         f"--node-rank={POD_INDEX}",
         f"--master-addr={host(job_name, 'worker', 0)}",
         f"--master-port={port(args.network, RENDEZVOUS_PORT)}",
+        f"--rdzv-conf=timeout={START_WAIT_SECONDS}",
         "--max-restarts=0",
     ]
 
@@ -129,22 +180,24 @@ def pytorch_shape(job_name: str, args: PyTorchJobArgs) -> JobShape:
         pod=args,
         command=torchrun_command(job_name, args),
         processes=args.processes_per_worker,
-        env=torchrun_environment(args.grace_period_seconds, elastic=elastic),
+        env=torchrun_environment(job_name, args.grace_period_seconds, elastic=elastic),
         ports=network_ports,
         steps=_steps(job_name, args),
-        policies=(*RESTART_ALONE, ENDS_THE_JOB) if elastic else (),
+        policies=(*RESTART_ALONE, ENDS_THE_JOB) if elastic else RESTART_TOGETHER,
     )
     return JobShape(kind="pytorch", roles=[workers, _rendezvous(args)] if elastic else [workers])
 
 
-def torchrun_environment(grace_period_seconds: int, *, elastic: bool = False) -> dict[str, str]:
-    """Return what torchrun and its ranks need to be told."""
+def torchrun_environment(job_name: str, grace_period_seconds: int, *, elastic: bool = False) -> dict[str, str]:
+    """Return the environment that torchrun and its ranks need."""
     # With the store shared, a worker that joins later waits for a key that is never written, and dies after a minute.
     own_store = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if elastic else {}
     return {
         # torchrun kills its workers 30 s after SIGTERM whatever the pod's grace period says: a longer save was lost.
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(grace_period_seconds - _SHUTDOWN_MARGIN_SECONDS),
-        "NCCL_DEBUG": "WARN",
+        # What the ranks were doing when a collective hung, a file of less than 1 MB per rank: /tmp goes with the pod.
+        # Torch creates no folder, so the files lie in one that is there.
+        "TORCH_FR_DUMP_TEMP_FILE": f"{OUTPUT_PATH}/flight-recorder-{job_name}-rank-",
         **own_store,
     }
 
@@ -153,7 +206,7 @@ def _steps(job_name: str, args: PyTorchJobArgs) -> list[Step]:
     prepare = prepare_steps(args.prepare)
     if args.minimum_workers is None:
         return prepare
-    wait = ["python3", "-m", "trainer.wait_for_hosts", f"--timeout_seconds={_HOST_WAIT_SECONDS}"]
+    wait = ["python3", "-m", "trainer.wait_for_hosts", f"--timeout_seconds={START_WAIT_SECONDS}"]
     command = [*wait, _store(job_name, args)]
     return [*prepare, Step(name="wait", command=command, in_platform_image=True)]
 

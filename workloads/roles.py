@@ -2,39 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from infra.pod_network import ExclusiveEni, PodNetwork, SharedEni
+from infra.descriptions import checked
+from infra.errors import RefusalError
+from infra.kubernetes.grammar import LabelKey, LabelValue
+from infra.pod_network_modes import ExclusiveEni, PodNetwork, SharedEni
+from infra.rdma import Rdma
 from infra.workload_labels import ROLE_LABEL
-from workloads.checks import check_environment
+from workloads.accelerators import GpuMemory
+from workloads.checks import Environment
 from workloads.placement import Placement, Spread, Toleration
+from workloads.pods import ClaimMount
 from workloads.resources import Resources
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from infra.manifests import Manifest
-    from infra.rdma import Rdma
-    from workloads.pods import ClaimMount, Mount
+    from workloads.pods import Mount
+
+RESTART_TOGETHER: tuple[Manifest, ...] = (
+    {"event": "PodEvicted", "action": "RestartJob"},
+    {"event": "PodFailed", "action": "RestartJob"},
+)
+"""Ranks wait for each other in every step: one lost pod stops all, so all start again from the checkpoint.
+
+Each time counts, whatever the cause: every action of Volcano that starts a job again raises retryCount (1.14.1,
+pkg/controllers/job/state/running.go and pending.go; a suspended and resumed job too, aborted.go).
+"""
+STOPPED_EXIT_STATUS = 143
+"""128 + SIGTERM: how a program ends that was asked to, such as one whose pod is evicted."""
+RESTART_ALONE: tuple[Manifest, ...] = (
+    # Tried in this order. A pod that is taken away comes into the phase Failed before it is gone; then Volcano makes it
+    # again without counting (syncJob in job_controller_actions.go), and that one's start cancels this action.
+    {"exitCode": STOPPED_EXIT_STATUS, "action": "RestartPod", "timeout": "1h0m0s"},
+    {"event": "PodFailed", "action": "RestartPod"},
+    # none for PodEvicted: every Restart… would use up a restart
+)
+"""For pods that the others can go on without. Only failures count as restarts, not pods that are taken away."""
+START_WAIT_SECONDS = 1800
+"""How long pods wait for others to start: a node may have to be bought first, then load an image of several GB."""
 
 
+@checked()
 @dataclass(frozen=True, kw_only=True)
 class PodArgs:
     """What the pods of one role are and where they may run."""
 
     resources: Resources = Resources()
     """What one pod asks for."""
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    env: Environment = field(default_factory=dict[str, str])
     """Further environment variables; they win over the job's own."""
     volumes: Sequence[ClaimMount] = ()
-    """Volumes beside /data/data and /data/output."""
+    """Volumes in addition to /data/data and /data/output."""
     pool: str | None = None
     """Node pool to run on. Default: any whose nodes fit."""
-    node_labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    node_labels: Mapping[LabelKey, LabelValue] = field(default_factory=dict[str, str])
     """Further labels that the nodes must carry."""
     tolerations: Sequence[Toleration] = ()
-    """Taints to accept beside those of the pool and of GPU nodes."""
+    """Taints to accept in addition to those of the pool and of GPU nodes."""
     spread: Spread | None = None
     """How to distribute the pods. Default: packed on as few nodes as possible."""
     network: PodNetwork = SharedEni()
@@ -43,18 +70,28 @@ class PodArgs:
     """Ask for the pool's RDMA device. Default: collectives between nodes go over TCP."""
 
     def __post_init__(self) -> None:
-        """Refuse what could only fail later, in the cluster."""
-        check_environment("env", self.env)
+        """Refuse what could only fail later, in the cluster.
+
+        Raises:
+            RefusalError: two volumes have the same path, or the pods ask for GPU memory, which only services can have.
+        """
+        paths = [volume.path for volume in self.volumes]
+        if twice := [path for path in paths if paths.count(path) > 1]:
+            raise RefusalError("volumes.path", twice[0], "is the path of two volumes", "mount each at its own path")
+        if isinstance(self.resources.accelerator, GpuMemory):
+            limit = "only the ACK scheduler can assign a card to such a pod, but Volcano schedules jobs"
+            fix = "request whole GPUs, on a pool without sharing"
+            raise RefusalError("resources.gpus", self.resources.gpus, limit, fix)
 
 
-def helper_pod(beside: PodArgs, resources: Resources) -> PodArgs:
+def helper_pod(main: PodArgs, resources: Resources) -> PodArgs:
     """Return a small pod that coordinates others: on their network, but on any nodes, for it needs no GPU.
 
-    Beside pods with whole interfaces it has the ordinary network: nodes that give every pod an interface of its own are
+    If those have whole interfaces, it has the ordinary network: nodes that give every pod an interface of its own are
     those with GPUs.
     """
-    network = SharedEni() if isinstance(beside.network, ExclusiveEni) else beside.network
-    return PodArgs(resources=resources, network=network, tolerations=beside.tolerations)
+    network = SharedEni() if isinstance(main.network, ExclusiveEni) else main.network
+    return PodArgs(resources=resources, network=network, tolerations=main.tolerations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,14 +126,16 @@ class Role:
     processes: int = 1
     """Processes of one pod that compute: they share its cores."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    env_from_cluster: Sequence[Manifest] = ()
+    """Variables whose values the cluster knows: name and valueFrom."""
     ports: Mapping[str, int] = field(default_factory=dict[str, int])
     steps: Sequence[Step] = ()
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     mounts: Sequence[Mount] = ()
     writes_data: bool = False
     """Whether /data/data is writable."""
-    policies: Sequence[Manifest] = ()
-    """Volcano's life cycle policies of this role; they win over the job's."""
+    policies: Sequence[Manifest] = RESTART_TOGETHER
+    """Volcano's life cycle policies of this role. The job has none: they would apply to pods that restart alone."""
 
     @property
     def gang(self) -> int:

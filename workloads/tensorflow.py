@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from infra.descriptions import checked
 from infra.errors import RefusalError
-from infra.pod_network import port
-from workloads.accelerators import GpuMemory
-from workloads.checks import check_command, check_range
+from infra.kubernetes.grammar import MAXIMUM_WORD_BYTES, Word, variable_bytes
+from infra.pod_network_modes import port
+from workloads.checks import check_range
 from workloads.job import Job
 from workloads.job_args import JobArgs
+from workloads.launchers import check_tensorflow_program
 from workloads.resources import Resources
-from workloads.roles import PodArgs, Role, Step, helper_pod, prepare_steps
-from workloads.tf_config import cluster_spec, tf_config
-from workloads.volcano_job import ENDS_THE_JOB, RESTART_ALONE, RESTART_TOGETHER, JobShape, metrics_ports
+from workloads.roles import RESTART_ALONE, RESTART_TOGETHER, PodArgs, Role, Step, helper_pod, prepare_steps
+from workloads.tf_config import TF_CONFIG, cluster_spec, tf_config
+from workloads.volcano_job import ENDS_THE_JOB, JobShape, metrics_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pulumi
 
     from infra.manifests import Manifest
@@ -28,6 +29,7 @@ CLUSTER_PORT = 2222
 _MAXIMUM_PODS = 1000
 
 
+@checked("parameter_servers")
 @dataclass(frozen=True, kw_only=True)
 class ParameterServers(PodArgs):
     """The pods that hold the variables: on CPU nodes, with as much memory as the model and its optimizer need."""
@@ -48,8 +50,8 @@ class ParameterServers(PodArgs):
             check_range("parameter_servers.replicas", self.replicas, 1, _MAXIMUM_PODS)
         check_range("parameter_servers.workers_per_server", self.workers_per_server, 1, _MAXIMUM_PODS)
         if self.resources.accelerator:
-            limit = "a parameter server computes nothing that a GPU would speed up"
-            fix = "leave gpus out, and name a pool of CPU nodes"
+            limit = "a parameter server does no work that a GPU would speed up"
+            fix = "omit gpus, and use a pool of CPU nodes"
             raise RefusalError("parameter_servers.resources.gpus", self.resources.gpus, limit, fix)
 
     def number(self, workers: int) -> int:
@@ -57,12 +59,13 @@ class ParameterServers(PodArgs):
         return self.replicas or -(-workers // self.workers_per_server)
 
 
+@checked()
 @dataclass(frozen=True, kw_only=True)
 class TensorFlowJobArgs(JobArgs):
     """Arguments of TensorFlowJob; what PodArgs says holds for the workers."""
 
-    program: Sequence[str]
-    """Command of every pod, whatever its role: TF_CONFIG tells the program which one it is."""
+    program: Sequence[Word]
+    """Command of every pod, whatever its role: the program learns its role from TF_CONFIG."""
     workers: int
     """Pods that compute. Every one counts: the chief is a role of its own."""
     parameter_servers: ParameterServers | None = None
@@ -83,23 +86,23 @@ class TensorFlowJobArgs(JobArgs):
         """
         super().__post_init__()
         check_range("workers", self.workers, 1, _MAXIMUM_PODS)
-        check_command("program", self.program)
         if not self.program:
-            fix = 'name what to run: ("python3", "-m", "trainer.tf.parameter_server")'
+            fix = 'set the command to run, such as ("python3", "-m", "trainer.tf.parameter_server")'
             raise RefusalError("program", self.program, "is empty", fix)
-        if isinstance(self.resources.accelerator, GpuMemory):
-            limit = "the ACK scheduler picks the card of such a pod, and Volcano schedules jobs"
-            raise RefusalError("resources.gpus", self.resources.gpus, limit, "ask for whole GPUs")
-        if "TF_CONFIG" in self.env:
-            limit = "is written into every pod by the job engine, from the roles"
-            raise RefusalError("env", "TF_CONFIG", limit, "leave it out, and change the roles instead")
-        self._check_one_network()
+        check_tensorflow_program(self.program)
+        roles = {"parameter_servers": self.parameter_servers, "chief": self.chief, "evaluator": self.evaluator}
+        others = {name: pod for name, pod in roles.items() if pod is not None}
+        for field, pod in {"env": self, **{f"{name}.env": pod for name, pod in others.items()}}.items():
+            if TF_CONFIG in pod.env:
+                limit = "is written into every pod by the job engine, from the roles"
+                raise RefusalError(field, TF_CONFIG, limit, "omit it, and change the roles instead")
+        self._check_one_network(others)
 
-    def _check_one_network(self) -> None:
-        others = {"parameter_servers": self.parameter_servers, "chief": self.chief, "evaluator": self.evaluator}
+    def _check_one_network(self, others: Mapping[str, PodArgs]) -> None:
         for name, pod in others.items():
-            if pod is not None and port(pod.network, CLUSTER_PORT) != port(self.network, CLUSTER_PORT):
-                limit = f"its pods would listen on port {port(pod.network, CLUSTER_PORT)}, the workers' on another"
+            if port(pod.network, CLUSTER_PORT) != port(self.network, CLUSTER_PORT):
+                own_port = port(pod.network, CLUSTER_PORT)
+                limit = f"its pods would listen on port {own_port}, but the workers on a different one"
                 fix = "give all roles the same network, or networks without a port offset"
                 raise RefusalError(f"{name}.network", pod.network, limit, fix)
 
@@ -114,20 +117,29 @@ class TensorFlowJobArgs(JobArgs):
     def replicas(self) -> dict[str, int]:
         """Number of pods by role; none has zero."""
         servers = self.parameter_servers.number(self.workers) if self.parameter_servers else 0
-        found = {
+        pods_by_role = {
             "ps": servers,
             "worker": self.workers,
             "chief": int(self.coordinator is not None),
             "evaluator": int(self.evaluator is not None),
         }
-        return {role: number for role, number in found.items() if number}
+        return {role: number for role, number in pods_by_role.items() if number}
 
 
-def tensorflow_shape(args: TensorFlowJobArgs) -> JobShape:
-    """Return the roles of a job and the plugin that tells each pod of the others."""
+def tensorflow_shape(job_name: str, args: TensorFlowJobArgs) -> JobShape:
+    """Return the roles of a job and the plugin that lets each pod find the others.
+
+    Raises:
+        RefusalError: TF_CONFIG, which lists all pods, exceeds the kernel's limit for a variable.
+    """
     number = port(args.network, CLUSTER_PORT)
+    cluster = cluster_spec(job_name, args.replicas, number)
+    size = max(variable_bytes(TF_CONFIG, tf_config(cluster, role, len(cluster[role]) - 1)) for role in cluster)
+    if size > MAXIMUM_WORD_BYTES:
+        limit = f"{TF_CONFIG} lists all pods in {size} bytes, but the kernel accepts at most {MAXIMUM_WORD_BYTES}"
+        raise RefusalError("workers", args.workers, limit, "use fewer workers or parameter servers, or a shorter name")
     pods = {"ps": args.parameter_servers, "worker": args, "chief": args.coordinator, "evaluator": args.evaluator}
-    # Whoever does the steps knows how they go; with parameter servers the workers only lend themselves to the chief.
+    # Only a role that runs steps can report them; with parameter servers the workers only compute for the chief.
     stepping = {"chief"} if args.parameter_servers else {"chief", "worker"}
     roles: list[Role] = []
     for role, replicas in args.replicas.items():
@@ -167,7 +179,7 @@ def _policies(role: str, args: TensorFlowJobArgs) -> tuple[Manifest, ...]:
         return (*RESTART_TOGETHER, ENDS_THE_JOB)
     if role == "worker" and args.coordinator is None and args.evaluator is not None:
         return (*RESTART_TOGETHER, ENDS_THE_JOB)
-    return ()
+    return RESTART_TOGETHER
 
 
 class TensorFlowJob(Job):
@@ -184,14 +196,14 @@ class TensorFlowJob(Job):
             platform,
             args,
             opts,
-            lambda _name, _resolved: tensorflow_shape(args),
+            lambda job_name, _resolved: tensorflow_shape(job_name, args),
             default_image=platform.tensorflow_image,
         )
         number = port(args.network, CLUSTER_PORT)
         self.cluster_spec = self.job_name.apply(lambda job_name: cluster_spec(job_name, args.replicas, number))
 
     def tf_config(self, role: str, index: int) -> pulumi.Output[str]:
-        """Return TF_CONFIG of a pod, as the job engine writes it there: what a debugger beside it needs to be told.
+        """Return TF_CONFIG of a pod, as the job engine writes it there: what a debugger next to it needs to know.
 
         Raises:
             ValueError: (when the job's name is known) the job has no such pod.

@@ -14,6 +14,8 @@ from workloads.volcano_job import host
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+TF_CONFIG = "TF_CONFIG"
+"""Name of the variable."""
 CLUSTER_ROLES = ("ps", "worker", "chief", "evaluator")
 """Roles that TensorFlow knows, in the order that the plugin writes them."""
 
@@ -37,8 +39,8 @@ def tf_config(cluster: Mapping[str, list[str]], role: str, index: int) -> str:
     """Return TF_CONFIG of the pod `index` of a role, as it stands in the environment: JSON without spaces.
 
     Raises:
-        ValueError: the cluster has no such pod; TensorFlow would wait for itself for ever.
+        ValueError: the cluster has no such pod; TensorFlow would wait for itself forever.
     """
     if index not in range(len(cluster.get(role, ()))):
-        raise ValueError(f"{role} {index}: is no process of the cluster, which has {dict(cluster)}")
+        raise ValueError(f"{role} {index}: is not a process of the cluster, which has {dict(cluster)}")
     return json.dumps({"cluster": cluster, "task": {"type": role, "index": index}}, separators=(",", ":"))

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from infra.descriptions import checked
 from infra.errors import RefusalError
 from infra.topology import POOL_TIER, ZONE_TIER
 
 if TYPE_CHECKING:
     from infra.manifests import Manifest
-    from infra.pools import PlatformOffers
+    from infra.offers import PlatformOffers
 
 _TIERS = {"pool": POOL_TIER, "zone": ZONE_TIER}
 
 
+@checked("together")
 @dataclass(frozen=True, kw_only=True)
 class Together:
     """All pods of a job within one zone, or within the nodes that one pool has in one zone."""
@@ -36,5 +38,5 @@ def check_together(together: Together | None, offers: PlatformOffers) -> None:
         RefusalError: the platform has no HyperNodes.
     """
     if together is not None and not offers.topology:
-        limit = "the platform knows no topology of its nodes"
-        raise RefusalError("together", together, limit, "leave it out, or run where the stack makes the node pools")
+        limit = "the platform does not know the topology of its nodes"
+        raise RefusalError("together", together, limit, "omit it, or use a stack that creates the node pools")

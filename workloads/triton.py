@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from infra.descriptions import checked
 from workloads.checks import check_range
 from workloads.pods import OUTPUT_PATH, Container
 from workloads.resources import Resources
@@ -20,14 +21,19 @@ MODELS_PATH = f"{OUTPUT_PATH}/models"
 _LINKS_PATH = "/tmp/models"  # noqa: S108 - inside the container
 
 
+@checked("runtime")
 @dataclass(frozen=True, kw_only=True)
 class Thin:
-    """The server of the trainer image: HTTP alone, on CPUs, new versions within a second."""
+    """The server of the trainer image: on CPUs, new versions within a second."""
+
+    grpc: bool = False
+    """Serve gRPC next to HTTP, on port 8001. Default: HTTP alone."""
 
 
+@checked("runtime")
 @dataclass(frozen=True, kw_only=True)
 class Triton:
-    """NVIDIA Triton: on GPUs, with gRPC beside HTTP.
+    """NVIDIA Triton: on GPUs, with gRPC next to HTTP.
 
     Its libtorch must be at least as new as the torch that exported the model: TorchScript is not forward compatible.
     """
@@ -57,7 +63,7 @@ def triton_command(runtime: Triton, ports: Mapping[str, int], exit_timeout_secon
         # `explicit` would never see the versions that training publishes.
         "--model-control-mode=poll",
         f"--repository-poll-secs={runtime.poll_seconds}",
-        # It would end for a model that is not there yet, or a damaged version beside one that works.
+        # It would end for a model that is not there yet, or a damaged version next to one that works.
         "--exit-on-error=false",
         # As the thin server: what config.pbtxt does not say is an error, not a guess.
         "--disable-auto-complete-config",

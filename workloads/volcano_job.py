@@ -2,62 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from infra.errors import RefusalError, choices
 from infra.job_cleanup import TTL_LABEL
-from infra.monitoring import METRICS_PORT_NAME
-from infra.pod_network import pod_labels, port
-from infra.pools import NO_OFFERS, PlatformOffers
-from infra.rdma import pod_annotations
-from infra.workload_labels import JOB_LABEL, KIND_LABEL
-from workloads.git_source import CODE_PATH, code_mount, source_container
-from workloads.placement import capabilities, devices, network_environment, placed
-from workloads.pods import LOG_ENVIRONMENT, Claims, Container, claim_mounts, pod_spec
+from infra.metrics_access import METRICS_PORT_NAME
+from infra.pod_network_modes import pod_labels, port
+from infra.workload_labels import JOB_LABEL, KIND_LABEL, OWNER_LABEL
+from workloads.any_image import ACCOUNT_ANNOTATIONS, ACCOUNTS, HOME, IN_WRITABLE_DIRECTORY
+from workloads.git_source import CODE_PATH, GitSource, code_mount, source_role, take_container
+from workloads.local_folder import unpack_container
+from workloads.placement import capabilities, devices, gpu_access, network_environment, placed
+from workloads.pods import LOG_ENVIRONMENT, Container, claim_mounts, pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from infra.manifests import Manifest
-    from infra.pod_network import PodNetwork
+    from infra.pod_network_modes import PodNetwork
     from workloads.job_args import JobArgs
+    from workloads.resolved import ResolvedJob
     from workloads.roles import Role, Step
 
-METRICS_PORT = 8002
-"""Port of a pod's first rank."""
+RANK_METRICS_PORT = 8002
+"""Port of the metrics of a pod's first rank."""
 METRICS_PORT_VARIABLE = "ATHANOR_METRICS_PORT"
-"""Tells a pod's program the port of its first rank; the others take those behind it."""
+"""Variable with the port of a pod's first rank, for its program; the others take those that follow."""
 POD_INDEX = "$(VC_TASK_INDEX)"
 """Stands for the pod's index within its role in a command: Kubernetes replaces it, Volcano's env plugin sets it."""
 
-RESTART_TOGETHER: tuple[Manifest, ...] = (
-    {"event": "PodEvicted", "action": "RestartJob"},
-    {"event": "PodFailed", "action": "RestartJob"},
-)
-"""Ranks wait for each other in every step: one lost pod stops all, so all start again from the checkpoint."""
-RESTART_ALONE: tuple[Manifest, ...] = (
-    {"event": "PodEvicted", "action": "RestartPod"},
-    {"event": "PodFailed", "action": "RestartPod"},
-)
-"""For pods that the others can go on without."""
 ENDS_THE_JOB: Manifest = {"event": "TaskCompleted", "action": "CompleteJob"}
 """For a role whose success is the job's: the pods of other roles, which wait for work, are ended."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResolvedJob:
-    """The platform's part of a job, with every Output known."""
-
-    namespace: str
-    queue: str
-    image: str
-    platform_image: str
-    """The platform's trainer image, for steps that the job's own image may not be able to do."""
-    claims: Claims
-    offers: PlatformOffers = NO_OFFERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,22 +44,31 @@ class JobShape:
     """What metrics call it, such as pytorch."""
     roles: Sequence[Role]
     plugins: Mapping[str, Sequence[str]] = field(default_factory=dict[str, "Sequence[str]"])
-    """Volcano's plugins and their arguments, beside env and svc."""
-    policies: Sequence[Manifest] = RESTART_TOGETHER
+    """Volcano's plugins and their arguments, in addition to env and svc."""
     successes: int | None = None
     """Pods that must succeed, where the gang is smaller than that. Default: the gang."""
 
     @property
     def metrics_ports(self) -> list[int]:
         """Ports of the pods that Prometheus reads."""
-        found = [port for role in self.roles for name, port in role.ports.items() if name.startswith(METRICS_PORT_NAME)]
-        return sorted(set(found))
+        ports = [port for role in self.roles for name, port in role.ports.items() if name.startswith(METRICS_PORT_NAME)]
+        return sorted(set(ports))
+
+
+def with_source(shape: JobShape, args: JobArgs, job_name: str) -> JobShape:
+    """Return a job's shape with the pod that fetches its code, if it comes from git."""
+    if not isinstance(args.source, GitSource):
+        return shape
+    roles = [*shape.roles, source_role(args.source, args, job_name)]
+    # That pod succeeds, too, and none of the others' successes may be missing for it.
+    successes = None if shape.successes is None else shape.successes + 1
+    return replace(shape, roles=roles, successes=successes)
 
 
 def metrics_ports(network: PodNetwork, ranks: int) -> dict[str, int]:
     """Return the ports of a pod's ranks by the names that Prometheus finds them by: metrics, metrics-1 and so on."""
     names = [METRICS_PORT_NAME, *(f"{METRICS_PORT_NAME}-{rank}" for rank in range(1, ranks))]
-    return {name: port(network, METRICS_PORT + rank) for rank, name in enumerate(names)}
+    return {name: port(network, RANK_METRICS_PORT + rank) for rank, name in enumerate(names)}
 
 
 def pod_name(job_name: str, role: str, index: int | str) -> str:
@@ -96,13 +81,14 @@ def host(job_name: str, role: str, index: int | str) -> str:
     return f"{pod_name(job_name, role, index)}.{job_name}"
 
 
-def job_labels(label: str) -> dict[str, str]:
-    """Return the labels that all pods of a job carry."""
-    return {JOB_LABEL: label}
+def job_labels(label: str, owner: str) -> dict[str, str]:
+    """Return the labels that all pods of a job carry, and no pod of another: two stacks may call their jobs alike."""
+    return {JOB_LABEL: label, OWNER_LABEL: owner}
 
 
 def job_manifest(label: str, name: str, args: JobArgs, shape: JobShape, resolved: ResolvedJob) -> Manifest:
     """Return the Volcano Job `name`; its pods carry `label` as the value of athanor.dev/job."""
+    shape = with_source(shape, args, name)
     tasks = [_task(label, name, args, role, resolved) for role in shape.roles]
     for task in tasks:
         task["template"]["metadata"]["labels"][KIND_LABEL] = shape.kind
@@ -112,9 +98,9 @@ def job_manifest(label: str, name: str, args: JobArgs, shape: JobShape, resolved
         "schedulerName": "volcano",
         "queue": resolved.queue,
         "minAvailable": sum(role.gang for role in shape.roles),
-        "maxRetry": args.max_restarts,
+        # Counts starts: at as many failures the job ends (Volcano, pkg/controllers/job/state/restarting.go).
+        "maxRetry": args.max_restarts + 1,
         "plugins": plugins,
-        "policies": list(shape.policies),
         "tasks": tasks,
     }
     if args.priority_class:
@@ -128,8 +114,8 @@ def job_manifest(label: str, name: str, args: JobArgs, shape: JobShape, resolved
         "kind": "Job",
         "metadata": {
             "name": name,
-            "namespace": resolved.namespace,
-            "labels": {**args.labels, **job_labels(label), **_ttl_labels(args)},
+            "namespace": resolved.platform.namespace,
+            "labels": {**args.labels, **job_labels(label, resolved.owner), **_ttl_labels(args)},
         },
         "spec": spec,
     }
@@ -141,8 +127,8 @@ def priority_class(asked: str, resolved: ResolvedJob) -> str:
     Raises:
         RefusalError: the platform's classes are known, and none has that name.
     """
-    known = resolved.offers.priority_classes
-    names = {name.removeprefix(f"{resolved.namespace}."): name for name in known}
+    known = resolved.platform.offers.priority_classes
+    names = {name.removeprefix(f"{resolved.platform.namespace}."): name for name in known}
     if not known or asked in known:
         return asked
     if asked not in names:
@@ -151,60 +137,61 @@ def priority_class(asked: str, resolved: ResolvedJob) -> str:
     return names[asked]
 
 
-def content_digest(manifest: Manifest, rerun: int) -> str:
-    """Return 8 hex digits of the SHA-256 of what a job does: its spec, and which repetition of it this is."""
-    content = [manifest["spec"], *([rerun] if rerun else [])]
-    text = json.dumps(content if rerun else manifest["spec"], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
 def _ttl_labels(args: JobArgs) -> dict[str, str]:
     ttl = args.ttl_seconds_after_finished
     return {} if ttl is None else {TTL_LABEL: str(ttl)}
 
 
 def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJob) -> Manifest:
-    placement = role.placement(job_labels(label))
+    placement, offers = role.placement(job_labels(label, resolved.owner)), resolved.platform.offers
     own_code = args.source is not None and not role.in_platform_image
-    mounts = [*role.mounts, *claim_mounts(role.pod.volumes), *([code_mount()] if own_code else [])]
+    mounts = [ACCOUNTS, *role.mounts, *claim_mounts(role.pod.volumes), *([code_mount()] if own_code else [])]
     container = Container(
         name=role.name,
-        image=resolved.platform_image if role.in_platform_image else resolved.image,
+        image=resolved.platform.trainer_image if role.in_platform_image else resolved.image,
         command=role.command,
+        start=() if role.in_platform_image else _start(args),
         resources=role.pod.resources,
-        env={**_environment(name, role), **network_environment(placement, resolved.offers), **role.env, **role.pod.env},
+        env={
+            **_environment(name, role),
+            **network_environment(placement, offers),
+            **role.env,
+            **role.pod.env,
+        },
+        env_from_cluster=role.env_from_cluster,
         ports=role.ports,
         writes_data=role.writes_data,
-        devices=devices(placement, resolved.offers),
-        capabilities=capabilities(placement, resolved.offers),
+        devices=devices(placement, offers),
+        capabilities=capabilities(placement, offers),
         mounts=mounts,
-        extra=_working_directory(args) if own_code else {},
+        extra={} if role.in_platform_image else _working_directory(args),
     )
     spec = pod_spec(
         container,
         resolved.claims,
-        init_containers=_init_containers(name, args, role, resolved),
+        init_containers=_init_containers(label, name, args, role, resolved),
         grace_period_seconds=args.grace_period_seconds,
+        gpus=gpu_access(placement, offers),
     )
     deadline = {"activeDeadlineSeconds": args.deadline_seconds} if args.deadline_seconds else {}
     task: Manifest = {
         "name": role.name,
         "replicas": role.replicas,
+        "policies": list(role.policies),
         "template": {
-            "metadata": _pod_metadata(label, role),
-            "spec": {**placed(spec, placement, resolved.offers), **deadline, "restartPolicy": "Never"},
+            "metadata": _pod_metadata(job_labels(label, resolved.owner), role),
+            "spec": {**placed(spec, placement, offers), **deadline, "restartPolicy": "Never"},
         },
     }
     if role.minimum is not None:
         task["minAvailable"] = role.minimum
-    if role.policies:
-        task["policies"] = list(role.policies)
     return task
 
 
 def _environment(name: str, role: Role) -> dict[str, str]:
     number = role.ports.get(METRICS_PORT_NAME)
     return {
+        "HOME": HOME,
         "ATHANOR_JOB": name,
         **({} if number is None else {METRICS_PORT_VARIABLE: str(number)}),
         **LOG_ENVIRONMENT,
@@ -216,34 +203,49 @@ def _environment(name: str, role: Role) -> dict[str, str]:
 
 
 def _working_directory(args: JobArgs) -> dict[str, str]:
-    return {"workingDir": CODE_PATH} if args.source else {}
+    named = args.working_directory or (CODE_PATH if args.source else None)
+    return {"workingDir": named} if named else {}
 
 
-def _init_containers(name: str, args: JobArgs, role: Role, resolved: ResolvedJob) -> list[Container]:
-    source: list[Container] = []
-    if args.source and not role.in_platform_image:
-        source.append(source_container(args.source, resolved.platform_image, name))
-    return [*source, *(_step_container(step, args, role, resolved) for step in role.steps)]
+def _start(args: JobArgs) -> Sequence[str]:
+    """Return what makes the image's own working directory writable; one that is named needs nothing."""
+    return () if _working_directory(args) else IN_WRITABLE_DIRECTORY
+
+
+def _init_containers(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJob) -> list[Container]:
+    code = [] if role.in_platform_image else _code_containers(label, name, args, resolved)
+    return [*code, *(_step_container(step, args, role, resolved) for step in role.steps)]
+
+
+def _code_containers(label: str, name: str, args: JobArgs, resolved: ResolvedJob) -> list[Container]:
+    image = resolved.platform.trainer_image
+    if args.source is None:
+        return []
+    if isinstance(args.source, GitSource):
+        return [take_container(args.source, image, name)]
+    return [unpack_container(args.source, image, label, resolved.owner)]
 
 
 def _step_container(step: Step, args: JobArgs, role: Role, resolved: ResolvedJob) -> Container:
     return Container(
         name=step.name,
-        image=resolved.platform_image if step.in_platform_image else resolved.image,
+        image=resolved.platform.trainer_image if step.in_platform_image else resolved.image,
         command=step.command,
+        start=() if step.in_platform_image else _start(args),
+        env={"HOME": HOME},
         resources=role.pod.resources,
         writes_data=step.writes_data,
         writes_output=False,
-        mounts=[*role.mounts, *([] if step.in_platform_image or not args.source else [code_mount()])],
+        mounts=[ACCOUNTS, *role.mounts, *([] if step.in_platform_image or not args.source else [code_mount()])],
         extra={} if step.in_platform_image else _working_directory(args),
     )
 
 
-def _pod_metadata(label: str, role: Role) -> Manifest:
+def _pod_metadata(own_labels: Mapping[str, str], role: Role) -> Manifest:
     labels = {
-        **role.labels(job_labels(label)),
+        **role.labels(own_labels),
         "app.kubernetes.io/component": "training",
         **pod_labels(role.pod.network),
     }
-    annotations = {**role.annotations, **pod_annotations(role.pod.rdma)}
-    return {"labels": labels, **({"annotations": annotations} if annotations else {})}
+    annotations = {**ACCOUNT_ANNOTATIONS, **role.annotations}
+    return {"labels": labels, "annotations": annotations}

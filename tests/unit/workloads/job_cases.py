@@ -2,28 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pulumi_kubernetes as kubernetes
 
-from infra.platform import Platform
-from workloads.job import named_job_manifest
-from workloads.pods import Claims
-from workloads.volcano_job import JobShape, ResolvedJob
+from infra.instance_types import instance_type
+from infra.offers import PoolOffer, node_facts
+from infra.platform import Platform, ResolvedPlatform
+from workloads.job_name import named_job_manifest
+from workloads.resolved import ResolvedJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from infra.manifests import Manifest
     from workloads.job_args import JobArgs
+    from workloads.volcano_job import JobShape
 
-RESOLVED = ResolvedJob(
+PLATFORM = ResolvedPlatform(
     namespace="athanor",
     queue="training",
-    image="own:1",
-    platform_image="trainer:1",
-    claims=Claims(data="data", output="output"),
+    data_claim="data",
+    output_claim="output",
+    trainer_image="trainer:1",
+    tensorflow_image="tensorflow:1",
 )
+"""A platform that knows nothing of its nodes."""
+RESOLVED = ResolvedJob(platform=PLATFORM, owner="athanor-local", queue="training", image="own:1")
+
+
+def gpu_pool(instance_type_name: str, **changes: object) -> PoolOffer:
+    """Return the offer of an ACK pool of one instance type; its GPUs are whole unless `changes` say otherwise."""
+    facts = instance_type(instance_type_name)
+    offer = PoolOffer(
+        name="train",
+        role="gpu",
+        instance_types=(facts.name,),
+        node=node_facts([facts]),
+        zones=(),
+        max_nodes=4,
+        gpus_per_node=facts.gpus,
+        gpu_memory_gib=facts.gpu_memory_gib,
+        shares_per_gpu=1,
+        sharing=None,
+        eni="shared",
+        exclusive_pods=0,
+        rdma="none",
+        taints=(),
+        terway=True,
+        compute_capability=facts.gpu.compute_capability if facts.gpu else None,
+    )
+    return replace(offer, **changes)
 
 
 def manifest_of(args: JobArgs, shape: Callable[[str], JobShape], resolved: ResolvedJob = RESOLVED) -> Manifest:
@@ -33,8 +63,8 @@ def manifest_of(args: JobArgs, shape: Callable[[str], JobShape], resolved: Resol
 
 def task(manifest: Manifest, role: str) -> dict[str, Any]:
     """Return the task of a role."""
-    [found] = [task for task in manifest["spec"]["tasks"] if task["name"] == role]
-    return found
+    [match] = [task for task in manifest["spec"]["tasks"] if task["name"] == role]
+    return match
 
 
 def pod(manifest: Manifest, role: str) -> dict[str, Any]:
@@ -49,13 +79,17 @@ def environment(manifest: Manifest, role: str) -> dict[str, str]:
 
 
 def plain_platform() -> Platform:
-    """Return a platform that knows nothing of its nodes."""
-    return Platform(
-        provider=kubernetes.Provider("cluster", kubeconfig="{}"),
-        namespace="athanor",
-        queue="training",
-        data_claim="data",
-        output_claim="output",
-        trainer_image="trainer:1",
-        tensorflow_image="tensorflow:1",
-    )
+    """Return `PLATFORM` as a program has it."""
+    return Platform(provider=kubernetes.Provider("cluster", kubeconfig="{}"), **vars(PLATFORM))
+
+
+def actions(manifest: dict[str, Any], role: str) -> dict[str, str]:
+    """Return what follows what for a role's pods: events and exit statuses by name, actions with their delay."""
+    policies = task(manifest, role)["policies"]
+    named = {policy.get("event") or f"exit {policy['exitCode']}": policy for policy in policies}
+    return {name: " after ".join(filter(None, (each["action"], each.get("timeout")))) for name, each in named.items()}
+
+
+ALONE = {"exit 143": "RestartPod after 1h0m0s", "PodFailed": "RestartPod"}
+"""A pod that is taken away costs no restart; one that fails does."""
+TOGETHER = {"PodFailed": "RestartJob", "PodEvicted": "RestartJob"}

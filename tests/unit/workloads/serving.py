@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import pulumi_kubernetes as kubernetes
+from dataclasses import replace
 
-from infra.platform import Platform
-from infra.pools import PlatformOffers, pool_offers
+from infra.offers import PlatformOffers
+from infra.pools import pool_offers
 from infra.settings.stack import Settings
 from tests.recording_engine import Recording, record
+from tests.unit.workloads.job_cases import plain_platform
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
 
 POOL = "ebmgn8v-48xlarge"
@@ -21,15 +22,7 @@ def serve(*, preview: bool = False, **asked: object) -> Recording:
     offers = PlatformOffers(pools=pool_offers(settings), pod_security="privileged")
 
     def program() -> None:
-        platform = Platform(
-            provider=kubernetes.Provider("cluster", kubeconfig="{}"),
-            namespace="team",
-            queue="research",
-            data_claim="data",
-            output_claim="output",
-            trainer_image="trainer:1",
-            offers=offers,
-        )
+        platform = replace(plain_platform(), namespace="team", queue="research", offers=offers)
         TorchScriptService("digits", platform, args)
 
     return record(program, preview=preview)

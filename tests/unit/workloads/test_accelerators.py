@@ -17,7 +17,7 @@ from workloads.resources import Resources
         (WholeGpus(count=8), {"nvidia.com/gpu": "8"}, 8),
         (8, {"nvidia.com/gpu": "8"}, 8),
         (SharedGpu(), {"nvidia.com/gpu.shared": "1"}, 1),
-        (MigInstances(profile="1g.10gb", count=2), {"nvidia.com/mig-1g.10gb": "2"}, 2),
+        (MigInstances(profile="1g.10gb"), {"nvidia.com/mig-1g.10gb": "1"}, 1),
         (GpuMemory(gib=12), {"aliyun.com/gpu-mem": "12"}, 1),
         (
             GpuMemory(gib=12, core_percentage=30),
@@ -42,7 +42,11 @@ def test_a_request_is_these_resources_and_shows_so_many_gpus(gpus, limits, visib
         (lambda: WholeGpus(count=17), ("resources.gpus = 17", "1 to 16")),
         (lambda: MigInstances(profile="10gb"), ("resources.gpus.profile = '10gb'", "1g.10gb")),
         (lambda: MigInstances(profile="1g.10gb\n"), ("resources.gpus.profile", "1g.10gb")),
-        (lambda: MigInstances(profile="1g.10gb", count=0), ("resources.gpus.count = 0", "1 to 112")),
+        (lambda: MigInstances(profile="1g.10gb", count=0), ("resources.gpus.count = 0", "one would idle")),
+        (
+            lambda: MigInstances(profile="1g.10gb", count=2),
+            ("resources.gpus.count = 2", "a single MIG instance", "omit count"),
+        ),
         (lambda: GpuMemory(gib=0), ("resources.gpus.gib = 0", "1 to 1024")),
         (lambda: GpuMemory(gib=1, core_percentage=0), ("resources.gpus.core_percentage = 0", "1 to 100")),
         (lambda: GpuMemory(gib=1, core_percentage=101), ("resources.gpus.core_percentage = 101", "1 to 100")),

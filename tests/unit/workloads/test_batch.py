@@ -8,7 +8,7 @@ import pytest
 
 from infra.errors import RefusalError
 from tests.pod_security import violations
-from tests.unit.workloads.job_cases import environment, manifest_of, pod, task
+from tests.unit.workloads.job_cases import ALONE, actions, environment, manifest_of, pod, task
 from workloads.batch import BatchJobArgs, batch_shape
 
 ARGS = BatchJobArgs(command=("python3", "-m", "my.data", "--part=$(VC_TASK_INDEX)"), pods=3)
@@ -24,7 +24,7 @@ def _manifest(args: BatchJobArgs = ARGS):
         ({"pods": 0}, ("pods = 0", "1 to 1000")),
         ({"command": ()}, ("command", "is empty")),
         ({"command": "make data"}, ("command", "one item per word")),
-        ({"prepare": ("prepare",)}, ("prepare", "in the command itself")),
+        ({"prepare": ("prepare",)}, ("prepare", "as part of the command")),
     ],
 )
 def test_what_cannot_run_is_refused(changes, words):
@@ -36,19 +36,17 @@ def test_what_cannot_run_is_refused(changes, words):
 def test_any_pod_may_start_alone_and_all_must_succeed():
     spec = _manifest()["spec"]
     assert (spec["minAvailable"], spec["minSuccess"]) == (1, 3)
-    found = task(_manifest(), "pod")
-    assert (found["replicas"], found["minAvailable"]) == (3, 1)
-    assert {policy["event"]: policy["action"] for policy in found["policies"]} == {
-        "PodFailed": "RestartPod",
-        "PodEvicted": "RestartPod",
-    }
+    pod_task = task(_manifest(), "pod")
+    assert (pod_task["replicas"], pod_task["minAvailable"]) == (3, 1)
+    assert actions(_manifest(), "pod") == ALONE
+    assert "policies" not in spec, "they would apply to pods that are taken away"
 
 
 def test_the_input_data_is_writable_and_the_pod_knows_its_part():
     [container] = pod(_manifest(), "pod")["containers"]
     seen = {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
     assert seen["/data/data"] is False
-    assert "--part=$(VC_TASK_INDEX)" in container["command"]
+    assert "--part=$(VC_TASK_INDEX)" in container["args"]
     assert environment(_manifest(), "pod")["ATHANOR_PODS"] == "3"
 
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
 from infra.errors import RefusalError
+from infra.job_source import COMMIT_VARIABLE, SAME
+from infra.kubernetes.quantities import quantity_value
+from infra.settings.scheduling import ContainerDefaults
 from tests.pod_security import violations
 from tests.recording_engine import record
-from tests.unit.workloads.job_cases import manifest_of, plain_platform, pod
+from tests.unit.workloads.job_cases import ALONE, actions, manifest_of, plain_platform, pod, task
+from trainer.source import __main__ as program
 from trainer.source.config import parse
+from workloads.batch import BatchJobArgs, batch_shape
 from workloads.git_source import GitSource
+from workloads.owner import owner_label
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs, pytorch_shape
 
 SOURCE = GitSource(repository="https://git.example/team/project.git", branch="main")
 ARGS = PyTorchJobArgs(program=("train.py",), workers=2, source=SOURCE)
+OWNER = owner_label("athanor", "local")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -27,13 +35,16 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
         ({"branch": None, "commit": "0123abc"}, ("source.commit = '0123abc'", "40")),
         ({"branch": "a..b"}, ("source.branch = 'a..b'",)),
         ({"branch": "--upload-pack=x"}, ("source.branch",)),
-        ({"subdirectory": "../other"}, ("source.subdirectory = '../other'", "must lie in")),
+        ({"subdirectory": "../other"}, ("source.subdirectory = '../other'", "must be inside")),
         ({"subdirectory": "/etc"}, ("source.subdirectory = '/etc'",)),
         ({"repository": "git@git.example:team/project.git"}, ("source.repository", "https://")),
         ({"repository": "file:///etc"}, ("source.repository", "https://")),
         ({"repository": "https://git.example"}, ("source.repository", "https://")),
         ({"secret": "Not A Name"}, ("source.secret",)),
-        ({"secret": "robot", "repository": "http://git.example/a.git"}, ("source.repository", "in clear", "https")),
+        (
+            {"secret": "robot", "repository": "http://git.example/a.git"},
+            ("source.repository", "in plain text", "https"),
+        ),
         ({"repository": "https://git.example/a.git?token=1"}, ("source.repository", "without a query")),
     ],
 )
@@ -51,6 +62,11 @@ def test_credentials_in_an_address_are_refused_and_not_repeated():
     assert "basic-auth" in str(caught.value)
 
 
+def _in_a_pod(command: list[str]) -> list[str]:
+    """The program's arguments as Kubernetes passes them on."""
+    return [word.replace("$(ATHANOR_RUN)", "train-0a1b2c3d-0000-uid") for word in command[3:]]
+
+
 def _manifest(**changes: object):
     args = dataclasses.replace(ARGS, **changes)
     return manifest_of(args, lambda job_name: pytorch_shape(job_name, args))
@@ -59,13 +75,15 @@ def _manifest(**changes: object):
 def test_the_code_is_fetched_first_by_the_platforms_image_and_run_from_its_folder():
     manifest = _manifest(prepare=("python3", "prepare.py"))
     spec = pod(manifest, "worker")
+    [fetching] = pod(manifest, "source")["containers"]
+    assert (fetching["image"], "workingDir" in fetching) == ("trainer:1", False)
     assert [step["name"] for step in spec["initContainers"]] == ["source", "prepare"]
     source, prepare = spec["initContainers"]
     [worker] = spec["containers"]
     assert (source["image"], prepare["image"], worker["image"]) == ("trainer:1", "own:1", "own:1")
     assert prepare["workingDir"] == worker["workingDir"] == "/source/code"
     seen = {mount["mountPath"]: mount.get("readOnly", False) for mount in worker["volumeMounts"]}
-    assert seen["/source"] is True
+    assert seen["/source"] is False, "programs write next to their code"
 
 
 @pytest.mark.parametrize(
@@ -74,48 +92,109 @@ def test_the_code_is_fetched_first_by_the_platforms_image_and_run_from_its_folde
 def test_the_program_in_the_pod_understands_its_command(reference):
     source = dataclasses.replace(SOURCE, subdirectory="training", secret="git-robot", **reference)
     manifest = _manifest(source=source)
-    [command] = [step["command"] for step in pod(manifest, "worker")["initContainers"]]
-    assert command[:3] == ["python3", "-m", "trainer.source"]
-    parse(command[3:])
+    [fetches], [takes] = pod(manifest, "source")["containers"], pod(manifest, "worker")["initContainers"]
+    for container in (fetches, takes):
+        assert container["command"][:3] == ["python3", "-m", "trainer.source"]
+    fetching, taking = (parse(_in_a_pod(container["command"])) for container in (fetches, takes))
+    assert (fetching.take, taking.take) == (False, True)
+    assert (fetching.store, fetching.record_of_run) == (taking.store, taking.record_of_run)
+    assert taking.credentials_dir is None
 
 
-def test_the_commit_is_written_beside_the_results_of_this_very_job():
+def test_the_commit_is_written_next_to_the_results_of_this_very_job():
     manifest = _manifest()
     [step] = pod(manifest, "worker")["initContainers"]
     assert f"--record=/data/output/{manifest['metadata']['name']}/source.json" in step["command"]
 
 
-def test_only_the_fetching_step_sees_the_credentials():
-    spec = pod(_manifest(source=dataclasses.replace(SOURCE, secret="git-robot")), "worker")
-    holders = [
-        container["name"]
-        for container in [*spec["initContainers"], *spec["containers"]]
-        if any(mount["name"] == "git-credentials" for mount in container["volumeMounts"])
-    ]
-    assert holders == ["source"]
-    [volume] = [volume for volume in spec["volumes"] if volume["name"] == "git-credentials"]
+def test_the_pods_of_one_run_agree_and_another_run_may_choose():
+    manifest = _manifest()
+    [fetches], [takes] = pod(manifest, "source")["containers"], pod(manifest, "worker")["initContainers"]
+    for container in (fetches, takes):
+        assert "--run=$(ATHANOR_RUN)" in container["command"]
+        [run] = [each["valueFrom"] for each in container["env"] if each["name"] == "ATHANOR_RUN"]
+        assert run == {"fieldRef": {"fieldPath": "metadata.annotations['scheduling.k8s.io/group-name']"}}
+    [choice] = [each["valueFrom"] for each in fetches["env"] if each["name"] == COMMIT_VARIABLE]
+    name = f"{manifest['metadata']['name']}-source"
+    assert choice == {"configMapKeyRef": {"name": name, "key": "commit", "optional": True}}
+    assert (COMMIT_VARIABLE, SAME) == (program.COMMIT_VARIABLE, program.SAME), "trainer/ imports nothing of ours"
+
+
+def test_only_the_fetching_pod_sees_the_credentials():
+    manifest = _manifest(source=dataclasses.replace(SOURCE, secret="git-robot"))
+    [volume] = [each for each in pod(manifest, "source")["volumes"] if each["name"] == "git-credentials"]
     assert volume["secret"]["secretName"] == "git-robot"
+    assert "git-robot" not in json.dumps(pod(manifest, "worker"))
 
 
 def test_the_pods_are_admitted_at_restricted():
-    assert violations(pod(_manifest(source=dataclasses.replace(SOURCE, secret="git-robot")), "worker")) == []
+    manifest = _manifest(source=dataclasses.replace(SOURCE, secret="git-robot"))
+    for role in ("source", "worker"):
+        assert violations(pod(manifest, role)) == []
+
+
+@pytest.mark.parametrize("role", ["source", "worker"])
+def test_the_code_and_tmp_of_a_pod_stay_below_the_limit_of_its_disk(role):
+    """The limit counts emptyDirs; without one of its own a repository could fill the disk of the node."""
+    empty = [volume["emptyDir"] for volume in pod(_manifest(), role)["volumes"] if "emptyDir" in volume]
+    disks = [quantity_value(each["sizeLimit"]) for each in empty if each.get("medium") != "Memory"]
+    assert len(disks) == 2
+    assert sum(disks) < quantity_value(ContainerDefaults().ephemeral_storage)
+
+
+def test_the_fetching_pod_belongs_to_the_gang_and_its_loss_stops_nobody():
+    manifest = _manifest()
+    assert manifest["spec"]["minAvailable"] == 3
+    assert actions(manifest, "source") == ALONE
+
+
+def test_a_batch_is_not_complete_without_its_last_pod():
+    """The pod that fetches succeeds, too."""
+    args = BatchJobArgs(command=("python3", "part.py"), pods=3, source=SOURCE)
+    assert manifest_of(args, lambda _: batch_shape(args))["spec"]["minSuccess"] == 4
+
+
+def _policies(args: PyTorchJobArgs):
+    recording = record(lambda: PyTorchJob("train", plain_platform(), args), preview=False)
+    return {policy.name: policy.inputs["spec"] for policy in recording.of_kind("NetworkPolicy")}
+
+
+_ANY_HTTPS = {"ports": [{"protocol": "TCP", "port": 443}]}
 
 
 @pytest.mark.parametrize(
-    ("repository", "port"),
+    ("repository", "opened"),
     [
-        ("https://git.example/a.git", 443),
-        ("http://git.team.svc/a.git", 80),
-        ("https://git.example:8443/a.git", 8443),
+        ("https://git.example/a.git", _ANY_HTTPS),
+        ("https://git.example:8443/a.git", {"ports": [{"protocol": "TCP", "port": 8443}]}),
+        ("https://192.0.2.7/a.git", {**_ANY_HTTPS, "to": [{"ipBlock": {"cidr": "192.0.2.7/32"}}]}),
+        ("https://[2001:db8::7]/a.git", {**_ANY_HTTPS, "to": [{"ipBlock": {"cidr": "2001:db8::7/128"}}]}),
+        ("http://git/a.git", {"to": [{"podSelector": {}}]}),
+        (
+            "http://git.team.svc:8080/a.git",
+            {
+                "to": [
+                    {
+                        "podSelector": {},
+                        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "team"}},
+                    }
+                ]
+            },
+        ),
     ],
 )
-def test_the_network_is_opened_for_the_git_server_alone(repository, port):
-    args = dataclasses.replace(ARGS, source=GitSource(repository=repository, branch="main"))
-    recording = record(lambda: PyTorchJob("train", plain_platform(), args), preview=False)
-    [policy] = recording.of_kind("NetworkPolicy")
-    assert policy.inputs["spec"]["egress"][1:] == [{"ports": [{"protocol": "TCP", "port": port}]}]
-    closed = record(
-        lambda: PyTorchJob("train", plain_platform(), dataclasses.replace(ARGS, source=None)), preview=False
-    )
-    [policy] = closed.of_kind("NetworkPolicy")
-    assert len(policy.inputs["spec"]["egress"]) == 1
+def test_only_the_fetching_pod_reaches_the_git_server(repository, opened):
+    policies = _policies(dataclasses.replace(ARGS, source=GitSource(repository=repository, branch="main")))
+    source = policies["train-source-network"]
+    labels = task(_manifest(), "source")["template"]["metadata"]["labels"]
+    workers = task(_manifest(), "worker")["template"]["metadata"]["labels"]
+    selected = source["podSelector"]["matchLabels"].items()
+    assert selected <= {**labels, "athanor.dev/job": "train", "athanor.dev/owner": OWNER}.items()
+    assert not selected <= {**workers, "athanor.dev/job": "train", "athanor.dev/owner": OWNER}.items()
+    assert source["egress"] == [opened]
+    [own] = policies["train-network"]["egress"]
+    assert own == {"to": [{"podSelector": {"matchLabels": {"athanor.dev/job": "train", "athanor.dev/owner": OWNER}}}]}
+
+
+def test_without_code_from_git_nothing_is_opened():
+    assert set(_policies(dataclasses.replace(ARGS, source=None))) == {"train-network"}

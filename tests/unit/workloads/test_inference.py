@@ -8,22 +8,25 @@ import pytest
 
 from infra.errors import RefusalError
 from tests.pod_security import pod_specs, violations
+from tests.unit.workloads.job_cases import PLATFORM
 from workloads.inference import TorchScriptServiceArgs
-from workloads.pods import Claims
+from workloads.resolved import ResolvedWorkload
 from workloads.resources import Resources
 from workloads.serving_pods import (
+    GRPC_PORT,
     HTTP_PORT,
-    METRICS_PORT,
-    ResolvedService,
+    SERVICE_METRICS_PORT,
     deployment_manifest,
     disruption_budget_manifest,
     serve_command,
     service_manifest,
+    service_objects,
     service_ports,
 )
+from workloads.triton import Thin
 
 ARGS = TorchScriptServiceArgs(model="digits")
-RESOLVED = ResolvedService(namespace="athanor", image="trainer:1", claims=Claims(data="data", output="output"))
+RESOLVED = ResolvedWorkload(platform=PLATFORM, owner="athanor-local", image="trainer:1")
 
 
 def _deployment(**changes: object):
@@ -44,9 +47,9 @@ def _flags(command: list[str]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model": "Digits"}, ("model = 'Digits'", "lower case")),
-        ({"model": ""}, ("model = ''", "lower case")),
-        ({"model": "../digits"}, ("model = '../digits'", "lower case")),
+        ({"model": "Digits"}, ("model = 'Digits'", "lowercase")),
+        ({"model": ""}, ("model = ''", "lowercase")),
+        ({"model": "../digits"}, ("model = '../digits'", "lowercase")),
         ({"replicas": -1}, ("replicas = -1", "0 to 1000")),
         ({"replicas": 1001}, ("replicas = 1001", "0 to 1000")),
         ({"version": 0}, ("version = 0", "1 to 1000000000")),
@@ -74,10 +77,30 @@ def test_probes_and_service_reach_the_port_that_the_server_opens():
     assert ports == {"http": int(flags["http_port"]), "metrics": int(flags["metrics_port"])}
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["port"] in ports
-    service = service_manifest("service", "athanor", service_ports(ARGS.runtime))["spec"]["ports"]
+    service = service_manifest("service", RESOLVED, service_ports(ARGS.runtime))["spec"]["ports"]
     assert (
-        {port["targetPort"]: port["port"] for port in service} == ports == {"http": HTTP_PORT, "metrics": METRICS_PORT}
+        {port["targetPort"]: port["port"] for port in service}
+        == ports
+        == {"http": HTTP_PORT, "metrics": SERVICE_METRICS_PORT}
     )
+
+
+def test_grpc_is_opened_everywhere_or_nowhere():
+    args = dataclasses.replace(ARGS, runtime=Thin(grpc=True))
+    container = _container(runtime=Thin(grpc=True))
+    assert {"name": "grpc", "containerPort": GRPC_PORT} in container["ports"]
+    assert _flags(container["command"])["grpc_port"] == str(GRPC_PORT)
+    service = service_manifest("service", RESOLVED, service_ports(args.runtime))["spec"]["ports"]
+    assert {"name": "grpc", "port": GRPC_PORT, "targetPort": "grpc"} in service
+    assert GRPC_PORT in _opened_ports(args)
+    assert "grpc_port" not in _flags(serve_command(ARGS))
+    assert GRPC_PORT not in _opened_ports(ARGS)
+
+
+def _opened_ports(args):
+    [policy] = [each for each in service_objects("service", args) if each.kind[1] == "NetworkPolicy"]
+    called = policy.build(RESOLVED)["spec"]["ingress"][0]
+    return [port["port"] for port in called["ports"]]
 
 
 def test_the_server_listens_beyond_its_own_pod():
@@ -133,20 +156,20 @@ def test_service_deployment_and_budget_select_the_same_pods():
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     selectors = [
         deployment["spec"]["selector"]["matchLabels"],
-        service_manifest("service", "athanor", service_ports(ARGS.runtime))["spec"]["selector"],
-        disruption_budget_manifest("service", "athanor")["spec"]["selector"]["matchLabels"],
+        service_manifest("service", RESOLVED, service_ports(ARGS.runtime))["spec"]["selector"],
+        disruption_budget_manifest("service", RESOLVED)["spec"]["selector"]["matchLabels"],
     ]
     assert selectors[0] == selectors[1] == selectors[2]
     assert selectors[0].items() <= labels.items()
 
 
 def test_pods_that_wait_for_their_model_do_not_keep_a_node_from_being_drained():
-    budget = disruption_budget_manifest("service", "athanor")["spec"]
+    budget = disruption_budget_manifest("service", RESOLVED)["spec"]
     assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
 
 
 def test_a_budget_exists_only_where_it_can_hold(record_stack):
-    """With one replica it would block every node drain for ever."""
+    """With one replica it would block every node drain forever."""
     assert record_stack({"digits": {"replicas": 1}}).of_kind("PodDisruptionBudget") == []
     [budget] = record_stack({"digits": {"replicas": 2}}).of_kind("PodDisruptionBudget")
     assert budget.inputs["spec"]["maxUnavailable"] == 1

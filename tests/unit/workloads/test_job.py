@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.errors import RefusalError
-from infra.pools import PlatformOffers
+from infra.offers import PlatformOffers
 from tests.pod_security import violations
 from tests.recording_engine import record
-from tests.unit.workloads.job_cases import environment, manifest_of, plain_platform, pod, task
+from tests.unit.workloads.job_cases import ALONE, TOGETHER, actions, environment, manifest_of, plain_platform, pod, task
 from workloads.batch import BatchJob, BatchJobArgs, batch_shape
 from workloads.placement import Spread, Toleration
 from workloads.pods import ClaimMount
@@ -22,6 +22,8 @@ from workloads.topology import Together
 
 ARGS = PyTorchJobArgs(program=("train.py",), workers=4)
 KNOWN = PlatformOffers(queues=("training", "research"), priority_classes=("athanor.low", "athanor.high"), topology=True)
+
+OWN = {"athanor.dev/job": "job", "athanor.dev/owner": "athanor-local"}
 
 
 def _manifest(args: PyTorchJobArgs):
@@ -37,7 +39,7 @@ def _worker(**changes: object):
     [
         ({"env": {"1ST": "x"}}, ("env = '1ST'", "not start with a digit")),
         ({"env": {"PORT": 1}}, ("env['PORT'] = 1", 'write "1"')),
-        ({"labels": {"athanor.dev/job": "x"}}, ("labels = 'athanor.dev/job'", "prefix of your own")),
+        ({"labels": {"athanor.dev/job": "x"}}, ("labels = 'athanor.dev/job'", "use your own prefix")),
         ({"labels": {"team ": "x"}}, ("labels = 'team '",)),
         ({"labels": {"team": "a b"}}, ("labels['team'] = 'a b'", "63")),
         ({"deadline_seconds": 0}, ("deadline_seconds = 0",)),
@@ -71,11 +73,17 @@ def test_pods_are_spread_against_those_of_their_own_role():
             "maxSkew": 2,
             "topologyKey": "topology.kubernetes.io/zone",
             "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": {"athanor.dev/job": "job", "athanor.dev/role": "worker"}},
+            "labelSelector": {"matchLabels": {**OWN, "athanor.dev/role": "worker"}},
         }
     ]
     labels = task(_manifest(ARGS), "worker")["template"]["metadata"]["labels"]
-    assert labels.items() >= {"athanor.dev/job": "job", "athanor.dev/role": "worker"}.items()
+    assert labels.items() >= {**OWN, "athanor.dev/role": "worker"}.items()
+
+
+def test_pods_are_spread_over_nodes_as_far_as_that_holds_nothing_up():
+    [constraint] = _worker(spread=Spread())["topologySpreadConstraints"]
+    assert (constraint["topologyKey"], constraint["maxSkew"]) == ("kubernetes.io/hostname", 1)
+    assert constraint["whenUnsatisfiable"] == "ScheduleAnyway"
 
 
 def test_nodes_are_chosen_by_labels_and_taints_of_the_users_own():
@@ -89,14 +97,14 @@ def test_nodes_are_chosen_by_labels_and_taints_of_the_users_own():
 
 
 @pytest.mark.parametrize(
-    ("together", "wanted"),
+    ("together", "expected"),
     [
         (Together(), {"mode": "hard", "highestTierAllowed": 1}),
         (Together(within="zone", required=False), {"mode": "soft", "highestTierAllowed": 2}),
     ],
 )
-def test_pods_that_belong_together_say_so_to_volcano(together, wanted):
-    assert _manifest(dataclasses.replace(ARGS, together=together))["spec"]["networkTopology"] == wanted
+def test_pods_that_belong_together_say_so_to_volcano(together, expected):
+    assert _manifest(dataclasses.replace(ARGS, together=together))["spec"]["networkTopology"] == expected
 
 
 def test_a_deadline_ends_the_pods():
@@ -153,7 +161,7 @@ def test_closeness_needs_a_platform_that_knows_its_topology():
 
 def test_a_platform_without_an_image_is_refused():
     args = BatchJobArgs(command=("true",))
-    with pytest.raises(RefusalError, match="names no image"):
+    with pytest.raises(RefusalError, match="has no image"):
         record(lambda: BatchJob("data", dataclasses.replace(plain_platform(), trainer_image=""), args), preview=False)
 
 
@@ -166,7 +174,7 @@ def test_the_gang_is_what_the_roles_cannot_do_without(minimum, more):
 
 
 class TestElastic:
-    """A job that goes on with the workers that are left."""
+    """A job that continues with the workers that are left."""
 
     ARGS = PyTorchJobArgs(program=("-m", "trainer.train"), workers=4, minimum_workers=2, image="own:1")
 
@@ -174,8 +182,8 @@ class TestElastic:
         manifest = _manifest(self.ARGS)
         name = manifest["metadata"]["name"]
         [worker], [store] = pod(manifest, "worker")["containers"], pod(manifest, "rendezvous")["containers"]
-        assert "--nnodes=2:4" in worker["command"]
-        assert f"--rdzv-endpoint={name}-rendezvous-0.{name}:29400" in worker["command"]
+        assert "--nnodes=2:4" in worker["args"]
+        assert f"--rdzv-endpoint={name}-rendezvous-0.{name}:29400" in worker["args"]
         assert store["command"] == ["python3", "-m", "trainer.rendezvous", "--port=29400"]
         assert store["image"] == "trainer:1", "the user's image may not hold it"
 
@@ -183,8 +191,8 @@ class TestElastic:
         assert environment(_manifest(self.ARGS), "worker")["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
 
     def test_a_lost_worker_comes_back_alone_and_the_last_one_ends_the_job(self):
-        policies = {each["event"]: each["action"] for each in task(_manifest(self.ARGS), "worker")["policies"]}
-        assert policies == {"PodFailed": "RestartPod", "PodEvicted": "RestartPod", "TaskCompleted": "CompleteJob"}
+        assert actions(_manifest(self.ARGS), "worker") == {**ALONE, "TaskCompleted": "CompleteJob"}
+        assert actions(_manifest(self.ARGS), "rendezvous") == TOGETHER
 
     @pytest.mark.parametrize("minimum", [0, 5])
     def test_a_minimum_beyond_the_workers_is_refused(self, minimum):

@@ -6,15 +6,23 @@ import dataclasses
 
 import pytest
 
-from infra.pools import PlatformOffers, pool_offers
+from infra.offers import PlatformOffers
+from infra.pools import pool_offers
 from infra.settings.stack import Settings
-from tests.documentation import job_examples
+from tests.documentation import job_examples, own_script
 from tests.manifests.placement_cases import ACK
 from tests.pod_security import pod_specs, violations
 from tests.recording_engine import Recording, record
 from tests.unit.workloads.job_cases import plain_platform
 
 EXAMPLES = job_examples()
+
+
+@pytest.fixture(autouse=True)
+def _folder_with_code(tmp_path, monkeypatch):
+    (tmp_path / "my-code").mkdir()
+    (tmp_path / "my-code" / "train.py").write_text(own_script(), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
 
 
 def _record(code: str) -> Recording:
@@ -27,11 +35,11 @@ def _record(code: str) -> Recording:
 
 
 def test_there_is_one_for_every_kind_of_job():
-    told = " ".join(example.code for example in EXAMPLES)
+    code = " ".join(example.code for example in EXAMPLES)
     for kind in ("PyTorchJob", "MPIJob", "TensorFlowJob", "BatchJob", "NetworkBenchmark"):
-        assert f"{kind}(" in told
-    for feature in ("minimum_workers=", "ParameterServers(", "GitSource(", "for rate in"):
-        assert feature in told
+        assert f"{kind}(" in code
+    for feature in ("minimum_workers=", "ParameterServers(", "GitSource(", "LocalFolder(", "for rate in"):
+        assert feature in code
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
@@ -49,7 +57,7 @@ def test_the_articles_command_renders():
     [example] = [example for example in EXAMPLES if example.name == "resnet50"]
     [job] = _record(example.code).of_kind("Job")
     launcher, worker = job.inputs["spec"]["tasks"]
-    command = launcher["template"]["spec"]["containers"][0]["command"]
+    command = launcher["template"]["spec"]["containers"][0]["args"]
     assert command[4:7] == ["mpirun", "-np", "16"]
     assert worker["replicas"] == 2
     [container] = worker["template"]["spec"]["containers"]

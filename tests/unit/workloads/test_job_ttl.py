@@ -8,7 +8,7 @@ import pytest
 
 from infra.errors import RefusalError
 from infra.job_cleanup import TTL_LABEL
-from infra.pools import NO_OFFERS, PlatformOffers
+from infra.offers import NO_OFFERS, PlatformOffers
 from tests.recording_engine import record
 from tests.unit.workloads.job_cases import plain_platform
 from workloads.batch import BatchJob, BatchJobArgs
@@ -37,7 +37,7 @@ def test_a_change_of_it_runs_nothing_again():
     assert never["spec"] == hour["spec"] == day["spec"]
 
 
-def test_volcano_is_never_told_to_delete_the_job_itself():
+def test_volcano_is_never_asked_to_delete_the_job_itself():
     """The stack would miss it at the next refresh and create it, and the job would run, once more."""
     assert "ttlSecondsAfterFinished" not in _job(ttl_seconds_after_finished=3600)["spec"]
 

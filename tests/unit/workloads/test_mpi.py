@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.errors import RefusalError
-from infra.pod_network import HostNetwork
-from infra.pools import NO_OFFERS
+from infra.pod_network_modes import HostNetwork
 from tests.pod_security import pod_specs, violations
-from tests.unit.workloads.job_cases import RESOLVED, environment, manifest_of, pod, task
+from tests.unit.workloads.job_cases import RESOLVED, TOGETHER, actions, environment, manifest_of, pod, task
 from workloads.mpi import MPIJobArgs, hostfile, mpi_shape, sshd_command
 from workloads.resources import Resources
 from workloads.roles import PodArgs
@@ -30,12 +29,12 @@ ARGS = MPIJobArgs(program=("python3", "train.py", "--rate=0.1"), workers=2, slot
 
 def _manifest(**changes: object):
     args = dataclasses.replace(ARGS, **changes)
-    return manifest_of(args, lambda job_name: mpi_shape(job_name, args, NO_OFFERS))
+    return manifest_of(args, lambda job_name: mpi_shape(job_name, args))
 
 
 def _launcher(**changes: object) -> list[str]:
     [container] = pod(_manifest(**changes), "launcher")["containers"]
-    return container["command"]
+    return container["args"]
 
 
 @pytest.mark.parametrize(
@@ -46,6 +45,8 @@ def _launcher(**changes: object) -> list[str]:
         ({"program": ()}, ("program", "is empty")),
         ({"program": "python3 train.py"}, ("program", "one item per word")),
         ({"program": ("-x", "SECRET", "sh")}, ("program = '-x'", "option of mpirun")),
+        ({"program": ("mpirun", "python", "a.py")}, ("program = 'mpirun'", "omit it: program=('python', 'a.py')")),
+        ({"program": ("/usr/bin/mpirun", "-np", "2", "a")}, ("program = '/usr/bin/mpirun'", "mpirun_options")),
         ({"mpirun_options": "-mca pml ob1"}, ("mpirun_options", "one item per word")),
         ({"resources": Resources(gpus=8), "slots_per_worker": 3}, ("slots_per_worker = 3", "8 GPUs")),
         ({"launcher": PodArgs(), "network": HostNetwork(port_offset=7)}, ("launcher.network", "same network")),
@@ -59,8 +60,8 @@ def test_what_cannot_run_is_refused(changes, words):
 
 def test_more_hosts_than_metadata_holds_are_refused():
     with pytest.raises(RefusalError, match="workers = 1000"):
-        mpi_shape("a" * 200, dataclasses.replace(ARGS, workers=1000), NO_OFFERS)
-    mpi_shape("a" * 49, dataclasses.replace(ARGS, workers=1000), NO_OFFERS)
+        mpi_shape("a" * 200, dataclasses.replace(ARGS, workers=1000))
+    mpi_shape("a" * 49, dataclasses.replace(ARGS, workers=1000))
 
 
 @given(st.integers(1, 200), st.integers(1, 16))
@@ -118,13 +119,57 @@ def test_words_of_the_user_stay_words():
     assert command[-2:] == ["$(id); echo *", "a b"]
 
 
-def test_every_rank_gets_what_the_pods_were_told():
-    command = _launcher(env={"SEED": "1"}, resources=Resources(cpu="8"))
-    forwarded = {command[place + 1] for place, word in enumerate(command) if word == "-x"}
-    assert {"SEED", "ATHANOR_JOB", "OMP_NUM_THREADS", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"} <= forwarded
-    told = environment(_manifest(env={"SEED": "1"}, resources=Resources(cpu="8")), "launcher")
-    assert forwarded <= set(told)
-    assert (told["SEED"], told["OMP_NUM_THREADS"]) == ("1", "2")
+_SSHD = """#!/bin/sh
+for option; do case $option in -oForceCommand=*) forced=${option#*=};; esac; done
+exec env -i PATH=/usr/bin:/bin HOME=/tmp SSH_ORIGINAL_COMMAND="$ASKED" sh -c "$forced"
+"""
+"""Stands for the server: one session, with as little of its own environment as sshd's have."""
+
+
+def _in_a_session(folder: Path, asked: str, environment: dict[str, str]) -> str:
+    """Run a worker's command in an environment and return what a command in a session of its sshd prints."""
+    server = folder / "sshd"
+    server.write_text(_SSHD)
+    server.chmod(0o755)
+    [worker] = pod(_manifest(), "worker")["containers"]
+    place = worker["args"].index("/usr/sbin/sshd")
+    kept = str(folder / "environment")
+    words = [word.replace("/tmp/.container-environment", kept) for word in worker["args"]]
+    command = [*words[:place], str(server), *words[place + 1 :]]
+    variables = {"PATH": os.environ["PATH"], "ASKED": asked, **environment}
+    printed = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    assert (folder / "environment").stat().st_mode & 0o077 == 0, "what is kept there may be secret"
+    return printed.stdout
+
+
+def test_a_session_has_the_environment_of_the_image(tmp_path):
+    """mpirun's daemon is found on it, and the ranks inherit it."""
+    image = {
+        "PATH": f"{tmp_path}/conda/bin:/usr/bin:/bin",
+        "LD_LIBRARY_PATH": "/usr/local/nvidia/lib:/opt/it's here",
+        "PYTHONPATH": "/workspace\n/src",
+    }
+    program = tmp_path / "conda" / "bin" / "prted"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\nprintf "%s|" "$PATH" "$LD_LIBRARY_PATH" "$PYTHONPATH" "$1"\n')
+    program.chmod(0o755)
+    asked = 'LD_LIBRARY_PATH=/prefix:$LD_LIBRARY_PATH; export LD_LIBRARY_PATH; prted "a b"'
+    printed = _in_a_session(tmp_path, asked, image)
+    assert printed.split("|")[:4] == [image["PATH"], f"/prefix:{image['LD_LIBRARY_PATH']}", image["PYTHONPATH"], "a b"]
+
+
+def test_a_worker_has_what_its_ranks_need_and_no_argument_holds_a_value():
+    manifest = _manifest(env={"TOKEN": "of-this-job"}, resources=Resources(cpu="8"))
+    env = environment(manifest, "worker")
+    assert {"ATHANOR_JOB", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "HOME"} <= set(env)
+    assert (env["TOKEN"], env["OMP_NUM_THREADS"], env["ATHANOR_METRICS_PORT"]) == ("of-this-job", "2", "8002")
+    for role in ("launcher", "worker"):
+        [container] = pod(manifest, role)["containers"]
+        assert "of-this-job" not in " ".join([*container["command"], *container["args"]])
+
+
+def test_settings_of_open_mpi_reach_mpirun():
+    assert environment(_manifest(env={"OMPI_MCA_pml": "ob1"}), "launcher")["OMPI_MCA_pml"] == "ob1"
 
 
 def test_the_hosts_are_those_of_the_workers():
@@ -138,7 +183,7 @@ def test_the_hosts_are_those_of_the_workers():
 
 def test_mpirun_starts_only_when_every_sshd_answers():
     [wait] = pod(_manifest(), "launcher")["initContainers"]
-    assert wait["image"] == RESOLVED.platform_image
+    assert wait["image"] == RESOLVED.platform.trainer_image
     assert wait["command"][-2:] == ["--file=/etc/athanor/mpi/hostfile", "--port=2222"]
     assert {"name": "hosts", "mountPath": "/etc/athanor/mpi", "readOnly": True} in wait["volumeMounts"]
 
@@ -152,12 +197,8 @@ def test_the_keys_are_the_jobs_own():
 
 def test_the_launchers_end_is_the_jobs_and_any_lost_pod_restarts_all():
     manifest = _manifest()
-    policies = {each["event"]: each["action"] for each in task(manifest, "launcher")["policies"]}
-    assert policies == {"PodFailed": "RestartJob", "PodEvicted": "RestartJob", "TaskCompleted": "CompleteJob"}
-    assert {each["event"]: each["action"] for each in manifest["spec"]["policies"]} == {
-        "PodFailed": "RestartJob",
-        "PodEvicted": "RestartJob",
-    }
+    assert actions(manifest, "launcher") == {**TOGETHER, "TaskCompleted": "CompleteJob"}
+    assert actions(manifest, "worker") == TOGETHER
     assert manifest["spec"]["minAvailable"] == 3
 
 
@@ -179,6 +220,6 @@ def test_all_use_other_ports_on_the_hosts_network():
     network = HostNetwork(port_offset=10, interface="bond0")
     manifest = _manifest(network=network)
     [worker] = pod(manifest, "worker")["containers"]
-    assert "-oPort=2232" in worker["command"]
+    assert "-oPort=2232" in worker["args"]
     assert "-p 2232 " in environment(manifest, "launcher")["PRTE_MCA_plm_ssh_args"]
     assert environment(manifest, "launcher")["OMPI_MCA_btl_tcp_if_include"] == "bond0"

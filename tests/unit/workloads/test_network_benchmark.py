@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from infra.errors import RefusalError
-from infra.pod_network import HostNetwork, SharedEni
-from infra.pools import PlatformOffers
+from infra.offers import PlatformOffers
+from infra.pod_network_modes import HostNetwork, SharedEni
 from infra.rdma import Rdma
 from tests.recording_engine import record
 from tests.unit.workloads.job_cases import plain_platform
@@ -26,10 +26,10 @@ ARGS = NetworkBenchmarkArgs(measurements=(Measurement(), Measurement(network=Hos
         ({"rounds": 0}, ("rounds = 0",)),
         ({"maximum_mebibytes": 0}, ("maximum_mebibytes = 0",)),
         ({"measurements": ()}, ("measurements = []", "at least one")),
-        ({"measurements": (Measurement(), Measurement(pool="other"))}, ("measurements", "each once")),
+        ({"measurements": (Measurement(), Measurement(pool="other"))}, ("measurements", "each only once")),
         ({"network": HostNetwork()}, ("network", "Measurement(network=…)")),
         ({"rdma": Rdma()}, ("rdma", "Measurement(rdma=…)")),
-        ({"prepare": ("prepare",)}, ("prepare", "made up")),
+        ({"prepare": ("prepare",)}, ("prepare", "synthetic")),
     ],
 )
 def test_what_measures_nothing_is_refused(changes, words):
@@ -51,8 +51,8 @@ def test_the_program_in_the_pods_understands_its_command():
     args = dataclasses.replace(ARGS, resources=Resources(gpus=8), processes_per_worker=8, maximum_mebibytes=256)
     job = benchmark_job("net", args.measurements[0], args)
     assert job.program[:2] == ("-m", "trainer.network_benchmark")
-    found = parse([word.replace("$(ATHANOR_JOB)", "net-0123abcd") for word in job.program[2:]])
-    assert (found.max_bytes, found.distributed.num_gpu, str(found.output_dir)) == (2**28, 8, "/data/output/net")
+    parsed = parse([word.replace("$(ATHANOR_JOB)", "net-0123abcd") for word in job.program[2:]])
+    assert (parsed.max_bytes, parsed.distributed.num_gpu, str(parsed.output_dir)) == (2**28, 8, "/data/output/net")
 
 
 def test_one_job_per_network_is_declared():
@@ -62,6 +62,20 @@ def test_one_job_per_network_is_declared():
 
     recording = record(program, preview=False)
     assert {job.name for job in recording.of_kind("Job")} == {"net-shared-eni", "net-host-network"}
+    [benchmark] = recording.of_type("athanor:workloads:NetworkBenchmark")
+    assert {job.parent for job in recording.of_type("athanor:workloads:PyTorchJob")} == {benchmark.urn}
+    names = {job.inputs["metadata"]["name"] for job in recording.of_kind("Job")}
+    assert set(benchmark.outputs["job_names"]) == {"shared-eni", "host-network"}
+    assert set(benchmark.outputs["job_names"].values()) == names
+
+
+def test_a_measurement_may_name_a_pool_and_shares_everything_else():
+    args = dataclasses.replace(
+        ARGS, pool="common", resources=Resources(gpus=2), processes_per_worker=2, deadline_seconds=60
+    )
+    special, common = (benchmark_job("net", Measurement(pool=pool), args) for pool in ("special", None))
+    assert (special.pool, common.pool) == ("special", "common")
+    assert (special.processes_per_worker, special.deadline_seconds, special.resources.gpus) == (2, 60, 2)
 
 
 def test_a_name_too_long_for_one_of_its_jobs_is_refused():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from infra.monitoring import NAMESPACE
-from workloads.network_policy import job_network_policy_manifest, service_network_policy_manifest
+from workloads.network_policy import PolicyIdentity, job_network_policy_manifest, service_network_policy_manifest
 
+JOB = PolicyIdentity(what="job", name="train", namespace="athanor", owner="athanor-local")
+SERVICE = PolicyIdentity(what="service", name="digits", namespace="athanor", owner="athanor-local")
 LABELS = {"athanor.dev/job": "train"}
 OWN = [{"podSelector": {"matchLabels": LABELS}}]
 EVERY_NAMESPACE = [{"namespaceSelector": {}}]
@@ -15,8 +17,8 @@ def may_reach(rule, namespace: str, **labels: str) -> bool:
     labels = {"kubernetes.io/metadata.name": namespace, **labels}
 
     def fits(selector) -> bool:
-        wanted = selector.get("matchLabels", {}).items() <= labels.items()
-        return wanted and all(
+        labels_match = selector.get("matchLabels", {}).items() <= labels.items()
+        return labels_match and all(
             each["operator"] == "In" and labels.get(each["key"]) in each["values"]
             for each in selector.get("matchExpressions", [])
         )
@@ -26,14 +28,14 @@ def may_reach(rule, namespace: str, **labels: str) -> bool:
 
 def test_pods_of_a_job_reach_each_other_on_any_port():
     """Ranks talk on ports that the system chooses: only the peer can be limited."""
-    spec = job_network_policy_manifest("train", "athanor", LABELS, [8002])["spec"]
+    spec = job_network_policy_manifest(JOB, LABELS, [8002])["spec"]
     assert spec["podSelector"] == {"matchLabels": LABELS}
     assert spec["ingress"][0] == {"from": OWN}
     assert spec["egress"] == [{"to": OWN}]
 
 
 def test_only_prometheus_reaches_the_metrics_of_all_ranks():
-    [_, scrape] = job_network_policy_manifest("train", "athanor", LABELS, [8002, 8003])["spec"]["ingress"]
+    [_, scrape] = job_network_policy_manifest(JOB, LABELS, [8002, 8003])["spec"]["ingress"]
     assert scrape["ports"] == [{"protocol": "TCP", "port": 8002}, {"protocol": "TCP", "port": 8003}]
     assert may_reach(scrape, NAMESPACE)
     assert not may_reach(scrape, "athanor")
@@ -43,11 +45,11 @@ def test_only_prometheus_reaches_the_metrics_of_all_ranks():
 
 
 def test_a_job_without_metrics_is_reached_by_nobody():
-    assert job_network_policy_manifest("train", "athanor", LABELS, [])["spec"]["ingress"] == [{"from": OWN}]
+    assert job_network_policy_manifest(JOB, LABELS, [])["spec"]["ingress"] == [{"from": OWN}]
 
 
 def test_a_service_is_called_on_its_ports_and_calls_nobody():
-    spec = service_network_policy_manifest("digits", "athanor", LABELS, [8000], 8002)["spec"]
+    spec = service_network_policy_manifest(SERVICE, LABELS, [8000], 8002)["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert "egress" not in spec
     [called, scrape] = spec["ingress"]

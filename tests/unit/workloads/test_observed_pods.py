@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infra.monitoring.monitors import SERVING, TRAINING, MonitorsArgs, monitor_manifests
-from infra.pod_network import HostNetwork
-from infra.pools import NO_OFFERS
+from infra.pod_network_modes import HostNetwork
 from tests.unit.infra.monitoring.relabeling import relabelled
 from tests.unit.workloads.job_cases import environment, manifest_of, task
 from tests.unit.workloads.serving import serve
@@ -37,8 +36,8 @@ BATCH = BatchJobArgs(command=("python3", "-m", "my.data"), pods=1)
 
 SHAPES: dict[type[JobArgs], Callable[[str, Any], JobShape]] = {
     PyTorchJobArgs: pytorch_shape,
-    MPIJobArgs: lambda name, args: mpi_shape(name, args, NO_OFFERS),
-    TensorFlowJobArgs: lambda _, args: tensorflow_shape(args),
+    MPIJobArgs: mpi_shape,
+    TensorFlowJobArgs: tensorflow_shape,
     BatchJobArgs: lambda _, args: batch_shape(args),
 }
 
@@ -72,24 +71,15 @@ def metrics_ports(pod: Manifest) -> dict[str, int]:
         (BATCH, {}),
     ],
 )
-def test_whoever_does_steps_has_a_port_per_rank(args, ports):
+def test_every_rank_that_runs_steps_has_a_port(args, ports):
     made = job(args)
-    found = {each["name"]: metrics_ports(each["template"]) for each in made["spec"]["tasks"]}
-    assert {role: names for role, names in found.items() if names} == ports
+    ports_by_role = {each["name"]: metrics_ports(each["template"]) for each in made["spec"]["tasks"]}
+    assert {role: names for role, names in ports_by_role.items() if names} == ports
     for role, names in ports.items():
         if not isinstance(args, MPIJobArgs):
             assert environment(made, role)["ATHANOR_METRICS_PORT"] == str(names["metrics"])
     shape = SHAPES[type(args)]("job", args)
     assert shape.metrics_ports == sorted({number for names in ports.values() for number in names.values()})
-
-
-def test_the_ranks_that_mpirun_starts_are_told_by_the_launcher():
-    made = job(dataclasses.replace(MPI, network=HostNetwork(port_offset=10)))
-    [container] = task(made, "launcher")["template"]["spec"]["containers"]
-    command = container["command"]
-    forwarded = {command[place + 1] for place, word in enumerate(command) if word == "-x"}
-    assert {"ATHANOR_METRICS_PORT", "ATHANOR_LOG_FORMAT", "ATHANOR_JOB"} <= forwarded
-    assert environment(made, "launcher")["ATHANOR_METRICS_PORT"] == "8012"
 
 
 @pytest.mark.parametrize("args", [PYTORCH, MPI, SERVED, BATCH])
@@ -99,7 +89,7 @@ def test_all_programs_of_a_job_write_lines_for_a_store(args):
         assert environment(made, each["name"])["ATHANOR_LOG_FORMAT"] == "json"
 
 
-def test_whoever_wants_text_says_so():
+def test_text_is_logged_on_request():
     made = job(dataclasses.replace(PYTORCH, env={"ATHANOR_LOG_FORMAT": "text"}))
     assert environment(made, "worker")["ATHANOR_LOG_FORMAT"] == "text"
 
@@ -116,15 +106,17 @@ def target(pod: Manifest, port: str, **more: str) -> dict[str, str]:
 
 
 def read(monitor: str, pod: Manifest, **more: str) -> list[dict[str, str]]:
-    """Return the labels of the targets that a monitor makes of a pod."""
+    """Return the labels of a monitor's targets for a pod."""
     spec = monitor_manifests(MonitorsArgs(kind="operator", workloads_namespace="team"))[monitor]["spec"]
     [expression] = spec["selector"]["matchExpressions"]
     if expression["key"] not in pod["metadata"]["labels"]:
         return []
     ports = [port["name"] for port in pod["spec"]["containers"][0]["ports"]]
     [endpoint] = spec["podMetricsEndpoints"]
-    found = [relabelled(endpoint["relabelings"], target(pod, port, **more)) for port in ports]
-    return [{name: text for name, text in each.items() if not name.startswith("__")} for each in found if each]
+    relabelled_targets = [relabelled(endpoint["relabelings"], target(pod, port, **more)) for port in ports]
+    return [
+        {name: text for name, text in each.items() if not name.startswith("__")} for each in relabelled_targets if each
+    ]
 
 
 @pytest.mark.parametrize(
@@ -141,9 +133,9 @@ def test_prometheus_finds_every_rank_and_its_workload(args, role, kind, targets)
     pod = template(args, role)
     assert pod["metadata"]["labels"]["athanor.dev/kind"] == kind
     # The job engine puts the queue on the pods.
-    found = read(TRAINING, pod, **{"volcano.sh/queue-name": "research"})
+    scraped = read(TRAINING, pod, **{"volcano.sh/queue-name": "research"})
     expected = {"job": "training", "workload": "job", "kind": kind, "role": role, "queue": "research", "node": "node-1"}
-    assert found == [expected] * targets
+    assert scraped == [expected] * targets
     assert read(SERVING, pod) == []
 
 
@@ -159,5 +151,5 @@ def test_prometheus_finds_every_server(changes):
 def test_a_server_writes_lines_for_a_store():
     [deployment] = serve().of_kind("Deployment")
     [container] = deployment.inputs["spec"]["template"]["spec"]["containers"]
-    told = {entry["name"]: entry["value"] for entry in container["env"]}
-    assert (told["ATHANOR_LOG_FORMAT"], told["ATHANOR_JOB"]) == ("json", "digits")
+    variables = {entry["name"]: entry["value"] for entry in container["env"]}
+    assert (variables["ATHANOR_LOG_FORMAT"], variables["ATHANOR_JOB"]) == ("json", "digits")

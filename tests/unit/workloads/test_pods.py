@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from infra.errors import RefusalError
 from tests.pod_security import violations
-from workloads.checks import check_command, check_name, check_range
-from workloads.pods import Claims, Container, pod_spec
+from workloads.accelerators import GpuMemory, MigInstances, SharedGpu
+from workloads.checks import check_name, check_range
+from workloads.pods import Claims, Container, GpuAccess, pod_spec
 from workloads.resources import Resources
 
 CLAIMS = Claims(data="data", output="output")
@@ -102,21 +103,23 @@ def test_the_limits_themselves_are_in_range(value):
     check_range("workers", value, 1, 10)
 
 
-def test_a_command_of_one_string_is_refused():
-    with pytest.raises(RefusalError, match="one item per word"):
-        check_command("program", "train.py --epochs 3")
-    check_command("program", ("train.py", "--epochs", "3"))
-
-
 def test_pods_are_admitted_at_restricted():
     assert (
-        violations(pod_spec(_container(), CLAIMS, init_containers=[_container(name="early")], grace_period_seconds=9))
+        violations(
+            pod_spec(
+                _container(),
+                CLAIMS,
+                init_containers=[_container(name="early")],
+                grace_period_seconds=9,
+                gpus=GpuAccess(),
+            )
+        )
         == []
     )
 
 
 def test_the_writable_places_are_volumes():
-    pod = pod_spec(_container(), CLAIMS, grace_period_seconds=9)
+    pod = pod_spec(_container(), CLAIMS, grace_period_seconds=9, gpus=GpuAccess())
     [container] = pod["containers"]
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
@@ -126,24 +129,96 @@ def test_the_writable_places_are_volumes():
 
 @pytest.mark.parametrize(("writes_data", "writes_output"), [(True, False), (False, True)])
 def test_volumes_are_writable_only_where_asked(writes_data, writes_output):
-    manifest = _container(writes_data=writes_data, writes_output=writes_output).manifest()
+    manifest = _container(writes_data=writes_data, writes_output=writes_output).manifest(GpuAccess())
     read_only = {mount["mountPath"]: mount.get("readOnly") for mount in manifest["volumeMounts"]}
     assert (read_only["/data/data"], read_only["/data/output"]) == (not writes_data, not writes_output)
 
 
 def test_input_is_read_only_by_default():
-    mounts = {mount["mountPath"]: mount.get("readOnly") for mount in _container().manifest()["volumeMounts"]}
+    mounts = {mount["mountPath"]: mount.get("readOnly") for mount in _container().manifest(GpuAccess())["volumeMounts"]}
     assert mounts["/data/data"] is True
 
 
 def test_shared_memory_is_sized_and_in_memory():
-    pod = pod_spec(_container(resources=Resources(shared_memory="8Gi")), CLAIMS, grace_period_seconds=9)
+    pod = pod_spec(
+        _container(resources=Resources(memory="16Gi", shared_memory="8Gi")),
+        CLAIMS,
+        grace_period_seconds=9,
+        gpus=GpuAccess(),
+    )
     [shared] = [volume for volume in pod["volumes"] if volume["name"] == "shared-memory"]
     assert shared["emptyDir"] == {"medium": "Memory", "sizeLimit": "8Gi"}
 
 
+def test_under_mps_the_shared_memory_is_the_nodes():
+    """A volume of the pod's at /dev/shm would hide what the device plugin mounts there."""
+    one = _container(resources=Resources(gpus=SharedGpu()))
+    early = _container(name="early")
+    gpus = GpuAccess(through_mps=True)
+    pod = pod_spec(one, CLAIMS, init_containers=[early], grace_period_seconds=9, gpus=gpus)
+    assert "shared-memory" not in str(pod)
+    assert "/dev/shm" not in str(pod)
+
+
+def _visible(container: Container, gpus: GpuAccess) -> str | None:
+    env = {entry["name"]: entry["value"] for entry in container.manifest(gpus)["env"]}
+    return env.get("NVIDIA_VISIBLE_DEVICES")
+
+
+def test_a_container_without_gpus_sees_none_whatever_its_image_says():
+    for gpus in (GpuAccess(), GpuAccess(by_variable=False)):
+        assert _visible(_container(), gpus) == "void"
+
+
+def test_the_variable_of_a_container_with_gpus_is_left_to_a_device_plugin_that_sets_it():
+    for asked in (1, SharedGpu(), MigInstances(profile="1g.10gb")):
+        one = _container(resources=Resources(gpus=asked))
+        assert _visible(one, GpuAccess()) is None
+        assert _visible(one, GpuAccess(by_variable=False)) == "void"
+
+
+def test_a_guaranteed_pod_has_limits_like_its_requests_in_all_containers():
+    one = _container(resources=Resources(cpu="8", memory="32Gi", gpus=2, guaranteed=True))
+    pod = pod_spec(one, CLAIMS, init_containers=[_container(name="early")], grace_period_seconds=9, gpus=GpuAccess())
+    for container in (*pod["containers"], *pod["initContainers"]):
+        assert container["resources"]["limits"] == container["resources"]["requests"]
+        assert set(container["resources"]["limits"]) >= {"cpu", "memory"}
+    assert pod["initContainers"][0]["resources"]["limits"]["cpu"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "fix"), [("500m", "cpu='1'"), ("0", "cpu='1'"), ("2.5", "cpu='2'"), ("7900m", "cpu='7'")]
+)
+def test_a_guaranteed_pod_asks_for_whole_cores(cpu, fix):
+    with pytest.raises(RefusalError) as caught:
+        Resources(cpu=cpu, guaranteed=True)
+    assert caught.value.field == "resources.cpu"
+    assert fix in caught.value.fix
+    assert Resources(cpu="2000m", guaranteed=True).manifest()["limits"]["cpu"] == "2000m"
+
+
+@pytest.mark.parametrize(
+    ("resources", "memory", "shared"),
+    [
+        (Resources(), "1Gi", "256Mi"),
+        (Resources(memory="128Mi"), "128Mi", "128Mi"),
+        (Resources(gpus=1), "8Gi", "1Gi"),
+        (Resources(gpus=8), "64Gi", "8Gi"),
+        (Resources(gpus=8, memory="512Gi"), "512Gi", "8Gi"),
+        (Resources(gpus=8, memory="4Gi"), "4Gi", "4Gi"),
+        (Resources(gpus=SharedGpu()), "4Gi", "1Gi"),
+        (Resources(gpus=GpuMemory(gib=6)), "4Gi", "1Gi"),
+        (Resources(gpus=2, shared_memory="12Gi"), "16Gi", "12Gi"),
+    ],
+)
+def test_memory_follows_the_gpus_unless_it_is_given(resources, memory, shared):
+    manifest = resources.manifest()
+    assert manifest["requests"]["memory"] == manifest["limits"]["memory"] == resources.memory_size == memory
+    assert resources.shared_memory_size == shared
+
+
 def test_claims_are_mounted_by_the_platforms_names():
-    pod = pod_spec(_container(), Claims(data="in", output="out"), grace_period_seconds=9)
+    pod = pod_spec(_container(), Claims(data="in", output="out"), grace_period_seconds=9, gpus=GpuAccess())
     claims = {
         v["name"]: v["persistentVolumeClaim"]["claimName"] for v in pod["volumes"] if "persistentVolumeClaim" in v
     }
@@ -151,7 +226,7 @@ def test_claims_are_mounted_by_the_platforms_names():
 
 
 def test_pods_hold_no_token_and_no_service_variables():
-    pod = pod_spec(_container(), CLAIMS, grace_period_seconds=9)
+    pod = pod_spec(_container(), CLAIMS, grace_period_seconds=9, gpus=GpuAccess())
     assert pod["automountServiceAccountToken"] is False
     assert pod["enableServiceLinks"] is False
     assert pod["terminationGracePeriodSeconds"] == 9
@@ -159,7 +234,7 @@ def test_pods_hold_no_token_and_no_service_variables():
 
 def test_the_environment_is_written_in_one_order():
     """Else an equal job would have another hash, and be replaced."""
-    one = _container(env={"B": "2", "A": "1"}).manifest()
-    other = _container(env={"A": "1", "B": "2"}).manifest()
+    one = _container(env={"B": "2", "A": "1"}).manifest(GpuAccess())
+    other = _container(env={"A": "1", "B": "2"}).manifest(GpuAccess())
     assert one == other
-    assert one["env"] == [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
+    assert [entry["name"] for entry in one["env"]] == ["A", "B", "NVIDIA_VISIBLE_DEVICES"]

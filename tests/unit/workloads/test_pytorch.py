@@ -12,25 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.errors import RefusalError
-from infra.platform import Platform
-from infra.workload_labels import JOB_LABEL, KIND_LABEL
+from infra.workload_labels import JOB_LABEL, KIND_LABEL, OWNER_LABEL
 from tests.pod_security import pod_specs, violations
 from tests.recording_engine import UNKNOWN, Recording, record
+from tests.unit.workloads.job_cases import PLATFORM, TOGETHER, actions, plain_platform
+from workloads.accelerators import SharedGpu
 from workloads.git_source import GitSource
-from workloads.job import named_job_manifest
-from workloads.pods import Claims
+from workloads.job_name import named_job_manifest
+from workloads.owner import owner_label
 from workloads.pytorch import RENDEZVOUS_PORT, PyTorchJob, PyTorchJobArgs, pytorch_shape, torchrun_command
+from workloads.resolved import ResolvedJob
 from workloads.resources import Resources
-from workloads.volcano_job import METRICS_PORT, ResolvedJob, job_manifest
+from workloads.volcano_job import RANK_METRICS_PORT, job_manifest
 
 ARGS = PyTorchJobArgs(program=("-m", "trainer.train", "--epochs=3"), workers=2)
-RESOLVED = ResolvedJob(
-    namespace="athanor",
-    queue="training",
-    image="trainer:1",
-    platform_image="trainer:1",
-    claims=Claims(data="data", output="output"),
-)
+RESOLVED = ResolvedJob(platform=PLATFORM, owner=owner_label("athanor", "local"), queue="training", image="trainer:1")
 
 
 def _args(**changes: object) -> PyTorchJobArgs:
@@ -93,6 +89,7 @@ def test_the_rendezvous_is_worker_0_by_its_stable_name():
     assert _flag(command, "node-rank") == "$(VC_TASK_INDEX)"
     # A lost rank restarts the whole job: a restart inside one pod would wait for the others in vain.
     assert _flag(command, "max-restarts") == "0"
+    assert _flag(command, "rdzv-conf") == "timeout=1800", "an image that loads for long must not cost a restart"
 
 
 def test_the_program_comes_last_and_whole():
@@ -100,7 +97,7 @@ def test_the_program_comes_last_and_whole():
 
 
 def test_the_plugins_give_what_the_command_relies_on():
-    """`env` sets VC_TASK_INDEX; `svc` makes the headless Service, which must answer before the pods are ready."""
+    """`env` sets VC_TASK_INDEX; `svc` creates the headless Service, which must answer before the pods are ready."""
     plugins = _manifest()["spec"]["plugins"]
     assert "env" in plugins
     assert "--publish-not-ready-addresses=true" in plugins["svc"]
@@ -112,14 +109,18 @@ def test_host_names_fit_into_a_dns_label():
     assert len(f"{name}-worker-999") <= 63
 
 
+def test_what_ranks_did_when_a_collective_hung_is_kept_on_the_volume():
+    [container] = _manifest()["spec"]["tasks"][0]["template"]["spec"]["containers"]
+    [prefix] = [entry["value"] for entry in container["env"] if entry["name"] == "TORCH_FR_DUMP_TEMP_FILE"]
+    assert prefix == "/data/output/flight-recorder-train-0123abcd-rank-"
+
+
 def test_a_lost_pod_restarts_all_of_them():
     spec = _manifest(_args(max_restarts=3))["spec"]
-    policies = {policy["event"]: policy["action"] for policy in spec["policies"]}
-    assert policies == {"PodFailed": "RestartJob", "PodEvicted": "RestartJob"}
-    assert spec["maxRetry"] == 3
+    assert spec["maxRetry"] == 4, "Volcano counts starts"
     [task] = spec["tasks"]
     # No CompleteJob: it would end the pods that are still saving, and clear the job's counts.
-    assert "policies" not in task
+    assert actions({"spec": spec}, "worker") == TOGETHER
     # The kubelet must leave a failed pod alone, else Volcano never hears of it.
     assert task["template"]["spec"]["restartPolicy"] == "Never"
 
@@ -139,11 +140,40 @@ def test_a_save_fits_between_sigterm_and_sigkill():
         assert 0 < int(env["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"]) < grace
 
 
+@pytest.mark.parametrize(
+    ("changes", "bound"),
+    [
+        ({"resources": Resources(gpus=8), "processes_per_worker": 8}, True),
+        ({"resources": Resources(gpus=8), "processes_per_worker": 8, "minimum_workers": 1}, True),
+        ({"resources": Resources(gpus=8), "processes_per_worker": 4}, False),
+        ({}, False),
+        ({"resources": Resources(gpus=SharedGpu()), "workers": 1}, False),
+        # Nobody knows whether the image has numactl, nor whether the kubelet's cores are next to the GPU.
+        ({"resources": Resources(gpus=1), "image": "registry.example/own:1"}, False),
+        ({"resources": Resources(gpus=1), "image": "registry.example/own:1", "numa_binding": True}, True),
+        ({"resources": Resources(cpu="8", gpus=1, guaranteed=True)}, False),
+        ({"resources": Resources(cpu="8", gpus=1, guaranteed=True), "numa_binding": True}, True),
+        ({"resources": Resources(gpus=1), "numa_binding": False}, False),
+    ],
+)
+def test_ranks_with_a_gpu_each_are_bound_to_the_cores_next_to_it(changes, bound):
+    command = torchrun_command("train-0123abcd", _args(**changes))
+    assert ("--numa-binding=node" in command) is bound
+    if bound:  # else torchrun would take it for an argument of the program
+        assert command.index("--numa-binding=node") < command.index("-m", 3)
+
+
+@pytest.mark.parametrize("resources", [Resources(), Resources(gpus=8), Resources(gpus=SharedGpu())])
+def test_binding_without_a_gpu_for_each_rank_is_refused(resources):
+    with pytest.raises(RefusalError, match="numa_binding = True"):
+        _args(workers=1, resources=resources, numa_binding=True)
+
+
 def test_the_program_knows_its_own_job_and_network():
     [pod] = pod_specs(_manifest(_args(env={"NCCL_DEBUG": "INFO", "EXTRA": "1"})))
     env = {entry["name"]: entry["value"] for entry in pod["containers"][0]["env"]}
     assert env["ATHANOR_JOB"] == "train-0123abcd"
-    assert env["GLOO_SOCKET_IFNAME"] == env["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert (env["GLOO_SOCKET_IFNAME"], env["NCCL_SOCKET_IFNAME"]) == ("eth0", "=eth0")
     assert (env["NCCL_DEBUG"], env["EXTRA"]) == ("INFO", "1")
 
 
@@ -161,7 +191,7 @@ def test_all_processes_of_a_pod_share_the_cores_it_asked_for(cores, processes):
 def test_preparation_runs_first_with_the_input_writable_and_the_output_not():
     [pod] = pod_specs(_manifest(_args(prepare=("python", "prepare.py"))))
     [prepare] = pod["initContainers"]
-    assert prepare["command"] == ["python", "prepare.py"]
+    assert prepare["args"] == ["python", "prepare.py"]
     read_only = {mount["mountPath"]: mount.get("readOnly") for mount in prepare["volumeMounts"]}
     assert (read_only["/data/data"], read_only["/data/output"]) == (False, True)
     [training] = pod["containers"]
@@ -176,7 +206,7 @@ def test_without_preparation_there_is_no_first_step():
 def test_ports_are_the_ones_that_the_rest_uses():
     [pod] = pod_specs(_manifest())
     ports = {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
-    assert ports == {"rendezvous": RENDEZVOUS_PORT, "metrics": METRICS_PORT}
+    assert ports == {"rendezvous": RENDEZVOUS_PORT, "metrics": RANK_METRICS_PORT}
 
 
 def test_the_pods_are_admitted_at_restricted():
@@ -188,7 +218,7 @@ def test_the_pods_are_admitted_at_restricted():
 CHANGES = [
     ("image", {}, {"image": "trainer:2"}),
     ("queue", {}, {"queue": "other"}),
-    ("claim", {}, {"claims": Claims(data="data", output="elsewhere")}),
+    ("claim", {}, {"platform": dataclasses.replace(PLATFORM, output_claim="elsewhere")}),
     ("program", {"program": ("-m", "trainer.train", "--epochs=4")}, {}),
     ("workers", {"workers": 3}, {}),
     ("processes", {"processes_per_worker": 2}, {}),
@@ -215,7 +245,7 @@ def test_whatever_changes_the_job_changes_its_name(args, resolved):
 def test_what_does_not_change_the_job_keeps_its_name():
     same = [
         _args(program=list(ARGS.program)),
-        _args(image="ignored: the platform's part holds the image"),
+        _args(image="ignored:1"),  # the platform's part holds the image
         _args(env={}),
         _args(labels={"team": "vision"}),
         _args(wait_seconds=60),
@@ -226,7 +256,12 @@ def test_what_does_not_change_the_job_keeps_its_name():
 
 
 @given(
-    st.dictionaries(st.from_regex(r"[A-Z]{1,4}", fullmatch=True), st.text(max_size=4), max_size=4), st.integers(1, 9)
+    st.dictionaries(
+        st.from_regex(r"[A-Z]{1,4}", fullmatch=True),
+        st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=4),
+        max_size=4,
+    ),
+    st.integers(1, 9),
 )
 def test_equal_jobs_have_equal_names_and_others_do_not(env, workers):
     args = _args(env=env, workers=workers)
@@ -239,15 +274,7 @@ def _record(
     args: PyTorchJobArgs, *, preview: bool = False, image: object = "trainer:1", name: str = "train"
 ) -> Recording:
     def program() -> None:
-        provider = kubernetes.Provider("cluster", kubeconfig="{}")
-        platform = Platform(
-            provider=provider,
-            namespace="athanor",
-            queue="training",
-            data_claim="data",
-            output_claim="output",
-            trainer_image=image,
-        )
+        platform = dataclasses.replace(plain_platform(), trainer_image=image)
         pulumi.export("job", PyTorchJob(name, platform, args).job_name)
 
     return record(program, preview=preview)
@@ -264,7 +291,7 @@ def test_the_job_is_named_after_its_own_content():
     recording = _record(ARGS)
     job = recording.one("train", "Job").inputs
     assert job["metadata"]["name"] == recording.exports["job"] == content_name("train", ARGS, RESOLVED)
-    command = job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"]
+    command = job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["args"]
     assert _flag(command, "master-addr").startswith(f"{recording.exports['job']}-worker-0.")
 
 
@@ -282,15 +309,7 @@ def test_an_unknown_image_is_planned_without_failing():
         return kubernetes.core.v1.ConfigMap("build", data={}).id
 
     def program() -> None:
-        platform = Platform(
-            provider=kubernetes.Provider("cluster", kubeconfig="{}"),
-            namespace="athanor",
-            queue="training",
-            data_claim="data",
-            output_claim="output",
-            trainer_image=program_image(),
-        )
-        PyTorchJob("train", platform, ARGS)
+        PyTorchJob("train", dataclasses.replace(plain_platform(), trainer_image=program_image()), ARGS)
 
     planned, updated = record(program, preview=True), record(program, preview=False)
     assert set(planned.resources) == set(updated.resources)
@@ -302,9 +321,10 @@ def test_the_pods_and_the_policy_carry_one_label():
     recording = _record(ARGS)
     [policy] = recording.of_kind("NetworkPolicy")
     job = recording.one("train", "Job").inputs
-    assert policy.inputs["spec"]["podSelector"]["matchLabels"] == {JOB_LABEL: "train"}
-    assert job["spec"]["tasks"][0]["template"]["metadata"]["labels"][JOB_LABEL] == "train"
-    assert job["metadata"]["labels"] == {JOB_LABEL: "train", KIND_LABEL: "PyTorchJob"}
+    labels = {JOB_LABEL: "train", OWNER_LABEL: RESOLVED.owner}
+    assert policy.inputs["spec"]["podSelector"]["matchLabels"] == labels
+    assert labels.items() <= job["spec"]["tasks"][0]["template"]["metadata"]["labels"].items()
+    assert job["metadata"]["labels"] == {**labels, KIND_LABEL: "PyTorchJob"}
 
 
 def test_a_bad_name_is_refused_before_anything_is_declared():

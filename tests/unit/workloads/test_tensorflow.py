@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.errors import RefusalError
-from infra.pod_network import HostNetwork
+from infra.pod_network_modes import HostNetwork
 from tests.pod_security import pod_specs, violations
 from tests.recording_engine import record
-from tests.unit.workloads.job_cases import environment, manifest_of, plain_platform, pod, task
+from tests.unit.workloads.job_cases import ALONE, TOGETHER, actions, environment, manifest_of, plain_platform, pod
 from workloads.accelerators import GpuMemory
 from workloads.resources import Resources
 from workloads.roles import PodArgs
@@ -24,16 +24,11 @@ SERVED = dataclasses.replace(MIRRORED, parameter_servers=ParameterServers(replic
 
 
 def _manifest(args: TensorFlowJobArgs):
-    return manifest_of(args, lambda _: tensorflow_shape(args))
+    return manifest_of(args, lambda job_name: tensorflow_shape(job_name, args))
 
 
 def _replicas(manifest) -> dict[str, int]:
     return {task["name"]: task["replicas"] for task in manifest["spec"]["tasks"]}
-
-
-def _actions(manifest, role: str) -> dict[str, str]:
-    own = {policy["event"]: policy["action"] for policy in task(manifest, role).get("policies", [])}
-    return {**{policy["event"]: policy["action"] for policy in manifest["spec"]["policies"]}, **own}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +69,7 @@ def test_workers_mirror_each_other_by_default():
     manifest = _manifest(MIRRORED)
     assert _replicas(manifest) == {"worker": 2}
     assert manifest["spec"]["minAvailable"] == 2
-    assert _actions(manifest, "worker") == {"PodFailed": "RestartJob", "PodEvicted": "RestartJob"}
+    assert actions(manifest, "worker") == TOGETHER
 
 
 def test_parameter_servers_bring_a_chief():
@@ -87,7 +82,7 @@ def test_all_roles_run_one_image_and_one_command():
     args = dataclasses.replace(SERVED, evaluator=PodArgs())
     pods = list(pod_specs(_manifest(args)))
     assert len(pods) == 4
-    assert {(pod["containers"][0]["image"], tuple(pod["containers"][0]["command"])) for pod in pods} == {
+    assert {(pod["containers"][0]["image"], tuple(pod["containers"][0]["args"])) for pod in pods} == {
         ("own:1", tuple(SERVED.program))
     }
 
@@ -113,18 +108,17 @@ def test_the_plugin_writes_tf_config_for_these_roles():
 
 def test_the_job_goes_on_without_a_worker_but_not_without_a_server():
     manifest = _manifest(dataclasses.replace(SERVED, evaluator=PodArgs()))
-    assert _actions(manifest, "worker")["PodFailed"] == "RestartPod"
-    assert _actions(manifest, "evaluator")["PodFailed"] == "RestartPod"
-    assert _actions(manifest, "ps")["PodFailed"] == "RestartJob"
+    assert actions(manifest, "worker") == actions(manifest, "evaluator") == ALONE
+    assert actions(manifest, "ps")["PodFailed"] == "RestartJob"
 
 
 def test_the_chiefs_end_is_the_jobs():
-    """Workers and parameter servers wait for work for ever."""
+    """Workers and parameter servers wait for work forever."""
     manifest = _manifest(SERVED)
-    assert _actions(manifest, "chief")["TaskCompleted"] == "CompleteJob"
-    assert "TaskCompleted" not in _actions(manifest, "worker")
+    assert actions(manifest, "chief")["TaskCompleted"] == "CompleteJob"
+    assert "TaskCompleted" not in actions(manifest, "worker")
     mirrored = _manifest(dataclasses.replace(MIRRORED, evaluator=PodArgs()))
-    assert _actions(mirrored, "worker")["TaskCompleted"] == "CompleteJob"
+    assert actions(mirrored, "worker")["TaskCompleted"] == "CompleteJob"
 
 
 def test_each_role_has_a_shape_and_a_place_of_its_own():
@@ -155,7 +149,7 @@ def test_the_pods_are_admitted_at_restricted():
         assert violations(spec) == []
 
 
-def test_the_component_uses_the_platforms_tensorflow_image_and_tells_the_cluster():
+def test_the_component_uses_the_platforms_tensorflow_image_and_describes_the_cluster():
     def program() -> None:
         job = TensorFlowJob("train", plain_platform(), SERVED)
         pulumi.export("cluster", job.cluster_spec)

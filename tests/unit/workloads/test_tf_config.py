@@ -31,8 +31,8 @@ def test_every_process_finds_its_own_address(replicas, port):
     assert len(set(everyone)) == len(everyone)
     for role, hosts in cluster.items():
         for index, address in enumerate(hosts):
-            found = json.loads(tf_config(cluster, role, index))
-            assert found["cluster"][found["task"]["type"]][found["task"]["index"]] == address
+            config = json.loads(tf_config(cluster, role, index))
+            assert config["cluster"][config["task"]["type"]][config["task"]["index"]] == address
             assert address == f"job-{role}-{index}.job:{port}"
 
 

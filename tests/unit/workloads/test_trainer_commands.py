@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import tyro
 
+from infra.model_variants import ModelVariant
 from infra.settings.digits import DigitsSettings
 from tests.pod_security import pod_specs
-from trainer.config import parse
+from trainer.pytorch.compression.config import VARIANTS, CompressionConfig
+from trainer.pytorch.config import parse
+from trainer.pytorch.result import SOURCE_RECORD
 from trainer.serve.config import ServeConfig
+from workloads.compression import Compression
 from workloads.digits import MODEL, training_program
+from workloads.git_source import GitSource, take_container
 from workloads.inference import TorchScriptServiceArgs
 from workloads.serving_pods import serve_command
-from workloads.volcano_job import METRICS_PORT
+from workloads.volcano_job import RANK_METRICS_PORT
 
 
 def _expanded(words, env):
@@ -40,14 +47,14 @@ def serving_pod(record_stack):
 def train_config(training_pod):
     [container] = training_pod["containers"]
     env = {entry["name"]: entry["value"] for entry in container["env"]}
-    words = _expanded(container["command"], env)
+    words = _expanded(container["args"], env)
     assert not any("$(" in word for word in words if "VC_TASK_INDEX" not in word)
     program = words[words.index("trainer.train") + 1 :]
     return parse(program)
 
 
 def test_torchrun_runs_the_trainer(training_pod):
-    command = training_pod["containers"][0]["command"]
+    command = training_pod["containers"][0]["args"]
     modules = [command[place + 1] for place, word in enumerate(command) if word == "-m"]
     assert modules == ["torch.distributed.run", "trainer.train"]
 
@@ -58,7 +65,7 @@ def test_the_trainer_accepts_its_command(train_config, record_stack):
     assert train_config.output_dir == Path("/data/output")
     assert train_config.log_dir == Path(f"/data/output/{job}/logs")
     assert train_config.data.data_dir == Path("/data/data")
-    assert train_config.metrics.metrics_port == METRICS_PORT
+    assert train_config.metrics.metrics_port == RANK_METRICS_PORT
     assert train_config.export.model_name == MODEL
 
 
@@ -83,7 +90,7 @@ def test_the_trainer_writes_only_to_writable_places(train_config, training_pod):
 
 def test_the_preparation_writes_where_the_trainer_reads(training_pod, train_config):
     [prepare] = training_pod["initContainers"]
-    assert prepare["command"] == [
+    assert prepare["args"] == [
         "python3",
         "-m",
         "trainer.prepare_data",
@@ -113,3 +120,40 @@ def test_the_server_takes_the_version_that_its_pods_are_pinned_to():
 def _serve_config(command):
     assert command[:3] == ["python3", "-m", "trainer.serve"]
     return tyro.cli(ServeConfig, args=command[3:], use_underscores=True, config=(tyro.conf.OmitArgPrefixes,))
+
+
+def test_compression_reaches_the_trainer():
+    asked = Compression(
+        variants=("int8", "pruned"),
+        max_accuracy_loss_points=1.5,
+        publish_inaccurate_variants=True,
+        calibration_samples=64,
+        sparsity=0.25,
+        fine_tune_epochs=2,
+    )
+    parsed = parse(["--data_dir=/data", "--output_dir=/output", *asked.arguments]).compression
+    assert {name: getattr(parsed, name) for name in dataclasses.asdict(asked)} == dataclasses.asdict(asked)
+    defaults = parse(["--data_dir=/data", "--output_dir=/output", *Compression().arguments]).compression
+    assert defaults == CompressionConfig(variants=("int8",))
+
+
+def test_the_variants_of_the_settings_reach_trainer_and_server(record_stack):
+    compressed = {"compression": {"variants": ["int8", "pt2"]}, "variant": "int8"}
+    recorded = record_stack({"digits": compressed})
+    [training] = pod_specs(recorded.one("digits-training", "Job").inputs)
+    words = training["containers"][0]["args"]
+    program = _expanded(words[words.index("trainer.train") + 1 :], {"ATHANOR_JOB": "digits-training-0"})
+    program = [word for word in program if "VC_TASK_INDEX" not in word]
+    assert parse(program).compression.variants == ("int8", "pt2")
+    [serving] = pod_specs(recorded.one("digits", "Deployment").inputs)
+    assert _serve_config(serving["containers"][0]["command"]).model_variant == "int8"
+
+
+def test_the_trainer_has_the_variants_that_a_service_may_serve():
+    assert get_args(ModelVariant) == VARIANTS
+
+
+def test_the_commit_is_read_from_where_a_jobs_code_is_recorded():
+    source = GitSource(repository="https://git.example/project.git", commit="0" * 40)
+    command = take_container(source, "image", "a-job").command
+    assert f"--record=/data/output/a-job/{SOURCE_RECORD}" in command

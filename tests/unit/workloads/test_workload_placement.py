@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pulumi
-import pulumi_kubernetes as kubernetes
 import pytest
 
 from infra.errors import RefusalError
-from infra.platform import Platform
-from infra.pod_network import ExclusiveEni, HostNetwork, SharedEni, TrunkEni
-from infra.pools import PlatformOffers, pool_offers
+from infra.offers import PlatformOffers
+from infra.pod_network_modes import ExclusiveEni, HostNetwork, SharedEni, TrunkEni
+from infra.pools import pool_offers
 from infra.settings.stack import Settings
 from tests.recording_engine import record
+from tests.unit.workloads.job_cases import plain_platform
 from workloads.accelerators import GpuMemory, MigInstances, SharedGpu
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
 from workloads.triton import Triton
+
+if TYPE_CHECKING:
+    from infra.platform import Platform
 
 PROGRAM = ("-m", "trainer.train")
 GPUS = Resources(gpus=8)
@@ -25,15 +31,7 @@ POOLS = pool_offers(SIMULATED)
 
 
 def _platform(offers: object) -> Platform:
-    return Platform(
-        provider=kubernetes.Provider("cluster", kubeconfig="{}"),
-        namespace="team",
-        queue="research",
-        data_claim="data",
-        output_claim="output",
-        trainer_image="trainer:1",
-        offers=offers,
-    )
+    return replace(plain_platform(), namespace="team", queue="research", offers=offers)
 
 
 def _job(offers: object, **asked: object):
@@ -57,7 +55,7 @@ def test_a_workload_that_does_not_fit_is_refused_in_the_preview(declare, later):
     with pytest.raises(RefusalError, match="use one of 1, 2, 4, 8"):
         record(lambda: _declare(declare, offers(), args), preview=True)
     recording = record(lambda: _declare(declare, offers(), {**args, "resources": GPUS}), preview=True)
-    [workload] = [found for found in recording.objects() if found.kind in ("Job", "Deployment")]
+    [workload] = [resource for resource in recording.objects() if resource.kind in ("Job", "Deployment")]
     assert "ebmgn8v-48xlarge" in str(workload.inputs["spec"])
 
 
@@ -71,10 +69,10 @@ def _declare(declare: object, offers: object, args: dict) -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"resources": Resources(gpus=GpuMemory(gib=8))}, ("the ACK scheduler picks the card", "whole GPUs")),
+        ({"resources": Resources(gpus=GpuMemory(gib=8))}, ("only the ACK scheduler can assign a card", "whole GPUs")),
         ({"resources": Resources(gpus=SharedGpu()), "workers": 2}, ("NCCL refuses two ranks", "one worker")),
         (
-            {"resources": Resources(gpus=MigInstances(profile="1g.10gb", count=2)), "processes_per_worker": 2},
+            {"resources": Resources(gpus=MigInstances(profile="1g.10gb")), "workers": 2},
             ("NCCL refuses two ranks", "one worker"),
         ),
         ({"resources": Resources(gpus=SharedGpu()), "processes_per_worker": 2}, ("does not divide the 1 GPUs",)),

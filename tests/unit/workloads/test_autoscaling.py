@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.errors import RefusalError
-from infra.pod_network import HostNetwork
+from infra.pod_network_modes import HostNetwork
 from tests.unit.workloads.serving import POOL, serve
 from workloads.autoscaling import Autoscaling, CpuUtilisation, PodsMetric
 from workloads.inference import TorchScriptServiceArgs
@@ -16,14 +16,14 @@ PENDING = PodsMetric(name="nv_inference_pending_request_count", average="4")
 
 
 def _autoscaler(**asked: object):
-    [found] = serve(**asked).of_kind("HorizontalPodAutoscaler")
-    return found.inputs
+    [autoscaler] = serve(**asked).of_kind("HorizontalPodAutoscaler")
+    return autoscaler.inputs
 
 
 def test_cpu_utilisation_decides_by_default():
-    found = _autoscaler(autoscaling=Autoscaling(minimum=2, maximum=6, scale_down_seconds=60))
-    assert found["apiVersion"] == "autoscaling/v2"
-    assert found["spec"] == {
+    autoscaler = _autoscaler(autoscaling=Autoscaling(minimum=2, maximum=6, scale_down_seconds=60))
+    assert autoscaler["apiVersion"] == "autoscaling/v2"
+    assert autoscaler["spec"] == {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "digits"},
         "minReplicas": 2,
         "maxReplicas": 6,
@@ -38,12 +38,12 @@ def test_cpu_utilisation_decides_by_default():
 
 
 def test_a_number_that_the_pods_report_decides_where_it_is_named():
-    found = _autoscaler(
+    autoscaler = _autoscaler(
         autoscaling=Autoscaling(maximum=4, target=PENDING), runtime=Triton(), resources=Resources(gpus=1)
     )
     metric = {"name": "nv_inference_pending_request_count"}
     target = {"type": "AverageValue", "averageValue": "4"}
-    assert found["spec"]["metrics"] == [{"type": "Pods", "pods": {"metric": metric, "target": target}}]
+    assert autoscaler["spec"]["metrics"] == [{"type": "Pods", "pods": {"metric": metric, "target": target}}]
 
 
 def test_it_scales_the_deployment_that_is_declared():
@@ -91,7 +91,7 @@ def test_a_budget_wherever_two_pods_can_run(asked, budgets):
         (lambda: PodsMetric(name="queue", average="0"), ("target.average = '0'", "above 0")),
         (
             lambda: TorchScriptServiceArgs(model="digits", replicas=2, autoscaling=Autoscaling(maximum=4)),
-            ("replicas = 2", "the autoscaler decides that, from 1 to 4", "leave replicas out"),
+            ("replicas = 2", "the autoscaler decides that, from 1 to 4", "omit replicas"),
         ),
         (
             lambda: TorchScriptServiceArgs(
@@ -100,7 +100,7 @@ def test_a_budget_wherever_two_pods_can_run(asked, budgets):
                 runtime=Triton(),
                 resources=Resources(gpus=1),
             ),
-            ("autoscaling.target = CpuUtilisation(percent=70)", "CPUs idle", "nv_inference_pending_request_count"),
+            ("autoscaling.target = CpuUtilisation(percent=70)", "CPUs stay idle", "nv_inference_pending_request_count"),
         ),
     ],
 )
@@ -112,6 +112,8 @@ def test_what_cannot_scale_is_refused(build, words):
 
 def test_a_pool_must_have_room_for_the_highest_load():
     asked = {"pool": POOL, "network": HostNetwork(), "autoscaling": Autoscaling(maximum=3)}
-    with pytest.raises(RefusalError, match="pods = 3: pool 'ebmgn8v-48xlarge' holds at most 2 nodes with 1 such pods"):
+    with pytest.raises(
+        RefusalError, match="pods = 3: pool 'ebmgn8v-48xlarge' has at most 2 nodes, each of which holds 1 of"
+    ):
         serve(preview=True, **asked)
     serve(preview=True, **{**asked, "autoscaling": Autoscaling(maximum=2)})

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.errors import RefusalError
-from infra.pod_network import HostNetwork
+from infra.pod_network_modes import HostNetwork
 from tests.unit.workloads.serving import flags, serve
 from workloads.autoscaling import Autoscaling
 from workloads.canary import Canary
@@ -21,7 +21,9 @@ RUNTIMES = [{}, {"runtime": Triton(), "resources": Resources(gpus=1)}]
 
 
 def _deployments(**asked: object):
-    return {found.name: found.inputs["spec"] for found in serve(**{**CANARY, **asked}).of_kind("Deployment")}
+    return {
+        deployment.name: deployment.inputs["spec"] for deployment in serve(**{**CANARY, **asked}).of_kind("Deployment")
+    }
 
 
 def _matched(selector: dict[str, str], deployments: dict) -> set[str]:
@@ -47,8 +49,8 @@ def test_every_pod_serves_its_own_version_and_is_ready_with_it():
 @pytest.mark.parametrize("runtime", RUNTIMES, ids=["thin", "triton"])
 def test_one_service_reaches_all_and_one_each_track(runtime):
     recording = serve(**CANARY, **runtime)
-    deployments = {found.name: found.inputs["spec"] for found in recording.of_kind("Deployment")}
-    services = {found.inputs["metadata"]["name"]: found.inputs["spec"] for found in recording.of_kind("Service")}
+    deployments = {deployment.name: deployment.inputs["spec"] for deployment in recording.of_kind("Deployment")}
+    services = {service.inputs["metadata"]["name"]: service.inputs["spec"] for service in recording.of_kind("Service")}
     assert {name: _matched(spec["selector"], deployments) for name, spec in services.items()} == {
         "digits": {"digits", "digits-canary"},
         "digits-stable": {"digits"},
@@ -59,7 +61,7 @@ def test_one_service_reaches_all_and_one_each_track(runtime):
 
 def test_policy_and_budget_cover_both_tracks():
     recording = serve(**CANARY)
-    deployments = {found.name: found.inputs["spec"] for found in recording.of_kind("Deployment")}
+    deployments = {deployment.name: deployment.inputs["spec"] for deployment in recording.of_kind("Deployment")}
     [policy], [budget] = recording.of_kind("NetworkPolicy"), recording.of_kind("PodDisruptionBudget")
     for selector in (policy.inputs["spec"]["podSelector"], budget.inputs["spec"]["selector"]):
         assert _matched(selector["matchLabels"], deployments) == {"digits", "digits-canary"}
@@ -91,7 +93,7 @@ def test_both_tracks_keep_apart_on_the_hosts_network():
         assert _matched(term["labelSelector"]["matchLabels"], deployments) == {"digits", "digits-canary"}
 
 
-def test_addresses_of_the_tracks_are_told():
+def test_addresses_of_the_tracks_are_outputs():
     [service] = serve(**CANARY).of_type("athanor:workloads:TorchScriptService")
     assert service.outputs["url"] == "http://digits.team.svc:8000"
     assert service.outputs["track_urls"] == {
@@ -102,13 +104,15 @@ def test_addresses_of_the_tracks_are_told():
     assert alone.outputs["track_urls"] == {}
 
 
-@pytest.mark.parametrize(("replicas", "told"), [(10, []), (19, ["canary: 1 of 19 pods, which is 5.3%, for the 10"])])
-def test_a_rounded_share_is_told(replicas, told, monkeypatch):
+@pytest.mark.parametrize(
+    ("replicas", "warnings"), [(10, []), (19, ["canary: 1 of 19 pods, which is 5.3%, for the requested 10"])]
+)
+def test_a_rounded_share_is_reported(replicas, warnings, monkeypatch):
     messages: list[str] = []
     monkeypatch.setattr(pulumi.log, "info", lambda message, _resource: messages.append(message))
     serve(**{**CANARY, "replicas": replicas})
-    assert len(messages) == len(told)
-    assert all(message.startswith(start) for message, start in zip(messages, told, strict=True))
+    assert len(messages) == len(warnings)
+    assert all(message.startswith(start) for message, start in zip(messages, warnings, strict=True))
 
 
 @given(replicas=st.integers(1, 1000), percent=st.integers(1, 99))
@@ -136,8 +140,8 @@ def test_the_canary_never_gets_more_than_asked_for_nor_all(replicas, percent):
         ({"canary": {"percent": 0}}, ("canary.percent = 0", "1 to 99")),
         ({"canary": {"percent": 100}}, ("canary.percent = 100", "1 to 99")),
         ({"canary": {"version": 0}}, ("canary.version = 0", "1 to 1000000000")),
-        ({"canary": {"version": 3}}, ("canary.version = 3", "is the version of all other pods")),
-        ({"version": None}, ("canary = ", "they would take over the canary's", "add version=")),
+        ({"canary": {"version": 3}}, ("canary.version = 3", "is also the version of all other pods")),
+        ({"version": None}, ("canary = ", "they would load the canary's", "add version=")),
         ({"replicas": 2}, ("canary.percent = 10", "one pod of 2", "replicas=10 or more, or percent=50")),
         ({"replicas": 3}, ("canary.percent = 10", "one pod of 3", "percent=34 or 67")),
         ({"replicas": None}, ("canary.percent = 10", "one pod of 1", "replicas=10 or more")),

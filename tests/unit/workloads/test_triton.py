@@ -10,7 +10,7 @@ import pytest
 
 from infra.errors import RefusalError
 from infra.images import TRITON_IMAGE
-from infra.pod_network import HostNetwork
+from infra.pod_network_modes import HostNetwork
 from tests.pod_security import violations
 from tests.unit.workloads.serving import POOL, flags, serve
 from workloads.canary import Canary
@@ -125,12 +125,12 @@ def test_triton_sees_one_model_with_all_its_versions(tmp_path):
     assert not (links / "digits" / "config.pbtxt").exists()
     for version in (1, 2):
         _publish(tmp_path, version)
-    assert sorted(found.relative_to(links).as_posix() for found in (links / "digits").iterdir()) == [
+    assert sorted(path.relative_to(links).as_posix() for path in (links / "digits").iterdir()) == [
         "digits/1",
         "digits/2",
         "digits/config.pbtxt",
     ]
-    assert [found.name for found in links.iterdir()] == ["digits"]
+    assert [path.name for path in links.iterdir()] == ["digits"]
 
 
 def test_triton_sees_the_pinned_version_alone_once_it_is_there(tmp_path):
@@ -139,7 +139,7 @@ def test_triton_sees_the_pinned_version_alone_once_it_is_there(tmp_path):
     assert not (links / "digits" / "2").exists()
     _publish(tmp_path, 2)
     _publish(tmp_path, 3)
-    assert sorted(found.name for found in (links / "digits").iterdir()) == ["2", "config.pbtxt"]
+    assert sorted(path.name for path in (links / "digits").iterdir()) == ["2", "config.pbtxt"]
     assert (links / "digits" / "2" / "model.pt").read_text() == "2"
     assert (links / "digits" / "config.pbtxt").read_text() == "config"
 
@@ -147,8 +147,8 @@ def test_triton_sees_the_pinned_version_alone_once_it_is_there(tmp_path):
 def test_a_canary_pins_each_track():
     recording = serve(**TRITON, version=1, replicas=2, canary=Canary(version=2, percent=50))
     scripts = {}
-    for found in recording.of_kind("Deployment"):
-        pod = found.inputs["spec"]["template"]["spec"]
+    for deployment in recording.of_kind("Deployment"):
+        pod = deployment.inputs["spec"]["template"]["spec"]
         [links], [server] = pod["initContainers"], pod["containers"]
         scripts[server["readinessProbe"]["httpGet"]["path"]] = links["command"][-1]
     for version in (1, 2):
@@ -182,7 +182,7 @@ def test_a_pool_that_shares_its_gpus_otherwise_is_refused():
         ({"replicas": 2, "network": HostNetwork()}, False),
     ],
 )
-def test_a_pool_without_room_for_a_rollout_is_told(asked, warned, monkeypatch):
+def test_a_pool_without_room_for_a_rollout_is_reported(asked, warned, monkeypatch):
     messages: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda message, _resource: messages.append(message))
     serve(**TRITON, pool=POOL, **asked)

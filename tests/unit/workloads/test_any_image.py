@@ -1,0 +1,170 @@
+"""Images that were made for root: their programs find a user, a home and a directory that they can write to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from infra.errors import RefusalError
+from tests.unit.workloads.job_cases import environment, manifest_of, pod
+from workloads.any_image import IN_WRITABLE_DIRECTORY, WORKING_DIRECTORY
+from workloads.batch import BatchJobArgs, batch_shape
+from workloads.git_source import GitSource
+from workloads.mpi import MPIJobArgs, mpi_shape
+from workloads.pytorch import PyTorchJobArgs, pytorch_shape
+from workloads.tensorflow import TensorFlowJobArgs, tensorflow_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from infra.manifests import Manifest
+
+JOBS = {
+    "pytorch": lambda **more: _made(PyTorchJobArgs(program=("train.py",), workers=2, **more), pytorch_shape),
+    "mpi": lambda **more: _made(MPIJobArgs(program=("./train",), workers=2, **more), mpi_shape),
+    "tensorflow": lambda **more: _made(
+        TensorFlowJobArgs(program=("python", "train.py"), workers=2, **more), tensorflow_shape
+    ),
+    "batch": lambda **more: _made(
+        BatchJobArgs(command=("sh", "-c", "true"), **more), lambda _, args: batch_shape(args)
+    ),
+}
+
+
+def _made(args, shape) -> Manifest:
+    return manifest_of(args, lambda name: shape(name, args))
+
+
+@pytest.fixture(params=JOBS)
+def made(request):
+    return JOBS[request.param]
+
+
+def _own_containers(manifest: Manifest) -> list[Manifest]:
+    """Return what runs in the job's own image."""
+    pods = [each["template"]["spec"] for each in manifest["spec"]["tasks"]]
+    containers = [each for spec in pods for each in (*spec["initContainers"], *spec["containers"])]
+    return [each for each in containers if each["image"] == "own:1"]
+
+
+def test_every_container_has_a_home_and_an_account(made):
+    manifest = made()
+    for each in manifest["spec"]["tasks"]:
+        assert environment(manifest, each["name"])["HOME"] == "/tmp"
+        annotations = each["template"]["metadata"]["annotations"]
+        assert "\nathanor:x:10001:10001::/tmp:/bin/sh\n" in annotations["athanor.dev/passwd"]
+    for container in _own_containers(manifest):
+        [mount] = [each for each in container["volumeMounts"] if each["mountPath"] == "/etc/passwd"]
+        assert (mount["subPath"], mount["readOnly"]) == ("passwd", True)
+
+
+def test_a_preparation_has_them_too():
+    spec = pod(JOBS["pytorch"](prepare=("python", "get.py")), "worker")
+    [prepare] = spec["initContainers"]
+    assert {"name": "HOME", "value": "/tmp"} in prepare["env"]
+    assert prepare["command"] == list(IN_WRITABLE_DIRECTORY)
+
+
+def test_a_home_of_the_users_own_wins():
+    assert environment(JOBS["batch"](env={"HOME": "/data/output"}), "pod")["HOME"] == "/data/output"
+
+
+def test_programs_start_in_a_writable_directory(made):
+    for container in _own_containers(made()):
+        assert container["command"] == list(IN_WRITABLE_DIRECTORY)
+        assert "workingDir" not in container
+
+
+@pytest.mark.parametrize(
+    ("more", "directory"),
+    [
+        ({"source": GitSource(repository="https://git.example/a.git", branch="main")}, "/source/code"),
+        ({"working_directory": "/app"}, "/app"),
+    ],
+)
+def test_a_directory_that_is_known_needs_no_shell(made, more, directory):
+    for container in _own_containers(made(**more)):
+        assert container["workingDir"] == directory
+        assert WORKING_DIRECTORY not in str(container)
+
+
+def test_a_relative_directory_is_refused():
+    with pytest.raises(RefusalError, match="working_directory = 'app'"):
+        JOBS["batch"](working_directory="app")
+
+
+class TestInWritableDirectory:
+    """The shell in front of every program, run as the kubelet runs it."""
+
+    @staticmethod
+    def run(directory: Path, scratch: Path, *command: str) -> str:
+        words = [word.replace(WORKING_DIRECTORY, str(scratch)) for word in IN_WRITABLE_DIRECTORY]
+        done = subprocess.run(
+            [*words, *command],
+            cwd=directory,
+            env={"PATH": os.environ["PATH"]},
+            capture_output=True,
+            text=True,
+            check=True,
+            preexec_fn=_without_privilege,
+        )
+        return done.stdout
+
+    @pytest.fixture
+    def image(self) -> Iterator[tuple[Path, Path]]:
+        """A working directory as images have them, root's with code and data; and where the writable one may be."""
+        with tempfile.TemporaryDirectory() as root:
+            yield self.made(Path(root))
+
+    @staticmethod
+    def made(root: Path) -> tuple[Path, Path]:
+        folder = root / "workspace"
+        (folder / "data").mkdir(parents=True)
+        (folder / "data" / "labels").write_text("7")
+        (folder / "train.py").write_text("import lib, os; print(lib.NAME, open('data/labels').read(), os.getcwd())")
+        (folder / "lib.py").write_text("NAME = 'lib'")
+        (folder / ".config with space").write_text("hidden")
+        folder.chmod(0o555)
+        root.chmod(0o755)
+        scratch = root / "scratch"
+        scratch.mkdir()
+        scratch.chmod(0o777)
+        return folder, scratch / "working-directory"
+
+    def test_what_the_image_brings_is_there_and_new_folders_can_be_made(self, image):
+        folder, scratch = image
+        assert self.run(folder, scratch, "python3", "train.py") == f"lib 7 {scratch}\n"
+        self.run(
+            folder, scratch, "sh", "-c", "mkdir checkpoints && echo 1 > checkpoints/step && cat '.config with space'"
+        )
+        assert (scratch / "checkpoints" / "step").read_text() == "1\n"
+        assert not (folder / "checkpoints").exists()
+
+    def test_a_second_program_in_the_pod_finds_it_made(self, image):
+        folder, scratch = image
+        self.run(folder, scratch, "touch", "prepared")
+        assert "prepared" in self.run(folder, scratch, "ls")
+
+    def test_a_directory_that_can_be_written_stays(self, image):
+        folder, scratch = image
+        folder.chmod(0o777)
+        assert self.run(folder, scratch, "pwd") == f"{folder}\n"
+        assert not scratch.exists()
+
+    def test_arguments_stay_words_and_the_exit_status_the_programs(self, image):
+        folder, scratch = image
+        assert self.run(folder, scratch, "printf", "%s|", "a b", "$(id)", "*") == "a b|$(id)|*|"
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            self.run(folder, scratch, "sh", "-c", "exit 7")
+        assert caught.value.returncode == 7
+
+
+def _without_privilege() -> None:
+    if os.geteuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)

@@ -1,0 +1,47 @@
+"""What lets an image made for root run as our user on a read-only root: an account, a home, a place to write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workloads.pods import USER_ID, Mount
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from infra.manifests import Manifest
+
+HOME = "/tmp"  # noqa: S108 - inside the container
+"""Of every job's containers: caches (torch.hub, ~/.cache) and Open MPI's daemon need one that can be written."""
+WORKING_DIRECTORY = f"{HOME}/working-directory"
+"""Where programs start if the image's own working directory cannot be written."""
+_USERS = "athanor.dev/passwd"
+ACCOUNT_ANNOTATIONS: Mapping[str, str] = {
+    _USERS: (
+        "root:x:0:0:root:/:/bin/sh\n"
+        "sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n"
+        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+        f"athanor:x:{USER_ID}:{USER_ID}::{HOME}:/bin/sh\n"
+    )
+}
+"""Annotation of the pods that ACCOUNTS shows as a file."""
+
+
+def annotation_volume(annotation: str, path: str) -> Manifest:
+    """Return a volume with one file: the text of an annotation of the pod."""
+    field = {"fieldPath": f"metadata.annotations['{annotation}']"}
+    return {"downwardAPI": {"items": [{"path": path, "fieldRef": field}]}}
+
+
+ACCOUNTS = Mount(name="accounts", path="/etc/passwd", volume=annotation_volume(_USERS, "passwd"), sub_path="passwd")
+"""The image's list of users does not have ours: getpass, ssh and sshd refuse one without an entry."""
+
+_MOVE = (
+    f'[ -w . ] || {{ to={WORKING_DIRECTORY}; mkdir -p "$to"; for each in "$PWD"/* "$PWD"/.[!.]*; do '
+    '[ -e "$each" ] && ln -s "$each" "$to/" 2>/dev/null; done; cd "$to"; }; exec "$@"'
+)
+IN_WRITABLE_DIRECTORY = ("sh", "-c", _MOVE, "start")
+"""Runs what comes after it in the image's working directory, or in a writable one with links to all its files.
+
+Only the image knows which directory that is, so no volume can be mounted there; and it would hide what the image has.
+"""

@@ -1,0 +1,126 @@
+"""Programs that start other programs: where the job itself starts the processes, another one inside starts too many."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_LAUNCHERS = {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun", "torchrun"}
+_LAUNCHER_MODULES = {"torch.distributed.run", "torch.distributed.launch", "horovod.runner.launch"}
+_SHELLS = {"sh", "bash", "dash", "ash", "ksh", "zsh"}
+_BEFORE_A_COMMAND = {"exec", "time", "command", "nohup", "env", "if", "then", "else", "while", "do", "!", "{"}
+_PYTHON = re.compile(r"python[\d.]*")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+_SHELL_TEXT = re.compile(r"-[a-z]*c")
+
+
+def launcher_in(command: Sequence[str]) -> str | None:
+    """Return the launcher that a command starts, itself or in the text that it hands to a shell; None without one."""
+    for words in _started(command):
+        program = PurePosixPath(words[0]).name
+        if program in _LAUNCHERS:
+            return words[0]
+        if _PYTHON.fullmatch(program) and words[1:2] == ["-m"] and set(words[2:3]) & _LAUNCHER_MODULES:
+            return words[2]
+    return None
+
+
+def _started(command: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the commands that a command consists of, each as its words; at least one."""
+    words = _without_prefix(command)
+    if not words:
+        return
+    yield words
+    if PurePosixPath(words[0]).name not in _SHELLS:
+        return
+    for place, word in enumerate(words[1:-1], start=1):
+        if _SHELL_TEXT.fullmatch(word):
+            yield from _commands_of(words[place + 1])
+            return
+
+
+def _commands_of(text: str) -> Iterator[list[str]]:
+    """Yield the commands of a shell's text; none of one whose quotes do not close, which the shell refuses."""
+    lexer = shlex.shlex(text.replace("\n", ";"), posix=True, punctuation_chars=True)
+    lexer.commenters = ""
+    words: list[str] = []
+    try:
+        for token in [*lexer, ";"]:
+            if set(token) <= set("();<>|&"):
+                if command := _without_prefix(words):
+                    yield command
+                words = []
+            else:
+                words.append(token)
+    except ValueError:
+        return
+
+
+def _without_prefix(words: Sequence[str]) -> list[str]:
+    """Return a command without what may stand before it: assignments, and words that run the rest."""
+    start = 0
+    while start < len(words) and (words[start] in _BEFORE_A_COMMAND or _ASSIGNMENT.fullmatch(words[start])):
+        start += 1
+    return list(words[start:])
+
+
+def check_mpi_program(program: Sequence[str]) -> None:
+    """Refuse a launcher in what mpirun starts in every slot: each would be a world of its own.
+
+    Raises:
+        RefusalError: naming it, and what to write instead.
+    """
+    launcher = launcher_in(program)
+    if launcher is None:
+        return
+    limit = "the job runs mpirun itself, which would start this in every slot as a separate world"
+    rest = tuple(program[1:])
+    if launcher == program[0] and rest and not rest[0].startswith("-"):
+        raise RefusalError("program", launcher, limit, f"omit it: program={rest!r}")
+    fix = (
+        'write only the program, such as ("python3", "train.py"); set the ranks with workers and slots_per_worker, and '
+        "other options of mpirun with mpirun_options"
+    )
+    raise RefusalError("program", launcher, limit, fix)
+
+
+def check_torchrun_program(program: Sequence[str]) -> None:
+    """Refuse what torchrun would take for a Python file: launchers, interpreters, shells.
+
+    Raises:
+        RefusalError: naming it, and what to write instead.
+    """
+    name = PurePosixPath(program[0]).name
+    as_module = launcher_in(["python", *program]) if program[0] == "-m" else None
+    if as_module is None and name not in _LAUNCHERS | _SHELLS and not _PYTHON.fullmatch(name):
+        return
+    limit = "the job runs torchrun itself, which starts a Python file or module in every rank"
+    rest = tuple(program[1:])
+    if _PYTHON.fullmatch(name) and rest and (rest[0] == "-m" or not rest[0].startswith("-")):
+        raise RefusalError("program", program[0], limit, f"omit it: program={rest!r}")
+    fix = (
+        'write only the file or module, such as ("train.py", "--epochs=30") or ("-m", "package.train"); set the ranks '
+        "with workers and processes_per_worker"
+    )
+    raise RefusalError("program", as_module or program[0], limit, fix)
+
+
+def check_tensorflow_program(program: Sequence[str]) -> None:
+    """Refuse a launcher in what runs once in every pod: TF_CONFIG describes one process.
+
+    Raises:
+        RefusalError: naming it, and what to write instead.
+    """
+    if launcher := launcher_in(program):
+        limit = "would start several processes with one TF_CONFIG, which describes one per pod"
+        fix = (
+            'write only the program, such as ("python3", "train.py"); use MPIJob for mpirun and PyTorchJob for torchrun'
+        )
+        raise RefusalError("program", launcher, limit, fix)

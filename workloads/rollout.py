@@ -1,0 +1,47 @@
+"""A rollout without a failed request: how new pods of a service replace old ones, and how a pod starts and stops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infra.pod_network_modes import HostNetwork
+from workloads.service_args import DRAIN_SECONDS
+from workloads.triton import Triton
+
+if TYPE_CHECKING:
+    from infra.manifests import Manifest
+    from infra.pod_network_modes import PodNetwork
+    from workloads.canary import Track
+    from workloads.service_args import TorchScriptServiceArgs
+
+DRAIN_BEFORE_STOP: Manifest = {"lifecycle": {"preStop": {"exec": {"command": ["sleep", str(DRAIN_SECONDS)]}}}}
+"""Of Triton's container, which would end without such a delay; the thin server has its own."""
+_SHUTDOWN_MARGIN_SECONDS = 2
+
+
+def probes(args: TorchScriptServiceArgs, track: Track) -> Manifest:
+    """Return the probes of a pod: alive while it waits for its model, ready when the model of its track is loaded."""
+    of_version = "" if track.version is None else f"/versions/{track.version}"
+    live = {"httpGet": {"path": "/v2/health/live", "port": "http"}}
+    ready = {"httpGet": {"path": f"/v2/models/{args.model}{of_version}/ready", "port": "http"}}
+    # Triton answers nothing before it has loaded what was there when it started.
+    startup_seconds = 900 if isinstance(args.runtime, Triton) else 120
+    return {
+        "startupProbe": {**live, "periodSeconds": 1, "failureThreshold": startup_seconds},
+        "livenessProbe": {**live, "periodSeconds": 10},
+        "readinessProbe": {**ready, "periodSeconds": 1, "failureThreshold": 2},
+    }
+
+
+def drain_timeout_seconds(args: TorchScriptServiceArgs) -> int:
+    """Return how long a pod that stops may take for the requests under way."""
+    return args.grace_period_seconds - DRAIN_SECONDS - _SHUTDOWN_MARGIN_SECONDS
+
+
+def rolling_update(network: PodNetwork) -> dict[str, int]:
+    """Let a new pod answer before an old one goes: no request finds the service without a server.
+
+    On the hosts' network the new pod needs the old one's port, and perhaps its node, so the old one stops first.
+    """
+    on_host = isinstance(network, HostNetwork)
+    return {"maxSurge": 0 if on_host else 1, "maxUnavailable": 1 if on_host else 0}
