@@ -30,7 +30,7 @@ class MpiError(RuntimeError):
 
 
 def torchrun_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Translate what Open MPI tells a process about itself into torchrun's names.
+    """Translate Open MPI's variables of a process into torchrun's names.
 
     Raises:
         MpiError: some of it is missing.
@@ -43,18 +43,18 @@ def torchrun_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_sum(world: MPI.Comm) -> None:
-    """Add up the ranks over MPI, the first thing to fail where pods cannot reach each other; rank 0 tells the result.
+    """Add up the ranks over MPI, the first thing to fail where pods cannot reach each other; rank 0 logs the result.
 
     Raises:
         MpiError: the sum is wrong.
     """
     size = world.Get_size()
-    found, expected = world.allreduce(world.Get_rank()), size * (size - 1) // 2
+    total, expected = world.allreduce(world.Get_rank()), size * (size - 1) // 2
     hosts = cast("list[str]", world.allgather(socket.gethostname()))
-    if found != expected:
-        raise MpiError(f"MPI added up the ranks 0 to {size - 1} to {found}, not {expected}")
+    if total != expected:
+        raise MpiError(f"MPI added up the ranks 0 to {size - 1} to {total}, not {expected}")
     if world.Get_rank() == 0:
-        print(f"mpi: sum of {size} ranks on {len(set(hosts))} hosts is {found}", flush=True)
+        print(f"mpi: sum of {size} ranks on {len(set(hosts))} hosts is {total}", flush=True)
 
 
 def share_address(world: MPI.Comm) -> tuple[str, int]:

@@ -6,9 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  the command line parser reads the annotation at run time
 
-import tyro
-
-from trainer import digits
+from trainer.common import command_line
+from trainer.training import digits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +20,7 @@ class PrepareDataConfig:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; 0 when the data set is in place."""
-    config = tyro.cli(PrepareDataConfig, prog="python -m trainer.prepare_data", args=arguments, use_underscores=True)
+    config = command_line.parse(PrepareDataConfig, "trainer.prepare_data", arguments)
     try:
         folder = digits.prepare(config.data_dir)
     except digits.DataError as error:

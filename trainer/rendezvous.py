@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch.distributed as dist
-import tyro
 
-from trainer.signals import STOP_SIGNALS
-from trainer.validation import between
+from trainer.common import command_line
+from trainer.common.validation import between
+from trainer.training.signals import STOP_SIGNALS
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -62,7 +62,7 @@ class RendezvousStore:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; 0 after a stop on request, 1 when it cannot listen."""
-    config = tyro.cli(RendezvousConfig, prog="python -m trainer.rendezvous", args=arguments, use_underscores=True)
+    config = command_line.parse(RendezvousConfig, "trainer.rendezvous", arguments)
     stop = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:

@@ -6,10 +6,10 @@ import sys
 
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from trainer.config import parse
-from trainer.events import log_to_stderr
-from trainer.loop import Outcome, Trainer
-from trainer.signals import STOPPED_EXIT_STATUS, StopRequest
+from trainer.pytorch.config import parse
+from trainer.pytorch.loop import Outcome, Trainer
+from trainer.training.events import log_to_stderr
+from trainer.training.signals import STOPPED_EXIT_STATUS, StopRequest
 
 
 @record

@@ -1,27 +1,33 @@
 """Wait until every host answers: `python3 -m trainer.wait_for_hosts --timeout_seconds 300 host:port …`.
 
 Run before `mpirun`, which gives up where a pod's name is not in the DNS yet or its sshd does not listen yet; a pod in
-phase Running promises neither. Standard library only, so that it starts at once in any image.
+phase Running promises neither.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 import socket
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import repeat
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  the command line parser reads the annotation at run time
 from typing import TYPE_CHECKING, NamedTuple
+
+from tyro.conf import Positional  # noqa: TC002  as above
+
+from trainer.common import command_line
+from trainer.common.validation import between, more_than
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _INTERVAL_SECONDS = 0.5
 _MOST_THREADS = 64
+_LAST_PORT = 65535
 _ENDPOINT = re.compile(r"\[?(?P<host>[^\s\[\]]+?)\]?:(?P<port>\d{1,5})")
 _HOST = re.compile(r"[A-Za-z0-9:]([-A-Za-z0-9_.:]*[A-Za-z0-9])?")
 
@@ -38,35 +44,44 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitConfig:
-    """Whom to wait for, and for how long."""
+    """Wait until every host accepts a connection."""
 
-    endpoints: tuple[Endpoint, ...]
-    timeout_seconds: float
-    connect_timeout_seconds: float
+    hosts: Positional[tuple[str, ...]] = ()
+    """Addresses to wait for, each as HOST:PORT."""
+    file: Path | None = None
+    """An MPI hostfile to add: one host per line, followed by anything."""
+    port: int | None = None
+    """Port of the hosts in --file."""
+    timeout_seconds: float = 300
+    """Longest wait for all of them."""
+    connect_timeout_seconds: float = 5
     """Longest wait for one answer; a packet that a network policy drops is never answered."""
+
+    def __post_init__(self) -> None:
+        more_than("timeout_seconds", self.timeout_seconds, 0)
+        more_than("connect_timeout_seconds", self.connect_timeout_seconds, 0)
+        if not self.endpoints:
+            raise ValueError("hosts: there is no host to wait for. Fix: HOST:PORT …, or --file and --port")
+
+    @cached_property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """All addresses, each once.
+
+        Raises:
+            ValueError: one is not HOST:PORT, or the hostfile cannot be read.
+        """
+        if (self.file is None) != (self.port is None):
+            raise ValueError(f"file={self.file}, port={self.port}: only one of the two is given. Fix: both, or neither")
+        endpoints = [_endpoint(word) for word in self.hosts]
+        if self.file is not None and self.port is not None:
+            between("port", self.port, 1, _LAST_PORT)
+            endpoints += [Endpoint(host, self.port) for host in _hosts_in(self.file)]
+        return tuple(dict.fromkeys(endpoints))
 
 
 def parse(arguments: Sequence[str] | None = None) -> WaitConfig:
-    """Read the command line.
-
-    Raises:
-        SystemExit: 0 after `--help`, 2 after saying which value is wrong and the fix.
-    """
-    parser = argparse.ArgumentParser(prog="python -m trainer.wait_for_hosts", description=__doc__)
-    parser.add_argument("endpoints", nargs="*", metavar="HOST:PORT", help="an address to wait for")
-    parser.add_argument("--file", type=Path, help="an MPI hostfile: one host a line, what follows it is not looked at")
-    parser.add_argument("--port", type=int, help="port of the hosts in --file")
-    parser.add_argument("--timeout_seconds", type=float, default=300, help="longest wait for all of them")
-    parser.add_argument("--connect_timeout_seconds", type=float, default=5, help="longest wait for one answer")
-    known = parser.parse_args(arguments)
-    try:
-        return WaitConfig(
-            endpoints=_all_endpoints(known.endpoints, known.file, known.port),
-            timeout_seconds=_positive("timeout_seconds", known.timeout_seconds),
-            connect_timeout_seconds=_positive("connect_timeout_seconds", known.connect_timeout_seconds),
-        )
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
+    """Read the command line; see `command_line.parse`."""
+    return command_line.parse(WaitConfig, "trainer.wait_for_hosts", arguments)
 
 
 def read_hostfile(text: str) -> list[str]:
@@ -136,34 +151,20 @@ def _try(endpoint: Endpoint, timeout_seconds: float) -> str:
     return ""
 
 
-def _all_endpoints(words: list[str], file: Path | None, port: int | None) -> tuple[Endpoint, ...]:
-    if (file is None) != (port is None):
-        raise ValueError(f"file={file}, port={port}: only one of the two is given. Fix: both, or neither")
-    endpoints = [_endpoint(word) for word in words]
-    if file is not None and port is not None:
-        endpoints += [Endpoint(host, _port("port", port)) for host in read_hostfile(file.read_text(encoding="utf-8"))]
-    if not endpoints:
-        raise ValueError("endpoints: there is no host to wait for. Fix: HOST:PORT …, or --file and --port")
-    return tuple(dict.fromkeys(endpoints))
+def _hosts_in(file: Path) -> list[str]:
+    try:
+        return read_hostfile(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"file={file}: {error.strerror}. Fix: the path of an MPI hostfile") from error
 
 
 def _endpoint(word: str) -> Endpoint:
-    found = _ENDPOINT.fullmatch(word)
-    if not found or not _HOST.fullmatch(found["host"]):
-        raise ValueError(f"endpoints: {word!r} is not HOST:PORT. Fix: for example job-worker-0.job:2222")
-    return Endpoint(found["host"], _port("endpoints", int(found["port"])))
-
-
-def _port(field: str, value: int) -> int:
-    if not 1 <= value <= 65535:
-        raise ValueError(f"{field}={value}: must be from 1 to 65535")
-    return value
-
-
-def _positive(field: str, value: float) -> float:
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{field}={value}: must be more than 0")
-    return value
+    match = _ENDPOINT.fullmatch(word)
+    if not match or not _HOST.fullmatch(match["host"]):
+        raise ValueError(f"hosts: {word!r} is not HOST:PORT. Fix: for example job-worker-0.job:2222")
+    port = int(match["port"])
+    between("hosts: port", port, 1, _LAST_PORT)
+    return Endpoint(match["host"], port)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,17 @@ SHELL_PACKAGES = ("dash", "coreutils", "findutils", "grep", "sed", "procps")
 """What a person needs to look around in a pod."""
 CONNECTION_PACKAGES = ("openssh-server", "openssh-client", "ca-certificates")
 """MPI starts its ranks over ssh; code is cloned over ssh or https."""
+RDMA_PACKAGES = ("libibverbs1", "ibverbs-providers", "librdmacm1", "ibverbs-utils")
+"""What NCCL reaches RDMA devices through; without it NCCL says nothing at its usual level and uses TCP.
+
+It opens `libibverbs.so.1` when it starts (NCCL 2.30, src/misc/ibvsymbols.cc), which opens the provider of each device
+that it finds. Debian's rdma-core 44.0 has mlx5, of Lingjun machines, and erdma, which joined rdma-core with 43.0. Both
+variants have them, so that the tests, which have no GPU, see them load; they take 3 MB.
+"""
+NUMA_PACKAGES = ("numactl",)
+"""torchrun binds ranks to the cores closest to their GPU with it (torch 2.15, torch/numa/binding.py)."""
+PACKAGES = (*RUNTIME_PACKAGES, *SHELL_PACKAGES, *CONNECTION_PACKAGES, *RDMA_PACKAGES, *NUMA_PACKAGES)
+"""All of them; what they depend on comes along."""
 
 LEFT_OUT = (
     "usr/share/doc",

@@ -121,14 +121,14 @@ class _Reader:
         for kind, _, offset, start, _, file_size, _, _ in self._segments:
             if kind == PT_LOAD and start <= address < start + file_size:
                 return address - start + offset
-        raise ValueError(f"address {address:#x} lies in no loaded segment")
+        raise ValueError(f"address {address:#x} is in no loaded segment")
 
     def _string(self, at: int) -> str:
         start = self._strings + at
         return self._image[start : self._image.find(b"\0", start)].decode()
 
     def _symbols(self) -> Iterator[tuple[int, int, int, int, int, int]]:
-        # Only the section header tells the table's length where another tool has moved the tables around.
+        # Only the section header states the table's length where another tool has moved the tables around.
         offset, size, count = self._header[6], self._header[11], self._header[12]
         for index in range(count):
             section = _SECTION_HEADER.unpack_from(self._image, offset + index * size)
@@ -186,7 +186,7 @@ class _Writer:
                 self._strings += text.encode() + b"\0"
 
     def image(self, machine: int) -> bytes:
-        """Return the whole file; every part lies at the address that is its offset in the file."""
+        """Return the whole file; every part is at the address that is its offset in the file."""
         parts = {
             DT_HASH: self._hash(),
             DT_SYMTAB: bytes(_SYMBOL.size * (len(self._symbols) + 1)),

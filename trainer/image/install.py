@@ -1,4 +1,4 @@
-"""Installs what the image lacks of its framework's pins and of ssh. What the base image already has, it keeps.
+"""Installs what the image lacks of its framework's pins, of ssh and of RDMA. What the base image has, it keeps.
 
 Usage, in the image being built: python3 -m trainer.image.install --framework pytorch --variant cpu REQUIREMENTS_FOLDER
 """
@@ -10,6 +10,7 @@ import importlib.metadata
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from trainer.image.variant import CPU, GPU, PYTORCH, REQUIREMENTS, TENSORFLOW, requirements_for, write_stand_ins
@@ -22,29 +23,41 @@ CHECKED_IMPORTS = {
 
 SSH_PROGRAMS = {"ssh": "openssh-client", "sshd": "openssh-server"}
 """What MPI starts its ranks with and code is cloned with, and the Debian package of each."""
+GPU_PROGRAMS = {"numactl": "numactl", "ibv_devinfo": "ibverbs-utils"}
+"""What torchrun binds ranks to cores with, and what shows the RDMA devices of a pod; the Debian package of each."""
+RDMA_LIBRARIES = {
+    "libibverbs.so.1": "libibverbs1",
+    "libibverbs/libmlx5-rdmav*.so": "ibverbs-providers",
+    "libibverbs/liberdma-rdmav*.so": "ibverbs-providers",
+    "librdmacm.so.1": "librdmacm1",
+}
+"""What NCCL reaches RDMA devices through, by their names in a library folder, and the Debian package of each."""
+LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
+_FIX = (
+    "take a base with rdma-core 43.0 or newer (Debian 12, Ubuntu 24.04), or install Alibaba Cloud's own packages there"
+)
 
 LINKER_FILE = Path("/etc/ld.so.conf.d/zz-openmpi.conf")
 """Sorted last, so that a base image's own libraries of the same names stay the first that its programs find."""
 
 
 def missing(pins: list[str]) -> list[str]:
-    """Return the pins ("name==version") that this interpreter does not have in exactly that version."""
-    return [pin for pin in pins if not _is_installed(*pin.split("==", maxsplit=1))]
+    """Return the pins ("name==version --hash=…") that this interpreter does not have in exactly that version."""
+    return [pin for pin in pins if not _is_installed(*pin.split()[0].split("==", maxsplit=1))]
 
 
 def main(arguments: list[str]) -> None:
-    """Install the missing packages without their dependencies: the pins name those too."""
+    """Install the missing packages, by their hashes and without their dependencies: the pins name those too."""
     parser = argparse.ArgumentParser(prog="trainer.image.install")
     parser.add_argument("--framework", choices=tuple(REQUIREMENTS), required=True)
     parser.add_argument("--variant", choices=(CPU, GPU), required=True)
     parser.add_argument("requirements_folder", type=Path)
     options = parser.parse_args(arguments)
     requirements: Path = options.requirements_folder / REQUIREMENTS[options.framework]
-    wanted = missing(requirements_for(options.variant, requirements.read_text().splitlines()))
-    if wanted:
-        pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--root-user-action=ignore"]
-        subprocess.run([*pip, *wanted], check=True)
-    install_ssh()
+    pins = missing(requirements_for(options.variant, requirements.read_text().splitlines()))
+    if pins:
+        install(pins)
+    install_system_packages(options.variant)
     if options.framework == PYTORCH:
         register_mpi_libraries(LINKER_FILE)
         if options.variant == CPU:
@@ -53,21 +66,44 @@ def main(arguments: list[str]) -> None:
     subprocess.run([sys.executable, "-c", CHECKED_IMPORTS[options.framework]], check=True)
 
 
-def install_ssh() -> None:
-    """Install the Debian packages of ssh programs that are not there, without their host keys: all pods would share."""
-    packages = [package for program, package in SSH_PROGRAMS.items() if shutil.which(program) is None]
+def install(pins: list[str]) -> None:
+    """Install packages whose files have one of the hashes that their pins name: this is done as root."""
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes", "--root-user-action=ignore"]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join(pins))
+        file.flush()
+        subprocess.run([*pip, "--requirement", file.name], check=True)
+
+
+def install_system_packages(variant: str) -> None:
+    """Install the Debian packages of what is not there, without ssh's host keys: all pods would share them.
+
+    Raises:
+        FileNotFoundError: the base image's distribution has no RDMA library that the GPU variant needs.
+    """
+    programs = SSH_PROGRAMS | (GPU_PROGRAMS if variant == GPU else {})
+    packages = {package for program, package in programs.items() if shutil.which(program) is None}
+    if variant == GPU:
+        packages |= {RDMA_LIBRARIES[library] for library in _missing_libraries()}
     if packages:
         subprocess.run(["apt-get", "update"], check=True)
-        subprocess.run(["apt-get", "install", "--yes", "--no-install-recommends", *packages], check=True)
+        subprocess.run(["apt-get", "install", "--yes", "--no-install-recommends", *sorted(packages)], check=True)
         shutil.rmtree("/var/lib/apt/lists", ignore_errors=True)
+    if variant == GPU and (missing_libraries := _missing_libraries()):
+        # NCCL would fall back to TCP and say nothing: this must fail the build, not slow down the first job.
+        raise FileNotFoundError(f"{', '.join(missing_libraries)}: not in this base image's packages. Fix: {_FIX}")
     for key in Path("/etc/ssh").glob("ssh_host_*"):
         key.unlink()
+
+
+def _missing_libraries() -> list[str]:
+    return [name for name in RDMA_LIBRARIES if not any(any(Path(folder).glob(name)) for folder in LIBRARY_FOLDERS)]
 
 
 def register_mpi_libraries(linker_file: Path) -> None:
     """Let the loader find Open MPI's libraries without LD_LIBRARY_PATH, which a rank that is started over ssh lacks.
 
-    They lie beside the packages (lib/ and lib/openmpi/ of the prefix), where no program but mpirun looks by itself.
+    They are next to the packages (lib/ and lib/openmpi/ of the prefix), where no program but mpirun looks by itself.
     """
     files = importlib.metadata.distribution("openmpi").files or []
     libraries = [Path(str(file.locate())).resolve() for file in files if file.name.startswith(("libmpi.", "libprrte."))]

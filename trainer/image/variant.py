@@ -24,8 +24,8 @@ PYTORCH, TENSORFLOW = "pytorch", "tensorflow"
 REQUIREMENTS = {PYTORCH: "requirements.txt", TENSORFLOW: "requirements-tensorflow.txt"}
 """The file of pinned packages by framework."""
 
-RENAMED_ON_CPU = {"tensorflow": "tensorflow-cpu"}
-"""The same module without code for GPUs, half as large."""
+ONLY_IN = {"tensorflow": GPU, "tensorflow-cpu": CPU}
+"""The same module twice: without code for GPUs it is half as large. The pins name both, for both have hashes."""
 
 KEPT_ON_CPU = ("nvidia-cuda-runtime", "nvidia-cuda-cupti")
 """Small libraries that torch calls on any machine: to count the devices (none), and from its profiler."""
@@ -34,7 +34,7 @@ GPU_ONLY = re.compile(r"(nvidia|cuda)-|triton$")
 """Names of packages that only a GPU has a use for."""
 
 UNVERSIONED_PREFIXES = {"libcufile.so.0": "cuFile", "libcusparseLt.so.0": "cusparseLt", "libnccl.so.2": "nccl"}
-"""What the names of a library's functions begin with, where no symbol version tells whose they are."""
+"""What the names of a library's functions begin with, where no symbol version shows whose they are."""
 
 NVIDIA_LIBRARY = re.compile(r"lib(cu(?!da\.)|nccl|nv)")
 """Sonames of the libraries that get a stand-in. libcuda, the driver's, is only ever looked for at run time."""
@@ -46,15 +46,20 @@ STAND_INS_FOLDER = PurePosixPath("nvidia/cu13/lib")
 
 
 def requirements_for(variant: str, lines: Iterable[str]) -> list[str]:
-    """Return the pinned requirements that `variant` ("cpu" or "gpu") installs, in their order.
+    """Return the pinned requirements that `variant` ("cpu" or "gpu") installs, in their order, each with its hashes.
+
+    Args:
+        variant: Of the image.
+        lines: Of a file of pins; a requirement may take several, which end with a backslash.
 
     Raises:
         ValueError: no such variant.
     """
     if variant not in (CPU, GPU):
         raise ValueError(f"variant {variant!r}: must be {CPU!r} or {GPU!r}")
-    pins = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    return pins if variant == GPU else [_on_cpu(pin) for pin in pins if not _is_gpu_only(_name(pin))]
+    plain = [line.rstrip() for line in lines if not line.lstrip().startswith("#")]
+    pins = [" ".join(pin.split()) for pin in "\n".join(plain).replace("\\\n", " ").split("\n") if pin.strip()]
+    return [pin for pin in pins if _is_in(variant, _name(pin))]
 
 
 def write_stand_ins(site_packages: Path) -> list[Path]:
@@ -86,14 +91,10 @@ def _owner(symbol: str) -> str:
     return next((soname for soname, prefix in UNVERSIONED_PREFIXES.items() if symbol.startswith(prefix)), "")
 
 
-def _on_cpu(pin: str) -> str:
-    name, separator, version = pin.partition("==")
-    return f"{RENAMED_ON_CPU.get(name, name)}{separator}{version}"
-
-
 def _name(pin: str) -> str:
     return re.split(r"[=<>!~;\[ ]", pin, maxsplit=1)[0].lower().replace("_", "-")
 
 
-def _is_gpu_only(name: str) -> bool:
-    return GPU_ONLY.match(name) is not None and name not in KEPT_ON_CPU
+def _is_in(variant: str, name: str) -> bool:
+    needs_gpu = GPU_ONLY.match(name) is not None and name not in KEPT_ON_CPU
+    return ONLY_IN.get(name, GPU if needs_gpu else variant) == variant

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from trainer.distributed import Distributed
-from trainer.events import EventLog, Heartbeat
 from trainer.network_benchmark.all_reduce import measure, sizes
 from trainer.network_benchmark.config import NetworkBenchmarkConfig, parse
 from trainer.network_benchmark.images import images_per_second
 from trainer.network_benchmark.report import all_reduce_table, comparison
 from trainer.network_benchmark.result import FOLDER, Result, read_all, write
-from trainer.runtime import RuntimeConfig
+from trainer.pytorch.distributed import Distributed
+from trainer.pytorch.runtime import RuntimeConfig
+from trainer.training.events import EventLog, Heartbeat
 
 if TYPE_CHECKING:
     from trainer.network_benchmark.all_reduce import AllReduce

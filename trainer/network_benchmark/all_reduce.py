@@ -11,7 +11,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer.distributed import Distributed
+    from trainer.pytorch.distributed import Distributed
 
 SMALLEST_BYTES = 1024
 _STEP = 4
@@ -40,10 +40,10 @@ class AllReduce:
 
 def sizes(max_bytes: int) -> list[int]:
     """Return the buffer sizes to measure, in bytes: powers of 4 from 1 KiB to `max_bytes`."""
-    found = [SMALLEST_BYTES]
-    while found[-1] * _STEP <= max_bytes:
-        found.append(found[-1] * _STEP)
-    return found
+    powers = [SMALLEST_BYTES]
+    while powers[-1] * _STEP <= max_bytes:
+        powers.append(powers[-1] * _STEP)
+    return powers
 
 
 def bandwidths(num_bytes: int, seconds: float, world_size: int) -> tuple[float, float]:

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tyro
-
-from trainer.distributed import DistributedConfig
+from trainer.common import command_line
+from trainer.common.validation import at_least, file_name
 from trainer.network_benchmark.all_reduce import SMALLEST_BYTES
-from trainer.validation import at_least, file_name
+from trainer.pytorch.distributed import DistributedConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,15 +60,5 @@ class NetworkBenchmarkConfig:
 
 
 def parse(arguments: Sequence[str] | None = None) -> NetworkBenchmarkConfig:
-    """Read the command line; every field is `--field_name` (or `--field-name`).
-
-    Raises:
-        SystemExit: 0 after `--help`, 2 after saying which value is wrong, its limit and the fix.
-    """
-    return tyro.cli(
-        NetworkBenchmarkConfig,
-        prog="python -m trainer.network_benchmark",
-        args=arguments,
-        use_underscores=True,
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
+    """Read the command line; see `command_line.parse`."""
+    return command_line.parse(NetworkBenchmarkConfig, "trainer.network_benchmark", arguments)

@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainer.network_benchmark.all_reduce import median_seconds
 
 if TYPE_CHECKING:
-    from trainer.distributed import Distributed
+    from trainer.pytorch.distributed import Distributed
 
 _CLASSES = 10
 _IMAGE = (3, 32, 32)
@@ -20,7 +20,7 @@ _WARM_UP_STEPS = 3
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions beside a shortcut.
+    """Two convolutions with a shortcut.
 
     Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, figure 2 and section 3.3.
     """

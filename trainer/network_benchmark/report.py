@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  the command line parser reads the annotation at run time
 from typing import TYPE_CHECKING
 
-import tyro
-
+from trainer.common import command_line
 from trainer.network_benchmark.result import FOLDER, Result, read_all
 
 if TYPE_CHECKING:
@@ -78,8 +77,7 @@ def size_text(num_bytes: int) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; 0 after the table, 1 where nothing was measured."""
-    prog = "python -m trainer.network_benchmark.report"
-    config = tyro.cli(ReportConfig, prog=prog, args=arguments, use_underscores=True)
+    config = command_line.parse(ReportConfig, "trainer.network_benchmark.report", arguments)
     results = read_all(config.output_dir)
     if not results:
         fix = "Fix: run trainer.network_benchmark with this --output_dir"

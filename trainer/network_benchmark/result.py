@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer.files import read_json, write_json_atomically
+from trainer.common.files import read_json, write_json_atomically
 from trainer.network_benchmark.all_reduce import AllReduce
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def write(result: Result, output_dir: Path) -> Path:
 
 def read_all(output_dir: Path) -> list[Result]:
     """Return the results of all networks, the oldest first; files of another format or none of ours are left out."""
-    found = (_from_document(read_json(path)) for path in (output_dir / FOLDER).glob("*.json"))
-    return sorted((result for result in found if result), key=lambda result: (result.date, result.network))
+    results = (_from_document(read_json(path)) for path in (output_dir / FOLDER).glob("*.json"))
+    return sorted((result for result in results if result), key=lambda result: (result.date, result.network))
 
 
 def _from_document(document: dict[str, Any] | None) -> Result | None:

@@ -6,9 +6,8 @@ import os
 import signal
 import sys
 
-import tyro
-
-from trainer.cpu import threads_per_process
+from trainer.common import command_line
+from trainer.common.cpu import threads_per_process
 from trainer.serve.config import ServeConfig
 
 
@@ -17,17 +16,13 @@ def main(arguments: list[str] | None = None) -> int:
     # Importing torch takes seconds. A first process of a container ignores signals without a handler, so a stop
     # during the import would be lost and the pod killed at the end of its grace period.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
-    config = tyro.cli(
-        ServeConfig,
-        prog="python -m trainer.serve",
-        args=arguments,
-        use_underscores=True,
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
+    config = command_line.parse(ServeConfig, "trainer.serve", arguments)
     # Before torch is loaded: OpenMP takes it for every thread, torch.set_num_threads only for the calling one.
     os.environ["OMP_NUM_THREADS"] = str(config.num_cpu_threads or threads_per_process(1))
+    # Before gRPC is loaded: its core prints a line for each frame of a client that it cannot parse.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-    from trainer.serve import lifecycle  # noqa: PLC0415  imports torch: after the two steps above
+    from trainer.serve import lifecycle  # noqa: PLC0415  imports torch: after the steps above
 
     return lifecycle.run(config)
 

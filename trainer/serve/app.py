@@ -11,6 +11,7 @@ from trainer.serve.errors import BodyNotReadError, ClientDisconnectedError, Requ
 from trainer.serve.http import BodyReader, Call, Response, error_response, send_response, send_response_early
 
 if TYPE_CHECKING:
+    from trainer.serve.buffers import BufferBudget
     from trainer.serve.config import LimitsConfig
     from trainer.serve.http import Receive, Scope, Send
     from trainer.serve.metrics import ServerMetrics
@@ -22,11 +23,13 @@ logger = logging.getLogger(__name__)
 class InferenceApp:
     """Answers requests; safe to call for any number of them at once."""
 
-    def __init__(self, routes: Routes, server_metrics: ServerMetrics, limits: LimitsConfig) -> None:
+    def __init__(
+        self, routes: Routes, server_metrics: ServerMetrics, limits: LimitsConfig, buffers: BufferBudget
+    ) -> None:
         self._routes = routes
         self._metrics = server_metrics
         self._limits = limits
-        self._bodies = BodyReader(limits)
+        self._bodies = BodyReader(limits, buffers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI 3)."""

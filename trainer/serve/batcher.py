@@ -1,7 +1,7 @@
-"""The queue in front of one loaded version: runs what waits together, without ever waiting for more.
+"""The batches of one loaded version: runs what waits together.
 
-While the model is idle a request starts at once. While it is busy requests gather, and the next call takes as many as
-fit: the batch grows with the load by itself, and no timer adds latency.
+While the model is idle a request starts at once, unless its configuration asks to wait for more. While it is busy
+requests gather, and the next call takes as many as fit: the batch grows with the load by itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import contextlib
 import logging
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -21,36 +20,23 @@ import numpy as np
 from trainer.serve import metrics
 from trainer.serve.errors import ModelLoadError, RequestError
 from trainer.serve.model import last_line
-from trainer.serve.protocol.tensors import Array
+from trainer.serve.protocol.tensors import Array, shorten
+from trainer.serve.request_queue import RequestQueue, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trainer.serve.model import LoadedModel
+    from trainer.serve.protocol.infer_request import InferRequest
 
 logger = logging.getLogger(__name__)
-
-_Shapes = tuple[tuple[int, ...], ...]
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A request in the queue."""
-
-    inputs: list[Array]
-    rows: int
-    shapes: _Shapes
-    """Of one row of each input: only equal ones fit into one batch."""
-    future: asyncio.Future[list[Array]]
-    enqueued: float
-
 
 _Outcome = list[Array] | RequestError
 
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    requests: list[_Waiting]
+    requests: list[Waiting]
     started: float
     calls: int = 0
     """How often the model was called."""
@@ -63,16 +49,16 @@ class Batcher:
     def __init__(self, model: LoadedModel, numbers: metrics.VersionMetrics, default_queue_size: int) -> None:
         self.model = model
         self.numbers = numbers
-        self._queue_size = model.spec.max_queue_size or default_queue_size
-        self._max_rows = model.spec.max_batch_size if model.spec.batches_requests else 0
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[_Waiting] = deque()
+        self._queue = RequestQueue(model.spec.batching, default_queue_size, self._loop, self._count_rejected)
+        self._timer: asyncio.TimerHandle | None = None
         self._batches: SimpleQueue[_Batch | None] = SimpleQueue()
         self._running = 0
         self._dispatch_scheduled = False
         self._on_drained: Callable[[], None] | None = None
         self._logged_failure = ""
         numbers.pending_requests = lambda: len(self._queue)
+        numbers.running_batches = lambda: self._running
         self._threads = [
             # daemon: a model that never returns must not keep the process from ending
             threading.Thread(target=self._work, name=f"model-{model.version}-{place}", daemon=True)
@@ -81,19 +67,16 @@ class Batcher:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, inputs: list[Array], rows: int) -> asyncio.Future[list[Array]]:
+    def submit(self, request: InferRequest) -> asyncio.Future[list[Array]]:
         """Queue a request; the future gives its outputs, or raises a RequestError where the model failed.
 
         Raises:
             RequestError: 429, the queue is full.
         """
-        if len(self._queue) >= self._queue_size:
-            self.numbers.request_failure[metrics.REJECTED] += 1
-            message = f"{len(self._queue)} requests wait for the model; limit: {self._queue_size}. Fix: retry later"
-            raise RequestError(429, f"{message}, or run more replicas", retry_after_seconds=1)
         future: asyncio.Future[list[Array]] = self._loop.create_future()
-        shapes = tuple(array.shape[1:] for array in inputs)
-        self._queue.append(_Waiting(inputs, rows, shapes, future, time.perf_counter()))
+        shapes = tuple(array.shape[1:] for array in request.inputs)
+        waiting = Waiting(request.inputs, request.rows, shapes, future, time.perf_counter(), request.id)
+        self._queue.add(waiting, request.priority, request.timeout_us)
         self._schedule_dispatch()
         return future
 
@@ -110,27 +93,22 @@ class Batcher:
 
     def _dispatch(self) -> None:
         self._dispatch_scheduled = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         while self._running < len(self._threads):
-            requests = self._take()
+            requests = self._queue.take()
             if not requests:
+                self._dispatch_later()
                 return
             self._running += 1
             self._batches.put(_Batch(requests, time.perf_counter()))
 
-    def _take(self) -> list[_Waiting]:
-        """Take the oldest request and those behind it that fit into the same call."""
-        taken: list[_Waiting] = []
-        rows = 0
-        while self._queue:
-            waiting = self._queue[0]
-            if waiting.future.cancelled():
-                self._queue.popleft()
-                continue
-            if taken and (rows + waiting.rows > self._max_rows or waiting.shapes != taken[0].shapes):
-                break
-            taken.append(self._queue.popleft())
-            rows += waiting.rows
-        return taken
+    def _dispatch_later(self) -> None:
+        """Look again when requests have waited long enough for others to join them."""
+        seconds = self._queue.seconds_until_ready()
+        if seconds is not None:
+            self._timer = self._loop.call_later(seconds, self._dispatch)
 
     def _finish(self, batch: _Batch, outcomes: list[_Outcome]) -> None:
         self._running -= 1
@@ -147,15 +125,25 @@ class Batcher:
         self._dispatch()
         self._end_if_drained()
 
+    def _count_rejected(self) -> None:
+        self.numbers.request_failure[metrics.REJECTED] += 1
+        # it may have been the last one that a retired batcher had to wait for
+        self._loop.call_soon(self._end_if_drained)
+
     def _count(self, batch: _Batch) -> None:
         self.numbers.execution_count += batch.calls
-        self.numbers.batch_size.observe(sum(request.rows for request in batch.requests))
+        rows = sum(request.rows for request in batch.requests)
+        self.numbers.batch_size.observe(rows)
         queued = sum(batch.started - request.enqueued for request in batch.requests)
         self.numbers.queue_duration_us += round(queued * 1e6)
-        self.numbers.compute_infer_duration_us += round(batch.seconds * 1e6) * len(batch.requests)
+        microseconds = round(batch.seconds * 1e6)
+        self.numbers.compute_infer_duration_us += microseconds * len(batch.requests)
+        size = self.numbers.batches[rows]
+        size.calls += batch.calls
+        size.duration_us += microseconds
 
     def _end_if_drained(self) -> None:
-        if self._on_drained is None or self._running or self._queue:
+        if self._on_drained is None or self._running or len(self._queue):
             return
         for _ in self._threads:
             self._batches.put(None)
@@ -172,34 +160,35 @@ class Batcher:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._finish, batch, outcomes)
 
-    def _run(self, batch: _Batch, requests: list[_Waiting]) -> list[_Outcome]:
+    def _run(self, batch: _Batch, requests: list[Waiting]) -> list[_Outcome]:
         batch.calls += 1
         try:
             return _split(self.model.infer(_joined(requests)), requests, batched=self.model.spec.max_batch_size > 0)
         except Exception as error:  # noqa: BLE001  whatever a model raises, the others are served on
             if len(requests) > 1:
-                # values of one request must not fail those that happened to wait beside it
+                # values of one request must not fail those that happened to wait with it
                 return [outcome for request in requests for outcome in self._run(batch, [request])]
             reason = last_line(error)
-            self._log_failure(reason, error)
+            self._log_failure(reason, error, requests[0].id)
             return [RequestError(500, f"the model failed on this request: {reason}")]
 
-    def _log_failure(self, reason: str, error: Exception) -> None:
+    def _log_failure(self, reason: str, error: Exception, request_id: str | None) -> None:
         """Log a reason once in a row: clients whose values the model cannot take must not fill the log."""
         if reason != self._logged_failure:
             self._logged_failure = reason
             name, version = self.model.spec.name, self.model.version
-            logger.error("%s version %d failed on a request", name, version, exc_info=error)
+            request = "a request without id" if request_id is None else f"request {shorten(request_id)}"
+            logger.error("%s version %d failed on %s", name, version, request, exc_info=error)
 
 
-def _joined(requests: list[_Waiting]) -> list[Array]:
+def _joined(requests: list[Waiting]) -> list[Array]:
     """Put the rows of the requests under each other; a copy even for one: theirs are read-only and unaligned."""
     if len(requests) == 1:
         return [np.array(array, order="C") for array in requests[0].inputs]
     return [np.concatenate(arrays) for arrays in zip(*(request.inputs for request in requests), strict=True)]
 
 
-def _split(outputs: list[Array], requests: list[_Waiting], *, batched: bool) -> list[_Outcome]:
+def _split(outputs: list[Array], requests: list[Waiting], *, batched: bool) -> list[_Outcome]:
     """Give each request its rows of the outputs."""
     if not batched:
         return [outputs]

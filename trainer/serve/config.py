@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path  # noqa: TC003  the command line parser reads the annotation at run time
 from typing import Literal
 
-from trainer.validation import at_least, between, file_name, more_than
+from trainer.common.validation import at_least, between, file_name, more_than
 
 MEBIBYTE = 1 << 20
 
@@ -16,13 +16,14 @@ class LimitsConfig:
     """What clients may take of the server; what is beyond is refused, so that memory stays bounded."""
 
     max_body_bytes: int = 32 * MEBIBYTE
-    """Largest request body; 413 beyond."""
+    """Largest request body, or gRPC message; 413 (RESOURCE_EXHAUSTED) beyond."""
     max_json_bytes: int = 8 * MEBIBYTE
     """Largest JSON part of a body; 413 beyond. Parsed JSON takes up to 25 times its size for a moment."""
     max_buffered_bytes: int = 256 * MEBIBYTE
-    """All request bodies held at one time; 503 beyond."""
+    """All request bodies and gRPC messages held at one time; 503 (UNAVAILABLE) beyond."""
     max_head_bytes: int = 65536
-    """Request line, headers, chunk framing and trailers of one request; 431 beyond."""
+    """Request line, headers, chunk framing and trailers of one request, or the metadata of a gRPC call; 431
+    (RESOURCE_EXHAUSTED) beyond."""
     max_connections: int = 1024
     """Open connections per port; 503 beyond."""
     head_timeout_seconds: float = 10.0
@@ -33,6 +34,8 @@ class LimitsConfig:
     """A client that reads nothing of its response for so long is cut off."""
     keep_alive_seconds: int = 75
     """Idle connections are closed after it."""
+    max_grpc_calls: int = 256
+    """gRPC calls at one time, each of which may have a message on its way; RESOURCE_EXHAUSTED beyond."""
 
     def __post_init__(self) -> None:
         at_least("max_json_bytes", self.max_json_bytes, 1024)
@@ -40,6 +43,7 @@ class LimitsConfig:
         at_least("max_buffered_bytes", self.max_buffered_bytes, self.max_body_bytes)
         at_least("max_head_bytes", self.max_head_bytes, 1024)
         at_least("max_connections", self.max_connections, 1)
+        at_least("max_grpc_calls", self.max_grpc_calls, 1)
         at_least("keep_alive_seconds", self.keep_alive_seconds, 1)
         more_than("head_timeout_seconds", self.head_timeout_seconds, 0)
         more_than("body_timeout_seconds", self.body_timeout_seconds, 0)
@@ -48,7 +52,7 @@ class LimitsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ServeConfig:
-    """Serve a TorchScript model with the Open Inference Protocol v2 over HTTP."""
+    """Serve a TorchScript model with the Open Inference Protocol v2 over HTTP and gRPC."""
 
     model_repository: Path
     """Folder in Triton's layout: <model_name>/config.pbtxt, <model_name>/<version>/{model.pt,manifest.json}."""
@@ -56,10 +60,14 @@ class ServeConfig:
     """Model to serve. The server waits for it, alive but not ready."""
     model_version: int | None = None
     """Serve this version alone and wait for it, whatever else is published; None: as config.pbtxt's version_policy."""
+    model_variant: str | None = None
+    """Serve this variant, such as int8, of versions that have it; None: the file that config.pbtxt names."""
     host: str = "127.0.0.1"
-    """Address both ports listen on; 0.0.0.0 in a pod."""
+    """Address all ports listen on; 0.0.0.0 in a pod."""
     http_port: int = 8000
     """Port of the protocol; 0 takes a free one, named in the log."""
+    grpc_port: int | None = None
+    """Port of the protocol over gRPC; 0 takes a free one, named in the log. None: HTTP alone."""
     metrics_port: int = 8002
     """Port of /metrics for Prometheus; 0 takes a free one, named in the log."""
     model_control: Literal["poll", "explicit"] = "poll"
@@ -82,7 +90,11 @@ class ServeConfig:
         file_name("model_name", self.model_name)
         if self.model_version is not None:
             at_least("model_version", self.model_version, 1)
+        if self.model_variant is not None:
+            file_name("model_variant", self.model_variant)
         between("http_port", self.http_port, 0, 65535)
+        if self.grpc_port is not None:
+            between("grpc_port", self.grpc_port, 0, 65535)
         between("metrics_port", self.metrics_port, 0, 65535)
         between("poll_interval_seconds", self.poll_interval_seconds, 0.01, 3600)
         at_least("max_queue_size", self.max_queue_size, 1)

@@ -1,4 +1,4 @@
-"""HTTP connections that cannot be held or filled for ever: uvicorn's protocol with limits on what it leaves open.
+"""HTTP connections that cannot be held or filled forever: uvicorn's protocol with limits on what it leaves open.
 
 uvicorn 0.54 bounds the body it buffers and idle keep-alive connections. It does not bound the size of the head or of
 trailers, the number of pipelined requests, nor the time that a head, or a client that does not read its response, may
@@ -137,7 +137,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP in the form of all other errors."""
+        """Answer what is not HTTP in the form of all other errors."""
         self._refuse(400, msg)
 
     def pause_writing(self) -> None:

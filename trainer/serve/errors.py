@@ -1,4 +1,4 @@
-"""What goes wrong, in the terms of who has to act: the client, or whoever published the model."""
+"""What goes wrong, in the terms of the one who has to act: the client, or the publisher of the model."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from trainer.serve.protocol.response import JSON_HEADERS, Headers
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
+    from trainer.serve.buffers import BufferBudget
     from trainer.serve.config import LimitsConfig
 
     Message = MutableMapping[str, Any]
@@ -74,11 +75,11 @@ class _Received:
 
 
 class BodyReader:
-    """Reads request bodies; knows how much all of them hold together."""
+    """Reads request bodies within limits."""
 
-    def __init__(self, limits: LimitsConfig) -> None:
+    def __init__(self, limits: LimitsConfig, buffers: BufferBudget) -> None:
         self._limits = limits
-        self._buffered_bytes = 0
+        self._buffers = buffers
 
     async def read(self, scope: Scope, receive: Receive) -> bytes:
         """Return a body; to be given back with `release` when its arrays are no longer needed.
@@ -88,7 +89,7 @@ class BodyReader:
             ClientDisconnectedError: the client left.
         """
         declared = header(scope, b"content-length") or b""
-        # the HTTP parser has refused what is no number
+        # the HTTP parser has refused what is not a number
         if declared.isdigit() and (len(declared) > _MAX_LENGTH_DIGITS or int(declared) > self._limits.max_body_bytes):
             raise self._too_large(declared[:40].decode())
         received = _Received()
@@ -106,7 +107,7 @@ class BodyReader:
 
     def release(self, size: int) -> None:
         """Give back what `read` took."""
-        self._buffered_bytes -= size
+        self._buffers.release(size)
 
     async def _receive_all(self, receive: Receive, received: _Received) -> None:
         more = True
@@ -116,16 +117,15 @@ class BodyReader:
                 raise ClientDisconnectedError
             received.chunks.append(message["body"])
             received.size += len(message["body"])
-            self._buffered_bytes += len(message["body"])
+            self._buffers.take(len(message["body"]))
             self._check(received.size)
             more = message["more_body"]
 
     def _check(self, size: int) -> None:
         if size > self._limits.max_body_bytes:
             raise self._too_large(f"more than {self._limits.max_body_bytes}")
-        if self._buffered_bytes > self._limits.max_buffered_bytes:
-            message = f"all request bodies together exceed {self._limits.max_buffered_bytes} bytes. Fix: retry later"
-            raise BodyNotReadError(503, message, retry_after_seconds=1)
+        if self._buffers.exceeded:
+            raise BodyNotReadError(503, self._buffers.refusal, retry_after_seconds=1)
 
     def _too_large(self, size: str) -> BodyNotReadError:
         fix = "Fix: send the batch in parts"
@@ -133,7 +133,7 @@ class BodyReader:
 
 
 async def send_response(send: Send, response: Response, *, close: bool = False) -> None:
-    """Send a response; `close` tells the client to use another connection for its next request."""
+    """Send a response; `close` asks the client to use another connection for its next request."""
     await _send_start(send, response, close=close)
     await send({"type": "http.response.body", "body": response.body})
 

@@ -1,56 +1,62 @@
-"""One inference request, from body to response."""
+"""One inference request, whichever way it was encoded: decode, queue, run, encode, count."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from trainer.serve import metrics
 from trainer.serve.errors import RequestError
-from trainer.serve.http import Response, header
-from trainer.serve.protocol import request as protocol_request
-from trainer.serve.protocol import response as protocol_response
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trainer.serve.batcher import Batcher
-    from trainer.serve.http import Call
     from trainer.serve.model_config import ModelSpec
-    from trainer.serve.protocol.request import InferRequest
+    from trainer.serve.protocol.infer_request import InferRequest
+    from trainer.serve.protocol.tensors import Array
+
+_Answer = TypeVar("_Answer")
 
 
-async def infer(batcher: Batcher, call: Call, max_json_bytes: int) -> Response:
-    """Decode, queue, run and encode.
+async def infer(
+    batcher: Batcher,
+    began: float,
+    decode: Callable[[ModelSpec], InferRequest],
+    encode: Callable[[InferRequest, ModelSpec, int, list[Array]], _Answer],
+) -> _Answer:
+    """Answer a request that came at `began`, by time.perf_counter.
 
     Nothing may be awaited between finding the batcher and its `submit`: a retired batcher takes no requests.
 
     Raises:
         RequestError: the request does not fit, the queue is full, or the model failed.
     """
-    spec = batcher.model.spec
+    numbers, spec = batcher.numbers, batcher.model.spec
+    decoding = time.perf_counter()
     try:
-        request = _decode(call, spec, max_json_bytes)
-    except RequestError:
-        batcher.numbers.request_failure[metrics.OTHER] += 1
-        raise
-    outputs = batcher.submit(request.inputs, request.rows)
-    try:
-        results = await outputs
+        try:
+            request = decode(spec)
+        except RequestError:
+            numbers.request_failure[metrics.OTHER] += 1
+            raise
+        decoded = time.perf_counter()
+        results = await batcher.submit(request)
     except asyncio.CancelledError:
-        batcher.numbers.request_failure[metrics.CANCELED] += 1
+        numbers.request_failure[metrics.CANCELED] += 1
+        numbers.failure_duration_us += _microseconds(began)
         raise
-    headers, body = protocol_response.encode(request, spec, batcher.model.version, results)
-    batcher.numbers.request_success += 1
-    seconds = time.perf_counter() - call.began
-    batcher.numbers.request_duration_us += round(seconds * 1e6)
-    batcher.numbers.request_seconds.observe(seconds)
-    return Response(headers=headers, body=body)
+    except RequestError:
+        numbers.failure_duration_us += _microseconds(began)
+        raise
+    encoding = time.perf_counter()
+    answer = encode(request, spec, batcher.model.version, results)
+    numbers.compute_input_duration_us += round((decoded - decoding) * 1e6)
+    numbers.compute_output_duration_us += _microseconds(encoding)
+    numbers.succeed(time.perf_counter() - began)
+    return answer
 
 
-def _decode(call: Call, spec: ModelSpec, max_json_bytes: int) -> InferRequest:
-    encoding = header(call.scope, b"content-encoding") or b"identity"
-    if encoding != b"identity":
-        shown = encoding[:40].decode("latin-1")
-        raise RequestError(415, f"Content-Encoding {shown!r} is not supported. Fix: send the body uncompressed")
-    header_length = header(call.scope, b"inference-header-content-length")
-    return protocol_request.decode(call.body, header_length, spec, max_json_bytes)
+def _microseconds(since: float) -> int:
+    return round((time.perf_counter() - since) * 1e6)

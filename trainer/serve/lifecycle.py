@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING
 import uvicorn
 import uvloop
 
-from trainer.log_lines import log_to_stderr
+from trainer.common.log_lines import log_to_stderr
 from trainer.serve.app import InferenceApp
+from trainer.serve.buffers import BufferBudget
 from trainer.serve.connection import BoundedConfig
+from trainer.serve.grpc_server import GrpcServer
+from trainer.serve.grpc_service import GrpcService
 from trainer.serve.loader import ModelLoader, Snapshot
+from trainer.serve.management import Management
 from trainer.serve.metrics import ServerMetrics
 from trainer.serve.metrics_app import MetricsApp
 from trainer.serve.registry import ModelRegistry
@@ -41,14 +45,15 @@ def run(config: ServeConfig) -> int:
     log_to_stderr(logging.getLogger())
     # what clients do wrong is counted; a line for each would let them fill the log
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)
     try:
         sockets = [_listen(config.host, port) for port in (config.http_port, config.metrics_port)]
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(config, *sockets))
     except OSError as error:
-        fix = "Fix: another --host, --http_port or --metrics_port"
+        fix = "Fix: another --host, --http_port, --grpc_port or --metrics_port"
         logger.error("cannot listen on %s: %s. %s", config.host, error, fix)  # noqa: TRY400  no bug of ours
         return 1
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(config, *sockets))
     logger.info("stopped")
     logging.shutdown()
     sys.stderr.flush()
@@ -68,8 +73,15 @@ async def _serve(config: ServeConfig, http_socket: socket.socket, metrics_socket
     registry = ModelRegistry(config.model_name, server_metrics, config.max_queue_size)
     watcher = _watcher(config, registry)
     explicit = watcher if config.model_control == "explicit" else None
-    routes = Routes(registry, config.limits.max_json_bytes, explicit)
-    app = InferenceApp(routes, server_metrics, config.limits)
+    management = Management(registry, explicit)
+    buffers = BufferBudget(config.limits.max_buffered_bytes)
+    routes = Routes(registry, management, config.limits.max_json_bytes)
+    app = InferenceApp(routes, server_metrics, config.limits, buffers)
+    grpc_server = None
+    if config.grpc_port is not None:
+        grpc_server = GrpcServer(GrpcService(registry, management, server_metrics, buffers), config.limits)
+        grpc_port = await grpc_server.start(config.host, config.grpc_port)
+        logger.info("serving gRPC on port %d", grpc_port)
     http_server = _Server(
         BoundedConfig(app, config.limits, server_metrics.responses, shutdown_seconds=config.drain_timeout_seconds)
     )
@@ -85,11 +97,13 @@ async def _serve(config: ServeConfig, http_socket: socket.socket, metrics_socket
         )
         watcher.start()
         await stop.wait()
-        routes.draining = True
+        management.draining = True
         logger.info("stopping: not ready, still serving for %g s", config.drain_delay_seconds)
         await _wait(stop, config.drain_delay_seconds)
         watcher.stop()
         http_server.should_exit = True
+        if grpc_server is not None:
+            await grpc_server.stop(config.drain_timeout_seconds)
         await http_task
         metrics_server.should_exit = True
 
@@ -103,7 +117,7 @@ def _watcher(config: ServeConfig, registry: ModelRegistry) -> RepositoryWatcher:
             loop.call_soon_threadsafe(registry.apply, snapshot)
 
     folder = config.model_repository / config.model_name
-    loader = ModelLoader(folder, config.warmup_budget_seconds, publish, config.model_version)
+    loader = ModelLoader(folder, config.warmup_budget_seconds, publish, config.model_version, config.model_variant)
     return RepositoryWatcher(loader, config.poll_interval_seconds if config.model_control == "poll" else None)
 
 

@@ -1,4 +1,4 @@
-"""Keeps loaded what the repository wants served: verifies, loads and warms up new versions beside the old ones.
+"""Keeps loaded what the repository wants served: verifies, loads and warms up new versions while the old ones serve.
 
 Runs on a thread of its own, since hashing and loading take seconds, and hands over immutable snapshots. A version that
 cannot be served is recorded, counted and left alone until its files change; it never replaces one that works.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from trainer.model_repository.layout import variant_file
 from trainer.serve import model, model_config, repository
 from trainer.serve.errors import ModelLoadError
 
@@ -49,9 +50,11 @@ class ModelLoader:
         warmup_budget_seconds: float,
         publish: Callable[[Snapshot], None],
         version: int | None = None,
+        variant: str | None = None,
     ) -> None:
         self._folder = folder
         self._version = version
+        self._variant = variant
         self._warmup_budget_seconds = warmup_budget_seconds
         self._publish = publish
         self._loaded: dict[int, tuple[Signature, LoadedModel]] = {}
@@ -86,12 +89,13 @@ class ModelLoader:
 
     def _parse(self, text: str) -> model_config.ModelSpec:
         try:
-            return model_config.parse(text, self._folder.name, self._version)
+            spec = model_config.parse(text, self._folder.name, self._version)
         except ModelLoadError:
             if text != self._broken_config:
                 self._broken_config = text
                 self._failures += 1
             raise
+        return spec if self._variant is None else replace(spec, model_file=variant_file(self._variant))
 
     def _select(self, candidates: list[Candidate], spec: model_config.ModelSpec) -> None:
         """Make the version policy true with versions that work; what was served before stays until one does."""
@@ -130,6 +134,8 @@ class ModelLoader:
 
     def _load(self, candidate: Candidate, spec: model_config.ModelSpec) -> LoadedModel:
         begin = time.monotonic()
+        if self._variant is not None:
+            repository.require_variant(candidate, self._variant)
         repository.verify(candidate)
         loaded = model.load(candidate.model_file, spec, candidate.version)
         loaded.warm_up(self._warmup_budget_seconds)

@@ -7,8 +7,9 @@ loop's thread; numbers of a version end with the version.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,14 @@ class Histogram:
         yield _sample(f"{name}_count", labels, so_far)
 
 
+@dataclass(kw_only=True, slots=True)
+class BatchMetrics:
+    """Calls of a model with batches of one size."""
+
+    calls: int = 0
+    duration_us: int = 0
+
+
 @dataclass(kw_only=True)
 class VersionMetrics:
     """What one version of a model did since it was loaded."""
@@ -75,13 +84,32 @@ class VersionMetrics:
     request_duration_us: int = 0
     """From a request's first byte to its answer, summed over requests that succeeded."""
     request_seconds: Histogram = field(default_factory=lambda: Histogram(REQUEST_SECONDS_BUCKETS))
-    """The same times, so that a share of them can be told."""
+    """The same times, for quantiles."""
     batch_size: Histogram = field(default_factory=lambda: Histogram(BATCH_SIZE_BUCKETS))
     """Rows that one call of the model got."""
+    failure_duration_us: int = 0
+    """The same, summed over requests that failed."""
     queue_duration_us: int = 0
+    compute_input_duration_us: int = 0
+    """From the encoded request to arrays."""
     compute_infer_duration_us: int = 0
+    compute_output_duration_us: int = 0
+    """From arrays to the encoded answer."""
+    batches: defaultdict[int, BatchMetrics] = field(default_factory=lambda: defaultdict(BatchMetrics))
+    """By rows of one model call."""
+    last_inference_ms: int = 0
+    """When the latest request was answered, in ms since the epoch."""
     pending_requests: Callable[[], int] = int
     """Requests that wait for the model now."""
+    running_batches: Callable[[], int] = int
+    """Batches that the model computes now."""
+
+    def succeed(self, seconds: float) -> None:
+        """Count a request that was answered after so long."""
+        self.request_success += 1
+        self.request_duration_us += round(seconds * 1e6)
+        self.request_seconds.observe(seconds)
+        self.last_inference_ms = time.time_ns() // 1_000_000
 
 
 class ServerMetrics:
@@ -96,13 +124,15 @@ class ServerMetrics:
         self.load_failure = 0
         self.responses: Counter[int] = Counter()
         """HTTP responses by status."""
+        self.grpc_responses: Counter[str] = Counter()
+        """gRPC calls by the name of their status code."""
 
     def add_version(self, version: VersionMetrics) -> None:
         """Show the numbers of a version."""
         self._versions[version.version] = version
 
     def remove_version(self, version: VersionMetrics) -> None:
-        """Stop showing them, unless the version was loaded anew meanwhile."""
+        """Stop showing them, unless the version has been loaded again."""
         if self._versions.get(version.version) is version:
             del self._versions[version.version]
 
@@ -131,14 +161,27 @@ class ServerMetrics:
             ),
             *_family("nv_inference_queue_duration_us", "counter", "Queue time", each(lambda v: v.queue_duration_us)),
             *_family(
+                "nv_inference_compute_input_duration_us",
+                "counter",
+                "Time to decode requests",
+                each(lambda v: v.compute_input_duration_us),
+            ),
+            *_family(
                 "nv_inference_compute_infer_duration_us",
                 "counter",
                 "Model time, counted for each request of a batch",
                 each(lambda v: v.compute_infer_duration_us),
             ),
             *_family(
+                "nv_inference_compute_output_duration_us",
+                "counter",
+                "Time to encode answers",
+                each(lambda v: v.compute_output_duration_us),
+            ),
+            *_family(
                 "nv_inference_pending_request_count", "gauge", "Queued requests", each(lambda v: v.pending_requests())
             ),
+            *_family("athanor_running_batches", "gauge", "Batches in the model", each(lambda v: v.running_batches())),
             *_histograms(
                 "athanor_request_duration_seconds",
                 "Time from a request's first byte to its answer, of requests that succeeded",
@@ -153,6 +196,12 @@ class ServerMetrics:
                 "counter",
                 "HTTP responses by status",
                 [({"status": str(status)}, count) for status, count in sorted(self.responses.items())],
+            ),
+            *_family(
+                "athanor_grpc_responses",
+                "counter",
+                "gRPC calls by status code",
+                [({"code": code}, count) for code, count in sorted(self.grpc_responses.items())],
             ),
         ]
         return "\n".join([*lines, ""]).encode() + generate_latest(self._process)

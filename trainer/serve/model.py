@@ -1,21 +1,22 @@
-"""One loaded TorchScript model: from a verified file to a callable on NumPy arrays."""
+"""One loaded model: from a verified file to a callable on NumPy arrays."""
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
 
-from trainer import torchscript
+from trainer.model_repository import model_file
 from trainer.serve.errors import ModelLoadError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from trainer.model_repository.model_file import Program
     from trainer.serve.model_config import ModelSpec, TensorSpec
     from trainer.serve.protocol.tensors import Array
 
@@ -28,11 +29,11 @@ _RUNS_PER_SIZE = 2
 class LoadedModel:
     """A version of a model, ready to be called from any thread."""
 
-    def __init__(self, spec: ModelSpec, version: int, module: torch.jit.ScriptModule) -> None:
+    def __init__(self, spec: ModelSpec, version: int, program: Program) -> None:
         self.spec = spec
         self.version = version
-        self._module = module
-        self._argument_order = _argument_order(module, spec)
+        self._call = program.call
+        self._argument_order = _argument_order(list(program.arguments), spec)
 
     def infer(self, inputs: Sequence[Array]) -> list[Array]:
         """Run the model on arrays in the order of the configuration; returns its outputs in that order.
@@ -45,7 +46,7 @@ class LoadedModel:
         """
         with torch.inference_mode():
             arguments = [torch.from_numpy(inputs[index]) for index in self._argument_order]  # pyright: ignore[reportUnknownMemberType]
-            result: object = self._module(*arguments)
+            result: object = self._call(*arguments)
         outputs = self._outputs(result)
         return [_checked(tensor, spec) for tensor, spec in zip(outputs, self.spec.outputs, strict=True)]
 
@@ -84,7 +85,7 @@ class LoadedModel:
         for array, spec in zip(outputs, self.spec.outputs, strict=True):
             expected = [rows if size == -1 and place == 0 else size for place, size in enumerate(spec.shape)]
             fits = array.ndim == len(expected) and all(
-                size in (wanted, -1) or wanted == -1 for size, wanted in zip(array.shape, expected, strict=True)
+                size in (promised, -1) or promised == -1 for size, promised in zip(array.shape, expected, strict=True)
             )
             if not fits:
                 raise ModelLoadError(
@@ -94,25 +95,25 @@ class LoadedModel:
     def _outputs(self, result: object) -> list[torch.Tensor]:
         outputs = list(cast("Sequence[object]", result)) if isinstance(result, (tuple, list)) else [result]
         if len(outputs) != len(self.spec.outputs) or not all(isinstance(item, torch.Tensor) for item in outputs):
-            found = [type(item).__name__ for item in outputs]
+            types = [type(item).__name__ for item in outputs]
             names = [spec.name for spec in self.spec.outputs]
-            raise ModelLoadError(f"the model returns {found}; config.pbtxt promises a tensor for each of {names}")
+            raise ModelLoadError(f"the model returns {types}; config.pbtxt promises a tensor for each of {names}")
         return cast("list[torch.Tensor]", outputs)
 
 
 def load(path: Path, spec: ModelSpec, version: int) -> LoadedModel:
-    """Read a TorchScript file and prepare it for inference on this machine's CPU.
+    """Read a model file and prepare it for inference on this machine's CPU.
 
     Raises:
         ModelLoadError: the file is not a model that can be called as the configuration says.
     """
     try:
-        module = torchscript.optimized(torchscript.load(path))
+        program = model_file.load(path)
     except (RuntimeError, ValueError) as error:
         raise ModelLoadError(
-            f"{path.name}: not a TorchScript model that torch {torch.__version__} can load: {last_line(error)}"
+            f"{path.name}: not a model that torch {torch.__version__} can load: {last_line(error)}"
         ) from error
-    return LoadedModel(spec, version, module)
+    return LoadedModel(spec, version, program)
 
 
 def last_line(error: BaseException) -> str:
@@ -121,13 +122,11 @@ def last_line(error: BaseException) -> str:
     return lines[-1][:300] if lines else type(error).__name__
 
 
-def _argument_order(module: torch.jit.ScriptModule, spec: ModelSpec) -> list[int]:
+def _argument_order(arguments: list[str], spec: ModelSpec) -> list[int]:
     """Return, for each argument of forward, its index in the configuration's inputs.
 
     As Triton's PyTorch backend does: by argument name, else by the suffix of `NAME__0`, else by order.
     """
-    schema = cast("Any", module).forward.schema
-    arguments = [str(argument.name) for argument in schema.arguments[1:]]
     names = [tensor.name for tensor in spec.inputs]
     if len(arguments) != len(names):
         raise ModelLoadError(f"the model takes {arguments}; config.pbtxt has the inputs {names}")

@@ -6,17 +6,20 @@ refused when they are not supported; those that only tune another server are nam
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
+from trainer.model_repository.layout import MODEL_FILE
+from trainer.serve import batching_config, datatypes
 from trainer.serve.errors import ModelLoadError
-from trainer.serve.protocol import datatypes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from trainer.serve.batching_config import Batching
 
 triton = cast("Any", model_config_pb2)  # generated at run time from its descriptor: no types
 _Message = Any
@@ -41,7 +44,7 @@ class VersionPolicy:
     """Which of the versions on disk are served (Triton's version_policy)."""
 
     latest: int | None = 1
-    """So many of the newest; None: all, or those of `specific`."""
+    """So many of the latest; None: all, or those of `specific`."""
     specific: frozenset[int] = frozenset()
 
     def allows(self, version: int) -> bool:
@@ -60,13 +63,14 @@ class ModelSpec:
     """0: the model has no batch dimension."""
     model_file: str
     version_policy: VersionPolicy
-    batches_requests: bool
-    """Requests that wait together are run together."""
-    max_queue_size: int | None
+    batching: Batching
+    """Which requests that wait together are run together."""
     instances: int
     """Batches run at the same time."""
     ignored: tuple[str, ...]
     """Fields that are set and have no effect here."""
+    config: Any = field(repr=False, compare=False)
+    """The whole of it, as Triton's ModelConfig: what clients get that ask for the model's configuration."""
 
 
 def parse(text: str, model_name: str, only_version: int | None = None) -> ModelSpec:
@@ -86,18 +90,18 @@ def parse(text: str, model_name: str, only_version: int | None = None) -> ModelS
     except text_format.ParseError as error:
         raise ModelLoadError(f"config.pbtxt: not a Triton model configuration: {error}") from error
     _check(config, model_name)
-    policy = config.dynamic_batching.default_queue_policy
+    config.name = model_name
     return ModelSpec(
         name=model_name,
         inputs=_tensors("input", config.input, config.max_batch_size),
         outputs=_tensors("output", config.output, config.max_batch_size),
         max_batch_size=config.max_batch_size,
-        model_file=config.default_model_filename or "model.pt",
+        model_file=config.default_model_filename or MODEL_FILE,
         version_policy=_version_policy(config, only_version),
-        batches_requests=config.HasField("dynamic_batching") and config.max_batch_size > 1,
-        max_queue_size=policy.max_queue_size or None,
+        batching=batching_config.parse(config),
         instances=sum(group.count or 1 for group in config.instance_group) or 1,
         ignored=_ignored(config),
+        config=config,
     )
 
 
@@ -105,8 +109,8 @@ def _check(config: _Message, model_name: str) -> None:
     if config.name not in ("", model_name):
         raise ModelLoadError(f"config.pbtxt: name={config.name!r}: must be the folder's name, {model_name!r}")
     if config.platform != PLATFORM and config.backend != "pytorch":
-        found = f"platform={config.platform!r} backend={config.backend!r}"
-        raise ModelLoadError(f"config.pbtxt: {found}: must be platform {PLATFORM!r} or backend 'pytorch'")
+        given = f"platform={config.platform!r} backend={config.backend!r}"
+        raise ModelLoadError(f"config.pbtxt: {given}: must be platform {PLATFORM!r} or backend 'pytorch'")
     if config.max_batch_size < 0:
         raise ModelLoadError(f"config.pbtxt: max_batch_size={config.max_batch_size}: must be at least 0")
     if "/" in config.default_model_filename:
@@ -129,10 +133,10 @@ def _tensors(kind: str, tensors: Iterable[_Message], max_batch_size: int) -> tup
 
 def _tensor(kind: str, tensor: _Message, *, batched: bool) -> TensorSpec:
     where = f"config.pbtxt: {kind} {tensor.name!r}"
-    found: str = triton.DataType.Name(tensor.data_type)
-    datatype = datatypes.from_triton(found)
+    type_name: str = triton.DataType.Name(tensor.data_type)
+    datatype = datatypes.from_triton(type_name)
     if datatype is None:
-        raise ModelLoadError(f"{where}: data_type {found}: must be one of {datatypes.SUPPORTED_NAMES}")
+        raise ModelLoadError(f"{where}: data_type {type_name}: must be one of {datatypes.SUPPORTED_NAMES}")
     dims = tuple(tensor.dims)
     if any(size == 0 or size < -1 for size in dims) or not (dims or batched):
         raise ModelLoadError(f"{where}: dims {list(dims)}: sizes must be at least 1, or -1 for any size")
@@ -159,9 +163,7 @@ def _version_policy(config: _Message, only_version: int | None) -> VersionPolicy
 
 
 def _ignored(config: _Message) -> tuple[str, ...]:
-    batching = config.dynamic_batching
     fields = {descriptor.name for descriptor, _ in config.ListFields()}.intersection(_IGNORED)
-    fields.update(
-        f"dynamic_batching.{name.name}" for name, _ in batching.ListFields() if name.name != "default_queue_policy"
-    )
+    if any(output.label_filename for output in config.output):
+        fields.add("output.label_filename")
     return tuple(sorted(fields))

@@ -50,7 +50,7 @@ class ModelRegistry:
             logger.info("%s: serving versions %s", self.model_name, self.versions or "none")
 
     def find(self, model_name: str, version: str | None = None) -> Batcher:
-        """Return the version asked for, the newest without one.
+        """Return the version asked for, the latest without one.
 
         Raises:
             RequestError: 404 for an unknown model or version, 503 while none is loaded.
@@ -86,6 +86,10 @@ class ModelRegistry:
         if ready or unavailable:
             return ready + unavailable
         return [{"name": self.model_name, "version": "", "state": "UNAVAILABLE", "reason": self._snapshot.problem}]
+
+    def numbers(self) -> list[VersionMetrics]:
+        """Return what each version did that answers, in ascending order."""
+        return [self._batchers[version].numbers for version in self.versions]
 
     def _reasons(self) -> str:
         reasons = sorted(self._snapshot.unavailable.items())

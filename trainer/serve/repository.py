@@ -1,15 +1,15 @@
 """What the model repository holds: complete versions on disk and the configuration, without loading anything.
 
-Layout: Triton Inference Server, "Model Repository"; `trainer.export` writes it, each version by one rename.
+Layout: Triton Inference Server, "Model Repository"; `trainer.pytorch.export` writes it, each version by one rename.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from trainer.export import CONFIG_FILE, MANIFEST_FILE
-from trainer.files import read_json, sha256_of
+from trainer.common.files import read_json, sha256_of
+from trainer.model_repository.layout import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE
 from trainer.serve.errors import ModelLoadError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def read_config_text(folder: Path) -> str:
 
     Raises:
         FileNotFoundError: there is no such model yet.
-        ModelLoadError: the file is no configuration.
+        ModelLoadError: the file is not a configuration.
     """
     path = folder / CONFIG_FILE
     with path.open("rb") as file:
@@ -59,17 +59,18 @@ def read_config_text(folder: Path) -> str:
 
 
 def find_versions(folder: Path, config_text: str, spec: ModelSpec) -> list[Candidate]:
-    """Return the complete versions that the version policy allows, the newest first.
+    """Return the complete versions that the version policy allows, the latest first.
 
-    A folder without manifest or model file is not a version yet: somebody is copying it.
+    A folder without manifest or model file is not a version yet: somebody is copying it. One that lacks a variant's
+    file alone is listed, so that `require_variant` can say why.
 
     Raises:
         OSError: the repository cannot be read.
     """
     numbers = (int(path.name) for path in folder.iterdir() if is_version_name(path.name) and path.is_dir())
-    wanted = sorted((number for number in numbers if spec.version_policy.allows(number)), reverse=True)
-    found = (_candidate(folder / str(number), number, config_text, spec) for number in wanted)
-    return [candidate for candidate in found if candidate is not None]
+    allowed = sorted((number for number in numbers if spec.version_policy.allows(number)), reverse=True)
+    candidates = (_candidate(folder / str(number), number, config_text, spec) for number in allowed)
+    return [candidate for candidate in candidates if candidate is not None]
 
 
 def verify(candidate: Candidate) -> None:
@@ -79,23 +80,44 @@ def verify(candidate: Candidate) -> None:
         ModelLoadError: the manifest is unreadable, or the file is damaged.
         OSError: a file cannot be read.
     """
-    manifest = read_json(candidate.folder / MANIFEST_FILE)
-    expected = manifest.get("sha256") if manifest else None
-    if not isinstance(expected, str):
-        raise ModelLoadError(f"{MANIFEST_FILE}: no JSON object with the model's sha256")
     name = candidate.model_file.name
-    listed = manifest.get("model_file", name) if manifest else name
-    if listed != name:
-        raise ModelLoadError(f"{MANIFEST_FILE} is for {listed!r}; {CONFIG_FILE} serves {name!r}")
-    found = sha256_of(candidate.model_file)
-    if found != expected.lower():
-        raise ModelLoadError(f"{name}: sha256 is {found}; {MANIFEST_FILE} says {expected}. Fix: publish it again")
+    expected = _sha256_in(read_json(candidate.folder / MANIFEST_FILE) or {}, name)
+    digest = sha256_of(candidate.model_file)
+    if digest != expected.lower():
+        raise ModelLoadError(f"{name}: sha256 is {digest}; {MANIFEST_FILE} says {expected}. Fix: publish it again")
+
+
+def require_variant(candidate: Candidate, variant: str) -> None:
+    """Refuse a version that was published without a variant.
+
+    Raises:
+        ModelLoadError: with the variants that it has, and why not this one where the manifest says so.
+    """
+    manifest = read_json(candidate.folder / MANIFEST_FILE) or {}
+    variants: dict[str, Any] = manifest.get("variants", {})
+    if variant in variants:
+        return
+    rejected: dict[str, Any] = manifest.get("rejected_variants", {}).get(variant, {})
+    why = f"it {rejected['reason']}" if "reason" in rejected else f"it has {sorted(variants) or 'none'}"
+    raise ModelLoadError(f"published without the variant {variant!r}: {why}")
+
+
+def _sha256_in(manifest: dict[str, Any], name: str) -> str:
+    """Return the digest of a model file: the model's own, or a variant's."""
+    entries = [manifest, *manifest.get("variants", {}).values()]
+    if not isinstance(manifest.get("sha256"), str):
+        raise ModelLoadError(f"{MANIFEST_FILE}: no JSON object with the model's sha256")
+    listed = {entry.get("model_file", name): entry["sha256"] for entry in reversed(entries)}
+    if name not in listed:
+        raise ModelLoadError(f"{MANIFEST_FILE} is for {sorted(listed)}; {CONFIG_FILE} serves {name!r}")
+    return listed[name]
 
 
 def _candidate(folder: Path, version: int, config_text: str, spec: ModelSpec) -> Candidate | None:
     model_file = folder / spec.model_file
+    present = model_file if model_file.exists() else folder / MODEL_FILE
     try:
-        stats = [path.stat() for path in (folder / MANIFEST_FILE, model_file)]
+        stats = [path.stat() for path in (folder / MANIFEST_FILE, present)]
     except FileNotFoundError:
         return None
     files = tuple((stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats)

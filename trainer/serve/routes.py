@@ -1,62 +1,70 @@
-"""The routes of the Open Inference Protocol v2, and of Triton's repository API.
+"""The routes of the Open Inference Protocol v2, and of Triton's extensions of it.
 
-Sources: Open Inference Protocol v2 (REST); Triton, "Model Repository Extension".
+Sources: Open Inference Protocol v2 (REST); Triton, "Model Repository", "Model Configuration" and "Statistics"
+extensions.
 """
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
-import torch
 
 from trainer.serve.errors import RequestError
-from trainer.serve.http import Call, Response, json_response
+from trainer.serve.http import Call, Response, header, json_response
 from trainer.serve.inference import infer
-from trainer.serve.model_config import PLATFORM, TensorSpec
+from trainer.serve.management import LOG_REFUSAL, TRACE_REFUSAL
+from trainer.serve.protocol import request as protocol_request
+from trainer.serve.protocol import response as protocol_response
+from trainer.serve.protocol.json_messages import to_json
+from trainer.serve.protocol.parameters import SHARED_MEMORY_REFUSAL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from trainer.serve.management import Management
+    from trainer.serve.model_config import ModelSpec
+    from trainer.serve.protocol.infer_request import InferRequest
     from trainer.serve.registry import ModelRegistry
-    from trainer.serve.watcher import RepositoryWatcher
-
-_SERVER_METADATA = {
-    "name": "athanor",
-    "version": f"torch-{torch.__version__}",
-    "extensions": ["binary_tensor_data", "model_repository"],
-}
-
 
 _MODEL = r"/v2/models/(?P<model>[^/]+)(?:/versions/(?P<version>[^/]+))?"
 _REPOSITORY = "/v2/repository"
+_ANY = "any method"
 
 
 class Routes:
     """Which method and path leads to which answer."""
 
-    def __init__(
-        self, registry: ModelRegistry, max_json_bytes: int, explicit_control: RepositoryWatcher | None
-    ) -> None:
+    def __init__(self, registry: ModelRegistry, management: Management, max_json_bytes: int) -> None:
         self._registry = registry
+        self._management = management
         self._max_json_bytes = max_json_bytes
-        self._explicit_control = explicit_control
-        self.draining = False
-        """The server is about to stop: not ready, and each connection ends with its next response."""
         # the most frequent first; the named groups of a path become arguments
         table: list[tuple[str, str, Callable[..., Awaitable[Response]]]] = [
             ("POST", rf"{_MODEL}/infer", self._infer),
             ("GET", rf"{_MODEL}/ready", self._model_ready),
             ("GET", r"/v2/health/live", self._live),
             ("GET", r"/v2/health/ready", self._server_ready),
+            ("GET", rf"{_MODEL}/stats", self._statistics),
+            ("GET", r"/v2/models/stats", self._statistics),
+            ("GET", rf"{_MODEL}/config", self._model_config),
             ("GET", _MODEL, self._model_metadata),
             ("GET", r"/v2/?", self._server_metadata),
             ("POST", rf"{_REPOSITORY}/index", self._index),
-            ("POST", rf"{_REPOSITORY}/models/(?P<model>[^/]+)/(?P<action>load|unload)", self._control),
+            ("POST", rf"{_REPOSITORY}/models/(?P<model>[^/]+)/load", self._load),
+            ("POST", rf"{_REPOSITORY}/models/(?P<model>[^/]+)/unload", self._unload),
+            (_ANY, r"/v2/(?:system|cuda)sharedmemory/.*", functools.partial(_refuse, SHARED_MEMORY_REFUSAL)),
+            (_ANY, r"/v2/(?:models/[^/]+/)?trace/setting", functools.partial(_refuse, TRACE_REFUSAL)),
+            (_ANY, r"/v2/logging", functools.partial(_refuse, LOG_REFUSAL)),
         ]
         self._table = [(method, re.compile(path), handler) for method, path, handler in table]
+
+    @property
+    def draining(self) -> bool:
+        """The server is about to stop: each connection ends with its next response."""
+        return self._management.draining
 
     async def answer(self, call: Call) -> Response:
         """Return the response to a request.
@@ -66,67 +74,75 @@ class Routes:
         """
         path, method = call.scope["path"], call.scope["method"]
         for route_method, pattern, handler in self._table:
-            found = pattern.fullmatch(path)
-            if found is None:
+            match = pattern.fullmatch(path)
+            if match is None:
                 continue
-            if method != route_method:
+            if route_method not in (method, _ANY):
                 raise RequestError(405, f"{method} {path[:200]}: not allowed. Fix: use {route_method}")
-            return await handler(call, **found.groupdict())
+            return await handler(call, **match.groupdict())
         raise RequestError(404, f"{path[:200]}: no such route. Fix: see the Open Inference Protocol v2")
 
     async def _infer(self, call: Call, model: str, version: str | None) -> Response:
-        return await infer(self._registry.find(model, version), call, self._max_json_bytes)
+        batcher = self._registry.find(model, version)
+        decode = functools.partial(_decode, call, self._max_json_bytes)
+        headers, body = await infer(batcher, call.began, decode, protocol_response.encode)
+        return Response(headers=headers, body=body)
 
     async def _live(self, _call: Call) -> Response:
         return json_response({"live": True})
 
-    async def _server_ready(self, call: Call) -> Response:
-        return await self._model_ready(call, self._registry.model_name, None)
+    async def _server_ready(self, _call: Call) -> Response:
+        self._management.check_ready()
+        return json_response({"ready": True})
 
     async def _model_ready(self, _call: Call, model: str, version: str | None) -> Response:
-        batcher = self._registry.find(model, version)
-        if self.draining:
-            raise RequestError(503, "shutting down")
-        return json_response({"name": model, "version": str(batcher.model.version), "ready": True})
+        answering = self._management.check_ready(model, version)
+        return json_response({"name": model, "version": str(answering), "ready": True})
 
     async def _server_metadata(self, _call: Call) -> Response:
-        return json_response(_SERVER_METADATA)
+        return json_response(to_json(self._management.server_metadata()))
 
     async def _model_metadata(self, _call: Call, model: str, version: str | None) -> Response:
-        spec = self._registry.find(model, version).model.spec
-        return json_response(
-            {
-                "name": spec.name,
-                "versions": [str(number) for number in self._registry.versions],
-                "platform": PLATFORM,
-                "inputs": [_tensor_metadata(tensor) for tensor in spec.inputs],
-                "outputs": [_tensor_metadata(tensor) for tensor in spec.outputs],
-            }
-        )
+        return json_response(to_json(self._management.model_metadata(model, version)))
+
+    async def _model_config(self, _call: Call, model: str, version: str | None) -> Response:
+        return json_response(to_json(self._management.model_config(model, version)))
+
+    async def _statistics(self, _call: Call, model: str | None = None, version: str | None = None) -> Response:
+        return json_response(to_json(self._management.statistics(model, version)))
 
     async def _index(self, call: Call) -> Response:
-        try:
-            wanted: Any = orjson.loads(call.body) if call.body.strip() else {}
-        except orjson.JSONDecodeError as error:
-            raise RequestError(400, f"body is not valid JSON: {error}") from None
-        if not isinstance(wanted, dict):
-            raise RequestError(400, 'body must be a JSON object such as {"ready": true}')
-        entries = self._registry.index()
-        if wanted.get("ready") is True:  # pyright: ignore[reportUnknownMemberType]
-            entries = [entry for entry in entries if entry["state"] == "READY"]
-        return json_response(entries)
+        ready_only = _document(call).get("ready") is True
+        return json_response(to_json(self._management.index(ready_only=ready_only))["models"])
 
-    async def _control(self, _call: Call, model: str, action: str) -> Response:
-        self._registry.check_name(model)
-        watcher = self._explicit_control
-        if watcher is None:
-            raise RequestError(400, f"{action}: the repository is polled. Fix: start with --model_control=explicit")
-        snapshot = await asyncio.wrap_future(watcher.load() if action == "load" else watcher.unload())
-        if action == "load" and (snapshot.problem or snapshot.unavailable):
-            reasons = {str(version): reason for version, reason in snapshot.unavailable.items()}
-            raise RequestError(400, f"load: {snapshot.problem or reasons}")
+    async def _load(self, _call: Call, model: str) -> Response:
+        await self._management.load(model)
+        return json_response({})
+
+    async def _unload(self, _call: Call, model: str) -> Response:
+        await self._management.unload(model)
         return json_response({})
 
 
-def _tensor_metadata(spec: TensorSpec) -> dict[str, Any]:
-    return {"name": spec.name, "datatype": spec.datatype.name, "shape": spec.shape}
+async def _refuse(what: str, _call: Call) -> Response:
+    raise RequestError(501, what)
+
+
+def _decode(call: Call, max_json_bytes: int, spec: ModelSpec) -> InferRequest:
+    encoding = header(call.scope, b"content-encoding") or b"identity"
+    if encoding != b"identity":
+        excerpt = encoding[:40].decode("latin-1")
+        raise RequestError(415, f"Content-Encoding {excerpt!r} is not supported. Fix: send the body uncompressed")
+    header_length = header(call.scope, b"inference-header-content-length")
+    return protocol_request.decode(call.body, header_length, spec, max_json_bytes)
+
+
+def _document(call: Call) -> dict[str, Any]:
+    """Return a body that may be missing."""
+    try:
+        body: Any = orjson.loads(call.body) if call.body.strip() else {}
+    except orjson.JSONDecodeError as error:
+        raise RequestError(400, f"body is not valid JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise RequestError(400, 'body must be a JSON object such as {"ready": true}')
+    return body  # pyright: ignore[reportUnknownVariableType]

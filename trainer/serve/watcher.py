@@ -28,7 +28,7 @@ class RepositoryWatcher:
         self._thread = threading.Thread(target=self._watch, name="model-loader", daemon=True)
 
     def start(self) -> None:
-        """Look for the first time, then go on until `stop`."""
+        """Look for the first time, then continue until `stop`."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -68,5 +68,5 @@ class RepositoryWatcher:
         try:
             self._loader.sync()
         except Exception:
-            # what is loaded serves on; a watcher that died would silently serve it for ever
+            # what is loaded serves on; a watcher that died would silently serve it forever
             logger.exception("looking at the repository failed")

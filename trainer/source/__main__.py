@@ -1,32 +1,49 @@
-"""The program of the init container: `python3 -m trainer.source`.
+"""Brings a job's code from git into its pods: `python3 -m trainer.source`, in the pod that fetches and in the others.
 
 Exit status: 0 all files are in place, 1 they are not, 2 wrong arguments, 143 stopped on request.
+
+The environment variable ATHANOR_SOURCE_COMMIT chooses the commit of a run that has none yet: a full hash, or `same` for
+that of the run before.
 """
 
 from __future__ import annotations
 
 import errno
+import json
+import os
 import signal
 import sys
-from contextlib import closing, contextmanager
-from pathlib import PurePosixPath
+import time
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from dulwich.object_store import DiskObjectStore
+from dulwich.objects import ObjectID
 
-from trainer.files import write_json_atomically
-from trainer.signals import STOPPED_EXIT_STATUS
+from trainer.common.files import write_json_atomically
 from trainer.source.checkout import commit_of, tree_of, write_tree
-from trainer.source.config import SourceConfig, parse
+from trainer.source.config import COMMIT_PATTERN, SourceConfig, parse
 from trainer.source.credentials import Credentials, read_credentials, say
 from trainer.source.destination import Destination
-from trainer.source.errors import SourceError
-from trainer.source.fetch import Wanted, fetch
+from trainer.source.errors import SourceError, TooLateError
+from trainer.source.fetch import BROKEN_DATA, Revision, fetch
 from trainer.source.record import Record, new_record, publish, read_record
+from trainer.source.store import Store
+from trainer.training.signals import STOPPED_EXIT_STATUS
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from types import FrameType
+
+POLL_SECONDS = 0.5
+"""Between two looks for what another pod fetches."""
+
+
+COMMIT_VARIABLE = "ATHANOR_SOURCE_COMMIT"
+SAME = "same"
+TERMINATION_LOG = Path("/dev/termination-log")
+"""What is written there the kubelet makes the message of the ended container, for those who ask about the pod."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     except SourceError as error:
         line, status = f"{config.repository}: {error}", 1
     except OSError as error:
-        line, status = _told(config, error), 1
+        line, status = _explanation(config, error), 1
     else:
         status = 0
     say(line, credentials)
@@ -51,39 +68,98 @@ def _obtain(config: SourceConfig, credentials: Credentials | None) -> str:
     if config.unprotected:
         say("warning: http without TLS, the code could be changed on its way", credentials)
     destination = Destination(config.destination)
-    record = read_record(config.record, config) if config.record else None
-    kind, name = ("commit", record.commit) if record else next(iter(config.requested.items()))
-    fetched, files = _check_out(config, credentials, Wanted(kind=kind, name=name), destination)
+    store = Store(config.store) if config.store else None
+    if config.take and store:
+        record, objects = _wait_for(config, store)
+        return _finish(destination, record, _check_out_of(config, objects, record, destination))
+    shared = config.record_of_run
+    record = read_record(shared, config) if shared else None
+    if record and store and (objects := store.objects(record.commit)):
+        try:
+            return _finish(destination, record, _check_out_of(config, objects, record, destination))
+        except TooLateError:
+            raise
+        except SourceError as error:
+            say(f"the store is broken, fetching again: {error}", credentials)
+    commit = record.commit if record else _chosen(config)
+    kind, name = ("commit", commit) if commit else next(iter(config.requested.items()))
+    fetched, files = _check_out(config, credentials, Revision(kind=kind, name=name), destination)
     record = record or new_record(config, fetched)
-    if config.record is not None:
-        record = publish(config.record, record, config)
+    if shared is not None:
+        record = publish(shared, record, config)
     if record.commit != fetched:
         say(f"another pod was faster, taking its commit {record.commit}", credentials)
-        _, files = _check_out(config, credentials, Wanted(kind="commit", name=record.commit), destination)
+        _, files = _check_out(config, credentials, Revision(kind="commit", name=record.commit), destination)
+    if config.record is not None and config.record != shared:
+        write_json_atomically(config.record, record.document())
+    if store:  # last: what finds the commit there takes all the rest for done
+        store.keep(destination.objects, record.commit)
     return _finish(destination, record, files)
 
 
+def _chosen(config: SourceConfig) -> str | None:
+    """Return the commit that was chosen for this run; None if what the job asks for counts."""
+    chosen = os.environ.get(COMMIT_VARIABLE)
+    if not chosen:
+        return None
+    if chosen == SAME:
+        before = read_record(config.record, config) if config.record else None
+        return before.commit if before else None
+    if not COMMIT_PATTERN.fullmatch(chosen):
+        raise SourceError(f"{COMMIT_VARIABLE}={chosen!r}: must be 40 of 0-9 a-f, or {SAME!r}. Fix: run the job again")
+    return chosen
+
+
 def _check_out(
-    config: SourceConfig, credentials: Credentials | None, wanted: Wanted, destination: Destination
+    config: SourceConfig, credentials: Credentials | None, revision: Revision, destination: Destination
 ) -> tuple[str, int]:
     """Fetch into the destination's own folder; return the commit and its number of files."""
     destination.start_over()
-    sha = fetch(config.repository, credentials, wanted, destination.objects)
-    with closing(DiskObjectStore(destination.objects)) as store:
+    sha = fetch(config.repository, credentials, revision, destination.objects)
+    return _write(config, destination.objects, sha, destination)
+
+
+def _check_out_of(config: SourceConfig, objects: Path, record: Record, destination: Destination) -> int:
+    """Write a recorded commit's files from an object store; return their number."""
+    destination.start_over()
+    try:
+        _, files = _write(config, objects, ObjectID(record.commit.encode()), destination)
+    except BROKEN_DATA as error:
+        raise SourceError(f"{objects}: is not what was fetched: {error!r}") from error
+    return files
+
+
+def _write(config: SourceConfig, objects: Path, sha: ObjectID, destination: Destination) -> tuple[str, int]:
+    with closing(DiskObjectStore(objects)) as store:
         commit = commit_of(store, sha)
         tree = tree_of(store, commit, PurePosixPath(config.subdirectory or "."))
         files = write_tree(store, tree, destination.tree)
     return commit.id.decode(), files
 
 
+def _wait_for(config: SourceConfig, store: Store) -> tuple[Record, Path]:
+    """Return what another pod has fetched, as soon as it has."""
+    said = False
+    while True:
+        record = read_record(config.record_of_run, config) if config.record_of_run else None
+        if record and (objects := store.objects(record.commit)):
+            return record, objects
+        if not said:
+            say("waiting for the pod that fetches the code", None)
+            said = True
+        time.sleep(POLL_SECONDS)
+
+
 def _finish(destination: Destination, record: Record, files: int) -> str:
     destination.complete()
     write_json_atomically(destination.record, record.document())
+    with suppress(OSError), TERMINATION_LOG.open("r+", encoding="utf-8") as log:  # outside a pod there is none
+        log.write(json.dumps(record.document()))
     kind, name = next(iter(record.requested.items()))
     return f"{record.repository} {kind} {name}: commit {record.commit}, {files} files in {destination.folder}"
 
 
-def _told(config: SourceConfig, error: OSError) -> str:
+def _explanation(config: SourceConfig, error: OSError) -> str:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return (
             f"{config.destination}: the volume is full ({error.strerror}). "
@@ -97,7 +173,7 @@ def _limited(seconds: float) -> Generator[None]:
     """End what runs too long, and at once when Kubernetes asks: as a container's first process, SIGTERM would not."""
 
     def on_alarm(_number: int, _frame: FrameType | None) -> None:
-        raise SourceError(f"not fetched within {seconds:g} s. Fix: see the lines above, or a higher timeout_seconds")
+        raise TooLateError(f"not fetched within {seconds:g} s. Fix: see the lines above, or a higher timeout_seconds")
 
     def on_stop(_number: int, _frame: FrameType | None) -> None:
         sys.exit(STOPPED_EXIT_STATUS)

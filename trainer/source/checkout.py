@@ -35,16 +35,16 @@ def load(store: DiskObjectStore, sha: ObjectID, kind: type[Kind]) -> Kind:
         SourceError: it is missing, of another kind or another object.
     """
     try:
-        found = store[sha]
+        stored = store[sha]
     except (KeyError, ObjectFormatException) as error:
         raise SourceError(f"object {printable(sha)} is missing or broken in what the server sent") from error
-    if not isinstance(found, kind):
-        raise SourceError(f"object {printable(sha)} is a {printable(found.type_name)}, not a {kind.__name__.lower()}")
-    content = found.as_raw_string()
-    header = b"%s %d\0" % (found.type_name, len(content))
+    if not isinstance(stored, kind):
+        raise SourceError(f"object {printable(sha)} is a {printable(stored.type_name)}, not a {kind.__name__.lower()}")
+    content = stored.as_raw_string()
+    header = b"%s %d\0" % (stored.type_name, len(content))
     if hashlib.sha1(header + content, usedforsecurity=False).hexdigest().encode() != sha:
         raise SourceError(f"object {printable(sha)}: the server sent another content under this id")
-    return found
+    return stored
 
 
 def commit_of(store: DiskObjectStore, sha: ObjectID) -> Commit:
@@ -94,7 +94,7 @@ def write_tree(store: DiskObjectStore, tree: Tree, folder: Path) -> int:
                 path.mkdir()
                 pending.append((path, load(store, entry.sha, Tree)))
                 continue
-            content = _content(store, _shown(path, folder), entry.mode, entry.sha)
+            content = _content(store, _quoted(path, folder), entry.mode, entry.sha)
             if stat.S_ISLNK(entry.mode):
                 links[path] = os.fsdecode(content)
             else:
@@ -104,28 +104,28 @@ def write_tree(store: DiskObjectStore, tree: Tree, folder: Path) -> int:
     return files
 
 
-def _shown(path: Path, folder: Path) -> str:
+def _quoted(path: Path, folder: Path) -> str:
     return repr(printable(str(path.relative_to(folder))))
 
 
 def _safe_name(name: bytes) -> str:
     if name in {b"", b".", b".."} or b"/" in name or name.lower() == b".git":
-        raise SourceError(f"{printable(name)!r}: is no safe name of a file or folder in a repository")
+        raise SourceError(f"{printable(name)!r}: is not a safe name of a file or folder in a repository")
     return os.fsdecode(name)
 
 
-def _content(store: DiskObjectStore, shown: str, mode: int, sha: ObjectID) -> bytes:
+def _content(store: DiskObjectStore, quoted: str, mode: int, sha: ObjectID) -> bytes:
     if stat.S_IFMT(mode) == SUBMODULE:
         raise SourceError(
-            f"{shown}: is a submodule, which is not fetched and would be missing. "
+            f"{quoted}: is a submodule, which is not fetched and would be missing. "
             "Fix: copy it into the repository, name a subdirectory without it, or put the code into the image"
         )
     if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
-        raise SourceError(f"{shown}: has mode {mode:o}: must be a file, a folder or a symbolic link")
+        raise SourceError(f"{quoted}: has mode {mode:o}: must be a file, a folder or a symbolic link")
     content = load(store, sha, Blob).as_raw_string()
     if content.startswith(LFS_POINTER) and len(content) < LONGEST_LFS_POINTER:
         raise SourceError(
-            f"{shown}: its content lies in git LFS, which is not fetched and would be missing. "
+            f"{quoted}: its content is in git LFS, which is not fetched and would be missing. "
             "Fix: put big files on the data volume, name a subdirectory without it, or put the code into the image"
         )
     return content
@@ -143,20 +143,20 @@ def _write_links(folder: Path, links: dict[Path, str]) -> None:
     # leads depends on the others: `up/../x` leaves the folder if `up` is a link to its top.
     for path, target in links.items():
         if target.startswith("/") or not target or "\0" in target:
-            raise _leaves(_shown(path, folder), target)
+            raise _leaves(_quoted(path, folder), target)
         path.symlink_to(target)
     top = os.path.realpath(folder)
     for path, target in links.items():
         try:
             end = os.path.realpath(path)
         except RecursionError as error:
-            raise _leaves(_shown(path, folder), target) from error
+            raise _leaves(_quoted(path, folder), target) from error
         if end != top and not end.startswith(f"{top}/"):
-            raise _leaves(_shown(path, folder), target)
+            raise _leaves(_quoted(path, folder), target)
 
 
-def _leaves(shown: str, target: str) -> SourceError:
+def _leaves(quoted: str, target: str) -> SourceError:
     return SourceError(
-        f"{shown}: is a symbolic link to {printable(target)!r}: must lead to a place inside what is "
+        f"{quoted}: is a symbolic link to {printable(target)!r}: must lead to a place inside what is "
         "fetched. Fix: a relative link within it, or a plain file"
     )

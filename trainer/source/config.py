@@ -9,15 +9,16 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
-import tyro
 from dulwich.refs import Ref, check_ref_format
 
-from trainer.validation import more_than
+from trainer.common import command_line
+from trainer.common.validation import more_than
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
+RUN_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,179}")
 CLUSTER_SUFFIXES = (".svc", ".svc.cluster.local")
 
 
@@ -43,6 +44,13 @@ class SourceConfig:
     """Give up after this time, all attempts together."""
     record: Path | None = None
     """JSON file on a volume that all pods of the job share: the first pod writes the commit, the others take it."""
+    run: str | None = None
+    """Which run of the job this is: the pods of each take one commit, written next to the record, which has that of the
+    latest run. Without it there is one run."""
+    store: Path | None = None
+    """Folder on that volume to leave the fetched objects in, for pods that cannot reach the server; needs a record."""
+    take: bool = False
+    """Fetch nothing: wait until the store has the record's commit, and take the files from there."""
 
     def __post_init__(self) -> None:
         url = _checked_url(self.repository)
@@ -55,7 +63,13 @@ class SourceConfig:
         if self.commit is not None and not COMMIT_PATTERN.fullmatch(self.commit):
             raise ValueError(f"commit={self.commit!r}: must be 40 of 0-9 a-f. Fix: the full id from `git rev-parse`")
         _check_subdirectory(self.subdirectory)
+        if self.run is not None and not RUN_PATTERN.fullmatch(self.run):
+            raise ValueError(f"run={self.run!r}: must be 1 to 180 letters, digits, - and dots. Fix: another name")
         more_than("timeout_seconds", self.timeout_seconds, 0)
+        if self.store is not None and self.record is None:
+            raise ValueError("record: None: a store needs one, to know whose objects it holds. Fix: name both")
+        if self.take and self.store is None:
+            raise ValueError("store: None: there is nothing to take from. Fix: name the store that another pod fills")
         if self.credentials_dir is not None and url.scheme == "http" and not _is_inside(url.hostname or ""):
             raise ValueError(
                 f"repository={self.repository!r}: http to a host outside the cluster would send the password in clear; "
@@ -69,6 +83,13 @@ class SourceConfig:
         return {name: value for name, value in values.items() if value is not None}
 
     @property
+    def record_of_run(self) -> Path | None:
+        """The record that the pods of this run share."""
+        if self.record is None or self.run is None:
+            return self.record
+        return self.record.with_name(f"{self.record.stem}-{self.run}{self.record.suffix}")
+
+    @property
     def unprotected(self) -> bool:
         """Whether somebody between here and the server could change the code unnoticed."""
         url = urlsplit(self.repository)
@@ -76,12 +97,8 @@ class SourceConfig:
 
 
 def parse(arguments: Sequence[str] | None = None) -> SourceConfig:
-    """Read the command line; every field is `--field_name` (or `--field-name`).
-
-    Raises:
-        SystemExit: 0 after `--help`, 2 after saying which value is wrong, its limit and the fix.
-    """
-    return tyro.cli(SourceConfig, prog="python3 -m trainer.source", args=arguments, use_underscores=True)
+    """Read the command line; see `command_line.parse`."""
+    return command_line.parse(SourceConfig, "trainer.source", arguments)
 
 
 def _checked_url(repository: str) -> SplitResult:
@@ -92,9 +109,9 @@ def _checked_url(repository: str) -> SplitResult:
             "Fix: put them into a Secret of type kubernetes.io/basic-auth and name its mount as credentials_dir"
         )
     if re.search(r"[?#]", repository):
-        shown = re.split(r"[?#]", repository)[0]
+        public = re.split(r"[?#]", repository)[0]
         raise ValueError(
-            f"repository='{shown}***': must have no query and no fragment. Fix: leave out what follows the path; "
+            f"repository='{public}***': must have no query and no fragment. Fix: leave out what follows the path; "
             "a token belongs into a Secret of type kubernetes.io/basic-auth whose mount is credentials_dir"
         )
     try:
@@ -103,9 +120,9 @@ def _checked_url(repository: str) -> SplitResult:
     except ValueError:
         well_formed, url = False, SplitResult("", "", "", "", "")
     if not well_formed or not repository.isascii() or not repository.isprintable() or " " in repository:
-        shown = "***" if "@" in repository else repository
+        public = "***" if "@" in repository else repository
         raise ValueError(
-            f"repository={shown!r}: must be an http:// or https:// URL in ASCII; ssh, git and file are not supported. "
+            f"repository={public!r}: must be an http:// or https:// URL in ASCII; ssh, git and file are not supported. "
             "Fix: the https URL of the repository, with a token in credentials_dir if it is private"
         )
     return url
@@ -115,7 +132,7 @@ def _check_ref(field: str, value: str | None) -> None:
     if value is None:
         return
     if value.startswith("refs/") or not check_ref_format(Ref(f"refs/heads/{value}".encode())):
-        raise ValueError(f"{field}={value!r}: is no name of a {field} in git. Fix: the name alone, without refs/heads/")
+        raise ValueError(f"{field}={value!r}: is not a {field} name of git. Fix: the name alone, without refs/heads/")
 
 
 def _check_subdirectory(value: str | None) -> None:

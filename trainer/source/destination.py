@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OWN_FOLDER = ".athanor-source"
-"""In the destination: says that this program made what lies there, and holds the attempt under way."""
+"""In the destination: says that this program wrote its content, and holds the attempt under way."""
 
 
 class Destination:
@@ -28,7 +28,7 @@ class Destination:
         """Remove what an earlier attempt left, finished or not, and make room for a new one.
 
         Raises:
-            SourceError: something lies there that this program did not make.
+            SourceError: it contains something that this program did not write.
             OSError: the folder cannot be written.
         """
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,10 @@ class SourceError(RuntimeError):
     """The code cannot be fetched, and trying again would not help."""
 
 
+class TooLateError(SourceError):
+    """The time is over."""
+
+
 class RetryableError(SourceError):
     """The server cannot be reached or broke off; it may be there in a moment."""
 

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 10.0
 
-# What dulwich raises for bytes that are no pack; a server can send any.
-_BROKEN_DATA = (
+BROKEN_DATA = (
     ApplyDeltaError,
     AssertionError,
     ChecksumMismatch,
@@ -49,10 +48,11 @@ _BROKEN_DATA = (
     WrongObjectException,
     zlib.error,
 )
+"""What dulwich raises for bytes that are not a pack; a server can send any, and a shared volume hold any."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Revision:
     """One branch, tag or commit."""
 
     kind: str
@@ -74,13 +74,13 @@ class Wanted:
         """
         if self.kind == "commit":
             return ObjectID(self.name.encode())
-        for ref, found in refs.items():
+        for ref, sha in refs.items():
             if ref == self.prefix:
-                return found
+                return sha
         raise SourceError(f"the repository has no {self.kind} {self.name!r}. Fix: push it, or name another")
 
 
-def fetch(repository: str, credentials: Credentials | None, wanted: Wanted, folder: Path) -> ObjectID:
+def fetch(repository: str, credentials: Credentials | None, revision: Revision, folder: Path) -> ObjectID:
     """Fetch without history, try again while the server is away, and return the id that was asked for.
 
     `folder` becomes an object store.
@@ -95,7 +95,7 @@ def fetch(repository: str, credentials: Credentials | None, wanted: Wanted, fold
         while True:
             client = open_client(repository, credentials)
             try:
-                return _fetch_once(client, wanted, store, tell)
+                return _fetch_once(client, revision, store, tell)
             except RetryableError as error:
                 tell(f"{error}; trying again in {pause:.1f} s")
             finally:
@@ -106,26 +106,26 @@ def fetch(repository: str, credentials: Credentials | None, wanted: Wanted, fold
 
 
 def _fetch_once(
-    client: Urllib3HttpGitClient, wanted: Wanted, store: DiskObjectStore, tell: Callable[[str], None]
+    client: Urllib3HttpGitClient, revision: Revision, store: DiskObjectStore, tell: Callable[[str], None]
 ) -> ObjectID:
     try:
-        return _receive(client, wanted, store, prefixes=[wanted.prefix], everything=False)
+        return _receive(client, revision, store, prefixes=[revision.prefix], everything=False)
     except ProtocolRefusedError as error:
-        if wanted.kind != "commit":
+        if revision.kind != "commit":
             raise
         tell(f"{error}; fetching all branches and tags instead")
     prefixes = [b"refs/heads/", b"refs/tags/"]
-    return _receive(client, wanted, store, prefixes=prefixes, everything=True)
+    return _receive(client, revision, store, prefixes=prefixes, everything=True)
 
 
 def _receive(
-    client: Urllib3HttpGitClient, wanted: Wanted, store: DiskObjectStore, *, prefixes: list[bytes], everything: bool
+    client: Urllib3HttpGitClient, revision: Revision, store: DiskObjectStore, *, prefixes: list[bytes], everything: bool
 ) -> ObjectID:
     chosen: list[ObjectID] = []
 
     def determine_wants(refs: Mapping[Ref, ObjectID], depth: int | None = None) -> list[ObjectID]:
         del depth
-        chosen.append(wanted.choose(refs))
+        chosen.append(revision.choose(refs))
         return sorted(set(refs.values())) if everything else chosen
 
     pack, commit, abort = store.add_pack()
@@ -143,13 +143,13 @@ def _receive(
         # Also closes the file; a pack that is complete but useless has left its name already.
         with suppress(FileNotFoundError):
             abort()
-        if isinstance(error, (HTTPError, GitProtocolError, *_BROKEN_DATA)):
-            raise _told(error) from error
+        if isinstance(error, (HTTPError, GitProtocolError, *BROKEN_DATA)):
+            raise _classified(error) from error
         raise
     return chosen[0]
 
 
-def _told(error: Exception) -> SourceError:
+def _classified(error: Exception) -> SourceError:
     """Return what an error of the transfer means for the next attempt."""
     if isinstance(error, (HTTPError, HangupException)) or isinstance(error.__cause__, HTTPError):
         return RetryableError(f"the server broke off: {error}")

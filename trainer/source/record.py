@@ -1,4 +1,4 @@
-"""The record that makes all pods of a job run the same commit.
+"""The record by which all pods of a job run the same commit.
 
 A branch may move between the clones of two pods. So the first pod that has its files links its record to the shared
 name, which exactly one can; every other pod, and a pod that comes back days later, takes the commit from there.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from trainer.files import fsync_directory, read_json, write_json_atomically
+from trainer.common.files import fsync_directory, read_json, write_json_atomically
 from trainer.source.config import COMMIT_PATTERN
 from trainer.source.errors import SourceError
 
@@ -58,18 +58,18 @@ def read_record(path: Path, config: SourceConfig) -> Record | None:
     """
     if not path.exists():
         return None
-    found = read_json(path) or {}
-    commit = found.get("commit")
+    stored = read_json(path) or {}
+    commit = stored.get("commit")
     if not isinstance(commit, str) or not COMMIT_PATTERN.fullmatch(commit):
-        raise SourceError(f"{path}: is no record of fetched code. Fix: remove it, or name another file as record")
-    wanted = {"repository": config.repository, "requested": config.requested}
-    belongs = all(found.get(key) == value for key, value in wanted.items())
+        raise SourceError(f"{path}: is not a record of fetched code. Fix: remove it, or name another file as record")
+    expected = {"repository": config.repository, "requested": config.requested}
+    belongs = all(stored.get(key) == value for key, value in expected.items())
     if not belongs or config.commit not in {None, commit}:
         raise SourceError(
-            f"{path}: records {found.get('requested')} of {found.get('repository')}, this job asks for "
+            f"{path}: records {stored.get('requested')} of {stored.get('repository')}, this job asks for "
             f"{config.requested} of {config.repository}. Fix: a record of its own for each job"
         )
-    return Record(repository=config.repository, requested=config.requested, commit=commit, time=str(found.get("time")))
+    return Record(repository=config.repository, requested=config.requested, commit=commit, time=str(stored.get("time")))
 
 
 def publish(path: Path, record: Record, config: SourceConfig) -> Record:

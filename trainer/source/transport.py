@@ -96,7 +96,7 @@ def _problem(response: urllib3.BaseHTTPResponse, url: str, sent: dict[str, str])
         return SourceError(f"{_meaning(response, sent)} (status {response.status})")
     kind = response.headers.get("Content-Type", "none")
     if "/info/refs?" in url and kind.split(";")[0].strip() != ADVERTISEMENT:
-        return SourceError(f"what answers is no git server: content type {kind}. Fix: the URL that `git clone` takes")
+        return SourceError(f"this is not a git server: content type {kind}. Fix: the URL that `git clone` takes")
     return None
 
 

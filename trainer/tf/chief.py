@@ -8,7 +8,7 @@ applies the mean once. Shards are of equal size and a shard's gradient is the me
 shards is the gradient of the whole batch: any number of workers walks the same curve as one.
 
 A lost worker: its steps go to the others (`ClusterCoordinator`), which work on; it takes part again once every lost
-worker is back. A lost parameter server takes weights with it: the chief ends and resumes from the newest checkpoint.
+worker is back. A lost parameter server takes weights with it: the chief ends and resumes from the latest checkpoint.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from trainer.signals import STOPPED_EXIT_STATUS
 from trainer.tf import cifar, framework, run
 from trainer.tf.cluster import wait_for_servers
 from trainer.tf.metrics import RunMetrics
 from trainer.tf.model import Batching, take_batch
+from trainer.training.signals import STOPPED_EXIT_STATUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer.events import EventLog
     from trainer.tf.cluster import Cluster
     from trainer.tf.config import ParameterServerConfig
     from trainer.tf.stop import Stop
+    from trainer.training.events import EventLog
 
 _IO_DEVICE = "/job:chief/replica:0/task:0/device:CPU:0"
 _POLL_SECONDS = 0.005
@@ -40,10 +40,10 @@ class _StoppedError(Exception):
 
 
 class Chief:
-    """Runs one training; made once per process."""
+    """Runs one training; one instance per process."""
 
     def __init__(self, config: ParameterServerConfig, cluster: Cluster, events: EventLog, stop: Stop) -> None:
-        """Connect to workers and parameter servers, and resume from the newest checkpoint.
+        """Connect to workers and parameter servers, and resume from the latest checkpoint.
 
         Raises:
             ClusterError: some of them cannot be reached in time.
@@ -86,7 +86,7 @@ class Chief:
             return STOPPED_EXIT_STATUS
         except self._tf.errors.UnavailableError as error:
             # lost workers are dealt with by the coordinator; this is a ps, and a part of the weights with it
-            fix = "Fix: start the chief again; it resumes from the newest checkpoint"
+            fix = "Fix: start the chief again; it resumes from the latest checkpoint"
             self._events.write("failed", step=step, error=type(error).__name__)
             raise run.RunError(f"a parameter server was lost after step {step}. {fix}") from error
         run.finish(self._tf, config, self._state, self._events, mode=config.mode, world=self._cluster.sizes)
@@ -193,9 +193,9 @@ class Chief:
                 raise _StoppedError
             now = time.monotonic()
             if progress and now - looked >= _PROGRESS_SECONDS:
-                looked, found = now, progress()
-                if found != last:
-                    last, moved = found, now
+                looked, reached = now, progress()
+                if reached != last:
+                    last, moved = reached, now
             if now - moved > limit:
                 fix = "Fix: see why the workers do not run, or wait longer with --train_timeout_seconds"
                 raise run.RunError(f"no step was done in train_timeout_seconds={limit:g}. {fix}")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from trainer.digits import DataError
-from trainer.files import sha256_of
+from trainer.common.files import sha256_of
+from trainer.training.digits import DataError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,7 +121,7 @@ def load_names(data_dir: Path) -> tuple[str, ...]:
     """Return the names of the ten classes.
 
     Raises:
-        DataError: the file is missing, is no text, or does not hold ten names.
+        DataError: the file is missing, is not text, or does not hold ten names.
     """
     path = data_dir / FOLDER / NAMES_FILE
     try:

@@ -1,21 +1,16 @@
-"""The command lines of the TensorFlow programs; the same names as in trainer/config.py. Needs no TensorFlow."""
+"""The command lines of the TensorFlow programs; the same names as in trainer/pytorch/config.py. Needs no TensorFlow."""
 
 from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal
 
-import tyro
-
-from trainer.folders import RunFolders
-from trainer.metrics import MetricsConfig
+from trainer.common.validation import at_least, file_name, more_than
 from trainer.tf import cifar
-from trainer.validation import at_least, file_name, more_than
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from trainer.training.folders import RunFolders
+from trainer.training.metrics import MetricsConfig
 
 MODELS_FOLDER = "models"
 
@@ -50,7 +45,7 @@ class RunConfig:
     """Save, and write the mean loss to the event log, after every so many steps."""
     keep_latest_k: int = 3
     """Checkpoints to keep; older ones are removed after a save."""
-    init_timeout_seconds: float = 300
+    init_timeout_seconds: float = 1800
     """Longest wait for the other tasks at the start: pods start and images load at their own pace."""
     train_timeout_seconds: float = 300
     """Longest wait for the next step, for example while a lost worker is started again."""
@@ -102,21 +97,3 @@ class ParameterServerConfig(RunConfig):
     def settings(self) -> dict[str, Any]:
         """Add the mode: with it the same step means another thing."""
         return {**super().settings(), "mode": self.mode}
-
-
-Config = TypeVar("Config", bound=RunConfig)
-
-
-def parse(kind: type[Config], program: str, arguments: Sequence[str] | None = None) -> Config:
-    """Read the command line; every field is `--field_name` (or `--field-name`).
-
-    Raises:
-        SystemExit: 0 after `--help`, 2 after saying which value is wrong, its limit and the fix.
-    """
-    return tyro.cli(
-        kind,
-        prog=f"python -m {program}",
-        args=arguments,
-        use_underscores=True,
-        config=(tyro.conf.OmitArgPrefixes,),
-    )

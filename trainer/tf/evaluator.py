@@ -6,16 +6,16 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
-from trainer.files import read_json, write_atomically
+from trainer.common.files import read_json, write_atomically
 from trainer.tf import cifar, framework, run
 from trainer.tf.model import accuracy
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trainer.events import EventLog
     from trainer.tf.config import RunConfig
     from trainer.tf.stop import Stop
+    from trainer.training.events import EventLog
 
 logger = logging.getLogger("trainer")
 

@@ -1,4 +1,4 @@
-"""TensorFlow itself, imported once and told how to behave; the only place that imports it."""
+"""TensorFlow itself, imported and configured once; the only place that imports it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import os
 from typing import Any
 
-from trainer.cpu import threads_per_process
+from trainer.common.cpu import threads_per_process
 
 
 class DeviceError(Exception):
@@ -24,7 +24,7 @@ def load(*, num_gpu: int, concurrent_calls: int = 1) -> Any:  # noqa: ANN401  Te
         DeviceError: there are fewer GPUs than asked for.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # TensorFlow imports Keras 3 at its start unless told that another one is wanted. Nothing here uses Keras (its
+    # TensorFlow imports Keras 3 at its start unless a variable asks for another one. Nothing here uses Keras (its
     # optimizer and `fit` do not work in a coordinator's functions), and leaving it out saves a third of the start.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     if num_gpu == 0:

@@ -6,9 +6,9 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from trainer import non_finite
-from trainer.metrics import StepReport, TrainingMetrics
 from trainer.tf import cifar
+from trainer.training import non_finite
+from trainer.training.metrics import StepReport, TrainingMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -54,7 +54,7 @@ class Network:
 
 
 class Momentum:
-    """Gradient descent with momentum; the velocities lie beside the variables they belong to."""
+    """Gradient descent with momentum; the velocities are stored with the variables they belong to."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Batching:
 def take_batch(tf: Any, records: Any, batching: Batching, *, step: Any, shard: Any) -> tuple[Any, Any]:  # noqa: ANN401
     """Return a shard of a step's batch: images float32 [batch_size / shards, 32, 32, 3] and labels int32.
 
-    A function of its arguments alone: whoever computes a shard, also again after a failure, takes the same samples,
+    A function of its arguments alone: any worker that computes a shard, also after a failure, takes the same samples,
     and any number of shards make up the same batch. Each epoch has an order of its own; what does not fill a last
     batch is left out of that epoch.
 
@@ -151,6 +151,6 @@ def accuracy(tf: Any, network: Network, records: Any, *, samples_per_call: int =
     correct = 0
     for first in range(0, len(records), samples_per_call):
         images, labels = split_records(tf, tf.constant(records[first : first + samples_per_call]))
-        found = tf.argmax(network.logits(images), axis=1, output_type=tf.int32)
-        correct += int(tf.reduce_sum(tf.cast(found == labels, tf.int32)))
+        predicted = tf.argmax(network.logits(images), axis=1, output_type=tf.int32)
+        correct += int(tf.reduce_sum(tf.cast(predicted == labels, tf.int32)))
     return correct / len(records)

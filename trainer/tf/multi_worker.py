@@ -2,7 +2,7 @@
 
 With TF_CONFIG all its workers train together (MultiWorkerMirroredStrategy); without, this process trains alone on all
 its GPUs (MirroredStrategy). Every replica has all weights; each step adds up the gradients of all of them.
-A worker that is lost ends the others; started again together, they resume from the newest checkpoint.
+A worker that is lost ends the others; started again together, they resume from the latest checkpoint.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from trainer.digits import DataError
-from trainer.signals import STOPPED_EXIT_STATUS
+from trainer.common import command_line
 from trainer.tf import cifar, framework, run
 from trainer.tf import cluster as clusters
-from trainer.tf.config import RunConfig, parse
+from trainer.tf.config import RunConfig
 from trainer.tf.framework import DeviceError
 from trainer.tf.metrics import RunMetrics
 from trainer.tf.model import Batching, take_batch
 from trainer.tf.run import RunError, show_messages
 from trainer.tf.stop import Stop, leave
+from trainer.training.digits import DataError
+from trainer.training.signals import STOPPED_EXIT_STATUS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trainer.events import EventLog
+    from trainer.training.events import EventLog
 
 logger = logging.getLogger("trainer")
 
@@ -85,7 +86,7 @@ class Worker:
         except (errors.UnavailableError, errors.AbortedError, errors.CancelledError) as error:
             step = self._state.current_step
             self._events.write("failed", step=step, error=type(error).__name__)
-            fix = "Fix: start all workers again; they resume from the newest checkpoint"
+            fix = "Fix: start all workers again; they resume from the latest checkpoint"
             raise RunError(f"{self._cluster.name}: another worker was lost at step {step}. {fix}") from error
 
     def _train(self) -> int:
@@ -189,7 +190,7 @@ class Worker:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run this worker; 0 when the run is finished, 1 after a failure, 143 after a stop on request."""
-    config = parse(RunConfig, PROGRAM, arguments)
+    config = command_line.parse(RunConfig, PROGRAM, arguments)
     show_messages()
     stop = Stop()
     try:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from trainer.digits import DataError
+from trainer.common import command_line
 from trainer.tf import cluster as clusters
 from trainer.tf.chief import Chief
-from trainer.tf.config import ParameterServerConfig, parse
+from trainer.tf.config import ParameterServerConfig
 from trainer.tf.evaluator import evaluate
 from trainer.tf.framework import DeviceError
 from trainer.tf.run import RunError, open_log, show_messages
 from trainer.tf.server import serve
 from trainer.tf.stop import Stop, leave
+from trainer.training.digits import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,7 @@ PROGRAM = "trainer.tf.parameter_server"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run this task of the job; 0 when the run is finished, 1 after a failure, 143 after a stop on request."""
-    config = parse(ParameterServerConfig, PROGRAM, arguments)
+    config = command_line.parse(ParameterServerConfig, PROGRAM, arguments)
     show_messages()
     stop = Stop()
     try:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  the command line parser reads the annotation at run time
 
 import numpy as np
-import tyro
 
-from trainer import digits
-from trainer.files import write_atomically
+from trainer.common import command_line
+from trainer.common.files import write_atomically
 from trainer.tf import cifar
+from trainer.training import digits
 
 # From 8x8 to 32x32: every pixel becomes a square.
 _ENLARGED = 4
@@ -29,8 +29,8 @@ class PrepareDataConfig:
 def prepare(data_dir: Path) -> Path:
     """Write the files unless all are there and usable: a real CIFAR-10 is left alone.
 
-    Any number of processes may do this at once, and any may be killed: every file has the same content whoever wrote
-    it and appears whole.
+    Any number of processes may do this at once, and any may be killed: all write the same
+    content, and each file appears whole.
 
     Returns:
         The folder.
@@ -65,7 +65,7 @@ def _enlarge(source: digits.Digits) -> cifar.Samples:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; 0 when the data set is in place."""
-    config = tyro.cli(PrepareDataConfig, prog="python -m trainer.tf.prepare_data", args=arguments, use_underscores=True)
+    config = command_line.parse(PrepareDataConfig, "trainer.tf.prepare_data", arguments)
     try:
         folder = prepare(config.data_dir)
         counts = [len(cifar.load_records(config.data_dir, split)) for split in cifar.SPLITS]

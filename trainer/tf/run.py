@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer import non_finite
-from trainer.events import EventLog, log_to_stderr
-from trainer.files import read_json, write_json_atomically
+from trainer.common.files import read_json, write_json_atomically
+from trainer.common.validation import changed_settings
 from trainer.tf import cifar
 from trainer.tf.model import Momentum, Network, accuracy
-from trainer.validation import changed_settings
+from trainer.training import non_finite
+from trainer.training.events import EventLog, log_to_stderr
 
 if TYPE_CHECKING:
     from trainer.tf.config import RunConfig
@@ -39,7 +39,7 @@ class State:
 
     @classmethod
     def create(cls, tf: Any, config: RunConfig, strategy: Any = None) -> State:  # noqa: ANN401
-        """Make it anew; within the strategy's scope when there is one."""
+        """Create it again; within the strategy's scope when there is one."""
         network = Network(tf, seed=config.seed)
         optimizer = Momentum(
             tf,
@@ -91,12 +91,12 @@ class Checkpoints:
         )
 
     def latest_step(self) -> int:
-        """Return the step of the newest checkpoint; 0 where there is none."""
+        """Return the step of the latest checkpoint; 0 where there is none."""
         latest = self._manager.latest_checkpoint
         return step_of(latest) if latest else 0
 
     def latest_time(self) -> float | None:
-        """Return when the newest checkpoint was saved, Unix time in seconds; None where there is none."""
+        """Return when the latest checkpoint was saved, Unix time in seconds; None where there is none."""
         latest = self._manager.latest_checkpoint
         return Path(f"{latest}.index").stat().st_mtime if latest else None
 
@@ -191,7 +191,7 @@ def finish(tf: Any, config: RunConfig, state: State, events: EventLog, **facts: 
     Returns:
         The accuracy on the test images, 0 to 1.
     """
-    # a copy in this process: with parameter servers every batch would fetch all weights anew
+    # a copy in this process: with parameter servers every batch would fetch all weights again
     local = Network(tf, seed=config.seed)
     for variable, source in zip(local.variables, state.network.variables, strict=True):
         variable.assign(source.read_value())

@@ -9,10 +9,10 @@ from trainer.tf import framework
 from trainer.tf.cluster import wait_for_names
 
 if TYPE_CHECKING:
-    from trainer.events import EventLog
     from trainer.tf.cluster import Cluster
     from trainer.tf.config import ParameterServerConfig
     from trainer.tf.stop import Stop
+    from trainer.training.events import EventLog
 
 logger = logging.getLogger("trainer")
 

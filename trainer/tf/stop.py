@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 
-from trainer.signals import STOP_SIGNALS, STOPPED_EXIT_STATUS
+from trainer.training.signals import STOP_SIGNALS, STOPPED_EXIT_STATUS
 
 
 class Stop:

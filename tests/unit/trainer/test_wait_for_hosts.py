@@ -74,7 +74,7 @@ def test_reads_the_hostfiles_of_open_mpi_and_mpich():
     [
         ([], "there is no host to wait for. Fix:"),
         (["host"], "'host' is not HOST:PORT. Fix:"),
-        (["host:0"], "endpoints=0: must be from 1 to 65535"),
+        (["host:0"], "hosts: port=0: must be from 1 to 65535"),
         (["host:22", "--port", "22"], "file=None, port=22: only one of the two is given. Fix:"),
         (["--file", "/nowhere", "--port", "22"], "/nowhere"),
         (["host:22", "--timeout_seconds", "0"], "timeout_seconds=0.0: must be more than 0"),
@@ -84,7 +84,7 @@ def test_refuses_what_makes_no_sense(arguments, message, capsys):
     with pytest.raises(SystemExit) as exit_:
         parse(arguments)
     assert exit_.value.code == 2
-    assert message in capsys.readouterr().err
+    assert message in " ".join(capsys.readouterr().err.split())  # the parser wraps its lines
 
 
 def test_asks_for_an_address_once_however_often_it_is_named():

@@ -6,17 +6,24 @@ Everything a client sends is hostile until it passed here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
 from trainer.serve.errors import RequestError
 from trainer.serve.protocol import tensors
+from trainer.serve.protocol.infer_request import (
+    InferRequest,
+    RequestedOutput,
+    check_complete,
+    check_names,
+    checked_datatype,
+    checked_rows,
+    checked_shape,
+)
+from trainer.serve.protocol.parameters import refuse_shared_memory, whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trainer.serve.model_config import ModelSpec, TensorSpec
 
 _MAX_LENGTH_DIGITS = 18
@@ -27,28 +34,6 @@ _KINDS: dict[type, str] = {
     bool: "a boolean",
     type(None): "missing or null",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class RequestedOutput:
-    """An output the client wants."""
-
-    index: int
-    """Place in the model's outputs."""
-    binary: bool
-    """As bytes behind the JSON, not as numbers in it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class InferRequest:
-    """A request that fits the model."""
-
-    id: str | None
-    inputs: list[tensors.Array]
-    """In the model's order."""
-    outputs: list[RequestedOutput]
-    rows: int
-    """Size of the batch dimension; 1 for a model without one."""
 
 
 def decode(body: bytes, header_length: bytes | None, spec: ModelSpec, max_json_bytes: int) -> InferRequest:
@@ -65,24 +50,25 @@ def decode(body: bytes, header_length: bytes | None, spec: ModelSpec, max_json_b
     document = _parse_json(view[:json_size])
     declared = _by_name("inputs", document.get("inputs"), [tensor.name for tensor in spec.inputs])
     binary = _split_binary(declared, view[json_size:])
-    missing = [tensor.name for tensor in spec.inputs if tensor.name not in declared]
-    if missing:
-        raise RequestError(400, f"inputs {missing} are missing; the model takes {[t.name for t in spec.inputs]}")
+    check_complete(list(declared), spec)
     inputs = [_read_input(declared[tensor.name], binary.get(tensor.name), tensor) for tensor in spec.inputs]
+    parameters = _parameters("body", document)
     return InferRequest(
         id=_request_id(document),
+        priority=whole_number("parameters", parameters, "priority"),
+        timeout_us=whole_number("parameters", parameters, "timeout"),
         inputs=inputs,
-        outputs=_requested_outputs(document, spec),
-        rows=_rows(inputs, spec),
+        outputs=_requested_outputs(document, parameters, spec),
+        rows=checked_rows(inputs, spec),
     )
 
 
 def _parse_header_length(value: bytes, body_size: int) -> int:
     # isdigit first: int() accepts signs, spaces and underscores, and takes quadratic time on long input
     if not value.isdigit() or len(value) > _MAX_LENGTH_DIGITS or int(value) > body_size:
-        shown = value[:40].decode("latin-1")
+        excerpt = value[:40].decode("latin-1")
         raise RequestError(
-            400, f"Inference-Header-Content-Length {shown!r}: must be the size of the JSON part, 0 to {body_size}"
+            400, f"Inference-Header-Content-Length {excerpt!r}: must be the size of the JSON part, 0 to {body_size}"
         )
     return int(value)
 
@@ -110,17 +96,10 @@ def _by_name(field: str, value: object, known: list[str]) -> dict[str, dict[str,
     """Return the objects of a list by their names, in its order; unknown and repeated names are refused."""
     if not isinstance(value, list):
         raise RequestError(400, f"{field}: must be an array of objects, is {_kind(value)}")
-    found: dict[str, dict[str, Any]] = {}
-    for place, item in enumerate(cast("list[object]", value)):
-        entry = _object(f"{field}[{place}]", item)
-        name = entry.get("name")
-        if not isinstance(name, str) or name not in known:
-            shown = tensors.shorten(name)
-            raise RequestError(400, f"{field}[{place}].name={shown}: must be one of {known}")
-        if name in found:
-            raise RequestError(400, f"{field}: {name!r} is there twice")
-        found[name] = entry
-    return found
+    entries = [_object(f"{field}[{place}]", item) for place, item in enumerate(cast("list[object]", value))]
+    names = [entry.get("name") for entry in entries]
+    check_names(field, names, known)
+    return {cast("str", name): entry for name, entry in zip(names, entries, strict=True)}
 
 
 def _split_binary(declared: dict[str, dict[str, Any]], tail: memoryview) -> dict[str, memoryview]:
@@ -128,7 +107,9 @@ def _split_binary(declared: dict[str, dict[str, Any]], tail: memoryview) -> dict
     parts: dict[str, memoryview] = {}
     offset = 0
     for name, entry in declared.items():
-        size = _parameters(f"input {name!r}", entry).get("binary_data_size")
+        parameters = _parameters(f"input {name!r}", entry)
+        refuse_shared_memory(f"input {name!r}", parameters)
+        size = parameters.get("binary_data_size")
         if size is None:
             continue
         if type(size) is not int or not 0 <= size <= len(tail) - offset:
@@ -151,11 +132,8 @@ def _parameters(where: str, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_input(entry: dict[str, Any], binary: memoryview | None, spec: TensorSpec) -> tensors.Array:
-    datatype = entry.get("datatype")
-    if datatype != spec.datatype.name:
-        shown = tensors.shorten(datatype)
-        raise RequestError(400, f"input {spec.name!r}: datatype={shown}: must be {spec.datatype.name!r}")
-    shape = _shape(entry.get("shape"), spec)
+    checked_datatype(entry.get("datatype"), spec)
+    shape = checked_shape(entry.get("shape"), spec)
     data: object = entry.get("data")
     if binary is not None:
         if data is not None:
@@ -166,34 +144,6 @@ def _read_input(entry: dict[str, Any], binary: memoryview | None, spec: TensorSp
     return tensors.from_json(cast("list[Any]", data), shape, spec)
 
 
-def _shape(value: object, spec: TensorSpec) -> tuple[int, ...]:
-    sizes = cast("list[int]", value)
-    if not isinstance(value, list) or not _matches(sizes, spec.shape):
-        expected = f"{list(spec.shape)} (-1: any size from 1)"
-        raise RequestError(400, f"input {spec.name!r}: shape={tensors.shorten(sizes)}: must be {expected}")
-    return tuple(sizes)
-
-
-def _matches(sizes: Sequence[object], expected: tuple[int, ...]) -> bool:
-    if len(sizes) != len(expected):
-        return False
-    pairs = zip(sizes, expected, strict=True)
-    # type, not isinstance: true is no size
-    return all(type(size) is int and (size > 0 and limit in (size, -1)) for size, limit in pairs)
-
-
-def _rows(inputs: list[tensors.Array], spec: ModelSpec) -> int:
-    if spec.max_batch_size == 0:
-        return 1
-    rows = {array.shape[0] for array in inputs}
-    if len(rows) != 1:
-        raise RequestError(400, f"inputs have batches of different sizes: {sorted(rows)}")
-    (count,) = rows
-    if count > spec.max_batch_size:
-        raise RequestError(400, f"batch of {count}; limit: {spec.max_batch_size}. Fix: send it in parts")
-    return count
-
-
 def _request_id(document: dict[str, Any]) -> str | None:
     value = document.get("id")
     if value is not None and not isinstance(value, str):
@@ -201,22 +151,21 @@ def _request_id(document: dict[str, Any]) -> str | None:
     return value
 
 
-def _requested_outputs(document: dict[str, Any], spec: ModelSpec) -> list[RequestedOutput]:
+def _requested_outputs(document: dict[str, Any], parameters: dict[str, Any], spec: ModelSpec) -> list[RequestedOutput]:
     """Return the outputs named in the request, in its order; all of them where it names none."""
-    default = _flag(
-        "parameters.binary_data_output", _parameters("body", document).get("binary_data_output"), default=False
-    )
+    default = _flag("parameters.binary_data_output", parameters.get("binary_data_output"), default=False)
     names = [tensor.name for tensor in spec.outputs]
-    wanted = document.get("outputs")
-    if wanted is None or wanted == []:
+    requested = document.get("outputs")
+    if requested is None or requested == []:
         return [RequestedOutput(index=index, binary=default) for index in range(len(names))]
     outputs: list[RequestedOutput] = []
-    for name, entry in _by_name("outputs", wanted, names).items():
-        parameters = _parameters(f"output {name!r}", entry)
-        if parameters.get("classification"):
-            raise RequestError(400, f"output {name!r}: classification is not supported. Fix: sort the scores yourself")
-        binary = _flag(f"output {name!r}: binary_data", parameters.get("binary_data"), default=default)
-        outputs.append(RequestedOutput(index=names.index(name), binary=binary))
+    for name, entry in _by_name("outputs", requested, names).items():
+        where = f"output {name!r}"
+        parameters = _parameters(where, entry)
+        refuse_shared_memory(where, parameters)
+        binary = _flag(f"{where}: binary_data", parameters.get("binary_data"), default=default)
+        classes = whole_number(where, parameters, "classification")
+        outputs.append(RequestedOutput(index=names.index(name), binary=binary, classes=classes))
     return outputs
 
 

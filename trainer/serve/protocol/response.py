@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import orjson
+
+from trainer.serve.protocol.outputs import output_tensor
 
 if TYPE_CHECKING:
     from trainer.serve.model_config import ModelSpec
-    from trainer.serve.protocol.request import InferRequest
+    from trainer.serve.protocol.infer_request import InferRequest
     from trainer.serve.protocol.tensors import Array
 
 Headers = list[tuple[bytes, bytes]]
@@ -25,14 +26,14 @@ def encode(request: InferRequest, spec: ModelSpec, version: int, results: list[A
     entries: list[dict[str, Any]] = []
     binary: list[bytes] = []
     for output in request.outputs:
-        tensor = spec.outputs[output.index]
-        array = np.ascontiguousarray(results[output.index])
-        entry: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype.name, "shape": array.shape}
+        tensor = output_tensor(output, spec, results)
+        entry: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape}
         if output.binary:
-            binary.append(array.tobytes())
-            entry["parameters"] = {"binary_data_size": array.nbytes}
+            content = tensor.raw()
+            binary.append(content)
+            entry["parameters"] = {"binary_data_size": len(content)}
         else:
-            entry["data"] = array.reshape(-1)
+            entry["data"] = tensor.texts if tensor.array is None else tensor.array.reshape(-1)
         entries.append(entry)
     document: dict[str, Any] = {"model_name": spec.name, "model_version": str(version), "outputs": entries}
     if request.id is not None:

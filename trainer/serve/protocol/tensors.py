@@ -33,7 +33,7 @@ def from_binary(data: memoryview, shape: tuple[int, ...], spec: TensorSpec) -> A
     expected = math.prod(shape) * spec.datatype.numpy.itemsize
     if len(data) != expected:
         needs = f"shape {list(shape)} of {spec.datatype.name} needs {expected}"
-        raise RequestError(400, f"input {spec.name!r}: binary_data_size={len(data)}: {needs}")
+        raise RequestError(400, f"input {spec.name!r}: {len(data)} bytes; {needs}")
     array = np.frombuffer(data, dtype=spec.datatype.numpy)
     if spec.datatype.numpy.kind == "b" and array.view(np.uint8).max(initial=0) > 1:
         raise RequestError(400, f"input {spec.name!r}: a BOOL byte must be 0 or 1")
@@ -62,21 +62,15 @@ def from_json(data: list[Any], shape: tuple[int, ...], spec: TensorSpec) -> Arra
         raise RequestError(
             400, f"input {spec.name!r}: data holds {_contents(values)}: {spec.datatype.name} needs {_needs(spec)}"
         )
-    return _cast(values, spec).reshape(shape)
+    return from_numbers(values, spec).reshape(shape)
 
 
-def _to_array(data: list[Any], spec: TensorSpec) -> Array:
-    """Return the values in the type that NumPy finds for them."""
-    values: Array = np.array(data)
-    if spec.datatype.name == "UINT64" and values.dtype.kind == "f":
-        # numbers below and above 2**63 become float64 together, which rounds them
-        exact = np.array(data, dtype=object)
-        if all(type(value) is int and value >= 0 for value in exact.flat):
-            return exact.astype(np.uint64)
-    return values
+def from_numbers(values: Array, spec: TensorSpec) -> Array:
+    """Return numbers in the type of a tensor.
 
-
-def _cast(values: Array, spec: TensorSpec) -> Array:
+    Raises:
+        RequestError: 400 where one is outside the range of the type.
+    """
     target = spec.datatype.numpy
     if target.kind == "b":
         return values
@@ -90,6 +84,17 @@ def _cast(values: Array, spec: TensorSpec) -> Array:
             400, f"input {spec.name!r}: value {outside}: {spec.datatype.name} holds {limits.min} to {limits.max}"
         )
     return values.astype(target, copy=False)
+
+
+def _to_array(data: list[Any], spec: TensorSpec) -> Array:
+    """Return the values in the type that NumPy finds for them."""
+    values: Array = np.array(data)
+    if spec.datatype.name == "UINT64" and values.dtype.kind == "f":
+        # numbers below and above 2**63 become float64 together, which rounds them
+        exact = np.array(data, dtype=object)
+        if all(type(value) is int and value >= 0 for value in exact.flat):
+            return exact.astype(np.uint64)
+    return values
 
 
 def _contents(values: Array) -> str:

@@ -1,0 +1,70 @@
+"""What the tests of PyTorch training share: small configurations, one process or several."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from trainer.pytorch.checkpoint import CheckpointConfig
+from trainer.pytorch.config import TrainConfig
+from trainer.pytorch.data import DataConfig
+from trainer.pytorch.distributed import Distributed, DistributedConfig
+from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+
+
+@pytest.fixture(autouse=True)
+def process_settings(monkeypatch) -> Iterator[None]:
+    """One thread per process, loopback only, and torch's global switches as they were."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_GLOO_LAZY_INIT", "TORCH_NCCL_ASYNC_ERROR_HANDLING"):
+        # set first, so that what a test's trainer leaves behind is gone with the test
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    workspace = os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
+    threads = torch.get_num_threads()
+    yield
+    torch.set_deterministic_debug_mode("default")
+    torch.set_num_threads(threads)
+    os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
+    if workspace is not None:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = workspace
+
+
+@pytest.fixture
+def alone() -> Iterator[Distributed]:
+    """A process group of this process only."""
+    distributed = Distributed(DistributedConfig())
+    yield distributed
+    distributed.close()
+
+
+@pytest.fixture
+def small(data_dir, tmp_path):
+    """Make configurations of a run of 11 steps per epoch; keyword arguments replace fields of `TrainConfig`."""
+
+    def make(**changes) -> TrainConfig:
+        settings = {
+            "data": DataConfig(data_dir=data_dir, batch_size=128),
+            "output_dir": tmp_path / "output",
+            "work_dir": tmp_path / "work",
+            "run_name": "small",
+            "epochs": 1,
+            "log_interval_steps": 1,
+            "model": DigitsCnnConfig(width=4),
+            "checkpoint": CheckpointConfig(checkpoint_interval_steps=4),
+        }
+        return TrainConfig(**{**settings, **changes})
+
+    return make

@@ -1,0 +1,92 @@
+"""Every layout of 1, 2 and 4 ranks learns what one process learns: real ranks, gloo over the loopback interface."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.trainer.pytorch.parallel.train_layouts import STEPS, combinations, options
+
+REPOSITORY = Path(__file__).resolve().parents[5]
+PROGRAM = Path(__file__).with_name("train_layouts.py")
+FP32_TOLERANCE = 1e-5
+"""Of each loss, relative: sums in another order. Seen: below 3e-7."""
+BF16_TOLERANCE = 3e-2
+"""bfloat16 has 8 bits, a relative step of 0.4 %. Seen: below 1e-2."""
+
+
+def _train(world_size: int, folder: Path) -> dict[str, dict[str, Any]]:
+    """Train all layouts of a number of ranks, one after the other in the same processes."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    output = folder / f"{world_size}.json"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, PROGRAM, str(world_size), str(rank), str(port), str(output)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(world_size)
+    ]
+    try:
+        said = [rank.communicate(timeout=1500)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    assert [rank.returncode for rank in ranks] == [0] * world_size, "\n".join(said)
+    return json.loads(output.read_text())
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> dict[int, dict[str, dict[str, Any]]]:
+    folder = tmp_path_factory.mktemp("layouts")
+    return {world_size: _train(world_size, folder) for world_size in (1, 2, 4)}
+
+
+NAMES = [(n, case.name) for n in (1, 2, 4) for case in (*combinations(n), *options(n))]
+
+
+@pytest.mark.parametrize(("world_size", "name"), NAMES, ids=[f"{n} ranks: {name}" for n, name in NAMES])
+def test_a_layout_has_the_losses_of_one_process(trained, world_size, name):
+    model = name.partition(":")[0]
+    alone = {
+        "gpt": "gpt: replicate 1 shard 1 tensor 1 pipeline 1",
+        "gpt bf16": "gpt: replicate 1 shard 1 tensor 1 pipeline 1",
+        "deep gpt": "deep gpt: alone",
+        "digits": "digits: replicate 1 shard 1 tensor 1 pipeline 1",
+    }[model]
+    tolerance = BF16_TOLERANCE if "bf16" in model else FP32_TOLERANCE
+    losses = trained[world_size][name]["losses"]
+    assert len(losses) == STEPS
+    assert losses == pytest.approx(trained[1][alone]["losses"], rel=tolerance)
+
+
+@pytest.mark.parametrize(("world_size", "name"), NAMES, ids=[f"{n} ranks: {name}" for n, name in NAMES])
+def test_ranks_evaluate_together_what_the_whole_model_answers(trained, world_size, name):
+    result = trained[world_size][name]
+    # two of the 80 tokens may change sides in bfloat16; the digits are five
+    assert result["together"] == pytest.approx(result["alone"], abs=0.026 if "bf16" in name else 1e-6)
+
+
+@pytest.mark.parametrize("name", ["gpt: replicate 1 shard 1 tensor 1 pipeline 1", "deep gpt: alone"])
+def test_what_is_compared_has_learned_something(trained, name):
+    losses = trained[1][name]["losses"]
+    assert losses[-1] < 0.95 * losses[0]
+    assert len(set(losses)) == STEPS
+
+
+def test_bfloat16_is_not_float32(trained):
+    alone = trained[1]["gpt: replicate 1 shard 1 tensor 1 pipeline 1"]["losses"]
+    assert trained[2]["gpt bf16: shard 2"]["losses"] != pytest.approx(alone, rel=FP32_TOLERANCE)

@@ -1,0 +1,212 @@
+"""One rank of a training of 20 steps in each of many layouts: `train_layouts.py WORLD_SIZE RANK PORT OUTPUT`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint import load, save
+
+from trainer.pytorch.data import Batch
+from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
+from trainer.pytorch.models.gpt import GptConfig
+from trainer.pytorch.optimizer import OptimizerConfig
+from trainer.pytorch.parallel import state
+from trainer.pytorch.parallel.blocks import BlocksConfig
+from trainer.pytorch.parallel.build import Recipe
+from trainer.pytorch.parallel.degrees import ParallelConfig
+from trainer.pytorch.parallel.evaluation import sharded_accuracy
+from trainer.pytorch.parallel.gradients import clip
+from trainer.pytorch.parallel.layout import Layout
+from trainer.pytorch.precision import PrecisionConfig
+
+if TYPE_CHECKING:
+    from trainer.pytorch.models.model_config import ModelConfig
+
+STEPS = 20
+BATCH = 8
+GPT = GptConfig(layers=2, heads=4, width=32, context=16, vocabulary=64)
+DEEP_GPT = replace(GPT, layers=4)
+DIGITS = DigitsCnnConfig(width=4, dropout=0.0)
+OPTIMIZER = OptimizerConfig(learning_rate=1e-2, warmup_steps=0, gradient_clip_norm=0.5)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A training: what is trained, how it is divided, and how from its middle on."""
+
+    name: str
+    model: ModelConfig
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    then: ParallelConfig | None = None
+    precision: PrecisionConfig = field(default_factory=PrecisionConfig)
+    blocks: BlocksConfig = field(default_factory=BlocksConfig)
+
+
+def combinations(world_size: int) -> list[Case]:
+    """List every combination of degrees for a number of ranks."""
+    sizes = [n for n in range(1, world_size + 1) if world_size % n == 0]
+    cases: list[Case] = []
+    for replicate, shard, tensor, pipeline in itertools.product(sizes, repeat=4):
+        if replicate * shard * tensor * pipeline != world_size:
+            continue
+        parallel = ParallelConfig(
+            data_parallel_replicate=replicate,
+            data_parallel_shard=shard,
+            tensor_parallel=tensor,
+            pipeline_parallel=pipeline,
+            microbatches=pipeline,
+        )
+        deep = pipeline == 4
+        name = f"replicate {replicate} shard {shard} tensor {tensor} pipeline {pipeline}"
+        cases.append(Case(f"deep gpt: {name}" if deep else f"gpt: {name}", DEEP_GPT if deep else GPT, parallel))
+        if tensor == pipeline == 1:
+            cases.append(Case(f"digits: {name}", DIGITS, parallel))
+    return cases
+
+
+def options(world_size: int) -> list[Case]:
+    """List options that change how a layout computes, but not what: each on a layout that it is made for."""
+    if world_size == 1:
+        return [
+            Case("deep gpt: alone", DEEP_GPT),
+            Case("gpt: aot_eager", GPT, blocks=BlocksConfig(compile="aot_eager")),
+            Case("gpt bf16: autocast", GPT, precision=PrecisionConfig(precision="bf16_autocast")),
+        ]
+    if world_size == 2:
+        shard = ParallelConfig(data_parallel_shard=2, microbatches=2)
+        full, selective = (BlocksConfig(activation_checkpointing=mode) for mode in ("full", "selective"))
+        bf16 = PrecisionConfig(precision="bf16")
+        return [
+            Case("gpt: replicate 2, 2 microbatches", GPT, ParallelConfig(microbatches=2)),
+            Case("gpt: shard 2, 2 microbatches, full", GPT, shard, blocks=full),
+            Case("gpt: shard 2, selective", GPT, ParallelConfig(data_parallel_shard=2), blocks=selective),
+            Case("gpt bf16: shard 2", GPT, shard, precision=bf16),
+            Case("gpt bf16: replicate 2", GPT, precision=bf16),
+        ]
+    looped = ParallelConfig(
+        data_parallel_shard=2, pipeline_parallel=2, microbatches=2, pipeline_schedule="interleaved_1f1b"
+    )
+    gpipe = ParallelConfig(tensor_parallel=2, pipeline_parallel=2, microbatches=2, pipeline_schedule="gpipe")
+    shard = ParallelConfig(data_parallel_shard=4)
+    return [
+        Case("deep gpt: shard 2 pipeline 2 interleaved", DEEP_GPT, looped),
+        Case("gpt: saved by shard 4, loaded by tensor 2 pipeline 2 gpipe", GPT, shard, then=gpipe),
+        Case("deep gpt: saved by interleaved stages, loaded by shard 4", DEEP_GPT, looped, then=shard),
+    ]
+
+
+def batch(case: Case, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the same whole batch on every rank."""
+    generator = torch.Generator().manual_seed(step)
+    if isinstance(case.model, GptConfig):
+        shape = case.model.shape
+        # a few sequences again and again, so that there is something to learn
+        tokens = torch.randint(shape.vocabulary, (BATCH, shape.context + 1), generator=generator)
+        tokens[:, 1::2] = tokens[:, :-1:2]
+        return tokens[:, :-1], tokens[:, 1:]
+    labels = torch.randint(10, (BATCH,), generator=generator)
+    images = torch.rand(BATCH, 1, 8, 8, generator=generator) / 2
+    images[torch.arange(BATCH), 0, labels % 8, labels // 8] += 2.0
+    return images, labels
+
+
+def train(case: Case, folder: Path) -> dict[str, Any]:
+    """Train for 20 steps; `folder` is where the model is when it changes its layout.
+
+    Returns:
+        The loss of each step over the whole batch, the accuracy that the ranks compute together, and that of the whole
+        model rebuilt on rank 0.
+    """
+    losses, training = _steps(case, folder)
+    inputs, targets = batch(case, STEPS)
+    # fewer than the ranks share evenly
+    samples = Batch(images=inputs[:-3], labels=targets[:-3])
+    together = sharded_accuracy(training.model, samples, BATCH)
+    whole = state.whole_model(training.model)
+    alone = None
+    if whole is not None:
+        with torch.no_grad():
+            answers = state.module_with(case.model, whole).eval()(samples.images).argmax(dim=-1)
+        alone = (answers == samples.labels).float().mean().item()
+    return {"losses": losses, "together": together, "alone": alone}
+
+
+def _steps(case: Case, folder: Path) -> tuple[list[float], Training]:
+    first = Training(case, case.parallel)
+    if case.then is None:
+        return first.steps(range(STEPS)), first
+    losses_of_first = first.steps(range(STEPS // 2))
+    save(first.state(), checkpoint_id=folder)
+    second = Training(case, case.then)
+    saved = second.state()
+    load(saved, checkpoint_id=folder)
+    state.load_state_dict(second.model, second.optimizer, saved)
+    return losses_of_first + second.steps(range(STEPS // 2, STEPS)), second
+
+
+class Training:
+    """A model in a layout, and its optimizer."""
+
+    def __init__(self, case: Case, parallel: ParallelConfig) -> None:
+        self.case = case
+        self.layout = Layout(parallel.degrees(dist.get_world_size()), "cpu")
+        torch.manual_seed(0)
+        recipe = Recipe(model=case.model, parallel=parallel, precision=case.precision, blocks=case.blocks)
+        self.model = recipe.build(self.layout, torch.device("cpu"))
+        self.optimizer = OPTIMIZER.build(self.model.module.parameters())
+
+    def state(self) -> dict[str, Any]:
+        return state.state_dict(self.model, self.optimizer)
+
+    def steps(self, numbers: range) -> list[float]:
+        """Train for some steps."""
+        return [self._step(number) for number in numbers]
+
+    def _step(self, number: int) -> float:
+        layout = self.layout
+        inputs, targets = (each.chunk(layout.degrees.data)[layout.data_rank] for each in batch(self.case, number))
+        self.optimizer.zero_grad()
+        seen: list[torch.Tensor] = []
+        self.model.forward_backward(inputs, targets, lambda loss, _: seen.append(loss.clone()))
+        [loss] = seen
+        clip(self.model.module.parameters(), OPTIMIZER.gradient_clip_norm, layout.pipeline_group)
+        self.optimizer.step()
+        dist.all_reduce(loss)
+        return loss.item() / layout.loss_ranks
+
+
+def main() -> None:
+    """Train every case and write the losses of each."""
+    world_size, rank, port, output = (*map(int, sys.argv[1:4]), Path(sys.argv[4]))
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group(
+        "gloo",
+        init_method=f"tcp://127.0.0.1:{port}",
+        rank=rank,
+        world_size=world_size,
+        timeout=timedelta(minutes=10),
+    )
+    result = {}
+    for index, case in enumerate(combinations(world_size) + options(world_size)):
+        begin = time.monotonic()
+        result[case.name] = train(case, output.with_suffix(f".checkpoint-{index}"))
+        if rank == 0:
+            print(f"{time.monotonic() - begin:6.1f} s  {case.name}", flush=True)
+    if rank == 0:
+        output.write_text(json.dumps(result))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainer.pytorch.checkpoint import COMPLETE, CheckpointConfig, CheckpointError, CheckpointManager
+
+SETTINGS = {"batch_size": 64, "seed": 0}
+
+
+@pytest.fixture
+def manager(tmp_path, alone):
+    def make(settings=SETTINGS, keep_latest_k=3) -> CheckpointManager:
+        return CheckpointManager(CheckpointConfig(keep_latest_k=keep_latest_k), tmp_path, alone, settings)
+
+    return make
+
+
+def state(value: float) -> dict:
+    return {"model": {"w": torch.full((3, 2), value)}, "progress": {"step": int(value), "lr": value / 10}}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_is_loaded_is_what_was_saved(manager):
+    checkpoints = manager()
+    assert checkpoints.find_latest() is None
+    assert checkpoints.save(7, state(7)) > 0
+    latest = checkpoints.find_latest()
+    assert (latest.step, latest.world_size) == (7, 1)
+    into = state(0)
+    checkpoints.load(latest, into)
+    assert torch.equal(into["model"]["w"], torch.full((3, 2), 7.0))
+    assert into["progress"] == {"step": 7, "lr": 0.7}
+
+
+def test_keeps_the_latest_in_the_order_of_steps(manager, tmp_path):
+    checkpoints = manager(keep_latest_k=2)
+    for step in (9, 10, 100):
+        checkpoints.save(step, state(step))
+    assert names(tmp_path) == ["step-00000010", "step-00000100"]
+    assert checkpoints.find_latest().step == 100
+
+
+def test_saving_a_step_again_leaves_the_first_one_alone(manager, tmp_path):
+    checkpoints = manager()
+    checkpoints.save(5, state(5))
+    before = (tmp_path / "step-00000005").stat().st_ino
+    assert checkpoints.save(5, state(5)) == 0
+    assert (tmp_path / "step-00000005").stat().st_ino == before
+
+
+@pytest.mark.parametrize("damage", ["cut", "missing file", "no marker"])
+def test_a_damaged_checkpoint_is_passed_over_and_does_not_push_out_good_ones(manager, tmp_path, damage):
+    checkpoints = manager(keep_latest_k=1)
+    checkpoints.save(1, state(1))
+    CheckpointManager(CheckpointConfig(), tmp_path, checkpoints._distributed, SETTINGS).save(2, state(2))
+    newest = tmp_path / "step-00000002"
+    if damage == "cut":
+        file = next(newest.glob("*.distcp"))
+        file.write_bytes(file.read_bytes()[:-1])
+    elif damage == "missing file":
+        (newest / ".metadata").unlink()
+    else:
+        (newest / COMPLETE).unlink()
+    assert checkpoints.find_latest().step == 1
+    assert [name for name in names(tmp_path) if ".damaged-" in name]
+    checkpoints.save(2, state(2))
+    assert checkpoints.find_latest().step == 2
+
+
+def test_other_settings_are_refused_by_name_and_value(manager):
+    manager().save(1, state(1))
+    other = manager({"batch_size": 32, "seed": 0})
+    with pytest.raises(
+        CheckpointError, match=r"batch_size=32 \(was 64\)\. Fix: the former values, or another --run_name"
+    ):
+        other.find_latest()
+
+
+def test_a_state_of_another_shape_is_refused(manager):
+    checkpoints = manager()
+    checkpoints.save(1, state(1))
+    with pytest.raises(CheckpointError, match=r"step-00000001: cannot be loaded: .*Fix:"):
+        checkpoints.load(checkpoints.find_latest(), {"model": {"other": torch.zeros(1)}})
+
+
+def test_a_full_disk_is_reported_and_leaves_the_former_checkpoint(manager, tmp_path):
+    checkpoints = manager()
+    checkpoints.save(1, state(1))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16384, limits[1]))
+    try:
+        with pytest.raises(CheckpointError, match=r"checkpoint of step 2 not saved: rank 0: .* MB are free in"):
+            checkpoints.save(2, {"model": {"w": torch.zeros(100_000)}})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert names(tmp_path) == ["step-00000001"]
+    assert checkpoints.find_latest().step == 1
+
+
+def test_a_folder_that_vanished_is_reported(manager, tmp_path):
+    checkpoints = manager()
+    tmp_path.rmdir()
+    try:
+        with pytest.raises(CheckpointError, match="No such file or directory"):
+            checkpoints.save(1, state(1))
+    finally:
+        tmp_path.mkdir()
+
+
+def test_a_kill_at_any_file_operation_leaves_a_whole_checkpoint(tmp_path):
+    script = Path(__file__).with_name("kill_during_save.py")
+    root = Path(__file__).resolve().parents[4]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script), str(tmp_path)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(root), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    kills = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {kill["operation"] for kill in kills} >= {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
+    assert all(kill["whole"] and not kill["leftovers"] for kill in kills), kills
+    steps = [kill["step"] for kill in kills]
+    assert steps == sorted(steps), "once step 2 is complete, a later kill must not take it away"
+    assert set(steps) == {1, 2}

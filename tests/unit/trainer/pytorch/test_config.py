@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainer.pytorch.config import parse
+from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
+from trainer.pytorch.models.gpt import GptConfig
+from trainer.pytorch.models.resnet import ResNetConfig
+from trainer.pytorch.parallel.blocks import BlocksConfig
+from trainer.pytorch.parallel.build import Recipe
+from trainer.pytorch.parallel.degrees import ParallelConfig
+from trainer.pytorch.precision import PrecisionConfig
+
+DOCUMENTED = ["--data_dir", "/d", "--output_dir", "/o", "--work_dir", "/w", "--log_dir", "/l", "--num_gpu", "2"]
+
+
+def test_the_five_documented_arguments_are_enough():
+    config = parse(DOCUMENTED)
+    assert config.data.data_dir == Path("/d")
+    assert config.output_dir == Path("/o")
+    assert config.work_dir == Path("/w")
+    assert config.folders.logs == Path("/l")
+    assert config.distributed.num_gpu == 2
+
+
+def test_both_spellings_reach_every_part():
+    more = "--run-name r1 --model_name m --epochs 3 --batch-size 32 --width 8 --metrics_port 8002 --keep_latest_k 5"
+    config = parse([*DOCUMENTED, *more.split(), "--learning-rate", "0.1", "--no-deterministic"])
+    assert (config.run_name, config.export.model_name, config.epochs) == ("r1", "m", 3)
+    assert (config.data.batch_size, config.model.width, config.metrics.metrics_port) == (32, 8, 8002)
+    assert (config.checkpoint.keep_latest_k, config.optimizer.learning_rate) == (5, 0.1)
+    assert not config.runtime.deterministic
+
+
+def test_logs_lie_with_the_run_when_no_folder_is_named():
+    config = parse(["--data_dir", "/d", "--output_dir", "/o", "--run_name", "r1"])
+    assert config.folders.logs == Path("/o/r1/logs")
+    assert config.folders.models == Path("/o/models")
+    assert config.folders.result == Path("/o/r1/result.json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--epochs", "0"], "epochs=0: must be at least 1"),
+        (["--log_interval_steps", "0"], "log_interval_steps=0: must be at least 1"),
+        (["--run_name", "../x"], "run_name='../x': must be 1 to 63 of"),
+        (["--run_name", "models"], "run_name='models': is the folder of the model repository. Fix: another name"),
+        (["--model_name", "A B"], "model_name='A B': must be"),
+        (["--num_gpu", "-1"], "num_gpu=-1: must be at least 0"),
+        (["--learning_rate", "nan"], "learning_rate=nan: must be more than 0"),
+        (["--keep_latest_k", "0"], "keep_latest_k=0: must be at least 1"),
+        (["--metrics_port", "70000"], "metrics_port=70000: must be from 0 to 65535"),
+        (["--last_scrape_seconds", "-1"], "last_scrape_seconds=-1.0: must be at least 0"),
+        (["--seed", "-1"], "seed=-1: must be at least 0"),
+        (["--epoch", "1"], "epoch"),
+        (["--model", "transformer"], "invalid choice: 'transformer'"),
+        (["--model", "gpt", "--dropout", "0.1"], "dropout"),
+        (["--tensor_parallel", "0"], "tensor_parallel=0: must be at least 1"),
+    ],
+)
+def test_wrong_values_end_with_status_2_and_say_which(capsys, monkeypatch, arguments, message):
+    monkeypatch.setenv("COLUMNS", "300")
+    with pytest.raises(SystemExit) as exit_:
+        parse([*DOCUMENTED, *arguments])
+    assert exit_.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_named_model_brings_its_own_arguments():
+    config = parse([*DOCUMENTED, "--model", "resnet", "--depth", "50", "--norm=group"])
+    assert config.model == ResNetConfig(depth=50, norm="group")
+    config = parse([*DOCUMENTED, "--model=gpt", "--size", "7b", "--layers", "2", "--data_parallel_shard", "4"])
+    assert config.model == GptConfig(size="7b", layers=2)
+    assert config.parallel == ParallelConfig(data_parallel_shard=4)
+    assert parse(DOCUMENTED).model == DigitsCnnConfig()
+
+
+def test_options_reach_what_is_built():
+    words = "--precision bf16 --channels_last --activation_checkpointing full --compile aot_eager --microbatches 2"
+    recipe = parse([*DOCUMENTED, *words.split(), "--seed", "7"]).recipe()
+    assert recipe == Recipe(
+        model=DigitsCnnConfig(),
+        parallel=ParallelConfig(microbatches=2),
+        precision=PrecisionConfig(precision="bf16", channels_last=True),
+        blocks=BlocksConfig(activation_checkpointing="full", compile="aot_eager"),
+        seed=7,
+    )
+
+
+def test_a_run_may_resume_with_other_degrees_but_not_with_another_model_or_precision(data_dir):
+    begin = ["--data_dir", str(data_dir), "--output_dir", "/o"]
+    settings = parse(begin).settings()
+    # these are the settings in checkpoints from before there were models to choose from
+    assert settings.keys() == {
+        *("dataset_sha256", "batch_size", "epochs", "seed", "width", "dropout"),
+        *("learning_rate", "weight_decay", "warmup_steps", "gradient_clip_norm"),
+    }
+    same = "--data_parallel_shard 4 --microbatches 2 --optimizer_kernels foreach --activation_checkpointing full"
+    assert parse([*begin, *same.split()]).settings() == settings
+    for other in ("--precision bf16", "--model gpt", "--model resnet"):
+        assert parse([*begin, *other.split()]).settings() != settings
+
+
+def test_help_explains_every_argument(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as exit_:
+        parse(["--help"])
+    assert exit_.value.code == 0
+    text = capsys.readouterr().out
+    for argument in ("--data_dir", "--keep_latest_k", "--metrics_port", "--gradient_clip_norm", "--max_batch_size"):
+        assert argument in text
+    assert "Scratch folder of this worker" in text

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+from trainer.model_repository import torchscript
+from trainer.pytorch.export import find_version, origin, publish
+from trainer.pytorch.export_config import ExportConfig, ExportError
+from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
+from trainer.pytorch.trained_model import TensorSpec, TrainedModel
+from trainer.training import digits
+
+CONFIG = ExportConfig(model_name="digits", max_batch_size=16)
+
+
+def trained(run_name="r1", outputs=10, **changes) -> TrainedModel:
+    torch.manual_seed(0)
+    fields = {
+        "module": DigitsCnnConfig(width=4).build().eval(),
+        "inputs": TensorSpec(name="image", shape=digits.IMAGE_SHAPE),
+        "outputs": TensorSpec(name="logits", shape=(outputs,)),
+        "samples": torch.rand(20, *digits.IMAGE_SHAPE),
+        "run_name": run_name,
+        "step": 440,
+        "accuracy": 0.99,
+    }
+    return TrainedModel(**{**fields, **changes})
+
+
+def contents(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_layout_manifest_and_config_are_what_servers_read(tmp_path):
+    assert publish(tmp_path, CONFIG, trained()) == 1
+    assert contents(tmp_path) == ["digits/1/manifest.json", "digits/1/model.pt", "digits/config.pbtxt"]
+    manifest = json.loads((tmp_path / "digits/1/manifest.json").read_text())
+    content = (tmp_path / "digits/1/model.pt").read_bytes()
+    latency = manifest.pop("latency_ms")
+    assert set(latency) == {"batch_1", "batch_16"}
+    assert all(0 < each["p50"] <= each["p99"] for each in latency.values())
+    assert manifest.pop("measured_on").keys() == {"cpu", "threads"}
+    assert manifest == {
+        "format_version": 1,
+        "commit": None,
+        "compression": None,
+        "model_name": "digits",
+        "version": 1,
+        "model_file": "model.pt",
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "size_bytes": len(content),
+        "torch_version": torch.__version__,
+        "inputs": [{"name": "image", "datatype": "FP32", "shape": [-1, 1, 8, 8]}],
+        "outputs": [{"name": "logits", "datatype": "FP32", "shape": [-1, 10]}],
+        "accuracy": 0.99,
+        "run_name": "r1",
+        "step": 440,
+    }
+    config = text_format.Parse((tmp_path / "digits/config.pbtxt").read_text(), model_config_pb2.ModelConfig())
+    assert (config.name, config.platform, config.max_batch_size) == ("digits", "pytorch_libtorch", 16)
+    assert [(item.name, list(item.dims)) for item in config.input] == [("image", [1, 8, 8])]
+    assert [(item.name, list(item.dims)) for item in config.output] == [("logits", [10])]
+    assert config.HasField("dynamic_batching")
+
+
+def test_published_file_computes_what_the_model_computes_also_when_optimised_after_loading(tmp_path):
+    model = trained()
+    publish(tmp_path, CONFIG, model)
+    optimised = torchscript.optimized(torchscript.load(tmp_path / "digits/1/model.pt"))
+    with torch.inference_mode():
+        torch.testing.assert_close(optimised(model.samples), model.module(model.samples), rtol=1e-4, atol=1e-5)
+
+
+def test_one_run_publishes_one_version_however_often_it_tries(tmp_path):
+    assert publish(tmp_path, CONFIG, trained("r1")) == 1
+    before = (tmp_path / "digits/1/model.pt").stat().st_ino
+    assert publish(tmp_path, CONFIG, trained("r1")) == 1
+    assert (tmp_path / "digits/1/model.pt").stat().st_ino == before
+    assert publish(tmp_path, CONFIG, trained("r2")) == 2
+    assert publish(tmp_path, CONFIG, trained("r1")) == 1
+    assert find_version(tmp_path, "digits", origin(trained("r2"))) == 2
+    assert find_version(tmp_path, "digits", origin(trained("r3"))) is None
+    assert find_version(tmp_path, "other", origin(trained("r1"))) is None
+
+
+def test_next_version_follows_the_highest_number(tmp_path):
+    for name in ("9", "10", "011", "latest"):
+        (tmp_path / "digits" / name).mkdir(parents=True)
+    assert publish(tmp_path, CONFIG, trained()) == 11
+
+
+def test_a_file_that_answers_otherwise_is_not_published(tmp_path, monkeypatch):
+    save = torchscript.save_frozen
+
+    def save_another_model(_model, path, _example=None):
+        torch.manual_seed(1)
+        save(DigitsCnnConfig(width=4).build(), path)
+
+    monkeypatch.setattr(torchscript, "save_frozen", save_another_model)
+    with pytest.raises(ExportError, match="differs from the trained model by"):
+        publish(tmp_path, CONFIG, trained())
+    assert contents(tmp_path) == []
+    assert list((tmp_path / "digits").iterdir()) == []
+
+
+def test_leftovers_of_a_killed_export_are_replaced(tmp_path):
+    leftover = tmp_path / "digits" / ".staging-r1"
+    leftover.mkdir(parents=True)
+    (leftover / "model.pt").write_bytes(b"half")
+    (leftover / "junk").touch()
+    assert publish(tmp_path, CONFIG, trained()) == 1
+    assert contents(tmp_path) == ["digits/1/manifest.json", "digits/1/model.pt", "digits/config.pbtxt"]
+
+
+def test_another_run_that_takes_the_number_first_keeps_it(tmp_path, monkeypatch):
+    rename = Path.rename
+
+    def rename_late(self, target):
+        if Path(target).name == "1" and not Path(target).exists():
+            Path(target).mkdir()
+            (Path(target) / "model.pt").write_bytes(b"theirs")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename_late)
+    assert publish(tmp_path, CONFIG, trained()) == 2
+    assert (tmp_path / "digits/1/model.pt").read_bytes() == b"theirs"
+    assert json.loads((tmp_path / "digits/2/manifest.json").read_text())["version"] == 2
+
+
+def test_tuning_by_operators_is_kept(tmp_path):
+    publish(tmp_path, CONFIG, trained("r1"))
+    file = tmp_path / "digits/config.pbtxt"
+    tuned = file.read_text() + "instance_group { count: 2 }\n"
+    file.write_text(tuned)
+    publish(tmp_path, CONFIG, trained("r2"))
+    assert file.read_text() == tuned
+
+
+@pytest.mark.parametrize("present", ["other outputs", "not a config"])
+def test_a_model_of_that_name_with_another_contract_is_refused(tmp_path, present):
+    publish(tmp_path, CONFIG, trained("r1"))
+    file = tmp_path / "digits/config.pbtxt"
+    file.write_text(file.read_text().replace("dims: 10", "dims: 11") if present == "other outputs" else "no {")
+    with pytest.raises(ExportError, match=r"config\.pbtxt: .* Fix: "):
+        publish(tmp_path, CONFIG, trained("r2"))
+    assert not (tmp_path / "digits/2").exists()

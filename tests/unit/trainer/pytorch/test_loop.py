@@ -1,0 +1,280 @@
+"""The whole trainer in one process; several processes are in test_torchrun.py."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from trainer.pytorch.checkpoint import CheckpointError
+from trainer.pytorch.data import DataConfig
+from trainer.pytorch.distributed import DistributedConfig
+from trainer.pytorch.guard import PeersLostError
+from trainer.pytorch.loop import NonFiniteError, Outcome, Trainer
+from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
+from trainer.pytorch.optimizer import OptimizerConfig
+from trainer.pytorch.runtime import RuntimeConfig
+from trainer.pytorch.shared_volume import FolderError
+from trainer.training import non_finite
+
+GO_ON = SimpleNamespace(requested=False)
+
+
+class StopAt:
+    """Asks to stop when the trainer begins the given step."""
+
+    def __init__(self, trainer, step):
+        self._trainer, self._step = trainer, step
+
+    @property
+    def requested(self) -> bool:
+        return self._trainer.step + 1 == self._step
+
+
+def run(config, stop_at=None):
+    trainer = Trainer(config)
+    try:
+        return trainer.train(StopAt(trainer, stop_at) if stop_at else GO_ON), trainer
+    finally:
+        trainer.close()
+
+
+def events(config) -> list[dict]:
+    return [json.loads(line) for line in (config.folders.logs / "rank-00000.jsonl").read_text().splitlines()]
+
+
+def losses(config) -> dict[int, float]:
+    return {event["step"]: event["loss"] for event in events(config) if event["event"] == "step"}
+
+
+@pytest.fixture
+def uninterrupted(small, tmp_path):
+    config = small(output_dir=tmp_path / "uninterrupted", epochs=2)
+    outcome, trainer = run(config)
+    assert outcome is Outcome.FINISHED
+    return config, trainer
+
+
+def test_a_run_stays_for_its_last_scrape_when_it_has_published_and_not_when_it_is_stopped(small, monkeypatch):
+    config = small()
+    published = []
+    finish = "trainer.training.metrics.TrainingMetrics.finish"
+    monkeypatch.setattr(finish, lambda _self, **_: published.append(config.folders.result.exists()))
+    run(config, stop_at=2)
+    assert published == []
+    run(config)
+    assert published == [True]
+
+
+def test_stopped_and_resumed_run_equals_the_uninterrupted_one_bit_for_bit(small, uninterrupted):
+    reference, reference_trainer = uninterrupted
+    config = small(epochs=2)
+    for step in (1, 4, 11, 15, 22):  # first, at a periodic save, last of an epoch, in between, last of all
+        outcome, trainer = run(config, stop_at=step)
+        assert (outcome, trainer.step) == (Outcome.STOPPED, step)
+    assert run(config)[0] is Outcome.FINISHED
+    assert losses(config) == losses(reference)
+    for name, weights in reference_trainer.model.state_dict().items():
+        assert torch.equal(weights, trainer.model.state_dict()[name]), name
+
+
+def test_resuming_with_another_number_of_ranks_keeps_the_place_in_the_data(small):
+    config = small()
+    run(config, stop_at=5)
+    marker = config.folders.checkpoints / "step-00000005" / "complete.json"
+    marker.write_text(marker.read_text().replace('"world_size": 1', '"world_size": 2'))
+    trainer = Trainer(config)
+    try:
+        assert trainer.train(StopAt(trainer, 6)) is Outcome.STOPPED
+        assert trainer.batches.sampler.state_dict() == {"epoch": 0, "offset": 6 * 128, "seed": 0}
+        age = trainer.metrics.registry.get_sample_value(
+            "athanor_training_checkpoint_age_seconds", {"run": "small", "rank": "0"}
+        )
+    finally:
+        trainer.close()
+    assert age >= 0
+    resumed = next(event for event in events(config) if event["event"] == "resumed")
+    assert (resumed["step"], resumed["saved_by_ranks"]) == (5, 2)
+
+
+def test_finished_run_ends_at_once_and_publishes_nothing_more(uninterrupted):
+    config, _ = uninterrupted
+    written = len(events(config))
+    assert run(config)[0] is Outcome.FINISHED
+    assert [event["event"] for event in events(config)[written:]] == ["already_finished"]
+    assert sorted(path.name for path in (config.folders.models / "digits").iterdir()) == ["1", "config.pbtxt"]
+
+
+def test_killed_between_export_and_result_still_publishes_one_version(uninterrupted):
+    config, _ = uninterrupted
+    result = config.folders.result.read_bytes()
+    config.folders.result.unlink()
+    assert run(config)[0] is Outcome.FINISHED
+    assert config.folders.result.read_bytes() == result
+    assert sorted(path.name for path in (config.folders.models / "digits").iterdir()) == ["1", "config.pbtxt"]
+
+
+def test_result_names_model_version_and_accuracy(uninterrupted):
+    config, _ = uninterrupted
+    result = json.loads(config.folders.result.read_text())
+    manifest = json.loads((config.folders.models / "digits/1/manifest.json").read_text())
+    assert (result["model_name"], result["version"], result["step"]) == ("digits", 1, 22)
+    assert result["accuracy"] == manifest["accuracy"] > 0.5
+    assert manifest["run_name"] == config.run_name
+
+
+def test_finished_or_begun_run_refuses_other_settings(small, uninterrupted):
+    config, _ = uninterrupted
+    other = dataclasses.replace(config, epochs=3)
+    with pytest.raises(CheckpointError, match=r"epochs=3 \(was 2\)\. Fix: the former values, or another --run_name"):
+        run(other)
+    assert events(config)[-1]["event"] == "failed"
+    begun = small()
+    run(begun, stop_at=2)
+    with pytest.raises(CheckpointError, match=r"width=8 \(was 4\)"):
+        run(dataclasses.replace(begun, model=DigitsCnnConfig(width=8)))
+
+
+def test_other_seed_gives_another_curve_and_the_same_seed_the_same(small, tmp_path):
+    curves = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        config = small(output_dir=tmp_path / name, runtime=RuntimeConfig(seed=seed))
+        run(config)
+        curves.append(losses(config))
+    assert curves[0] == curves[1]
+    assert curves[0] != curves[2]
+
+
+def test_infinite_loss_is_refused_before_the_parameters_change(small):
+    trainer = Trainer(small(optimizer=OptimizerConfig(learning_rate=1e30, warmup_steps=0)))
+    try:
+        trainer.train_step(stop_requested=False)
+        before = {name: weights.clone() for name, weights in trainer.model.state_dict().items()}
+        with pytest.raises(NonFiniteError, match=r"step 2: loss .*parameters unchanged.*now 1e\+30"):
+            trainer.train_step(stop_requested=False)
+        for name, weights in trainer.model.state_dict().items():
+            assert torch.equal(weights, before[name]), name
+    finally:
+        trainer.close()
+
+
+def test_a_loss_that_is_not_finite_is_reported_by_the_next_process_of_the_run(small):
+    config = small(optimizer=OptimizerConfig(learning_rate=1e30, warmup_steps=0))
+    for met in (0, 1):
+        trainer = Trainer(config)
+        try:
+            with pytest.raises(NonFiniteError):
+                trainer.train(GO_ON)
+        finally:
+            trainer.close()
+        assert metric(trainer, "nonfinite_loss_total") == met
+
+
+def test_metrics_tell_how_far_a_resumed_run_is_and_what_a_rank_does_alone(small):
+    config = small()
+    run(config, stop_at=5)
+    _, trainer = run(config)
+    last = events(config)[-1]["step"]
+    assert (metric(trainer, "step"), metric(trainer, "total_steps")) == (last, last)
+    steps = last - 5
+    assert metric(trainer, "own_seconds_count") == metric(trainer, "step_seconds_count") == steps
+    assert metric(trainer, "data_wait_seconds_sum") < metric(trainer, "own_seconds_sum")
+    assert metric(trainer, "own_seconds_sum") < metric(trainer, "step_seconds_sum")
+
+
+def metric(trainer, name: str) -> float | None:
+    labels = {"run": trainer.config.run_name, "rank": "0"}
+    return trainer.metrics.registry.get_sample_value(f"athanor_training_{name}", labels)
+
+
+def test_gradient_is_scaled_down_to_the_limit(small):
+    trainer = Trainer(small(optimizer=OptimizerConfig(gradient_clip_norm=0.01)))
+    try:
+        trainer.train_step(stop_requested=False)
+        norms = [parameter.grad.norm() for parameter in trainer.model.parameters()]
+        assert torch.stack(norms).norm().item() == pytest.approx(0.01, rel=1e-3)
+    finally:
+        trainer.close()
+
+
+def test_full_disk_in_the_middle_costs_a_checkpoint_but_at_the_end_the_run(small, monkeypatch):
+    trainer = Trainer(small())
+    try:
+        monkeypatch.setattr(trainer._checkpoints, "save", _fail)
+        with pytest.raises(CheckpointError, match="disk full"):
+            trainer.train(GO_ON)
+        labels = {"run": "small", "rank": "0"}
+        assert trainer.metrics.registry.get_sample_value("athanor_training_checkpoint_failures_total", labels) == 2
+    finally:
+        trainer.close()
+    assert trainer.step == 11
+    kinds = [event["event"] for event in events(trainer.config)]
+    assert kinds.count("checkpoint_failed") == 2
+    assert kinds[-1] == "failed"
+
+
+def _fail(_step, _state):
+    raise CheckpointError("disk full")
+
+
+def test_wrong_surroundings_are_refused_before_training(small, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(FolderError, match=r"file/small/checkpoints: cannot be written: Not a directory\. Fix: "):
+        Trainer(small(output_dir=tmp_path / "file"))
+    with pytest.raises(ValueError, match=r"batch_size=2000: must be at most 1433"):
+        Trainer(small(data=DataConfig(data_dir=small().data.data_dir, batch_size=2000)))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match=r"num_gpu=2: this machine has 1 usable GPUs\. Fix: "):
+        Trainer(small(distributed=DistributedConfig(num_gpu=2)))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    with pytest.raises(ValueError, match=r"num_gpu=2: 1 processes .* Fix: torchrun --nproc-per-node=2"):
+        Trainer(small(distributed=DistributedConfig(num_gpu=2)))
+
+
+def test_torchrun_that_would_hang_in_a_restart_is_refused(small, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
+    with pytest.raises(ValueError, match=r"max_restarts=3: .* Fix: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"):
+        Trainer(small())
+
+
+def test_failed_start_leaves_the_process_group(small, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FolderError):
+        Trainer(small(output_dir=tmp_path / "file"))
+    assert not torch.distributed.is_initialized()
+
+
+def test_steps_and_checkpoints_have_limits_of_their_own(small, monkeypatch):
+    limits: list[float] = []
+    monkeypatch.setattr(dist, "set_timeout", lambda limit: limits.append(limit.total_seconds()))
+    own = DistributedConfig(init_timeout_seconds=900, train_timeout_seconds=60, checkpoint_timeout_seconds=700)
+    trainer = Trainer(small(distributed=own))
+    trainer.train(GO_ON)
+    trainer.close()
+    # saved after steps 4 and 8, and at the end, where the model is evaluated and published as well
+    assert limits == [60, 700] * 3
+
+
+def test_result_of_aborted_collectives_changes_no_parameter_and_is_not_a_bad_loss(small, monkeypatch):
+    trainer = Trainer(small())
+    before = copy.deepcopy(trainer.model.state_dict())
+
+    def cut() -> None:
+        raise PeersLostError("rank 1 gave no sign of life for 60 s")
+
+    monkeypatch.setattr(trainer.distributed, "raise_if_cut", cut)
+    # what an aborted all-reduce leaves in its tensor is anything
+    monkeypatch.setattr(trainer, "_clip_gradient", lambda *_, **__: cut() or math.nan)
+    with pytest.raises(PeersLostError, match="rank 1 gave no sign of life"):
+        trainer.train(GO_ON)
+    trainer.close()
+    for name, weights in trainer.model.state_dict().items():
+        assert torch.equal(weights, before[name])
+    assert non_finite.count(small().folders.run) == 0

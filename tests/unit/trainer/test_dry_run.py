@@ -1,0 +1,105 @@
+"""128 GPUs on this machine: the real code divides the model, the numbers follow from the published formulas."""
+
+from __future__ import annotations
+
+import pytest
+import torch.distributed as dist
+
+from trainer.dry_run import DryRunConfig, estimates, main
+from trainer.pytorch.models.gpt import GptConfig
+from trainer.pytorch.parallel.blocks import BlocksConfig
+from trainer.pytorch.parallel.degrees import ParallelConfig
+from trainer.pytorch.precision import PrecisionConfig
+
+SMALL = GptConfig(layers=4, heads=8, width=64, context=32, vocabulary=128)
+PARAMETERS = 12 * 4 * 64**2 + (2 * 128 + 32) * 64 + 9 * 2 * 64
+
+
+def test_replicas_keep_everything_and_send_twice_their_gradients():
+    [cost] = estimates(DryRunConfig(ranks=128, batch_size=128, model=SMALL))
+    assert cost.parameters == PARAMETERS
+    assert cost.state_bytes == 16 * PARAMETERS
+    assert cost.replicate_traffic_bytes == round(2 * 127 / 128 * 4 * PARAMETERS)
+    assert (cost.shard_traffic_bytes, cost.tensor_traffic_bytes, cost.pipeline_traffic_bytes) == (0, 0, 0)
+    # one sample of 16 values per feature and layer, and its logits twice
+    assert cost.activation_bytes == 4 * 16 * 32 * 64 * 4 + 32 * 128 * 8
+
+
+def test_shards_divide_the_state_and_send_the_parameters_three_times():
+    parallel = ParallelConfig(data_parallel_shard=128)
+    [cost] = estimates(DryRunConfig(ranks=128, batch_size=128, model=SMALL, parallel=parallel))
+    # a tensor whose first dimension is not a multiple of 128 leaves some ranks with one more row than others
+    assert cost.parameters == pytest.approx(PARAMETERS / 128, rel=1.0)
+    assert cost.shard_traffic_bytes == round(3 * 127 / 128 * 4 * PARAMETERS)
+    [bf16] = estimates(
+        DryRunConfig(
+            ranks=128, batch_size=128, model=SMALL, parallel=parallel, precision=PrecisionConfig(precision="bf16")
+        )
+    )
+    assert bf16.shard_traffic_bytes == round(127 / 128 * (2 * 2 + 4) * PARAMETERS)
+
+
+def test_stages_and_tensor_groups_divide_layers_activations_and_messages():
+    parallel = ParallelConfig(data_parallel_shard=8, tensor_parallel=8, pipeline_parallel=2, microbatches=2)
+    costs = estimates(DryRunConfig(ranks=128, batch_size=16, model=SMALL, parallel=parallel))
+    first, last = costs
+    assert sum(64 * cost.parameters for cost in costs) == pytest.approx(PARAMETERS, rel=0.05)
+    features = 32 * 64 * 4
+    assert first.pipeline_traffic_bytes == last.pipeline_traffic_bytes == 2 * features // 8
+    assert first.tensor_traffic_bytes == 7 / 8 * 2 * 8 * 2 * features
+    assert last.tensor_traffic_bytes == first.tensor_traffic_bytes + 7 / 8 * 2 * 32 * 128 * 4
+    # the first stage has two microbatches under way, the last one
+    assert first.activation_bytes == 2 * 2 * 16 * features / 8
+    assert last.activation_bytes == 2 * 16 * features / 8 + 32 * 128 * 8
+
+
+def test_recomputing_keeps_less():
+    kept = [
+        estimates(DryRunConfig(ranks=8, batch_size=8, model=SMALL, blocks=BlocksConfig(activation_checkpointing=mode)))[
+            0
+        ].activation_bytes
+        for mode in ("none", "selective", "full")
+    ]
+    assert kept == sorted(kept, reverse=True)
+    assert len(set(kept)) == 3
+
+
+def test_the_command_prints_a_layout_of_128_gpus(capsys):
+    degrees = [
+        "--data_parallel_shard",
+        "8",
+        "--tensor_parallel",
+        "8",
+        "--pipeline_parallel",
+        "2",
+        "--microbatches",
+        "8",
+    ]
+    main(["--ranks", "128", "--model", "gpt", "--size", "7b", "--batch_size", "512", "--precision", "bf16", *degrees])
+    said = capsys.readouterr().out
+    assert "6,863,462,400 parameters" in said
+    assert "replicate 1 x shard 8 x tensor 8 x pipeline 2" in said
+    assert said.count("a rank of pipeline stage") == 2
+    assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "--ranks 128 --model gpt --tensor_parallel 3",
+            "tensor_parallel=3: a tensor-parallel group would leave a node",
+        ),
+        ("--ranks 128 --model gpt --tensor_parallel 8", "does not divide heads=4"),
+        ("--ranks 128 --batch_size 100", "batch_size=100: 128 data-parallel ranks"),
+        ("--ranks 12 --data_parallel_shard 8", "they make 8 ranks"),
+        ("--ranks 2 --model transformer", "invalid choice: 'transformer'"),
+    ],
+)
+def test_a_layout_that_does_not_fit_ends_with_status_2(capsys, monkeypatch, words, message):
+    monkeypatch.setenv("COLUMNS", "300")
+    with pytest.raises(SystemExit) as exit_:
+        main(words.split())
+    assert exit_.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not dist.is_initialized()

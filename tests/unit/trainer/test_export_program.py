@@ -1,0 +1,152 @@
+"""`python -m trainer.export`: from a checkpoint, of a run or of anybody's network, to a version that is served."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from trainer import export, train
+from trainer.model_repository import model_file
+from trainer.training import digits
+
+NETWORK = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, features):
+        return self.linear(features)
+
+def number():
+    return 3
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A network that computes which of its first three inputs is the largest, and data for it."""
+    (tmp_path / "net.py").write_text(NETWORK)
+    weights = {"linear.weight": torch.eye(3, 4), "linear.bias": torch.zeros(3)}
+    torch.save(weights, tmp_path / "weights.pt")
+    inputs = np.random.default_rng(0).random((64, 4), dtype=np.float32)
+    labels = inputs[:, :3].argmax(axis=1)
+    arrays = {
+        "training_inputs": inputs,
+        "training_labels": labels,
+        "held_out_inputs": inputs,
+        "held_out_labels": labels,
+    }
+    np.savez(tmp_path / "data.npz", **arrays)
+    return tmp_path
+
+
+def arguments(folder, **changes):
+    values = {
+        "checkpoint": folder / "weights.pt",
+        "data": folder / "data.npz",
+        "model_repository": folder / "models",
+        "model_name": "net",
+        "network": f"{folder / 'net.py'}:Net",
+        **changes,
+    }
+    return [f"--{name}={value}" for name, value in values.items() if value is not None]
+
+
+def test_a_network_of_any_file_becomes_a_version_that_can_be_served(files, capsys):
+    words = [*arguments(files), "--variants", "int8-dynamic", "pt2", "--commit=abc", "--input_name=features"]
+    assert export.main(words) == 0
+    printed = capsys.readouterr().out
+    folder = files / "models/net/1"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["run_name"], manifest["commit"], manifest["accuracy"]) == ("weights", "abc", 1.0)
+    assert manifest["inputs"] == [{"name": "features", "datatype": "FP32", "shape": [-1, 4]}]
+    rows = torch.tensor([[0.0, 0.0, 9.0, 0.0], [8.0, 0.0, 0.0, 0.0]])
+    for name in ("model.pt", "model.int8-dynamic.pt", "model.pt2"):
+        assert f"{folder / name}: " in printed
+        with torch.inference_mode():
+            assert model_file.load(folder / name).call(rows).argmax(dim=1).tolist() == [2, 0]
+
+
+def test_a_run_is_exported_from_its_latest_checkpoint(data_dir, tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    output = tmp_path / "output"
+    run = ["--run_name=r1", "--epochs=1", "--width=4", "--batch_size=128"]
+    monkeypatch.setattr("sys.argv", ["train", f"--data_dir={data_dir}", f"--output_dir={output}", *run])
+    try:
+        train.main()
+    finally:
+        torch.set_deterministic_debug_mode("default")
+    (output / "r1" / "source.json").write_text(json.dumps({"commit": "f" * 40}))
+    models = tmp_path / "models"
+    assert export.main([f"--checkpoint={output / 'r1'}", f"--data={data_dir}", f"--model_repository={models}"]) == 0
+    manifest = json.loads((models / "digits/1/manifest.json").read_text())
+    assert (manifest["run_name"], manifest["step"], manifest["commit"]) == ("r1", 11, "f" * 40)
+    by_training, by_command = (
+        model_file.load(folder / "digits/1/model.pt").call for folder in (output / "models", models)
+    )
+    images = torch.from_numpy(digits.load(data_dir, "held_out").images)
+    with torch.inference_mode():
+        torch.testing.assert_close(by_training(images), by_command(images), rtol=0, atol=0)
+
+
+def test_a_variant_that_is_not_published_fails_the_command_but_not_the_version(files, capsys):
+    assert export.main([*arguments(files), "--variants", "pruned"]) == 1
+    assert "export: variant pruned is not published: " in capsys.readouterr().err
+    assert (files / "models/net/1/model.pt").exists()
+
+
+def lose_weights(folder):
+    torch.save({"linear.bias": torch.zeros(3)}, folder / "weights.pt")
+
+
+def pickle_the_module(folder):
+    torch.save(nn.Linear(4, 3), folder / "weights.pt")
+
+
+def widen(folder):
+    arrays = dict(np.load(folder / "data.npz"))
+    np.savez(folder / "data.npz", **arrays | {"held_out_inputs": np.ones((64, 5), dtype=np.float32)})
+
+
+def double(folder):
+    arrays = dict(np.load(folder / "data.npz"))
+    np.savez(folder / "data.npz", **arrays | {"held_out_inputs": np.ones((64, 4))})
+
+
+def drop_labels(folder):
+    arrays = dict(np.load(folder / "data.npz"))
+    np.savez(folder / "data.npz", **arrays | {"training_labels": arrays["training_labels"][:5]})
+
+
+@pytest.mark.parametrize(
+    ("damage", "changes", "message"),
+    [
+        (None, {"network": None}, "says nothing about the network. Fix: add --network"),
+        (None, {"network": "nowhere.py:Net"}, "no such file. Fix: FILE.py:NAME"),
+        (None, {"network": "{folder}/net.py:Other"}, "defines no 'Other'"),
+        (None, {"network": "{folder}/net.py:number"}, "must be a torch.nn.Module"),
+        (None, {"checkpoint": "{folder}"}, "has no complete checkpoints/step-*"),
+        (None, {"checkpoint": "{folder}/nothing.pt"}, "No such file"),
+        (None, {"data": "{folder}/net.py"}, "Fix: np.savez"),
+        (lose_weights, {}, "Missing key"),
+        (pickle_the_module, {}, "Fix: torch.save(model.state_dict(), …)"),
+        (widen, {}, "the network fails on [2, 5]"),
+        (double, {}, "held_out_inputs is float64. Fix: held_out_inputs.astype('float32')"),
+        (drop_labels, {}, "training has 64 inputs and 5 labels"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_with_a_fix(files, capsys, damage, changes, message):
+    if damage:
+        damage(files)
+    changes = {name: value and value.format(folder=files) for name, value in changes.items()}
+    assert export.main(arguments(files, **changes)) == 1
+    assert message in capsys.readouterr().err
+    assert not (files / "models").exists()

@@ -1,0 +1,57 @@
+"""Checks that every config shares: the message holds the field, the value, the limit and so the fix."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+NAME_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?")
+
+
+def at_least(field: str, value: float, minimum: float) -> None:
+    """Refuse a number below `minimum`, or one that is not finite.
+
+    Raises:
+        ValueError: with field, value and limit.
+    """
+    if not math.isfinite(value) or value < minimum:
+        raise ValueError(f"{field}={value}: must be at least {minimum}")
+
+
+def between(field: str, value: float, minimum: float, maximum: float) -> None:
+    """Refuse a number outside `minimum`..`maximum`, both allowed.
+
+    Raises:
+        ValueError: with field, value and limits.
+    """
+    if not minimum <= value <= maximum:
+        raise ValueError(f"{field}={value}: must be from {minimum} to {maximum}")
+
+
+def more_than(field: str, value: float, limit: float) -> None:
+    """Refuse a number that is not finite or not greater than `limit`.
+
+    Raises:
+        ValueError: with field, value and limit.
+    """
+    if not math.isfinite(value) or value <= limit:
+        raise ValueError(f"{field}={value}: must be more than {limit}")
+
+
+def file_name(field: str, value: str) -> None:
+    """Refuse a name that could leave its folder or cannot be a Kubernetes label value.
+
+    Raises:
+        ValueError: with field, value and the allowed form.
+    """
+    if not NAME_PATTERN.fullmatch(value):
+        allowed = "1 to 63 of a-z 0-9 - _ . beginning and ending with a letter or digit"
+        raise ValueError(f"{field}={value!r}: must be {allowed}")
+
+
+def changed_settings(saved: dict[str, Any], current: dict[str, Any]) -> str:
+    """Name each setting that differs, with both values; an empty string when none does."""
+    names = sorted(saved.keys() | current.keys())
+    changed = [name for name in names if saved.get(name) != current.get(name)]
+    return ", ".join(f"{name}={current.get(name)!r} (was {saved.get(name)!r})" for name in changed)

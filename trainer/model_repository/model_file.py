@@ -1,0 +1,38 @@
+"""A model file of either format, ready to be called: what a server does with it, and what training measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainer.model_repository import torchscript
+from trainer.model_repository.layout import TORCH_EXPORT_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A loaded model; call it in `torch.inference_mode`."""
+
+    call: Callable[..., object]
+    """Takes a tensor per argument; returns a tensor, or a list or tuple of tensors."""
+    arguments: Sequence[str]
+    """Their names, in their order."""
+
+
+def load(path: Path) -> Program:
+    """Read a TorchScript file, or one of torch.export (.pt2), and prepare it for inference on this machine's CPU.
+
+    Raises:
+        RuntimeError, ValueError: the file is damaged or was written by a newer torch.
+    """
+    if path.suffix == TORCH_EXPORT_SUFFIX:
+        from trainer.model_repository import exported  # noqa: PLC0415  imports torch's compiler
+
+        module, arguments = exported.load(path)
+        return Program(call=module, arguments=arguments)
+    script = torchscript.load(path)
+    return Program(call=torchscript.optimized(script), arguments=torchscript.argument_names(script))

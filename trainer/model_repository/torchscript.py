@@ -1,0 +1,69 @@
+"""TorchScript: freeze, save, load. The only module that calls torch.jit.
+
+TorchScript is deprecated in favour of torch.export since torch 2.11 but works, and it is the format that Triton
+batches. Each of its calls warns; the warnings end here, so that a test run with warnings as errors stays meaningful.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from torch import Tensor, nn
+
+
+def save_frozen(model: nn.Module, path: Path, example: Tensor | None = None) -> None:
+    """Script or trace a model in evaluation mode, fold its parameters into the graph as constants, and write it.
+
+    Args:
+        model: Any module; scripting needs the part of Python that TorchScript knows.
+        path: The file to write.
+        example: An input of at least two samples to trace the model with. Tracing keeps the branches that the example
+            takes. None: the model is scripted.
+    """
+    with _no_deprecation_warnings():
+        jit = cast("Any", torch.jit)
+        module = jit.script(model.eval()) if example is None else jit.trace(model.eval(), (example,))
+        torch.jit.save(torch.jit.freeze(cast("torch.jit.ScriptModule", module)), path)  # pyright: ignore[reportUnknownMemberType]
+
+
+def load(path: Path, device: torch.device | str = "cpu") -> torch.jit.ScriptModule:
+    """Read a model that `save_frozen` wrote.
+
+    Raises:
+        RuntimeError: the file is damaged or was written by a newer torch.
+    """
+    with _no_deprecation_warnings():
+        return cast("torch.jit.ScriptModule", torch.jit.load(path, map_location=device))  # pyright: ignore[reportUnknownMemberType]
+
+
+def argument_names(module: torch.jit.ScriptModule) -> list[str]:
+    """Return the names of the arguments of forward, in their order."""
+    schema = cast("Any", module).forward.schema
+    return [str(argument.name) for argument in schema.arguments[1:]]
+
+
+def optimized(module: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
+    """Return a loaded module frozen, fused and repacked for this machine's CPU.
+
+    Only ever after loading: a module optimised before it is saved does not load back.
+    """
+    with _no_deprecation_warnings():
+        return torch.jit.optimize_for_inference(module.eval())
+
+
+@contextmanager
+def _no_deprecation_warnings() -> Generator[None]:
+    with warnings.catch_warnings():
+        # a DeprecationWarning until torch 2.13, a FutureWarning since
+        warnings.filterwarnings("ignore", message=r"`torch\.jit\..*` is deprecated")
+        # asserts on the rank of a tensor, which is the same for every batch; `export` compares the file with the model
+        warnings.filterwarnings("ignore", category=cast("Any", torch.jit).TracerWarning)
+        yield

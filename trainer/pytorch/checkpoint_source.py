@@ -1,0 +1,206 @@
+"""A trained model from files: a state dict of any network, or a checkpoint of a run of `trainer.train`."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import pickle
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import nn
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.state_dict_loader import load  # pyright: ignore[reportUnknownVariableType]
+
+from trainer.common.files import read_json
+from trainer.common.validation import NAME_PATTERN, file_name
+from trainer.pytorch.checkpoint import COMPLETE
+from trainer.pytorch.compression.samples import Samples
+from trainer.pytorch.digits_splits import load_splits
+from trainer.pytorch.measurement import share_correct
+from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
+from trainer.pytorch.result import source_commit
+from trainer.pytorch.trained_model import Splits, TensorSpec, TrainedModel
+from trainer.training.digits import DataError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_ARRAYS = ("training_inputs", "training_labels", "held_out_inputs", "held_out_labels")
+
+
+class SourceError(Exception):
+    """The checkpoint, the network or the data cannot be used; the message says which and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointSource:
+    """Where a trained model and its data are."""
+
+    checkpoint: Path
+    """A state dict that torch.save wrote, or the folder of a run of trainer.train, whose latest checkpoint is taken."""
+    data: Path
+    """Folder of `trainer.prepare_data`, or a NumPy .npz file with training_inputs, training_labels, held_out_inputs and
+    held_out_labels: float32 [N, …] and int64 [N]."""
+    network: str | None = None
+    """FILE.py:NAME, where NAME is called without arguments and returns the torch.nn.Module that the state dict is for.
+    None: the network of the run."""
+    run_name: str | None = None
+    """Name of the training in the manifest. None: the name of `checkpoint` without its suffix."""
+    commit: str | None = None
+    """Commit of the code that trained the model, for the manifest. None: as the run's record says."""
+    method: Literal["script", "trace"] = "script"
+    """How it becomes TorchScript: trace is for networks in Python that TorchScript does not know."""
+    input_name: str = "image"
+    """Name of the input for clients."""
+    output_name: str = "logits"
+    """Name of the output for clients."""
+
+    def __post_init__(self) -> None:
+        file_name("run_name", self.name)
+
+    @property
+    def name(self) -> str:
+        """The run's name in the manifest."""
+        stem = self.checkpoint.resolve().stem.lower()
+        return self.run_name or (stem if NAME_PATTERN.fullmatch(stem) else "checkpoint")
+
+    def read(self) -> TrainedModel:
+        """Return the model in evaluation mode, with its accuracy on the held-out data.
+
+        Raises:
+            SourceError: a file is missing or damaged, or they do not fit together.
+        """
+        data = _read_data(self.data)
+        module, step = self._read_run() if self.checkpoint.is_dir() else (self._read_state_dict(), 0)
+        module.eval()
+        inputs = data.held_out.inputs
+        try:
+            with torch.inference_mode():
+                outputs = module(inputs[:2])
+        except RuntimeError as error:
+            fix = "Fix: data of the shape that the network takes"
+            raise SourceError(
+                f"data={self.data}: the network fails on {list(inputs[:2].shape)}: {error}. {fix}"
+            ) from error
+        _check_outputs(outputs)
+        return TrainedModel(
+            module=module,
+            inputs=TensorSpec(name=self.input_name, shape=tuple(inputs.shape[1:])),
+            outputs=TensorSpec(name=self.output_name, shape=tuple(outputs.shape[1:])),
+            samples=inputs,
+            run_name=self.name,
+            step=step,
+            accuracy=share_correct(module, data.held_out),
+            data=data,
+            commit=self.commit or source_commit(self.checkpoint),
+            method=self.method,
+        )
+
+    def _read_state_dict(self) -> nn.Module:
+        if self.network is None:
+            fix = "Fix: add --network=FILE.py:NAME"
+            raise SourceError(f"checkpoint={self.checkpoint}: a file says nothing about the network. {fix}")
+        module = _build(self.network)
+        try:
+            state: Any = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
+            module.load_state_dict(state)
+        except (OSError, RuntimeError, TypeError, pickle.UnpicklingError) as error:
+            fix = f"Fix: torch.save(model.state_dict(), …) of the network {self.network}"
+            raise SourceError(f"checkpoint={self.checkpoint}: {_in_one_line(error)}. {fix}") from error
+        return module
+
+    def _read_run(self) -> tuple[nn.Module, int]:
+        """Return the network of a run's latest complete checkpoint, and its step."""
+        complete = _complete_checkpoints(self.checkpoint / "checkpoints")
+        if not complete:
+            fix = "Fix: the folder of a run, <output_dir>/<run_name>, or a file with --network"
+            raise SourceError(f"checkpoint={self.checkpoint}: has no complete checkpoints/step-*. {fix}")
+        path, document = complete[-1]
+        module = _build(self.network) if self.network else _digits_network(document["settings"])
+        state: dict[str, Any] = {"model": module.state_dict()}
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+                load(state, storage_reader=FileSystemReader(path), no_dist=True)
+            module.load_state_dict(state["model"])
+        except Exception as error:  # torch raises anything for files that do not fit
+            raise SourceError(f"{path}: cannot be loaded: {_in_one_line(error)}") from error
+        return module, int(document["step"])
+
+
+def _complete_checkpoints(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Return the checkpoints of a run by step, each with what it says of itself; damaged ones have a suffix."""
+    paths = sorted(path for path in folder.glob("step-*") if not path.suffix)
+    documents = ((path, read_json(path / COMPLETE)) for path in paths)
+    return [(path, document) for path, document in documents if document is not None]
+
+
+def _digits_network(settings: dict[str, Any]) -> nn.Module:
+    known = {each.name for each in dataclasses.fields(DigitsCnnConfig)}
+    return DigitsCnnConfig(**{name: value for name, value in settings.items() if name in known}).build()
+
+
+def _build(network: str) -> nn.Module:
+    file, _, name = network.rpartition(":")
+    spec = importlib.util.spec_from_file_location("network", file) if Path(file).is_file() else None
+    if spec is None or spec.loader is None:
+        raise SourceError(f"network={network!r}: no such file. Fix: FILE.py:NAME")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    build = getattr(module, name, None)
+    if build is None:
+        raise SourceError(f"network={network!r}: {file} defines no {name!r}. Fix: a class or function of that file")
+    built: object = build()
+    if not isinstance(built, nn.Module):
+        raise SourceError(f"network={network!r}: {name}() returns {type(built).__name__}; must be a torch.nn.Module")
+    return built
+
+
+def _read_data(path: Path) -> Splits:
+    if path.is_dir():
+        try:
+            return load_splits(path)
+        except DataError as error:
+            raise SourceError(str(error)) from error
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in _ARRAYS}
+    except (OSError, ValueError, KeyError) as error:
+        raise SourceError(
+            f"data={path}: {error}. Fix: np.savez(path, {', '.join(f'{n}=…' for n in _ARRAYS)})"
+        ) from error
+    splits = Splits(
+        training=Samples(
+            inputs=_tensor(path, arrays, "training_inputs"), labels=_tensor(path, arrays, "training_labels")
+        ),
+        held_out=Samples(
+            inputs=_tensor(path, arrays, "held_out_inputs"), labels=_tensor(path, arrays, "held_out_labels")
+        ),
+    )
+    for kind, samples in (("training", splits.training), ("held_out", splits.held_out)):
+        if len(samples.inputs) != len(samples) or len(samples) < 2:
+            counts = f"{len(samples.inputs)} inputs and {len(samples)} labels"
+            raise SourceError(f"data={path}: {kind} has {counts}; must be as many, at least 2")
+    return splits
+
+
+def _tensor(path: Path, arrays: dict[str, Any], name: str) -> Tensor:
+    array, expected = arrays[name], "int64" if name.endswith("labels") else "float32"
+    if str(array.dtype) != expected:
+        raise SourceError(f"data={path}: {name} is {array.dtype}. Fix: {name}.astype('{expected}')")
+    return torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _check_outputs(outputs: object) -> None:
+    if not isinstance(outputs, torch.Tensor) or outputs.ndim != 2:
+        shape = list(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+        raise SourceError(f"the network returns {shape}; must be a tensor of logits [N, classes]")
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,1 @@
+"""Smaller and faster copies of a trained model: quantised, pruned, or both."""

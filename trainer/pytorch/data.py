@@ -1,0 +1,128 @@
+"""Batches for training: which samples, in which order, on which rank, and how to continue after a restart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003  the command line parser reads the annotation at run time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from trainer.common.validation import at_least
+from trainer.training import digits
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Where the training data lies and how much of it one step uses."""
+
+    data_dir: Path
+    """Folder of the input data, written by `python -m trainer.prepare_data`; only read."""
+    batch_size: int = 64
+    """Samples of one optimizer step over all ranks. The number of ranks, in an elastic job each possible one, must
+    divide it."""
+
+    def __post_init__(self) -> None:
+        at_least("batch_size", self.batch_size, 1)
+
+
+class IndexSampler:
+    """Endless batches of sample indices: a new order each epoch, one slice per rank, a state of three numbers.
+
+    The order depends on (seed, epoch) and the position is counted over all ranks, so every number of ranks walks
+    through the same global batches. Samples that do not fill a last batch are left out of that epoch.
+    """
+
+    def __init__(self, *, num_samples: int, batch_size: int, rank: int, world_size: int, seed: int) -> None:
+        if batch_size % world_size:
+            multiple = -(-batch_size // world_size) * world_size
+            elastic = "in an elastic job a multiple of every number of ranks from its least to its most"
+            fix = f"Fix: a multiple of {world_size}, for example {multiple}; {elastic}"
+            raise ValueError(f"batch_size={batch_size}: {world_size} ranks cannot share it evenly. {fix}")
+        if batch_size > num_samples:
+            raise ValueError(f"batch_size={batch_size}: must be at most {num_samples}, the samples of one epoch")
+        self.num_samples = num_samples
+        self.batch_size = batch_size
+        self.steps_per_epoch = num_samples // batch_size
+        self._batch_size_per_rank = batch_size // world_size
+        self._rank = rank
+        self._seed = seed
+        self.epoch = 0
+        self.offset = 0
+        self._order = self._order_of(self.epoch)
+
+    def __iter__(self) -> IndexSampler:
+        return self
+
+    def __next__(self) -> Tensor:
+        """Return this rank's indices of the next batch, int64 [batch_size / ranks]."""
+        begin = self.offset + self._rank * self._batch_size_per_rank
+        indices = self._order[begin : begin + self._batch_size_per_rank]
+        self.offset += self.batch_size
+        if self.offset + self.batch_size > self.num_samples:
+            self._go_to(epoch=self.epoch + 1, offset=0)
+        return indices
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the position: the epoch, the samples of it already used by all ranks, and the seed."""
+        return {"epoch": self.epoch, "offset": self.offset, "seed": self._seed}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to a position that `state_dict` returned.
+
+        Raises:
+            ValueError: it belongs to another seed, so the order would not be the same.
+        """
+        if state["seed"] != self._seed:
+            raise ValueError(f"seed={self._seed}: the saved position belongs to seed {state['seed']}")
+        self._go_to(epoch=int(state["epoch"]), offset=int(state["offset"]))
+
+    def _go_to(self, *, epoch: int, offset: int) -> None:
+        if epoch != self.epoch:
+            self._order = self._order_of(epoch)
+        self.epoch, self.offset = epoch, offset
+
+    def _order_of(self, epoch: int) -> Tensor:
+        mixed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1, np.uint32)[0])
+        return torch.randperm(self.num_samples, generator=torch.Generator().manual_seed(mixed))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Images float32 [N, 1, 8, 8] and labels int64 [N] on the training device."""
+
+    images: Tensor
+    labels: Tensor
+
+
+class DigitsBatches:
+    """The training batches of one rank; the whole set is on the device, it is half a megabyte."""
+
+    def __init__(self, samples: Batch, sampler: IndexSampler) -> None:
+        self._samples = samples
+        self.sampler = sampler
+
+    def __iter__(self) -> DigitsBatches:
+        return self
+
+    def __next__(self) -> Batch:
+        """Return the next batch of this rank."""
+        indices = next(self.sampler).to(self._samples.images.device)
+        return Batch(images=self._samples.images[indices], labels=self._samples.labels[indices])
+
+
+def load_samples(data_dir: Path, split: digits.SplitName, device: torch.device) -> Batch:
+    """Return a whole split as one batch on `device`.
+
+    Raises:
+        digits.DataError: it is missing or damaged.
+    """
+    loaded = digits.load(data_dir, split)
+    return Batch(
+        images=torch.from_numpy(loaded.images).to(device),  # pyright: ignore[reportUnknownMemberType]
+        labels=torch.from_numpy(loaded.labels).to(device),  # pyright: ignore[reportUnknownMemberType]
+    )

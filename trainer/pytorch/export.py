@@ -1,0 +1,119 @@
+"""Publish a trained model into the model repository (`trainer/model_repository/layout.py`).
+
+Versions are 1, 2, 3 …; a run publishes exactly one for each set of variants.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer.common.files import fsync_directory, read_json, write_json_atomically
+from trainer.model_repository.layout import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE
+from trainer.pytorch.compression.config import CompressionConfig
+from trainer.pytorch.measurement import machine
+from trainer.pytorch.model_files import write_model, write_variants
+from trainer.pytorch.triton_config import write_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainer.pytorch.export_config import ExportConfig
+    from trainer.pytorch.trained_model import TrainedModel
+
+MANIFEST_FORMAT_VERSION = 1
+NO_VARIANTS = CompressionConfig()
+
+
+def find_version(repository: Path, model_name: str, origin: dict[str, Any]) -> int | None:
+    """Return the version that was published with this `origin` before, or None."""
+    for version in _versions(repository / model_name):
+        manifest = read_json(repository / model_name / str(version) / MANIFEST_FILE)
+        if manifest is not None and all(manifest.get(key) == value for key, value in origin.items()):
+            return version
+    return None
+
+
+def origin(trained: TrainedModel, compression: CompressionConfig = NO_VARIANTS) -> dict[str, Any]:
+    """Return what makes a version the same as another, as JSON values: run, step, and how it is compressed."""
+    settings = dataclasses.asdict(compression) | {"variants": list(compression.variants)}
+    return {
+        "run_name": trained.run_name,
+        "step": trained.step,
+        # absent as in manifests from before there were variants
+        "compression": settings if compression.variants else None,
+    }
+
+
+def publish(
+    repository: Path, config: ExportConfig, trained: TrainedModel, compression: CompressionConfig = NO_VARIANTS
+) -> int:
+    """Publish a model as the next version, once per run: a second call finds the first one's version.
+
+    Raises:
+        ExportError: the written file does not compute what the model computes, or the repository holds a model of
+            this name with other inputs or outputs.
+        OSError: the repository cannot be written.
+    """
+    existing = find_version(repository, config.model_name, origin(trained, compression))
+    if existing is not None:
+        return existing
+    folder = repository / config.model_name
+    folder.mkdir(parents=True, exist_ok=True)
+    # hidden and not a number: servers do not take it for a version; there may be one of a killed attempt of this run
+    staging = folder / f".staging-{trained.run_name}"
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir()
+    try:
+        manifest = _fill(staging, config, trained, compression)
+        # before the version: a server that sees the version must be able to read how to serve it
+        write_config(folder / CONFIG_FILE, config, trained)
+        return _rename_to_next_version(staging, folder, manifest)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _fill(staging: Path, config: ExportConfig, trained: TrainedModel, compression: CompressionConfig) -> dict[str, Any]:
+    """Write all files of a version; return its manifest without the version."""
+    model = write_model(staging / MODEL_FILE, trained)
+    variants = write_variants(staging, trained, compression)
+    manifest: dict[str, Any] = {
+        **model,
+        **origin(trained, compression),
+        "format_version": MANIFEST_FORMAT_VERSION,
+        "model_name": config.model_name,
+        "torch_version": torch.__version__,
+        "inputs": [trained.inputs.to_manifest()],
+        "outputs": [trained.outputs.to_manifest()],
+        "commit": trained.commit,
+        "measured_on": machine(),
+    }
+    if compression.variants:
+        manifest |= {"variants": variants.published, "rejected_variants": variants.rejected}
+    return manifest
+
+
+def _rename_to_next_version(staging: Path, folder: Path, manifest: dict[str, Any]) -> int:
+    while True:
+        version = max(_versions(folder), default=0) + 1
+        write_json_atomically(staging / MANIFEST_FILE, manifest | {"version": version})
+        try:
+            staging.rename(folder / str(version))
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            continue  # another run published this version a moment ago
+        fsync_directory(folder)
+        return version
+
+
+def _versions(folder: Path) -> list[int]:
+    """List the published versions; Triton takes folders named by a number without leading zeros for versions."""
+    if not folder.is_dir():
+        return []
+    names = (path.name for path in folder.iterdir() if path.is_dir())
+    return sorted(int(name) for name in names if name.isdecimal() and not name.startswith("0"))

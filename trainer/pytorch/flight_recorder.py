@@ -1,0 +1,37 @@
+"""What each rank's last collectives were, kept on the output volume: who waited for whom, when a job hung.
+
+torch's flight recorder holds the last 2,000 collectives of a process and writes them to one file per rank, which the
+next dump replaces: less than 1 MB each. They are compared by
+`python -m torch.distributed.flight_recorder.fr_trace --prefix rank- <folder>`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from torch._C import _distributed_c10d as c10d
+
+logger = logging.getLogger(__name__)
+
+PREFIX_VARIABLE = "TORCH_FR_DUMP_TEMP_FILE"
+"""torch 2.15's name of the setting; TORCH_NCCL_DEBUG_INFO_TEMP_FILE is the former one, still read."""
+FOLDER = "flight-recorder"
+
+
+def keep_in(run_folder: Path) -> None:
+    """Let torch write its dumps to a run's folder, unless something else is set: without it they go to /tmp or HOME.
+
+    Torch creates no folder: without one it writes an error message instead of the dump (seen with 2.15).
+    """
+    prefix = os.environ.setdefault(PREFIX_VARIABLE, str(run_folder / FOLDER / "rank-"))
+    try:
+        Path(prefix).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        logger.warning("%s: cannot be created, collectives will not be recorded: %s", prefix, error.strerror)
+
+
+def dump(rank: int, *, backend: str) -> None:
+    """Write this rank's last collectives; without Python stacks, whose lock a blocked thread may hold."""
+    c10d._dump_fr_trace_file(rank, includeStackTraces=False, backend=backend)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]

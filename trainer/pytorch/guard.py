@@ -1,0 +1,135 @@
+"""A thread in each rank that ends a wait which nothing else would end.
+
+A rank whose peer is gone waits in C++ for a collective that never completes: for NCCL in a kernel on the GPU, where a
+lost peer is only silent. Python's signal handlers do not run meanwhile, so SIGTERM achieves nothing, and the
+pod is killed at the end of its grace period. This thread sees the signal, the lost peer and a wait that is too long,
+and aborts the communicators: the main thread returns, meets `raise_if_cut`, and says what happened.
+
+Aborting is NCCL's (ncclCommAbort); gloo has nothing like it (torch 2.15: `abort` returns and changes nothing). Where
+the main thread does not come back, this thread ends the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainer.pytorch.peers import PeerWatch
+    from trainer.training.signals import StopRequest
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.5
+_MARGIN_SECONDS = 5.0
+"""Gloo ends its own waits at the same limit, with a message that names the connection: it goes first."""
+_RETURN_SECONDS = 5.0
+"""From the abort to the end of the process: what the main thread needs to write why it failed."""
+LOST_EXIT_STATUS = 75
+"""Status where only ending the process ended the wait: EX_TEMPFAIL of sysexits.h, try again."""
+
+
+class PeersLostError(RuntimeError):
+    """The ranks can no longer talk to each other: a peer is gone, or one waited longer than allowed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Limit:
+    """What the main thread does, and how long it may."""
+
+    what: str
+    seconds: float
+    ends_with_step: bool = False
+    begin: float = field(default_factory=time.monotonic)
+
+
+class Guard:
+    """Watches the main thread's waits; one per process."""
+
+    def __init__(self, abort: Callable[[], None], *, stop_timeout_seconds: float) -> None:
+        """Start to watch.
+
+        Args:
+            abort: makes the collectives of this process return; called once, from the guard's thread.
+            stop_timeout_seconds: longest that a step may continue after a stop signal.
+        """
+        self._abort = abort
+        self._stop_timeout_seconds = stop_timeout_seconds
+        self._stop: StopRequest | None = None
+        self._stop_seen_at: float | None = None
+        self._peers: PeerWatch | None = None
+        self._limit = _Limit(what="start", seconds=math.inf)
+        self._reason: str | None = None
+        self._closed = threading.Event()
+        self._returned = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="guard", daemon=True)
+        self._thread.start()
+
+    def watch(self, stop: StopRequest | None, peers: PeerWatch | None) -> None:
+        """Look for a stop signal and for lost peers from now on; None ends that."""
+        self._stop, self._peers = stop, peers
+
+    def allow(self, what: str, seconds: float, *, ends_with_step: bool = False) -> None:
+        """Let what begins now take so long; less after a stop signal if it should soon end by itself, with a step."""
+        self._limit = _Limit(what=what, seconds=seconds, ends_with_step=ends_with_step)
+
+    def raise_if_cut(self) -> None:
+        """Refuse to use what the last collectives returned, if they were aborted.
+
+        Raises:
+            PeersLostError: saying why.
+        """
+        if self._reason is not None:
+            self._returned.set()
+            raise PeersLostError(self._reason)
+
+    @property
+    def has_cut(self) -> bool:
+        """Whether the communicators are aborted."""
+        return self._reason is not None
+
+    def close(self) -> None:
+        """End the watch; the main thread is back."""
+        self._returned.set()
+        self._closed.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closed.wait(POLL_SECONDS):
+            reason = self._reason_to_cut()
+            if reason is not None:
+                self._cut(reason)
+                return
+
+    def _reason_to_cut(self) -> str | None:
+        if self._peers is not None and self._peers.lost is not None:
+            return self._peers.lost
+        limit, now = self._limit, time.monotonic()
+        if now - limit.begin > limit.seconds + _MARGIN_SECONDS:
+            return f"{limit.what} took longer than {limit.seconds:g} s: some rank hangs, or is gone"
+        if self._stop is not None and self._stop.arrived():
+            self._stop_seen_at = self._stop_seen_at or now
+            waited = now - max(limit.begin, self._stop_seen_at)
+            if limit.ends_with_step and waited > self._stop_timeout_seconds:
+                return (
+                    f"asked to stop, and the step was not done {self._stop_timeout_seconds:g} s later: another rank is "
+                    "gone, or steps take longer and need a higher --stop_timeout_seconds"
+                )
+        return None
+
+    def _cut(self, reason: str) -> None:
+        """Abort; the reason comes first, for whatever a collective returns from here on is not to be used."""
+        self._reason = reason
+        logger.error("%s; aborting the communicators", reason)
+        # in a thread of its own: it waits for NCCL, which may itself wait forever
+        threading.Thread(target=self._abort, name="abort", daemon=True).start()
+        if not self._returned.wait(_RETURN_SECONDS):
+            logger.error("the main thread did not return: ending the process")
+            os._exit(LOST_EXIT_STATUS)

@@ -1,0 +1,299 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import ExitStack
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from trainer.common.files import read_json
+from trainer.pytorch import flight_recorder
+from trainer.pytorch.agreement import Agreement
+from trainer.pytorch.checkpoint import CheckpointError, CheckpointManager, refuse_changed_settings
+from trainer.pytorch.data import DigitsBatches, IndexSampler, load_samples
+from trainer.pytorch.distributed import Distributed
+from trainer.pytorch.evaluation import accuracy
+from trainer.pytorch.guard import PeersLostError
+from trainer.pytorch.parallel import gradients, state
+from trainer.pytorch.parallel.evaluation import sharded_accuracy
+from trainer.pytorch.parallel.layout import Layout
+from trainer.pytorch.result import publish_result
+from trainer.pytorch.runtime import random_state, set_random_state
+from trainer.pytorch.shared_volume import create_folders
+from trainer.pytorch.stopwatch import Stopwatch
+from trainer.training import digits, non_finite
+from trainer.training.events import EventLog, Heartbeat
+from trainer.training.metrics import StepReport, TrainingMetrics
+
+if TYPE_CHECKING:
+    from trainer.pytorch.config import TrainConfig
+    from trainer.training.signals import StopRequest
+
+
+class NonFiniteError(RuntimeError):
+    """The loss or its gradient is not a finite number; the parameters were not changed. Every rank raises."""
+
+
+class Outcome(Enum):
+    """How `Trainer.train` ended."""
+
+    FINISHED = "finished"
+    """The model is published."""
+    STOPPED = "stopped"
+    """On request, after saving; the same command continues."""
+
+
+class Trainer:
+    """One rank of a training run. Every rank makes the same calls in the same order."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        """Join the other ranks, read the data and build the model.
+
+        Raises:
+            ValueError: settings that do not fit each other, the number of ranks, the GPUs or the data.
+            DataError, FolderError: see their modules.
+        """
+        self.config = config
+        self.step = 0
+        flight_recorder.keep_in(config.folders.run)
+        with ExitStack() as stack:
+            self._build(stack)
+            self._close = stack.pop_all()
+
+    def _build(self, stack: ExitStack) -> None:
+        config = self.config
+        self.distributed = distributed = Distributed(config.distributed)
+        stack.callback(distributed.close)
+        config.runtime.apply(processes_per_node=distributed.local_world_size)
+        self._folders = config.folders
+        create_folders(self._folders, distributed)
+        self.events = EventLog(self._folders.logs, job=config.run_name, rank=distributed.rank)
+        stack.callback(self.events.close)
+        self._heartbeat = Heartbeat(self._folders.work, rank=distributed.rank)
+        self.metrics = TrainingMetrics(run=config.run_name, rank=distributed.rank)
+        stack.callback(self.metrics.close)
+        self.metrics.serve(config.metrics, local_rank=distributed.local_rank)
+
+        self._layout = layout = Layout(config.parallel.degrees(distributed.world_size), distributed.device.type)
+
+        samples = load_samples(config.data.data_dir, "train", distributed.device)
+        self._held_out = load_samples(config.data.data_dir, "held_out", distributed.device)
+        sampler = IndexSampler(
+            num_samples=len(samples.labels),
+            batch_size=config.data.batch_size,
+            rank=layout.data_rank,
+            world_size=layout.degrees.data,
+            seed=config.runtime.seed,
+        )
+        layout.degrees.check_batch(config.data.batch_size, config.parallel.microbatches)
+        config.model.check_data(samples.images.shape[1:], digits.NUM_CLASSES)
+        self.batches = DigitsBatches(samples, sampler)
+        self.total_steps = config.epochs * sampler.steps_per_epoch
+        self._parallel_model = config.recipe().build(layout, distributed.device)
+        distributed.abort_with(layout.groups())
+        self.model = self._parallel_model.module
+        self.optimizer = config.optimizer.build(self.model.parameters())
+        # ranks that compute the same samples together also draw the same random numbers
+        config.runtime.seed_rank(layout.data_rank)
+        self._settings = config.settings()
+        self._checkpoints = CheckpointManager(config.checkpoint, self._folders.checkpoints, distributed, self._settings)
+
+    def train(self, stop: StopRequest) -> Outcome:
+        """Resume from the latest checkpoint, train to the end and publish the model.
+
+        Returns at once if an earlier start of this run has published it, and early, after saving, when any rank is
+        asked to stop.
+
+        Raises:
+            NonFiniteError, CheckpointError, ExportError, PeersLostError: see their modules.
+        """
+        try:
+            return self._train(stop)
+        except Exception as error:
+            failure = self._cause_of(error)
+            if isinstance(failure, NonFiniteError) and self.distributed.is_main:
+                non_finite.remember(self._folders.run)
+            self.events.write("failed", step=self.step, error=f"{type(failure).__name__}: {failure}")
+            if failure is error:
+                raise
+            raise failure from error
+
+    def _train(self, stop: StopRequest) -> Outcome:
+        if self._finished_before():
+            return Outcome.FINISHED
+        self.distributed.watch(stop)
+        self._resume()
+        first_step = self.step
+        met = non_finite.count(self._folders.run)
+        self.metrics.on_start(step=first_step, total_steps=self.total_steps, non_finite_losses=met)
+        self.distributed.allow_first_step()
+        while self.step < self.total_steps:
+            if self.step > first_step:
+                self.distributed.allow_step()
+            if self.train_step(stop_requested=stop.requested):
+                self._save()
+                self.events.write("stopped", step=self.step)
+                return Outcome.STOPPED
+            self._after_step()
+        self._finish()
+        self.metrics.finish(stop_requested=lambda: stop.requested)
+        return Outcome.FINISHED
+
+    def train_step(self, *, stop_requested: bool) -> bool:
+        """Do one optimizer step, and agree with the other ranks whether to go on.
+
+        Returns:
+            Whether some rank had `stop_requested`; the same on every rank.
+
+        Raises:
+            NonFiniteError: before the parameters are changed.
+        """
+        begin = time.perf_counter()
+        own = Stopwatch(self.distributed.device)
+        batch = next(self.batches)
+        data_wait_seconds = time.perf_counter() - begin
+        learning_rate = self.config.optimizer.learning_rate_at(self.step, self.total_steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+
+        self.optimizer.zero_grad()
+        agreement = Agreement(self.distributed, own, stop_requested=stop_requested)
+        self._parallel_model.forward_backward(batch.images, batch.labels, agreement.start)
+        agreed = agreement.wait()
+        gradient_norm = self._clip_gradient(agreed.own_loss, bad_ranks=agreed.bad_ranks)
+        self.distributed.raise_if_cut()
+        self.optimizer.step()  # pyright: ignore[reportUnknownMemberType]
+        self.step += 1
+        self._report(
+            StepReport(
+                step=self.step,
+                epoch=self.batches.sampler.epoch,
+                loss=agreed.loss_sum / self._layout.loss_ranks,
+                gradient_norm=gradient_norm,
+                learning_rate=learning_rate,
+                step_seconds=time.perf_counter() - begin,
+                data_wait_seconds=data_wait_seconds,
+                own_seconds=own.seconds(),
+                samples=self.config.data.batch_size,
+            )
+        )
+        return agreed.stopping_ranks > 0
+
+    def evaluate(self) -> float:
+        """Return the share of held-out samples classified correctly, 0 to 1; the same on every rank."""
+        self.distributed.allow_checkpoint()
+        if self._parallel_model.computes_alone:
+            result = accuracy(self.model, self._held_out, self.distributed)
+        else:
+            result = sharded_accuracy(self._parallel_model, self._held_out, self.config.data.batch_size)
+        self.metrics.on_test_accuracy(result)
+        self.events.write("evaluated", step=self.step, accuracy=result)
+        return result
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that the next steps depend on; tensors are those in use, not copies."""
+        return {
+            **state.state_dict(self._parallel_model, self.optimizer),
+            "progress": {"step": self.step, "sampler": self.batches.sampler.state_dict()},
+            # one entry per rank: equal names would be stored once and give every rank the same random numbers
+            "random": {f"rank_{self.distributed.rank:05d}": random_state(self.distributed.device)},
+        }
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Continue from a state of the same settings; "random" may be absent."""
+        state.load_state_dict(self._parallel_model, self.optimizer, saved)
+        self.step = saved["progress"]["step"]
+        self.batches.sampler.load_state_dict(saved["progress"]["sampler"])
+        if "random" in saved:
+            set_random_state(saved["random"][f"rank_{self.distributed.rank:05d}"], self.distributed.device)
+
+    def close(self) -> None:
+        """Stop answering scrapes, close the log, leave the other ranks."""
+        self._close.close()
+
+    def _finished_before(self) -> bool:
+        result = self.distributed.on_main(lambda: read_json(self._folders.result))
+        if result is None:
+            return False
+        refuse_changed_settings(self._folders.result, result["settings"], self._settings)
+        self.events.write("already_finished", step=result["step"], version=result["version"])
+        return True
+
+    def _resume(self) -> None:
+        latest = self._checkpoints.find_latest()
+        if latest is None:
+            self.events.write("started", step=0, total_steps=self.total_steps, world_size=self.distributed.world_size)
+            return
+        self.distributed.allow_checkpoint()
+        saved = self.state_dict()
+        if latest.world_size != self.distributed.world_size:
+            # other ranks than those that saved: the samples continue exactly, dropout does not
+            del saved["random"]
+        self._checkpoints.load(latest, saved)
+        self.load_state_dict(saved)
+        self.metrics.on_checkpoint_found(latest.saved_at)
+        self.events.write(
+            "resumed",
+            step=self.step,
+            total_steps=self.total_steps,
+            world_size=self.distributed.world_size,
+            saved_by_ranks=latest.world_size,
+        )
+
+    def _clip_gradient(self, loss: float, *, bad_ranks: int) -> float:
+        """Scale the gradient down to the configured norm and return the norm it had."""
+        limit = self.config.optimizer.gradient_clip_norm
+        norm = gradients.clip(self.model.parameters(), limit, self._layout.pipeline_group)
+        if bad_ranks or not math.isfinite(norm):
+            raise NonFiniteError(
+                f"step {self.step + 1}: loss {loss} on rank {self.distributed.rank} and not finite on {bad_ranks} of "
+                f"{self.distributed.world_size} ranks, gradient norm {norm} (must be finite); parameters unchanged. "
+                f"Fix: a lower --learning_rate (now {self.config.optimizer.learning_rate}), or look for such samples"
+            )
+        return norm
+
+    def _report(self, report: StepReport) -> None:
+        self.metrics.on_step(report)
+        self._heartbeat.beat()
+        if report.step % self.config.log_interval_steps == 0 or report.step == self.total_steps:
+            fields = {name: getattr(report, name) for name in StepReport.__dataclass_fields__ if name != "step"}
+            self.events.write("step", step=report.step, **fields)
+
+    def _cause_of(self, error: Exception) -> Exception:
+        """Return why the ranks were cut off from each other if they were: whatever failed then failed for that."""
+        try:
+            self.distributed.raise_if_cut()
+        except PeersLostError as lost:
+            return lost
+        return error
+
+    def _after_step(self) -> None:
+        if self.step % self.config.checkpoint.checkpoint_interval_steps == 0 and self.step < self.total_steps:
+            self._save_or_go_on()
+        if self.step % self.batches.sampler.steps_per_epoch == 0 and self.step < self.total_steps:
+            self.evaluate()
+
+    def _save(self) -> None:
+        self.distributed.allow_checkpoint()
+        seconds = self._checkpoints.save(self.step, self.state_dict())
+        self.metrics.on_checkpoint(seconds)
+        self.events.write("checkpoint_saved", step=self.step, seconds=seconds)
+
+    def _save_or_go_on(self) -> None:
+        """Save; a full disk in the middle of a run must not cost the run, there may be space at the next interval."""
+        try:
+            self._save()
+        except CheckpointError as error:
+            self.metrics.on_checkpoint_failure()
+            self.events.write("checkpoint_failed", step=self.step, error=str(error))
+
+    def _finish(self) -> None:
+        self._save()
+        test_accuracy = self.evaluate()
+        whole = state.whole_model(self._parallel_model)
+        self.distributed.finishing()
+        run = (self.config, self._settings, whole, self._held_out.images)
+        version = self.distributed.on_main(lambda: publish_result(*run, step=self.step, accuracy=test_accuracy))
+        self.events.write("finished", step=self.step, accuracy=test_accuracy, version=version)

@@ -1,0 +1,87 @@
+"""What a model file is worth: how often it is right and how long it takes, run as a server runs it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+
+from trainer.pytorch.deterministic import any_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from trainer.model_repository.model_file import Program
+    from trainer.pytorch.compression.samples import Samples
+
+BATCH_SIZES = (1, 16)
+THREADS = 1
+_WARM_UP_CALLS = 5
+_CALLS = 200
+_SECONDS = 1.0
+_SAMPLES_PER_CALL = 64
+
+
+def share_correct(call: Callable[..., object], samples: Samples) -> float:
+    """Return the share of samples whose largest output is at their label, 0 to 1.
+
+    Args:
+        call: A model in evaluation mode, or a loaded file: inputs float32 [N, …] to logits [N, classes].
+        samples: Held-out ones.
+    """
+    correct = 0
+    with torch.inference_mode(), any_kernel():
+        for batch in samples.batches(_SAMPLES_PER_CALL):
+            logits = cast("Tensor", call(batch.inputs))
+            correct += int((logits.argmax(dim=1) == batch.labels).sum())
+    return correct / len(samples)
+
+
+def latencies(program: Program, samples: Tensor) -> dict[str, dict[str, float]]:
+    """Time calls with 1 and 16 samples on one thread: 200 of each, or what a second allows.
+
+    One thread, so that files compare: two on a busy machine wait for each other.
+
+    Args:
+        program: The loaded model.
+        samples: Real inputs, repeated where there are fewer than 16.
+
+    Returns:
+        `batch_1` and `batch_16`, each with `p50` and `p99` in milliseconds.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(THREADS)
+    try:
+        return {f"batch_{rows}": _latency(program, _rows(samples, rows)) for rows in BATCH_SIZES}
+    finally:
+        torch.set_num_threads(threads)
+
+
+def machine() -> dict[str, str | int]:
+    """Return what latencies depend on besides the model."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    return {"cpu": model, "threads": THREADS}
+
+
+def _rows(samples: Tensor, rows: int) -> Tensor:
+    return torch.cat([samples[:rows]] * -(-rows // len(samples[:rows])))[:rows]
+
+
+def _latency(program: Program, batch: Tensor) -> dict[str, float]:
+    milliseconds: list[float] = []
+    with torch.inference_mode(), any_kernel():
+        for _ in range(_WARM_UP_CALLS):
+            program.call(batch)
+        end = time.perf_counter() + _SECONDS
+        while len(milliseconds) < _CALLS and (not milliseconds or time.perf_counter() < end):
+            begin = time.perf_counter()
+            program.call(batch)
+            milliseconds.append((time.perf_counter() - begin) * 1000)
+    p50, p99 = (round(float(value), 4) for value in np.percentile(milliseconds, (50, 99)))
+    return {"p50": p50, "p99": p99}

@@ -1,0 +1,92 @@
+"""What a model must say of itself so that the loop can build, shard and train it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+    from torch import Tensor, nn
+    from torch.distributed.tensor.parallel import ParallelStyle
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activations:
+    """How many values a sample has where; of whole blocks, before tensor parallelism divides them."""
+
+    between_blocks: int
+    """What one block passes to the next."""
+    kept_by_block: Mapping[str, int]
+    """What a block keeps for the backward pass, for each mode of activation checkpointing."""
+    logits: int
+    """What the model returns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardingPlan:
+    """How a model may be divided; module names are those of the whole model."""
+
+    blocks: Sequence[str] = ()
+    """Submodules, in the order of computation, that FSDP gathers one at a time, and that activation checkpointing and
+    the compiler treat one at a time."""
+    tensor: Mapping[str, ParallelStyle] = field(default_factory=dict[str, "ParallelStyle"])
+    """How tensor parallelism divides submodules. A model that it can divide names a style for every submodule with
+    parameters; without any the degree must be 1."""
+    tensor_sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """What the degree of tensor parallelism must divide, such as the number of heads."""
+    pipelined: bool = False
+    """Whether `ModelConfig.stage` can cut the model between its blocks."""
+    activations: Activations | None = None
+    """For estimates; a model without cannot be divided by layers or stages."""
+    averages_over_batch: bool = False
+    """Whether a layer depends on the other samples of the batch, as batch normalisation does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(ABC):
+    """Base of the models' configurations; what a registered model implements."""
+
+    model: str
+    """Name in the registry."""
+
+    built_on_meta: ClassVar[bool] = False
+    """Whether the model is built without memory and its parameters get their values from `initial_value`, shard by
+    shard: for models of which a rank cannot hold the whole."""
+    reads_images: ClassVar[bool] = False
+    """Whether inputs are float32 [N, channels, height, width]."""
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """Build the whole network on torch's current device; it returns logits [N, ..., classes]."""
+
+    @abstractmethod
+    def plan(self) -> ShardingPlan:
+        """Return how the network may be divided."""
+
+    @abstractmethod
+    def check_data(self, sample_shape: Sequence[int], classes: int) -> None:
+        """Refuse data that the network cannot read.
+
+        Args:
+            sample_shape: The shape of one input.
+            classes: How many values a target may have.
+
+        Raises:
+            ValueError: naming both sides and the fix.
+        """
+
+    def stage(self, whole: nn.Module, blocks: Sequence[int]) -> nn.Module:
+        """Return a module of some blocks of `whole`, sharing their parameters under the same names.
+
+        It includes what comes before the first block of the model if it has that one, and what follows the last block
+        if it has that one.
+        """
+        raise NotImplementedError(f"{self.model} cannot be cut into stages: {len(blocks)} blocks of {type(whole)}")
+
+    def initial_value(self, name: str, shape: torch.Size, generator: torch.Generator) -> Tensor:
+        """Return the float32 value with which a parameter begins; only of models that are built on meta."""
+        raise NotImplementedError(f"{self.model} initialises itself: {name} {tuple(shape)} {generator.device}")

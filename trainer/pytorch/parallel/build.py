@@ -1,0 +1,102 @@
+"""Builds a model for a layout: divide layers, prepare blocks, cut into stages, shard, initialise, in this order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from trainer.pytorch.parallel.blocks import BlocksConfig
+from trainer.pytorch.parallel.degrees import ParallelConfig
+from trainer.pytorch.parallel.parallel_model import ParallelModel, WholeModel
+from trainer.pytorch.parallel.sharding import divide_layers, materialise, shard
+from trainer.pytorch.precision import PrecisionConfig
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from trainer.pytorch.models.model_config import ModelConfig
+    from trainer.pytorch.parallel.layout import Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """All that decides how a model is built for a layout."""
+
+    model: ModelConfig
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    precision: PrecisionConfig = field(default_factory=PrecisionConfig)
+    blocks: BlocksConfig = field(default_factory=BlocksConfig)
+    seed: int = 0
+
+    def check(self, layout: Layout, device: torch.device) -> None:
+        """Refuse options that do not fit each other.
+
+        Raises:
+            ValueError: naming the option, the limit and the fix.
+        """
+        plan = self.model.plan()
+        layout.degrees.check_model(self.model.model, plan)
+        if plan.averages_over_batch and self.is_sharded(layout):
+            limit = f"FSDP would let each rank keep other statistics of the batch normalisation of {self.model.model}"
+            fix = "--norm group, or replicas in fp32 or bf16_autocast, which take the statistics of rank 0"
+            raise ValueError(f"data_parallel_shard={layout.degrees.shard}: {limit}. Fix: {fix}")
+        self.precision.check(only_replicas=layout.degrees.only_replicas, reads_images=self.model.reads_images)
+        self.blocks.check(device.type)
+
+    def build(self, layout: Layout, device: torch.device) -> ParallelModel:
+        """Build this rank's part of the model; collective.
+
+        Raises:
+            ValueError: options that do not fit each other.
+        """
+        self.check(layout, device)
+        module, stages = self.divide(layout, device)
+        if self.model.built_on_meta:
+            materialise(module, self.model, self.seed, device)
+        if layout.degrees.pipeline > 1:
+            # imported here, for it imports the compiler: a second of every other start
+            from trainer.pytorch.parallel.pipeline import PipelinedModel  # noqa: PLC0415
+
+            return PipelinedModel(module, stages, layout, self.parallel, device)
+        return WholeModel(module, layout, self.precision, self.parallel.microbatches)
+
+    def divide(self, layout: Layout, device: torch.device) -> tuple[nn.Module, list[nn.Module]]:
+        """Return this rank's parameters as one module, and as the stages that it computes.
+
+        Parameters of a model that is built on meta are still there.
+        """
+        plan = self.model.plan()
+        if self.model.built_on_meta:
+            with torch.device("meta"):
+                whole = self.model.build()
+        else:
+            whole = self.model.build().to(device)
+        if layout.tensor_mesh is not None:
+            divide_layers(whole, plan, layout.tensor_mesh)
+        self.blocks.apply(whole, plan.blocks)
+        module, stages = self._stages(whole, layout)
+        if self.is_sharded(layout):
+            shard(
+                stages,
+                plan,
+                layout.data_mesh(device.type),
+                self.precision.policy,
+                pipelined=layout.degrees.pipeline > 1,
+            )
+        elif self.precision.channels_last:
+            whole.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        return module, stages
+
+    def is_sharded(self, layout: Layout) -> bool:
+        """Whether FSDP holds the parameters: it also replicates where layers are divided, which DDP cannot."""
+        return self.precision.precision == "bf16" or not (layout.degrees.only_replicas or layout.degrees.data == 1)
+
+    def _stages(self, whole: nn.Module, layout: Layout) -> tuple[nn.Module, list[nn.Module]]:
+        if layout.degrees.pipeline == 1:
+            return whole, [whole]
+        own = layout.degrees.blocks_of_stages(layout.pipeline_rank, len(self.model.plan().blocks))
+        stages = [self.model.stage(whole, blocks) for blocks in own]
+        module = self.model.stage(whole, [index for blocks in own for index in blocks])
+        return module, stages

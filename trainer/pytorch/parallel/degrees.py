@@ -1,0 +1,164 @@
+"""The degrees of parallelism, and whether they fit ranks, model and batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from trainer.common.validation import at_least
+
+if TYPE_CHECKING:
+    from trainer.pytorch.models.model_config import ShardingPlan
+
+STAGES_PER_RANK = {"gpipe": 1, "1f1b": 1, "interleaved_1f1b": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelConfig:
+    """How the ranks divide the work; the product of the degrees is the number of ranks.
+
+    Neighbouring ranks are in the same tensor-parallel group, then in the same sharding group: the groups that talk most
+    are on the same node.
+    """
+
+    data_parallel_replicate: int = 0
+    """Copies of the model that each see other samples; 0 takes as many as the ranks make, given the other degrees."""
+    data_parallel_shard: int = 1
+    """Ranks that see other samples and share one copy of parameters, gradients and optimizer state (FSDP2)."""
+    tensor_parallel: int = 1
+    """Ranks that compute each layer together."""
+    pipeline_parallel: int = 1
+    """Ranks that each have some of the layers."""
+    pipeline_schedule: Literal["gpipe", "1f1b", "interleaved_1f1b"] = "1f1b"
+    """Order of forward and backward passes in a pipeline; `interleaved_1f1b` gives each rank two stages, which halves
+    the time that ranks are idle and doubles the messages."""
+    microbatches: int = 1
+    """Parts of a rank's share of the batch that are computed one after the other before the parameters change: gradient
+    accumulation. A pipeline needs at least as many as it has ranks."""
+
+    def __post_init__(self) -> None:
+        at_least("data_parallel_replicate", self.data_parallel_replicate, 0)
+        for name in ("data_parallel_shard", "tensor_parallel", "pipeline_parallel", "microbatches"):
+            at_least(name, getattr(self, name), 1)
+        needed = self.pipeline_parallel
+        if needed == 1:
+            return
+        if self.pipeline_schedule == "interleaved_1f1b" and self.microbatches % needed:
+            fix = f"Fix: a multiple of {needed}, for example {2 * needed}"
+            raise ValueError(f"microbatches={self.microbatches}: interleaved_1f1b needs whole rounds. {fix}")
+        if self.microbatches < needed:
+            limit = f"fewer than the {needed} ranks of a pipeline leave some of them idle"
+            raise ValueError(
+                f"microbatches={self.microbatches}: {limit}. Fix: --microbatches {4 * needed}, or at least {needed}"
+            )
+
+    def degrees(self, world_size: int) -> Degrees:
+        """Return the degrees for a number of ranks.
+
+        Raises:
+            ValueError: their product is another number; the message says what would fit.
+        """
+        others = self.data_parallel_shard * self.tensor_parallel * self.pipeline_parallel
+        replicate = self.data_parallel_replicate or world_size // others
+        if replicate * others != world_size:
+            raise ValueError(self._misfit(world_size, others))
+        return Degrees(
+            replicate=replicate,
+            shard=self.data_parallel_shard,
+            tensor=self.tensor_parallel,
+            pipeline=self.pipeline_parallel,
+            stages_per_rank=STAGES_PER_RANK[self.pipeline_schedule] if self.pipeline_parallel > 1 else 1,
+        )
+
+    def _misfit(self, world_size: int, others: int) -> str:
+        names = ("data_parallel_replicate", "data_parallel_shard", "tensor_parallel", "pipeline_parallel")
+        given = ", ".join(f"{name}={getattr(self, name)}" for name in names if getattr(self, name) > 1)
+        within = self.tensor_parallel * self.pipeline_parallel
+        if world_size % within == 0:
+            fits = ", ".join(str(n) for n in _divisors(world_size // within))
+            fix = f"data_parallel_shard one of {fits}, and data_parallel_replicate left out"
+        else:
+            fits = ", ".join(str(n) for n in _divisors(world_size))
+            fix = f"tensor_parallel x pipeline_parallel one of {fits}"
+        product = (self.data_parallel_replicate or 1) * others
+        return f"{given}: they make {product} ranks or a multiple of that, but there are {world_size}. Fix: {fix}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Degrees:
+    """Degrees whose product is the number of ranks."""
+
+    replicate: int
+    shard: int
+    tensor: int
+    pipeline: int
+    stages_per_rank: int
+
+    @property
+    def data(self) -> int:
+        """Ranks, or groups of them, that see different samples."""
+        return self.replicate * self.shard
+
+    @property
+    def only_replicas(self) -> bool:
+        """Whether every rank has the whole model."""
+        return self.shard == self.tensor == self.pipeline == 1
+
+    def blocks_of_stages(self, pipeline_rank: int, blocks: int) -> list[list[int]]:
+        """Return the blocks of each stage of a rank; the stages go around the ranks in turn.
+
+        Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
+        2021, section 2.2.2.
+        """
+        stages = self.pipeline * self.stages_per_rank
+        size = blocks // stages
+        own = range(pipeline_rank, stages, self.pipeline)
+        return [list(range(stage * size, (stage + 1) * size)) for stage in own]
+
+    def check_model(self, name: str, plan: ShardingPlan) -> None:
+        """Refuse degrees that the model cannot be divided by.
+
+        Raises:
+            ValueError: naming the degree, the limit and what would fit.
+        """
+        if self.tensor > 1:
+            self._check_tensor(name, plan)
+        stages = self.pipeline * self.stages_per_rank
+        if self.pipeline > 1 and not plan.pipelined:
+            raise ValueError(f"pipeline_parallel={self.pipeline}: {name} cannot be cut into stages. Fix: leave it out")
+        if self.pipeline > 1 and len(plan.blocks) % stages:
+            fitting = [n for n in _divisors(len(plan.blocks))[1:] if len(plan.blocks) % (n * self.stages_per_rank) == 0]
+            fits = f"one of {', '.join(map(str, fitting))}, or another" if fitting else "another"
+            limit = f"{stages} stages do not divide the {len(plan.blocks)} layers evenly"
+            raise ValueError(f"pipeline_parallel={self.pipeline}: {limit}. Fix: {fits} number of layers")
+
+    def _check_tensor(self, name: str, plan: ShardingPlan) -> None:
+        if not plan.tensor:
+            raise ValueError(
+                f"tensor_parallel={self.tensor}: {name} has no plan for it. Fix: --data_parallel_shard instead"
+            )
+        misfits = [f"{what}={size}" for what, size in plan.tensor_sizes.items() if size % self.tensor]
+        if misfits:
+            fits = [
+                n
+                for n in _divisors(min(plan.tensor_sizes.values()))
+                if not any(s % n for s in plan.tensor_sizes.values())
+            ]
+            fix = f"Fix: one of {', '.join(map(str, fits))}"
+            raise ValueError(f"tensor_parallel={self.tensor}: does not divide {', '.join(misfits)}. {fix}")
+
+    def check_batch(self, batch_size: int, microbatches: int) -> None:
+        """Refuse a batch that data-parallel ranks and microbatches cannot share evenly.
+
+        Raises:
+            ValueError: naming the batch size and one that fits.
+        """
+        parts = self.data * microbatches
+        if batch_size % parts:
+            limit = f"{self.data} data-parallel ranks with {microbatches} microbatches each cannot share it evenly"
+            fix = f"Fix: a multiple of {parts}, for example {-(-batch_size // parts) * parts}"
+            raise ValueError(f"batch_size={batch_size}: {limit}. {fix}")
+
+
+def _divisors(number: int) -> list[int]:
+    return [candidate for candidate in range(1, number + 1) if number % candidate == 0]

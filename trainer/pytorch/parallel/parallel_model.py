@@ -1,0 +1,109 @@
+"""A model as the ranks of a layout train it together."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import torch
+from torch.distributed.fsdp import FSDPModule
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from torch import Tensor, nn
+
+    from trainer.pytorch.parallel.layout import Layout
+    from trainer.pytorch.precision import PrecisionConfig
+
+    OnLoss = Callable[[Tensor, Tensor | None], None]
+    """Is called with the mean loss of this rank's share, detached, and the part of it that is still to be
+    differentiated: None when all gradients are there."""
+
+
+def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross-entropy of logits [N, ..., classes] and targets int64 [N, ...], in float32."""
+    return cross_entropy(logits.float().flatten(0, -2), targets.flatten())
+
+
+class ParallelModel(ABC):
+    """One rank's part of a model.
+
+    Attributes:
+        module: the parameters of this rank under the names that they have in the whole model.
+        layout: where this rank is.
+    """
+
+    def __init__(self, module: nn.Module, layout: Layout) -> None:
+        self.module = module
+        self.layout = layout
+
+    @property
+    @abstractmethod
+    def computes_alone(self) -> bool:
+        """Whether `module` is the whole model, and can be called without the other ranks."""
+
+    @abstractmethod
+    def forward_backward(self, inputs: Tensor, targets: Tensor, on_loss: OnLoss) -> None:
+        """Compute the gradient of the mean loss over all data-parallel ranks; `on_loss` is called once.
+
+        Where the loss is known before the last backward pass, that is when.
+        """
+
+    @abstractmethod
+    def logits(self, inputs: Tensor, targets: Tensor) -> Tensor | None:
+        """Return the logits of inputs without gradients; None where the layout has them on other ranks.
+
+        Collective: ranks that share parameters or layers call it together, with as many samples as in training.
+        """
+
+
+class WholeModel(ParallelModel):
+    """All layers on every rank: whole, sharded over the ranks, or divided between them."""
+
+    def __init__(self, module: nn.Module, layout: Layout, precision: PrecisionConfig, microbatches: int) -> None:
+        super().__init__(module, layout)
+        self._precision = precision
+        self._microbatches = microbatches
+        self._called = module if isinstance(module, FSDPModule) or layout.tensor_mesh else _replicated(module)
+
+    @property
+    def computes_alone(self) -> bool:
+        """See `ParallelModel.computes_alone`."""
+        return self._called is not self.module
+
+    def forward_backward(self, inputs: Tensor, targets: Tensor, on_loss: OnLoss) -> None:
+        """See `ParallelModel.forward_backward`: microbatches one after the other, one exchange of gradients."""
+        parts = list(zip(inputs.chunk(self._microbatches), targets.chunk(self._microbatches), strict=True))
+        sum_of_losses = torch.zeros((), device=targets.device)
+        for index, (part, part_targets) in enumerate(parts, start=1):
+            is_last = index == len(parts)
+            with self._exchange(at_end=is_last):
+                with self._precision.autocast(targets.device):
+                    logits = self._called(self._precision.arrange(part))
+                loss = token_loss(logits, part_targets) / len(parts)
+                sum_of_losses += loss.detach()
+                if is_last:
+                    on_loss(sum_of_losses, loss)
+                loss.backward()  # pyright: ignore[reportUnknownMemberType]
+
+    def logits(self, inputs: Tensor, targets: Tensor) -> Tensor:  # noqa: ARG002  a pipeline needs them
+        """See `ParallelModel.logits`."""
+        with torch.no_grad():
+            return self.module(self._precision.arrange(inputs))
+
+    def _exchange(self, *, at_end: bool) -> AbstractContextManager[None]:
+        """Let the passes inside exchange gradients with other ranks at their end, or only add them up here."""
+        if isinstance(self._called, FSDPModule):
+            self._called.set_requires_gradient_sync(at_end)
+        elif isinstance(self._called, DistributedDataParallel) and not at_end:
+            return self._called.no_sync()
+        return nullcontext()
+
+
+def _replicated(module: nn.Module) -> nn.Module:
+    return DistributedDataParallel(module, gradient_as_bucket_view=True)

@@ -1,0 +1,89 @@
+"""A model whose layers are on several ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+
+from trainer.pytorch.parallel.parallel_model import ParallelModel, token_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor, nn
+    from torch.distributed.pipelining.schedules import _PipelineSchedule  # pyright: ignore[reportPrivateUsage]
+
+    from trainer.pytorch.parallel.degrees import ParallelConfig
+    from trainer.pytorch.parallel.layout import Layout
+    from trainer.pytorch.parallel.parallel_model import OnLoss
+
+
+class PipelinedModel(ParallelModel):
+    """Some stages of a model on this rank."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        stages: Sequence[nn.Module],
+        layout: Layout,
+        config: ParallelConfig,
+        device: torch.device,
+    ) -> None:
+        """Prepare the schedule.
+
+        Args:
+            module: All parameters of this rank.
+            stages: Modules that share them, in the order of the model.
+            layout: Where this rank is.
+            config: Which schedule, and how many microbatches.
+            device: Where this rank computes.
+        """
+        super().__init__(module, layout)
+        degrees = layout.degrees
+        parts = [
+            PipelineStage(
+                stage,
+                layout.pipeline_rank + index * degrees.pipeline,
+                degrees.pipeline * degrees.stages_per_rank,
+                device,
+                group=layout.pipeline_group,
+            )
+            for index, stage in enumerate(stages)
+        ]
+        self._schedule: Any = _schedule(parts, config)  # its methods have no types
+        self._is_first = layout.pipeline_rank == 0
+
+    @property
+    def computes_alone(self) -> bool:
+        """See `ParallelModel.computes_alone`."""
+        return False
+
+    def forward_backward(self, inputs: Tensor, targets: Tensor, on_loss: OnLoss) -> None:
+        """See `ParallelModel.forward_backward`; ranks without the last stage report a loss of 0."""
+        losses: list[Tensor] = []
+        words = (inputs,) if self._is_first else ()
+        if self.layout.is_last_stage:
+            self._schedule.step(*words, target=targets, losses=losses, return_outputs=False)
+        else:
+            self._schedule.step(*words, return_outputs=False)
+        loss = torch.stack(losses).mean().detach() if losses else torch.zeros((), device=targets.device)
+        on_loss(loss, None)
+
+    def logits(self, inputs: Tensor, targets: Tensor) -> Tensor | None:
+        """See `ParallelModel.logits`."""
+        words = (inputs,) if self._is_first else ()
+        with torch.no_grad():
+            if not self.layout.is_last_stage:
+                self._schedule.eval(*words)
+                return None
+            # torch 2.15 computes the loss in any case
+            return self._schedule.eval(*words, target=targets, losses=[])
+
+
+def _schedule(stages: list[PipelineStage], config: ParallelConfig) -> _PipelineSchedule:
+    if config.pipeline_schedule == "interleaved_1f1b":
+        return ScheduleInterleaved1F1B([*stages], config.microbatches, loss_fn=token_loss)
+    kind = ScheduleGPipe if config.pipeline_schedule == "gpipe" else Schedule1F1B
+    return kind(stages[0], config.microbatches, loss_fn=token_loss)

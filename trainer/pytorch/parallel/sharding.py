@@ -1,0 +1,67 @@
+"""Divides a model over the ranks, and gives the parameters of one that was built without memory their values."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor.parallel import parallelize_module
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import nn
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    from trainer.pytorch.models.model_config import ModelConfig, ShardingPlan
+
+_WRAPPER = "_checkpoint_wrapped_module."
+"""What torch's checkpoint wrapper adds to the names of parameters."""
+
+
+def divide_layers(model: nn.Module, plan: ShardingPlan, mesh: DeviceMesh) -> None:
+    """Divide the layers of a model over a tensor-parallel group, in place."""
+    parallelize_module(model, mesh, dict(plan.tensor))
+
+
+def shard(
+    stages: Sequence[nn.Module], plan: ShardingPlan, mesh: DeviceMesh, policy: MixedPrecisionPolicy, *, pipelined: bool
+) -> None:
+    """Shard the parameters of the stages of this rank over `mesh`, in place: each block on its own, then the rest.
+
+    In a pipeline the parameters stay gathered between forward and backward pass, or each microbatch would gather them
+    twice.
+    """
+    for stage in stages:
+        present: dict[str, nn.Module] = dict(stage.named_modules())  # pyright: ignore[reportUnknownArgumentType]
+        for name in plan.blocks:
+            if name in present:
+                fully_shard(present[name], mesh=mesh, mp_policy=policy, reshard_after_forward=not pipelined)
+        fully_shard(stage, mesh=mesh, mp_policy=policy, reshard_after_forward=not pipelined)
+
+
+def materialise(model: nn.Module, config: ModelConfig, seed: int, device: torch.device) -> None:
+    """Give a model that was built on the device meta its memory and its first values.
+
+    The value of a parameter depends on the seed and its name alone, so every layout begins with the same model. Only
+    one whole parameter is in memory at a time.
+    """
+    model.to_empty(device=device)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            clean = name.replace(_WRAPPER, "")
+            mixed = int(np.random.SeedSequence((seed, zlib.crc32(clean.encode()))).generate_state(1, np.uint64)[0])
+            value = config.initial_value(clean, parameter.shape, torch.Generator().manual_seed(mixed >> 1))
+            parameter.copy_(_like(value.to(device), parameter))
+
+
+def _like(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    if not isinstance(parameter, DTensor):
+        return value
+    # every rank has the whole value: nothing to send
+    return distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)

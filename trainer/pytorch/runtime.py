@@ -1,0 +1,56 @@
+"""Settings of torch, once per process: threads, determinism, random numbers."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+
+from trainer.common.cpu import threads_per_process
+from trainer.common.validation import at_least
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeConfig:
+    """Settings of the process, not of the model."""
+
+    seed: int = 0
+    """Decides initial weights, order of samples and dropout."""
+    deterministic: bool = True
+    """Use only kernels that give the same bits again. Costs speed on GPUs, nothing on CPUs."""
+    num_cpu_threads: int = 0
+    """Threads of CPU kernels in each process; 0 takes OMP_NUM_THREADS or a share of the container's CPU limit."""
+
+    def __post_init__(self) -> None:
+        at_least("seed", self.seed, 0)
+        at_least("num_cpu_threads", self.num_cpu_threads, 0)
+
+    def apply(self, *, processes_per_node: int) -> None:
+        """Set up this process; to be called before the first kernel runs."""
+        torch.set_num_threads(self.num_cpu_threads or threads_per_process(processes_per_node))
+        if self.deterministic:
+            # cuBLAS reads it when it starts; without it torch refuses to run deterministic matrix products on GPUs
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            # the same switch as use_deterministic_algorithms, which imports the compiler first: seconds per start
+            torch.set_deterministic_debug_mode("error")
+        torch.manual_seed(self.seed)  # pyright: ignore[reportUnknownMemberType]
+
+    def seed_rank(self, rank: int) -> None:
+        """Give each rank random numbers of its own, after all have built the same model."""
+        torch.manual_seed(self.seed + 1 + rank)  # pyright: ignore[reportUnknownMemberType]
+
+
+def random_state(device: torch.device) -> dict[str, torch.Tensor]:
+    """Return the state of the generators that dropout and the like draw from."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def set_random_state(state: dict[str, torch.Tensor], device: torch.device) -> None:
+    """Continue from a state that `random_state` returned."""
+    torch.set_rng_state(state["cpu"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"], device)

@@ -1,0 +1,53 @@
+"""A trained model on its way into the model repository."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from trainer.pytorch.compression.samples import Samples
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSpec:
+    """A float32 input or output of the served model; the first dimension, the batch, is left out of `shape`."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    def to_manifest(self) -> dict[str, Any]:
+        """Return it in the terms of the Open Inference Protocol; -1 is any size."""
+        return {"name": self.name, "datatype": "FP32", "shape": [-1, *self.shape]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Splits:
+    """Labelled data: what compression learns from, and what it is judged by."""
+
+    training: Samples
+    held_out: Samples
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel:
+    """What is to be published and where it comes from."""
+
+    module: nn.Module
+    """The model on the CPU, in evaluation mode."""
+    inputs: TensorSpec
+    outputs: TensorSpec
+    samples: Tensor
+    """Real inputs on which the file must agree with `module`, at least two."""
+    run_name: str
+    step: int
+    accuracy: float
+    """Share of held-out samples classified correctly, 0 to 1."""
+    data: Splits | None = None
+    """Needed for variants."""
+    commit: str | None = None
+    """Of the code that trained it, 40 hex digits; None where the code came with the image."""
+    method: Literal["script", "trace"] = "script"
+    """How it becomes TorchScript."""

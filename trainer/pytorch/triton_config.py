@@ -1,0 +1,55 @@
+"""The serving configuration of a model, config.pbtxt (Triton Inference Server, "Model Configuration")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+from trainer.common.files import write_atomically
+from trainer.model_repository.layout import MODEL_FILE
+from trainer.pytorch.export_config import ExportError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainer.pytorch.export_config import ExportConfig
+    from trainer.pytorch.trained_model import TensorSpec, TrainedModel
+
+triton = cast("Any", model_config_pb2)  # generated at run time from its descriptor: no types
+
+
+def write_config(path: Path, config: ExportConfig, trained: TrainedModel) -> None:
+    """Write the serving configuration, or leave one that is there: operators tune batching and instances in it.
+
+    Raises:
+        ExportError: the one that is there is for other inputs or outputs, or cannot be read.
+    """
+    generated = _triton_config(config, trained)
+    if not path.exists():
+        write_atomically(path, text_format.MessageToString(generated).encode())
+        return
+    present = triton.ModelConfig()
+    try:
+        text_format.Parse(path.read_text(encoding="utf-8"), present)
+    except text_format.ParseError as error:
+        raise ExportError(f"{path}: not a Triton model configuration: {error}. Fix: correct or remove it") from error
+    if list(present.input) != list(generated.input) or list(present.output) != list(generated.output):
+        fix = "Fix: another --model_name, or remove that model"
+        raise ExportError(f"{path}: has other inputs or outputs than the model of run {trained.run_name}. {fix}")
+
+
+def _triton_config(config: ExportConfig, trained: TrainedModel) -> Any:  # noqa: ANN401  a protobuf message
+    def dims(spec: TensorSpec) -> dict[str, Any]:
+        return {"name": spec.name, "data_type": triton.TYPE_FP32, "dims": spec.shape}
+
+    return triton.ModelConfig(
+        name=config.model_name,
+        platform="pytorch_libtorch",
+        default_model_filename=MODEL_FILE,
+        max_batch_size=config.max_batch_size,
+        input=[triton.ModelInput(**dims(trained.inputs))],
+        output=[triton.ModelOutput(**dims(trained.outputs))],
+        dynamic_batching=triton.ModelDynamicBatching(),
+    )

@@ -1,0 +1,130 @@
+"""The gRPC port: connections and calls that cannot be held or filled forever."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc.aio
+from google.protobuf.message import DecodeError
+from tritonclient.grpc import service_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainer.serve.config import LimitsConfig
+    from trainer.serve.grpc_service import GrpcService
+
+logger = logging.getLogger(__name__)
+
+_REOPEN_SECONDS = 1.0
+_CONNECTION_AGE_MS = 300_000
+"""After it a client is asked to connect again: gRPC sends all requests of a client to one pod, new ones would idle. It
+also ends calls whose message never gets complete."""
+
+
+class GrpcServer:
+    """Listens when asked to, and drains."""
+
+    def __init__(self, service: GrpcService, limits: LimitsConfig) -> None:
+        self._service = service
+        self._limits = limits
+        self._server: Any = None
+        self._watch: asyncio.Task[None] | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        asyncio.get_running_loop().set_exception_handler(_report)
+        self._server, number = await self._open(host, port)
+        self._watch = asyncio.create_task(self._reopen(host, number))
+        return number
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Take no new calls, and give those under way so long."""
+        if self._watch is not None:
+            self._watch.cancel()
+        await self._server.stop(grace_seconds)
+
+    async def _open(self, host: str, port: int) -> tuple[Any, int]:
+        server: Any = grpc.aio.server(
+            options=_options(self._limits),
+            maximum_concurrent_rpcs=self._limits.max_grpc_calls,
+            interceptors=[_MalformedMessages()],
+        )
+        cast("Any", service_pb2_grpc).add_GRPCInferenceServiceServicer_to_server(self._service, server)
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            number: int = server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {address} for gRPC: {error}") from error
+        await server.start()
+        return server, number
+
+    async def _reopen(self, host: str, port: int) -> None:
+        """Listen again whenever gRPC stops by itself: grpc.aio 1.85.1 does when a call's path is not UTF-8."""
+        while True:
+            try:
+                # shielded: canceling what it waits for would cancel the server's own shutdown
+                await asyncio.shield(self._server.wait_for_termination())
+            except Exception as error:  # noqa: BLE001  whatever ended gRPC, HTTP serves on and gRPC must again
+                # not its text, which is partly the client's
+                reason = type(error).__name__
+                logger.warning("the gRPC port %d closed (%s): opening it again", port, reason)
+            await self._server.stop(None)
+            try:
+                self._server, _ = await self._open(host, port)
+            except OSError as error:
+                logger.warning("%s; next try in %g s", error, _REOPEN_SECONDS)
+                await asyncio.sleep(_REOPEN_SECONDS)
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Leave out what ends gRPC: `_reopen` logs one line, and a traceback for each would let clients fill the log."""
+    if not isinstance(context.get("exception"), UnicodeDecodeError):
+        loop.default_exception_handler(context)
+
+
+class _MalformedMessages(grpc.aio.ServerInterceptor):
+    """Hands the service what is not a message, as the error that it is: gRPC's own answer would be UNKNOWN."""
+
+    async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:  # noqa: ANN401  no types
+        """Replace the parser of a call's handler."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        return handler._replace(request_deserializer=functools.partial(_parse, handler.request_deserializer))
+
+
+def _parse(parse: Callable[[bytes], Any], content: bytes) -> Any:  # noqa: ANN401  generated classes have no types
+    try:
+        return parse(content)
+    except DecodeError as error:
+        return error
+
+
+def _options(limits: LimitsConfig) -> list[tuple[str, int]]:
+    """Return channel arguments; source: gRPC Core, "grpc_types.h" (channel_arg_names)."""
+    return [
+        ("grpc.max_receive_message_length", limits.max_body_bytes),
+        # the answer is as large as the model makes it
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_metadata_size", limits.max_head_bytes),
+        ("grpc.absolute_max_metadata_size", limits.max_head_bytes),
+        ("grpc.max_concurrent_streams", limits.max_grpc_calls),
+        ("grpc.max_allowed_incoming_connections", limits.max_connections),
+        ("grpc.server_handshake_timeout_ms", round(limits.head_timeout_seconds * 1000)),
+        ("grpc.max_connection_idle_ms", limits.keep_alive_seconds * 1000),
+        ("grpc.max_connection_age_ms", _CONNECTION_AGE_MS),
+        ("grpc.max_connection_age_grace_ms", round(limits.body_timeout_seconds * 1000)),
+        # ask silent clients for a sign of life; one that is gone or reads nothing is cut off
+        ("grpc.keepalive_time_ms", round(limits.write_timeout_seconds * 1000)),
+        ("grpc.keepalive_timeout_ms", round(limits.write_timeout_seconds * 1000)),
+        # a taken port is an error, not shared with another process
+        ("grpc.so_reuseport", 0),
+    ]

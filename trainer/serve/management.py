@@ -1,0 +1,159 @@
+"""What the server says of itself and its models, and the commands it takes: the same over HTTP and gRPC.
+
+The answers are the protocol's own messages (tritonclient's `service_pb2`); HTTP sends them as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from tritonclient.grpc import service_pb2
+
+from trainer.serve.errors import RequestError
+from trainer.serve.model_config import PLATFORM, TensorSpec
+
+if TYPE_CHECKING:
+    from trainer.serve.metrics import VersionMetrics
+    from trainer.serve.registry import ModelRegistry
+    from trainer.serve.watcher import RepositoryWatcher
+
+messages = cast("Any", service_pb2)  # generated at run time from its descriptor: no types
+_Message = Any
+
+TRACE_REFUSAL = "trace settings are not supported"
+LOG_REFUSAL = "log settings are not supported. Fix: set them when the server starts"
+EXTENSIONS = (
+    "binary_tensor_data",
+    "classification",
+    "model_configuration",
+    "model_repository",
+    "schedule_policy",
+    "statistics",
+)
+_NANOSECONDS_PER_MICROSECOND = 1000
+
+
+class Management:
+    """Answers about what is served; every method belongs to the event loop's thread."""
+
+    def __init__(self, registry: ModelRegistry, explicit_control: RepositoryWatcher | None) -> None:
+        self._registry = registry
+        self._explicit_control = explicit_control
+        self.draining = False
+        """The server is about to stop: not ready any more."""
+
+    def check_ready(self, model: str | None = None, version: str | None = None) -> int:
+        """Return the version that answers requests; without a model, of the one that the server is for.
+
+        Raises:
+            RequestError: 404 for an unknown model or version, 503 while none is loaded or the server stops.
+        """
+        batcher = self._registry.find(self._registry.model_name if model is None else model, version)
+        if self.draining:
+            raise RequestError(503, "shutting down")
+        return batcher.model.version
+
+    def server_metadata(self) -> _Message:
+        """Return name, version and extensions (ServerMetadataResponse)."""
+        version = f"torch-{torch.__version__}"
+        return messages.ServerMetadataResponse(name="athanor", version=version, extensions=EXTENSIONS)
+
+    def model_metadata(self, model: str, version: str | None) -> _Message:
+        """Return versions, inputs and outputs of a model (ModelMetadataResponse).
+
+        Raises:
+            RequestError: 404 or 503, as `ModelRegistry.find`.
+        """
+        spec = self._registry.find(model, version).model.spec
+        return messages.ModelMetadataResponse(
+            name=spec.name,
+            versions=[str(number) for number in self._registry.versions],
+            platform=PLATFORM,
+            inputs=[_tensor_metadata(tensor) for tensor in spec.inputs],
+            outputs=[_tensor_metadata(tensor) for tensor in spec.outputs],
+        )
+
+    def model_config(self, model: str, version: str | None) -> _Message:
+        """Return config.pbtxt as it is served (ModelConfig).
+
+        Raises:
+            RequestError: 404 or 503, as `ModelRegistry.find`.
+        """
+        return self._registry.find(model, version).model.spec.config
+
+    def statistics(self, model: str | None, version: str | None) -> _Message:
+        """Return what versions did since they were loaded (ModelStatisticsResponse); without a model, all of them.
+
+        Raises:
+            RequestError: 404 or 503, as `ModelRegistry.find`.
+        """
+        if model is not None:
+            self._registry.find(model, version)
+        numbers = [each for each in self._registry.numbers() if version is None or str(each.version) == version]
+        return messages.ModelStatisticsResponse(model_stats=[_statistics(each) for each in numbers])
+
+    def index(self, *, ready_only: bool) -> _Message:
+        """Return all versions with their state (RepositoryIndexResponse)."""
+        entries = self._registry.index()
+        return messages.RepositoryIndexResponse(
+            models=[entry for entry in entries if not ready_only or entry["state"] == "READY"]
+        )
+
+    async def load(self, model: str) -> None:
+        """Look at the repository now, and serve what it holds.
+
+        Raises:
+            RequestError: 404 for another model; 400 where the repository is polled, or a version cannot be served.
+        """
+        snapshot = await asyncio.wrap_future(self._control(model, "load").load())
+        if snapshot.problem or snapshot.unavailable:
+            reasons = {str(version): reason for version, reason in snapshot.unavailable.items()}
+            raise RequestError(400, f"load: {snapshot.problem or reasons}")
+
+    async def unload(self, model: str) -> None:
+        """Take all versions out of service.
+
+        Raises:
+            RequestError: 404 for another model; 400 where the repository is polled.
+        """
+        await asyncio.wrap_future(self._control(model, "unload").unload())
+
+    def _control(self, model: str, action: str) -> RepositoryWatcher:
+        self._registry.check_name(model)
+        if self._explicit_control is None:
+            raise RequestError(400, f"{action}: the repository is polled. Fix: start with --model_control=explicit")
+        return self._explicit_control
+
+
+def _tensor_metadata(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "datatype": spec.datatype.name, "shape": spec.shape}
+
+
+def _statistics(numbers: VersionMetrics) -> dict[str, Any]:
+    """Return a ModelStatistics; an answer of the statistics extension counts requests, and sums their times."""
+    succeeded = numbers.request_success
+    return {
+        "name": numbers.model,
+        "version": str(numbers.version),
+        "last_inference": numbers.last_inference_ms,
+        "inference_count": numbers.inference_count,
+        "execution_count": numbers.execution_count,
+        "inference_stats": {
+            "success": _duration(succeeded, numbers.request_duration_us),
+            "fail": _duration(sum(numbers.request_failure.values()), numbers.failure_duration_us),
+            "queue": _duration(succeeded, numbers.queue_duration_us),
+            "compute_input": _duration(succeeded, numbers.compute_input_duration_us),
+            "compute_infer": _duration(succeeded, numbers.compute_infer_duration_us),
+            "compute_output": _duration(succeeded, numbers.compute_output_duration_us),
+        },
+        "batch_stats": [
+            {"batch_size": rows, "compute_infer": _duration(batch.calls, batch.duration_us)}
+            for rows, batch in sorted(numbers.batches.items())
+        ],
+    }
+
+
+def _duration(count: int, microseconds: int) -> dict[str, int]:
+    return {"count": count, "ns": microseconds * _NANOSECONDS_PER_MICROSECOND}

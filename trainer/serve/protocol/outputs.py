@@ -1,0 +1,55 @@
+"""The output tensors of an answer, whichever way it is encoded; classification turns one into text.
+
+Source: Triton, "Classification Extension": `value:index` of the largest values, in descending order, as BYTES.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from trainer.serve.model_config import ModelSpec
+    from trainer.serve.protocol.infer_request import RequestedOutput
+    from trainer.serve.protocol.tensors import Array
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTensor:
+    """One tensor of the answer."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    array: Array | None
+    texts: list[str]
+    """The elements where there is no array."""
+
+    def raw(self) -> bytes:
+        """Return little-endian elements in row-major order; each text after its length in 4 bytes."""
+        if self.array is not None:
+            return self.array.tobytes()
+        encoded = (text.encode() for text in self.texts)
+        return b"".join(struct.pack("<I", len(text)) + text for text in encoded)
+
+
+def output_tensor(output: RequestedOutput, spec: ModelSpec, results: list[Array]) -> OutputTensor:
+    """Return what a client wants of a model's outputs."""
+    tensor = spec.outputs[output.index]
+    array = np.ascontiguousarray(results[output.index])
+    if not output.classes:
+        return OutputTensor(tensor.name, tensor.datatype.name, array.shape, array, [])
+    rows = array.reshape(array.shape[0] if spec.max_batch_size else 1, -1)
+    count = min(output.classes, rows.shape[1])
+    texts = [text for row in rows for text in _largest(row, count)]
+    return OutputTensor(tensor.name, "BYTES", (len(rows), count) if spec.max_batch_size else (count,), None, texts)
+
+
+def _largest(row: Array, count: int) -> list[str]:
+    # stable, so that equal values come in order; as float, since unsigned numbers have no negatives
+    places = np.argsort(-row.astype(np.float64), kind="stable")[:count]
+    digits = 6 if row.dtype.kind == "f" else 0
+    return [f"{row[place]:.{digits}f}:{place}" for place in places]

@@ -1,0 +1,138 @@
+"""Requests that wait for a model: by priority, with timeouts, and which of them run next."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainer.serve.errors import RequestError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator
+
+    from trainer.serve.batching_config import Batching
+    from trainer.serve.protocol.tensors import Array
+
+_Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A request in the queue."""
+
+    inputs: list[Array]
+    rows: int
+    shapes: _Shapes
+    """Of one row of each input: only equal ones fit into one batch."""
+    future: asyncio.Future[list[Array]]
+    enqueued: float
+    id: str | None = None
+    timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Level:
+    """What waits at one priority."""
+
+    in_time: deque[Waiting]
+    late: deque[Waiting]
+    """Requests that waited too long where the policy is to delay them."""
+
+
+class RequestQueue:
+    """Belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        batching: Batching,
+        default_size: int,
+        loop: asyncio.AbstractEventLoop,
+        on_rejected: Callable[[], None],
+    ) -> None:
+        self._batching = batching
+        self._default_size = default_size
+        self._loop = loop
+        self._on_rejected = on_rejected
+        self._levels = [_Level(deque(), deque()) for _ in batching.policies]
+        self._lanes = [lane for level in self._levels for lane in (level.in_time, level.late)]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lanes))
+
+    def add(self, waiting: Waiting, priority: int = 0, timeout_us: int = 0) -> None:
+        """Queue a request; `timeout_us` is what it asked for itself, 0 for nothing.
+
+        Raises:
+            RequestError: 429, the queue is full.
+        """
+        number = self._batching.priority(priority)
+        policy, level = self._batching.policies[number - 1], self._levels[number - 1]
+        # the policy's limit is for its priority, the server's for all
+        length = len(self) if policy.max_queue_size is None else len(level.in_time) + len(level.late)
+        limit = self._default_size if policy.max_queue_size is None else policy.max_queue_size
+        if length >= limit:
+            self._on_rejected()
+            message = f"{length} requests wait for the model; limit: {limit}. Fix: retry later, or run more replicas"
+            raise RequestError(429, message, retry_after_seconds=1)
+        level.in_time.append(waiting)
+        if wait_us := policy.wait_us(timeout_us):
+            expire = self._delay if policy.delays_on_timeout else self._reject
+            waiting.timer = self._loop.call_later(wait_us / 1e6, expire, waiting, level, wait_us)
+
+    def take(self) -> list[Waiting]:
+        """Take the requests of the next batch; none where more are awaited for it, or nothing waits."""
+        count = self._count_ready()
+        taken: list[Waiting] = []
+        for lane in self._lanes:
+            while lane and (len(taken) < count or lane[0].future.done()):
+                waiting = lane.popleft()
+                if waiting.timer is not None:
+                    waiting.timer.cancel()
+                if not waiting.future.done():
+                    taken.append(waiting)
+        return taken
+
+    def seconds_until_ready(self) -> float | None:
+        """Return for how long more requests are awaited; None where nothing waits."""
+        first = next(self._in_order(), None)
+        if first is None:
+            return None
+        return max(0.0, first.enqueued + self._batching.max_delay_seconds - time.perf_counter())
+
+    def _in_order(self) -> Iterator[Waiting]:
+        return (waiting for lane in self._lanes for waiting in lane if not waiting.future.done())
+
+    def _count_ready(self) -> int:
+        """Return how many requests form the next batch: the oldest of the highest priority, and those that fit."""
+        batching = self._batching
+        count = rows = preferred = 0
+        first: Waiting | None = None
+        for waiting in self._in_order():
+            if first is None:
+                first = waiting
+            elif rows + waiting.rows > batching.max_rows or waiting.shapes != first.shapes:
+                return preferred or count
+            count += 1
+            rows += waiting.rows
+            if rows in batching.preferred_sizes:
+                preferred = count
+            if rows >= batching.max_rows:
+                return count
+        if preferred or first is None:
+            return preferred
+        is_due = time.perf_counter() >= first.enqueued + batching.max_delay_seconds
+        return count if is_due else 0
+
+    def _reject(self, waiting: Waiting, level: _Level, wait_us: int) -> None:
+        level.in_time.remove(waiting)
+        if not waiting.future.done():
+            self._on_rejected()
+            message = f"waited longer than {wait_us} microseconds for the model. Fix: retry later, or allow more time"
+            waiting.future.set_exception(RequestError(503, message, retry_after_seconds=1))
+
+    def _delay(self, waiting: Waiting, level: _Level, _wait_us: int) -> None:
+        level.in_time.remove(waiting)
+        level.late.append(waiting)

@@ -1,0 +1,82 @@
+"""What happened, for people and programs: an event log and a heartbeat per rank, messages on standard error."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from trainer.common import log_lines
+from trainer.common.log_lines import FIELDS_ATTRIBUTE, json_line, know
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+logger = logging.getLogger("trainer")
+
+HEARTBEAT_INTERVAL_SECONDS = 1.0
+_SAME_ON_EVERY_RANK = frozenset({"step", "evaluated", "checkpoint_saved", "all_reduce"})
+"""Events that only rank 0 logs: a thousand ranks would fill the log store with one and the same line."""
+
+
+class EventLog:
+    """Appends one JSON object per line to `<folder>/rank-00000.jsonl`; survives restarts of the process.
+
+    Every line has: time (RFC 3339, UTC), job, rank, step, event, attempt (restarts by torchrun so far).
+    """
+
+    def __init__(self, folder: Path, *, job: str, rank: int) -> None:
+        self.path = folder / f"rank-{rank:05d}.jsonl"
+        self._fixed = {"job": job, "rank": rank, "attempt": int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))}
+        know(**self._fixed)
+        # unbuffered: a kill loses no line, and a line that found no space does not come back later
+        self._file = self.path.open("ab", buffering=0)
+
+    def write(self, event: str, *, step: int, **fields: Any) -> None:  # noqa: ANN401  any JSON value
+        """Append an event and say it to people; a full disk loses events, it does not end training.
+
+        What happens on every rank in the same way, only rank 0 says.
+        """
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        know(step=step)
+        known = {**self._fixed, "step": step, "event": event, **fields}
+        try:
+            self._file.write(json_line({"time": now, **known}).encode() + b"\n")
+        except OSError as error:
+            logger.warning("%s: event not written: %s", self.path, error)
+        if self._fixed["rank"] == 0 or event not in _SAME_ON_EVERY_RANK:
+            text = " ".join([event, f"step={step}", *(f"{key}={_short(fields[key])}" for key in fields)])
+            logger.info("%s", text, extra={FIELDS_ATTRIBUTE: known})
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Heartbeat:
+    """Touches `<folder>/heartbeat-rank-00000` at most once a second while steps are done.
+
+    For a liveness probe: a process that hangs in a collective or in storage is alive to the kernel but stops touching.
+    """
+
+    def __init__(self, folder: Path, *, rank: int) -> None:
+        self.path = folder / f"heartbeat-rank-{rank:05d}"
+        self._last = float("-inf")
+
+    def beat(self) -> None:
+        """Tell that progress was made."""
+        now = time.monotonic()
+        if now - self._last >= HEARTBEAT_INTERVAL_SECONDS:
+            self.path.touch()
+            self._last = now
+
+
+def log_to_stderr() -> None:
+    """Show the messages of this package on standard error, where `kubectl logs` finds them."""
+    log_lines.log_to_stderr(logger)
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,208 @@
+"""Prometheus metrics of one rank."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Summary,
+    disable_created_metrics,
+    start_http_server,
+)
+
+from trainer.common.validation import at_least, between
+from trainer.training.last_scrape import LastScrape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Thread
+    from wsgiref.simple_server import WSGIServer
+
+PREFIX = "athanor_training"
+PORT_VARIABLE = "ATHANOR_METRICS_PORT"
+_SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsConfig:
+    """Where Prometheus finds the metrics."""
+
+    metrics_port: int = field(default_factory=lambda: int(os.environ.get(PORT_VARIABLE, "0")))
+    """HTTP port of `/metrics` for the first process of a worker, the next port for the next one; 0 serves none. Without
+    it what ATHANOR_METRICS_PORT says, where a job wrote the port that Prometheus reads."""
+    metrics_host: str = "0.0.0.0"  # noqa: S104  Prometheus scrapes the pod's address from outside of the pod
+    """Address to listen on."""
+    last_scrape_seconds: float = 30
+    """Longest wait of a run that is finished until Prometheus has read its last values: without it a run shorter than
+    the time between two scrapes would leave nothing to see. 0 does not wait."""
+
+    def __post_init__(self) -> None:
+        between("metrics_port", self.metrics_port, 0, 65535)
+        at_least("last_scrape_seconds", self.last_scrape_seconds, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepReport:
+    """What one training step measured; None where a program does not know it."""
+
+    step: int
+    """Steps done, this one included."""
+    epoch: int
+    step_seconds: float
+    samples: int
+    """Over all ranks."""
+    loss: float | None = None
+    """Mean over all ranks."""
+    gradient_norm: float | None = None
+    """L2 norm before clipping."""
+    learning_rate: float | None = None
+    data_wait_seconds: float | None = None
+    """Part of `step_seconds` in which the step waited for its batch."""
+    own_seconds: float | None = None
+    """Part of `step_seconds` until this rank has its batch, its loss and its own gradients: what tells a slow rank from
+    those it holds up, which wait for it after that."""
+
+
+class TrainingMetrics:
+    """The metrics, each with the labels `run` and `rank` (`job` is a label that Prometheus sets itself)."""
+
+    def __init__(self, *, run: str, rank: int) -> None:
+        # When a series began is another series for each counter and histogram, and nothing reads it.
+        disable_created_metrics()
+        self.registry = CollectorRegistry()
+        self._last_scrape = LastScrape()
+        self.registry.register(self._last_scrape)
+        labels = {"run": run, "rank": str(rank)}
+
+        def late(name: str, text: str) -> Gauge:
+            """Make a gauge without a value until there is one: 0 would be a claim."""
+            return Gauge(f"{PREFIX}_{name}", text, list(labels), registry=self.registry)
+
+        def gauge(name: str, text: str) -> Gauge:
+            return late(name, text).labels(**labels)
+
+        def seconds(name: str, text: str) -> Histogram:
+            return Histogram(
+                f"{PREFIX}_{name}_seconds", text, list(labels), registry=self.registry, buckets=_SECONDS_BUCKETS
+            ).labels(**labels)
+
+        def counter(name: str, text: str) -> Counter:
+            return Counter(f"{PREFIX}_{name}", text, list(labels), registry=self.registry).labels(**labels)
+
+        self._loss = late("loss", "Training loss of the last step, mean over all ranks")
+        self._gradient_norm = late("gradient_norm", "L2 norm of the last gradient before clipping")
+        self._learning_rate = late("learning_rate", "Learning rate of the last step")
+        self._samples_per_second = late("samples_per_second", "Samples per second of the last step, of all ranks")
+        self._total_steps = late("total_steps", "Steps of the whole run")
+        self._step = gauge("step", "Steps done")
+        self._epoch = gauge("epoch", "Epochs done")
+        self._last_step_time = gauge(
+            "last_step_timestamp_seconds", "When the last step ended, before the first one when the process began"
+        )
+        # Else a job whose first step never ends would not look like one that stands still.
+        self._last_step_time.set_to_current_time()
+        self._non_finite = counter(
+            "nonfinite_loss", "Times that this run ended because a loss or its gradient was not a finite number"
+        )
+        self._samples = counter("samples", "Samples used by this process's job since it started")
+        self._step_seconds = seconds("step", "Time of one step, waiting for data included")
+        self._data_wait_seconds = seconds("data_wait", "Time a step waited for its batch")
+        self._own_seconds = Summary(
+            f"{PREFIX}_own_seconds",
+            "Time of a step until the rank has computed its own gradients, without the wait for the other ranks",
+            list(labels),
+            registry=self.registry,
+        )
+        self._checkpoint_seconds = seconds("checkpoint", "Time training stood still for one checkpoint")
+        self._checkpoint_failures = counter("checkpoint_failures", "Checkpoints that could not be saved")
+        self._checkpoint_time = late("checkpoint_timestamp_seconds", "When the last checkpoint was saved, Unix time")
+        self._checkpoint_age = late("checkpoint_age_seconds", "Age of the last checkpoint")
+        self._test_accuracy = late("test_accuracy", "Share of held-out samples classified correctly, 0 to 1")
+        self._labels = labels
+        self._server: tuple[WSGIServer, Thread] | None = None
+        self._last_scrape_seconds = 0.0
+
+    def serve(self, config: MetricsConfig, *, local_rank: int) -> None:
+        """Answer scrapes until `close`, unless the port is 0.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        if config.metrics_port:
+            self._server = start_http_server(
+                config.metrics_port + local_rank, addr=config.metrics_host, registry=self.registry
+            )
+            self._last_scrape_seconds = config.last_scrape_seconds
+
+    def on_start(self, *, step: int, total_steps: int, non_finite_losses: int) -> None:
+        """Take over what is known before the first step of this process.
+
+        Args:
+            step: Steps done by earlier processes of the run.
+            total_steps: Steps of the whole run.
+            non_finite_losses: How often earlier processes of the run met one.
+        """
+        self._step.set(step)
+        self._total_steps.labels(**self._labels).set(total_steps)
+        self._non_finite.inc(non_finite_losses)
+
+    def on_step(self, report: StepReport) -> None:
+        """Take over the numbers of a step that ended now."""
+        self._last_step_time.set_to_current_time()
+        self._step.set(report.step)
+        self._epoch.set(report.epoch)
+        self._samples.inc(report.samples)
+        self._samples_per_second.labels(**self._labels).set(report.samples / report.step_seconds)
+        self._step_seconds.observe(report.step_seconds)
+        if report.loss is not None:
+            self.on_loss(report.loss)
+        if report.gradient_norm is not None:
+            self._gradient_norm.labels(**self._labels).set(report.gradient_norm)
+        if report.learning_rate is not None:
+            self._learning_rate.labels(**self._labels).set(report.learning_rate)
+        if report.data_wait_seconds is not None:
+            self._data_wait_seconds.observe(report.data_wait_seconds)
+        if report.own_seconds is not None:
+            self._own_seconds.labels(**self._labels).observe(report.own_seconds)
+
+    def on_loss(self, loss: float) -> None:
+        """Take over a training loss, mean over all ranks."""
+        self._loss.labels(**self._labels).set(loss)
+
+    def on_checkpoint(self, seconds: float) -> None:
+        """Take note of a checkpoint saved now."""
+        self._checkpoint_seconds.observe(seconds)
+        self.on_checkpoint_found(time.time())
+
+    def on_checkpoint_found(self, saved_at: float) -> None:
+        """Take note of when the latest checkpoint was saved, Unix time in seconds."""
+        self._checkpoint_time.labels(**self._labels).set(saved_at)
+        self._checkpoint_age.labels(**self._labels).set_function(lambda: time.time() - saved_at)
+
+    def on_checkpoint_failure(self) -> None:
+        """Take note of a checkpoint that could not be saved."""
+        self._checkpoint_failures.inc()
+
+    def on_test_accuracy(self, accuracy: float) -> None:
+        """Take over the result of an evaluation."""
+        self._test_accuracy.labels(**self._labels).set(accuracy)
+
+    def finish(self, *, stop_requested: Callable[[], bool]) -> None:
+        """Wait until the last values of a finished run were read: see MetricsConfig.last_scrape_seconds."""
+        self._last_scrape.wait(self._last_scrape_seconds, stop_requested=stop_requested)
+
+    def close(self) -> None:
+        """Stop answering scrapes."""
+        if self._server:
+            server, thread = self._server
+            server.shutdown()
+            server.server_close()
+            thread.join()
+            self._server = None
