@@ -1,0 +1,9 @@
+"""`python -m athanor`: the console command, also without an installed package."""
+
+from __future__ import annotations
+
+import sys
+
+from athanor.command_line import main
+
+sys.exit(main())

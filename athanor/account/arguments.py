@@ -1,0 +1,27 @@
+"""The arguments of `athanor leftovers`. This imports nothing but the standard library."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+_EPILOG = """exit status:
+  0  nothing
+  1  the account could not be asked
+  2  wrong arguments
+  3  things of the stack exist
+  4  only disks of claims of clusters that are gone, which may be another stack's
+"""
+
+
+def add_leftovers(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the class to itself
+    """Add the command to what `ArgumentParser.add_subparsers` returned."""
+    left = commands.add_parser(
+        "leftovers",
+        help="list what an account still holds of a stack",
+        description="List what still exists in the Alibaba Cloud account of a stack of the project in this folder,"
+        " by tags and names, whatever the state says: run it after `pulumi destroy`, with the same credentials.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    left.add_argument("stack", help="the stack's name, such as dev")

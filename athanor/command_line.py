@@ -1,0 +1,123 @@
+"""The console command `athanor`. Parsing imports nothing but the standard library, so that --help is quick."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from athanor.account.arguments import add_leftovers
+from athanor.pipeline.arguments import add_commands, add_policy_pack
+from athanor.run.arguments import add_run
+from athanor.runs.arguments import add_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_EPILOG = """exit status:
+  0  nothing changes, or nothing at or above --fail-on
+  1  a file could not be read, or the engine not started: no report
+  2  wrong arguments
+  3  a cluster, node pool, volume, namespace, definition or running job would be replaced or deleted
+  4  other changes at or above --fail-on
+  5  a preview failed or violates a mandatory policy, whatever --fail-on says
+"""
+_SHORTEST_LIMIT = 2000
+_MODULES = {
+    "review": "athanor.review.command",
+    "apply": "athanor.pipeline.apply",
+    "drift": "athanor.pipeline.drift",
+    "comment": "athanor.pipeline.comment",
+    "issue": "athanor.pipeline.issue",
+    "leftovers": "athanor.account.command",
+    "run": "athanor.run.command",
+    "runs": "athanor.runs.command",
+    "logs": "athanor.runs.command",
+    "delete": "athanor.runs.command",
+}
+"""By command: the module whose `run` does the work. Importing some of them takes longer than everything else."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command; return the process's exit status."""
+    arguments = parser().parse_args(words)
+    run: Callable[[argparse.Namespace], int] = import_module(_MODULES[arguments.command]).run
+    return run(arguments)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    whole = argparse.ArgumentParser(prog="athanor", description="GPU training and inference on Kubernetes with Pulumi.")
+    commands = whole.add_subparsers(required=True, metavar="command", dest="command")
+    review = commands.add_parser(
+        "review",
+        help="write what previews would change as one Markdown report",
+        description="Turn the JSON of `pulumi preview --json`, of one or several stacks, into one Markdown report.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_input(review)
+    _add_output(review)
+    add_commands(commands)
+    add_leftovers(commands)
+    add_run(commands)
+    add_runs(commands)
+    return whole
+
+
+def _add_input(review: argparse.ArgumentParser) -> None:
+    review.add_argument(
+        "previews",
+        nargs="*",
+        metavar="[NAME=]FILE",
+        help="output of `pulumi preview --json`, for each stack; - is standard input, which is also the default",
+    )
+    review.add_argument(
+        "--stack", action="append", default=[], help="run the preview of this stack of the project in this folder"
+    )
+    add_policy_pack(review)
+    review.add_argument("--prices", type=Path, metavar="FILE", help="your prices: as_of, currency, per_hour by type")
+    cluster = review.add_argument_group("running work", "Without any of these, the cluster is not asked.")
+    cluster.add_argument("--kubeconfig", type=Path, metavar="FILE", help="ask this cluster what would stop")
+    cluster.add_argument("--context", help="ask the cluster of this context")
+    cluster.add_argument(
+        "--running",
+        type=Path,
+        metavar="FILE",
+        help="read it from what `kubectl get nodes,pods,pvc -A -o json` wrote",
+    )
+
+
+def _add_output(review: argparse.ArgumentParser) -> None:
+    review.add_argument("--output", type=Path, metavar="FILE", help="write the report there, not to standard output")
+    review.add_argument(
+        "--save-plans",
+        type=Path,
+        metavar="FOLDER",
+        help="keep the plan of each --stack in FOLDER/STACK.plan.json, for `athanor apply`",
+    )
+    review.add_argument(
+        "--limit",
+        type=_limit,
+        default=65536,
+        metavar="CHARACTERS",
+        help="length of the report, by default that of a comment on GitHub, 65536; 0: no limit",
+    )
+    review.add_argument(
+        "--fail-on",
+        default="destructive",
+        choices=("never", "destructive", "replace", "change"),
+        help="changes that end with an exit status other than 0 (default: destructive)",
+    )
+
+
+def _limit(word: str) -> int:
+    if not (word.isascii() and word.isdigit()) or 0 < int(word[:12]) < _SHORTEST_LIMIT:
+        raise argparse.ArgumentTypeError(f"{word!r} is not 0 or a number of at least {_SHORTEST_LIMIT}")
+    return int(word[:12])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""The arguments of a pipeline's commands; imports nothing but the standard library, so that --help is quick."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+_ACTIONS_BOT = "github-actions[bot]"
+"""Who writes with the token of a job of GitHub Actions."""
+
+
+def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the class to itself
+    """Add `apply`, `drift`, `comment` and `issue` to the command's parser.
+
+    Args:
+        commands: what `ArgumentParser.add_subparsers` returned.
+    """
+    apply = commands.add_parser(
+        "apply", help="apply a reviewed plan of `athanor review --save-plans`, or change nothing"
+    )
+    apply.add_argument("--stack", required=True, help="the stack that the plan must be for")
+    apply.add_argument("--plan", required=True, type=Path, metavar="FILE", help="FOLDER/STACK.plan.json of the review")
+    add_policy_pack(apply)
+    drift = commands.add_parser(
+        "drift",
+        help="report what differs between stacks and the real resources; changes nothing, runs no program",
+        epilog="exit status: 0 no drift, 1 no report, 2 wrong arguments, 3 and 4 drift, 5 a check failed",
+    )
+    drift.add_argument("--stack", action="append", required=True, help="stack to check; may be given several times")
+    drift.add_argument("--output", required=True, type=Path, metavar="FILE", help="write the report there")
+    comment = commands.add_parser("comment", help="keep one comment of a GitHub pull request equal to a report")
+    comment.add_argument("--pull-request", required=True, type=_number, metavar="NUMBER", help="its number")
+    issue = commands.add_parser("issue", help="keep one GitHub issue open, with a report, or close it")
+    action = issue.add_mutually_exclusive_group(required=True)
+    action.add_argument("--title", help="open the issue under this title, or update it")
+    action.add_argument("--close", action="store_true", help="close the issue if it is open")
+    for command in (comment, issue):
+        _add_github(command)
+
+
+def add_policy_pack(command: argparse.ArgumentParser) -> None:
+    """Add the option that names a policy pack."""
+    command.add_argument(
+        "--policy-pack",
+        type=Path,
+        metavar="FOLDER",
+        help="have the engine check this pack, for each stack with FOLDER/environments/STACK.json if that exists",
+    )
+
+
+def _add_github(command: argparse.ArgumentParser) -> None:
+    command.description = "The token is read from GITHUB_TOKEN, the address of the API from GITHUB_API_URL."
+    command.add_argument("report", type=Path, metavar="FILE", help="report of `athanor review` or `athanor drift`")
+    command.add_argument("--repository", metavar="OWNER/NAME", help="default: $GITHUB_REPOSITORY")
+    command.add_argument(
+        "--author",
+        default=_ACTIONS_BOT,
+        help="login of the token's owner, whose texts are updated (default: %(default)s)",
+    )
+
+
+def _number(word: str) -> int:
+    if not (word.isascii() and word.isdecimal()) or int(word[:12]) == 0:
+        raise argparse.ArgumentTypeError(f"{word!r} is not the number of a pull request, such as 7")
+    return int(word[:12])

@@ -1,0 +1,36 @@
+"""`athanor drift`: what differs between the state of stacks and the real resources, as a report."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from athanor.review.engine import engine_drift
+from athanor.review.prices import list_prices
+from athanor.review.report import Heading, report
+from athanor.review.stack_review import stack_review
+from athanor.review.verdict import UNREADABLE, exit_status
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the report of some stacks; return 0 without drift, else the exit status of verdict.py.
+
+    Args:
+        arguments: as athanor/pipeline/arguments.py parses them.
+    """
+    try:
+        stacks: list[str] = arguments.stack
+        reviews = [stack_review(engine_drift(stack), list_prices(), "not asked") for stack in stacks]
+        arguments.output.write_text(report(reviews, heading=heading(stacks)), encoding="utf-8")
+    except OSError as error:
+        sys.stderr.write(f"athanor drift: {error}\n")
+        return UNREADABLE
+    return exit_status(reviews, "change")
+
+
+def heading(stacks: list[str]) -> Heading:
+    """Return the mark and the title of the report about some stacks."""
+    return Heading(mark=f"<!-- athanor drift {' '.join(stacks)} -->", title="Drift: what a refresh would change")

@@ -1,0 +1,69 @@
+"""All names that a program imports from `athanor`, which looks them up here."""
+
+from infra.errors import RefusalError
+from infra.outputs import PlatformOutputs
+from infra.platform import Platform
+from infra.pod_network_modes import ExclusiveEni, HostNetwork, SharedEni, TrunkEni
+from infra.rdma import Rdma
+from workloads.accelerators import GpuMemory, MigInstances, SharedGpu, WholeGpus
+from workloads.autoscaling import Autoscaling, CpuUtilisation, PodsMetric
+from workloads.batch import BatchJob, BatchJobArgs
+from workloads.canary import Canary
+from workloads.compression import Compression
+from workloads.git_source import GitSource
+from workloads.inference import TorchScriptService, TorchScriptServiceArgs
+from workloads.local_folder import LocalFolder
+from workloads.mpi import MPIJob, MPIJobArgs
+from workloads.network_benchmark import Measurement, NetworkBenchmark, NetworkBenchmarkArgs
+from workloads.parallel import Parallel
+from workloads.placement import Spread, Toleration
+from workloads.pods import ClaimMount
+from workloads.pytorch import PyTorchJob, PyTorchJobArgs
+from workloads.resources import Resources
+from workloads.tensorflow import ParameterServers, TensorFlowJob, TensorFlowJobArgs
+from workloads.topology import Together
+from workloads.triton import Thin, Triton
+
+__all__ = [
+    "Autoscaling",
+    "BatchJob",
+    "BatchJobArgs",
+    "Canary",
+    "ClaimMount",
+    "Compression",
+    "CpuUtilisation",
+    "ExclusiveEni",
+    "GitSource",
+    "GpuMemory",
+    "HostNetwork",
+    "LocalFolder",
+    "MPIJob",
+    "MPIJobArgs",
+    "Measurement",
+    "MigInstances",
+    "NetworkBenchmark",
+    "NetworkBenchmarkArgs",
+    "Parallel",
+    "ParameterServers",
+    "Platform",
+    "PlatformOutputs",
+    "PodsMetric",
+    "PyTorchJob",
+    "PyTorchJobArgs",
+    "Rdma",
+    "RefusalError",
+    "Resources",
+    "SharedEni",
+    "SharedGpu",
+    "Spread",
+    "TensorFlowJob",
+    "TensorFlowJobArgs",
+    "Thin",
+    "Together",
+    "Toleration",
+    "TorchScriptService",
+    "TorchScriptServiceArgs",
+    "Triton",
+    "TrunkEni",
+    "WholeGpus",
+]

@@ -1,0 +1,75 @@
+"""The command line of `athanor run`, with the standard library alone."""
+
+from __future__ import annotations
+
+import argparse
+
+from athanor.runs.arguments import Commands, add_cluster
+
+_EPILOG = """examples:
+  athanor run -- python train.py --lr 0.1
+  athanor run --workers 2 --gpus 8 --pool train --follow -- torchrun train.py
+  athanor run --kind mpi --workers 2 --gpus 8 -- mpirun -np 16 python train.py
+  athanor run --kind batch --workers 10 -- sh -c 'python convert.py --part "$VC_TASK_INDEX"'
+  athanor run --print-program -- python train.py      # the same as a Pulumi program
+
+The cluster is that of the kubeconfig's current context, the platform that of its namespace. --platform reads the
+platform from the outputs of its stack instead.
+
+exit status:
+  0  the job is accepted; with --follow: it completed, or you detached with Ctrl-C
+  1  refused, or the engine or the cluster did not do it; with --follow: the job failed
+  2  wrong arguments
+"""
+
+
+def add_run(commands: Commands) -> None:
+    """Add the command to the parser's."""
+    run: argparse.ArgumentParser = commands.add_parser(
+        "run",
+        help="run a folder's code as a job",
+        description="Send a folder to the cluster and run a command in it, as a job of one or more pods.",
+        usage="athanor run [options] -- COMMAND…",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument("program", nargs="+", metavar="COMMAND", help="what to run, such as python train.py --lr 0.1")
+    _add_job(run)
+    _add_pods(run)
+    add_cluster(run, with_platform=True)
+    run.add_argument("--replace", action="store_true", help="let --name be a run of yours: it stops, and this one runs")
+    how = run.add_mutually_exclusive_group()
+    how.add_argument("--follow", action="store_true", help="print the logs until the job ends; Ctrl-C only detaches")
+    how.add_argument("--preview", action="store_true", help="show what would run, and run nothing")
+    how.add_argument("--print-program", action="store_true", help="print the equal Pulumi program, and run nothing")
+    how.add_argument("--json", action="store_true", help="print what was started as one JSON object")
+
+
+def _add_job(run: argparse.ArgumentParser) -> None:
+    job = run.add_argument_group("job")
+    job.add_argument("--name", help="name of the run (default: the script's, with six random digits)")
+    job.add_argument("--kind", choices=("pytorch", "mpi", "tensorflow", "batch"), default="pytorch")
+    job.add_argument("--workdir", default=".", metavar="FOLDER", help="the code that is sent (default: this folder)")
+    job.add_argument("--image", help="image of the pods (default: the platform's)")
+    job.add_argument("--env", action="append", default=[], type=_variable, metavar="NAME=VALUE")
+    job.add_argument("--queue", help="default: the platform's first")
+    job.add_argument("--priority", metavar="CLASS", help="one of the platform's priority classes, such as high")
+
+
+def _add_pods(run: argparse.ArgumentParser) -> None:
+    pods = run.add_argument_group("pods")
+    pods.add_argument("--workers", type=int, default=1, metavar="N", help="pods that compute (default: 1)")
+    pods.add_argument("--elastic", type=int, metavar="N", help="continue with as few as N of the workers (pytorch)")
+    pods.add_argument("--gpus", type=int, default=0, metavar="N", help="whole GPUs of each worker (default: 0)")
+    pods.add_argument("--processes", type=int, metavar="N", help="ranks of each worker (default: one per GPU, or 1)")
+    pods.add_argument("--cpu", help="cores of each worker, such as 8 or 500m (default: 500m)")
+    pods.add_argument("--memory", help="memory of each worker, such as 16Gi (default: 1Gi, or 8Gi per GPU)")
+    pods.add_argument("--pool", help="node pool (default: any whose nodes fit)")
+
+
+def _variable(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals or not name:
+        # The word is not repeated: it may be a secret without its name.
+        raise argparse.ArgumentTypeError("must be NAME=VALUE")
+    return name, value

@@ -1,0 +1,131 @@
+"""`athanor run`: describe, show, start, and follow if asked to."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from athanor.run.description import describe
+from athanor.run.estimate import estimate
+from athanor.run.program_text import program_text
+from athanor.runs.cluster import Cluster
+from athanor.runs.follow import follow_to_the_end
+from athanor.runs.stack import PROJECT, EngineError, apply, create_run, open_run, preview, remove
+from infra.errors import RefusalError
+from infra.outputs import PlatformOutputs
+from infra.platform import Platform
+from infra.workload_labels import JOB_LABEL, OWNER_LABEL
+from workloads.owner import owner_label
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping
+
+    from athanor.run.description import Description
+
+FAILED = 1
+INTERRUPTED = 130
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status.
+
+    Args:
+        arguments: as athanor/run/arguments.py parses them.
+    """
+    try:
+        described = describe(arguments)
+        if arguments.print_program:
+            sys.stdout.write(program_text(described, arguments.platform))
+            return 0
+        return _start(arguments, described)
+    except (RefusalError, EngineError, OSError) as error:
+        sys.stderr.write(f"athanor run: {error}\n")
+        return FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted: `athanor runs` shows whether the run was started\n")
+        return INTERRUPTED
+
+
+def _start(arguments: argparse.Namespace, described: Description) -> int:
+    _ = described.source.archive  # refused before the engine starts
+    cluster = Cluster.of(arguments)
+    # Read here: an engine that has started would only bury a refusal.
+    known = None if arguments.platform else cluster.platform()
+    with cluster.variables() as variables:
+        outputs = _apply(arguments, variables, described.name, _program(described, cluster, known, arguments))
+    if outputs is None:
+        return 0
+    return _report(arguments, cluster.within(outputs["namespace"]), described.name, outputs["job_name"])
+
+
+def _apply(
+    arguments: argparse.Namespace, variables: Mapping[str, str], name: str, program: Callable[[], None]
+) -> dict[str, Any] | None:
+    """Start the run and return its outputs, or only look whether it could start; a new run that is refused is gone."""
+    stack = (open_run if arguments.replace else create_run)(name, variables, program)
+    try:
+        if not arguments.preview:
+            return apply(stack)
+        preview(stack)
+    except EngineError:
+        if not arguments.replace:
+            remove(stack)
+        raise
+    if not arguments.replace:
+        remove(stack)
+    return None
+
+
+def _report(arguments: argparse.Namespace, cluster: Cluster, name: str, job: str) -> int:
+    if arguments.json:
+        started = {"run": name, "job": job, "namespace": cluster.namespace}
+        sys.stdout.write(json.dumps(started) + "\n")
+        return 0
+    sys.stderr.write(f"started: run {name}, job {job} in namespace {cluster.namespace}\n")
+    if arguments.follow:
+        return follow_to_the_end(cluster, name, job)
+    sys.stderr.write(f"its logs: athanor logs --follow {name}; to stop and delete it: athanor delete {name}\n")
+    return 0
+
+
+def _program(
+    described: Description, cluster: Cluster, known: PlatformOutputs | None, arguments: argparse.Namespace
+) -> Callable[[], None]:
+    """Return the run's program. What it takes from the platform is shown before anything is declared there."""
+
+    def look(outputs: PlatformOutputs) -> PlatformOutputs:
+        if not arguments.replace:
+            _check_name(described.name, cluster.within(outputs.namespace))
+        sys.stderr.writelines(f"{line}\n" for line in estimate(described, outputs))
+        return outputs
+
+    def program() -> None:
+        # Neither credentials nor a path in the state: the provider finds the kubeconfig in its environment each time.
+        # Without the empty text, the SDK would write the path there that this process has in its own.
+        provider = kubernetes.Provider(
+            "cluster", kubeconfig="", context=cluster.context, cluster_identifier=cluster.server
+        )
+        outputs = (
+            pulumi.Output.from_input(known)
+            if known
+            else PlatformOutputs.read(pulumi.StackReference(arguments.platform))
+        )
+        platform = Platform.from_outputs(outputs.apply(look), provider)
+        job = described.declare(described.name, platform, described.args)
+        pulumi.export("job_name", job.job_name)
+        pulumi.export("namespace", platform.namespace)
+
+    return program
+
+
+def _check_name(name: str, cluster: Cluster) -> None:
+    """Refuse the name of a run whose stack is elsewhere: the two would change each other's objects."""
+    labels = f"{JOB_LABEL}={name},{OWNER_LABEL}={owner_label(PROJECT, name)}"
+    if cluster.items("jobs.batch.volcano.sh", labels):
+        limit = f"namespace {cluster.namespace} has a run of that name, which is not in your Pulumi backend"
+        raise RefusalError("--name", name, limit, "choose another")

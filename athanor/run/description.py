@@ -1,0 +1,160 @@
+"""From a command line to a job's class and arguments; what does not fit is refused in the words of these classes."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from athanor.run.pasted import Pasted, read_mpi, read_pytorch
+from infra.errors import RefusalError
+from workloads.batch import BatchJob, BatchJobArgs
+from workloads.local_folder import LocalFolder
+from workloads.mpi import MPIJob, MPIJobArgs
+from workloads.pytorch import PyTorchJob, PyTorchJobArgs
+from workloads.resources import Resources
+from workloads.tensorflow import TensorFlowJob, TensorFlowJobArgs
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from infra.platform import Platform
+    from workloads.job import Job
+    from workloads.job_args import JobArgs
+
+Kind = tuple[type[PyTorchJob] | type[MPIJob] | type[TensorFlowJob] | type[BatchJob], "JobArgs"]
+_SCRIPT_SUFFIXES = {".py", ".sh"}
+_LONGEST_STEM = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """A job that can be declared."""
+
+    name: str
+    kind: str
+    """Name of its class."""
+    declare: Callable[[str, Platform, Any], Job]
+    """The class."""
+    args: JobArgs
+    source: LocalFolder
+    """The code that `args` names."""
+    workers: int
+
+
+def describe(arguments: argparse.Namespace) -> Description:
+    """Return the job of a command line.
+
+    Raises:
+        RefusalError: it is not a job that could run.
+    """
+    source = LocalFolder(path=arguments.workdir)
+    job, args = _KINDS[arguments.kind](arguments, source)
+    name = arguments.name or _default_name(arguments.program)
+    return Description(name=name, kind=job.__name__, declare=job, args=args, source=source, workers=arguments.workers)
+
+
+def _pytorch(given: argparse.Namespace, source: LocalFolder) -> Kind:
+    pasted = read_pytorch(given.program)
+    _check_workers(given, pasted)
+    processes = _processes(given, pasted)
+    own: dict[str, Any] = {"minimum_workers": given.elastic} if given.elastic is not None else {}
+    common = _common(given, pasted, source)
+    return PyTorchJob, PyTorchJobArgs(
+        program=pasted.program, workers=given.workers, processes_per_worker=processes, **own, **common
+    )
+
+
+def _mpi(given: argparse.Namespace, source: LocalFolder) -> Kind:
+    _check_not_elastic(given)
+    pasted = read_mpi(given.program)
+    slots = _slots(given, pasted)
+    ranks = pasted.sizes.get("ranks", slots * given.workers)
+    if ranks != slots * given.workers:
+        limit = f"{given.workers} workers with {slots} processes each are {slots * given.workers} ranks"
+        raise RefusalError("mpirun -np", ranks, limit, "correct --workers, --gpus or --processes, or omit -np")
+    options: dict[str, Any] = {"mpirun_options": pasted.options} if pasted.options else {}
+    common = _common(given, pasted, source)
+    return MPIJob, MPIJobArgs(
+        program=pasted.program, workers=given.workers, slots_per_worker=slots, **options, **common
+    )
+
+
+def _tensorflow(given: argparse.Namespace, source: LocalFolder) -> Kind:
+    _check_not_elastic(given)
+    _check_single_process(given)
+    pasted = Pasted(program=tuple(given.program))
+    return TensorFlowJob, TensorFlowJobArgs(
+        program=pasted.program, workers=given.workers, **_common(given, pasted, source)
+    )
+
+
+def _batch(given: argparse.Namespace, source: LocalFolder) -> Kind:
+    _check_not_elastic(given)
+    _check_single_process(given)
+    pasted = Pasted(program=tuple(given.program))
+    return BatchJob, BatchJobArgs(command=pasted.program, pods=given.workers, **_common(given, pasted, source))
+
+
+_KINDS = {"pytorch": _pytorch, "mpi": _mpi, "tensorflow": _tensorflow, "batch": _batch}
+
+
+def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder) -> dict[str, Any]:
+    """Return what every kind of job takes, without what was not given: the classes know the defaults."""
+    asked = {"cpu": given.cpu, "memory": given.memory, "gpus": given.gpus or None}
+    named = {
+        "image": given.image,
+        "queue": given.queue,
+        "priority_class": given.priority,
+        "pool": given.pool,
+        "env": {**pasted.env, **dict(given.env)} or None,
+    }
+    return {
+        "source": source,
+        "resources": Resources(**{name: value for name, value in asked.items() if value is not None}),
+        **{name: value for name, value in named.items() if value is not None},
+    }
+
+
+def _processes(given: argparse.Namespace, pasted: Pasted) -> int:
+    said = pasted.sizes.get("processes")
+    if given.processes is not None and said not in {None, given.processes}:
+        limit = f"the command says {said}"
+        raise RefusalError("--processes", given.processes, limit, "omit one of the two")
+    return given.processes or said or given.gpus or 1
+
+
+def _slots(given: argparse.Namespace, pasted: Pasted) -> int:
+    """Return the ranks of a worker; without GPUs and any other number, mpirun's -np is shared evenly."""
+    slots, ranks = _processes(given, pasted), pasted.sizes.get("ranks", 0)
+    named = given.processes or pasted.sizes.get("processes") or given.gpus
+    shared_evenly = ranks and not named and given.workers > 0 and ranks % given.workers == 0
+    return ranks // given.workers if shared_evenly else slots
+
+
+def _check_workers(given: argparse.Namespace, pasted: Pasted) -> None:
+    said = pasted.sizes.get("workers", given.workers)
+    if said != given.workers:
+        raise RefusalError("--workers", given.workers, f"torchrun says {said} nodes", "write the same number twice")
+
+
+def _check_not_elastic(given: argparse.Namespace) -> None:
+    if given.elastic is not None:
+        raise RefusalError("--elastic", given.elastic, "applies only to --kind pytorch", "omit it")
+
+
+def _check_single_process(given: argparse.Namespace) -> None:
+    if given.processes is not None:
+        limit = "applies only to --kind pytorch and mpi: a pod runs the command once"
+        raise RefusalError("--processes", given.processes, limit, "omit it")
+
+
+def _default_name(program: list[str]) -> str:
+    """Return a name that no other run has: the script's, and random digits."""
+    scripts = [word for word in program if PurePosixPath(word).suffix in _SCRIPT_SUFFIXES]
+    stem = PurePosixPath(scripts[0]).stem if scripts else "run"
+    kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem.lower())
+    kept = kept.lstrip("-0123456789")[:_LONGEST_STEM].rstrip("-")
+    return f"{kept or 'run'}-{secrets.token_hex(3)}"

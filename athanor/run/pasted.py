@@ -1,0 +1,146 @@
+"""Commands as people paste them: launchers that the job starts itself are read for what they say, and left out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_PYTHON = re.compile(r"python[\d.]*")
+_MPIRUN = {"mpirun", "mpiexec", "orterun", "prterun"}
+_TORCHRUN_MODULES = {"torch.distributed.run", "torch.distributed.launch"}
+# Options of torchrun (torch 2.15, torch/distributed/run.py), without the dashes, "_" as "-".
+_TORCHRUN_SIZES = {"nnodes": "workers", "nproc-per-node": "processes"}
+_TORCHRUN_OF_THE_JOB = {
+    "node-rank", "master-addr", "master-port", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts",
+    "local-addr",
+}  # fmt: skip
+# Options of mpirun (Open MPI 4.1 and 5.0, mpirun(1)), without the dashes.
+_MPIRUN_SIZES = {"np": "ranks", "n": "ranks", "c": "ranks", "N": "processes", "npernode": "processes"}
+_MPIRUN_OF_THE_JOB = {"hostfile", "machinefile", "default-hostfile", "H", "host", "bind-to", "map-by"}
+_MPIRUN_SWITCHES = {"allow-run-as-root", "oversubscribe", "tag-output", "q", "v"}
+_MPIRUN_SETTINGS = {"mca", "gmca", "prtemca", "pmixmca"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pasted:
+    """A program without its launcher, and what the launcher said."""
+
+    program: tuple[str, ...]
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """`workers`, `processes` (of a worker) and `ranks` (of all), as far as it named them."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    options: tuple[str, ...] = ()
+    """Further options of mpirun."""
+
+
+def read_pytorch(words: Sequence[str]) -> Pasted:
+    """Return what torchrun is to run: a script or -m and a module, with arguments.
+
+    Raises:
+        RefusalError: torchrun has an option that the job cannot honour.
+    """
+    name = PurePosixPath(words[0]).name
+    if name == "torchrun":
+        return _torchrun(words[1:])
+    if not _PYTHON.fullmatch(name):
+        return Pasted(program=tuple(words))
+    rest = list(words[1:])
+    while rest[:1] == ["-u"]:  # pods print without a buffer anyway
+        rest.pop(0)
+    if rest[:1] == ["-m"] and rest[1:2] and rest[1] in _TORCHRUN_MODULES:
+        return _torchrun(rest[2:])
+    if not rest or (rest[0].startswith("-") and rest[0] != "-m"):
+        return Pasted(program=tuple(words))  # the job's own refusal says what to write
+    return Pasted(program=tuple(rest))
+
+
+def _torchrun(words: Sequence[str]) -> Pasted:
+    rest = list(words)
+    sizes: dict[str, int] = {}
+    while rest and rest[0].startswith("-") and rest[0] not in {"-m", "--module"}:
+        option = rest.pop(0)
+        name, value = _split(option)
+        name = name.replace("_", "-")
+        if name == "standalone":
+            continue
+        if name not in {*_TORCHRUN_SIZES, *_TORCHRUN_OF_THE_JOB}:
+            raise _unknown("torchrun", option)
+        value = _value(option, value, rest)
+        if name in _TORCHRUN_SIZES:
+            sizes[_TORCHRUN_SIZES[name]] = _number(option, value)
+    if rest[:1] == ["--module"]:
+        rest[0] = "-m"
+    return Pasted(program=_program("torchrun", rest), sizes=sizes)
+
+
+def read_mpi(words: Sequence[str]) -> Pasted:
+    """Return what mpirun is to start in every slot.
+
+    Raises:
+        RefusalError: mpirun has an option that the job cannot honour.
+    """
+    if PurePosixPath(words[0]).name not in _MPIRUN:
+        return Pasted(program=tuple(words))
+    pasted, rest = Pasted(program=()), list(words[1:])
+    while rest and rest[0].startswith("-"):
+        pasted = _mpirun_option(pasted, rest)
+    return replace(pasted, program=_program(words[0], rest))
+
+
+def _mpirun_option(pasted: Pasted, rest: list[str]) -> Pasted:
+    """Take one option and its values from the front of `rest`."""
+    option = rest.pop(0)
+    name, value = _split(option)
+    if name in _MPIRUN_SWITCHES:
+        return pasted
+    if name in _MPIRUN_SETTINGS:
+        setting = (option, _value(option, None, rest), _value(option, None, rest))
+        return replace(pasted, options=(*pasted.options, *setting))
+    if name == "x":
+        # Without a value it passes on what the pods have anyway.
+        variable, equals, content = _value(option, value, rest).partition("=")
+        return replace(pasted, env={**pasted.env, variable: content}) if equals else pasted
+    if name in _MPIRUN_SIZES:
+        number = _number(option, _value(option, value, rest))
+        return replace(pasted, sizes={**pasted.sizes, _MPIRUN_SIZES[name]: number})
+    if name in _MPIRUN_OF_THE_JOB:
+        _value(option, value, rest)
+        return pasted
+    raise _unknown("mpirun", option)
+
+
+def _split(option: str) -> tuple[str, str | None]:
+    name, equals, value = option.lstrip("-").partition("=")
+    return name, value if equals else None
+
+
+def _value(option: str, value: str | None, rest: list[str]) -> str:
+    if value is not None:
+        return value
+    if not rest:
+        raise RefusalError("command", option, "has no value", f"write a value behind {option}, or omit it")
+    return rest.pop(0)
+
+
+def _number(option: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) < 10):
+        raise RefusalError("command", f"{option} {value}", "must be a number here", "use --workers and --processes")
+    return int(value)
+
+
+def _unknown(launcher: str, option: str) -> RefusalError:
+    limit = f"the job starts {launcher} itself, and cannot pass this option on"
+    return RefusalError("command", option, limit, f"omit it, or write only the program, without {launcher}")
+
+
+def _program(launcher: str, rest: Sequence[str]) -> tuple[str, ...]:
+    if not rest:
+        raise RefusalError("command", launcher, "starts nothing", "write the program behind its options")
+    return tuple(rest)

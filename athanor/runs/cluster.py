@@ -1,0 +1,132 @@
+"""The user's own cluster: which one, and what kubectl says of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infra.contract_object import CONTRACT_OBJECT, read_contract
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Generator, Sequence
+
+    from infra.outputs import PlatformOutputs
+
+_TIMEOUT_SECONDS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A context of a kubeconfig, which kubectl finds. Neither a state nor a command line gets its credentials."""
+
+    where: Sequence[str]
+    """Words that name it to kubectl."""
+    context: str
+    namespace: str
+    server: str
+    """Address of the API server: what tells clusters apart whose contexts are called alike."""
+
+    @classmethod
+    def of(cls, given: argparse.Namespace) -> Cluster:
+        """Return the cluster of a command line.
+
+        Raises:
+            RefusalError: kubectl cannot be started, or finds no such context.
+        """
+        if shutil.which("kubectl") is None:
+            raise RefusalError("kubectl", "PATH", "has no kubectl", "install it, or activate the platform's .venv")
+        named = {"kubeconfig": given.kubeconfig, "context": given.context}
+        where = [f"--{name}={value}" for name, value in named.items() if value]
+        view: dict[str, Any] = json.loads(_kubectl([*where, "config", "view", "--minify", "--output=json"]))
+        if not view.get("contexts") or not view.get("clusters"):
+            fix = "name the file with --kubeconfig and the context with --context"
+            raise RefusalError("kubeconfig", given.kubeconfig or "the default one", "has no current context", fix)
+        context = view["contexts"][0]
+        return cls(
+            where=where,
+            context=context["name"],
+            namespace=given.namespace or context["context"].get("namespace", "default"),
+            server=view["clusters"][0]["cluster"]["server"],
+        )
+
+    def within(self, namespace: str) -> Cluster:
+        """Return the same cluster with another namespace."""
+        return replace(self, namespace=namespace)
+
+    @property
+    def prefix(self) -> list[str]:
+        """The words of a kubectl command up to the verb."""
+        return ["kubectl", *self.where, f"--context={self.context}", f"--namespace={self.namespace}"]
+
+    @contextmanager
+    def variables(self) -> Generator[dict[str, str]]:
+        """Yield what an engine needs in its environment: a kubeconfig with this context alone, as long as it runs.
+
+        kubectl has its own ways to find and to merge files, and the provider has others.
+        """
+        content = self._get("config", "view", "--minify", "--flatten", "--raw")
+        with tempfile.TemporaryDirectory(prefix="athanor-run-") as folder:
+            file = Path(folder) / "kubeconfig"
+            file.touch(mode=0o600)
+            file.write_text(content, encoding="utf-8")
+            yield {"KUBECONFIG": str(file)}
+
+    def items(self, kind: str, selector: str) -> list[dict[str, Any]]:
+        """Return the objects of a kind with some labels.
+
+        Raises:
+            RefusalError: the cluster does not answer, or not to this user.
+        """
+        return json.loads(self._get("get", kind, f"--selector={selector}", "--output=json"))["items"]
+
+    def platform(self) -> PlatformOutputs:
+        """Return what the platform of the namespace says of itself, else of the only namespace that has one.
+
+        Raises:
+            RefusalError: there is none, or it may not be asked.
+        """
+        answer = self._get("get", "configmap", CONTRACT_OBJECT, "--ignore-not-found", "--output=json")
+        if answer.strip():
+            return read_contract(json.loads(answer))
+        others = self._platforms_elsewhere()
+        if len(others) == 1:
+            return read_contract(others[0])
+        named = ", ".join(each["metadata"]["namespace"] for each in others)
+        limit = f"has no ConfigMap {CONTRACT_OBJECT}" + (f", but {named} have" if named else "")
+        fix = "name the workloads' namespace with --namespace, or the platform's stack with --platform"
+        raise RefusalError("namespace", self.namespace, limit, fix)
+
+    def _platforms_elsewhere(self) -> list[dict[str, Any]]:
+        """Return the contracts of all namespaces; nothing for those who may see only their own."""
+        chosen = f"--field-selector=metadata.name={CONTRACT_OBJECT}"
+        try:
+            answer = self._get("get", "configmaps", "--all-namespaces", chosen, "--output=json")
+        except RefusalError:
+            return []
+        return json.loads(answer)["items"]
+
+    def _get(self, *words: str) -> str:
+        return _kubectl([*self.prefix[1:], *words])
+
+
+def _kubectl(words: Sequence[str]) -> str:
+    verb = " ".join([word for word in words if not word.startswith("-")][:2])
+    try:
+        done = subprocess.run(
+            ["kubectl", *words], capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        limit = f"did not answer in {_TIMEOUT_SECONDS} s"
+        raise RefusalError("kubectl", verb, limit, "check the kubeconfig and the network") from None
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
+        raise RefusalError("kubectl", verb, said, "check the kubeconfig, its context and your rights")
+    return done.stdout

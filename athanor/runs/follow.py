@@ -1,0 +1,108 @@
+"""The logs of a run's pods while they are written, through kubectl: those of the first pods, until the job ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from athanor.runs.cluster import Cluster
+
+MOST_PODS = 16
+"""Each pod is a process here; a larger job is followed by its first pods."""
+_COMPLETED = "Completed"
+_ENDED = {_COMPLETED, "Failed", "Aborted", "Terminated"}
+_POLL_SECONDS = 1.0
+_LAST_LINES_SECONDS = 10
+
+
+def follow_to_the_end(cluster: Cluster, run: str, job_name: str) -> int:
+    """Follow a run; return the exit status of the command: Ctrl-C only detaches.
+
+    Raises:
+        RefusalError: the job does not exist (any more).
+    """
+    try:
+        phase = follow(cluster, job_name)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\ndetached; the run goes on: athanor logs --follow {run}\n")
+        return 0
+    sys.stderr.write(f"{run}: {phase}\n")
+    return 0 if phase == _COMPLETED else 1
+
+
+def follow(cluster: Cluster, job_name: str) -> str:
+    """Print the lines of a job's pods as they come; return the phase in which it ended.
+
+    Raises:
+        RefusalError: the job does not exist (any more).
+    """
+    readers: dict[str, subprocess.Popen[bytes]] = {}
+    said = ""
+    try:
+        while True:
+            phase, message = _phase(cluster, job_name)
+            for pod in _readable(cluster, job_name)[:MOST_PODS]:
+                if pod["metadata"]["uid"] not in readers:
+                    readers[pod["metadata"]["uid"]] = _reader(cluster, pod)
+            if phase in _ENDED:
+                _finish(readers)
+                return phase
+            if not readers and (words := f"{phase or 'Pending'} {message}".strip()) != said:
+                said = words
+                sys.stderr.write(f"waiting: {words}\n")
+            time.sleep(_POLL_SECONDS)
+    finally:
+        for reader in readers.values():
+            reader.terminate()
+            reader.wait()
+
+
+def print_logs(cluster: Cluster, job_name: str) -> None:
+    """Print what the pods of a job have written so far.
+
+    Raises:
+        RefusalError: the job does not exist, or its pods are gone.
+    """
+    _phase(cluster, job_name)
+    pods = _readable(cluster, job_name)
+    if not pods:
+        fix = "wait until they run, or search the log store: `make search-logs`"
+        raise RefusalError("run", job_name, "has no pods with logs", fix)
+    for pod in pods:
+        subprocess.run(_command(cluster, pod), check=False)
+
+
+def _phase(cluster: Cluster, job_name: str) -> tuple[str, str]:
+    jobs = cluster.items("jobs.batch.volcano.sh", "")
+    state = next((job.get("status", {}).get("state", {}) for job in jobs if job["metadata"]["name"] == job_name), None)
+    if state is None:
+        raise RefusalError("run", job_name, f"has no job in namespace {cluster.namespace}", "start it again")
+    return state.get("phase", ""), state.get("message", "")
+
+
+def _readable(cluster: Cluster, job_name: str) -> list[dict[str, Any]]:
+    pods = cluster.items("pods", f"volcano.sh/job-name={job_name}")
+    started = [pod for pod in pods if pod.get("status", {}).get("phase") in {"Running", "Succeeded", "Failed"}]
+    return sorted(started, key=lambda pod: (len(pod["metadata"]["name"]), pod["metadata"]["name"]))
+
+
+def _command(cluster: Cluster, pod: dict[str, Any]) -> list[str]:
+    container = pod["spec"]["containers"][0]["name"]
+    return [*cluster.prefix, "logs", "--prefix", f"--container={container}", pod["metadata"]["name"]]
+
+
+def _reader(cluster: Cluster, pod: dict[str, Any]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*_command(cluster, pod), "--follow"], stdin=subprocess.DEVNULL)
+
+
+def _finish(readers: dict[str, subprocess.Popen[bytes]]) -> None:
+    """Let the readers print the last lines: the pods have ended, and with them their logs."""
+    for reader in readers.values():
+        with suppress(subprocess.TimeoutExpired):
+            reader.wait(timeout=_LAST_LINES_SECONDS)

@@ -1,0 +1,137 @@
+"""The stack of one run: created, updated and removed through the Automation API, with a program of this process."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pulumi import automation
+
+from athanor.runs.backend import engine_variables
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PROJECT = "athanor-runs"
+"""Pulumi project of all runs; each is a stack of it."""
+_SERVER = "Exception calling application: "
+_COLOURS = re.compile(r"<\{%[^%]*%\}>")
+
+
+class EngineError(Exception):
+    """What the engine refused or could not do, in its own words or in those of the program."""
+
+
+def _nothing() -> None:
+    """Declare nothing: for commands that only need the stack's state."""
+
+
+def open_run(
+    name: str, variables: Mapping[str, str] | None = None, program: Callable[[], None] = _nothing
+) -> automation.Stack:
+    """Return the stack of a run that exists.
+
+    Args:
+        name: The run's name.
+        variables: Environment of the engine in addition to this process's; what reaches the cluster is in it.
+        program: What the run declares, for commands that declare something.
+
+    Raises:
+        RefusalError: the run does not exist.
+    """
+    try:
+        return automation.select_stack(
+            stack_name=name, project_name=PROJECT, program=program, opts=_options(variables or {})
+        )
+    except automation.StackNotFoundError:
+        fix = "`athanor runs` lists yours"
+        raise RefusalError("run", name, "is not in your Pulumi backend", fix) from None
+
+
+def create_run(name: str, variables: Mapping[str, str], program: Callable[[], None]) -> automation.Stack:
+    """Return the stack of a new run.
+
+    Raises:
+        RefusalError: there is one of that name.
+    """
+    try:
+        return automation.create_stack(stack_name=name, project_name=PROJECT, program=program, opts=_options(variables))
+    except automation.StackAlreadyExistsError:
+        fix = f"choose another, stop and replace it with --replace, or `athanor delete {name}` first"
+        raise RefusalError("--name", name, "is the name of a run of yours", fix) from None
+
+
+def all_runs() -> list[str]:
+    """Return the names of the runs in the user's backend, the latest first."""
+    workspace = automation.LocalWorkspace(project_settings=_settings(), env_vars=engine_variables())
+    stacks = sorted(workspace.list_stacks(), key=lambda stack: str(stack.last_update or ""), reverse=True)
+    return [stack.name.rpartition("/")[2] for stack in stacks]
+
+
+def apply(stack: automation.Stack) -> dict[str, Any]:
+    """Update a run; return its outputs.
+
+    Raises:
+        EngineError: with the messages of what went wrong, and nothing else.
+    """
+    errors: list[str] = []
+    try:
+        done = stack.up(on_event=lambda event: _note(event, errors), suppress_outputs=True)
+    except automation.CommandError as error:
+        raise _failure(errors, error) from None
+    return {name: each.value for name, each in done.outputs.items()}
+
+
+def preview(stack: automation.Stack) -> None:
+    """Check a run without starting it.
+
+    Raises:
+        EngineError: as `apply`.
+    """
+    errors: list[str] = []
+    try:
+        stack.preview(on_event=lambda event: _note(event, errors))
+    except automation.CommandError as error:
+        raise _failure(errors, error) from None
+
+
+def remove(stack: automation.Stack) -> None:
+    """Delete a run: its objects in the cluster, then its stack.
+
+    Raises:
+        EngineError: as `apply`; the stack is kept then.
+    """
+    errors: list[str] = []
+    try:
+        stack.destroy(on_event=lambda event: _note(event, errors), suppress_outputs=True)
+    except automation.CommandError as error:
+        raise _failure(errors, error) from None
+    stack.workspace.remove_stack(stack.name)
+
+
+def outputs_of(stack: automation.Stack) -> dict[str, str]:
+    """Return what a run recorded of itself."""
+    return {name: str(each.value) for name, each in stack.outputs().items()}
+
+
+def _note(event: automation.EngineEvent, errors: list[str]) -> None:
+    said = event.diagnostic_event
+    if said is not None and said.severity == "error" and said.message:
+        message = _COLOURS.sub("", said.message).strip()
+        if message not in errors:
+            errors.append(message)
+
+
+def _failure(errors: list[str], error: automation.CommandError) -> EngineError:
+    # What the program raised comes once more, in a sentence of the server that ran it.
+    own = [each for each in errors if not each.startswith(_SERVER)]
+    return EngineError("\n".join(own or errors) or str(error))
+
+
+def _options(variables: Mapping[str, str]) -> automation.LocalWorkspaceOptions:
+    return automation.LocalWorkspaceOptions(project_settings=_settings(), env_vars={**engine_variables(), **variables})
+
+
+def _settings() -> automation.ProjectSettings:
+    return automation.ProjectSettings(name=PROJECT, runtime="python")

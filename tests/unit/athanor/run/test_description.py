@@ -1,0 +1,193 @@
+"""From a command line to the typed classes, and back to a program that declares the same."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from athanor.command_line import parser
+from athanor.run import program_text
+from athanor.run.description import Description, describe
+from athanor.run.estimate import estimate
+from infra.errors import RefusalError
+from infra.instance_types import instance_type
+from infra.offers import PlatformOffers
+from infra.outputs import PlatformOutputs
+from tests.recording_engine import record
+from tests.unit.workloads.job_cases import gpu_pool, plain_platform
+from workloads.batch import BatchJobArgs
+from workloads.local_folder import LocalFolder
+from workloads.mpi import MPIJobArgs
+from workloads.pytorch import PyTorchJobArgs
+from workloads.resources import Resources
+from workloads.tensorflow import TensorFlowJobArgs
+
+if TYPE_CHECKING:
+    from infra.platform import Platform
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_with_code(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text("print(1)", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+
+def _described(words: str) -> Description:
+    return describe(parser().parse_args(["run", *shlex.split(words)]))
+
+
+ALL_OPTIONS = (
+    "--workers 2 --gpus 8 --elastic 1 --pool train --queue research --priority high --env A=b=c --image own:1"
+    " -- torchrun --nproc-per-node=8 train.py"
+)
+CASES = [
+    (
+        "-- python train.py --lr 0.1",
+        PyTorchJobArgs(program=("train.py", "--lr", "0.1"), workers=1, source=LocalFolder()),
+    ),
+    (
+        ALL_OPTIONS,
+        PyTorchJobArgs(
+            program=("train.py",), workers=2, minimum_workers=1, processes_per_worker=8, source=LocalFolder(),
+            resources=Resources(gpus=8), pool="train", queue="research", priority_class="high", env={"A": "b=c"},
+            image="own:1",
+        ),
+    ),
+    (
+        "--kind mpi --workers 2 --gpus 8 -- mpirun -np 16 -x A=1 -mca pml ob1 python train.py",
+        MPIJobArgs(
+            program=("python", "train.py"), workers=2, slots_per_worker=8, source=LocalFolder(),
+            resources=Resources(gpus=8), env={"A": "1"}, mpirun_options=("-mca", "pml", "ob1"),
+        ),
+    ),
+    (
+        "--kind mpi --workers 2 --cpu 4 --memory 2Gi -- mpirun -np 8 ./a.out",
+        MPIJobArgs(
+            program=("./a.out",), workers=2, slots_per_worker=4, source=LocalFolder(),
+            resources=Resources(cpu="4", memory="2Gi"),
+        ),
+    ),
+    (
+        "--kind tensorflow --workers 3 -- python train.py",
+        TensorFlowJobArgs(program=("python", "train.py"), workers=3, source=LocalFolder()),
+    ),
+    (
+        "--kind batch --workers 4 -- sh -c 'echo $VC_TASK_INDEX'",
+        BatchJobArgs(command=("sh", "-c", "echo $VC_TASK_INDEX"), pods=4, source=LocalFolder()),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "args"), CASES)
+def test_the_command_line_says_what_the_classes_take(words, args):
+    assert _described(words).args == args
+
+
+@pytest.mark.parametrize(("words", "args"), CASES)
+def test_the_printed_program_declares_the_same_job(words, args):
+    described = _described(f"--name same {words}")
+    text = program_text.program_text(described, "organization/athanor/prod")
+    assert "Platform.from_stack('organization/athanor/prod', cluster)" in text
+    scope = {}
+    head, _, declaration = text.partition("\n\ncluster = ")
+    exec(head, scope)
+    code = declaration.partition("\n\n")[2]
+
+    def printed() -> None:
+        exec(code, {**scope, "platform": _platform()})
+
+    def direct() -> None:
+        described.declare("same", _platform(), args)
+
+    assert _objects(printed) == _objects(direct)
+
+
+def _platform() -> Platform:
+    offers = PlatformOffers(pools=(gpu_pool("ecs.gn7e-c16g1.32xlarge"),), queues=("training", "research"))
+    return replace(plain_platform(), offers=offers)
+
+
+def _objects(program) -> list[dict]:
+    return [resource.inputs for resource in record(program, preview=False).resources.values() if resource.kind]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("-- bash train.sh", ("program = 'bash'", "the job runs torchrun itself")),  # the class's own words
+        ("--kind mpi -- torchrun train.py", ("the job runs mpirun itself",)),
+        ("--workers 0 -- python train.py", ("workers = 0: must be 1 to 1000",)),
+        ("--kind mpi --workers 0 -- mpirun -np 2 a", ("mpirun -np = 2",)),
+        ("--kind mpi --workers 2 --gpus 8 -- mpirun -np 15 a", ("mpirun -np = 15", "16 ranks")),
+        ("--workers 2 -- torchrun --nnodes 3 train.py", ("--workers = 2", "says 3 nodes")),
+        ("--processes 2 -- torchrun --nproc-per-node 4 train.py", ("--processes = 2", "says 4")),
+        ("--kind batch --elastic 1 -- a", ("--elastic = 1", "pytorch")),
+        ("--kind batch --processes 2 -- a", ("--processes = 2",)),
+        ("--workdir gone -- python train.py", ("source.path = 'gone': is not a folder",)),
+        ("--image 'no image' -- python train.py", ("image = 'no image'",)),
+    ],
+)
+def test_what_could_not_run_is_refused(words, said):
+    with pytest.raises(RefusalError) as caught:
+        _described(words)
+    assert all(word in str(caught.value) for word in said), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "stem"),
+    [("python train.py", "train"), ("python src/My_Train.py", "my-train"), ("python -m a.b", "run"), ("x 2.py", "run")],
+)
+def test_a_run_without_a_name_gets_one_of_its_own(words, stem):
+    first, second = (_described(f"--kind batch -- {words}").name for _ in range(2))
+    assert first != second
+    assert first.startswith(f"{stem}-")
+    assert len(first) == len(stem) + 7
+
+
+def _offers() -> PlatformOffers:
+    return PlatformOffers(pools=(gpu_pool("ecs.gn7i-c32g1.8xlarge"), gpu_pool("ecs.gn7e-c16g1.32xlarge", name="big")))
+
+
+def _lines(words: str, offers: PlatformOffers) -> list[str]:
+    class Known(PlatformOutputs):
+        platform_offers = offers
+
+    known = Known(
+        contract_version=1, namespace="a", queue="training", data_claim="d", output_claim="o", trainer_image="t"
+    )
+    return estimate(_described(words), known)
+
+
+def test_what_it_takes_is_shown_with_the_price_of_its_gpus():
+    lines = _lines("--workers 2 --gpus 1 --pool train --name a -- python train.py", _offers())
+    assert lines[0] == "PyTorchJob a: 2 pods of 500m CPU, 8Gi memory, 1 GPUs"
+    assert lines[1] == "queue: training; pool: train"
+    [pool, _] = _offers().pools
+    price = _price(pool.instance_types[0])
+    assert lines[2].startswith(f"GPUs: 2 in all, {2 * price / pool.gpus_per_node:,.2f} CNY/h")
+    assert lines[3].startswith("code: 1 files, 10 KiB, sha256 ")
+
+
+def test_without_a_pool_the_price_is_that_of_any_and_unknown_without_prices():
+    [_, _, line, _] = _lines("--gpus 1 -- python train.py", _offers())
+    assert " to " in line
+    unknown = PlatformOffers(pools=(replace(_offers().pools[0], instance_types=("ecs.new",)),))
+    assert "price not known" in _lines("--gpus 1 -- python train.py", unknown)[2]
+    assert len(_lines("-- python train.py", unknown)) == 3
+
+
+def _price(name: str) -> float:
+    price = instance_type(name).price_cny_per_hour
+    assert price is not None
+    return price
+
+
+def test_a_variable_without_a_value_is_not_repeated(capsys):
+    with pytest.raises(SystemExit):
+        parser().parse_args(["run", "--env", "hunter2", "--", "python", "train.py"])
+    said = capsys.readouterr().err
+    assert "must be NAME=VALUE" in said
+    assert "hunter2" not in said

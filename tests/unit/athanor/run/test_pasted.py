@@ -1,0 +1,66 @@
+"""Commands as people paste them: what is kept of a launcher's options, and what is refused."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from athanor.run.pasted import read_mpi, read_pytorch
+from infra.errors import RefusalError
+
+
+@pytest.mark.parametrize(
+    ("command", "program", "sizes"),
+    [
+        ("train.py --lr 0.1", "train.py --lr 0.1", {}),
+        ("python train.py --lr 0.1", "train.py --lr 0.1", {}),
+        ("/usr/bin/python3.11 -u train.py -u", "train.py -u", {}),
+        ("python -m package.train --lr 1", "-m package.train --lr 1", {}),
+        ("torchrun train.py", "train.py", {}),
+        ("torchrun --nnodes=2 --nproc_per_node 8 a.py --nnodes 9", "a.py --nnodes 9", {"workers": 2, "processes": 8}),
+        ("torchrun --standalone --master-port 1 --rdzv-id=x -m a.b", "-m a.b", {}),
+        ("python -m torch.distributed.run --nproc-per-node=2 --module a", "-m a", {"processes": 2}),
+    ],
+)  # fmt: skip
+def test_pytorch_keeps_the_script_and_the_sizes(command, program, sizes):
+    pasted = read_pytorch(shlex.split(command))
+    assert (shlex.join(pasted.program), pasted.sizes) == (program, sizes)
+
+
+@pytest.mark.parametrize(
+    ("command", "program", "sizes"),
+    [
+        ("python train.py", "python train.py", {}),
+        ("mpirun -np 16 python train.py -np 3", "python train.py -np 3", {"ranks": 16}),
+        ("mpirun -n 16 -N 8 --hostfile /etc/hosts -bind-to none -map-by slot a", "a", {"ranks": 16, "processes": 8}),
+        ("mpiexec --allow-run-as-root --np=4 ./a.out", "./a.out", {"ranks": 4}),
+    ],
+)  # fmt: skip
+def test_mpi_keeps_the_program_and_the_sizes(command, program, sizes):
+    pasted = read_mpi(shlex.split(command))
+    assert (shlex.join(pasted.program), pasted.sizes) == (program, sizes)
+
+
+def test_variables_and_settings_of_mpirun_are_passed_on():
+    pasted = read_mpi(shlex.split("mpirun -x A=1=2 -x LD_LIBRARY_PATH -mca pml ob1 --mca btl ^openib python train.py"))
+    assert pasted.env == {"A": "1=2"}
+    assert pasted.options == ("-mca", "pml", "ob1", "--mca", "btl", "^openib")
+
+
+@pytest.mark.parametrize(
+    ("read", "command", "words"),
+    [
+        (read_pytorch, "torchrun --no-python ./a", ("--no-python", "omit it")),
+        (read_pytorch, "torchrun --nnodes 1:4 a.py", ("--nnodes 1:4", "must be a number")),
+        (read_pytorch, "torchrun --nnodes", ("has no value",)),
+        (read_pytorch, "torchrun --nnodes 2", ("starts nothing",)),
+        (read_mpi, "mpirun --report-bindings a", ("--report-bindings", "without mpirun")),
+        (read_mpi, "mpirun -np 2", ("starts nothing",)),
+        (read_mpi, "mpirun -mca pml", ("has no value",)),
+    ],
+)
+def test_what_cannot_be_passed_on_is_refused(read, command, words):
+    with pytest.raises(RefusalError) as caught:
+        read(shlex.split(command))
+    assert all(word in str(caught.value) for word in words), str(caught.value)

@@ -1,0 +1,109 @@
+"""Which cluster and platform a command means, with a kubectl that answers from files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from athanor.runs.cluster import Cluster
+from infra.contract_object import CONTRACT_OBJECT, read_contract
+from infra.errors import RefusalError
+
+VIEW = {
+    "contexts": [{"name": "mine", "context": {"namespace": "team"}}],
+    "clusters": [{"cluster": {"server": "https://c:6443"}}],
+}
+OUTPUTS = {
+    "contract_version": 1, "namespace": "team", "queue": "training", "data_claim": "data", "output_claim": "output",
+    "trainer_image": "trainer:1",
+}  # fmt: skip
+KUBECTL = """#!/bin/sh
+echo "$@" >> {folder}/calls
+case "$*" in
+    *--all-namespaces*) cat {folder}/everywhere ;;
+    *"get configmap "*) cat {folder}/here ;;
+    *--raw*) echo secret-token ;;
+    *"config view"*) cat {folder}/view ;;
+    *) echo 'Error from server (Forbidden): not you' >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "kubectl").write_text(KUBECTL.format(folder=tmp_path), encoding="utf-8")
+    (tmp_path / "kubectl").chmod(0o755)
+    (tmp_path / "view").write_text(json.dumps(VIEW), encoding="utf-8")
+    (tmp_path / "here").touch()
+    (tmp_path / "everywhere").write_text(json.dumps({"items": []}), encoding="utf-8")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return tmp_path
+
+
+def _cluster(**given: str) -> Cluster:
+    return Cluster.of(argparse.Namespace(**{"kubeconfig": None, "context": None, "namespace": None, **given}))
+
+
+def _contract(namespace: str) -> dict:
+    return {
+        "metadata": {
+            "name": CONTRACT_OBJECT,
+            "namespace": namespace,
+            "annotations": {"athanor.dev/outputs": json.dumps({**OUTPUTS, "namespace": namespace})},
+        },
+    }
+
+
+def test_the_context_gives_the_namespace_unless_one_is_named(folder):
+    assert (_cluster().namespace, _cluster().server) == ("team", "https://c:6443")
+    assert _cluster(namespace="other").namespace == "other"
+    assert "--kubeconfig=here --context=mine config view" in _called(folder, kubeconfig="here", context="mine")
+
+
+def _called(folder, **given: str) -> str:
+    _cluster(**given)
+    return (folder / "calls").read_text(encoding="utf-8")
+
+
+def test_the_platform_of_the_namespace_is_the_first_choice(folder):
+    (folder / "here").write_text(json.dumps(_contract("team")), encoding="utf-8")
+    assert _cluster().platform().namespace == "team"
+
+
+def test_the_only_platform_of_a_cluster_is_used_and_of_several_one_must_be_named(folder):
+    with pytest.raises(RefusalError, match=f"namespace = 'team': has no ConfigMap {CONTRACT_OBJECT}. Fix"):
+        _cluster().platform()
+    (folder / "everywhere").write_text(json.dumps({"items": [_contract("athanor")]}), encoding="utf-8")
+    assert _cluster().platform().namespace == "athanor"
+    (folder / "everywhere").write_text(json.dumps({"items": [_contract("a"), _contract("b")]}), encoding="utf-8")
+    with pytest.raises(RefusalError, match="but a, b have"):
+        _cluster().platform()
+
+
+def test_an_object_without_outputs_is_refused():
+    with pytest.raises(RefusalError, match="does not hold a platform's outputs"):
+        read_contract({"data": {}})
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_the_server_says_is_repeated():
+    with pytest.raises(RefusalError, match="kubectl = 'get pods': Error from server"):
+        _cluster().items("pods", "a=b")
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_engine_gets_a_private_file_for_as_long_as_it_runs():
+    with _cluster().variables() as variables:
+        file = Path(variables["KUBECONFIG"])
+        assert file.read_text(encoding="utf-8") == "secret-token\n"
+        assert file.stat().st_mode & 0o077 == 0
+    assert not file.exists()
+
+
+def test_without_a_context_the_message_says_how_to_name_one(folder):
+    (folder / "view").write_text("{}", encoding="utf-8")
+    with pytest.raises(RefusalError, match="--context"):
+        _cluster()
