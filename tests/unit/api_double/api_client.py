@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tools.api_double.double import ApiDouble
+    from tests.api_double.double import ApiDouble
 
 VERSIONS = {"vpc": "2016-04-28", "ecs": "2014-05-26", "ram": "2015-05-01", "sts": "2015-04-01", "nas": "2017-06-26"}
 CS_VERSION = "2015-12-15"
@@ -153,17 +153,17 @@ def client_of(double: ApiDouble) -> Client:
 
 def flat(parameters: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     """Write lists and mappings as the RPC style does: `Tag=[{"Key": "a"}]` becomes `Tag.1.Key=a`."""
-    found: dict[str, str] = {}
+    flattened: dict[str, str] = {}
     for name, value in parameters.items():
         if isinstance(value, dict):
-            found |= flat(value, f"{prefix}{name}.")
+            flattened |= flat(value, f"{prefix}{name}.")
         elif isinstance(value, list):
-            found |= flat({str(place): item for place, item in enumerate(value, 1)}, f"{prefix}{name}.")
+            flattened |= flat({str(place): item for place, item in enumerate(value, 1)}, f"{prefix}{name}.")
         elif isinstance(value, bool):
-            found[prefix + name] = str(value).lower()
+            flattened[prefix + name] = str(value).lower()
         else:
-            found[prefix + name] = str(value)
-    return found
+            flattened[prefix + name] = str(value)
+    return flattened
 
 
 def sha1(key: str, text: str) -> str:

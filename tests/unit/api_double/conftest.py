@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.api_double.double import ApiDouble
 from tests.unit.api_double.api_client import Client, client_of
-from tools.api_double.double import ApiDouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ ZONE = "cn-hangzhou-i"
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory):
-    """Return a folder with certificates: making them anew for every test would be most of its time."""
+    """Return a folder with certificates: new ones for every test would take most of its time."""
     folder = tmp_path_factory.mktemp("double")
     ApiDouble(folder).stop()
     return folder

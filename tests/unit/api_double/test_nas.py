@@ -10,8 +10,8 @@ from tests.unit.api_double.api_client import Client, RefusedError
 from tests.unit.api_double.conftest import ZONE
 
 if TYPE_CHECKING:
+    from tests.api_double.double import ApiDouble
     from tests.unit.api_double.conftest import Network
-    from tools.api_double.double import ApiDouble
 
 KINDS = {
     "standard": {"FileSystemType": "standard", "StorageType": "Performance", "ProtocolType": "NFS"},
@@ -34,8 +34,8 @@ def running(network: Network, kind: str) -> str:
 
 
 def describe(client: Client, identifier: str) -> dict[str, Any]:
-    (found,) = client.rpc("nas", "DescribeFileSystems", FileSystemId=identifier)["FileSystems"]["FileSystem"]
-    return found
+    (file_system,) = client.rpc("nas", "DescribeFileSystems", FileSystemId=identifier)["FileSystems"]["FileSystem"]
+    return file_system
 
 
 def mount(network: Network, file_system: str, **parameters: object) -> str:
@@ -49,8 +49,10 @@ def test_a_file_system_of_each_kind_lives_and_ends(double: ApiDouble, network: N
     client = network.client
     identifier = running(network, kind)
     assert identifier.startswith({"standard": "0", "extreme": "extreme-0", "cpfs": "cpfs-0"}[kind])
-    found = describe(client, identifier)
-    assert (found["VpcId"], found["QuorumVswId"]) == ((network.vpc, network.vswitch) if kind == "cpfs" else ("", ""))
+    described = describe(client, identifier)
+    assert (described["VpcId"], described["QuorumVswId"]) == (
+        (network.vpc, network.vswitch) if kind == "cpfs" else ("", "")
+    )
     domain = mount(network, identifier)
     assert domain.startswith(f"{identifier}-")
     assert domain.endswith(
@@ -105,8 +107,8 @@ def test_what_the_provider_reads_of_a_file_system(network: Network) -> None:
     assert client.rpc("nas", "GetRecycleBinAttribute", "GET", **names)["RecycleBinAttribute"]["Status"] == "Disable"
     client.rpc("nas", "EnableRecycleBin", **names, ReservedDays=7)
     client.rpc("nas", "UpdateRecycleBinAttribute", "GET", **names, ReservedDays=9)
-    found = client.rpc("nas", "GetRecycleBinAttribute", "GET", **names)["RecycleBinAttribute"]
-    assert (found["Status"], found["ReservedDays"]) == ("Enable", 9)
+    described = client.rpc("nas", "GetRecycleBinAttribute", "GET", **names)["RecycleBinAttribute"]
+    assert (described["Status"], described["ReservedDays"]) == ("Enable", 9)
     client.rpc("nas", "DisableAndCleanRecycleBin", "GET", **names)
     assert client.rpc("nas", "GetRecycleBinAttribute", "GET", **names)["RecycleBinAttribute"]["Status"] == "Disable"
     assert client.rpc("nas", "DescribeNfsAcl", **names)["Acl"] == {"Enabled": False}
@@ -118,8 +120,8 @@ def test_what_the_provider_reads_of_a_file_system(network: Network) -> None:
     tag = {"ResourceType": "filesystem", "ResourceId": [identifier]}
     client.rpc("nas", "TagResources", **tag, Tag=[{"Key": "k", "Value": "v"}])
     assert client.rpc("nas", "ListTagResources", **tag)["TagResources"]["TagResource"][0]["TagKey"] == "k"
-    found = describe(client, identifier)
-    assert (found["Description"], found["Tags"]) == ("data of all", {"Tag": [{"Key": "k", "Value": "v"}]})
+    described = describe(client, identifier)
+    assert (described["Description"], described["Tags"]) == ("data of all", {"Tag": [{"Key": "k", "Value": "v"}]})
 
 
 def test_a_file_system_grows_and_never_shrinks(network: Network) -> None:
@@ -149,8 +151,8 @@ def test_an_access_group_and_its_rules(double: ApiDouble, network: Network) -> N
             client.rpc("nas", "CreateAccessRule", **group, **parameters)
         assert refused.value.code == code
     client.rpc("nas", "ModifyAccessRule", **group, AccessRuleId=rule, RWAccessType="RDONLY", Priority=2)
-    (found,) = client.rpc("nas", "DescribeAccessRules", **group, AccessRuleId=rule)["AccessRules"]["AccessRule"]
-    assert (found["RWAccess"], found["UserAccess"], found["Priority"]) == ("RDONLY", "no_squash", 2)
+    (now,) = client.rpc("nas", "DescribeAccessRules", **group, AccessRuleId=rule)["AccessRules"]["AccessRule"]
+    assert (now["RWAccess"], now["UserAccess"], now["Priority"]) == ("RDONLY", "no_squash", 2)
     domain = mount(network, running(network, "standard"), AccessGroupName="nodes")
     with pytest.raises(RefusedError, match=r"InvalidAccessGroup\.AlreadyAttached"):
         client.rpc("nas", "DeleteAccessGroup", **group)

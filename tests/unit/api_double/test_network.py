@@ -10,7 +10,7 @@ from tests.unit.api_double.api_client import Client, RefusedError
 from tests.unit.api_double.conftest import REGION, ZONE, Network, settle
 
 if TYPE_CHECKING:
-    from tools.api_double.double import ApiDouble
+    from tests.api_double.double import ApiDouble
 
 
 def nat_gateway(client: Client, network: Network) -> dict[str, Any]:
@@ -23,8 +23,8 @@ def nat_gateway(client: Client, network: Network) -> dict[str, Any]:
 
 
 def eip(client: Client, allocation: str) -> dict[str, Any]:
-    (found,) = client.rpc("vpc", "DescribeEipAddresses", AllocationId=allocation)["EipAddresses"]["EipAddress"]
-    return found
+    (described,) = client.rpc("vpc", "DescribeEipAddresses", AllocationId=allocation)["EipAddresses"]["EipAddress"]
+    return described
 
 
 def bound_eip(client: Client, gateway: str) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def test_a_network_is_taken_apart_from_the_leaves(double: ApiDouble, network: Ne
         ({"DescribeEipAddresses": {}}, set()),
         ({"ReleaseEipAddress": {"AllocationId": address["AllocationId"]}}, set()),
         ({"DeleteNatGateway": {"NatGatewayId": identifier}}, set()),
-        # on its way out it is still there, for the vswitch as for the one who asks
+        # while it is being deleted it still exists, for the vswitch as for callers
         ({"DeleteVSwitch": {"VSwitchId": network.vswitch}}, {"DependencyViolation.EnhancedNatgw"}),
         ({"DescribeNatGateways": {}}, set()),
         ({"DeleteVSwitch": {"VSwitchId": network.vswitch}}, set()),
@@ -273,8 +273,8 @@ def test_lists_come_in_pages(network: Network) -> None:
     client = network.client
     added = [network.add_vswitch(f"10.{number}.0.0/20") for number in range(1, 12)]
     pages = [client.rpc("vpc", "DescribeVSwitches", VpcId=network.vpc, PageNumber=page) for page in (1, 2, 3)]
-    found = [vswitch["VSwitchId"] for page in pages for vswitch in page["VSwitches"]["VSwitch"]]
-    assert found == [network.vswitch, *added]
+    listed = [vswitch["VSwitchId"] for page in pages for vswitch in page["VSwitches"]["VSwitch"]]
+    assert listed == [network.vswitch, *added]
     assert [(page["TotalCount"], page["PageNumber"], page["PageSize"]) for page in pages] == [
         (12, number, 10) for number in (1, 2, 3)
     ]

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.api_double.api_client import Client, RefusedError
 
 if TYPE_CHECKING:
+    from tests.api_double.double import ApiDouble
     from tests.unit.api_double.conftest import Network
-    from tools.api_double.double import ApiDouble
 
 IN_GROUP = {"IpProtocol": "all", "PortRange": "-1/-1", "Policy": "accept", "Priority": "1"}
 
@@ -28,9 +28,9 @@ def test_a_group_is_described_with_its_tags_and_policy(network: Network) -> None
     client = network.client
     group = make_group(network, SecurityGroupName="nodes", Tag=[{"Key": "k", "Value": "v"}])
     make_group(network, SecurityGroupName="others")
-    (found,) = client.rpc("ecs", "DescribeSecurityGroups", SecurityGroupId=group)["SecurityGroups"]["SecurityGroup"]
-    assert found["Tags"] == {"Tag": [{"TagKey": "k", "TagValue": "v"}]}
-    assert (found["SecurityGroupType"], found["VpcId"]) == ("normal", network.vpc)
+    (described,) = client.rpc("ecs", "DescribeSecurityGroups", SecurityGroupId=group)["SecurityGroups"]["SecurityGroup"]
+    assert described["Tags"] == {"Tag": [{"TagKey": "k", "TagValue": "v"}]}
+    assert (described["SecurityGroupType"], described["VpcId"]) == ("normal", network.vpc)
     assert client.rpc("ecs", "DescribeSecurityGroups", VpcId=network.vpc)["TotalCount"] == 2
     attribute = client.rpc("ecs", "DescribeSecurityGroupAttribute", SecurityGroupId=group)
     assert attribute["InnerAccessPolicy"] == "Accept"
@@ -125,9 +125,9 @@ def test_a_deployment_set_lives_and_ends_with_its_members(double: ApiDouble, cli
         double.account.add("instance", "i-1", {}, uses=[("deployment_set", made)])
     client.rpc("ecs", "ModifyDeploymentSetAttribute", DeploymentSetId=made, Description="a rack")
     answer = client.rpc("ecs", "DescribeDeploymentSets", DeploymentSetIds=f'["{made}"]')
-    (found,) = answer["DeploymentSets"]["DeploymentSet"]
-    assert (found["DeploymentStrategy"], found["DeploymentSetDescription"]) == ("LowLatency", "a rack")
-    assert found["InstanceIds"] == {"InstanceId": ["i-1"]}
+    (described,) = answer["DeploymentSets"]["DeploymentSet"]
+    assert (described["DeploymentStrategy"], described["DeploymentSetDescription"]) == ("LowLatency", "a rack")
+    assert described["InstanceIds"] == {"InstanceId": ["i-1"]}
     with pytest.raises(RefusedError, match=r"InvalidDeploymentSet\.NotEmpty"):
         client.rpc("ecs", "DeleteDeploymentSet", DeploymentSetId=made)
     with double.account.lock:

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 import subprocess
 import sys
 import threading
 import urllib.error
 import urllib.request
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
+from tests.api_double import faults
+from tests.api_double.double import ApiDouble
+from tests.api_double.faults import Fault
+from tests.api_double.protocol import Request, Route
+from tests.api_double.signatures import Credential
 from tests.unit.api_double.api_client import Client, RefusedError, client_of
-from tools.api_double import faults
-from tools.api_double.double import ApiDouble
-from tools.api_double.faults import Fault
-from tools.api_double.protocol import Request, Route
+from tests.unit.api_double.cs.service import KUBECONFIG
 from tools.paths import REPOSITORY
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tools.api_double.account import Account
+    from tests.api_double.account import Account
 
 
 def test_every_way_of_signing_is_checked(double: ApiDouble, client: Client) -> None:
@@ -68,7 +73,7 @@ def test_a_role_can_be_assumed_for_a_while(client: Client) -> None:
         client.rpc("sts", "AssumeRole", RoleArn=role["Arn"] + "x", RoleSessionName="test")
 
 
-def test_an_operation_that_is_not_served_is_told_and_kept(double: ApiDouble, client: Client) -> None:
+def test_an_operation_that_is_not_served_is_reported_and_kept(double: ApiDouble, client: Client) -> None:
     with pytest.raises(RefusedError, match=r"404 InvalidAction\.NotFound"):
         client.rpc("vpc", "CreateVpnGateway", VpcId="vpc-1")
     with pytest.raises(RefusedError, match=r"404 InvalidAction\.NotFound"):
@@ -88,10 +93,14 @@ def test_routes_of_the_container_service(certificates: Path) -> None:
         client = client_of(double)
         answer = client.roa("POST", "/clusters/c1/nodepools", {"a": [1], "login_password": "x"}, {"k": "v w", "b": ""})
         assert answer == {"cluster_id": "c1", "query": {"k": "v w", "b": ""}, "body": {"a": [1], "login_password": "x"}}
+        double.faults.add(Fault(operation="CreateClusterNodePool", where={"nodepool_info.name": "a10"}))
+        client.roa("POST", "/clusters/c1/nodepools", {"nodepool_info": {"name": "system"}})
+        with pytest.raises(RefusedError, match="InternalError"):
+            client.roa("POST", "/clusters/c1/nodepools", {"nodepool_info": {"name": "a10"}})
         assert client.roa("DELETE", "/clusters/c1") is None
         logged = double.log.calls("CreateClusterNodePool")[0]
         assert logged.body == {"a": [1], "login_password": "[redacted]"}
-        assert [call.status for call in double.log.calls()] == [200, 204]
+        assert [call.status for call in double.log.calls()] == [200, 200, 500, 204]
 
 
 def test_the_log_keeps_calls_in_order_without_secrets(double: ApiDouble, client: Client) -> None:
@@ -141,6 +150,26 @@ def test_a_call_meets_one_fault_and_the_next_call_the_next(double: ApiDouble, cl
     client.rpc("vpc", "CreateVpc")
 
 
+def test_a_fault_can_meet_each_third_call(double: ApiDouble, client: Client) -> None:
+    double.faults.add(faults.server_error("*", call=3, every=3, times=2))
+    for _ in range(9):
+        with suppress(RefusedError):
+            client.rpc("vpc", "DescribeVpcs")
+    assert [call.status for call in double.log.calls()] == [200, 200, 503, 200, 200, 503, 200, 200, 200]
+    assert double.faults.waiting() == []
+
+
+def test_a_temporary_key_can_expire_half_way(double: ApiDouble, client: Client) -> None:
+    double.account.add_session("STS.a", Credential("secret", "token"))
+    temporary = client.with_key("STS.a", "secret", "token")
+    double.faults.add(Fault(operation="CreateVpc", effect="expire"))
+    made = temporary.rpc("vpc", "CreateVpc")["VpcId"]
+    for call in (temporary.rpc, temporary.v3):
+        with pytest.raises(RefusedError, match=r"400 InvalidSecurityToken\.Expired"):
+            call("vpc", "DescribeVpcAttribute", VpcId=made)
+    assert client.rpc("vpc", "DescribeVpcAttribute", VpcId=made)["VpcId"] == made
+
+
 def test_a_fault_can_be_for_certain_parameters(double: ApiDouble, client: Client) -> None:
     double.faults.add(Fault(operation="CreateVpc", where={"VpcName": "second"}, code="QuotaExceeded.Vpc", status=400))
     client.rpc("vpc", "CreateVpc", VpcName="first")
@@ -157,7 +186,7 @@ def test_a_dropped_call_did_nothing_and_a_lost_answer_did(double: ApiDouble, cli
     with pytest.raises((http.client.HTTPException, OSError)):
         client.rpc("vpc", "CreateVpc", ClientToken="t")
     assert len(double.inventory()["vpc"]) == 1
-    # the same token gets the first call's answer, and nothing is made twice
+    # the same token gets the first call's answer, and nothing is created twice
     again = client.rpc("vpc", "CreateVpc", ClientToken="t")
     assert double.inventory() == {"vpc": [again["VpcId"]]}
     assert [call.status for call in double.log.calls()] == [0, 0, 200]
@@ -211,6 +240,7 @@ def test_another_process_can_administer_it(double: ApiDouble, client: Client) ->
     ask("DELETE", "/faults")
     client.rpc("vpc", "CreateVpc")
     assert ask("GET", "/unknown") == []
+    assert ask("GET", "/refused") == []
     for method, path, body, status in (("GET", "/", None, 404), ("POST", "/faults", {"nonsense": 1}, 400)):
         with pytest.raises(urllib.error.HTTPError) as refused:
             ask(method, path, body)
@@ -218,7 +248,7 @@ def test_another_process_can_administer_it(double: ApiDouble, client: Client) ->
         refused.value.close()
 
 
-def test_a_second_double_goes_on_where_the_first_ended(tmp_path: Path) -> None:
+def test_a_second_double_continues_where_the_first_ended(tmp_path: Path) -> None:
     with ApiDouble(tmp_path) as first:
         port = int(first.address.split(":")[1])
         made = client_of(first).rpc("vpc", "CreateVpc", ClientToken="t", VpcName="kept")
@@ -231,7 +261,7 @@ def test_a_second_double_goes_on_where_the_first_ended(tmp_path: Path) -> None:
 
 
 def test_it_runs_as_a_program_and_forgets_nothing_when_killed(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tools.api_double", "--folder", str(tmp_path), "--region", "cn-beijing"]
+    command = [sys.executable, "-m", "tests.api_double", "--folder", str(tmp_path), "--region", "cn-beijing"]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         exported: dict[str, str] = {}
@@ -254,7 +284,7 @@ def test_it_runs_as_a_program_and_forgets_nothing_when_killed(tmp_path: Path) ->
 
 
 def test_it_runs_until_interrupted(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tools.api_double", "--folder", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.api_double", "--folder", str(tmp_path)]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -276,6 +306,59 @@ def test_all_can_be_done_at_once(tmp_path: Path) -> None:
 def test_it_listens_on_loopback_alone(double: ApiDouble) -> None:
     assert double.address.startswith("127.0.0.1:")
     assert double.administration_url.startswith("http://127.0.0.1:")
+
+
+def through(double: ApiDouble, host: str) -> http.client.HTTPSConnection:
+    """Return a connection to a host, opened by a client that has the double as its proxy and trusts its authority."""
+    environment = double.environment()
+    proxy = urlsplit(environment["HTTPS_PROXY"])
+    context = ssl.create_default_context(cafile=environment["SSL_CERT_FILE"])
+    connection = http.client.HTTPSConnection(proxy.hostname or "", proxy.port, timeout=20, context=context)
+    connection.set_tunnel(host, 443)
+    return connection
+
+
+@pytest.mark.parametrize("host", ["cs.aliyuncs.com", "a-project.cn-hangzhou.log.aliyuncs.com"])
+def test_every_host_of_the_cloud_is_the_double_for_those_who_have_it_as_their_proxy(
+    double: ApiDouble, host: str
+) -> None:
+    with closing(through(double, host)) as connection:
+        for _ in range(2):
+            connection.request("POST", "/?Action=DescribeVpcs&Version=2016-04-28")
+            answer = connection.getresponse()
+            assert (answer.status, json.loads(answer.read())["Code"]) == (400, "MissingAccessKeyId")
+    assert (double.gate.caught(), double.gate.refused()) == ([host], [])
+
+
+def test_its_own_address_can_be_reached_through_it(double: ApiDouble) -> None:
+    host, port = double.address.split(":")
+    connection = through(double, host)
+    connection.set_tunnel(host, int(port))
+    with closing(connection):
+        connection.request("GET", "/?Action=DescribeVpcs&Version=2016-04-28")
+        assert connection.getresponse().status == 400
+    assert (double.gate.caught(), double.gate.refused()) == ([], [])
+
+
+def test_nobody_else_is_reached_through_it(double: ApiDouble) -> None:
+    for host in ("example.com", "aliyuncs.com.example.com"):
+        with closing(through(double, host)) as connection, pytest.raises(OSError, match="403"):
+            connection.request("GET", "/")
+    in_the_clear = urllib.request.ProxyHandler({"http": double.environment()["HTTP_PROXY"]})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.build_opener(in_the_clear).open("http://example.org/file")
+    assert (refused.value.code, b"nobody else" in refused.value.read()) == (403, True)
+    refused.value.close()
+    assert double.gate.refused() == ["aliyuncs.com.example.com", "example.com", "example.org"]
+
+
+def test_the_cluster_behind_is_reached_without_the_proxy(certificates: Path) -> None:
+    kubeconfig = KUBECONFIG.replace("127.0.0.1:1", "10.1.2.3:6443")
+    double = ApiDouble(certificates, kubeconfig=kubeconfig)
+    try:
+        assert "10.1.2.3" in double.environment()["NO_PROXY"].split(",")
+    finally:
+        double.stop()
 
 
 def test_a_mistake_of_the_double_is_not_taken_for_the_clouds(certificates: Path) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tools.api_double.account import Account
-from tools.api_double.cs import ROUTES
-from tools.api_double.protocol import ApiError, Request
+from tests.api_double.account import Account
+from tests.api_double.cs import ROUTES
+from tests.api_double.protocol import ApiError, Request
 
 TERWAY = {"name": "terway-eniip", "config": json.dumps({"ENITrunking": "true", "NetworkPolicy": "true"})}
 ZONES = ("cn-hangzhou-i", "cn-hangzhou-j")
@@ -24,10 +24,10 @@ current-context: x
 
 
 class Service:
-    """An account in which a cluster can be made, and what a caller does with it."""
+    """An account in which a cluster can be created, and what a caller does with it."""
 
-    def __init__(self) -> None:
-        self.account = Account()
+    def __init__(self, account: Account | None = None) -> None:
+        self.account = account or Account()
         add = self.account.add
         add("vpc", "vpc-1", {"VpcId": "vpc-1", "CidrBlock": "10.64.0.0/12"})
         add("vpc", "vpc-2", {"VpcId": "vpc-2", "CidrBlock": "192.168.0.0/16"})
@@ -64,8 +64,7 @@ class Service:
 
     def finish(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Ask for a task until it has ended, and return it."""
-        if self.account.kubernetes is not None:
-            self.account.kubernetes.await_idle()
+        self.account.kubernetes.await_idle()
         for _ in range(10):
             task = self.call("GET", f"/tasks/{answer['task_id']}")
             if task["state"] != "running":
@@ -73,13 +72,13 @@ class Service:
         raise AssertionError("the task does not end")
 
     def cluster(self, **changed: Any) -> str:
-        """Make a cluster and return its id."""
+        """Create a cluster and return its id."""
         answer = self.call("POST", "/clusters", cluster_body(**changed))
         assert self.finish(answer)["state"] == "success"
         return answer["cluster_id"]
 
     def pool(self, cluster_id: str, name: str = "gpu", **changed: Any) -> str:
-        """Make a node pool and return its path."""
+        """Create a node pool and return its path."""
         answer = self.call("POST", f"/clusters/{cluster_id}/nodepools", pool_body(name, **changed))
         assert self.finish(answer)["state"] == "success"
         return f"/clusters/{cluster_id}/nodepools/{answer['nodepool_id']}"
@@ -94,7 +93,7 @@ def cluster_body(**changed: Any) -> dict[str, Any]:
         "region_id": "cn-hangzhou",
         "cluster_type": "ManagedKubernetes",
         "cluster_spec": "ack.pro.small",
-        "kubernetes_version": "1.34.1-aliyun.1",
+        "kubernetes_version": "1.34.10-aliyun.1",
         "vpcid": "vpc-1",
         "vswitch_ids": ["vsw-node-0", "vsw-node-1"],
         "pod_vswitch_ids": ["vsw-pod-0", "vsw-pod-1"],

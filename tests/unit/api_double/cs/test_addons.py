@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from tests.api_double.cs.addon_catalogue import ADDONS
 from tests.unit.api_double.cs.service import TERWAY, Service
-from tools.api_double.cs.addon_catalogue import ADDONS
+
+TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 
 
 @pytest.fixture
@@ -15,7 +18,9 @@ def service() -> Service:
 
 @pytest.fixture
 def path(service: Service) -> str:
-    return f"/clusters/{service.cluster()}"
+    cluster_id = service.cluster()
+    service.pool(cluster_id, "system")
+    return f"/clusters/{cluster_id}"
 
 
 def _install(service: Service, path: str, name: str, **more: str) -> None:
@@ -43,6 +48,37 @@ def test_an_addon_is_installed_by_a_task(service: Service, path: str) -> None:
     service.finish(answer)
     addon = service.call("GET", instance)
     assert (addon["state"], addon["version"], json.loads(addon["config"])) == ("active", "v0.7.1", {"a": 1})
+
+
+@pytest.mark.parametrize("pool", [None, {"kubernetes_config": {"taints": [TAINT]}}], ids=["no node", "no node for it"])
+def test_an_addon_with_pods_does_not_run_before_there_is_a_node_for_them(
+    service: Service, pool: dict[str, Any] | None
+) -> None:
+    cluster_id = service.cluster()
+    if pool:
+        service.pool(cluster_id, "gpu", **pool)
+    path = f"/clusters/{cluster_id}"
+    answer = service.call("POST", f"{path}/components/install", [{"name": "ack-erdma-controller"}])
+    for _ in range(5):
+        assert service.call("GET", f"/tasks/{answer['task_id']}")["state"] == "running"
+        assert service.call("GET", f"{path}/addon_instances/ack-erdma-controller")["state"] == "installing"
+    service.pool(cluster_id, "system")
+    assert service.finish(answer)["state"] == "success"
+    assert service.call("GET", f"{path}/addon_instances/ack-erdma-controller")["state"] == "active"
+
+
+def test_an_addon_of_the_control_plane_needs_no_node(service: Service) -> None:
+    _install(service, f"/clusters/{service.cluster()}", "goatscaler")
+
+
+@pytest.mark.parametrize("lower", ["v1.12.1.2", "v1.9.3.10-7dfca203-aliyun"])
+def test_no_addon_is_downgraded(service: Service, path: str, lower: str) -> None:
+    upgrade = f"{path}/components/upgrade"
+    service.finish(service.call("POST", upgrade, [{"component_name": "coredns", "next_version": "v1.12.1.3"}]))
+    assert (
+        service.refused("POST", upgrade, [{"component_name": "coredns", "next_version": lower}])
+        == "InvalidAddonVersion"
+    )
 
 
 def test_what_cannot_be_installed_is_refused(service: Service, path: str) -> None:
@@ -103,7 +139,7 @@ def test_an_addon_goes_unless_others_need_it(service: Service, path: str) -> Non
     assert service.refused("GET", f"{path}/addon_instances/ack-node-problem-detector") == "AddonNotFound"
 
 
-def test_the_marketplace_tells_what_can_be_done(service: Service, path: str) -> None:
+def test_the_marketplace_lists_what_can_be_done(service: Service, path: str) -> None:
     cluster_id = path.rpartition("/")[2]
     known = service.call("GET", "/addons/ack-node-problem-detector", cluster_id=cluster_id, version="v0.7.1")
     assert (known["version"], known["supported_actions"][-1]) == ("v0.7.1", "Uninstall")

@@ -5,8 +5,16 @@ from typing import Any
 
 import pytest
 
+from tests.api_double.cs.versions import creatable, release, upgrade_targets
+from tests.api_double.protocol import ApiError
 from tests.unit.api_double.cs.service import TERWAY, Service, cluster_body
-from tools.api_double.cs.versions import KUBERNETES_VERSIONS, upgrade_targets
+
+WINDOW = {
+    "enable": True,
+    "maintenance_time": "2025-01-01T02:00:00.000+08:00",
+    "duration": "3h",
+    "weekly_period": "Sunday",
+}
 
 
 @pytest.fixture
@@ -28,7 +36,7 @@ def test_a_cluster_shows_what_callers_read(service: Service) -> None:
     cluster_id = service.cluster()
     cluster = service.call("GET", f"/clusters/{cluster_id}")
 
-    assert cluster["current_version"] == "1.34.1-aliyun.1"
+    assert cluster["current_version"] == "1.34.10-aliyun.1"
     assert cluster["vswitch_ids"] == ["vsw-node-0", "vsw-node-1"]
     assert json.loads(cluster["master_url"]) == {"intranet_api_server_endpoint": "https://127.0.0.1:6443"}
     rrsa = json.loads(cluster["meta_data"])["RRSAConfig"]
@@ -59,7 +67,21 @@ def test_resources_name_the_load_balancer(service: Service) -> None:
         ({"name": "x" * 64}, "InvalidParameter.Name"),
         ({"cluster_spec": "ack.huge"}, "InvalidParameter.ClusterSpec"),
         ({"proxy_mode": "userspace"}, "InvalidParameter.ProxyMode"),
-        ({"kubernetes_version": "1.20.0-aliyun.1"}, "InvalidParameter.KubernetesVersion"),
+        ({"proxy_mode": "nftables"}, "InvalidParameter.ProxyMode"),
+        ({"kubernetes_version": "1.20.0-aliyun.1"}, "InvalidKubernetesVersion"),
+        ({"kubernetes_version": "1.34.3-aliyun.1"}, "InvalidKubernetesVersion"),
+        ({"kubernetes_version": "1.34"}, "InvalidParameter.KubernetesVersion"),
+        ({"maintenance_window": {**WINDOW, "maintenance_time": "02:00"}}, "InvalidParameter.MaintenanceTime"),
+        (
+            {"maintenance_window": {**WINDOW, "maintenance_time": "2025-01-01T02:00:00"}},
+            "InvalidParameter.MaintenanceTime",
+        ),
+        ({"maintenance_window": {**WINDOW, "duration": "25h"}}, "InvalidParameter.Duration"),
+        ({"maintenance_window": {**WINDOW, "weekly_period": "Sat"}}, "InvalidParameter.WeeklyPeriod"),
+        (
+            {"operation_policy": {"cluster_auto_upgrade": {"enabled": True, "channel": "stables"}}},
+            "InvalidParameter.Channel",
+        ),
         ({"vpcid": "vpc-9"}, "InvalidVpcId.NotFound"),
         ({"vswitch_ids": []}, "InvalidParameter.VswitchIds"),
         ({"vswitch_ids": ["vsw-9"]}, "InvalidVSwitchId.NotFound"),
@@ -130,41 +152,75 @@ def test_tags_are_replaced(service: Service) -> None:
     assert {"key": "a", "value": "1"} not in tags
 
 
-def test_upgrades_leave_no_minor_version_out() -> None:
-    assert upgrade_targets("1.32.7-aliyun.1") == ["1.33.3-aliyun.1"]
-    assert upgrade_targets("1.34.1-aliyun.1") == ["1.34.3-aliyun.1", "1.35.1-aliyun.1"]
-    assert upgrade_targets(KUBERNETES_VERSIONS[-1]) == []
+def test_of_each_minor_one_patch_is_offered_and_an_older_one_is_retired(service: Service) -> None:
+    assert creatable(service.account) == ["1.36.2-aliyun.1", "1.35.7-aliyun.1", "1.34.10-aliyun.1"]
+    release(service.account, "1.34.11-aliyun.1")
+    with pytest.raises(ApiError) as refused:
+        service.call("POST", "/clusters", cluster_body())
+    assert refused.value.code == "InvalidKubernetesVersion"
+    assert refused.value.message == (
+        "The specified KubernetesVersion 1.34.10-aliyun.1 is invalid,"
+        " allowd values are [1.36.2-aliyun.1 1.35.7-aliyun.1 1.34.11-aliyun.1]"
+    )
+    release(service.account, "1.37.1-aliyun.1")
+    assert creatable(service.account) == ["1.37.1-aliyun.1", "1.36.2-aliyun.1", "1.35.7-aliyun.1"]
+
+
+def test_a_cluster_of_no_named_version_gets_the_latest(service: Service) -> None:
+    cluster_id = service.cluster(kubernetes_version="")
+    assert service.call("GET", f"/clusters/{cluster_id}")["current_version"] == "1.36.2-aliyun.1"
+
+
+def test_nftables_comes_with_1_35(service: Service) -> None:
+    cluster_id = service.cluster(kubernetes_version="1.35.7-aliyun.1", proxy_mode="nftables")
+    assert service.call("GET", f"/clusters/{cluster_id}")["proxy_mode"] == "nftables"
+
+
+def test_upgrades_leave_no_minor_version_out(service: Service) -> None:
+    def targets(version: str) -> list[str]:
+        return upgrade_targets(service.account, version)
+
+    assert targets("1.32.7-aliyun.1") == ["1.33.3-aliyun.1"]
+    assert targets("1.34.1-aliyun.1") == ["1.34.10-aliyun.1", "1.35.7-aliyun.1"]
+    assert targets("1.36.2-aliyun.1") == []
+
+
+def test_a_cluster_of_a_retired_patch_goes_on_and_can_be_upgraded(service: Service) -> None:
+    cluster_id = service.cluster()
+    release(service.account, "1.34.11-aliyun.1")
+    path = f"/clusters/{cluster_id}"
+    assert service.call("GET", path)["state"] == "running"
+    service.pool(cluster_id)
+    service.finish(service.call("POST", f"/api/v2{path}/upgrade", {"next_version": "1.34.11-aliyun.1"}))
+    assert service.call("GET", path)["current_version"] == "1.34.11-aliyun.1"
 
 
 def test_the_version_is_new_when_the_upgrade_has_ended(service: Service) -> None:
     cluster_id = service.cluster()
     path = f"/clusters/{cluster_id}"
-    answer = service.call("POST", f"/api/v2{path}/upgrade", {"next_version": "1.34.3-aliyun.1"})
+    answer = service.call("POST", f"/api/v2{path}/upgrade", {"next_version": "1.35.7-aliyun.1"})
     assert service.call("GET", path)["state"] == "upgrading"
-    assert service.account.all("cluster")[cluster_id]["current_version"] == "1.34.1-aliyun.1"
+    assert service.account.all("cluster")[cluster_id]["current_version"] == "1.34.10-aliyun.1"
     service.finish(answer)
-    assert service.call("GET", path)["current_version"] == "1.34.3-aliyun.1"
+    assert service.call("GET", path)["current_version"] == "1.35.7-aliyun.1"
 
 
-@pytest.mark.parametrize("version", ["1.32.7-aliyun.1", "1.34.1-aliyun.1", "1.99.0-aliyun.1", ""])
+@pytest.mark.parametrize("version", ["1.32.7-aliyun.1", "1.34.10-aliyun.1", "1.36.2-aliyun.1", "1.99.0-aliyun.1", ""])
 def test_other_upgrades_are_refused(service: Service, version: str) -> None:
     cluster_id = service.cluster()
     code = service.refused("POST", f"/api/v2/clusters/{cluster_id}/upgrade", {"next_version": version})
-    assert code in {"InvalidUpgradeVersion", "InvalidParameter.KubernetesVersion"}
+    assert code in {"InvalidUpgradeVersion", "InvalidKubernetesVersion"}
 
 
 def test_nodes_follow_the_control_plane_unless_it_goes_alone(service: Service) -> None:
     cluster_id = service.cluster()
     service.pool(cluster_id)
     pool = next(iter(service.account.all("node_pool").values()))
-    service.finish(
-        service.call(
-            "POST", f"/api/v2/clusters/{cluster_id}/upgrade", {"next_version": "1.34.3-aliyun.1", "master_only": True}
-        )
-    )
-    assert pool["_kubelet_version"] == "1.34.1-aliyun.1"
-    service.finish(service.call("POST", f"/api/v2/clusters/{cluster_id}/upgrade", {"next_version": "1.35.1-aliyun.1"}))
-    assert pool["_kubelet_version"] == "1.35.1-aliyun.1"
+    upgrade = f"/api/v2/clusters/{cluster_id}/upgrade"
+    service.finish(service.call("POST", upgrade, {"next_version": "1.35.7-aliyun.1", "master_only": True}))
+    assert pool["_kubelet_version"] == "1.34.10-aliyun.1"
+    service.finish(service.call("POST", upgrade, {"next_version": "1.36.2-aliyun.1"}))
+    assert pool["_kubelet_version"] == "1.36.2-aliyun.1"
 
 
 def test_control_plane_logs_are_as_they_were_set(service: Service) -> None:
@@ -184,7 +240,7 @@ def test_audit_can_be_switched(service: Service) -> None:
     assert not service.call("GET", f"/clusters/{cluster_id}/audit")["audit_enabled"]
 
 
-def test_logs_outlive_their_cluster_unless_told_otherwise(service: Service) -> None:
+def test_logs_outlive_their_cluster_by_default(service: Service) -> None:
     for delete_options, left in (
         ([], ["SLS_ControlPlane", "SLS_Data"]),
         ([{"resource_type": "SLS_ControlPlane", "delete_mode": "delete"}], ["SLS_Data"]),
@@ -238,10 +294,11 @@ def test_credentials_are_those_of_the_cluster_behind(service: Service) -> None:
 
 def test_versions_tell_where_they_lead(service: Service) -> None:
     versions = {one["version"]: one for one in service.call("GET", "/api/v1/metadata/versions")}
-    assert tuple(versions) == KUBERNETES_VERSIONS
-    assert versions["1.33.3-aliyun.1"]["upgradable_versions"] == ["1.34.1-aliyun.1", "1.34.3-aliyun.1"]
-    one = service.call("GET", "/api/v1/metadata/versions", KubernetesVersion="1.34.3-aliyun.1")
-    assert [found["version"] for found in one] == ["1.34.3-aliyun.1"]
+    assert list(versions) == creatable(service.account)
+    assert versions["1.34.10-aliyun.1"]["upgradable_versions"] == ["1.35.7-aliyun.1"]
+    [retired] = service.call("GET", "/api/v1/metadata/versions", KubernetesVersion="1.34.3-aliyun.1")
+    assert (retired["version"], retired["creatable"]) == ("1.34.3-aliyun.1", False)
+    assert retired["upgradable_versions"] == ["1.34.10-aliyun.1", "1.35.7-aliyun.1"]
 
 
 def test_an_unknown_cluster_is_not_found(service: Service) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tools.api_double.cs.growth import fits, is_waiting, nodes_to_add
+from tests.api_double.cs.growth import fits, is_waiting, nodes_to_add
 
 GPU = "nvidia.com/gpu"
 TAINT = {"key": GPU, "value": "present", "effect": "NoSchedule"}

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 
+from tests.api_double.cs.kubernetes_side import KubernetesSide
 from tests.unit.api_double.cs.service import KUBECONFIG, Service, cluster_body
-from tools.api_double.cs.kubernetes_side import KubernetesSide
 
 
 def test_the_api_works_while_its_cluster_cannot_be_reached() -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.api_double.cs import machines
 from tests.unit.api_double.cs.service import ZONES, Service, pool_body
-from tools.api_double.cs import machines
 
 
 @pytest.fixture
@@ -78,6 +78,19 @@ def test_the_first_zone_is_filled_first_by_priority(service: Service, cluster_id
             {"kubernetes_config": {"labels": [{"key": "ack.node.gpu.schedule", "value": "all"}]}},
             "InvalidParameter.ack.node.gpu.schedule",
         ),
+        ({"scaling_group": {"image_type": "AliyunLinux3"}}, "InvalidParameter.ImageType"),
+        ({"scaling_group": {"instance_metadata_options": {"http_tokens": "no"}}}, "InvalidParameter.HttpTokens"),
+        (
+            {
+                "auto_scaling": {"enable": True, "min_instances": 0, "max_instances": 9},
+                "scaling_group": {"tags": [{"key": "a", "value": "b"}]},
+                "kubernetes_config": {
+                    "labels": [{"key": f"l{number}", "value": ""} for number in range(10)],
+                    "taints": [{"key": "a", "effect": "NoSchedule"}],
+                },
+            },
+            "InvalidParameter.Tags",
+        ),
         ({"nodepool_info": {"type": "lingjun"}}, "InvalidParameter.EfloNodeGroup"),
         (
             {
@@ -108,7 +121,7 @@ def test_a_pool_is_changed_field_by_field(service: Service, cluster_id: str) -> 
     assert len(service.nodes(path)) == 5
 
 
-def test_the_newest_nodes_go_first(service: Service, cluster_id: str) -> None:
+def test_the_latest_nodes_go_first(service: Service, cluster_id: str) -> None:
     path = service.pool(cluster_id, scaling_group={"desired_size": 3})
     oldest = service.nodes(path)[0]["name"]
     answer = service.call("PUT", path, {"scaling_group": {"desired_size": 1}})
@@ -127,7 +140,7 @@ def test_an_autoscaled_pool_stays_within_its_limits(service: Service, cluster_id
         assert service.call("GET", path)["scaling_group"]["desired_size"] == size
 
 
-def test_nodes_keep_labels_and_taints_unless_told_otherwise(service: Service, cluster_id: str) -> None:
+def test_nodes_keep_labels_and_taints_by_default(service: Service, cluster_id: str) -> None:
     path = service.pool(cluster_id, kubernetes_config={"labels": [{"key": "a", "value": "1"}]})
     changed = {"labels": [{"key": "a", "value": "2"}], "taints": [{"key": "t", "effect": "NoSchedule"}]}
     service.finish(service.call("PUT", path, {"kubernetes_config": changed}))
@@ -146,12 +159,12 @@ def test_a_kubelet_configuration_reaches_the_nodes(service: Service, cluster_id:
 
 def test_a_pool_is_upgraded_to_its_clusters_version_only(service: Service, cluster_id: str) -> None:
     path = service.pool(cluster_id)
-    newer = {"kubernetes_version": "1.34.3-aliyun.1"}
+    newer = {"kubernetes_version": "1.35.7-aliyun.1"}
     assert service.refused("POST", f"{path}/upgrade", newer) == "InvalidParameter.KubernetesVersion"
-    upgrade = {"next_version": "1.34.3-aliyun.1", "master_only": True}
+    upgrade = {"next_version": "1.35.7-aliyun.1", "master_only": True}
     service.finish(service.call("POST", f"/api/v2/clusters/{cluster_id}/upgrade", upgrade))
     service.finish(service.call("POST", f"{path}/upgrade", newer))
-    assert next(iter(service.account.all("node_pool").values()))["_kubelet_version"] == "1.34.3-aliyun.1"
+    assert next(iter(service.account.all("node_pool").values()))["_kubelet_version"] == "1.35.7-aliyun.1"
 
 
 def test_the_next_type_and_zone_stand_in_for_what_is_sold_out(service: Service, cluster_id: str) -> None:
@@ -211,7 +224,7 @@ def test_nodes_can_be_listed_by_pool(service: Service, cluster_id: str) -> None:
     assert [node["ip_address"] for node in listed["nodes"]] == [["10.64.0.10"], ["10.64.1.10"]]
 
 
-def test_lingjun_machines_are_no_ecs_instances(service: Service, cluster_id: str) -> None:
+def test_lingjun_machines_are_not_ecs_instances(service: Service, cluster_id: str) -> None:
     path = service.pool(
         cluster_id,
         nodepool_info={"name": "rdma", "type": "lingjun"},
@@ -219,3 +232,41 @@ def test_lingjun_machines_are_no_ecs_instances(service: Service, cluster_id: str
         scaling_group={"instance_types": None},
     )
     assert {node["instance_type"] for node in service.nodes(path)} == {"lingjun"}
+
+
+LOW_LATENCY = {"deploymentset_id": "ds-close", "vswitch_ids": ["vsw-node-1"]}
+H20 = ["ecs.gn8v-8x.48xlarge"]
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        {**LOW_LATENCY},
+        {**LOW_LATENCY, "instance_types": [*H20, "ecs.gn8is.4xlarge"]},
+        {**LOW_LATENCY, "instance_types": H20, "spot_strategy": "SpotAsPriceGo"},
+        {**LOW_LATENCY, "instance_types": H20, "vswitch_ids": ["vsw-node-0", "vsw-node-1"]},
+    ],
+    ids=["A10", "L20 after H20", "spot", "two zones"],
+)
+def test_a_low_latency_set_takes_its_families_in_one_zone_and_no_spot(
+    service: Service, cluster_id: str, group: dict[str, Any]
+) -> None:
+    service.account.add("deployment_set", "ds-close", {"DeploymentStrategy": "LowLatency"})
+    path = f"/clusters/{cluster_id}/nodepools"
+    assert service.refused("POST", path, pool_body("gpu", scaling_group=group)) == "InvalidParameter.DeploymentsetId"
+    service.pool(cluster_id, scaling_group={**LOW_LATENCY, "instance_types": H20})
+
+
+def test_instant_scaling_buys_a_spot_pool_on_demand_where_it_may(service: Service, cluster_id: str) -> None:
+    """ACK, "FAQ about node instant scaling": it cannot see what spot stock there is."""
+    spot = {"spot_strategy": "SpotAsPriceGo", "desired_size": 2, "compensate_with_on_demand": True}
+    scaling = {"enable": True, "min_instances": 0, "max_instances": 4}
+
+    def bought(name: str, **group: Any) -> list[bool]:
+        path = service.pool(cluster_id, name, scaling_group={**spot, **group}, auto_scaling=scaling)
+        return [node["spot"] for node in service.nodes(path)]
+
+    assert bought("by-the-cluster-autoscaler") == [True, True]
+    service.call("POST", f"/cluster/{cluster_id}/autoscale/config", {"scaler_type": "goatscaler"})
+    assert bought("by-instant-scaling") == [False, False]
+    assert bought("never-on-demand", compensate_with_on_demand=False) == [True, True]

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from infra.instance_types import INSTANCE_TYPES
-from infra.pod_network import EXCLUSIVE_ENI_LABEL, EXCLUSIVE_ENI_VALUE
+from infra.pod_network_modes import EXCLUSIVE_ENI_LABEL, EXCLUSIVE_ENI_VALUE
+from tests.api_double.cs import addons, cluster_objects
+from tests.api_double.cs.simulated_node import Surroundings, digest, manifest, status_patch
 from tests.unit.api_double.cs.service import Service
-from tools.api_double.cs import addons, cluster_objects
-from tools.api_double.cs.simulated_node import Surroundings, digest, manifest, status_patch
 
 PLUGIN = "ack-nvidia-device-plugin"
 

@@ -1,0 +1,39 @@
+"""The statement before a run: known prices add up, unknown ones are named."""
+
+from __future__ import annotations
+
+from infra.instance_types import INSTANCE_TYPES
+from infra.settings.parse import parse_settings
+from tools.acceptance import price
+from tools.stacks.engine import stack_config
+
+
+def statement(stack, pools):
+    return price.statement(parse_settings(stack_config(stack)).alicloud, pools)
+
+
+def test_a_run_pays_for_two_nodes_of_a_pool_that_it_uses_and_for_none_of_others():
+    assert "| pool a10 | 0 to 2 |" in statement("dev", ["a10"])
+    assert "| pool a10 | 0 |" in statement("dev", [])
+
+
+def test_bounds_are_those_of_the_hours():
+    # dev: two g7.xlarge and ACK Pro; at most two gn7i-c16g1.4xlarge on top
+    fewest = 2 * 1.0465 + 0.64
+    most = fewest + 2 * INSTANCE_TYPES["ecs.gn7i-c16g1.4xlarge"].price_cny_per_hour
+    known = f"**Known: CNY {fewest * price.HOURS:.2f} to {most * price.HOURS:.2f} in {price.HOURS} hours**"
+    assert known in statement("dev", ["a10"])
+
+
+def test_what_has_no_price_is_named():
+    said = statement("dev", ["a10"])
+    assert (
+        "Without a known price, and therefore additional: NAT gateway, address of the NAT gateway, load balancer"
+        in said
+    )
+    assert "NAS or CPFS: by content or by capacity" in said
+    assert "pool train" in statement("prod", ["train"]).partition("Without a known price")[2].partition("\n")[0]
+
+
+def test_nobody_is_promised_a_measured_time():
+    assert "an estimate, not a measurement" in statement("dev", ["a10"])

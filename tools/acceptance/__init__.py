@@ -1,0 +1,1 @@
+"""An acceptance run: a whole environment on a real account, from nothing to nothing, with a report of what differed."""
