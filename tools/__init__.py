@@ -1,1 +1,1 @@
-"""Programs that get a machine ready and run the local environment; the Pulumi program imports none of it."""
+"""Programs for users and developers: they prepare a machine, run environments and answer questions about jobs."""

@@ -1,9 +1,21 @@
 #!/bin/sh
-# Makes the virtual environment that everything else runs in. It lives in the cache folder, keyed by the requirements,
-# so that a fresh clone or a changed branch finds the right one at once; `.venv` in the clone only points to it.
+# Creates the virtual environment that everything runs in; with the word `test` the one that tests and checks run in, with
+# `policies` that of the policy pack. All live in the cache folder, keyed by their requirements, so that a fresh clone or
+# a changed branch finds the right one at once; `.venv`, `.venv-test` or `.venv-policies` in the clone only points to it.
 set -eu
 cd "$(dirname "$0")/.."
-UV_VERSION=0.13.8
+installer=tools/installer.txt
+build=tools/build.txt
+
+case ${1-} in
+    '') requirements=requirements.txt link=.venv what='Python packages of the commands (10 s, once)' ;;
+    test) requirements=requirements-test.txt link=.venv-test what='Python packages of the tests (1 min, once)' ;;
+    policies) requirements=policies/requirements.txt link=.venv-policies what='Python packages of the policies (5 s, once)' ;;
+    *)
+        echo "$0: '$1' is not an environment. Fix: give no word, 'test' or 'policies'." >&2
+        exit 2
+        ;;
+esac
 
 python=""
 for candidate in python3.13 python3.12 python3.11 python3; do
@@ -20,7 +32,7 @@ fi
 
 cache=${ATHANOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/athanor}
 version=$("$python" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])')
-key=$(cat requirements.txt tools/bootstrap.sh | sha256sum | cut -c1-12)
+key=$(cat "$requirements" "$installer" "$build" tools/bootstrap.sh | sha256sum | cut -c1-12)
 venv=$cache/venv/$version-$key
 
 if [ ! -e "$venv/.complete" ]; then
@@ -29,16 +41,20 @@ if [ ! -e "$venv/.complete" ]; then
     exec 9>"$cache/venv/.lock"
     flock 9
     if [ ! -e "$venv/.complete" ]; then
-        echo "Creating the Python environment (about 30 s, most of it PyTorch) …" >&2
+        echo "Installing the $what …" >&2
         rm -rf "$venv"
         "$python" -m venv "$venv"
-        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"
-        UV_CACHE_DIR=$cache/uv VIRTUAL_ENV=$venv "$venv/bin/uv" pip install --quiet -r requirements.txt
+        # Only files whose hashes are pinned, whatever server they come from: this may be done as root.
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$installer"
+        UV_CACHE_DIR=$cache/uv VIRTUAL_ENV=$venv "$venv/bin/uv" pip install --quiet --require-hashes \
+            --build-constraints "$build" -r "$requirements"
         touch "$venv/.complete"
     fi
     exec 9>&-
 fi
-if [ ! -L .venv ] || [ "$(readlink .venv)" != "$venv" ]; then
-    rm -rf .venv
-    ln -s "$venv" .venv
+if [ ! -L "$link" ]; then
+    rm -rf "$link"
+fi
+if [ "$(readlink "$link")" != "$venv" ]; then
+    ln -sfn "$venv" "$link"
 fi

@@ -34,10 +34,10 @@ class Kubectl:
         return run([*self.prefix, *words], timeout_seconds=60)
 
     def items(self, kind: str, namespace: str | None, selector: str = "") -> list[dict[str, Any]]:
-        """Return the objects of a kind, empty if the cluster does not know the kind.
+        """Return the objects of a kind, empty if the cluster does not know the kind (of several, it must know all).
 
         Args:
-            kind: As kubectl spells it, with its group: `jobs.batch.volcano.sh`.
+            kind: As kubectl spells it, with its group: `jobs.batch.volcano.sh`; or several of them, with commas.
             namespace: None for those of every namespace, and for kinds that have none.
             selector: Labels that they must carry.
         """
@@ -45,7 +45,7 @@ class Kubectl:
         try:
             answer = self.run("get", kind, *where, "-l", selector, "-o", "json")
         except CommandError as error:
-            if "doesn't have a resource type" in error.output:
+            if "," not in kind and "doesn't have a resource type" in error.output:
                 return []
             raise
         return json.loads(answer)["items"]
@@ -66,7 +66,7 @@ def _forwarded_address(process: subprocess.Popen[str]) -> str:
     printed = ""
     for line in process.stdout:
         printed += line
-        found = re.search(r"Forwarding from (127\.0\.0\.1:\d+)", line)
-        if found:
-            return found.group(1)
+        match = re.search(r"Forwarding from (127\.0\.0\.1:\d+)", line)
+        if match:
+            return match.group(1)
     raise CommandError(["kubectl", "port-forward"], process.wait(), printed, None)

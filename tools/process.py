@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import subprocess
 from typing import TYPE_CHECKING
+
+from tools.errors import ExpectedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 TAIL_CHARACTERS = 2000
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
-class CommandError(RuntimeError):
+class CommandError(ExpectedError):
     """A program ended with a non-zero status."""
 
     def __init__(self, command: Sequence[str], status: int, output: str, log: Path | None) -> None:
@@ -22,6 +27,13 @@ class CommandError(RuntimeError):
         self.output = output
         where = f"; whole log: {log}" if log else ""
         super().__init__(f"{' '.join(command[:6])} … ended with status {status}{where}\n{output[-TAIL_CHARACTERS:]}")
+
+
+class ProgramTimeoutError(ExpectedError):
+    """A program did not end in its time and was killed."""
+
+    def __init__(self, command: Sequence[str], seconds: float) -> None:
+        super().__init__(f"{' '.join(command[:6])} … did not end within {seconds:g} s and was killed")
 
 
 def run(  # noqa: PLR0913 - each is one property of a process
@@ -37,21 +49,24 @@ def run(  # noqa: PLR0913 - each is one property of a process
 
     Raises:
         CommandError: it ended with a non-zero status; the message holds the end of what it printed.
-        subprocess.TimeoutExpired: it was killed after `timeout_seconds`.
+        ProgramTimeoutError: it was killed after `timeout_seconds`.
     """
     words = [str(word) for word in command]
-    done = subprocess.run(
-        words,
-        check=False,
-        capture_output=True,
-        text=True,
-        errors="replace",  # logs of pods may hold any bytes
-        env={**os.environ, **(env or {})},
-        cwd=cwd,
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        timeout=timeout_seconds,
-    )
+    try:
+        done = subprocess.run(
+            words,
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="replace",  # logs of pods may hold any bytes
+            env={**os.environ, **(env or {})},
+            cwd=cwd,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            timeout=timeout_seconds,
+        )
+    except subprocess.TimeoutExpired as expired:
+        raise ProgramTimeoutError(words, expired.timeout) from None
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as file:
@@ -59,3 +74,18 @@ def run(  # noqa: PLR0913 - each is one property of a process
     if done.returncode != 0:
         raise CommandError(words, done.returncode, (done.stdout + done.stderr).strip(), log)
     return done.stdout
+
+
+def end_with(parent: int) -> None:
+    """Have this process, which leads a session, and all that it starts killed when the one that started it ends.
+
+    Args:
+        parent: number of the process that started this one.
+
+    Raises:
+        SystemExit: it has ended already.
+    """
+    signal.signal(signal.SIGTERM, lambda _, __: os.killpg(0, signal.SIGKILL))
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        raise SystemExit(1)

@@ -49,8 +49,8 @@ class Pending:
 def pending(state: Deployment) -> list[Pending]:
     """Return what is undecided in an exported state; an operation that was tried twice counts once."""
     operations = cast("list[dict[str, Any]]", state["deployment"].get("pending_operations") or [])
-    found = [Pending(operation=one["type"], resource=one["resource"]) for one in operations]
-    return list({(one.urn, one.operation): one for one in found}.values())
+    attempts = [Pending(operation=one["type"], resource=one["resource"]) for one in operations]
+    return list({(one.urn, one.operation): one for one in attempts}.values())
 
 
 def known_ids(state: Deployment, kind: str) -> set[str]:

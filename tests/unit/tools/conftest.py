@@ -32,13 +32,13 @@ for answer in answers:
         sys.stdout.write(answer["stdout"])
         sys.stderr.write(answer["stderr"])
         sys.exit(answer["status"])
-sys.exit("nobody told this program what to say to: " + line)
+sys.exit("this program has no answer to: " + line)
 """
 
 
 @dataclass(frozen=True)
 class FakeProgram:
-    """A program whose answers are told before it is called."""
+    """A program whose answers are set before it is called."""
 
     folder: Path
 

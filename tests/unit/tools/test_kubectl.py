@@ -1,4 +1,4 @@
-"""kubectl is always told its cluster, and nothing is left running after a port forward."""
+"""kubectl always gets its cluster as an option, and nothing is left running after a port forward."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tools.kubectl import Kubectl
 from tools.process import CommandError
 
-# Prints like kubectl, writes its own pid, then stays until it is told to end.
+# Prints like kubectl, writes its own pid, then stays until it gets a signal.
 _FORWARDER = """#!/bin/sh
 echo "$$" > "{pid}"
 echo "$@" > "{words}"

@@ -6,12 +6,14 @@ import argparse
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 
 import tools.__main__ as program
 from infra.errors import RefusalError
 from tests.fixtures.recorded_stack import REPOSITORY
+from tools.process import CommandError, ProgramTimeoutError
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 
@@ -32,12 +34,24 @@ def test_make_and_the_tools_know_the_same_commands():
     assert used == _commands()
 
 
+SLOW = {"pulumi", "pulumi_kubernetes", "pulumi_alicloud", "torch", "numpy", "sklearn", "grpc"}
+
+
+def test_a_question_waits_for_no_slow_import():
+    """A question is answered in half a second of CPU; each of these takes about as long to import."""
+    everything = "import sys; import tools.__main__; print(*{name.partition('.')[0] for name in sys.modules})"
+    words = [sys.executable, "-c", everything]
+    imported = subprocess.run(words, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout.split()
+    assert "rich" in imported
+    assert not SLOW & set(imported)
+
+
 def test_every_make_target_is_described_and_phony():
     targets = set(re.findall(r"^([a-z][a-z-]*):", MAKEFILE, re.MULTILINE))
     described = set(re.findall(r"^([a-z][a-z-]*):.*## ", MAKEFILE, re.MULTILINE))
     [phony] = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
     assert targets == set(phony.split())
-    assert targets - described == {"venv"}
+    assert targets - described == {"venv", "venv-test", "venv-policies"}
 
 
 def _make(*words: str, **shell: str) -> str:
@@ -62,7 +76,15 @@ def test_flags_of_make_are_flags_of_the_tools():
     assert re.search(r'--follow --timestamps +"run"', said)
     assert '--past "run"' in _make("logs", "JOB=run", "PAST=1")
     assert "'--since=2d' '--limit=7'" in _make("search-logs", "QUERY=x", "SINCE=2d", "LIMIT=7")
-    assert '--force "run"' in _make("rerun", "JOB=run", "FORCE=1")
+    assert re.search(r"--force '--commit=same' \"run\"", _make("rerun", "JOB=run", "FORCE=1", "COMMIT=same"))
+
+
+def test_options_of_a_review_come_from_the_command_line_alone():
+    said = _make("review", "STACKS=dev prod", "FAIL_ON=replace", OUTPUT="of-the-shell.md")
+    assert "tools review dev prod" in said
+    assert "'--option=--fail-on=replace'" in said
+    assert "of-the-shell" not in said
+    assert "tools review dev" in _make("review", "STACK=dev")
 
 
 def test_no_shell_reads_a_query():
@@ -90,16 +112,25 @@ def _ending(monkeypatch, capsys, error: BaseException) -> tuple[int, str]:
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(program.environment, "status", fail)
+    monkeypatch.setattr(program.local, "status", fail)
     status = program.main(["status"])
     return status, capsys.readouterr().err
 
 
-def test_an_expected_failure_is_told_in_its_own_words(monkeypatch, capsys, tmp_path):
+def test_a_refusal_is_reported_without_a_traceback(monkeypatch, capsys, tmp_path):
     refusal = RefusalError("workers", 0, "must be [1] to [/64]", "choose more")
-    status, said = _ending(monkeypatch, capsys, refusal)
+    _assert_message_alone(monkeypatch, capsys, tmp_path, refusal)
+
+
+def test_a_command_that_fails_or_hangs_is_reported_without_a_traceback(monkeypatch, capsys, tmp_path):
+    _assert_message_alone(monkeypatch, capsys, tmp_path, CommandError(["kubectl"], 1, "no route to host", None))
+    _assert_message_alone(monkeypatch, capsys, tmp_path, ProgramTimeoutError(["kubectl"], 60))
+
+
+def _assert_message_alone(monkeypatch, capsys, tmp_path, error: Exception) -> None:
+    status, said = _ending(monkeypatch, capsys, error)
     assert status == 1
-    assert f"Failed: {refusal}" in said
+    assert f"Failed: {error}" in said
     assert f"Details: {tmp_path / 'home' / 'logs'}" in said
     assert "Traceback" not in said
 
@@ -110,12 +141,27 @@ def test_an_interrupt_says_how_to_go_on(monkeypatch, capsys):
     assert "`make up` continues" in said
 
 
-def test_a_mistake_of_ours_is_not_hidden(monkeypatch, capsys):
-    with pytest.raises(ZeroDivisionError):
-        _ending(monkeypatch, capsys, ZeroDivisionError())
+@pytest.mark.parametrize("bug", [ZeroDivisionError(), ValueError("x"), KeyError("x"), RuntimeError("x")], ids=repr)
+def test_a_bug_keeps_its_traceback(monkeypatch, capsys, bug):
+    with pytest.raises(type(bug)):
+        _ending(monkeypatch, capsys, bug)
+    assert "Failed" not in capsys.readouterr().err
 
 
 def test_an_image_number_is_a_number(capsys):
     with pytest.raises(SystemExit):
         program.main(["predict", "seven"])
     assert "invalid int value" in capsys.readouterr().err
+
+
+def test_no_command_needs_a_package_of_the_images_or_the_tests():
+    """`.venv` has none of them: `make up` installs requirements.txt alone, and the tests run with more than that."""
+    imports = (
+        "import importlib, pkgutil, sys\n"
+        "sys.modules.update(dict.fromkeys(('torch', 'tensorflow', 'tyro', 'pytest', 'uvicorn', 'prometheus_client')))\n"
+        "import tools\n"
+        "for module in pkgutil.walk_packages(tools.__path__, 'tools.'):\n"
+        "    if not module.name.endswith('__main__'):\n"
+        "        importlib.import_module(module.name)\n"
+    )
+    subprocess.run([sys.executable, "-c", imports], cwd=REPOSITORY, check=True, capture_output=True, text=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from tools.process import TAIL_CHARACTERS, CommandError, run
+from tests.fixtures.recorded_stack import REPOSITORY
+from tests.processes import until_ended
+from tools.process import TAIL_CHARACTERS, CommandError, ProgramTimeoutError, run
 
 
 def _python(code: str) -> list[str]:
@@ -33,7 +36,7 @@ def test_without_input_a_program_never_waits_for_the_terminal():
     assert run(_python("import sys; print(repr(sys.stdin.read()))")) == "''\n"
 
 
-def test_a_failure_tells_command_status_and_the_end_of_its_output():
+def test_a_failure_reports_command_status_and_the_end_of_its_output():
     code = "import sys; print('start' + 5000 * 'x' + 'END'); print('why', file=sys.stderr); sys.exit(3)"
     with pytest.raises(CommandError) as caught:
         run(_python(code))
@@ -56,14 +59,44 @@ def test_a_log_holds_everything_in_order(tmp_path):
     assert text.count("$ ") == 2
 
 
-def test_bytes_that_are_no_text_do_not_end_the_run():
+def test_bytes_that_are_not_text_do_not_end_the_run():
     assert run(_python("import sys; sys.stdout.buffer.write(b'a\\xffb')")) == "a\ufffdb"
 
 
 def test_a_program_that_hangs_is_killed():
-    with pytest.raises(subprocess.TimeoutExpired):
+    with pytest.raises(ProgramTimeoutError, match=r"did not end within 0\.2 s"):
         run(_python("import threading; threading.Event().wait()"), timeout_seconds=0.2)
 
 
 def test_no_shell_reads_the_words():
     assert run([sys.executable, "-c", "import sys; print(sys.argv[1])", "$(id); a b"]) == "$(id); a b\n"
+
+
+_PARENT = """
+import os, signal, subprocess, sys
+child = '''
+import signal, subprocess, sys
+from tools.process import end_with
+end_with(int(sys.argv[1]))
+compiler = subprocess.Popen([sys.executable, "-S", "-c", "import signal; signal.pause()"])
+print(compiler.pid, flush=True)
+signal.pause()
+'''
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which a run of the tests by nohup has ignored
+subprocess.Popen([sys.executable, "-c", child, str(os.getpid())], start_new_session=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_a_killed_make_up_leaves_no_compiler(how):
+    with subprocess.Popen([sys.executable, "-c", _PARENT], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        compiler = int(parent.stdout.readline())
+        parent.send_signal(how)
+    until_ended(compiler)
+
+
+def test_a_process_whose_parent_is_gone_already_does_not_begin():
+    program = "import os; from tools.process import end_with; end_with(os.getppid() + 1)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=False).returncode == 1

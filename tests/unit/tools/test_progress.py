@@ -23,7 +23,7 @@ def test_a_failed_step_is_named_and_its_error_goes_on(report, tmp_path):
         raise KeyboardInterrupt
     assert "✗ training after 0:00" in report.text
     assert "✓" not in report.text
-    assert not (tmp_path / "durations.json").exists(), "a broken step is no estimate"
+    assert not (tmp_path / "durations.json").exists(), "a broken step is not an estimate"
 
 
 def test_the_time_left_comes_from_the_last_run(report, tmp_path):
@@ -108,3 +108,25 @@ def test_a_run_with_typical_times_uses_and_leaves_the_memory_alone(report, tmp_p
         pass
     assert "▶ tools (1/2, about 11:00 left)" in report.text
     assert json.loads((tmp_path / "durations.json").read_text()) == {"tools": 1, "images": 2}
+
+
+def test_lines_of_what_goes_on_meanwhile_say_whose_they_are(report):
+    with report.progress.step("image"):
+        report.progress.aside("programs", "compiled [1] of 2")
+        report.progress.detail("Debian")
+    assert "    programs: compiled [1] of 2\n" in report.text
+    assert "    Debian\n" in report.text
+
+
+def test_a_step_that_takes_longer_than_expected_promises_nothing(report):
+    report.progress.plan(["platform"], typical={"platform": 0.1})
+    with report.progress.step("platform"):
+        pass
+    assert "▶ platform (1/1)\n" in report.text
+
+
+def test_the_share_that_is_done_changes_what_is_left(report):
+    outlook = report.progress.plan(["tools"], typical={"tools": 600})
+    with report.progress.step("tools"):
+        report.progress.advance(3, 4)
+        assert outlook.left(progress.time.monotonic()) < 60

@@ -1,0 +1,102 @@
+"""Following a job: it ends well, ends badly, or says something new."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tools.local_environment import training_job
+from tools.local_environment.training_job import TrainingError, exported_model, wait_for_job
+from tools.process import CommandError
+
+JOB = "digits-training-0123abcd"
+PHASE = f"get jobs.batch.volcano.sh {JOB} -n athanor"
+WORDS = f"logs {JOB}-worker-0 -n athanor -c worker"
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch):
+    monkeypatch.setattr(training_job, "_POLL_SECONDS", 0)
+
+
+def test_it_returns_when_the_job_has_completed(kubectl, fake_program, report):
+    for phase in ("", "Pending", "Running", "Running"):
+        fake_program.answer(PHASE, phase, once=True)
+    fake_program.answer(PHASE, "Completed")
+    fake_program.answer(WORDS, stderr="container is waiting to start", status=1, once=True)
+    fake_program.answer(WORDS, "epoch 1 [loss 0.5]\n")
+    wait_for_job(kubectl, "athanor", JOB, report.progress)
+    assert "accepted — pods are starting" in report.text
+    assert "Pending — epoch 1 [loss 0.5]" in report.text
+    assert report.text.count("Running — epoch 1 [loss 0.5]") == 1, "the same words are shown once"
+
+
+def test_it_returns_when_the_model_is_exported_to_who_wants_no_more(kubectl, fake_program, report):
+    fake_program.answer(PHASE, "Running")
+    fake_program.answer(WORDS, '{"event": "step"}\n', once=True)
+    fake_program.answer(WORDS, "[1, 2]\n", once=True)
+    fake_program.answer(WORDS, '{"event": "finished", "time": "t", "level": "info", "message": "finished step=9"}\n')
+    wait_for_job(kubectl, "athanor", JOB, report.progress, until_exported=True)
+    assert "finished step=9" in report.text
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Aborted", "Terminated"])
+def test_a_job_that_ends_badly_is_an_error_with_its_last_words(kubectl, fake_program, report, phase):
+    fake_program.answer(PHASE, phase)
+    fake_program.answer(WORDS, "ValueError: no data\n")
+    with pytest.raises(TrainingError) as caught:
+        wait_for_job(kubectl, "athanor", JOB, report.progress)
+    assert phase in str(caught.value)
+    assert "ValueError: no data" in str(caught.value)
+    assert "make why JOB=digits-training`" in str(caught.value)
+    assert "make logs JOB=digits-training`" in str(caught.value)
+
+
+def test_what_a_pod_prints_only_shows(kubectl, fake_program, report):
+    fake_program.answer(PHASE, "Failed")
+    fake_program.answer(WORDS, "\x1b[2J\x1b]0;title\x07no \x9bdata\n")
+    with pytest.raises(TrainingError, match=r"Failed — no \\x9bdata\. See"):
+        wait_for_job(kubectl, "athanor", JOB, report.progress)
+
+
+def test_a_job_that_is_not_there_is_an_error(kubectl, fake_program, report):
+    fake_program.answer(PHASE, stderr="NotFound", status=1)
+    with pytest.raises(CommandError, match="NotFound"):
+        wait_for_job(kubectl, "athanor", JOB, report.progress)
+
+
+def test_long_words_are_cut(kubectl, fake_program, report):
+    fake_program.answer(PHASE, "Running", once=True)
+    fake_program.answer(PHASE, "Completed")
+    fake_program.answer(WORDS, 5000 * "x")
+    wait_for_job(kubectl, "athanor", JOB, report.progress)
+    assert "x" * 100 in report.text
+    assert report.text.count("x") < 200
+
+
+def test_words_are_cut_between_numbers(kubectl, fake_program, report):
+    fake_program.answer(PHASE, "Running", once=True)
+    fake_program.answer(PHASE, "Completed")
+    fake_program.answer(WORDS, 20 * "seconds=7.272e-05 ")
+    wait_for_job(kubectl, "athanor", JOB, report.progress)
+    assert "seconds=7.272e-05 …" in " ".join(report.text.split())
+
+
+def test_words_of_a_pod_do_not_move_the_cursor(kubectl, fake_program, report):
+    fake_program.answer(PHASE, "Running", once=True)
+    fake_program.answer(PHASE, "Completed")
+    fake_program.answer(WORDS, "\x1b[2Jgone\x1b]0;title\x07 \x9b1m\n")
+    wait_for_job(kubectl, "athanor", JOB, report.progress)
+    assert "gone" in report.text
+    assert "\x1b" not in report.text
+    assert "\x9b" not in report.text
+
+
+def test_the_exported_model_is_read_through_the_service(kubectl, fake_program):
+    manifest = {"accuracy": 0.98, "torch_version": "2.15.0", "other": 1}
+    fake_program.answer(
+        "exec -n athanor deployment/digits -- cat /data/output/models/digits/3/manifest.json", json.dumps(manifest)
+    )
+    model = exported_model(kubectl, "athanor", "digits", "digits", "3")
+    assert (model.version, model.accuracy, model.torch_version) == ("3", 0.98, "2.15.0")

@@ -1,0 +1,229 @@
+"""The order of `make up`, with stand-ins for all that takes time: what waits for what, and what is shown when."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from infra.settings.parse import parse_settings
+from tools.local_environment import up as flow
+from tools.local_environment.programs import CORE, MONITORING
+from tools.local_environment.training_job import ExportedModel
+from tools.operations.predict import Prediction, ServingError
+from tools.toolchain import ToolchainError
+
+OUTPUTS = {"namespace": "athanor", "digits_training_job": "digits-training-1", "digits_service_url": "http://digits"}
+USERS_OWN = {"cluster": {"kubeconfig": "~/.kube/config", "context": "kind"}}
+
+
+class Programs:
+    """Stands for the process that gets programs: what is there, and what fails."""
+
+    def __init__(self, happened, missing, failing=""):
+        self._happened = happened
+        self._ready = {CORE, MONITORING} - set(missing)
+        self._failing = failing
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._happened.append("compilers ended")
+
+    def is_ready(self, group):
+        return group in self._ready
+
+    def wait(self, group):
+        self._happened.append(f"wait for {group}")
+        if group == self._failing:
+            raise ToolchainError("compilation failed")
+        self._ready.add(group)
+
+
+@pytest.fixture
+def make_up(monkeypatch, tmp_path, report):
+    """Run `make up` where programs of these groups are missing; return what happened, in order."""
+    happened = []
+    record = happened.append
+    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ATHANOR_CACHE", str(tmp_path / "cache"))
+    cluster = SimpleNamespace(
+        status=lambda: SimpleNamespace(running=False),
+        preflight=list,
+        start_runtime=lambda _: record("container runtime"),
+        up=lambda _: record("cluster"),
+        containerd_socket=tmp_path / "socket",
+    )
+    engine = SimpleNamespace(
+        prepare=lambda: None,
+        up=lambda *, exclude=(): record(f"update without {', '.join(exclude)}" if exclude else "update"),
+        outputs=lambda: OUTPUTS,
+    )
+
+    class Address:
+        def __enter__(self):
+            return "10.0.0.1:8000"
+
+        def __exit__(self, *_):
+            pass
+
+    # One with more room than usual may refuse the machine, but not start: less room is left when it does.
+    spacious = SimpleNamespace(status=cluster.status, preflight=cluster.preflight)
+    monkeypatch.setattr(flow, "LocalCluster", lambda _, requirements=None, **__: spacious if requirements else cluster)
+    monkeypatch.setattr(flow.system_packages, "ensure_system_packages", lambda _: record("packages"))
+    monkeypatch.setattr(flow, "ensure_trainer_images", lambda *_, **__: record("trainer image"))
+    monkeypatch.setattr(
+        flow,
+        "ensure_platform_images",
+        lambda _, names, __, **___: record("images with prometheus" if "prometheus" in names else "images"),
+    )
+    for name, value in {
+        "tools": lambda _, groups: record(f"install {', '.join(groups)}"),
+        "status": lambda *_: record("status"),
+    }.items():
+        monkeypatch.setattr(flow.commands, name, value)
+    for name, value in {
+        "local_engine": lambda _: engine,
+        "local_kubectl": lambda *_: None,
+        "service_address": lambda *_: Address(),
+    }.items():
+        monkeypatch.setattr(flow.stack, name, value)
+    monkeypatch.setattr(
+        flow.training_job, "wait_for_job", lambda *_, until_exported: record("export" if until_exported else "training")
+    )
+    model = ExportedModel(version="1", accuracy=0.98, torch_version="2.15.0")
+    monkeypatch.setattr(flow.training_job, "exported_model", lambda *_: model)
+    monkeypatch.setattr(flow.model_service, "is_ready", lambda *_: True)
+    digit = Prediction(index=0, pixels=[[0.0]], label=4, predicted=4, model_version="1")
+    monkeypatch.setattr(flow.model_service, "predict", lambda *_: [digit])
+    monkeypatch.setattr(flow.Forecast, "of", lambda *_: SimpleNamespace(on_share=None))
+    screen = io.StringIO()
+
+    class Screen(Console):
+        def print(self, *objects, **named):
+            super().print(*objects, **named)
+            if "served: 4" in "".join(map(str, objects)):
+                record("prediction")
+
+    def run(missing=(), raw=None, failing=""):
+        monkeypatch.setattr(flow.stack, "local_settings", lambda: parse_settings(raw or {}))
+        groups = {group: SimpleNamespace(are_present=lambda gone=group in missing: not gone) for group in flow.GROUPS}
+        real = flow.programs
+
+        def programs(settings, group):
+            real_programs = real(settings, group)
+            return SimpleNamespace(are_present=groups[group].are_present, in_images=real_programs.in_images)
+
+        monkeypatch.setattr(flow, "programs", programs)
+        monkeypatch.setattr(flow, "Background", lambda *_, **__: Programs(happened, missing, failing))
+        flow.up(Screen(file=screen, width=120), report.progress)
+        return happened
+
+    run.happened = happened
+    return run
+
+
+def test_where_everything_is_there_one_update_does_it(make_up):
+    assert make_up() == [
+        "packages",
+        "wait for core",
+        "install core",
+        "cluster",
+        "images with prometheus",
+        "trainer image",
+        "update",
+        "training",
+        "status",
+        "prediction",
+        "compilers ended",
+    ]
+
+
+def test_the_first_time_the_prediction_comes_before_what_watches_it(make_up):
+    assert make_up([CORE, MONITORING]) == [
+        "packages",
+        "container runtime",
+        "trainer image",
+        "wait for core",
+        "install core",
+        "cluster",
+        "images",
+        "trainer image",
+        "update without **athanor:infra:Monitoring**",
+        "export",
+        "prediction",
+        "wait for monitoring",
+        "images with prometheus",
+        "update",
+        "training",
+        "status",
+        "compilers ended",
+    ]
+
+
+def test_a_run_that_was_killed_after_the_prediction_continues_with_the_monitoring(make_up):
+    happened = make_up([MONITORING])
+    assert "container runtime" not in happened
+    assert happened.index("prediction") < happened.index("wait for monitoring") < happened.index("update")
+
+
+def test_without_the_example_the_monitoring_follows_at_once(make_up):
+    happened = make_up([CORE, MONITORING], {"digits": {"enabled": False}})
+    assert "training" not in happened
+    assert "prediction" not in happened
+    assert happened[-3:] == ["update", "status", "compilers ended"]
+
+
+def test_a_cluster_of_the_users_gets_neither_node_nor_images(make_up):
+    happened = make_up([CORE], USERS_OWN)
+    assert happened[:3] == ["wait for core", "install core", "update"]
+    assert not {"packages", "container runtime", "cluster", "images", "trainer image"} & set(happened)
+
+
+def test_programs_that_cannot_be_had_end_the_run(make_up):
+    with pytest.raises(ToolchainError, match="compilation failed"):
+        make_up([CORE, MONITORING], failing=CORE)
+    assert make_up.happened == ["packages", "container runtime", "trainer image", "wait for core", "compilers ended"]
+
+
+@pytest.mark.parametrize(("ready", "is_refused"), [("True", True), ("False", False)])
+def test_an_address_that_stays_silent_ends_the_wait_once_its_pods_are_ready(make_up, monkeypatch, ready, is_refused):
+    answers = itertools.chain([False] * 5, itertools.repeat(not is_refused))
+    monkeypatch.setattr(flow.model_service, "is_ready", lambda *_: next(answers))
+    monkeypatch.setattr(flow, "_POLL_SECONDS", 0)
+    monkeypatch.setattr(flow, "_READY_POD_ANSWERS_SECONDS", 0)
+    pod = {"status": {"conditions": [{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": ready}]}}
+    kubectl = SimpleNamespace(items=lambda *_: [pod, {"status": {}}])
+    monkeypatch.setattr(flow.stack, "local_kubectl", lambda *_: kubectl)
+    if is_refused:
+        with pytest.raises(ServingError, match=r"are ready, but http://10\.0\.0\.1:8000 does not answer"):
+            make_up()
+    else:
+        assert "prediction" in make_up()
+
+
+def test_a_monitoring_that_cannot_be_had_costs_no_prediction(make_up):
+    with pytest.raises(ToolchainError, match="compilation failed"):
+        make_up([CORE, MONITORING], failing=MONITORING)
+    assert make_up.happened[-3:] == ["prediction", "wait for monitoring", "compilers ended"]
+
+
+@pytest.mark.parametrize("missing", [[], [CORE, MONITORING]])
+def test_every_step_is_planned_and_runs(make_up, report, monkeypatch, missing):
+    planned = []
+    monkeypatch.setattr(
+        flow.Forecast, "of", lambda _, steps, __: planned.extend(steps) or SimpleNamespace(on_share=None)
+    )
+    make_up(missing)
+    begun = [line.split("▶ ")[1].split(" (")[0] for line in report.text.splitlines() if "▶" in line]
+    assert begun == planned
+
+
+def test_a_folder_for_every_volume_is_there_before_its_pods(make_up, tmp_path):
+    make_up()
+    volumes = tmp_path / "home" / "local" / "volumes"
+    assert {"data", "output"} <= {folder.name for folder in volumes.iterdir()}

@@ -1,0 +1,135 @@
+"""Prometheus's HTTP API: answers as Prometheus 3.14.0 gave them, from a server of the test's own on loopback."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import parse_qs
+
+import pytest
+
+from tools.operations.dashboards.errors import PrometheusError, QueryError
+from tools.operations.dashboards.prometheus import Prometheus, Window
+
+VECTOR = (
+    '{"status":"success","data":{"resultType":"vector","result":[{"metric":{"__name__":"node:gpus_allocatable:sum",'
+    '"node":"gpu-node-0"},"value":[1795284689.123,"8"]},{"metric":{"__name__":"node:gpus_allocatable:sum",'
+    '"node":"gpu-node-1"},"value":[1795284689.123,"NaN"]}]}}'
+)
+MATRIX = (
+    '{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"instance":"127.0.0.1:9090",'
+    '"job":"prometheus"},"values":[[1795284679,"+Inf"],[1795284684,"1.5"],[1795284689,"-Inf"]]}]}}'
+)
+SCALAR = '{"status":"success","data":{"resultType":"scalar","result":[1795284689.209,"42"]}}'
+NOTHING = '{"status":"success","data":{"resultType":"vector","result":[]}}'
+REFUSED = (
+    '{"status":"error","errorType":"bad_data","error":"invalid parameter \\"query\\": 1:9: parse error: unclosed left'
+    ' parenthesis"}'
+)
+WINDOW = Window(start=100, end=160, step=15)
+
+
+class _Server(HTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.status, self.body = 200, NOTHING
+        self.asked: list[tuple[str, dict]] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.server.asked.append((self.path, parse_qs(body)))
+        content = self.server.body.encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+@pytest.fixture
+def server():
+    server = _Server()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def prometheus(server) -> Prometheus:
+    return Prometheus(f"127.0.0.1:{server.server_port}")
+
+
+def test_values_at_one_time(server, prometheus):
+    server.body = VECTOR
+    first, second = prometheus.at("node:gpus_allocatable:sum", 1795284689.123)
+    assert first.labels == {"__name__": "node:gpus_allocatable:sum", "node": "gpu-node-0"}
+    assert first.points == [(1795284689.123, 8.0)]
+    assert math.isnan(second.points[0][1])
+    arguments = {"query": ["node:gpus_allocatable:sum"], "time": ["1795284689.123"]}
+    assert server.asked == [("/api/v1/query", arguments)]
+
+
+def test_values_over_time(server, prometheus):
+    server.body = MATRIX
+    (series,) = prometheus.over("1/(up-1)", WINDOW)
+    assert series.points == [(1795284679, math.inf), (1795284684, 1.5), (1795284689, -math.inf)]
+    ((path, arguments),) = server.asked
+    assert path == "/api/v1/query_range"
+    assert arguments == {"query": ["1/(up-1)"], "start": ["100.000"], "end": ["160.000"], "step": ["15"]}
+
+
+def test_a_scalar_is_a_series_without_labels(server, prometheus):
+    server.body = SCALAR
+    (series,) = prometheus.at("42", 0)
+    assert (series.labels, series.points) == ({}, [(1795284689.209, 42.0)])
+
+
+def test_nothing_is_not_a_series(prometheus):
+    assert prometheus.at("nothing_here", 0) == []
+
+
+@pytest.mark.parametrize("status", [400, 422, 503])
+def test_a_refused_query_says_why(server, prometheus, status):
+    server.status, server.body = status, REFUSED
+    with pytest.raises(QueryError, match="unclosed left parenthesis"):
+        prometheus.at("sum by (", 0)
+
+
+@pytest.mark.parametrize(("status", "body"), [(404, "404 page not found"), (502, "[1]"), (200, "<html>"), (200, "{}")])
+def test_what_is_not_prometheus_is_reported(server, prometheus, status, body):
+    server.status, server.body = status, body
+    with pytest.raises(PrometheusError, match=r"Prometheus"):
+        prometheus.at("up", 0)
+
+
+def test_nobody_there_is_said_with_the_fix(server):
+    address = f"127.0.0.1:{server.server_port}"
+    server.server_close()
+    with pytest.raises(PrometheusError, match=rf"http://{address}: .*PROMETHEUS="):
+        Prometheus(address).at("up", 0)
+
+
+@pytest.mark.parametrize("address", ["file:///etc/passwd", "http://", "ftp://host"])
+def test_what_is_not_an_address_is_refused(address):
+    with pytest.raises(ValueError, match=r"PROMETHEUS = .*Fix: use host:port"):
+        Prometheus(address)
+
+
+def test_an_address_may_have_a_path():
+    assert Prometheus("https://metrics.example/prometheus/").url == "https://metrics.example/prometheus"
+
+
+def test_recorded_answers_are_json():
+    for body in (VECTOR, MATRIX, SCALAR, NOTHING, REFUSED):
+        json.loads(body)

@@ -1,0 +1,109 @@
+"""Of a log's end, what says why the program ended: its own last error, not the report of what started it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from tools.operations.containers import LogReference
+from tools.operations.last_words import last_words
+from tools.operations.reader import last_lines
+
+TORCHRUN = [
+    "E1122 07:48:00.123000 12 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: 1) local_rank: 0",
+    "Traceback (most recent call last):",
+    '  File "/usr/lib/python3/torch/distributed/run.py", line 940, in <module>',
+    "    main()",
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+    "=" * 60,
+    "train.py FAILED",
+    "-" * 60,
+    "Failures:",
+    "  <NO_OTHER_FAILURES>",
+    "-" * 60,
+    "Root Cause (first observed failure):",
+    "[0]:",
+    "  rank      : 0 (local_rank: 0)",
+    "  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html",
+    "=" * 60,
+]
+TRACEBACK = [
+    "Traceback (most recent call last):",
+    '  File "/source/code/train.py", line 3, in <module>',
+    "    main()",
+    "    ^^^^^^",
+    '  File "/source/code/train.py", line 2, in main',
+    '    raise ValueError("no data")',
+    "ValueError: no data",
+]
+SHOWN = [*TRACEBACK[1:3], *TRACEBACK[4:]]
+
+
+@pytest.mark.parametrize("behind", [[], TORCHRUN, ["-" * 70, "mpirun detected that a process exited", "-" * 70]])
+def test_the_programs_own_last_error_is_shown(behind):
+    assert last_words(["step 1", *TRACEBACK, *behind]) == SHOWN
+
+
+@pytest.mark.parametrize("mark", ["[rank3]: ", "[default3]:"])
+def test_a_ranks_marks_are_left_out(mark):
+    marked = [f"{mark}{line}" for line in TRACEBACK]
+    assert last_words([*marked, *TORCHRUN]) == SHOWN
+
+
+def test_of_a_chain_of_errors_the_last_one_counts():
+    first = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "KeyError: 'x'"]
+    between = ["", "During handling of the above exception, another exception occurred:", ""]
+    assert last_words([*first, *between, *TRACEBACK]) == SHOWN
+
+
+def test_without_a_traceback_the_last_lines_before_torchruns_are_shown():
+    lines = [f"line {number}" for number in range(9)]
+    assert last_words(lines) == lines[-5:]
+    assert last_words([*lines, *TORCHRUN]) == [*lines[-4:], TORCHRUN[0]]
+    assert last_words(TORCHRUN[1:]) == TORCHRUN[-5:]
+    assert last_words([]) == []
+
+
+def test_an_error_that_was_survived_is_not_the_last_word():
+    lines = [f"step {number}" for number in range(40)]
+    assert last_words([*TRACEBACK, *lines]) == lines[-5:]
+
+
+def test_a_traceback_that_breaks_off_is_shown_as_far_as_it_goes():
+    assert last_words(TRACEBACK[:3]) == TRACEBACK[:3]
+
+
+def test_a_structured_line_is_read_and_nothing_reaches_the_terminal(kubectl, fake_program):
+    line = {"time": "t", "level": "critical", "message": "ValueError: no", "traceback": "\n".join(TRACEBACK)}
+    fake_program.answer("logs", "\n".join(["\x1b[2Jstep", json.dumps(line), *TORCHRUN]) + "\n")
+    assert last_lines(kubectl, "athanor", LogReference(pod="pod-0", container="worker")) == SHOWN
+
+
+def test_torchrun_itself_is_understood(tmp_path):
+    """The installed torch, so that a new one that words its report differently is noticed."""
+    program = tmp_path / "train.py"
+    program.write_text(
+        textwrap.dedent(
+            """
+            import os, time
+            def load(rank):
+                raise FileNotFoundError(f"no data for rank {rank}")
+            if os.environ["RANK"] == "1":
+                load(1)
+            time.sleep(60)
+            """
+        )
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(program)]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert ended.returncode == 1
+    lines = ended.stderr.splitlines()
+    assert "ChildFailedError" in ended.stderr
+    assert last_words(lines)[-2:] == [
+        '    raise FileNotFoundError(f"no data for rank {rank}")',
+        "FileNotFoundError: no data for rank 1",
+    ]

@@ -1,0 +1,166 @@
+"""Asking the served model, here a small server of the test's own on loopback."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tools.operations.predict import Prediction, ServingError, draw, is_ready, predict
+from trainer.training import digits
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False
+    block_on_close = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.requests: list[tuple[str, dict]] = []
+        self.status = 200
+        self.answer: object = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+    def _respond(self, body: object) -> None:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def do_GET(self) -> None:
+        self.server.requests.append((self.path, {}))
+        self._respond(b"")
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append((self.path, request))
+        self._respond(self.server.answer if self.server.answer is not None else self._labelled(request))
+
+    def _labelled(self, request: dict) -> dict:
+        """Answer with the right label of each image but the last, which is always a nine."""
+        count = request["inputs"][0]["shape"][0]
+        held_out = digits.from_source("held_out")
+        labels = [int(label) for label in held_out.labels[:count]]
+        labels[-1] = 9
+        logits = [float(place == label) for label in labels for place in range(10)]
+        outputs = [{"name": "logits", "datatype": "FP32", "shape": [count, 10], "data": logits}]
+        return {"model_name": "digits", "model_version": "4", "outputs": outputs}
+
+
+@pytest.fixture
+def server():
+    with _Server() as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def test_held_out_digits_are_asked_about_in_one_request(server):
+    predictions = predict(server.address, "digits", [0, 1, 2])
+    [(path, request)] = server.requests
+    assert path == "/v2/models/digits/infer"
+    [sent] = request["inputs"]
+    held_out = digits.from_source("held_out")
+    assert (sent["name"], sent["datatype"], sent["shape"]) == ("image", "FP32", [3, 1, 8, 8])
+    assert sent["data"] == held_out.images[:3].flatten().tolist()
+    assert [prediction.index for prediction in predictions] == [0, 1, 2]
+    assert [prediction.label for prediction in predictions] == held_out.labels[:3].tolist()
+    assert [prediction.predicted for prediction in predictions[:2]] == held_out.labels[:2].tolist()
+    assert predictions[0].correct
+    assert predictions[-1].predicted == 9
+    assert {prediction.model_version for prediction in predictions} == {"4"}
+
+
+def test_digits_that_a_job_has_prepared_are_read_where_they_are(server, tmp_path, monkeypatch):
+    digits.prepare(tmp_path)
+    source = digits.from_source("held_out")
+    monkeypatch.setattr(digits, "from_source", lambda _: pytest.fail("the slow way"))
+    monkeypatch.setattr(_Handler, "_labelled", lambda *_: {"outputs": [{"data": [float(n == 3) for n in range(10)]}]})
+    [prediction] = predict(server.address, "digits", [7], tmp_path)
+    assert prediction.pixels == source.images[7, 0].tolist()
+    assert prediction.label == source.labels[7]
+
+
+def test_digits_that_nobody_has_prepared_or_that_are_damaged_come_from_their_source(server, tmp_path):
+    sent = predict(server.address, "digits", [7], tmp_path / "absent")
+    digits.prepare(tmp_path)
+    (tmp_path / digits.FOLDER / "held_out_images.npy").write_bytes(b"damaged")
+    assert predict(server.address, "digits", [7], tmp_path) == sent
+
+
+def test_images_are_sent_in_the_order_asked_for(server):
+    predict(server.address, "digits", [5, 3])
+    [(_, request)] = server.requests
+    held_out = digits.from_source("held_out")
+    assert request["inputs"][0]["data"] == held_out.images[[5, 3]].flatten().tolist()
+
+
+@pytest.mark.parametrize("index", [-1, 10**6])
+def test_an_image_that_does_not_exist_is_refused_before_asking(server, index):
+    with pytest.raises(ValueError, match=rf"IMAGE = {index}: is not one of the held-out images 0 to \d+"):
+        predict(server.address, "digits", [0, index])
+    assert server.requests == []
+
+
+def test_the_servers_own_error_is_shown(server):
+    server.status, server.answer = 400, {"error": "input image: wrong shape"}
+    with pytest.raises(ServingError, match=r"answered 400: .*wrong shape"):
+        predict(server.address, "digits", [0])
+
+
+def test_nobody_listening_is_reported_with_the_remedy(server):
+    address = server.address
+    server.server_close()
+    with pytest.raises(ServingError, match="make status"):
+        predict(address, "digits", [0])
+
+
+def test_a_model_is_ready_when_the_server_says_so(server):
+    assert is_ready(server.address, "digits")
+    assert server.requests == [("/v2/models/digits/ready", {})]
+    server.status = 503
+    assert not is_ready(server.address, "digits")
+
+
+def test_no_server_is_not_ready(server):
+    address = server.address
+    server.server_close()
+    assert not is_ready(address, "digits")
+
+
+def _prediction(predicted: int, index: int = 42) -> Prediction:
+    pixels = [[0.0, 0.25, 0.5, 0.75, 1.0, 0.0, 0.0, 0.0], *[[0.0] * 8] * 6, [1.0] * 8]
+    return Prediction(index=index, pixels=pixels, label=7, predicted=predicted, model_version="1")
+
+
+def test_a_digit_is_drawn_with_label_and_answer():
+    lines = draw([_prediction(7)]).split("\n")
+    assert lines[0] == "  ░░▒▒▓▓██      "
+    assert lines[7] == "█" * 16
+    assert [line.rstrip() for line in lines[8:]] == ["held-out 42", "served: 7 ✓"]
+
+
+def test_a_wrong_answer_names_the_right_one():
+    assert draw([_prediction(1)]).rstrip().endswith("served: 1 ✗ is 7")
+
+
+def test_digits_stand_side_by_side_in_columns():
+    lines = draw([_prediction(7, 1), _prediction(1, 2), _prediction(7, 3)]).split("\n")
+    assert {len(line) for line in lines} == {3 * 16 + 2 * 3}
+    assert [line.index("served") for line in lines if "served" in line] == [0]
+    assert lines[8].index("held-out 2") == lines[9].index("served: 1") == 19

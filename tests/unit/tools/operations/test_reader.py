@@ -1,0 +1,82 @@
+"""What is read, and what is left out because it may not be."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tools.operations.containers import LogReference
+from tools.operations.reader import last_lines, read
+from tools.process import CommandError
+
+KINDS = {
+    "jobs.batch.volcano.sh": "Job", "events": "Event", "persistentvolumeclaims": "PersistentVolumeClaim",
+    "resourcequotas": "ResourceQuota", "deployments.apps": "Deployment", "services": "Service", "pods": "Pod",
+    "podgroups.scheduling.volcano.sh": "PodGroup", "queues.scheduling.volcano.sh": "Queue", "nodes": "Node",
+    "priorityclasses.scheduling.k8s.io": "PriorityClass",
+}  # fmt: skip
+OF_THE_NAMESPACE = list(KINDS)[:6]
+FORBIDDEN = 'Error from server (Forbidden): pods is forbidden: User "team" cannot list resource "pods"'
+
+
+def kinds_of(snapshot) -> list[str]:
+    read_kinds = [
+        snapshot.jobs, snapshot.events, snapshot.claims, snapshot.quotas, snapshot.deployments, snapshot.services,
+        snapshot.pods, snapshot.pod_groups, snapshot.queues, snapshot.nodes, snapshot.priority_classes,
+    ]  # fmt: skip
+    return [each["kind"] for [each] in read_kinds]
+
+
+def items(*resources: str) -> str:
+    return json.dumps({"items": [{"kind": KINDS[each]} for each in resources]})
+
+
+def test_everything_is_read_by_two_programs(kubectl, fake_program):
+    wide = [each for each in KINDS if each not in OF_THE_NAMESPACE]
+    fake_program.answer(f"get {','.join(OF_THE_NAMESPACE)} -n athanor ", items(*OF_THE_NAMESPACE))
+    fake_program.answer(f"get {','.join(wide)} --all-namespaces ", items(*wide))
+    snapshot = read(kubectl, "athanor")
+    assert kinds_of(snapshot) == list(KINDS.values())
+    assert snapshot.unreadable == ()
+    assert len(fake_program.lines) == 2
+
+
+@pytest.mark.parametrize("part", [",nodes,", ",services "], ids=["of the cluster", "of the namespace"])
+def test_everything_is_read_one_by_one_where_not_all_of_it_is_given(kubectl, fake_program, part):
+    fake_program.answer(part, items(), stderr="error: the server doesn't have a resource type", status=1)
+    for resource in KINDS:
+        fake_program.answer(f"get {resource} ", items(resource))
+    fake_program.answer("get", items())
+    snapshot = read(kubectl, "athanor")
+    assert kinds_of(snapshot) == list(KINDS.values())
+    assert snapshot.unreadable == ()
+    singly = [line.split(" get ")[1] for line in fake_program.lines if "," not in line]
+    assert {line.split()[0] for line in singly if "--all-namespaces" not in line} == set(OF_THE_NAMESPACE)
+
+
+def test_a_team_with_a_role_in_its_namespace_sees_that(kubectl, fake_program):
+    fake_program.answer("--all-namespaces", stderr=FORBIDDEN, status=1)
+    fake_program.answer("get pods -n team", json.dumps({"items": [{"kind": "Pod"}]}))
+    fake_program.answer("-n team", json.dumps({"items": []}))
+    snapshot = read(kubectl, "team")
+    assert snapshot.pods == [{"kind": "Pod"}]
+    assert snapshot.nodes == []
+    assert set(snapshot.unreadable) == {
+        "pods of other namespaces", "podgroups of other namespaces", "queues", "nodes", "priorityclasses",
+    }  # fmt: skip
+
+
+def test_another_failure_is_raised(kubectl, fake_program):
+    fake_program.answer("get", stderr="connection refused", status=1)
+    with pytest.raises(CommandError, match="connection refused"):
+        read(kubectl, "athanor")
+
+
+def test_last_lines_are_those_of_the_run_that_failed(kubectl, fake_program):
+    fake_program.answer("logs pod-0 -n athanor -c worker --tail=400 --previous", "before\n")
+    fake_program.answer("logs pod-0 -n athanor -c worker --tail=400", "now\nand now\n")
+    fake_program.answer("logs pod-1", stderr="NotFound", status=1)
+    assert last_lines(kubectl, "athanor", LogReference(pod="pod-0", container="worker")) == ["now", "and now"]
+    assert last_lines(kubectl, "athanor", LogReference(pod="pod-0", container="worker", previous=True)) == ["before"]
+    assert last_lines(kubectl, "athanor", LogReference(pod="pod-1", container="worker")) == []

@@ -1,0 +1,151 @@
+"""Where a question is asked: a stack's own cluster, or the one that the command line names."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from infra.errors import RefusalError
+from tools.operations import target
+from tools.operations.target import Place, resolve
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OUTPUTS = {
+    "contract_version": 1,
+    "namespace": "of-the-stack",
+    "queue": "training",
+    "data_claim": "d",
+    "output_claim": "o",
+    "trainer_image": "i",
+    "tensorflow_image": "t",
+}
+
+
+@pytest.fixture(autouse=True)
+def _programs(monkeypatch, tmp_path, fake_program):
+    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(target, "ensure", lambda names, _: dict.fromkeys(names, fake_program.path))
+    (tmp_path / "home" / "local").mkdir(parents=True)
+
+
+@pytest.fixture
+def users(tmp_path) -> Path:
+    file = tmp_path / "users-kubeconfig"
+    file.touch()
+    return file
+
+
+def made(fake_program) -> None:
+    fake_program.answer("stack output", json.dumps(OUTPUTS))
+    fake_program.answer("config get-contexts --output=name", "dev-cluster\nprod-cluster\n")
+
+
+NAMESPACE = "get --raw /api/v1/namespaces/athanor"
+NOT_FOUND = {"stderr": 'Error from server (NotFound): namespaces "athanor" not found', "status": 1}
+
+
+def test_the_local_stack_has_its_cluster_whose_namespace_no_engine_is_asked_for(fake_program, report, tmp_path, users):
+    (tmp_path / "home" / "local" / "kubeconfig").touch()
+    fake_program.answer(NAMESPACE, "{}")
+    resolved = resolve(Place(stack="local"), report.progress, {"KUBECONFIG": str(users)})
+    assert resolved.kubectl.kubeconfig == tmp_path / "home" / "local" / "kubeconfig", "not the shell's"
+    assert resolved.kubectl.context == "athanor-local"
+    assert resolved.namespace == "athanor"
+    assert resolved.local
+    assert [line.endswith(NAMESPACE) for line in fake_program.lines] == [True]
+
+
+def test_a_namespace_that_the_settings_name_since_the_last_update_is_not_the_stacks_yet(fake_program, report, tmp_path):
+    made(fake_program)
+    (tmp_path / "home" / "local" / "kubeconfig").touch()
+    fake_program.answer(NAMESPACE, **NOT_FOUND)
+    assert resolve(Place(stack="local"), report.progress, {}).namespace == "of-the-stack"
+
+
+def test_a_local_stack_that_was_never_made_has_the_settings_namespace(fake_program, report, tmp_path):
+    fake_program.answer(NAMESPACE, **NOT_FOUND)
+    fake_program.answer("stack output", stderr="error: no stack named 'local' found", status=1)
+    (tmp_path / "home" / "local" / "kubeconfig").touch()
+    assert resolve(Place(stack="local"), report.progress, {}).namespace == "athanor"
+
+
+def test_a_local_cluster_that_is_down_is_reported(report):
+    with pytest.raises(RefusalError, match=r"no kubeconfig yet .* `make up`"):
+        resolve(Place(stack="local"), report.progress, {})
+
+
+def test_an_engine_that_fails_is_not_a_stack_that_is_not_there(fake_program, report, tmp_path):
+    fake_program.answer(NAMESPACE, **NOT_FOUND)
+    fake_program.answer("stack output", stderr="error: incorrect passphrase", status=1)
+    (tmp_path / "home" / "local" / "kubeconfig").touch()
+    with pytest.raises(RuntimeError, match="incorrect passphrase"):
+        resolve(Place(stack="local"), report.progress, {})
+
+
+def test_a_cloud_stack_is_asked_with_the_users_own_credentials(fake_program, report, users):
+    made(fake_program)
+    resolved = resolve(Place(stack="dev", context="dev-cluster"), report.progress, {"KUBECONFIG": str(users)})
+    assert (resolved.kubectl.kubeconfig, resolved.kubectl.context) == (users, "dev-cluster")
+    assert resolved.namespace == "of-the-stack"
+    assert not resolved.local
+
+
+def test_of_several_kubeconfigs_the_one_with_the_context_counts(fake_program, report, users, tmp_path):
+    other = tmp_path / "other"
+    other.touch()
+    fake_program.answer(f"--kubeconfig={other} config", "dev-cluster\n")
+    fake_program.answer(f"--kubeconfig={users} config", "prod-cluster\n")
+    place = Place(namespace="team", kubeconfig=f"{users}:{other}", context="dev-cluster")
+    assert resolve(place, report.progress, {}).kubectl.kubeconfig == other
+
+
+def test_another_team_names_all_three_and_needs_no_engine(fake_program, report, users):
+    fake_program.answer("config get-contexts", "dev-cluster\n")
+    place = Place(kubeconfig=str(users), context="dev-cluster", namespace="team")
+    resolved = resolve(place, report.progress, {})
+    assert (resolved.namespace, resolved.local) == ("team", False)
+    assert all("config get-contexts" in line for line in fake_program.lines)
+
+
+def test_another_projects_stack_is_known_by_its_outputs(fake_program, report, users):
+    made(fake_program)
+    place = Place(stack="org/athanor/prod", kubeconfig=str(users), context="prod-cluster")
+    assert resolve(place, report.progress, {}).namespace == "of-the-stack"
+    assert any("--stack org/athanor/prod" in line for line in fake_program.lines)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (
+            Place(stack="dev", context="dev-cluster", kubeconfig="/none"),
+            r"KUBECONFIG = '/none'.*a stack's out",
+        ),
+        (Place(stack="dev"), r"CONTEXT = None: .*CONTEXT= to one of dev-cluster, prod-cluster"),
+        (Place(stack="dev", context="dev-clustr"), r"CONTEXT = 'dev-clustr'.*did you mean dev-cluster, prod"),
+        (Place(context="dev-cluster"), r"namespace = None.*--namespace"),
+    ],
+)
+def test_what_is_missing_is_said(fake_program, report, users, place, words):
+    made(fake_program)
+    with pytest.raises(RefusalError, match=words):
+        resolve(place, report.progress, {"KUBECONFIG": str(users)})
+
+
+def test_a_cloud_stack_without_outputs_is_reported(fake_program, report, users):
+    fake_program.answer("stack output", "{}")
+    fake_program.answer("config get-contexts", "dev-cluster\n")
+    with pytest.raises(RefusalError, match=r"has no outputs .* `pulumi up -s dev` first"):
+        resolve(Place(stack="dev", context="dev-cluster"), report.progress, {"KUBECONFIG": str(users)})
+
+
+def test_a_cluster_that_is_said_counts_for_the_local_stack_too(fake_program, report, users):
+    made(fake_program)
+    place = Place(stack="local", kubeconfig=str(users), context="dev-cluster")
+    resolved = resolve(place, report.progress, {})
+    assert (resolved.kubectl.kubeconfig, resolved.kubectl.context) == (users, "dev-cluster")
+    assert not resolved.local

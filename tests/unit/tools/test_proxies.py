@@ -1,0 +1,96 @@
+"""Requests to local clusters pass every proxy by; all others go as the environment says."""
+
+from __future__ import annotations
+
+import threading
+import urllib.error
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_network
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tools import proxies
+from tools.local_cluster import state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BLOCK = "10.70.64.0/18"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with one cluster, and a folder that is none."""
+    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path))
+    state.save(tmp_path / "local" / "state.json", state.State(block=BLOCK))
+    (tmp_path / "pulumi").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("proxy", ["HTTP_PROXY", "https_proxy", "ALL_PROXY"])
+def test_the_networks_of_clusters_join_what_needs_no_proxy(proxy: str) -> None:
+    environment = {proxy: "http://proxy.example:3128", "NO_PROXY": "localhost,.corp.example"}
+    proxies.reach_local_clusters_directly(environment)
+    proxies.reach_local_clusters_directly(environment)
+    expected = f"localhost,.corp.example,127.0.0.1,{BLOCK}"
+    assert (environment["NO_PROXY"], environment["no_proxy"]) == (expected, expected)
+
+
+def test_a_list_in_small_letters_is_not_hidden_by_one_in_capitals() -> None:
+    environment = {"http_proxy": "http://proxy.example:3128", "no_proxy": ".corp.example"}
+    proxies.reach_local_clusters_directly(environment)
+    assert environment["NO_PROXY"] == environment["no_proxy"] == f".corp.example,localhost,127.0.0.1,{BLOCK}"
+
+
+def test_without_a_proxy_nothing_changes() -> None:
+    environment = {"PATH": "/bin", "HTTPS_PROXY": ""}
+    proxies.reach_local_clusters_directly(environment)
+    assert environment == {"PATH": "/bin", "HTTPS_PROXY": ""}
+
+
+class _Named(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"{self.server.server_name} was asked for {self.path}".encode())  # type: ignore[attr-defined]
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def asked_proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A server that the environment names as the proxy for everything."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Named) as server:
+        server.server_name = "the proxy"
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        address = f"127.0.0.1:{server.server_port}"
+        for name in ("HTTP_PROXY", "http_proxy"):
+            monkeypatch.setenv(name, f"http://{address}")
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        yield
+        server.shutdown()
+        thread.join()
+
+
+def ask(url: str) -> str:
+    with proxies.urlopen(urllib.request.Request(url), timeout_seconds=0.2) as answer:
+        return answer.read().decode()
+
+
+@pytest.mark.parametrize("url", ["http://metrics.corp.example/x", "http://10.70.0.1/x"])
+@pytest.mark.usefixtures("asked_proxy")
+def test_other_places_are_asked_through_the_proxy(url: str) -> None:
+    assert ask(url) == f"the proxy was asked for {url}"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", str(ip_network(BLOCK)[9])])
+@pytest.mark.usefixtures("asked_proxy")
+def test_clusters_and_this_machine_are_asked_directly(host: str) -> None:
+    with pytest.raises(urllib.error.URLError):  # nobody listens there, and the proxy would have answered
+        ask(f"http://{host}:9/x")

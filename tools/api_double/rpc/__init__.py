@@ -1,1 +1,0 @@
-"""The RPC services: one module per product, each with its table of operations."""

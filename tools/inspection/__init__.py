@@ -1,1 +1,0 @@
-"""Questions about jobs, answered by pure functions over API objects: what runs where, why not, what it prints."""

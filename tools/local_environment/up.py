@@ -1,0 +1,233 @@
+"""What `make up` does, in order, and what of it goes on meanwhile.
+
+The first time, programs have to be compiled, which takes most of the time. They are got in the background: while those
+of the cluster are, the trainer's image is built; while those of the monitoring are, the model is trained and served.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from infra.images import mirror
+from infra.machine import LOCAL_CLUSTER_NAME
+from infra.monitoring import COMPONENT as MONITORING_COMPONENT
+from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, local_volume_folder
+from infra.workload_labels import SERVICE_LABEL
+from tools.images import ensure_platform_images, ensure_trainer_images
+from tools.local_cluster import LocalCluster, PreflightError, Requirements
+from tools.local_environment import commands, local_monitoring, stack, training_job
+from tools.local_environment.background import Background
+from tools.local_environment.cold_run import Forecast
+from tools.local_environment.programs import CORE, GROUPS, MONITORING, VOLCANO_IMAGES, programs
+from tools.operations import predict as model_service
+from tools.paths import paths
+from tools.proxies import reach_local_clusters_directly
+from tools.tables import table
+from tools.toolchain import system_packages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from rich.console import Console
+
+    from infra.settings.stack import Settings
+    from tools.kubectl import Kubectl
+    from tools.progress import Progress
+
+MONITORING_URNS = f"**{MONITORING_COMPONENT}**"
+"""Fits the component and, whose URNs hold their parents' types, all that belongs to it."""
+_SHOWN_DIGITS = (0, 77, 154, 231)
+_NEXT = "Next: make predict IMAGE=42 · make status · make logs JOB=digits-training · make preview · make down"
+_POLL_SECONDS = 0.5
+_READY_POD_ANSWERS_SECONDS = 60.0
+"""How long an address may stay silent before its pods are asked about: kube-proxy follows a ready pod in seconds."""
+# Go modules and build cache, Python packages, four copies of the image's layers (docs/benchmarks.md).
+_COLD_DISK_BYTES = 25 * 2**30
+
+
+def up(console: Console, report: Progress) -> None:
+    """Start what does not run yet, train, serve, and show the result. Safe to run again at any time."""
+    settings = stack.local_settings()
+    missing = [group for group in GROUPS if not programs(settings, group).are_present()]
+    forecast = Forecast.of(report, _steps(settings, missing), missing)
+    with Background(stack.STACK, missing, report, on_share=forecast.on_share) as background:
+        _Run(settings=settings, console=console, report=report, background=background).up()
+
+
+def _steps(settings: Settings, missing: Sequence[str]) -> list[str]:
+    own_cluster, digits = settings.runs_on_own_local_cluster, settings.digits.enabled
+    steps = {
+        "preflight": own_cluster,
+        "trainer image": own_cluster and CORE in missing,
+        "tools": True,
+        "local cluster": own_cluster,
+        "images": own_cluster,
+        "platform": True,
+        "training": digits,
+        "serving": digits,
+        "monitoring": MONITORING in missing,
+    }
+    return [name for name, runs in steps.items() if runs]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Result:
+    """What a run ends with: the model, what it says, and where it is asked."""
+
+    model: training_job.ExportedModel
+    predictions: Sequence[model_service.Prediction]
+    address: str
+    address_in_cluster: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """One `make up`."""
+
+    settings: Settings
+    console: Console
+    report: Progress
+    background: Background
+
+    @cached_property
+    def cluster(self) -> LocalCluster:
+        """The local environment's own cluster."""
+        return LocalCluster(LOCAL_CLUSTER_NAME, simulates_nodes=bool(self.settings.cluster.simulated_nodes))
+
+    @cached_property
+    def kubectl(self) -> Kubectl:
+        """The user's kubectl on the stack's cluster, once the tools are there."""
+        return stack.local_kubectl(self.settings, self.report)
+
+    def up(self) -> None:
+        """Do all of it."""
+        if self.settings.runs_on_own_local_cluster:
+            self._prepare_machine()
+        with self.report.step("tools"):
+            self.background.wait(CORE)
+            commands.tools(self.report, [CORE])
+        # Who has waited for the compiler wants to see a prediction, not the compiler at work for what watches it.
+        serves_first = not self.background.is_ready(MONITORING)
+        if self.settings.runs_on_own_local_cluster:
+            self._start_cluster(with_monitoring=not serves_first)
+        engine = stack.local_engine(self.report)
+        with self.report.step("platform"):
+            engine.prepare()
+            engine.up(exclude=[MONITORING_URNS] if serves_first else [])
+            outputs = engine.outputs()
+        result = self._train_and_serve(outputs, until_exported=serves_first) if self.settings.digits.enabled else None
+        if serves_first:
+            self._show(result)
+            with self.report.step("monitoring"):
+                self.background.wait(MONITORING)
+                self._load_images(programs(self.settings, MONITORING).in_images)
+                engine.up()
+                if result:
+                    self._await_training(outputs)
+        commands.status(self.console, self.report)
+        if not serves_first:
+            self._show(result)
+        if result:
+            self.console.print(f"\n{_NEXT}")
+
+    def _prepare_machine(self) -> None:
+        """Refuse a machine that cannot do it now, not after ten minutes of compilation; then use its idle moments.
+
+        Raises:
+            SystemPackageError: programs are missing and cannot be installed.
+            PreflightError: naming everything that is missing, each with its fix.
+        """
+        with self.report.step("preflight"):
+            system_packages.ensure_system_packages(self.report)
+            # Only here the room for what is compiled: once it is, less is free, and enough.
+            machine = LocalCluster(LOCAL_CLUSTER_NAME, requirements=_requirements())
+            if not machine.status().running and (failures := machine.preflight()):
+                raise PreflightError(failures)
+        if not self.background.is_ready(CORE):
+            with self.report.step("trainer image"):
+                self.cluster.start_runtime(self.report)
+                self._ensure_trainer_images()
+
+    def _start_cluster(self, *, with_monitoring: bool) -> None:
+        with self.report.step("local cluster"):
+            self.cluster.up(self.report)
+            reach_local_clusters_directly(os.environ)  # the new cluster, too
+        with self.report.step("images"):
+            watching = programs(self.settings, MONITORING).in_images if with_monitoring else ()
+            self._load_images([*VOLCANO_IMAGES, *watching])
+            self._ensure_trainer_images()
+            for claim in (DATA_CLAIM, OUTPUT_CLAIM, *local_monitoring.VOLUMES):
+                local_volume_folder(claim).mkdir(parents=True, exist_ok=True)
+
+    def _ensure_trainer_images(self) -> None:
+        variant = self.settings.images.trainer_variant
+        ensure_trainer_images(self.cluster.containerd_socket, ("training", "serving"), self.report, variant=variant)
+
+    def _load_images(self, names: Sequence[str]) -> None:
+        place = mirror(self.settings.images)
+        ensure_platform_images(self.cluster.containerd_socket, names, self.report, place=place)
+
+    def _train_and_serve(self, outputs: dict[str, Any], *, until_exported: bool) -> _Result:
+        with self.report.step("training"):
+            self._await_training(outputs, until_exported=until_exported)
+        with self.report.step("serving"), stack.service_address(self.settings, self.kubectl) as address:
+            self._await_model(address)
+            predictions = model_service.predict(address, stack.MODEL, _SHOWN_DIGITS, stack.data_folder(self.settings))
+        version = predictions[0].model_version
+        model = training_job.exported_model(self.kubectl, self.settings.namespace, stack.SERVICE, stack.MODEL, version)
+        return _Result(
+            model=model, predictions=predictions, address=address, address_in_cluster=outputs["digits_service_url"]
+        )
+
+    def _await_model(self, address: str) -> None:
+        """Wait while pods still start.
+
+        Raises:
+            ServingError: they are ready, and the address does not answer.
+        """
+        reached = time.monotonic() + _READY_POD_ANSWERS_SECONDS
+        while not model_service.is_ready(address, stack.MODEL):
+            time.sleep(_POLL_SECONDS)
+            if (
+                time.monotonic() > reached
+                and self._has_ready_pods()
+                and not model_service.is_ready(address, stack.MODEL)
+            ):
+                raise model_service.ServingError(
+                    f"the pods of {stack.SERVICE!r} are ready, but http://{address} does not answer from this"
+                    " machine. Fix: check for a firewall or VPN that uses these addresses, then run `make up` again"
+                )
+
+    def _has_ready_pods(self) -> bool:
+        selector = f"{SERVICE_LABEL}={stack.SERVICE}"
+        pods = self.kubectl.items("pods", self.settings.namespace, selector)
+        conditions = (each for pod in pods for each in pod["status"].get("conditions", []))
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+    def _await_training(self, outputs: dict[str, Any], *, until_exported: bool = False) -> None:
+        namespace, job = outputs["namespace"], outputs["digits_training_job"]
+        training_job.wait_for_job(self.kubectl, namespace, job, self.report, until_exported=until_exported)
+
+    def _show(self, result: _Result | None) -> None:
+        if result is None:
+            return
+        own_cluster, model = self.settings.runs_on_own_local_cluster, result.model
+        rows = [
+            ["test accuracy", f"{model.accuracy:.2%} of the held-out digits"],
+            ["model", f"{stack.MODEL} version {model.version}, TorchScript of torch {model.torch_version}"],
+            ["service", f"http://{result.address}/v2/models/{stack.MODEL}" if own_cluster else "`make predict`"],
+            ["in the cluster", result.address_in_cluster],
+        ]
+        self.console.print(table("Result", ["what", "value"], rows))
+        self.console.print(model_service.draw(result.predictions))
+
+
+def _requirements() -> Requirements:
+    """Return the room that must be free: much more while the cache is empty, for it will hold what is built."""
+    is_built = (paths().cache / "images").is_dir() and (paths().cache / "tools").is_dir()
+    return Requirements() if is_built else Requirements(disk_bytes=_COLD_DISK_BYTES)

@@ -1,0 +1,221 @@
+"""Why a job does not run, in one sentence with a next step: each cause a pure function, the weightiest first."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tools.operations import why_no_node
+from tools.operations.containers import Finding, crash, image_trouble, init_wait, mount_trouble, start_trouble, statuses
+from tools.operations.jobs import ENDED, job_phase, restarts, short_name, since
+from tools.operations.log_lines import shortened
+from tools.operations.objects import events_of, last_event, name_of, node_of, phase_of, when
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tools.operations.case import Case
+    from tools.operations.objects import Object
+
+_CONTROLLER_EVENTS = ("PluginError", "PVCError", "PodGroupError", "JobStatusError")
+_EXCEEDED = re.compile(r"exceeded quota: ([^,]+), (requested: .*?, used: .*?, limited: [^\s\]]+)")
+_STATUS_MESSAGE = re.compile(r'v1\.Status\{.*?\bMessage:"((?:[^"\\]|\\.)*)"', re.DOTALL)
+"""In what Go's `%#v` makes of an API error (Volcano 1.14, pkg/controllers/job/job_controller_actions.go)."""
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_GO_CHARACTERS = {"n": "\n", "t": "\t"}
+_LONGEST_REFUSAL = 600
+"""Each field that the API server refuses is named in it, with its value."""
+_NOT_YET_BOUND = {"WaitForFirstConsumer", "WaitForPodScheduled"}
+"""Events of a claim that is bound only once a pod has a node: it keeps nobody waiting."""
+
+
+def why(case: Case) -> Finding:
+    """Return the first cause that holds; there is always one."""
+    for cause in _CAUSES:
+        if finding := cause(case):
+            return finding
+    return _starting(case)
+
+
+def ended(case: Case) -> Finding | None:
+    """Say that the job is over: when, how, and how it runs again."""
+    phase, at = job_phase(case.job), when(since(case.job))
+    again = f"`make rerun JOB={case.name}` runs it again"
+    if phase == "Completed":
+        return Finding(cause="completed", because=f"{case.name} completed at {at}", next_step=again)
+    if phase not in ENDED:
+        return None
+    status, last = case.job.get("status", {}), crash(case.job, case.pods)
+    count, most = restarts(case.job)
+    said = f": {last.because}" if last else _pod_reason(case) or _said(status.get("state", {}))
+    if phase == "Failed":
+        step = f"read `make logs JOB={case.name}`, correct the cause, then {again}"
+        because = f"{case.name} failed at {at} after {count} of {most} restarts{said}"
+        return Finding(cause="failed", because=because, next_step=step, log=last.log if last else None)
+    stopped = f"{case.name} was {phase.lower()} at {at}{said}"
+    return Finding(cause=phase.lower(), because=stopped, next_step=again, log=last.log if last else None)
+
+
+def _said(state: Object) -> str:
+    return f": {shortened(state['message'])}" if state.get("message") else ""
+
+
+def _pod_reason(case: Case) -> str:
+    """Name what ended a pod as a whole: an eviction, a deadline."""
+    for pod in case.pods:
+        if phase_of(pod) == "Failed" and (reason := pod["status"].get("reason")):
+            return f": {short_name(pod, case.job)} ended with {reason}{_said(pod['status'])}"
+    return ""
+
+
+def leaving(case: Case) -> Finding | None:
+    """Say that the job is being deleted or stopped."""
+    phase = job_phase(case.job)
+    if case.job["metadata"].get("deletionTimestamp"):
+        because = f"{case.name} is being deleted and {len(case.pods)} of its pods are still there"
+        return Finding(cause="deleting", because=because, next_step="wait until their grace period is over")
+    if phase in {"Aborting", "Terminating", "Completing"}:
+        because = f"{case.name} is {phase.lower()} and {len(case.pods)} of its pods are still there"
+        return Finding(cause="stopping", because=because, next_step="wait until their grace period is over")
+    return None
+
+
+def running(case: Case) -> Finding | None:
+    """Say that nothing is wrong."""
+    expected = sum(role.replicas for role in case.roles)
+    have = sum(phase_of(pod) in {"Running", "Succeeded"} for pod in case.pods)
+    troubled = any(each.waiting for each in statuses(case.pods))
+    if job_phase(case.job) != "Running" or have < expected or troubled:
+        return None
+    count, _ = restarts(case.job)
+    often = f", restarted {count} times" if count else ""
+    because = f"{case.name} is running: {have} of {expected} pods since {when(since(case.job))}{often}"
+    return Finding(cause="running", because=because, next_step=f"`make logs JOB={case.name}` shows what it prints")
+
+
+def not_created(case: Case) -> Finding | None:
+    """Say why pods, or all that comes before them, cannot be created."""
+    expected = sum(role.replicas for role in case.roles)
+    if len(case.pods) >= expected:
+        return None
+    if refused := last_event(case.snapshot, case.job, "FailedCreate"):
+        return _refused(case, _api_servers_words(refused), expected)
+    if said := last_event(case.snapshot, case.job, *_CONTROLLER_EVENTS):
+        because = f"Volcano's controller cannot prepare {case.name} ({shortened(said)})"
+        return Finding(cause="controller", because=because, next_step="correct the job, then run `pulumi up`")
+    if job_phase(case.job) == "accepted" and case.group is None:
+        because = f"{case.name} is accepted, but Volcano's controller has not looked at it yet"
+        step = (
+            "ask again in a few seconds; if this persists, check that `kubectl get pods -n volcano-system` are Running"
+        )
+        return Finding(cause="accepted", because=because, next_step=step)
+    return None
+
+
+def _api_servers_words(said: str) -> str:
+    """Return what the API server said; the controller's event may hold its whole answer as Go has it."""
+    match = _STATUS_MESSAGE.search(said)
+    if match is None:
+        return said
+    return _ESCAPED.sub(lambda each: _GO_CHARACTERS.get(each.group(1), each.group(1)), match.group(1))
+
+
+def _refused(case: Case, said: str, expected: int) -> Finding:
+    missing = f"{expected - len(case.pods)} of {expected} pods of {case.name} cannot be created"
+    if quota := _EXCEEDED.search(said):
+        because = f"{missing}: quota {quota.group(1)!r} of namespace {case.namespace!r} is exceeded ({quota.group(2)})"
+        step = "wait for other jobs of the namespace, request less, or have the quota raised"
+        return Finding(cause="quota", because=because, next_step=step)
+    if "violates PodSecurity" in said:
+        because = f"{missing}: the namespace's Pod Security level forbids them ({shortened(said)})"
+        step = "use what the level allows, or set pod_security for the namespace"
+        return Finding(cause="security", because=because, next_step=step)
+    because = f"{missing}: the API server refuses them ({shortened(said, _LONGEST_REFUSAL)})"
+    return Finding(cause="refused", because=because, next_step="correct the job, then run `pulumi up`")
+
+
+def volumes(case: Case) -> Finding | None:
+    """Say which volume is missing or not bound."""
+    there = {name_of(claim): claim for claim in case.snapshot.claims}
+    for role in case.roles:
+        for volume in role.template.get("volumes", []):
+            name = volume.get("persistentVolumeClaim", {}).get("claimName")
+            if name is None:
+                continue
+            if name not in there:
+                because = f"{role.name} mounts the volume {name!r}, which namespace {case.namespace!r} does not have"
+                step = "create the PersistentVolumeClaim, or use one of " + (", ".join(sorted(there)) or "(none)")
+                return Finding(cause="volume", because=because, next_step=step)
+            claim = there[name]
+            events = events_of(case.snapshot, claim)
+            if phase_of(claim) == "Bound" or any(event.get("reason") in _NOT_YET_BOUND for event in events):
+                continue
+            said = f" ({shortened(events[-1].get('message', ''))})" if events else ""
+            because = f"the volume {name!r} of {role.name} is {phase_of(claim) or 'Pending'}, not Bound{said}"
+            step = "check whether its StorageClass exists and can create such a volume"
+            return Finding(cause="volume", because=because, next_step=step)
+    return None
+
+
+def images(case: Case) -> Finding | None:
+    """Say which image cannot be pulled."""
+    return image_trouble(case.job, case.pods, local=case.local)
+
+
+def starts(case: Case) -> Finding | None:
+    """Say which container cannot be created."""
+    return start_trouble(case.job, case.pods)
+
+
+def crashes(case: Case) -> Finding | None:
+    """Say which container fails."""
+    return crash(case.job, case.pods)
+
+
+def mounts(case: Case) -> Finding | None:
+    """Say which volume a node cannot mount."""
+    return mount_trouble(case.job, case.snapshot, case.pods)
+
+
+def restarting(case: Case) -> Finding | None:
+    """Say that the pods of before are still ending."""
+    going = [pod for pod in case.pods if pod["metadata"].get("deletionTimestamp")]
+    if job_phase(case.job) != "Restarting" and not going:
+        return None
+    count, most = restarts(case.job)
+    because = (
+        f"{case.name} starts again (restart {count} of at most {most}) and {len(going)} of its pods still terminate"
+    )
+    step = f"wait; `make logs JOB={case.name}` shows what the pods printed while they still exist"
+    return Finding(cause="restarting", because=because, next_step=step)
+
+
+def inits(case: Case) -> Finding | None:
+    """Say which init container has not finished."""
+    return init_wait(case.job, case.pods)
+
+
+def _starting(case: Case) -> Finding:
+    """Say what is left when nothing is wrong that is known here."""
+    bound = [pod for pod in case.pods if node_of(pod)]
+    expected = sum(role.replicas for role in case.roles)
+    count, most = restarts(case.job)
+    often = f" (restart {count} of at most {most})" if count else ""
+    if bound:
+        nodes = ", ".join(sorted({node_of(pod) for pod in bound})[:3])
+        because = (
+            f"{len(bound)} of {expected} pods of {case.name} have nodes ({nodes}) and their containers are"
+            f" starting{often}"
+        )
+        step = "ask again in a few seconds; pulling a large image takes minutes (`kubectl get events` shows it)"
+        return Finding(cause="starting", because=because, next_step=step)
+    because = f"{case.name} waits for Volcano's scheduler, which has not reported anything about it yet"
+    step = "ask again in a few seconds; if this persists, check that `kubectl get pods -n volcano-system` are Running"
+    return Finding(cause="scheduler", because=because, next_step=step)
+
+
+_CAUSES: tuple[Callable[[Case], Finding | None], ...] = (
+    ended, leaving, running, images, starts, crashes, why_no_node.no_queue, not_created, volumes, mounts, restarting,
+    why_no_node.too_much, why_no_node.unmatched, why_no_node.quota, why_no_node.queue_limit, why_no_node.no_room,
+    why_no_node.behind, why_no_node.enqueue, inits, why_no_node.unschedulable,
+)  # fmt: skip

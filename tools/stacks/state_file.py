@@ -1,0 +1,53 @@
+"""Read a stack's state where the engine keeps it in a folder of this machine, for each call of the engine costs.
+
+Format: the checkpoint files of the engine's file backend, `.pulumi/stacks/<project>/<stack>.json`, version 3. Whatever
+else is found there, or another backend, is the engine's own business: it is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+_VERSION = 3
+_OPTIONS = "?metadata=skip"
+"""Without them the engine keeps a second file with each, which it empties before it writes it: killed at that moment,
+it could never read the state again ("failed to load checkpoint: EOF").
+Source: https://pkg.go.dev/gocloud.dev/blob/fileblob#URLOpener
+"""
+_FOLDER = re.compile(rf"file://(/[^?%#]*)(?:{re.escape(_OPTIONS)})?")
+_NAME = re.compile(r"[\w.-]+")
+_STACK = "pulumi:pulumi:Stack"
+_SIGNATURE = '"4dabf18193072939515e22adb298388d"'
+"""Key of what is not a plain value, such as a secret (engine, sdk/go/common/resource/sig)."""
+
+
+def backend_url(folder: str | Path) -> str:
+    """Return the address of the engine's file backend in an absolute folder, where nothing is lost in a kill."""
+    return f"file://{folder}{_OPTIONS}"
+
+
+def read_state(url: str, project: str, stack: str) -> dict[str, Any] | None:
+    """Return a stack's deployment, as `pulumi stack export` has it; None where only the engine can tell."""
+    folder = _FOLDER.fullmatch(url)
+    if folder is None or not _NAME.fullmatch(project) or not _NAME.fullmatch(stack):
+        return None
+    try:
+        content = json.loads((Path(folder[1]) / ".pulumi" / "stacks" / project / f"{stack}.json").read_bytes())
+        if content["version"] != _VERSION:
+            return None
+        return content["checkpoint"]["latest"] or {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def plain_outputs(deployment: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the outputs in a deployment; None if one of them is a secret, which the engine alone can read."""
+    outputs: list[dict[str, Any]] = [
+        each.get("outputs", {}) for each in deployment.get("resources", []) if each["type"] == _STACK
+    ]
+    if _SIGNATURE in json.dumps(outputs):
+        return None
+    return outputs[0] if outputs else {}

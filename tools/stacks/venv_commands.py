@@ -1,0 +1,56 @@
+"""Put `pulumi` and `kubectl` into the virtual environment, set up for the local environment."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+from tools.files import write_atomically
+from tools.paths import paths
+from tools.stacks.engine import engine_path
+from tools.stacks.state_file import backend_url
+
+# The folder is looked up when the command runs, not when it is written: several clones and homes share one virtual
+# environment. Each variable is only a default, so any backend, passphrase or kubeconfig of the user's still works.
+_PULUMI = """#!/bin/sh
+home=${{ATHANOR_HOME:-${{XDG_STATE_HOME:-$HOME/.local/state}}/athanor}}
+export PULUMI_HOME="${{PULUMI_HOME:-{pulumi_home}}}"
+export PULUMI_BACKEND_URL="${{PULUMI_BACKEND_URL:-{backend_url}}}"
+export PULUMI_SKIP_UPDATE_CHECK="${{PULUMI_SKIP_UPDATE_CHECK:-true}}"
+if [ -z "${{PULUMI_CONFIG_PASSPHRASE+set}}" ]; then
+    export PULUMI_CONFIG_PASSPHRASE_FILE="${{PULUMI_CONFIG_PASSPHRASE_FILE:-$home/passphrase}}"
+fi
+{direct}
+# The Kubernetes provider leaves the kubeconfig, with its credentials, in a temporary file.
+if [ -d "$home/tmp" ]; then export TMPDIR="$home/tmp"; fi
+export PATH={path}:"$PATH"
+exec {program} "$@"
+"""
+_KUBECTL = """#!/bin/sh
+home=${{ATHANOR_HOME:-${{XDG_STATE_HOME:-$HOME/.local/state}}/athanor}}
+export KUBECONFIG="${{KUBECONFIG:-$home/local/kubeconfig}}"
+{direct}
+exec {program} "$@"
+"""
+
+# As `proxies.reach_local_clusters_directly` does it for our own commands.
+_DIRECT = r"""networks=$(sed -n 's/^ *"block": "\([^"]*\)".*/\1/p' "$home"/*/state.json 2>/dev/null | paste -sd, -)
+own="${NO_PROXY:-${no_proxy:-}}"
+export NO_PROXY="${own:+$own,}localhost,127.0.0.1${networks:+,$networks}"
+export no_proxy="$NO_PROXY"
+"""
+
+
+def install_commands(pulumi: Path, kubectl: Path) -> None:
+    """Write `.venv/bin/pulumi` and `.venv/bin/kubectl`: the real programs with backend, passphrase and cluster set."""
+    path = ":".join(shlex.quote(folder) for folder in engine_path(pulumi))
+    pulumi_home = paths().cache / "pulumi-home"
+    state = backend_url("$home/pulumi")
+    words = {"pulumi_home": pulumi_home, "backend_url": state, "path": path, "program": shlex.quote(str(pulumi))}
+    _write("pulumi", _PULUMI.format(**words, direct=_DIRECT))
+    _write("kubectl", _KUBECTL.format(program=shlex.quote(str(kubectl)), direct=_DIRECT))
+
+
+def _write(name: str, text: str) -> None:
+    write_atomically(Path(sys.executable).parent / name, text, mode=0o755)

@@ -1,0 +1,1 @@
+"""What keeps the repository current: pinned requirements, and the pages of docs/ that are generated from code."""

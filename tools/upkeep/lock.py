@@ -1,0 +1,39 @@
+"""Pin every requirement: `*.in` says what is wanted, `*.txt` what that is, down to the last dependency and its files.
+
+A package is installed only from a file whose SHA-256 is named, whatever server it comes from. Where an index has builds
+of its own (torch 2.15.0+cpu), this pins those.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tools.paths import REPOSITORY, paths
+from tools.process import run
+
+_COMPILE = (
+    "pip", "compile", "--python-version=3.11", "--generate-hashes", "--no-emit-index-url", "--no-annotate",
+    "--no-header", "--quiet",
+)  # fmt: skip
+_OF_THE_INSTALLATION = ("tools/installer", "tools/build")
+_POLICIES = "policies/requirements"
+_TESTS = "requirements-test"
+
+
+def main() -> None:
+    """Compile all files; pins follow those of the tests, so that what is tested is what runs.
+
+    Apart from those of the policy pack, whose SDK needs an older protobuf than the rest.
+    """
+    uv = Path(sys.executable).parent / "uv"
+    env = {"UV_CACHE_DIR": str(paths().cache / "uv")}
+    for name in (*_OF_THE_INSTALLATION, _POLICIES, _TESTS):
+        run([uv, *_COMPILE, f"{name}.in", "-o", f"{name}.txt"], cwd=REPOSITORY, env=env)
+    for name in ("requirements", "trainer/requirements", "trainer/requirements-tensorflow"):
+        files = [f"{name}.in", "-c", f"{_TESTS}.txt", "-o", f"{name}.txt"]
+        run([uv, *_COMPILE, *files], cwd=REPOSITORY, env=env)
+
+
+if __name__ == "__main__":
+    main()
