@@ -1,0 +1,137 @@
+"""The pack in the terms of Pulumi's policy SDK: resources in, violations out.
+
+A value that is unknown during a preview raises the SDK's own error, which the engine shows as an advisory note whatever
+the policy's level: it is neither a violation nor a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from pulumi_policy import (
+    EnforcementLevel,
+    Policy,
+    PolicyConfigSchema,
+    ReportViolation,
+    ResourceValidationArgs,
+    ResourceValidationPolicy,
+    Severity,
+    StackValidationArgs,
+    StackValidationPolicy,
+)
+from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, UnknownValueError
+
+from policies.catalogue import RULES, STACK_RULES
+from policies.resources import Resource
+from policies.values import Unknown, plain
+
+if TYPE_CHECKING:
+    from policies.rule import Rule, RuleConfig, StackRule
+
+
+class _Options(Protocol):
+    protect: bool
+
+
+def policies() -> list[Policy]:
+    """Return the pack's policies; every one is mandatory unless the configuration says otherwise."""
+    declared: dict[str, Resource] = {}
+    return [
+        *(_resource_policy(rule, declared) for rule in RULES),
+        *(_stack_policy(rule, declared) for rule in STACK_RULES),
+    ]
+
+
+def _resource_policy(rule: Rule[Any], declared: dict[str, Resource]) -> Policy:
+    def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
+        resource = _resource(args.resource_type, args.name, args.urn, args.opts, args.props)
+        declared[resource.urn] = resource
+        undecided: Unknown | None = None
+        for finding in rule.findings(resource, rule.parse(dict(args.get_config()))):
+            if isinstance(finding, Unknown):
+                undecided = undecided or finding
+            else:
+                report(finding, None)
+        if undecided is not None:
+            raise UnknownValueError(UNKNOWN_STRING_VALUE, list(undecided.path))
+
+    return ResourceValidationPolicy(
+        name=rule.name,
+        description=rule.demand,
+        validate=validate,
+        enforcement_level=EnforcementLevel.MANDATORY,
+        config_schema=config_schema(rule.config),
+        severity=Severity(rule.severity),
+    )
+
+
+def _stack_policy(rule: StackRule[Any], declared: dict[str, Resource]) -> Policy:
+    """Return the policy of a rule about resources together.
+
+    Of a stack the engine shows outputs, of which a preview without a cluster knows none. So these rules, too, judge
+    what the program declares, as the engine has shown it one resource at a time.
+    """
+
+    def validate(args: StackValidationArgs, report: ReportViolation) -> None:
+        resources = [
+            declared.get(r.urn) or _resource(r.resource_type, r.name, r.urn, r.opts, r.props) for r in args.resources
+        ]
+        undecided: tuple[str, ...] | None = None
+        for resource, finding in rule.findings(resources, rule.parse(dict(args.get_config()))):
+            if isinstance(finding, Unknown):
+                undecided = undecided or (*((resource.name,) if resource else ()), *finding.path)
+            else:
+                report(finding, resource.urn if resource else None)
+        if undecided is not None:
+            raise UnknownValueError(UNKNOWN_STRING_VALUE, list(undecided))
+
+    return StackValidationPolicy(
+        name=rule.name,
+        description=rule.demand,
+        validate=validate,
+        enforcement_level=EnforcementLevel.MANDATORY,
+        config_schema=config_schema(rule.config),
+        severity=Severity(rule.severity),
+    )
+
+
+def _resource(kind: str, name: str, urn: str, options: _Options, properties: Mapping[str, Any]) -> Resource:
+    # Nothing at all: outputs that a preview cannot know.
+    known = plain(_with_unknowns(properties, ())) or Unknown()
+    return Resource(type=kind, name=name, urn=urn, protect=options.protect, properties=known)
+
+
+def _with_unknowns(value: object, path: tuple[str, ...]) -> object:
+    """Return the SDK's view of properties, which raises at unknown values, with `Unknown` in their place."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, object]", value)
+        return {key: _at(fields, key, (*path, key)) for key in fields}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        items = cast("Sequence[object]", value)
+        return [_at(items, place, (*path, str(place))) for place in range(len(items))]
+    return value
+
+
+def _at(holder: Any, key: str | int, path: tuple[str, ...]) -> object:  # noqa: ANN401 - a mapping or a sequence
+    try:
+        value = cast("object", holder[key])
+    except UnknownValueError:
+        return Unknown(path)
+    return _with_unknowns(value, path)
+
+
+def config_schema(config: type[RuleConfig]) -> PolicyConfigSchema:
+    """Return the JSON Schema of a rule's configuration, against which the engine checks it."""
+    schema = config.model_json_schema()
+    return PolicyConfigSchema(properties=_inlined(schema["properties"], schema.get("$defs", {})))
+
+
+def _inlined(node: Any, definitions: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    """Replace references by what they refer to: the engine gets the properties alone."""
+    if isinstance(node, dict):
+        fields = cast("dict[str, Any]", node)
+        if "$ref" in fields:
+            return _inlined(definitions[fields["$ref"].rpartition("/")[2]], definitions)
+        return {key: _inlined(value, definitions) for key, value in fields.items()}
+    return [_inlined(item, definitions) for item in cast("list[Any]", node)] if isinstance(node, list) else node

@@ -1,0 +1,128 @@
+"""What the internet, or everybody, can reach."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import TYPE_CHECKING
+
+from policies.node_pools import CLUSTER
+from policies.rule import Finding, Rule, RuleConfig, demand, message
+from policies.values import Unknown, Value, each, entries, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from policies.resources import Resource
+
+_SECURITY_RULE = "alicloud:ecs/securityGroupRule:SecurityGroupRule"
+_NAS_RULE = "alicloud:nas/accessRule:AccessRule"
+_BUCKET, _BUCKET_ACL = "alicloud:oss/bucket:Bucket", "alicloud:oss/bucketAcl:BucketAcl"
+_ADDRESS_TYPE = "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-address-type"
+"""Annotation of ACK's load balancers (ACK, "Use annotations to configure CLB instances")."""
+_WIDEST_IPV4, _WIDEST_IPV6 = 8, 32
+"""Prefix lengths below which a range counts as the internet: no private range is wider than 10.0.0.0/8."""
+
+
+def _is_internet(value: Value) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        network = ip_network(value, strict=False)
+    except ValueError:
+        return False
+    return network.prefixlen < (_WIDEST_IPV4 if network.version == 4 else _WIDEST_IPV6)
+
+
+def _api_server(cluster: Resource, _: RuleConfig) -> Iterator[Finding]:
+    if cluster.type == CLUSTER:
+        given = read(cluster.properties, "slbInternetEnabled")
+        text = message(
+            "slbInternetEnabled",
+            given,
+            "the API server is reached from inside the VPC alone, and an omitted key may mean true",
+            "set it to false (athanor:alicloud.kubernetes.public_api_server)",
+        )
+        yield from demand(given, lambda value: value is False, text)
+
+
+def _security_groups(rule: Resource, _: RuleConfig) -> Iterator[Finding]:
+    if rule.type != _SECURITY_RULE or read(rule.properties, "type") == "egress":
+        return
+    if read(rule.properties, "policy") == "drop":
+        return
+    for key in ("cidrIp", "ipv6CidrIp"):
+        given = read(rule.properties, key)
+        text = message(key, given, "ingress from the internet is not allowed", "name the ranges that call it")
+        yield from demand(given, lambda value: not _is_internet(value), text)
+
+
+def _file_systems(rule: Resource, _: RuleConfig) -> Iterator[Finding]:
+    if rule.type == _NAS_RULE:
+        for key in ("sourceCidrIp", "ipv6SourceCidrIp"):
+            given = read(rule.properties, key)
+            text = message(key, given, "a file system has no users and passwords", "name the vswitches of its clients")
+            yield from demand(given, lambda value: not _is_internet(value), text)
+
+
+def _buckets(bucket: Resource, _: RuleConfig) -> Iterator[Finding]:
+    if bucket.type in {_BUCKET, _BUCKET_ACL}:
+        given = read(bucket.properties, "acl")
+        text = message("acl", given, "only private is allowed", "set it to private and grant access by RAM policies")
+        yield from demand(given, lambda value: value in (None, "private"), text)
+
+
+def _services(service: Resource, _: RuleConfig) -> Iterator[Finding]:
+    if service.kind != "Service":
+        return
+    given = read(service.properties, "spec", "type")
+    text = message("spec.type", given, "opens a port on every node", "use ClusterIP, or a load balancer of the VPC")
+    yield from demand(given, lambda value: value != "NodePort", text)
+    if given == "LoadBalancer":
+        annotations = entries(read(service.properties, "metadata", "annotations"))
+        address = annotations.get(_ADDRESS_TYPE, annotations.get(""))
+        text = message(
+            f"annotation {_ADDRESS_TYPE}", address, "a load balancer is public without it", "set it to intranet"
+        )
+        yield from demand(address, lambda value: value == "intranet", text)
+    for external in each(read(service.properties, "spec", "externalIPs")):
+        text = message("spec.externalIPs", external, "takes over other hosts' addresses", "omit it")
+        yield external if isinstance(external, Unknown) else text
+
+
+RULES = (
+    Rule(
+        name="no-public-api-server",
+        demand="The API server has no address on the internet.",
+        severity="critical",
+        config=RuleConfig,
+        check=_api_server,
+    ),
+    Rule(
+        name="no-open-security-groups",
+        demand="No security group admits the internet.",
+        severity="critical",
+        config=RuleConfig,
+        check=_security_groups,
+    ),
+    Rule(
+        name="no-open-file-systems",
+        demand="File systems admit only named address ranges.",
+        severity="critical",
+        config=RuleConfig,
+        check=_file_systems,
+    ),
+    Rule(
+        name="no-public-buckets",
+        demand="Buckets are private.",
+        severity="critical",
+        config=RuleConfig,
+        check=_buckets,
+    ),
+    Rule(
+        name="no-public-services",
+        demand="Services open neither ports of nodes nor public load balancers.",
+        severity="high",
+        config=RuleConfig,
+        check=_services,
+    ),
+)

@@ -1,0 +1,161 @@
+"""What containers may do on their node (Kubernetes, "Pod Security Standards", level `restricted`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policies.resources import containers, pods
+from policies.rule import Finding, Rule, RuleConfig, demand, message
+from policies.values import Unknown, Value, each, label, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from policies.resources import Resource
+
+_HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")
+_HARMLESS = frozenset({"NET_BIND_SERVICE"})
+
+
+def _is_off(value: Value) -> bool:
+    return value in (None, False)
+
+
+def _privileged(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
+    for container in containers(resource):
+        where = f"container {container.name}: securityContext"
+        privileged = read(container.value, "securityContext", "privileged")
+        text = message(f"{where}.privileged", privileged, "only false is allowed", "omit it; name the devices it needs")
+        yield from demand(privileged, _is_off, text)
+        escalation = read(container.value, "securityContext", "allowPrivilegeEscalation")
+        text = message(f"{where}.allowPrivilegeEscalation", escalation, "only false is allowed", "set it to false")
+        yield from demand(escalation, lambda value: value is False, text)
+
+
+def _root(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
+    for container in containers(resource):
+        user, not_root = container.setting("runAsUser"), container.setting("runAsNonRoot")
+        where = f"container {container.name}: runAsUser"
+        if user is not None:
+            text = message(where, user, "root is not allowed", "set securityContext.runAsUser to 1 or higher")
+            yield from demand(user, lambda value: value != 0, text)
+        else:
+            text = message(
+                where, None, "the image decides, which may be root", "set securityContext.runAsNonRoot: true"
+            )
+            yield from demand(not_root, lambda value: value is True, text)
+
+
+def _capabilities(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
+    for container in containers(resource):
+        where = f"container {container.name}: securityContext.capabilities"
+        for added in each(read(container.value, "securityContext", "capabilities", "add")):
+            text = message(f"{where}.add", added, "only NET_BIND_SERVICE is allowed", "omit it")
+            yield from demand(added, lambda value: value in _HARMLESS, text)
+        dropped = read(container.value, "securityContext", "capabilities", "drop")
+        text = message(f"{where}.drop", dropped, "must contain ALL", "set drop: [ALL]")
+        yield from demand(dropped, lambda value: "ALL" in each(value), text)
+
+
+def _host_namespaces(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
+    for pod in pods(resource):
+        for key in _HOST_NAMESPACES:
+            given = read(pod, key)
+            text = message(
+                key, given, "pods have namespaces of their own", "omit it; no NetworkPolicy reaches such a pod"
+            )
+            yield from demand(given, _is_off, text)
+            if isinstance(pod, Unknown):
+                return
+    for container in containers(resource):
+        for port in each(read(container.value, "ports")):
+            given = read(port, "hostPort")
+            text = message(f"container {container.name}: hostPort", given, "no ports of the node", "use a Service")
+            yield from demand(given, lambda value: value in (None, 0), text)
+
+
+def _host_paths(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
+    for pod in pods(resource):
+        for volume in each(read(pod, "volumes")):
+            path = read(volume, "hostPath", "path")
+            field = f"volume {label(read(volume, 'name'))}: hostPath"
+            text = message(field, path, "no folders of the node", "use a PersistentVolumeClaim or an emptyDir")
+            yield from demand(path, lambda value: value is None, text)
+
+
+def _tokens(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
+    for pod in pods(resource):
+        account = read(pod, "serviceAccountName")
+        if account in (None, "default"):
+            given = read(pod, "automountServiceAccountToken")
+            text = message(
+                "automountServiceAccountToken",
+                given,
+                "pods of the default service account get no token",
+                "set it to false, or name a service account with the rights that the pod needs",
+            )
+            yield from demand(given, lambda value: value is False, text)
+        elif isinstance(account, Unknown):
+            yield account
+
+
+def _unconfined(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
+    for container in containers(resource):
+        for key in ("seccompProfile", "appArmorProfile"):
+            given = read(container.setting(key), "type")
+            field = f"container {container.name}: securityContext.{key}.type"
+            text = message(field, given, "Unconfined is not allowed", "use RuntimeDefault")
+            yield from demand(given, lambda value: value != "Unconfined", text)
+
+
+RULES = (
+    Rule(
+        name="no-privileged-containers",
+        demand="Containers are not privileged and cannot gain privileges.",
+        severity="critical",
+        config=RuleConfig,
+        check=_privileged,
+    ),
+    Rule(
+        name="no-root-containers",
+        demand="Containers run as a user other than root.",
+        severity="high",
+        config=RuleConfig,
+        check=_root,
+    ),
+    Rule(
+        name="no-added-capabilities",
+        demand="Containers drop all capabilities and add none but NET_BIND_SERVICE.",
+        severity="high",
+        config=RuleConfig,
+        check=_capabilities,
+    ),
+    Rule(
+        name="no-host-namespaces",
+        demand="Pods use neither the network, processes and IPC of their node nor its ports.",
+        severity="high",
+        config=RuleConfig,
+        check=_host_namespaces,
+    ),
+    Rule(
+        name="no-host-paths",
+        demand="Pods mount no folder of their node.",
+        severity="critical",
+        config=RuleConfig,
+        check=_host_paths,
+    ),
+    Rule(
+        name="no-default-service-account-token",
+        demand="Pods of the default service account mount no token of the API server.",
+        severity="medium",
+        config=RuleConfig,
+        check=_tokens,
+    ),
+    Rule(
+        name="no-unconfined-containers",
+        demand="No pod turns off seccomp or AppArmor.",
+        severity="high",
+        config=RuleConfig,
+        check=_unconfined,
+    ),
+)

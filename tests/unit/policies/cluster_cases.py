@@ -1,0 +1,89 @@
+"""Cases of rules about Kubernetes objects that are not pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.policies.case import UNKNOWN, Case, manifest
+
+ADDRESS_TYPE = "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-address-type"
+LEVEL = "pod-security.kubernetes.io/enforce"
+
+
+def service(*, annotations: Any = None, **spec: Any) -> Any:
+    return manifest("core/v1", "Service", metadata={"name": "thing", "annotations": annotations}, spec=spec)
+
+
+def namespace(labels: Any = None) -> Any:
+    return manifest("core/v1", "Namespace", metadata={"name": "team", "labels": labels})
+
+
+def closing(**spec: Any) -> Any:
+    return manifest("networking.k8s.io/v1", "NetworkPolicy", spec={"podSelector": {}, **spec})
+
+
+def role(kind: str = "Role", **rule: Any) -> Any:
+    everything_named = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    return manifest("rbac.authorization.k8s.io/v1", kind, rules=[{**everything_named, **rule}])
+
+
+def binding(kind: str = "RoleBinding", role_name: Any = "reader", subject: Any = "trainer") -> Any:
+    subjects = [{"kind": "ServiceAccount", "name": subject}]
+    return manifest("rbac.authorization.k8s.io/v1", kind, roleRef={"name": role_name}, subjects=subjects)
+
+
+def volume(policy: Any) -> Any:
+    return manifest("core/v1", "PersistentVolume", spec={"persistentVolumeReclaimPolicy": policy})
+
+
+CASES = {
+    "no-public-services": Case(
+        keeps=[
+            service(),
+            service(type="ClusterIP"),
+            service(type="LoadBalancer", annotations={ADDRESS_TYPE: "intranet"}),
+        ],
+        breaks={
+            "spec.type = 'NodePort'": service(type="NodePort"),
+            "a load balancer is public without it": service(type="LoadBalancer"),
+            "spec.externalIPs = '192.0.2.1'": service(externalIPs=["192.0.2.1"]),
+        },
+        undecided=[service(type=UNKNOWN), service(type="LoadBalancer", annotations=UNKNOWN)],
+    ),
+    "namespace-pod-security": Case(
+        keeps=[namespace({LEVEL: "restricted"}), namespace({LEVEL: "baseline"})],
+        breaks={"= 'privileged'": namespace({LEVEL: "privileged"}), "= None": namespace()},
+        undecided=[namespace(UNKNOWN), namespace({LEVEL: UNKNOWN})],
+    ),
+    "namespace-network-policy": Case(
+        keeps=[[namespace(), closing(policyTypes=["Ingress"])], [namespace(), closing()]],
+        breaks={
+            "nothing closes namespace team": [namespace()],
+            "closes namespace team:": [namespace(), closing(podSelector={"matchLabels": {"app": "a"}})],
+            "every pod of the cluster reaches": [namespace(), closing(policyTypes=["Egress"])],
+        },
+        undecided=[[namespace(), closing(podSelector=UNKNOWN)]],
+    ),
+    "no-wildcard-rbac": Case(
+        keeps=[role(), role("ClusterRole", apiGroups=[])],
+        breaks={
+            "rules[0].verbs = ['*']": role(verbs=["*"]),
+            "rules[0].resources = ['pods', '*']": role("ClusterRole", resources=["pods", "*"]),
+            "rules[0].apiGroups = ['*']": role(apiGroups=["*"]),
+        },
+        undecided=[role(verbs=UNKNOWN), manifest("rbac.authorization.k8s.io/v1", "Role", rules=UNKNOWN)],
+    ),
+    "no-cluster-admins": Case(
+        keeps=[binding(), binding("ClusterRoleBinding", "view")],
+        breaks={
+            "roleRef.name = 'cluster-admin'": binding("ClusterRoleBinding", "cluster-admin"),
+            "subjects = 'system:authenticated'": binding(subject="system:authenticated"),
+        },
+        undecided=[binding(role_name=UNKNOWN), binding(subject=UNKNOWN)],
+    ),
+    "volumes-retained": Case(
+        keeps=[volume("Retain"), manifest("core/v1", "PersistentVolume", spec={})],
+        breaks={"persistentVolumeReclaimPolicy = 'Delete'": volume("Delete")},
+        undecided=[volume(UNKNOWN)],
+    ),
+}
