@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infra.pod_network import ExclusiveEni, HostNetwork, SharedEni, TrunkEni
+from infra.pod_network_modes import ExclusiveEni, HostNetwork, SharedEni, TrunkEni
 from infra.rdma import Rdma
 from tests.manifests.placement_cases import ACK, JOB, platform_of, simulated
 from tests.recording_engine import Recording, record

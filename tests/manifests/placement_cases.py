@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pulumi_kubernetes as kubernetes
-
-from infra.platform import Platform
-from infra.pod_network import ExclusiveEni, HostNetwork, SharedEni, TrunkEni
-from infra.pools import PlatformOffers, pool_offers
+from infra.offers import PlatformOffers
+from infra.pod_network_modes import ExclusiveEni, HostNetwork, SharedEni, TrunkEni
+from infra.pools import pool_offers
 from infra.rdma import Rdma
 from infra.settings.stack import Settings
 from tests.recording_engine import Recording, record
+from tests.unit.workloads.job_cases import plain_platform
 from workloads.accelerators import MigInstances, SharedGpu
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from infra.platform import Platform
 
 ACK: dict[str, object] = {
     "alicloud": {
@@ -42,7 +44,7 @@ ACK: dict[str, object] = {
                 "maximum": 4,
                 "eni": "exclusive",
                 "rdma": True,
-                "lingjun": {"cluster_id": "lingjun-cluster", "group_id": "group"},
+                "lingjun": {"cluster_id": "lingjun-cluster", "group_id": "group", "ipv6": True},
             },
             {
                 "name": "infer",
@@ -64,12 +66,10 @@ def simulated(sharing: dict[str, object]) -> dict[str, object]:
 def platform_of(stack: dict[str, object]) -> Platform:
     """Return a platform with the pools of a stack's settings."""
     pools = pool_offers(Settings.model_validate(stack))
-    return Platform(
-        provider=kubernetes.Provider("cluster", kubeconfig="{}"),
+    return replace(
+        plain_platform(),
         namespace="team",
         queue="research",
-        data_claim="data",
-        output_claim="output",
         trainer_image="registry.example/athanor/trainer:0123456789abcdef",
         tensorflow_image="registry.example/athanor/trainer-tensorflow:0123456789abcdef",
         offers=PlatformOffers(pools=pools, pod_networkings=("storage",), pod_security="privileged"),
@@ -94,7 +94,7 @@ PLACEMENT_CASES: dict[str, tuple[Callable[[object], Recording], tuple[str, ...]]
     "job-trunk-eni": (_job(ACK, 8, network=TrunkEni(pod_networking="storage"), pool="train"), JOB),
     "job-exclusive-eni": (_job(ACK, 8, network=ExclusiveEni(), pool="alone"), JOB),
     "job-host-network": (_job(ACK, 8, network=HostNetwork(port_offset=10), pool="train"), JOB),
-    "job-erdma": (_job(ACK, 8, rdma=Rdma(smc_r=True), pool="rdma"), JOB),
+    "job-erdma": (_job(ACK, 8, rdma=Rdma(), pool="rdma"), JOB),
     "job-lingjun": (_job(ACK, 8, network=ExclusiveEni(), rdma=Rdma(), pool="lingjun"), JOB),
     "job-shared-gpu": (_job(simulated({"mode": "time_slicing", "replicas": 4}), SharedGpu()), JOB),
     "job-mig": (_job(simulated({"mode": "mig", "profile": "3g.40gb"}), MigInstances(profile="3g.40gb")), JOB),

