@@ -6,6 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
@@ -15,23 +16,35 @@ if TYPE_CHECKING:
 
 # A module stands before those that import it: pytest rewrites the assertions of a plugin when it loads it.
 pytest_plugins = [
+    "tests.time_report",
     "tests.fixtures.local_cluster",
     "tests.fixtures.clone",
+    "tests.fixtures.containerd",
     "tests.fixtures.recorded_stack",
     "tests.fixtures.team",
+    "tests.fixtures.vendors",
 ]
+
+# How long an example takes says how busy the machine is, and nothing of the code.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# For runs by hand: `--hypothesis-profile=thorough`.
+settings.register_profile("thorough", settings.get_profile("any-machine"), max_examples=1000)
+settings.load_profile("any-machine")
 
 USES_ENVIRONMENT = re.compile(r"\bserved: Clone\b")
 
 
 class FilesAndEnvironment(LoadFileScheduling):
-    """Give a file's tests to one process, and all files that use the environment of `make up` to the same one.
+    """Give a file's tests to one process, and files that share something that is created once to the same one.
 
-    It is made once, and they build on each other. (xdist's own `--dist loadgroup` does not group on pytest 9.2.)
+    All that use the environment of `make up` build on each other; those of tests/cloud have one cluster. (xdist's own
+    `--dist loadgroup` does not group on pytest 9.2.)
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
+        if file.startswith("tests/cloud/"):
+            return "cloud"
         return "environment" if _uses_environment(self.config.rootpath / file) else file
 
 

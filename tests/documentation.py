@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 JOBS = Path(__file__).parent.parent / "docs" / "jobs.md"
+USER = JOBS.with_name("user.md")
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r'^(?:    )?[A-Z]\w+\(\n\s+f?"([a-z0-9-]+)', re.MULTILINE)
@@ -22,14 +23,27 @@ class Example:
     code: str
 
 
+def own_script() -> str:
+    """Return the script of docs/user.md that somebody who has never seen the repository trains first."""
+    scripts = [block[1] for block in _BLOCK.finditer(USER.read_text(encoding="utf-8")) if "argparse" in block[1]]
+    [script] = scripts
+    return script
+
+
+def own_command() -> str:
+    """Return the command of docs/user.md that runs this script."""
+    lines = USER.read_text(encoding="utf-8").splitlines()
+    return next(line for line in lines if line.startswith("athanor run "))
+
+
 def job_examples() -> list[Example]:
     """Return the examples of docs/jobs.md in their order."""
     text = JOBS.read_text(encoding="utf-8")
     headings = list(_HEADING.finditer(text))
-    found: list[Example] = []
+    examples: list[Example] = []
     for block in _BLOCK.finditer(text):
         heading = next(each[1] for each in reversed(headings) if each.start() < block.start())
         name = _NAME.search(block[1])
         assert name is not None, f"an example below {heading!r} declares nothing"
-        found.append(Example(heading=heading, name=name[1], code=block[1]))
-    return found
+        examples.append(Example(heading=heading, name=name[1], code=block[1]))
+    return examples

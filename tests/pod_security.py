@@ -44,10 +44,10 @@ def all_containers(pod: Node) -> list[Node]:
 
 def violations(pod: Node) -> list[str]:
     """Return what the level `restricted` would refuse about a pod spec, empty if it is admitted."""
-    found = [*_host_access(pod), *_volumes(pod), *_security_context("pod", pod.get("securityContext") or {})]
+    problems = [*_host_access(pod), *_volumes(pod), *_security_context("pod", pod.get("securityContext") or {})]
     for container in all_containers(pod):
-        found += _container(container, pod.get("securityContext") or {})
-    return found
+        problems += _container(container, pod.get("securityContext") or {})
+    return problems
 
 
 def _host_access(pod: Node) -> Iterator[str]:

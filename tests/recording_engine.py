@@ -61,6 +61,9 @@ class Registration:
     delete_before_replace: bool
     protect: bool
     ignore_changes: tuple[str, ...]
+    replace_on_changes: tuple[str, ...]
+    aliases: frozenset[str]
+    """URNs of its own under which the state may know it from before; those of its parents are left to the engine."""
     before_update: tuple[str, ...]
     """Names of the hooks that may refuse an update; the recording holds them."""
     outputs: dict[str, Any] | None = None
@@ -68,7 +71,7 @@ class Registration:
 
     @property
     def kind(self) -> str:
-        """The Kubernetes kind, empty for what is no Kubernetes object."""
+        """The Kubernetes kind, empty for everything that is not a Kubernetes object."""
         return str(self.inputs.get("kind", ""))
 
     @property
@@ -101,21 +104,21 @@ class Recording:
 
     def of_type(self, type_: str) -> list[Registration]:
         """All resources with this type token."""
-        return [found for found in self.resources.values() if found.type == type_]
+        return [resource for resource in self.resources.values() if resource.type == type_]
 
     def of_kind(self, kind: str) -> list[Registration]:
         """All Kubernetes objects of a kind."""
-        return [found for found in self.resources.values() if found.kind == kind]
+        return [resource for resource in self.resources.values() if resource.kind == kind]
 
     def one(self, name: str, kind: str = "") -> Registration:
         """The only resource with this logical name, or of these the only one of a Kubernetes kind."""
-        found = [r for r in self.resources.values() if r.name == name and (not kind or r.kind == kind)]
-        assert len(found) == 1, f"{len(found)} resources are called {name!r} ({kind or 'any kind'})"
-        return found[0]
+        matches = [r for r in self.resources.values() if r.name == name and (not kind or r.kind == kind)]
+        assert len(matches) == 1, f"{len(matches)} resources are called {name!r} ({kind or 'any kind'})"
+        return matches[0]
 
     def objects(self) -> list[Registration]:
         """Everything that becomes a Kubernetes object."""
-        return [found for found in self.resources.values() if found.type.startswith("kubernetes:")]
+        return [resource for resource in self.resources.values() if resource.type.startswith("kubernetes:")]
 
     def ancestors(self, resource: Registration) -> frozenset[str]:
         """URNs of all that must exist before `resource` does."""
@@ -160,6 +163,13 @@ class RecordingEngine(pulumi.runtime.Mocks, mocks.MockMonitor):
         qualified = f"{parent_types}${type_}" if parent_types else type_
         return "::".join([f"urn:pulumi:{self.stack}", PROJECT, qualified, name])
 
+    def _aliased(self, request: Any, alias: Any) -> str:
+        """Return the URN that an alias stands for; what it does not say is as it is now."""
+        if alias.urn:
+            return alias.urn
+        parent = "" if alias.spec.noParent else alias.spec.parentUrn or request.parent
+        return self.make_urn(parent, alias.spec.type or request.type, alias.spec.name or request.name)
+
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802 - the protocol's name
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == STACK_TYPE:
@@ -179,6 +189,8 @@ class RecordingEngine(pulumi.runtime.Mocks, mocks.MockMonitor):
             delete_before_replace=request.deleteBeforeReplace,
             protect=request.protect,
             ignore_changes=tuple(request.ignoreChanges),
+            replace_on_changes=tuple(request.replaceOnChanges),
+            aliases=frozenset(self._aliased(request, each) for each in request.aliases),
             before_update=tuple(request.hooks.before_update),
         )
         identifier, _ = self.new_resource(mocks.MockResourceArgs(request.type, request.name, {}))

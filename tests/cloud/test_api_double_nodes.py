@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fixtures.local_cluster import Kubectl, wait_until
+from tests.api_double.cs.kubernetes_side import KubernetesSide
 from tests.unit.api_double.cs.service import Service
-from tools.api_double.cs.kubernetes_side import KubernetesSide
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.fixtures.local_cluster import Kubectl
     from tools.local_cluster import LocalCluster
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
@@ -48,7 +49,6 @@ def _names(kubectl: Kubectl, kind: str, *words: str) -> list[str]:
 
 
 def _ready(service: Service, kubectl: Kubectl) -> list[dict[str, Any]]:
-    assert service.account.kubernetes is not None
     service.account.kubernetes.await_idle()
     kubectl.wait("condition=Ready", "nodes", "-l", OURS)
     return kubectl.get("nodes", "-l", OURS)["items"]
@@ -73,7 +73,7 @@ def test_a_pools_nodes_follow_it(service: Service, kubectl: Kubectl) -> None:
     assert len(nodes) == 3
     assert {node["metadata"]["labels"]["athanor.dev/pool"] for node in nodes} == {"train"}
     assert {node["status"]["allocatable"]["nvidia.com/gpu"] for node in nodes} == {"1"}
-    assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes} == {"v1.34.1-aliyun.1"}
+    assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes} == {"v1.34.10-aliyun.1"}
 
     service.finish(service.call("PUT", path, {"scaling_group": {"desired_size": 1}}))
     assert _names(kubectl, "nodes", "-l", OURS) == [service.nodes(path)[0]["name"]]

@@ -11,8 +11,8 @@ import pytest
 
 from infra.monitoring.dashboards import dashboards
 from infra.monitoring.dashboards.queries import panels
-from tests.fixtures.clone import wait_until
 from tests.fixtures.monitoring import Monitoring
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.fixtures.clone import Clone
@@ -33,17 +33,17 @@ def folder(served: Clone) -> Path:
 
 def _state(page: str, uid: str, title: str) -> str:
     """Return what a panel's class says of it: nothing, `empty` or `failed`."""
-    wanted = next(panel["id"] for panel in panels(dashboards()[uid]) if panel["title"] == title)
-    found = re.search(rf'<section class="panel ?(\w*)"[^>]*data-panel="{wanted}"', page)
-    assert found, title
-    return found[1]
+    panel_id = next(panel["id"] for panel in panels(dashboards()[uid]) if panel["title"] == title)
+    section = re.search(rf'<section class="panel ?(\w*)"[^>]*data-panel="{panel_id}"', page)
+    assert section, title
+    return section[1]
 
 
 @pytest.mark.parametrize(
     ("uid", "titles"),
     [
         ("athanor-job", ("Progress", "Loss", "Loss over time", "Gradient norm", "Where its pods are")),
-        ("athanor-cluster", ("Nodes ready", "CPU of nodes", "Targets that answer", "Series in Prometheus")),
+        ("athanor-cluster", ("Nodes ready", "CPU of nodes", "Targets up", "Series in Prometheus")),
         ("athanor-queues", ("Queues above their share", "CPU of each queue")),
         ("athanor-serving", ("Pods ready", "Versions loaded", "CPU", "Memory")),
     ],
@@ -56,6 +56,19 @@ def test_what_this_machine_has_is_shown(folder: Path, uid: str, titles: tuple[st
 def test_the_job_that_was_just_trained_is_the_one_that_is_shown(folder: Path) -> None:
     page = (folder / "athanor-job.html").read_text(encoding="utf-8")
     assert f"<dt>Job</dt><dd>{JOB}" in page
+
+
+def test_the_page_of_the_job_shows_the_time_of_its_run(folder: Path) -> None:
+    """A run of seconds would be a corner of the quarter of an hour that the other pages show."""
+
+    def seconds(uid: str) -> float:
+        page = (folder / f"{uid}.html").read_text(encoding="utf-8")
+        times = re.search(r'data-start="(\d+)" data-end="(\d+)"', page)
+        assert times
+        return (int(times[2]) - int(times[1])) / 1000
+
+    assert 10 < seconds("athanor-job") < 600
+    assert seconds("athanor-cluster") >= 900
 
 
 def test_no_query_fails(folder: Path) -> None:

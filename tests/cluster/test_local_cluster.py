@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fixtures.local_cluster import COMPONENTS, Kubectl, kernel_settings, kubectl_pod, quiet_progress, wait_until
+from tests.fixtures.local_cluster import COMPONENTS, Kubectl, kernel_settings, kubectl_pod, quiet_progress
+from tests.waiting import wait_until
 from tools.local_cluster import dns, state
 from tools.local_cluster.kubelet import KUBELET_PORT
 from tools.local_cluster.processes import PROC, Process, all_processes

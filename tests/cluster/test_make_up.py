@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import urllib.request
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import tritonclient.http as triton
 
-from trainer import digits
+from trainer.training import digits
 
 if TYPE_CHECKING:
     from tests.fixtures.clone import Clone
@@ -20,7 +21,7 @@ MINIMUM_ACCURACY = 0.97
 
 def service_address(clone: Clone) -> str:
     """Return host:port of the served model, as this machine reaches it."""
-    service = json.loads(clone.kubectl("get", "service", "digits", "-n", "athanor", "-o", "json"))
+    service = clone.object("services", "digits")
     return f"{service['spec']['clusterIP']}:8000"
 
 
@@ -45,10 +46,10 @@ def test_up_prints_where_this_machine_opens_metrics_alerts_and_logs(served: Clon
 
 
 def test_the_model_was_trained_by_two_pods_on_the_node(served: Clone) -> None:
-    [job] = served.objects("jobs.batch.volcano.sh", "-n", "athanor")
+    [job] = served.objects("jobs")
 
     assert job["status"]["state"]["phase"] == "Completed"
-    pods = served.objects("pods", "-n", "athanor", "-l", "athanor.dev/job=digits-training")
+    pods = served.objects("pods", "athanor.dev/job=digits-training")
     assert [pod["status"]["phase"] for pod in pods] == ["Succeeded", "Succeeded"]
     assert {pod["spec"]["nodeName"] for pod in pods} == {"local-node-0"}
     assert {pod["spec"]["schedulerName"] for pod in pods} == {"volcano"}
@@ -65,7 +66,6 @@ def test_the_exported_manifest_describes_the_served_file(served: Clone) -> None:
 
 
 def test_a_second_up_changes_nothing(served: Clone) -> None:
-    served.pulumi("preview", "--expect-no-changes")
     served.pulumi("up", "--yes", "--expect-no-changes")
 
 
@@ -93,10 +93,20 @@ def test_predict_draws_any_held_out_image(served: Clone) -> None:
     assert re.search(r"held-out 42\s", served.make("predict", "IMAGE=42"))
 
 
+def test_a_proxy_of_the_users_is_not_asked_for_the_cluster(served: Clone) -> None:
+    proxy = "http://127.0.0.1:9"  # nobody listens there
+    proxies = dict.fromkeys(("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"), proxy)
+    behind = replace(served, variables=proxies | {"no_proxy": "localhost,.corp.example", "NO_PROXY": ""})
+
+    assert re.search(r"held-out 42\s", behind.make("predict", "IMAGE=42"))
+    assert "local-node-0" in behind.kubectl("get", "nodes")
+    assert "Previewing" in behind.pulumi("preview", "--expect-no-changes")
+
+
 def test_predict_refuses_an_image_that_does_not_exist(served: Clone) -> None:
     printed = served.make("predict", "IMAGE=100000", check=False)
 
-    assert "image 100000" in printed
+    assert "IMAGE = 100000: is not one of the held-out images" in printed
     assert "0 to 363" in printed
 
 
@@ -146,7 +156,7 @@ def test_private_files_are_private(served: Clone) -> None:
 
 
 def test_pods_cannot_do_more_than_they_need(served: Clone) -> None:
-    [pod, *_] = served.objects("pods", "-n", "athanor", "-l", "athanor.dev/service=digits")
+    [pod, *_] = served.objects("pods", "athanor.dev/service=digits")
     name = pod["metadata"]["name"]
 
     identity = served.kubectl("exec", "-n", "athanor", name, "--", "id", "-u").strip()
@@ -158,7 +168,7 @@ def test_pods_cannot_do_more_than_they_need(served: Clone) -> None:
 
 
 def test_the_service_exposes_metrics(served: Clone) -> None:
-    [pod, *_] = served.objects("pods", "-n", "athanor", "-l", "athanor.dev/service=digits")
+    [pod, *_] = served.objects("pods", "athanor.dev/service=digits")
     client = "import urllib.request as u; print(u.urlopen('http://digits:8002/metrics').read().decode())"
     printed = served.kubectl("exec", "-n", "athanor", pod["metadata"]["name"], "--", "python3", "-c", client)
 

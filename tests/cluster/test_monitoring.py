@@ -8,11 +8,12 @@ import pytest
 
 from infra.monitoring.dashboards.queries import queries
 from infra.monitoring.kept_metrics import KEPT_METRICS
-from tests.fixtures.clone import Clone, wait_until
 from tests.fixtures.monitoring import Monitoring
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from infra.monitoring.dashboards.queries import Query
+    from tests.fixtures.clone import Clone
 
 NOT_HERE = {"dcgm-exporter"}
 """Targets that need a GPU."""
@@ -41,9 +42,9 @@ ONLY_SOMETIMES = {
 @pytest.fixture(scope="module")
 def monitoring(served: Clone) -> Monitoring:
     """Prometheus after it has read every target once."""
-    found = Monitoring(served)
-    wait_until(lambda: not down(found), lambda: f"targets to be up: {down(found)}")
-    return found
+    deployed = Monitoring(served)
+    wait_until(lambda: not down(deployed), lambda: f"targets to be up: {down(deployed)}")
+    return deployed
 
 
 def targets(monitoring: Monitoring) -> list[dict[str, Any]]:
@@ -57,6 +58,10 @@ def down(monitoring: Monitoring) -> dict[str, str]:
 
 def test_every_kind_of_target_is_read(monitoring: Monitoring) -> None:
     assert {each["labels"]["job"] for each in targets(monitoring)} >= {*KEPT_METRICS, "serving"} - NOT_HERE
+
+
+def test_no_page_of_the_web_may_read_the_metrics(monitoring: Monitoring) -> None:
+    assert monitoring.prometheus("status/flags")["web.cors.origin"] == "none"
 
 
 def test_a_run_that_ended_can_be_looked_at(monitoring: Monitoring) -> None:
@@ -90,5 +95,5 @@ def test_every_rule_is_computed_without_an_error(monitoring: Monitoring) -> None
 
 
 def test_nobody_is_paged_by_an_environment_that_works(monitoring: Monitoring) -> None:
-    pages = {name: found for name, found in monitoring.firing().items() if found[0]["severity"] == "page"}
+    pages = {name: alerts for name, alerts in monitoring.firing().items() if alerts[0]["severity"] == "page"}
     assert pages == {}

@@ -13,7 +13,6 @@ import pytest
 
 from infra.simulated_nodes import simulated_node_manifest
 from infra.workload_labels import JOB_LABEL
-from tests.fixtures.clone import wait_until
 from tests.fixtures.cluster_api import NAMESPACE, PATHS
 from tests.fixtures.local_cluster import quiet_progress
 from tests.fixtures.scheduling import (
@@ -24,19 +23,26 @@ from tests.fixtures.scheduling import (
     SchedulingPlatform,
     scheduling_platform,
 )
-from tools.inspection.case import Case
-from tools.inspection.pending import why
+from tests.waiting import wait_for_count, wait_until
+from tools.kubectl import Kubectl
+from tools.operations.case import Case
+from tools.operations.rerun import Request, rerun
+from tools.operations.target import Target
+from tools.operations.why import why
+from tools.toolchain import ensure
 from workloads.topology import Together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from tools.inspection.containers import Finding
+    from tools.operations.containers import Finding
 
 
-NODES = 1000
-PODS = int(os.environ.get("ATHANOR_SCALE_PODS", "5000"))
-"""A multiple of PODS_PER_JOB, at least 200 and at most 8 for each node."""
+PODS = int(os.environ.get("ATHANOR_SCALE_PODS", "1000"))
+"""A multiple of PODS_PER_JOB, at least 200; `python -m benchmarks scale` takes 5,000."""
+NODES = PODS // 5
+"""Each has room for eight."""
 PODS_PER_JOB = 50
 LOOK_EVERY = PODS // 5
 """Pods that must have begun to run between two looks at all pods, each of which is many MB."""
@@ -46,6 +52,7 @@ LOOK_EVERY = PODS // 5
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchedulingPlatform]:
     folder = tmp_path_factory.mktemp("scheduling")
     with scheduling_platform(folder, "scheduling", quiet_progress(folder)) as platform:
+        platform.up(queues=[{"name": "a"}, {"name": "b"}])
         yield platform
 
 
@@ -58,32 +65,32 @@ def platform(started: SchedulingPlatform) -> Iterator[SchedulingPlatform]:
 
 @pytest.fixture(scope="class")
 def equal_queues(started: SchedulingPlatform) -> None:
-    started.up(queues=[{"name": "a"}, {"name": "b"}])
+    started.configure(queues=[{"name": "a"}, {"name": "b"}])
 
 
 @pytest.fixture(scope="class")
 def guaranteed(started: SchedulingPlatform) -> None:
-    started.up(queues=[{"name": "a", "guaranteed_percent": 50}, {"name": "b"}])
+    started.configure(queues=[{"name": "a", "guaranteed_percent": 50}, {"name": "b"}])
 
 
 @pytest.fixture(scope="class")
 def kept_and_limited(started: SchedulingPlatform) -> None:
-    started.up(queues=[{"name": "a", "reclaimable": False}, {"name": "b", "maximum_percent": 50}])
+    started.configure(queues=[{"name": "a", "reclaimable": False}, {"name": "b", "maximum_percent": 50}])
 
 
 @pytest.fixture(scope="class")
 def quota(started: SchedulingPlatform) -> None:
-    started.up(queues=[{"name": "a"}, {"name": "b"}], quota={"resources": {GPU: "8"}})
+    started.configure(queues=[{"name": "a"}, {"name": "b"}], quota={"resources": {GPU: "8"}})
 
 
 @pytest.fixture(scope="class")
-def thousand_nodes(started: SchedulingPlatform) -> None:
-    started.up(queues=[{"name": "a"}, {"name": "b"}])
+def many_nodes(equal_queues: None, started: SchedulingPlatform) -> None:
+    del equal_queues
     started.api.create("nodes", *(
         simulated_node_manifest(f"scale-{number}", INSTANCE_TYPE, f"simulated-{'ab'[number % 2]}")
         for number in range(NODES)
     ))  # fmt: skip
-    wait_until(lambda: len(started.ready_nodes(POOL)) == NODES + 2, "the simulated nodes to be ready")
+    wait_for_count(lambda: len(started.ready_nodes(POOL)), NODES + 2, "the simulated nodes to be ready")
 
 
 def why_not(platform: SchedulingPlatform, job: str) -> Finding:
@@ -101,7 +108,52 @@ class TestEqualQueues:
         assert [pod["spec"].get("nodeName") for pod in platform.pods("gang")] == [None] * 3
         finding = why_not(platform, "gang")
         assert finding.cause == "gang"
-        assert "2 of the 3 worker pods that wait can be placed" in finding.sentence
+        assert "2 of the 3 waiting worker pods can be placed" in finding.sentence
+
+    def test_a_queue_that_is_not_there_is_named(self, platform: SchedulingPlatform) -> None:
+        platform.submit(platform.gpu_job("queueless", queue="vision"))
+        finding = wait_until(
+            lambda: reason if (reason := why_not(platform, "queueless")).cause == "no-queue" else None,
+            lambda: f"the queue to be named; {why_not(platform, 'queueless').sentence}",
+        )
+        assert "uses the queue 'vision', which does not exist; next: use one of a, b" in finding.sentence
+
+    def test_pods_that_the_api_server_refuses_are_reported_with_the_field(self, platform: SchedulingPlatform) -> None:
+        job = platform.gpu_job("refused")
+        [container] = job["spec"]["tasks"][0]["template"]["spec"]["containers"]
+        container["volumeMounts"].append({**container["volumeMounts"][0]})
+        platform.submit(job)
+        finding = wait_until(
+            lambda: reason if (reason := why_not(platform, "refused")).cause == "refused" else None,
+            lambda: f"the refusal; {platform.said('refused')}",
+        )
+        assert '].mountPath: Invalid value: "/data/data": must be unique' in finding.sentence
+        assert "spec.containers[0].volumeMounts[" in finding.sentence
+        assert "StatusError" not in finding.sentence
+
+    def test_a_job_of_somebody_elses_program_runs_again_as_it_is(
+        self, platform: SchedulingPlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ATHANOR_HOME", str(tmp_path))
+        job, cluster = platform.gpu_job("theirs", pods=2), platform.api.cluster
+        address = f"{PATHS['jobs']}/{job['metadata']['name']}"
+        platform.api.request("PATCH", f"{address}?fieldManager=their-engine", job, "application/apply-patch+yaml")
+        pods = platform.runs("theirs", 2)
+        before = platform.api.request("GET", address)
+        kubectl = Kubectl(
+            program=ensure(["kubectl"])["kubectl"], kubeconfig=cluster.kubeconfig, context=cluster.context
+        )
+        target = Target(kubectl=kubectl, namespace=NAMESPACE, local=False)
+
+        again = rerun(None, Request(job="theirs", force=True), target, quiet_progress(tmp_path))
+
+        assert again.name == job["metadata"]["name"]
+        after = platform.api.request("GET", address)
+        assert after["metadata"]["uid"] != before["metadata"]["uid"]
+        assert after["spec"] == before["spec"]
+        applied = [each["manager"] for each in after["metadata"]["managedFields"] if each["operation"] == "Apply"]
+        assert applied == ["their-engine"], "its program's next update finds its own"
+        assert not set(platform.runs("theirs", 2)) & set(pods)
 
     def test_a_high_priority_takes_the_place_of_a_low_one_which_returns(self, platform: SchedulingPlatform) -> None:
         platform.submit(platform.gpu_job("low", pods=2, priority_class="low"))
@@ -109,7 +161,7 @@ class TestEqualQueues:
 
         platform.submit(platform.gpu_job("high", pods=2, priority_class="high"))
         platform.runs("high", 2)
-        wait_until(lambda: len(platform.pods("low")) == 2, "the pods of low to wait anew")
+        wait_until(lambda: len(platform.pods("low")) == 2, "new pods of low to wait")
         platform.refused("low")
         assert not platform.running("low")
         assert len(platform.running("high")) == 2
@@ -267,53 +319,42 @@ def _running(platform: SchedulingPlatform, *jobs: str) -> dict[str, str]:
     return {uid: node for job in jobs for uid, node in platform.running(job).items()}
 
 
-def test_destroy_leaves_nothing_of_the_scheduler(started: SchedulingPlatform) -> None:
-    started.clone.pulumi("destroy", "--yes", "--skip-preview")
-
-    classes = {each["metadata"]["name"] for each in started.api.list("priority_classes")}
-    assert not [name for name in classes if name.startswith(f"{NAMESPACE}.")]
-    assert [started.api.ask("GET", PATHS[kind])[0] for kind in ("queues", "hyper_nodes", "jobs")] == [404] * 3
-    started.give_volumes()  # for the next stack
-
-
-@pytest.mark.usefixtures("thousand_nodes")
+@pytest.mark.usefixtures("many_nodes")
 @pytest.mark.timeout(600 * max(1, PODS // 1000))
 class TestScale:
-    """The last: nobody waits until thousands of pods are deleted, they go with the cluster."""
-
-    def test_every_pod_gets_its_node_once_and_no_job_half_of_them(self, started: SchedulingPlatform) -> None:
+    def test_every_pod_gets_its_node_once_and_no_job_half_of_them(self, platform: SchedulingPlatform) -> None:
         names = [f"scale-{number}" for number in range(PODS // PODS_PER_JOB)]
-        started.submit(*(started.gpu_job(name, pods=PODS_PER_JOB, gpus=1) for name in names))
+        platform.submit(*(platform.gpu_job(name, pods=PODS_PER_JOB, gpus=1) for name in names))
         seen: defaultdict[str, set[str]] = defaultdict(set)
         half: set[str] = set()
         looked_at = -LOOK_EVERY
 
-        def all_run() -> bool:
+        def running() -> int:
             nonlocal half, looked_at
-            running = sum(job.get("status", {}).get("running", 0) for job in started.api.list("jobs"))
+            running = sum(job.get("status", {}).get("running", 0) for job in platform.api.list("jobs"))
             if running - looked_at >= LOOK_EVERY or running == PODS:
                 looked_at = running
                 begun = half
-                half = look(started, seen)
+                half = look(platform, seen)
                 assert not half & begun, "a job that had begun to start has still not all of its pods bound"
-            return running == PODS
+            return running
 
-        wait_until(all_run, lambda: f"all pods to run; bound: {len(seen)}", 400 * max(1, PODS // 1000))
+        wait_for_count(running, PODS, lambda: f"all pods to run; bound: {len(seen)}")
 
         assert half == set()
-        assert len(started.api.list("pods")) == len(seen) == PODS
+        assert len(platform.api.list("pods")) == len(seen) == PODS
         assert {len(nodes) for nodes in seen.values()} == {1}
         held = Counter(node for nodes in seen.values() for node in nodes)
         assert max(held.values()) <= GPUS_PER_NODE
         # Nearly: the scheduler looks at a part of so many nodes for each pod.
         assert len(held) <= 1.1 * PODS / GPUS_PER_NODE
-        assert set(held) <= started.ready_nodes(POOL)
+        assert set(held) <= platform.ready_nodes(POOL)
 
         # All of this gang but one pod would fit.
-        free = len(started.ready_nodes(POOL)) - len(held)
-        started.submit(started.gpu_job("giant", pods=free + 1))
-        started.refused("giant")
-        assert not [pod for pod in started.pods("giant") if "nodeName" in pod["spec"]]
+        free = len(platform.ready_nodes(POOL)) - len(held)
+        platform.submit(platform.gpu_job("giant", pods=free + 1))
+        platform.refused("giant")
+        assert not [pod for pod in platform.pods("giant") if "nodeName" in pod["spec"]]
 
 
 def look(platform: SchedulingPlatform, seen: defaultdict[str, set[str]]) -> set[str]:
@@ -327,3 +368,11 @@ def look(platform: SchedulingPlatform, seen: defaultdict[str, set[str]]) -> set[
             seen[pod["metadata"]["uid"]].add(node)
             bound[pod["metadata"]["labels"][JOB_LABEL]] += 1
     return {job for job, number in bound.items() if number < PODS_PER_JOB}
+
+
+def test_destroy_leaves_nothing_of_the_scheduler(started: SchedulingPlatform) -> None:
+    started.clone.pulumi("destroy", "--yes", "--skip-preview")
+
+    classes = {each["metadata"]["name"] for each in started.api.list("priority_classes")}
+    assert not [name for name in classes if name.startswith(f"{NAMESPACE}.")]
+    assert [started.api.ask("GET", PATHS[kind])[0] for kind in ("queues", "hyper_nodes", "jobs")] == [404] * 3

@@ -15,55 +15,36 @@ from typing import TYPE_CHECKING
 import pytest
 
 import infra.images
-from tests.fixtures.clone import wait_until
+from infra.images import COREDNS_IMAGE, PAUSE_IMAGE
 from tests.fixtures.local_cluster import quiet_progress
-from tools.images import ensure_platform_images, ensure_trainer_image, trainer_image
-from tools.images.containerd import NodeImages
+from tests.waiting import wait_until
+from tools.images import ensure_platform_images, ensure_trainer_images, trainer_image
 from tools.images.oci import Sink
-from tools.images.platform_images import COREDNS_IMAGE, MONITORING_IMAGES, PAUSE_IMAGE, PLATFORM_IMAGES
+from tools.images.platform_images import MONITORING_IMAGES, PLATFORM_IMAGES
 from tools.images.store import images_folder, open_layout
 from tools.paths import REPOSITORY
-from tools.process import CommandError, run
 from tools.toolchain.catalogue import tool_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.fixtures.containerd import Containerd
 
-CONTAINERD_CONFIG = """
-version = 2
-root = "{folder}/root"
-state = "{folder}/state"
-disabled_plugins = ["io.containerd.grpc.v1.cri"]
-[grpc]
-address = "{folder}/socket"
-"""
-
-DISTRIBUTED_PROGRAM = """
-import torch, torch.distributed
-torch.distributed.init_process_group("gloo")
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
-optimizer = torch.optim.AdamW(model.parameters())
-images, labels = torch.rand(16, 1, 8, 8), torch.arange(16) % 10
+TORCH_PROGRAM = """
+import json, os, torch, trainer, sklearn.datasets, uvicorn, uvloop, httptools, orjson, tritonclient.grpc, tyro
+assert os.path.getsize(torch.__cached__) and os.path.getsize(json.__cached__)
+model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+images = torch.rand(16, 1, 8, 8)
 with torch.profiler.profile():
-    before = torch.nn.functional.cross_entropy(model(images), labels)
-    before.backward()
-    optimizer.step()
-    after = torch.nn.functional.cross_entropy(model(images), labels)
-assert after < before, (after, before)
-frozen = torch.jit.freeze(torch.jit.trace(model.module.eval(), images))
-frozen.save(f"/tmp/model-{torch.distributed.get_rank()}.pt")
-loaded = torch.jit.load(f"/tmp/model-{torch.distributed.get_rank()}.pt")
-torch.testing.assert_close(torch.jit.optimize_for_inference(loaded)(images), model.module(images))
+    torch.nn.functional.cross_entropy(model(images), torch.arange(16) % 10).backward()
+torch.jit.freeze(torch.jit.trace(model.eval(), images)).save("/tmp/model.pt")
+loaded = torch.jit.load("/tmp/model.pt")
+torch.testing.assert_close(torch.jit.optimize_for_inference(loaded)(images), model(images))
+assert not torch.cuda.is_available()
 try:
     images.cuda()
 except RuntimeError as error:
     assert "NVIDIA driver" in str(error), error
 else:
     raise AssertionError("a CPU image found a GPU")
-torch.distributed.barrier()
-with open(f"/tmp/done-{torch.distributed.get_rank()}", "w") as file:
-    file.write(f"rank {torch.distributed.get_rank()} of {torch.distributed.get_world_size()}\\n")
-torch.distributed.destroy_process_group()
 """
 
 SSH_SCRIPT = """
@@ -77,6 +58,25 @@ login="ssh -i /tmp/user $client athanor@pod"
 $login -o ProxyCommand="$server" 'id -un; command -v mpirun; PRTE_PREFIX=/usr/local prted --help | grep -m1 -o PRRTE'
 """
 """Logs in and starts a daemon as mpirun does, by a pipe in the place of a port: without the image's environment."""
+
+RDMA_PROGRAM = """
+import ctypes, pathlib
+verbs = ctypes.CDLL("libibverbs.so.1")
+for symbol, version in (("ibv_get_device_list", "1.1"), ("ibv_reg_mr_iova2", "1.8"), ("ibv_reg_dmabuf_mr", "1.12")):
+    find = ctypes.CDLL(None).dlvsym
+    find.argtypes, find.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p], ctypes.c_void_p
+    assert find(verbs._handle, symbol.encode(), f"IBVERBS_{version}".encode()), symbol
+ctypes.CDLL("librdmacm.so.1")
+for provider in ("erdma", "mlx5"):
+    [library] = pathlib.Path("/usr/lib").glob(f"*-linux-gnu/libibverbs/lib{provider}-rdmav*.so")
+    ctypes.CDLL(str(library))
+    assert pathlib.Path(f"/etc/libibverbs.d/{provider}.driver").read_text().split() == ["driver", provider]
+count = ctypes.c_int(-1)
+verbs.ibv_get_device_list.restype = ctypes.c_void_p
+verbs.ibv_get_device_list(ctypes.byref(count))
+print(count.value)
+"""
+"""Opens what NCCL opens (NCCL 2.30, src/misc/ibvsymbols.cc), and the drivers that the library opens for a device."""
 
 MPI_PROGRAM = """
 from mpi4py import MPI
@@ -93,15 +93,23 @@ assert ssl.create_default_context().cert_store_stats()["x509_ca"] > 100
 """
 
 TENSORFLOW_PROGRAM = """
-import importlib, os, pkgutil, keras, tensorflow, trainer.source, trainer.tf
-for package in (trainer.source, trainer.tf):
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        importlib.import_module(module.name)
+import glob, importlib, importlib.util, os, pkgutil, keras, tensorflow, trainer.tf
+for module in pkgutil.walk_packages(trainer.tf.__path__, "trainer.tf."):
+    importlib.import_module(module.name)
+assert importlib.util.find_spec("torch") is None
+print(glob.glob("/opt/athanor/trainer/requirements*.txt"))
 assert os.path.getsize(tensorflow.__cached__) and os.path.getsize(keras.__cached__)
 weights = tensorflow.Variable([[2.0], [1.0]])
 with tensorflow.GradientTape() as tape:
     loss = tensorflow.reduce_sum(tensorflow.matmul([[3.0, 4.0]], weights))
 print(loss.numpy(), tape.gradient(loss, weights).numpy().tolist(), tensorflow.config.list_physical_devices("GPU"))
+"""
+
+SERVING_PROGRAM = """
+import importlib, importlib.util, pkgutil, trainer.serve
+for module in pkgutil.walk_packages(trainer.serve.__path__, "trainer.serve."):
+    importlib.import_module(module.name)
+assert importlib.util.find_spec("trainer.pytorch") is None
 """
 
 BUILD_PROGRAM = """
@@ -112,46 +120,15 @@ build_from(Path(sys.argv[1]))
 """
 
 
-class Containerd:
-    """A containerd of the test's own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.socket = folder / "socket"
-        self.images = NodeImages(self.socket)
-        self._ctr = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io"]
-
-    def ctr(self, *words: str, log: Path | None = None) -> str:
-        return run([*self._ctr, *words], log=log)
-
-    def run(self, image: str, *command: str, log: Path | None = None) -> str:
-        """Run a program as a restricted pod does: the image's user, read-only root, only /tmp writable."""
-        mounts = ["--mount", "type=tmpfs,dst=/tmp,options=mode=1777", "--net-host"]
-        words = ["run", "--rm", "--read-only", *mounts, image, f"test-{os.urandom(4).hex()}", *command]
-        return self.ctr(*words, log=log)
-
-
-@pytest.fixture(scope="module")
-def containerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containerd]:
-    folder = tmp_path_factory.mktemp("containerd")
-    (folder / "config.toml").write_text(CONTAINERD_CONFIG.format(folder=folder))
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(["containerd", "--config", folder / "config.toml"], stdout=log, stderr=log)
-    try:
-        wait_until((folder / "socket").is_socket, "containerd to listen")
-        yield Containerd(folder)
-    finally:
-        process.terminate()
-        process.wait()
-        shutil.rmtree(folder)
-
-
 @pytest.fixture(scope="module")
 def trainer(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return ensure_trainer_image(containerd.socket, quiet_progress(tmp_path_factory.mktemp("progress")))
+    progress = quiet_progress(tmp_path_factory.mktemp("progress"))
+    return ensure_trainer_images(containerd.socket, ["training"], progress)["training"]
 
 
 def test_trainer_runs_unprivileged_on_a_read_only_root(containerd: Containerd, trainer: str) -> None:
     script = "id -u; id -g; id -un; touch /opt/athanor/x 2>&1; touch /tmp/x && echo writable; command -v torchrun"
+    script += "; echo GPUs: $NVIDIA_VISIBLE_DEVICES"
     assert containerd.run(trainer, "sh", "-c", script).splitlines() == [
         "10001",
         "10001",
@@ -159,12 +136,13 @@ def test_trainer_runs_unprivileged_on_a_read_only_root(containerd: Containerd, t
         "touch: cannot touch '/opt/athanor/x': Read-only file system",
         "writable",
         "/usr/local/bin/torchrun",
+        "GPUs: void",
     ]
 
 
-def test_trainer_imports_what_its_roles_need(containerd: Containerd, trainer: str) -> None:
-    program = "import torch, trainer, sklearn.datasets, uvicorn, uvloop, httptools, orjson, tritonclient.grpc, tyro"
-    assert containerd.run(trainer, "python3", "-c", f"{program}; print(torch.cuda.is_available())") == "False\n"
+def test_torch_and_what_the_roles_need_run_without_gpu_libraries(containerd: Containerd, trainer: str) -> None:
+    """From compiled modules; that ranks of several pods find each other is seen in the environment of `make up`."""
+    assert containerd.run(trainer, "python3", "-c", TORCH_PROGRAM) == ""
 
 
 def test_trainer_accepts_an_mpi_launcher_over_ssh(containerd: Containerd, trainer: str) -> None:
@@ -177,120 +155,129 @@ def test_trainer_runs_mpi(containerd: Containerd, trainer: str) -> None:
     assert containerd.run(trainer, *ranks) == "[3, 3]\n"
 
 
+def test_trainer_has_the_libraries_of_rdma(containerd: Containerd, trainer: str) -> None:
+    """Without a device they find none; NCCL on RDMA nodes would use TCP without saying so if they did not load."""
+    assert containerd.run(trainer, "python3", "-c", RDMA_PROGRAM).strip() in {"0", "-1"}
+    assert "IB devices" in containerd.run(trainer, "sh", "-c", "ibv_devinfo 2>&1 || true")
+
+
+def test_trainer_binds_processes_to_cores_under_a_pods_system_call_filter(containerd: Containerd, trainer: str) -> None:
+    """RuntimeDefault forbids what asks for memory policies, which numactl can do without."""
+    words = ["run", "--rm", "--seccomp", "--read-only", "--net-host", trainer, f"test-{os.urandom(4).hex()}"]
+    assert containerd.ctr(*words, "numactl", "--physcpubind=0", "grep", "Cpus_allowed_list", "/proc/self/status") == (
+        "Cpus_allowed_list:\t0\n"
+    )
+
+
 def test_trainer_clones_over_https_and_holds_no_host_key(containerd: Containerd, trainer: str) -> None:
     containerd.run(trainer, "python3", "-c", GIT_PROGRAM)
     assert containerd.run(trainer, "find", "/etc/ssh", "-name", "ssh_host_*") == ""
 
 
 def test_tensorflow_runs_in_its_own_image(containerd: Containerd, tmp_path: Path) -> None:
-    image = ensure_trainer_image(containerd.socket, quiet_progress(tmp_path), framework="tensorflow")
-    output = containerd.run(image, "python3", "-c", TENSORFLOW_PROGRAM)
-    assert output.splitlines()[-1] == "10.0 [[3.0], [4.0]] []"
-    containerd.run(image, "python3", "-c", GIT_PROGRAM)
-    names = containerd.run(image, "find", "/opt/athanor/trainer", "-maxdepth", "1", "-name", "requirements*.txt")
-    assert names.split() == ["/opt/athanor/trainer/requirements-tensorflow.txt"]
-    with pytest.raises(CommandError, match="No module named 'torch'"):
-        containerd.run(image, "python3", "-c", "import torch")
+    image = ensure_trainer_images(containerd.socket, ["tensorflow"], quiet_progress(tmp_path))["tensorflow"]
+    names, values = containerd.run(image, "python3", "-c", TENSORFLOW_PROGRAM).splitlines()[-2:]
+    assert names == "['/opt/athanor/trainer/requirements-tensorflow.txt']"
+    assert values == "10.0 [[3.0], [4.0]] []"
 
 
-def test_trainer_starts_from_compiled_modules(containerd: Containerd, trainer: str) -> None:
-    program = "import torch, json; print(torch.__cached__, json.__cached__)"
-    for compiled in containerd.run(trainer, "python3", "-c", program).split():
-        containerd.run(trainer, "test", "-s", compiled)
+def test_services_have_an_image_without_training_on_the_same_layers(
+    containerd: Containerd, trainer: str, tmp_path: Path
+) -> None:
+    image = ensure_trainer_images(containerd.socket, ["serving"], quiet_progress(tmp_path))["serving"]
+    containerd.run(image, "python3", "-c", SERVING_PROGRAM)
+    with open_layout() as layout:
+        training, serving = (layout.members(layout.references()[name])[2:] for name in (trainer, image))
+    big = [layer.digest for layer in training if layer.size > 1 << 20]
+    assert [layer.digest for layer in serving if layer.size > 1 << 20] == big
 
 
 def test_trainer_has_no_setuid_program(containerd: Containerd, trainer: str) -> None:
     assert containerd.run(trainer, "find", "/", "-xdev", "-perm", "/6000") == ""
 
 
-def test_distributed_training_and_torchscript_run_without_gpu_libraries(containerd: Containerd, trainer: str) -> None:
-    write = f"cat > /tmp/program.py <<'END'\n{DISTRIBUTED_PROGRAM}\nEND\n"
-    run_both = "torchrun --standalone --nproc-per-node=2 /tmp/program.py >/tmp/output 2>&1"
-    output = containerd.run(trainer, "sh", "-c", f"{write} {run_both} && cat /tmp/done-* || cat /tmp/output")
-    assert output == "rank 0 of 2\nrank 1 of 2\n"
-
-
-@pytest.fixture
-def sources(tmp_path: Path) -> Path:
-    """Give a repository with a trainer/ that may be changed."""
-    shutil.copytree(REPOSITORY / "trainer", tmp_path / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(REPOSITORY / ".dockerignore", tmp_path / ".dockerignore")
-    (tmp_path / "trainer" / "added.py").write_text(f"VALUE = {os.urandom(8)!r}\n")
-    return tmp_path
-
-
 def build_from(repository: Path) -> str:
     """Build the trainer image of another working tree into the layout; return its reference."""
     trainer_image.REPOSITORY = repository
-    reference = f"localhost/athanor/trainer:{infra.images.trainer_content_tag(repository, 'cpu')}"
+    reference = f"localhost/athanor/trainer:{infra.images.trainer_content_tag(repository, 'cpu', 'training')}"
     with open_layout() as layout:
-        trainer_image.build(layout, reference, "pytorch", "cpu", quiet_progress(repository))
+        trainer_image.build(layout, reference, "training", "cpu", quiet_progress(repository))
     return reference
 
 
-@pytest.fixture
-def build(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(trainer_image, "REPOSITORY", REPOSITORY)  # put back afterwards
-    return build_from
-
-
-def test_changed_code_sends_only_small_layers(containerd: Containerd, trainer: str, sources: Path, build) -> None:
-    reference = build(sources)
-    present = set(containerd.ctr("content", "ls", "--quiet").split())
-    with open_layout() as layout:
-        before, after = (layout.members(layout.references()[name]) for name in (trainer, reference))
-        stream = io.BytesIO()
-        layout.write_archive(Sink(stream), reference, after[0], present=present)
-        containerd.images.load(layout, reference, after[0])
-    big = [layer.digest for layer in before[2:] if layer.size > 1 << 20]
-    assert len(big) == 2  # Debian and the packages
-    assert [layer.digest for layer in after[2:] if layer.size > 1 << 20] == big
-    assert len(stream.getvalue()) < 4 << 20
-    assert "VALUE" in containerd.run(reference, "cat", "/opt/athanor/trainer/added.py")
-
-
-def test_only_sources_are_in_the_image(containerd: Containerd, trainer: str, sources: Path, build) -> None:
-    del trainer
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image of a changed trainer/, built after a build of the same was killed half-way."""
+    sources = tmp_path_factory.mktemp("sources")
+    shutil.copytree(REPOSITORY / "trainer", sources / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(REPOSITORY / ".dockerignore", sources / ".dockerignore")
+    (sources / "trainer" / "training" / "added.py").write_text(f"VALUE = {os.urandom(8)!r}\n")
     (sources / "trainer" / "notes.md").write_text("not for pods")
     (sources / "secret").write_text("not for pods")
-    reference = build(sources)
-    with open_layout() as layout:
-        containerd.images.load(layout, reference, layout.references()[reference])
-    found = containerd.run(reference, "find", "/opt/athanor", "-name", "*.md", "-o", "-name", "secret")
-    assert found == ""
+    kill_build_half_way(sources)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(trainer_image, "REPOSITORY", REPOSITORY)  # put back afterwards
+        return build_from(sources)
 
 
-def processes_of(folder: Path) -> list[str]:
-    """Return the command lines of running programs that were started with a path in `folder`."""
-    found: list[str] = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return [command for command in found if str(folder) in command]
-
-
-def test_build_killed_half_way_leaves_nothing_and_the_next_one_succeeds(sources: Path, build) -> None:
-    buildah = images_folder() / "buildah"
-    containers = buildah / "storage" / "overlay-containers"
+def kill_build_half_way(sources: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", BUILD_PROGRAM, sources],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )
     try:
-        while not any(path.is_dir() for path in containers.glob("*")):
+        while not working_containers():
             assert process.poll() is None, "the build ended before it had a working container"
     finally:
         process.kill()
         process.wait()
-    wait_until(lambda: not processes_of(buildah), "the killed build's processes to end")
-    reference = build(sources)
+    wait_until(lambda: not processes_of(images_folder() / "buildah"), "the killed build's processes to end")
+
+
+def working_containers() -> list[Path]:
+    folder = images_folder() / "buildah" / "storage" / "overlay-containers"
+    return [path for path in folder.glob("*") if path.is_dir()]
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Return the command lines of running programs that were started with a path in `folder`."""
+    commands: list[str] = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            commands.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [command for command in commands if str(folder) in command]
+
+
+def test_build_after_one_that_was_killed_half_way_leaves_nothing_of_both(changed: str) -> None:
     with open_layout() as layout:
-        assert layout.find(reference) is not None
+        assert layout.find(changed) is not None
     assert str(images_folder()) not in Path("/proc/self/mountinfo").read_text()
-    assert not any(path.is_dir() for path in containers.glob("*"))
+    assert working_containers() == []
     assert list((images_folder() / "layout").glob("incoming-*")) == []
     assert list(images_folder().glob("root-*")) == []
+
+
+def test_changed_code_sends_only_small_layers(containerd: Containerd, trainer: str, changed: str) -> None:
+    present = set(containerd.ctr("content", "ls", "--quiet").split())
+    with open_layout() as layout:
+        before, after = (layout.members(layout.references()[name]) for name in (trainer, changed))
+        stream = io.BytesIO()
+        layout.write_archive(Sink(stream), changed, after[0], present=present)
+        containerd.images.load(layout, changed, after[0])
+    big = [layer.digest for layer in before[2:] if layer.size > 1 << 20]
+    assert len(big) == 2  # Debian and the packages
+    assert [layer.digest for layer in after[2:] if layer.size > 1 << 20] == big
+    assert len(stream.getvalue()) < 4 << 20
+    assert "VALUE" in containerd.run(changed, "cat", "/opt/athanor/trainer/training/added.py")
+
+
+def test_only_sources_are_in_the_image(containerd: Containerd, trainer: str, changed: str) -> None:
+    del trainer
+    with open_layout() as layout:
+        containerd.images.load(layout, changed, layout.references()[changed])
+    files = containerd.run(changed, "find", "/opt/athanor", "-name", "*.md", "-o", "-name", "secret")
+    assert files == ""
 
 
 def test_platform_images_run_as_their_upstreams_do(containerd: Containerd, tmp_path: Path) -> None:

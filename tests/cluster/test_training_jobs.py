@@ -12,12 +12,14 @@ import pytest
 import tritonclient.http as triton
 
 from tests.cluster.test_make_up import service_address
-from tests.fixtures.clone import Clone, wait_until
-from trainer import digits
+from tests.waiting import wait_until
+from trainer.training import digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.fixtures.clone import Clone
 
 # Inside a pod: kill -9 the training process, not torchrun above it.
 KILL_TRAINING = """
@@ -28,12 +30,12 @@ for file in glob.glob("/proc/[0-9]*/cmdline"):
     if b"trainer.train" in words and not any(b"torch.distributed.run" in word for word in words):
         os.kill(pid, 9)
 """
-LONG_RUN = {"epochs": "100", "width": "64"}  # about a minute
+LONG_RUN = {"digits.epochs": 100, "digits.width": 64}  # about a minute
 
 
 def job_phase(clone: Clone, job: str) -> str:
-    found = json.loads(clone.kubectl("get", "jobs.batch.volcano.sh", job, "-n", "athanor", "-o", "json"))
-    return found.get("status", {}).get("state", {}).get("phase", "")
+    manifest = clone.object("jobs", job)
+    return manifest.get("status", {}).get("state", {}).get("phase", "")
 
 
 def events(clone: Clone, job: str, rank: int = 0) -> list[dict[str, Any]]:
@@ -56,16 +58,14 @@ def after_last(names: list[str], name: str) -> list[str]:
 def retrained(served: Clone) -> Iterator[dict[str, Any]]:
     """A longer run under a new name, one of whose pods is deleted half-way, while clients keep asking the service."""
     before = served.outputs()["digits_training_job"]
-    for key, value in LONG_RUN.items():
-        served.pulumi("config", "set", "--path", f"athanor:digits.{key}", value)
+    served.configure_local(**LONG_RUN)
     failures: list[str] = []
     versions: list[str] = []
     stop = threading.Event()
     asking = threading.Thread(target=keep_asking, args=(service_address(served), stop, failures, versions))
     asking.start()
     try:
-        preview = served.pulumi("preview", "--diff")
-        served.pulumi("up", "--yes", "--skip-preview")
+        preview = served.pulumi("up", "--yes", "--diff")
         job = served.outputs()["digits_training_job"]
         wait_until(lambda: "checkpoint_saved" in happened(served, job), "first checkpoint")
         metrics = training_metrics(served, job)
@@ -73,20 +73,25 @@ def retrained(served: Clone) -> Iterator[dict[str, Any]]:
         wait_until(lambda: "resumed" in happened(served, job), "the job to resume after a pod was deleted")
         wait_until(lambda: "checkpoint_saved" in after_last(happened(served, job), "resumed"), "the next checkpoint")
         served.kubectl("exec", f"{job}-worker-0", "-n", "athanor", "--", "python3", "-c", KILL_TRAINING)
-        wait_until(lambda: job_phase(served, job) == "Completed", f"{job} to complete", 300)
+        wait_until(
+            lambda: job_phase(served, job) == "Completed",
+            f"{job} to complete",
+            moves=lambda: len(events(served, job)),
+        )
         wait_until(lambda: versions and versions[-1] == "2", "version 2 to be served")
     finally:
         stop.set()
         asking.join()
     yield {
-        "before": before, "job": job, "failures": failures, "versions": versions, "preview": preview, "metrics": metrics
+        "before": before, "job": job, "failures": failures, "versions": versions, "preview": preview,
+        "metrics": metrics,
     }  # fmt: skip
     served.pulumi("config", "rm", "athanor:digits")
 
 
 def training_metrics(clone: Clone, job: str) -> str:
-    """Return what rank 1 tells Prometheus."""
-    pod = json.loads(clone.kubectl("get", "pod", f"{job}-worker-1", "-n", "athanor", "-o", "json"))
+    """Return the metrics that rank 1 serves."""
+    pod = clone.object("pods", f"{job}-worker-1")
     with urllib.request.urlopen(f"http://{pod['status']['podIP']}:8002/metrics", timeout=10) as answer:
         return answer.read().decode()
 
@@ -110,8 +115,8 @@ def keep_asking(address: str, stop: threading.Event, failures: list[str], versio
 def test_a_changed_job_is_a_new_object_and_the_preview_says_so(served: Clone, retrained: dict[str, Any]) -> None:
     assert retrained["job"] != retrained["before"]
     assert "replace" in retrained["preview"]
-    assert f"--epochs={LONG_RUN['epochs']}" in retrained["preview"]
-    names = [job["metadata"]["name"] for job in served.objects("jobs.batch.volcano.sh", "-n", "athanor")]
+    assert f"--epochs={LONG_RUN['digits.epochs']}" in retrained["preview"]
+    names = [job["metadata"]["name"] for job in served.objects("jobs")]
     assert names == [retrained["job"]]
 
 
@@ -145,7 +150,7 @@ def test_a_new_version_takes_over_without_a_failed_request(retrained: dict[str, 
 
 
 def test_every_rank_exposes_metrics_while_it_trains(retrained: dict[str, Any]) -> None:
-    wanted = "loss samples_per_second step_seconds_count data_wait_seconds_count checkpoint_age_seconds"
-    for name in wanted.split():
-        found = re.search(rf'^athanor_training_{name}\{{.*rank="1".*\}} (\S+)', retrained["metrics"], re.MULTILINE)
-        assert found, f"{name} is missing in:\n{retrained['metrics']}"
+    names = "loss samples_per_second step_seconds_count data_wait_seconds_count checkpoint_age_seconds"
+    for name in names.split():
+        sample = re.search(rf'^athanor_training_{name}\{{.*rank="1".*\}} (\S+)', retrained["metrics"], re.MULTILINE)
+        assert sample, f"{name} is missing in:\n{retrained['metrics']}"

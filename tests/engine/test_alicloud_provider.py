@@ -1,6 +1,7 @@
 """The Alibaba Cloud provider that we build is, for what it maps, the one that pulumi-alicloud's SDK was made for.
 
-No cloud, no account: schemas are compared, and previews get their answers from the provider's own checks.
+Schemas are compared; that the provider works is shown in test_alicloud_double.py, and that it checks what it is given
+in test_environment_previews.py.
 """
 
 from __future__ import annotations
@@ -9,11 +10,10 @@ import ast
 import importlib
 import inspect
 import json
-import os
 import re
 import sys
 import types
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -23,7 +23,7 @@ import pytest
 from pulumi._types import resource_py_to_pulumi_names
 
 from tools.paths import REPOSITORY
-from tools.process import CommandError, run
+from tools.process import run
 from tools.toolchain import ensure
 from tools.toolchain.store import pulumi_home
 
@@ -127,13 +127,13 @@ def used_resources() -> Iterator[type]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             words = ast.unparse(node.func).split(".") if isinstance(node, ast.Call) else []
             if words[:1] == ["alicloud"] and len(words) == 3:
-                found = getattr(importlib.import_module(f"pulumi_alicloud.{words[1]}"), words[2])
-                if isinstance(found, type) and issubclass(found, pulumi.CustomResource):
-                    yield found
+                attribute = getattr(importlib.import_module(f"pulumi_alicloud.{words[1]}"), words[2])
+                if isinstance(attribute, type) and issubclass(attribute, pulumi.CustomResource):
+                    yield attribute
 
 
 def test_what_the_program_uses_is_mapped(schema: Schema) -> None:
-    used = {found.__module__ + "." + found.__name__ for found in used_resources()}
+    used = {resource_class.__module__ + "." + resource_class.__name__ for resource_class in used_resources()}
     mapped = {f"{sdk_module(token).__name__}.{token.rpartition(':')[2]}" for token in schema.content["resources"]}
 
     assert used <= mapped
@@ -200,78 +200,3 @@ def test_the_provider_is_configured_as_the_sdk_says(schema: Schema) -> None:
     assert {name: spec["defaultInfo"]["environment"] for name, spec in provider.items() if "defaultInfo" in spec} == {
         names[name]: [variable] for name, variable in from_environment.items()
     }
-
-
-PROGRAM = """
-import pulumi
-import pulumi_alicloud as alicloud
-
-provider = alicloud.Provider("cloud", region="cn-hangzhou", account_type="Domestic")
-options = pulumi.ResourceOptions(provider=provider)
-vpc = alicloud.vpc.Network("vpc", vpc_name="vpc", cidr_block="10.0.0.0/8", opts=options)
-vswitch = alicloud.vpc.Switch("vswitch", vpc_id=vpc.id, cidr_block="10.1.0.0/16", zone_id="cn-hangzhou-k", opts=options)
-cluster = alicloud.cs.ManagedKubernetes(
-    "cluster",
-    cluster_spec="ack.pro.small",
-    vswitch_ids=[vswitch.id],
-    pod_vswitch_ids=[vswitch.id],
-    service_cidr="172.16.0.0/16",
-    proxy_mode=pulumi.Config().require("proxy_mode"),
-    addons=[{"name": "terway-eniip", "config": "{}"}],
-    opts=options,
-)
-alicloud.cs.NodePool(
-    "gpu",
-    node_pool_name="gpu",
-    cluster_id=cluster.id,
-    vswitch_ids=[vswitch.id],
-    instance_types=["ecs.gn7i-c8g1.2xlarge"],
-    desired_size="2",
-    labels=[{"key": "kind", "value": "gpu"}],
-    opts=options,
-)
-"""
-NOWHERE = "http://127.0.0.1:9"
-
-
-@pytest.fixture
-def preview(plugin: dict[str, Path], tmp_path: Path) -> Callable[[str], dict[str, Any]]:
-    """Return a function that previews the program with a proxy mode: keys that nobody issued, no way out."""
-    (tmp_path / "Pulumi.yaml").write_text("name: cloud\nruntime: python\n", encoding="utf-8")
-    (tmp_path / "__main__.py").write_text(PROGRAM, encoding="utf-8")
-    (tmp_path / "state").mkdir()
-    environment = {
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), str(plugin["pulumi"].parent), os.environ["PATH"]]),
-        "PULUMI_HOME": str(pulumi_home()),
-        "PULUMI_BACKEND_URL": (tmp_path / "state").as_uri(),
-        "PULUMI_CONFIG_PASSPHRASE": "of this test",
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
-        "ALIBABA_CLOUD_ACCESS_KEY_ID": "nobody",
-        "ALIBABA_CLOUD_ACCESS_KEY_SECRET": "nothing",
-        **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), NOWHERE),
-        **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1"),
-    }
-
-    def pulumi_run(*words: str) -> str:
-        return run([plugin["pulumi"], *words, "--non-interactive"], cwd=tmp_path, env=environment)
-
-    def preview(proxy_mode: str) -> dict[str, Any]:
-        pulumi_run("config", "set", "proxy_mode", proxy_mode)
-        return json.loads(pulumi_run("preview", "--json"))
-
-    pulumi_run("stack", "init", "test")
-    return preview
-
-
-def test_a_preview_needs_no_cloud(preview: Callable[[str], dict[str, Any]]) -> None:
-    created = {step["newState"]["urn"].rpartition("::")[2]: step["newState"] for step in preview("ipvs")["steps"]}
-
-    assert {"vpc", "vswitch", "cluster", "gpu"} <= created.keys()
-    # A name that is not given is made of the resource's, as the vendor's provider makes it.
-    assert re.fullmatch(r"cluster-[0-9a-f]{7}", created["cluster"]["inputs"]["name"])
-    assert created["gpu"]["inputs"]["labels"][0]["key"] == "kind"
-
-
-def test_the_upstream_provider_checks_the_inputs(preview: Callable[[str], dict[str, Any]]) -> None:
-    with pytest.raises(CommandError, match=r"proxy_?[mM]ode.*ipvs"):
-        preview("nonsense")

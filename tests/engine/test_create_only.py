@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tools.paths import REPOSITORY
-from tools.process import CommandError, run
-from tools.toolchain import ensure
-from tools.toolchain.store import pulumi_home
+from tests.fixtures.engine_project import EngineProject
+from tools.process import CommandError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pathlib import Path
 
 PROGRAM = """
 import json
 import os
 import pulumi
 import pulumi_kubernetes as kubernetes
-from infra.alicloud.create_only import CreateOnly, guard
+from infra.create_only import CreateOnly, guard
+from infra.manifests import resource
+from infra.namespaces import default_deny_manifest, namespace_manifest
+from infra.workload_namespace import WorkloadNamespace, WorkloadNamespaceArgs
 
 def unlike(old, new):
     return [port["name"] for port in old["ports"]] != [port["name"] for port in new["ports"]]
@@ -31,6 +29,15 @@ field = CreateOnly(
     input="spec", setting="service.ports", limit="names are for life", fix="restore them", forbids=unlike
 )
 provider = kubernetes.Provider("files", render_yaml_to_directory="rendered")
+in_files = pulumi.ResourceOptions(provider=provider)
+if os.environ.get("RELEASE") == "earlier":
+    resource("workload-namespace", namespace_manifest("team-a"), in_files)
+    resource("workload-default-deny", default_deny_manifest("team-a"), in_files)
+else:
+    namespace = WorkloadNamespaceArgs(
+        name=os.environ.get("NAMESPACE", "team-a"), pod_security="restricted", may_leave=os.environ.get("LEAVE")
+    )
+    WorkloadNamespace("workloads", namespace, in_files)
 kubernetes.core.v1.Service(
     "service",
     metadata={"name": "service", "labels": {"label": os.environ.get("LABEL", "first")}},
@@ -46,48 +53,32 @@ SHORTER = '[{"name": "a", "port": 1}]'
 RENUMBERED = '[{"name": "a", "port": 9}, {"name": "b", "port": 2}]'
 
 
-@pytest.fixture
-def pulumi(tmp_path: Path) -> Callable[..., str]:
-    """Return a function that runs the engine with these ports, on a stack that was made with other ones."""
-    program = ensure(["pulumi", "pulumi-resource-kubernetes"])["pulumi"]
-    (tmp_path / "Pulumi.yaml").write_text("name: guarded\nruntime: python\n")
-    (tmp_path / "__main__.py").write_text(PROGRAM)
-    (tmp_path / "state").mkdir()
-    environment = {
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), str(program.parent), os.environ["PATH"]]),
-        "PULUMI_HOME": str(pulumi_home()),
-        "PULUMI_BACKEND_URL": (tmp_path / "state").as_uri(),
-        "PULUMI_CONFIG_PASSPHRASE": "of this test",
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
-        "PYTHONPATH": str(REPOSITORY),
-    }
+def test_a_change_that_would_never_be_made_is_refused_and_others_go_through(tmp_path: Path) -> None:
+    born = EngineProject.create(tmp_path / "guarded", PROGRAM, "kubernetes", {"PORTS": BORN})
+    born.with_variables(RELEASE="earlier").up()
+    printed = born.up("--diff")
+    assert "+ athanor:infra:WorkloadNamespace: (create)" in printed
+    assert "1 created" in printed
+    assert "deleted" not in printed
+    assert "replaced" not in printed
 
-    def engine(*words: str, ports: str = BORN, **variables: str) -> str:
-        return run(
-            [program, *words, "--non-interactive"], cwd=tmp_path, env={**environment, "PORTS": ports, **variables}
-        )
-
-    engine("stack", "init", "test")
-    engine("up", "--yes", "--skip-preview")
-    return engine
-
-
-@pytest.mark.parametrize("ports", [RENAMED, SHORTER], ids=["renamed", "shorter"])
-def test_a_change_that_would_never_be_made_is_refused(pulumi: Callable[..., str], ports: str) -> None:
-    for command in (["preview"], ["up", "--yes", "--skip-preview"]):
+    for command in (born.with_variables(PORTS=SHORTER).preview, born.with_variables(PORTS=RENAMED).up):
         with pytest.raises(CommandError) as refused:
-            pulumi(*command, ports=ports)
+            command()
         message = str(refused.value)
         assert "service.ports = " in message
         assert "names are for life. Fix: restore them" in message
         assert "Traceback" not in message
-    pulumi("preview", "--expect-no-changes")
 
+    # A component's own inputs are guarded as well, before any of its children is replaced.
+    moved = born.with_variables(NAMESPACE="team-b")
+    for command in (moved.preview, moved.up):
+        with pytest.raises(CommandError, match="athanor:namespace = 'team-b': was 'team-a' at creation"):
+            command()
+    moved.with_variables(LEAVE="team-a").preview()
 
-def test_other_changes_go_through(pulumi: Callable[..., str]) -> None:
-    pulumi("up", "--yes", "--skip-preview", LABEL="second")
-    pulumi("preview", "--expect-no-changes", LABEL="second")
-
-
-def test_an_ignored_element_of_a_list_is_no_change(pulumi: Callable[..., str]) -> None:
-    pulumi("preview", "--expect-no-changes", ports=RENUMBERED)
+    # Had the refused names reached the state, this would be refused, too.
+    relabelled = born.with_variables(LABEL="second")
+    relabelled.up()
+    # An ignored element of a list is not a change.
+    relabelled.with_variables(PORTS=RENUMBERED).preview("--expect-no-changes")

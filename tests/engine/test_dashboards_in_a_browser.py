@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.monitoring.dashboards import dashboards
-from tests.unit.tools.dashboards import hostile
-from tests.unit.tools.dashboards.fake_prometheus import FakePrometheus, serving
-from tools.dashboards.commands import View, draw, write
-from tools.dashboards.prometheus import Prometheus
-from tools.system_packages import SystemPackage, ensure_system_packages
+from tests.unit.tools.operations.dashboards import hostile
+from tests.unit.tools.operations.dashboards.fake_prometheus import FakePrometheus, serving
+from tools.operations.dashboards.commands import View, draw, write
+from tools.operations.dashboards.prometheus import Prometheus
+from tools.toolchain.system_packages import SystemPackage, ensure_system_packages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ def folder(pages, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def browser() -> str:
     ensure_system_packages(packages=[BROWSER])
-    return next(found for program in PROGRAMS if (found := shutil.which(program)))
+    return next(path for program in PROGRAMS if (path := shutil.which(program)))
 
 
 def _opened(browser: str, page: Path, profile: Path) -> tuple[str, list[str]]:
@@ -56,33 +56,33 @@ def _opened(browser: str, page: Path, profile: Path) -> tuple[str, list[str]]:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
-        shown, said = process.communicate(timeout=300)
+        document, said = process.communicate(timeout=300)
     finally:
         # Its helpers go with it, whatever became of it.
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-    return shown, [line for line in said.splitlines() if "CONSOLE" in line]
+    return document, [line for line in said.splitlines() if "CONSOLE" in line]
 
 
 @pytest.mark.parametrize("uid", dashboards())
 def test_a_page_draws_all_of_its_panels_without_a_word_on_the_console(browser, folder, pages, tmp_path, uid):
-    shown, console = _opened(browser, folder / f"{uid}.html", tmp_path)
+    document, console = _opened(browser, folder / f"{uid}.html", tmp_path)
     assert console == []
     page = next(page for page in pages if page.board["uid"] == uid)
-    figures = len(re.findall(r"<script [^>]*data-figure", shown))
-    assert f'data-drawn="{figures}"' in shown
-    assert figures + shown.count("<table>") == page.with_data
+    figures = len(re.findall(r"<script [^>]*data-figure", document))
+    assert f'data-drawn="{figures}"' in document
+    assert figures + document.count("<table>") == page.with_data
     # One picture a figure; plotly lays lines, text and what the pointer shows into pictures of their own.
-    drawn = re.findall(r'<div class="figure[^"]*"[^>]*>(?:(?!<script).)*?<svg', shown, flags=re.DOTALL)
+    drawn = re.findall(r'<div class="figure[^"]*"[^>]*>(?:(?!<script).)*?<svg', document, flags=re.DOTALL)
     assert len(drawn) == figures
-    assert "<title>owned</title>" not in shown
+    assert "<title>owned</title>" not in document
 
 
 def test_the_list_is_shown(browser, folder, tmp_path):
-    shown, console = _opened(browser, folder / "index.html", tmp_path)
+    document, console = _opened(browser, folder / "index.html", tmp_path)
     assert console == []
-    assert shown.count("<section") == len(dashboards())
+    assert document.count("<section") == len(dashboards())
 
 
 def test_a_script_that_is_not_ours_does_not_run(browser, folder, tmp_path):
@@ -90,6 +90,6 @@ def test_a_script_that_is_not_ours_does_not_run(browser, folder, tmp_path):
     page = folder / "broken.html"
     whole = (folder / "athanor-queues.html").read_text(encoding="utf-8")
     page.write_text(whole.replace("<main>", "<main><script>document.title = 'owned'</script>"), encoding="utf-8")
-    shown, console = _opened(browser, page, tmp_path)
-    assert "<title>owned</title>" not in shown
+    document, console = _opened(browser, page, tmp_path)
+    assert "<title>owned</title>" not in document
     assert any("Content Security Policy" in line for line in console)

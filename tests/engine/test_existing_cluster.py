@@ -4,44 +4,32 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
-from tests.fixtures.clone import Clone, make_clone, wait_until
+from tests.fixtures.clone import Clone, make_clone
+from tests.fixtures.engine_project import EngineProject
+from tests.fixtures.nowhere import reaching_nobody
+from tests.waiting import wait_until
 from tools.images import ensure_platform_images
 from tools.local_cluster import LocalCluster
+from tools.process import CommandError
 from tools.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 NAMESPACE = "team-a"
 SYSTEM_NAMESPACES = {"default", "kube-system", "kube-public", "kube-node-lease"}
 SETTINGS = {
-    "athanor:namespace": NAMESPACE,
-    "athanor:cluster.simulated_nodes[0].instance_type": "ecs.ebmgn7e.32xlarge",
-    "athanor:cluster.simulated_nodes[0].count": "2",
-    "athanor:storage.access_mode": "ReadWriteOnce",
+    "namespace": NAMESPACE,
+    "storage": {"access_mode": "ReadWriteOnce"},
     # This cluster has no class of disks; what watches the workloads runs in the tests of `make up`.
-    "athanor:monitoring.kind": "none",
-    "athanor:scheduling.queues[0].name": "research",
-    "athanor:scheduling.queues[1].name": "production",
-    "athanor:scheduling.queues[1].weight": "3",
+    "monitoring": {"kind": "none"},
+    "scheduling": {"queues": [{"name": "research"}, {"name": "production", "weight": 3}]},
 }
-CONSUMER = """
-import sys
-sys.path.insert(0, {athanor!r})
-import pathlib, pulumi, pulumi_kubernetes as kubernetes
-from infra.platform import Platform
-from workloads.pytorch import PyTorchJob, PyTorchJobArgs
-
-provider = kubernetes.Provider(
-    "cluster", kubeconfig=pulumi.Output.secret(pathlib.Path({kubeconfig!r}).read_text()), context={context!r}
-)
-platform = Platform.from_stack("organization/athanor/local", provider)
-PyTorchJob("theirs", platform, PyTorchJobArgs(program=("-m", "theirs.train"), workers=4))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +51,12 @@ def clone(second_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
     clone = make_clone(tmp_path_factory.mktemp("clone"), tmp_path_factory.mktemp("home"))
     clone.make("tools")
     clone.pulumi("stack", "init")
-    where = {
-        "athanor:cluster.kubeconfig": str(second_cluster.kubeconfig),
-        "athanor:cluster.context": second_cluster.context,
+    cluster = {
+        "kubeconfig": str(second_cluster.kubeconfig),
+        "context": second_cluster.context,
+        "simulated_nodes": [{"instance_type": "ecs.ebmgn7e.32xlarge", "count": 2}],
     }
-    for key, value in {**where, **SETTINGS}.items():
-        clone.pulumi("config", "set", "--path", key, value)
+    clone.configure("local", cluster=cluster, **SETTINGS)
     clone.pulumi("up", "--yes", "--skip-preview")
     return clone
 
@@ -99,15 +87,17 @@ def test_up_does_not_wait_for_volumes_or_training(second_cluster: LocalCluster, 
 
 def test_simulated_gpu_nodes_are_ready_and_offer_their_gpus(second_cluster: LocalCluster, clone: Clone) -> None:
     def ready_nodes() -> list[dict[str, object]]:
-        found = objects(second_cluster, clone, "nodes", "-l", "athanor.dev/simulated=true").values()
+        present = objects(second_cluster, clone, "nodes", "-l", "athanor.dev/simulated=true").values()
         return [
             node
-            for node in found
+            for node in present
             if {"type": "Ready", "status": "True"}.items()
             <= {**next(c for c in node["status"]["conditions"] if c["type"] == "Ready")}.items()
         ]
 
-    nodes = wait_until(lambda: found if len(found := ready_nodes()) == 2 else None, "two simulated nodes to be ready")
+    nodes = wait_until(
+        lambda: present if len(present := ready_nodes()) == 2 else None, "two simulated nodes to be ready"
+    )
     assert {node["status"]["allocatable"]["nvidia.com/gpu"] for node in nodes} == {"8"}
 
 
@@ -115,46 +105,124 @@ def test_the_settings_file_does_not_bind_the_state_to_this_machine(clone: Clone)
     assert str(clone.home) not in clone.pulumi("stack", "export")
 
 
-def test_a_second_up_changes_nothing(clone: Clone) -> None:
-    clone.pulumi("up", "--yes", "--expect-no-changes")
-
-
 def test_refresh_finds_no_difference(clone: Clone) -> None:
     clone.pulumi("refresh", "--yes", "--expect-no-changes")
 
 
-def test_an_object_deleted_behind_our_back_comes_back(second_cluster: LocalCluster, clone: Clone) -> None:
+def test_an_object_deleted_behind_our_back_comes_back_and_nothing_else_changes(
+    second_cluster: LocalCluster, clone: Clone
+) -> None:
     on(second_cluster, clone, "delete", "networkpolicy", "default-deny", "-n", NAMESPACE)
 
-    clone.pulumi("up", "--yes", "--refresh")
+    printed = clone.pulumi("up", "--yes", "--skip-preview", "--refresh")
 
     assert "default-deny" in objects(second_cluster, clone, "networkpolicies", "-n", NAMESPACE)
+    resources = printed.partition("Resources:")[2].partition("Duration:")[0]
+    assert resources.split()[:3] == ["+", "1", "created"]
+    assert resources.split()[4:] == ["unchanged"]
 
 
-def test_another_teams_program_runs_a_job_on_the_platform(
-    second_cluster: LocalCluster, clone: Clone, tmp_path: Path
-) -> None:
-    (tmp_path / "Pulumi.yaml").write_text("name: consumer\nruntime: python\n", encoding="utf-8")
-    (tmp_path / "__main__.py").write_text(
-        CONSUMER.format(
-            athanor=str(clone.folder), kubeconfig=str(second_cluster.kubeconfig), context=second_cluster.context
-        ),
-        encoding="utf-8",
-    )
-    in_consumer = (f"--cwd={tmp_path}", "--stack", "team")
-    clone.pulumi("stack", "init", *in_consumer)
+WORKLOADS = """
+import os, pulumi, pulumi_kubernetes as kubernetes
+from infra.platform import Platform
+from workloads.batch import BatchJob, BatchJobArgs
+from workloads.inference import TorchScriptService, TorchScriptServiceArgs
+from workloads.mpi import MPIJob, MPIJobArgs
+
+provider = kubernetes.Provider(
+    "cluster", kubeconfig=os.environ["TEST_KUBECONFIG"], context=os.environ["TEST_CONTEXT"]
+)
+platform = Platform(
+    provider=provider, namespace="team-a", queue="research", data_claim="data", output_claim="output",
+    trainer_image="registry.invalid/none:1",
+)
+"""
+A_BATCH = 'BatchJob("same", platform, BatchJobArgs(command=("true",)))\n'
+AN_MPI_JOB = 'MPIJob("same", platform, MPIJobArgs(program=("./train",), workers=1))\n'
+A_SERVICE = 'TorchScriptService("same", platform, TorchScriptServiceArgs(model="digits", replicas=2))\n'
+
+
+@pytest.fixture(scope="class")
+def projects(
+    second_cluster: LocalCluster, clone: Clone, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, EngineProject]]:
+    """Two projects, of which the first has declared a job and a service of one name."""
+    assert clone.outputs()["namespace"] == NAMESPACE
+    kubeconfig = yaml.safe_load(second_cluster.kubeconfig.read_text(encoding="utf-8"))
+    [server] = {urlsplit(each["cluster"]["server"]).hostname for each in kubeconfig["clusters"]}
+    variables = {
+        "TEST_KUBECONFIG": str(second_cluster.kubeconfig),
+        "TEST_CONTEXT": second_cluster.context,
+        **reaching_nobody(server),
+    }
+    by_owner = {
+        name: EngineProject.create(tmp_path_factory.mktemp(name) / name, "", "kubernetes", variables, name=name)
+        for name in ("ours", "theirs")
+    }
+    by_owner["ours"].declare(WORKLOADS + A_BATCH + A_SERVICE)
+    by_owner["ours"].up()
     try:
-        clone.pulumi("up", "--yes", "--skip-preview", *in_consumer)
-        [job] = [
-            job
-            for name, job in objects(second_cluster, clone, "jobs.batch.volcano.sh", "-n", NAMESPACE).items()
-            if name.startswith("theirs-")
-        ]
-        assert job["spec"]["queue"] == "research"
-        assert job["spec"]["tasks"][0]["replicas"] == 4
-        clone.pulumi("up", "--yes", "--expect-no-changes", *in_consumer)
+        yield by_owner
     finally:
-        clone.pulumi("destroy", "--yes", "--skip-preview", *in_consumer)
+        by_owner["ours"].run("destroy", "--yes", "--skip-preview")
+
+
+class TestTwoProjects:
+    """Workloads of one name on one platform: side by side where they can be, refused where not, never adopted."""
+
+    def test_a_job_and_a_service_of_one_name(
+        self, second_cluster: LocalCluster, clone: Clone, projects: dict[str, EngineProject]
+    ) -> None:
+        assert projects
+        policies = objects(second_cluster, clone, "networkpolicies", "-n", NAMESPACE)
+        assert {name.rpartition(".")[0] for name in policies} >= {"job.same", "service.same"}
+
+    def test_what_belongs_to_another_project_is_refused_and_stays_as_it_is(
+        self, second_cluster: LocalCluster, clone: Clone, projects: dict[str, EngineProject]
+    ) -> None:
+        kinds = ("deployments", "services", "poddisruptionbudgets")
+
+        def ours() -> list[tuple[object, ...]]:
+            metadata = [objects(second_cluster, clone, kind, "-n", NAMESPACE)["same"]["metadata"] for kind in kinds]
+            return [tuple(each.get(key) for key in ("uid", "generation", "labels")) for each in metadata]
+
+        before = ours()
+        projects["theirs"].declare(WORKLOADS + A_SERVICE)
+        with pytest.raises(CommandError) as caught:
+            projects["theirs"].up()
+        assert ".metadata.labels.athanor.dev/owner" in str(caught.value)
+        assert ours() == before
+
+    def test_a_job_of_the_same_name_has_objects_of_its_own(
+        self, second_cluster: LocalCluster, clone: Clone, projects: dict[str, EngineProject]
+    ) -> None:
+        kinds = ("networkpolicies", "jobs.batch.volcano.sh")
+        projects["theirs"].run("destroy", "--yes", "--skip-preview")
+        before = [set(objects(second_cluster, clone, kind, "-n", NAMESPACE)) for kind in kinds]
+        projects["theirs"].declare(WORKLOADS + A_BATCH)
+        projects["theirs"].up()
+        both = [set(objects(second_cluster, clone, kind, "-n", NAMESPACE)) for kind in kinds]
+        assert [len(after - earlier) for after, earlier in zip(both, before, strict=True)] == [1, 1]
+        projects["theirs"].run("destroy", "--yes", "--skip-preview")
+        assert [set(objects(second_cluster, clone, kind, "-n", NAMESPACE)) for kind in kinds] == before
+
+    def test_another_kind_of_job_takes_the_old_ones_place(
+        self, second_cluster: LocalCluster, clone: Clone, projects: dict[str, EngineProject]
+    ) -> None:
+        before = objects(second_cluster, clone, "networkpolicies", "-n", NAMESPACE)
+        projects["ours"].declare(WORKLOADS + AN_MPI_JOB + A_SERVICE)
+        said = projects["ours"].up()
+        policies = objects(second_cluster, clone, "networkpolicies", "-n", NAMESPACE)
+        uids = [
+            {name: each["metadata"]["uid"] for name, each in objects_by_name.items()}
+            for objects_by_name in (before, policies)
+        ]
+        assert uids[0] == uids[1]
+        jobs = objects(second_cluster, clone, "jobs.batch.volcano.sh", "-n", NAMESPACE, "-l", "athanor.dev/job=same")
+        assert [job["metadata"]["labels"]["athanor.dev/kind"] for job in jobs.values()] == ["MPIJob"]
+        resources = said.partition("Resources:")[2]
+        assert "1 replaced" in resources, "the old job goes first: it may hold the GPUs that the new one needs"
+        assert "deleted" not in resources
 
 
 def test_destroy_completes_and_leaves_no_object_of_ours(second_cluster: LocalCluster, clone: Clone) -> None:

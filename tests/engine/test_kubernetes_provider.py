@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
-from tools.process import run
-from tools.toolchain import ensure
-from tools.toolchain.store import pulumi_home
+from tests.fixtures.engine_project import EngineProject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pathlib import Path
 
 PROGRAM = """
 import pulumi
@@ -57,29 +50,13 @@ metadata: {name: custom, namespace: home}
 """
 
 
-@pytest.fixture
-def pulumi(tmp_path: Path) -> Callable[..., str]:
-    """Return a function that runs the engine on a project of its own, which needs no cluster."""
-    program = ensure(["pulumi", "pulumi-resource-kubernetes"])["pulumi"]
-    (tmp_path / "Pulumi.yaml").write_text("name: yaml\nruntime: python\n")
-    (tmp_path / "__main__.py").write_text(PROGRAM)
-    (tmp_path / "objects.yaml").write_text(OBJECTS)
-    (tmp_path / "state").mkdir()
-    environment = {
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), str(program.parent), os.environ["PATH"]]),
-        "PULUMI_HOME": str(pulumi_home()),
-        "PULUMI_BACKEND_URL": (tmp_path / "state").as_uri(),
-        "PULUMI_CONFIG_PASSPHRASE": "of this test",
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
-    }
-    return lambda *words: run([program, *words, "--non-interactive"], cwd=tmp_path, env=environment)
+def test_objects_from_yaml_are_registered_by_their_own_types(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    project = EngineProject.create(folder, PROGRAM, "kubernetes")
+    (folder / "objects.yaml").write_text(OBJECTS)
+    project.up()
 
-
-def test_objects_from_yaml_are_registered_by_their_own_types(pulumi: Callable[..., str], tmp_path: Path) -> None:
-    pulumi("stack", "init", "test")
-    pulumi("up", "--yes", "--skip-preview")
-
-    state = json.loads(pulumi("stack", "export"))["deployment"]["resources"]
+    state = project.resources()
     children = {one["type"]: one for one in state if one.get("parent", "").endswith("ConfigGroup::group")}
     assert set(children) == {
         "kubernetes:core/v1:Namespace",
@@ -93,5 +70,5 @@ def test_objects_from_yaml_are_registered_by_their_own_types(pulumi: Callable[..
     assert "kept private" not in secret
     depends_on = [name.rpartition("::")[2] for name in children["kubernetes:example.com/v1:Thing"]["dependencies"]]
     assert "group:things.example.com" in depends_on
-    assert len(list((tmp_path / "rendered").rglob("*.yaml"))) == len(children)
-    pulumi("up", "--yes", "--skip-preview", "--expect-no-changes")
+    assert len(list((folder / "rendered").rglob("*.yaml"))) == len(children)
+    project.preview("--expect-no-changes")

@@ -4,44 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
-from tests.fixtures.clone import Clone, make_clone
+from tests.fixtures.clone import make_clone
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+WRONG = {"digits": {"epoks": 3, "workers": 0}, "cluster": {"context": "prod"}, "namespace": "Team_A"}
+PROBLEMS = (
+    ("athanor:digits.epoks: ", "no such key", "did you mean epochs"),
+    ("athanor:digits.workers = 0: ", "greater than or equal to 1"),
+    ("athanor:cluster: ", "names context 'prod' but no kubeconfig"),
+    ("athanor:namespace = 'Team_A': ", "RFC 1123"),
+)
 
-@pytest.fixture
-def clone(tmp_path: Path) -> Clone:
+
+def test_a_stack_that_cannot_work_is_refused_at_preview(tmp_path: Path) -> None:
     clone = make_clone(tmp_path / "clone", tmp_path / "home")
     clone.make("tools")
     clone.pulumi("stack", "init")
-    return clone
 
+    not_up = clone.pulumi("preview", check=False)
 
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
-    [
-        ("athanor:digits.epoks", "3", ["athanor:digits.epoks", "no such key", "did you mean epochs"]),
-        ("athanor:digits.workers", "0", ["athanor:digits.workers = 0", "greater than or equal to 1", "Fix:"]),
-        ("athanor:cluster.context", "prod", ["names context 'prod' but no kubeconfig", "Fix:"]),
-        ("athanor:namespace", "Team_A", ["'Team_A'", "RFC 1123", "Fix:"]),
-    ],
-)
-def test_a_wrong_setting_is_refused_at_preview(clone: Clone, key: str, value: str, expected: list[str]) -> None:
-    clone.pulumi("config", "set", "--path", key, value)
+    assert "kubeconfig" in not_up
+    assert "make up" in not_up
+    assert "Traceback" not in not_up
 
-    printed = clone.pulumi("preview", check=False)
+    clone.configure("local", **WRONG)
 
-    for text in expected:
-        assert text in printed
-    assert "Traceback" not in printed
+    wrong = clone.pulumi("preview", check=False)
 
-
-def test_a_cluster_that_is_not_up_is_named_with_the_command_that_starts_it(clone: Clone) -> None:
-    printed = clone.pulumi("preview", check=False)
-
-    assert "kubeconfig" in printed
-    assert "make up" in printed
-    assert "Traceback" not in printed
+    for key, *expected in PROBLEMS:
+        [line] = [line for line in wrong.splitlines() if line.strip().startswith(f"- {key}")]
+        assert "Fix:" in line
+        for text in expected:
+            assert text in line
+    assert "Traceback" not in wrong

@@ -10,27 +10,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.machine import LOCAL_CLUSTER_NAME
 from tests.cluster.test_job_life_cycle import TRAINING, names
 from tests.cluster.test_training_jobs import KILL_TRAINING
-from tests.fixtures.clone import Clone, wait_until
 from tests.fixtures.monitoring import Monitoring
-from tools.local_cluster import LocalCluster
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.fixtures.clone import Clone
     from tests.fixtures.team import Team
 
 # Short enough to see an alert come and go.
 IMPATIENT = {
-    "training.stalled_seconds": 15,
-    "training.stalled_for_seconds": 0,
-    "training.failure_window_seconds": 30,
-    "training.restarts": 1,
-    "storage.full_for_seconds": 0,
-    "serving.load_failure_window_seconds": 30,
+    "monitoring.thresholds.training.stalled_seconds": 15,
+    "monitoring.thresholds.training.stalled_for_seconds": 0,
+    "monitoring.thresholds.training.failure_window_seconds": 30,
+    "monitoring.thresholds.training.restarts": 1,
+    "monitoring.thresholds.storage.full_for_seconds": 0,
+    "monitoring.thresholds.serving.load_failure_window_seconds": 30,
 }
 SIGNAL_TRAINING = KILL_TRAINING.replace("os.kill(pid, 9)", "os.kill(pid, {signal})")
 SIGSTOP, SIGCONT = 19, 18
@@ -39,68 +38,44 @@ SMALL_VOLUME = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
 
 @pytest.fixture(scope="module")
 def monitoring(served: Clone) -> Iterator[Monitoring]:
-    """The environment's monitoring with thresholds of seconds."""
-    for name, value in IMPATIENT.items():
-        served.pulumi("config", "set", "--path", f"athanor:monitoring.thresholds.{name}", str(value))
+    """The environment's monitoring with thresholds of seconds, until the next update."""
+    served.configure_local(**IMPATIENT)
     try:
         served.pulumi("up", "--yes", "--skip-preview")
         yield Monitoring(served)
     finally:
         served.pulumi("config", "rm", "--path", "athanor:monitoring.thresholds")
-        served.pulumi("up", "--yes", "--skip-preview")
 
 
 @pytest.fixture(scope="class")
-def job(monitoring: Monitoring, team: Team) -> Iterator[str]:
-    """Name of a training that runs for longer than any test here."""
+def job(monitoring: Monitoring, team: Team) -> str:
+    """Name of a training that runs for longer than any test here, until the team's end."""
     team.declare(TRAINING.format(name="watched", more=""))
     team.up()
     name = team.jobs()["watched"]["metadata"]["name"]
-    wait_until(lambda: "checkpoint_saved" in names(team.clone, name), "first checkpoint", 180)
+    wait_until(lambda: "checkpoint_saved" in names(team.clone, name), "first checkpoint")
     wait_until(lambda: monitoring.query('athanor_training_step{workload="watched"} > 0'), "its steps to be known")
-    yield name
-    team.declare("")
-    team.up()
+    return name
 
 
 def fires(monitoring: Monitoring, alert: str, **labels: str) -> bool:
-    found = monitoring.firing().get(alert, [])
-    return any(labels.items() <= each.items() for each in found)
+    firing = monitoring.firing().get(alert, [])
+    return any(labels.items() <= each.items() for each in firing)
 
 
 def comes(monitoring: Monitoring, alert: str, **labels: str) -> None:
-    wait_until(
-        lambda: fires(monitoring, alert, **labels), lambda: f"{alert} {labels}, firing: {monitoring.firing()}", 180
-    )
+    wait_until(lambda: fires(monitoring, alert, **labels), lambda: f"{alert} {labels}, firing: {monitoring.firing()}")
 
 
 def goes(monitoring: Monitoring, alert: str, **labels: str) -> None:
-    wait_until(lambda: not fires(monitoring, alert, **labels), f"{alert} {labels} to end", 240)
+    wait_until(lambda: not fires(monitoring, alert, **labels), f"{alert} {labels} to end")
 
 
 def signal_training(clone: Clone, pod: str, signal: int) -> None:
     clone.kubectl("exec", pod, "-n", "athanor", "--", "python3", "-c", SIGNAL_TRAINING.format(signal=signal))
 
 
-class TestTraining:
-    def test_a_job_whose_rank_hangs_is_stalled(self, monitoring: Monitoring, served: Clone, job: str) -> None:
-        assert not fires(monitoring, "TrainingStalled", workload="watched")
-        signal_training(served, f"{job}-worker-0", SIGSTOP)
-        comes(monitoring, "TrainingStalled", workload="watched", severity="page")
-        signal_training(served, f"{job}-worker-0", SIGCONT)
-        goes(monitoring, "TrainingStalled", workload="watched")
-
-    def test_a_job_whose_ranks_die_is_told_with_its_restarts(
-        self, monitoring: Monitoring, served: Clone, job: str
-    ) -> None:
-        before = names(served, job).count("resumed")
-        signal_training(served, f"{job}-worker-0", 9)
-        comes(monitoring, "JobRestartsOften", workload="watched")
-        wait_until(lambda: names(served, job).count("resumed") > before, "the job to go on", 180)
-        goes(monitoring, "JobRestartsOften", workload="watched")
-
-
-def test_a_version_that_cannot_be_loaded_is_told(monitoring: Monitoring, served: Clone, tmp_path: Path) -> None:
+def test_a_version_that_cannot_be_loaded_is_reported(monitoring: Monitoring, served: Clone, tmp_path: Path) -> None:
     models = served.home / "local" / "volumes" / "output" / "models" / "digits"
     good = next(folder for folder in models.iterdir() if folder.name.isdigit())
     shutil.copytree(good, tmp_path / "99")
@@ -117,7 +92,7 @@ def test_a_version_that_cannot_be_loaded_is_told(monitoring: Monitoring, served:
 @contextmanager
 def small_disk(clone: Clone) -> Iterator[Path]:
     """A file system of 16 MiB on the clone's node, at the path that it gives."""
-    node = LocalCluster(LOCAL_CLUSTER_NAME, home=clone.home)._node.init()
+    node = clone.cluster._node.init()
     assert node is not None
     folder = clone.home / "local" / "volumes" / "small"
     inside = ["nsenter", f"--target={node.pid}", "--mount", "--"]
@@ -163,7 +138,7 @@ def filling_pod(image: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_a_volume_that_is_full_is_told(monitoring: Monitoring, served: Clone, tmp_path: Path) -> None:
+def test_a_volume_that_is_full_is_reported(monitoring: Monitoring, served: Clone, tmp_path: Path) -> None:
     [node] = [each["metadata"]["name"] for each in served.objects("nodes")]
     image = served.outputs()["trainer_image"]
     with small_disk(served) as folder:
@@ -177,3 +152,23 @@ def test_a_volume_that_is_full_is_told(monitoring: Monitoring, served: Clone, tm
             goes(monitoring, "VolumeFull", persistentvolumeclaim="small")
         finally:
             served.kubectl("delete", "-f", str(manifests), "--ignore-not-found")
+
+
+class TestTraining:
+    """The last, because the training runs until the team is gone."""
+
+    def test_a_job_whose_rank_hangs_is_stalled(self, monitoring: Monitoring, served: Clone, job: str) -> None:
+        assert not fires(monitoring, "TrainingStalled", workload="watched")
+        signal_training(served, f"{job}-worker-0", SIGSTOP)
+        comes(monitoring, "TrainingStalled", workload="watched", severity="page")
+        signal_training(served, f"{job}-worker-0", SIGCONT)
+        goes(monitoring, "TrainingStalled", workload="watched")
+
+    def test_a_job_whose_ranks_die_is_reported_with_its_restarts(
+        self, monitoring: Monitoring, served: Clone, job: str
+    ) -> None:
+        before = names(served, job).count("resumed")
+        signal_training(served, f"{job}-worker-0", 9)
+        comes(monitoring, "JobRestartsOften", workload="watched")
+        wait_until(lambda: names(served, job).count("resumed") > before, "the job to go on")
+        goes(monitoring, "JobRestartsOften", workload="watched")

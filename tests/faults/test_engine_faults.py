@@ -9,47 +9,47 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.clone import Clone, wait_until
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.fixtures.clone import Clone
 
-@pytest.fixture(autouse=True)
-def healthy_afterwards(served: Clone) -> Iterator[None]:
-    """Every test ends with a stack that works and differs in nothing from its program."""
+
+QUEUES = {"training", *(f"queue-{index}" for index in range(5))}
+
+
+@pytest.fixture
+def more_queues(served: Clone) -> Iterator[None]:
+    """Configure an update that creates queues and takes long enough to be hit; the next test's takes them away."""
+    names = sorted(QUEUES, reverse=True)
+    served.configure_local(**{f"scheduling.queues[{index}].name": name for index, name in enumerate(names)})
     yield
-    served.pulumi("config", "rm", "athanor:scheduling", check=False)
-    served.make("up")
-    served.pulumi("preview", "--expect-no-changes")
-
-
-def with_more_queues(clone: Clone, count: int) -> None:
-    """Configure an update that creates `count` queues beside the first and takes long enough to be hit."""
-    names = ["training", *(f"queue-{index}" for index in range(count))]
-    for index, name in enumerate(names):
-        clone.pulumi("config", "set", "--path", f"athanor:scheduling.queues[{index}].name", name)
+    served.pulumi("config", "rm", "athanor:scheduling")
 
 
 def queues(clone: Clone) -> set[str]:
-    found = {queue["metadata"]["name"] for queue in clone.objects("queues.scheduling.volcano.sh")}
-    return found - {"default", "root"}
+    names = {queue["metadata"]["name"] for queue in clone.objects("queues")}
+    return names - {"default", "root"}
 
 
+@pytest.mark.usefixtures("more_queues")
 def test_up_killed_half_way_is_finished_by_the_next_make_up(served: Clone) -> None:
-    with_more_queues(served, 5)
     with served.started(".venv/bin/pulumi", "up", "--yes", "--skip-preview", "--stack", "local", "--non-interactive"):
         wait_until(lambda: queues(served) - {"training"}, "the first new queue")
     # the block's end has killed the engine, its providers and the language host
 
     served.make("up")
 
-    assert queues(served) == {"training", *(f"queue-{index}" for index in range(5))}
+    assert queues(served) == QUEUES
     served.pulumi("preview", "--expect-no-changes")
     state = json.loads(served.pulumi("stack", "export"))
     urns = [entry["urn"] for entry in state["deployment"]["resources"]]
     assert len(urns) == len(set(urns))
     assert "pending_operations" not in state["deployment"]
+    sidecars = [file.name for file in (served.home / "pulumi").rglob("*.attrs")]
+    assert not sidecars, "the engine empties such a file before it writes it: a kill then would cost the whole state"
 
 
 def test_the_lock_of_a_running_engine_is_respected(served: Clone) -> None:
@@ -61,6 +61,9 @@ def test_the_lock_of_a_running_engine_is_respected(served: Clone) -> None:
         printed = served.make("up", check=False)
 
     assert "currently locked" in printed
+    # the engine is gone now, and its lock does not count
+    served.make("up")
+    assert queues(served) == {"training"}
 
 
 def test_interrupted_make_up_continues(served: Clone) -> None:

@@ -7,22 +7,21 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.local_cluster import COMPONENTS, Kubectl, kubectl_for, kubectl_pod, quiet_progress, wait_until
-from tools.local_cluster import cgroups, network, startup
+from tests.fixtures.local_cluster import COMPONENTS, Kubectl, kubectl_pod, load_kubectl_image, quiet_progress
+from tests.waiting import PATIENCE_SECONDS, wait_until
+from tools.local_cluster import LocalCluster, cgroups, network, startup
 from tools.local_cluster.processes import Process, read_process, send_signal, wait_until_ended
 from tools.paths import REPOSITORY
 from tools.process import CommandError, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from tools.local_cluster import LocalCluster
 
 
 def component_process(cluster: LocalCluster, name: str) -> Process:
@@ -36,7 +35,7 @@ def component_process(cluster: LocalCluster, name: str) -> Process:
 def kill(*processes: Process) -> None:
     for process in processes:
         send_signal(process, signal.SIGKILL)
-    assert wait_until_ended(processes, timeout_seconds=30) == []
+    assert wait_until_ended(processes, timeout_seconds=PATIENCE_SECONDS) == []
 
 
 def node_init(cluster: LocalCluster) -> Process:
@@ -52,9 +51,25 @@ def can_execute(kubectl: Kubectl, pod: str) -> bool:
         return False
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A cluster that two simultaneous `up`s created; each test leaves it in a state that the next `up` repairs."""
+    folder = tmp_path_factory.mktemp("cluster")
+    shared = LocalCluster("shared", home=folder)
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            for up in [threads.submit(shared.up, quiet_progress(folder)) for _ in range(2)]:
+                up.result()
+        yield shared
+    finally:
+        shared.down(quiet_progress(folder))
+    assert shared.leftovers() == []
+
+
 @pytest.fixture
-def remembered(cluster: LocalCluster, kubectl: Kubectl) -> Callable[[], None]:
-    """Put something into the cluster, and return a check that it is still there."""
+def remembered(cluster: LocalCluster, kubectl: Kubectl, tmp_path: Path) -> Callable[[], None]:
+    """Put something into the running cluster, and return a check that it is still there."""
+    cluster.up(quiet_progress(tmp_path))
     kubectl("delete", "configmap", "remembered", "--ignore-not-found")
     kubectl("create", "configmap", "remembered", "--from-literal=a=b")
 
@@ -65,46 +80,77 @@ def remembered(cluster: LocalCluster, kubectl: Kubectl) -> Callable[[], None]:
     return check
 
 
-@pytest.mark.parametrize("name", COMPONENTS)
-def test_up_restarts_a_killed_component(
-    cluster: LocalCluster, remembered: Callable[[], None], tmp_path: Path, name: str
+def test_two_ups_at_once_make_one_cluster(cluster: LocalCluster) -> None:
+    assert cluster.status().running
+    programs = [
+        process.arguments[0] for process in cluster._node.processes() if process.parent == node_init(cluster).pid
+    ]
+    components = [program for program in programs if not program.endswith("containerd-shim-runc-v2")]
+    assert len(components) == len(set(components)) == len(COMPONENTS)
+
+
+def kill_components(cluster: LocalCluster, *names: str) -> Callable[[], None]:
+    """Kill programs that must then be reported as missing; return a check that others run in their place."""
+    victims = {name: component_process(cluster, name) for name in names}
+    kill(*victims.values())
+    status = cluster.status()
+    assert {component.name for component in status.components if component.pid is None} == set(names)
+    assert not status.running
+
+    def check() -> None:
+        for name, victim in victims.items():
+            assert component_process(cluster, name).start_ticks > victim.start_ticks
+
+    return check
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("etcd", "kube-controller-manager", "kwok-controller"), ("kube-apiserver", "kube-scheduler", "kube-proxy")],
+    ids=", ".join,
+)
+def test_up_restarts_killed_components(
+    cluster: LocalCluster, remembered: Callable[[], None], tmp_path: Path, names: tuple[str, ...]
 ) -> None:
-    victim = component_process(cluster, name)
-    kill(victim)
-    assert not cluster.status().running
+    run_again = kill_components(cluster, *names)
     cluster.up(quiet_progress(tmp_path))
-    assert component_process(cluster, name).start_ticks > victim.start_ticks
+    run_again()
     remembered()
 
 
 def test_pods_outlive_the_end_of_containerd_and_kubelet(
     cluster: LocalCluster, kubectl: Kubectl, tmp_path: Path
 ) -> None:
+    load_kubectl_image(cluster, quiet_progress(tmp_path))
     kubectl.apply(kubectl_pod("outlives", "proxy"))
     kubectl.wait("condition=Ready", "pod/outlives")
-    kill(component_process(cluster, "containerd"), component_process(cluster, "kubelet"))
+    run_again = kill_components(cluster, "containerd", "kubelet")
     cluster.up(quiet_progress(tmp_path))
+    run_again()
     kubectl.wait("condition=Ready", "pod/outlives")
     assert kubectl.get("pod", "outlives")["status"]["containerStatuses"][0]["restartCount"] == 0
-    # the new kubelet is told of its pods a moment after it has said that it is ready
+    # the new kubelet learns of its pods a moment after it has reported that it is ready
     wait_until(lambda: can_execute(kubectl, "outlives"), "the new kubelet knows the pod")
     kubectl("delete", "pod", "outlives", "--grace-period=1")
 
 
-def test_up_replaces_a_component_that_hangs(
-    cluster: LocalCluster, remembered: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_up_mends_what_runs_and_does_not_work(
+    cluster: LocalCluster,
+    remembered: Callable[[], None],
+    kubectl: Kubectl,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """DNS was deleted, the link to the machine removed, a component hangs."""
     monkeypatch.setattr(startup, "COMPONENT_TIMEOUT_SECONDS", 10.0)
+    kubectl("delete", "--namespace=kube-system", "deployment/coredns", "service/kube-dns", "configmap/coredns")
+    wait_until(lambda: not cluster.status().dns_answers, "DNS ends")
     hanging = component_process(cluster, "kube-scheduler")
     send_signal(hanging, signal.SIGSTOP)
+    run(["ip", "link", "delete", "dev", cluster.layout.interface])
+    assert not cluster.status().running
     cluster.up(quiet_progress(tmp_path))
     assert component_process(cluster, "kube-scheduler").pid != hanging.pid
-    remembered()
-
-
-def test_up_after_a_power_cut(cluster: LocalCluster, remembered: Callable[[], None], tmp_path: Path) -> None:
-    kill(node_init(cluster))
-    cluster.up(quiet_progress(tmp_path))
     remembered()
 
 
@@ -123,57 +169,9 @@ def test_up_after_a_reboot(cluster: LocalCluster, remembered: Callable[[], None]
             assert bystander.poll() is None
         finally:
             bystander.kill()
-    cluster.up(quiet_progress(tmp_path))
-    remembered()
 
 
-def test_up_after_its_link_was_removed(cluster: LocalCluster, remembered: Callable[[], None], tmp_path: Path) -> None:
-    run(["ip", "link", "delete", "dev", cluster.layout.interface])
-    assert not cluster.status().running
-    cluster.up(quiet_progress(tmp_path))
-    remembered()
-
-
-def test_up_after_its_dns_was_deleted(cluster: LocalCluster, kubectl: Kubectl, tmp_path: Path) -> None:
-    kubectl("delete", "--namespace=kube-system", "deployment/coredns", "service/kube-dns", "configmap/coredns")
-    wait_until(lambda: not cluster.status().dns_answers, "DNS ends")
-    cluster.up(quiet_progress(tmp_path))
-    assert cluster.status().running
-
-
-def test_two_ups_at_once_make_one_cluster(make_cluster: Callable[[str], LocalCluster], tmp_path: Path) -> None:
-    cluster = make_cluster("twice")
-    errors: list[BaseException] = []
-
-    def up() -> None:
-        try:
-            cluster.up(quiet_progress(tmp_path))
-        except BaseException as error:  # noqa: BLE001 - shown by the assertion below
-            errors.append(error)
-
-    threads = [threading.Thread(target=up) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    assert cluster.status().running
-    programs = [
-        process.arguments[0] for process in cluster._node.processes() if process.parent == node_init(cluster).pid
-    ]
-    components = [program for program in programs if not program.endswith("containerd-shim-runc-v2")]
-    assert len(components) == len(set(components)) == len(COMPONENTS)
-
-
-# Where `up` is cut short, told by what it prints, and whether the first `up` ever or one of a stopped cluster.
-POINTS = (
-    "starting the node",
-    "configuring the control plane",
-    "starting the control plane and containerd",
-    "loaded",
-    "starting the kubelet",
-    "waiting for the node and DNS",
-)
+# Where `up` is interrupted, recognized by what it prints.
 UP = """
 import signal, sys
 from pathlib import Path
@@ -198,66 +196,53 @@ def start_up(cluster: LocalCluster, tmp_path: Path) -> subprocess.Popen[str]:
     )
 
 
-def cut_short(cluster: LocalCluster, tmp_path: Path, *, point: str, number: signal.Signals) -> None:
+def cut_short(cluster: LocalCluster, tmp_path: Path, point: str, number: signal.Signals = signal.SIGKILL) -> None:
     """Signal an `up` and what it runs in the foreground as soon as it has come to a point."""
     with start_up(cluster, tmp_path) as up:
         assert up.stderr is not None
+        said: list[str] = []
         for line in up.stderr:
+            said.append(line)
             if point in line:
                 os.killpg(up.pid, number)
                 break
         else:
-            pytest.fail(f"`up` ended without saying {point!r}")
+            pytest.fail(f"`up` ended without saying {point!r}, but:\n{''.join(said)}")
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_first_up_killed_then_up(make_cluster: Callable[[str], LocalCluster], tmp_path: Path, point: str) -> None:
-    cluster = make_cluster("killed")
-    cut_short(cluster, tmp_path, point=point, number=signal.SIGKILL)
-    cluster.up(quiet_progress(tmp_path))
-    assert cluster.status().running
-
-
-@pytest.mark.parametrize("point", POINTS)
-def test_first_up_killed_then_down(make_cluster: Callable[[str], LocalCluster], tmp_path: Path, point: str) -> None:
-    cluster = make_cluster("killed")
-    cut_short(cluster, tmp_path, point=point, number=signal.SIGKILL)
-    cluster.down(quiet_progress(tmp_path))
-    assert cluster.leftovers() == []
-
-
-def test_first_up_killed_while_kwokctl_works(make_cluster: Callable[[str], LocalCluster], tmp_path: Path) -> None:
-    cluster = make_cluster("killed")
+def kill_while_kwokctl_works(cluster: LocalCluster, tmp_path: Path) -> None:
     with start_up(cluster, tmp_path) as up:
         wait_until((cluster.layout.pki / "ca.crt").exists, "kwokctl begins")
         os.killpg(up.pid, signal.SIGKILL)
-    cluster.up(quiet_progress(tmp_path))
-    assert cluster.status().running
 
 
-def test_first_up_interrupted_then_up(make_cluster: Callable[[str], LocalCluster], tmp_path: Path) -> None:
-    cluster = make_cluster("interrupted")
-    cut_short(cluster, tmp_path, point="starting the kubelet", number=signal.SIGINT)
+def test_first_up_cut_short_again_and_again(make_cluster: Callable[[str], LocalCluster], tmp_path: Path) -> None:
+    """Each next `up` takes over what the one before has left, and comes further."""
+    cluster = make_cluster("killed")
+    cut_short(cluster, tmp_path, "starting the node")
+    kill_while_kwokctl_works(cluster, tmp_path)
+    cut_short(cluster, tmp_path, "starting the control plane")
+    cut_short(cluster, tmp_path, "loaded")
+    cut_short(cluster, tmp_path, "starting the kubelet", signal.SIGINT)
     survivors = {process.arguments[0] for process in cluster._node.processes()}
     assert survivors, "what was started already goes on"
+    cut_short(cluster, tmp_path, "waiting for the node and DNS")
     cluster.up(quiet_progress(tmp_path))
     assert cluster.status().running
 
 
-@pytest.mark.parametrize("point", ["starting the node", "starting the control plane and containerd", "waiting for"])
-def test_later_up_killed_then_up(
-    cluster: LocalCluster, remembered: Callable[[], None], tmp_path: Path, point: str
+def test_later_up_cut_short_again_and_again(
+    cluster: LocalCluster, remembered: Callable[[], None], tmp_path: Path
 ) -> None:
-    cluster.stop(quiet_progress(tmp_path))
-    cut_short(cluster, tmp_path, point=point, number=signal.SIGKILL)
+    """After a power cut: what was stopped in order is started in the tests of a lifecycle."""
+    kill(node_init(cluster))
+    for point in ("starting the node", "starting the control plane", "waiting for"):
+        cut_short(cluster, tmp_path, point)
     cluster.up(quiet_progress(tmp_path))
     remembered()
 
 
-def test_up_after_files_were_lost(make_cluster: Callable[[str], LocalCluster], tmp_path: Path) -> None:
-    cluster = make_cluster("lost")
-    cluster.up(quiet_progress(tmp_path))
-    kubectl = kubectl_for(cluster, tmp_path)
+def test_up_after_files_were_lost(cluster: LocalCluster, kubectl: Kubectl, tmp_path: Path) -> None:
     for lost in ("state.json", "kwok", "config", "node"):
         cluster.stop(quiet_progress(tmp_path))
         path = cluster.layout.folder / lost
@@ -270,8 +255,7 @@ def test_up_after_files_were_lost(make_cluster: Callable[[str], LocalCluster], t
         assert kubectl.get("nodes")["items"][0]["metadata"]["name"] == cluster.node_name, lost
 
 
-def test_up_after_the_state_file_was_torn(make_cluster: Callable[[str], LocalCluster], tmp_path: Path) -> None:
-    cluster = make_cluster("torn")
+def test_up_after_the_state_file_was_torn(cluster: LocalCluster, tmp_path: Path) -> None:
     cluster.up(quiet_progress(tmp_path))
     text = cluster.layout.state_file.read_text()
     cluster.layout.state_file.write_text(text[: len(text) // 2])
@@ -279,9 +263,20 @@ def test_up_after_the_state_file_was_torn(make_cluster: Callable[[str], LocalClu
     assert cluster.status().running
 
 
+@pytest.mark.parametrize("point", ["starting the node", "starting the control plane"])
+def test_down_after_a_first_up_that_was_killed(
+    make_cluster: Callable[[str], LocalCluster], tmp_path: Path, point: str
+) -> None:
+    cluster = make_cluster("killed")
+    cut_short(cluster, tmp_path, point)
+    cluster.down(quiet_progress(tmp_path))
+    assert cluster.leftovers() == []
+
+
 def test_down_of_a_half_removed_cluster(make_cluster: Callable[[str], LocalCluster], tmp_path: Path) -> None:
+    """Of one that runs, as far as it came: a whole one is removed at the end of every other test."""
     cluster = make_cluster("half")
-    cluster.up(quiet_progress(tmp_path))
+    cut_short(cluster, tmp_path, "waiting for the node and DNS")
     for lost in (cluster.layout.state_file, cluster.layout.node_config):
         lost.unlink()
     shutil.rmtree(cluster.layout.kwok)

@@ -18,7 +18,7 @@ def test_what_registers_after_an_apply_is_still_recorded():
         first = _namespace("first")
         first.metadata.apply(lambda _: _namespace("late"))
 
-    assert {found.name for found in record(program, preview=False).resources.values()} == {"first", "late"}
+    assert {resource.name for resource in record(program, preview=False).resources.values()} == {"first", "late"}
 
 
 def test_a_preview_knows_no_identifiers():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
+from importlib.metadata import packages_distributions
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +14,6 @@ import yaml
 from infra.settings.parse import parse_settings
 from infra.versions import VOLCANO
 from tests.fixtures.recorded_stack import REPOSITORY
-from tools.settings_reference import PAGE, reference_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,14 +53,14 @@ def tracked_files() -> list[Path]:
 
 
 def _mentions(files: list[Path], patterns: tuple[str, ...]) -> list[str]:
-    wanted = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
-    found = []
+    any_pattern = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+    mentions = []
     for file in files:
         text = file.read_text(encoding="utf-8", errors="replace")
         for number, line in enumerate(text.splitlines(), start=1):
-            if wanted.search(line):
-                found.append(f"{file.relative_to(REPOSITORY)}:{number}: {line.strip()[:100]}")
-    return found
+            if any_pattern.search(line):
+                mentions.append(f"{file.relative_to(REPOSITORY)}:{number}: {line.strip()[:100]}")
+    return mentions
 
 
 def test_no_file_names_a_package_registry(tracked_files):
@@ -95,7 +96,8 @@ def test_no_tracked_file_is_large(tracked_files):
 
 def test_nothing_generated_is_tracked(tracked_files):
     """What running the program, the tests or the tools leaves behind."""
-    marks = {"__pycache__", ".venv", ".pytest_cache", ".ruff_cache", ".hypothesis", "node_modules"}
+    environments = {".venv", ".venv-test", ".venv-policies"}
+    marks = {"__pycache__", *environments, ".pytest_cache", ".ruff_cache", ".hypothesis", "node_modules"}
     assert [str(file) for file in tracked_files if marks & set(file.parts)] == []
 
 
@@ -107,31 +109,90 @@ def test_no_stack_file_is_committed_with_a_salt(tracked_files):
 
 
 def _pins(file: Path) -> dict[str, str]:
-    lines = [line.split("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
-    return dict(re.fullmatch(r"([A-Za-z0-9._\[\],-]+)==([^\s;]+)", line).groups() for line in lines if line)
+    text = re.sub(r"#.*", "", file.read_text(encoding="utf-8")).replace("\\\n", " ")
+    pin = re.compile(r"([A-Za-z0-9._\[\],-]+)==([^\s;]+)((?:\s+--hash=sha256:[0-9a-f]{64})+)")
+    return dict(pin.fullmatch(line.strip()).groups()[:2] for line in text.splitlines() if line.strip())
 
 
-def test_every_requirement_is_pinned_exactly():
-    """`_pins` fails on any line that is no exact pin."""
-    assert len(_pins(REPOSITORY / "requirements.txt")) > len(_pins(REPOSITORY / "trainer" / "requirements.txt")) > 10
+LOCKED = (
+    "requirements", "requirements-test", "trainer/requirements", "trainer/requirements-tensorflow", "tools/installer",
+    "tools/build", "policies/requirements",
+)  # fmt: skip
+"""Every `.in` file with the `.txt` that `make lock` compiles of it."""
 
 
-def test_the_pods_run_what_the_tests_run():
-    everywhere = _pins(REPOSITORY / "requirements.txt")
-    in_pods = _pins(REPOSITORY / "trainer" / "requirements.txt")
-    assert in_pods == {name: everywhere[name] for name in in_pods}
+def test_every_requirement_is_pinned_exactly_and_by_the_hashes_of_its_files():
+    """`_pins` fails on any line that is not an exact pin with hashes: all are installed as root."""
+    assert all(_pins(REPOSITORY / f"{name}.txt") for name in LOCKED)
 
 
-@pytest.mark.parametrize("folder", [".", "trainer"])
-def test_what_is_wanted_is_pinned(folder):
+def test_everything_that_pins_are_compiled_of_is_known(tracked_files):
+    compiled = {f"{name}.in" for name in LOCKED}
+    assert {str(file.relative_to(REPOSITORY)) for file in tracked_files if file.suffix == ".in"} == compiled
+
+
+@pytest.mark.parametrize("name", ["requirements", "trainer/requirements"])
+def test_what_runs_is_what_the_tests_run(name):
+    tested = _pins(REPOSITORY / "requirements-test.txt")
+    run = _pins(REPOSITORY / f"{name}.txt")
+    assert run == {package: tested[package] for package in run}
+
+
+def test_make_up_installs_nothing_that_only_pods_and_tests_need():
+    installed = _pins(REPOSITORY / "requirements.txt").keys()
+    assert not {name for name in installed if name.startswith(("nvidia", "torch", "triton", "tensorflow", "pytest"))}
+    assert {"pulumi", "pulumi-kubernetes", "pulumi-alicloud", "pip"} <= installed
+    assert {"torch", "tensorflow-cpu", "pytest", *installed} <= _pins(REPOSITORY / "requirements-test.txt").keys()
+
+
+def test_what_make_up_runs_imports_only_what_it_installs():
+    """The tests' environment has more, so that no other test would see it."""
+    installed = {re.sub(r"[-_.]+", "-", name).lower() for name in _pins(REPOSITORY / "requirements.txt")}
+    distributions = packages_distributions()
+    missing = set()
+    for file in _files_of_make_up():
+        for package in _imported_packages(file) & distributions.keys():
+            if not installed & {re.sub(r"[-_.]+", "-", name).lower() for name in distributions[package]}:
+                missing.add(f"{file.relative_to(REPOSITORY)}: {package}")
+    assert missing == set()
+
+
+def _files_of_make_up() -> list[Path]:
+    """All of the program and the commands, except for what pods alone run."""
+    files = [file for folder in ("infra", "workloads", "tools") for file in (REPOSITORY / folder).rglob("*.py")]
+    pods_alone = REPOSITORY / "workloads" / "elastic_worker.py"
+    return [file for file in files if file != pods_alone]
+
+
+def _imported_packages(file: Path) -> set[str]:
+    packages = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            packages |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            packages.add(node.module.split(".")[0])
+    return packages
+
+
+@pytest.mark.parametrize("name", LOCKED)
+def test_what_is_wanted_is_pinned(name):
     """An edited requirements.in needs a new `make lock`."""
-    pins = _pins(REPOSITORY / folder / "requirements.txt")
-    for line in (REPOSITORY / folder / "requirements.in").read_text(encoding="utf-8").splitlines():
-        wanted = line.split("#")[0].strip()
-        if wanted and not wanted.startswith("-r"):
-            name, _, version = wanted.partition("==")
-            pinned = pins[re.sub(r"\[.*\]", "", name)]
-            assert version in ("", pinned), name
+    pins = _pins(REPOSITORY / f"{name}.txt")
+    for line in (REPOSITORY / f"{name}.in").read_text(encoding="utf-8").splitlines():
+        requirement = line.split("#")[0].strip()
+        if requirement and not requirement.startswith(("-r", "-c")):
+            package, _, version = requirement.partition("==")
+            pinned = pins[re.sub(r"\[.*\]", "", package)]
+            assert version in ("", pinned), package
+
+
+def test_the_policies_run_with_the_programs_versions():
+    """An edited requirements.in needs `make lock` for both."""
+    versions = _pins(REPOSITORY / "requirements.txt")
+    own = _pins(REPOSITORY / "policies" / "requirements.txt")
+    assert {name: own[name] for name in ("pulumi", "pydantic", "pyyaml")} == {
+        name: versions[name] for name in ("pulumi", "pydantic", "pyyaml")
+    }
 
 
 def test_volcano_is_built_in_the_version_that_is_deployed():
@@ -158,8 +219,12 @@ def test_the_project_file_names_the_project():
     assert project["runtime"]["name"] == "python"
 
 
-def test_the_settings_page_is_the_one_that_the_code_writes():
-    assert PAGE.read_text(encoding="utf-8") == reference_page(), "run `make lock`, which writes docs/settings.md"
+def test_the_files_to_look_at_first_exist():
+    page = (REPOSITORY / "docs" / "contributor.md").read_text(encoding="utf-8")
+    table = page.partition("### Where to look first\n")[2].partition("\n#")[0]
+    files = re.findall(r"^\| .+\? \| `(.+)` \|$", table, re.MULTILINE)
+    assert len(files) == 11
+    assert [file for file in files if not (REPOSITORY / file).is_file()] == []
 
 
 def test_the_program_is_thin():
@@ -169,13 +234,14 @@ def test_the_program_is_thin():
 @pytest.mark.parametrize(
     ("package", "forbidden"),
     [
-        ("infra", ("workloads", "trainer", "tools")),
-        ("workloads", ("trainer", "tools")),
-        ("trainer", ("infra", "workloads", "tools")),
+        ("infra", ("workloads", "trainer", "tools", "tests")),
+        ("workloads", ("trainer", "tools", "tests")),
+        ("trainer", ("infra", "workloads", "tools", "tests")),
+        ("tools", ("tests",)),
     ],
 )
 def test_imports_point_one_way(package, forbidden):
-    """`__main__` -> workloads -> infra; trainer/ runs in the pods alone; tools/ is imported by none of them."""
-    wanted = re.compile(rf"^\s*(?:from|import) ({'|'.join(forbidden)})\b", re.MULTILINE)
+    """`__main__` -> workloads -> infra; trainer/ runs in the pods alone; none of them imports tools/ or tests/."""
+    import_of_forbidden = re.compile(rf"^\s*(?:from|import) ({'|'.join(forbidden)})\b", re.MULTILINE)
     for file in (REPOSITORY / package).rglob("*.py"):
-        assert wanted.findall(file.read_text(encoding="utf-8")) == [], file
+        assert import_of_forbidden.findall(file.read_text(encoding="utf-8")) == [], file

@@ -1,0 +1,166 @@
+"""docs/user.md's first page: somebody with the installed package, a team's kubeconfig and a folder trains a script."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.documentation import own_command, own_script
+from tests.fixtures.example import team_kubeconfig
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tests.fixtures.clone import Clone
+
+SMALL = "--cpu 100m"
+KINDS = "configmaps,networkpolicies,jobs.batch.volcano.sh"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engineer:
+    """Somebody who has never seen the repository."""
+
+    clone: Clone
+    folder: Path
+    variables: Mapping[str, str]
+
+    def shell(self, command: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=self.folder, env=dict(self.variables), check=False, timeout=900,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        )  # fmt: skip
+        assert not check or done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        return done
+
+    def started(self, command: str) -> subprocess.Popen[str]:
+        # A shell ignores Ctrl-C for what it starts in the background, such as all of these tests.
+        heeding = ("env", "--default-signal=INT", *command.split())
+        return subprocess.Popen(
+            heeding, cwd=self.folder, env=dict(self.variables), start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def objects_of(self, run: str) -> list[str]:
+        """Return the names of the cluster's objects that a run declares."""
+        answer = self.clone.kubectl("get", KINDS, "-n", "athanor", "-o", "name")
+        return [name for name in answer.splitlines() if f"-runs-{run}-" in name or f"/{run}-" in name]
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        return {job["metadata"]["labels"]["athanor.dev/job"]: job for job in self.clone.objects("jobs")}
+
+
+@pytest.fixture(scope="module")
+def engineer(served: Clone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engineer]:
+    """Somebody with the package from a wheel and nothing of the clone but its `pulumi` and `kubectl` on PATH."""
+    home = tmp_path_factory.mktemp("engineer")
+    package, folder = home / "package", home / "own"
+    folder.mkdir()
+    # Its dependencies are those of the tests: tests/engine/test_package.py installs them, too.
+    words = ("install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(package), str(served.folder))
+    served.run(sys.executable, "-m", "pip", *words)
+    variables = {
+        **served.environment,
+        "PATH": os.pathsep.join([str(package / "bin"), str(served.folder / ".venv" / "bin"), os.environ["PATH"]]),
+        "PYTHONPATH": str(package),
+        "KUBECONFIG": str(team_kubeconfig(served)),
+        # Not the backend of the platform, which the run must not need.
+        "PULUMI_BACKEND_URL": (home / "backend").as_uri(),
+        "XDG_DATA_HOME": str(home / "data"),
+    }
+    (home / "backend").mkdir()
+    engineer = Engineer(clone=served, folder=folder, variables=variables)
+    try:
+        yield engineer
+    finally:
+        for run in engineer.shell("athanor runs --json").stdout.splitlines():
+            engineer.shell(f"athanor delete {json.loads(run)['run']}")
+
+
+@pytest.fixture(scope="module")
+def trained(engineer: Engineer) -> subprocess.CompletedProcess[str]:
+    """What the command of docs/user.md printed, in a folder with the script of docs/user.md alone."""
+    (engineer.folder / "train.py").write_text(own_script(), encoding="utf-8")
+    return engineer.shell(own_command())
+
+
+def test_the_script_trains_as_the_page_says(trained: subprocess.CompletedProcess[str]) -> None:
+    assert re.search(r'worker-0/worker\] \{"step": 100, "loss": 0\.\d+\}', trained.stdout), trained.stdout
+    assert "PyTorchJob train-" in trained.stderr
+    assert "2 pods of 250m CPU" in trained.stderr
+    assert trained.stderr.splitlines()[-1].endswith(": Completed")
+
+
+def test_an_edited_script_is_another_job_that_replaces_the_first(engineer: Engineer) -> None:
+    (engineer.folder / "edited.py").write_text('print("before")\n', encoding="utf-8")
+    command = f"athanor run --kind batch --name edited {SMALL} --follow"
+    assert "before" in engineer.shell(f"{command} -- python3 edited.py").stdout
+    first = engineer.jobs()["edited"]["metadata"]["name"]
+    (engineer.folder / "edited.py").write_text('print("after")\n', encoding="utf-8")
+    refused = engineer.shell(f"{command} -- python3 edited.py", check=False)
+    assert refused.returncode == 1
+    assert "--name = 'edited': is the name of a run of yours" in refused.stderr
+    assert "after" in engineer.shell(f"{command} --replace -- python3 edited.py").stdout
+    assert engineer.jobs()["edited"]["metadata"]["name"] != first
+    assert len([name for name in engineer.objects_of("edited") if name.startswith("configmap/code.")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--queue nope -- python train.py", "queue = 'nope': the platform has no queue of that name. Fix: use one of "),
+        ("-- bash train.py", "program = 'bash': the job runs torchrun itself"),
+    ],
+)
+def test_what_a_preview_refuses_is_refused_in_the_same_words(engineer: Engineer, words: str, message: str) -> None:
+    (engineer.folder / "train.py").write_text(own_script(), encoding="utf-8")
+    before = engineer.shell("athanor runs").stdout
+    refused = engineer.shell(f"athanor run {words}", check=False)
+    assert refused.returncode == 1
+    assert f"athanor run: {message}" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert engineer.shell("athanor runs").stdout == before
+
+
+def test_two_start_at_once_ctrl_c_detaches_and_delete_leaves_nothing(engineer: Engineer) -> None:
+    sleeps = "print('begun', flush=True); import time; time.sleep(3600)"
+    (engineer.folder / "sleeps.py").write_text(sleeps, encoding="utf-8")
+    words = f"athanor run --kind batch {SMALL} --follow --name"
+    runs = {name: engineer.started(f"{words} {name} -- python3 sleeps.py") for name in ("first", "second")}
+    for name, process in runs.items():
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "begun" in line, f"{name}: {line}{process.communicate()[1]}"
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+        assert f"detached; the run goes on: athanor logs --follow {name}" in said
+    listed = [json.loads(line) for line in engineer.shell("athanor runs --json").stdout.splitlines()]
+    assert {run["phase"] for run in listed if run["run"] in runs} == {"Running"}
+    assert "begun" in engineer.shell("athanor logs first").stdout
+    for name in runs:
+        assert engineer.objects_of(name)
+        engineer.shell(f"athanor delete {name}")
+        wait_until(lambda name=name: not engineer.objects_of(name), lambda name=name: str(engineer.objects_of(name)))
+
+
+def test_the_state_has_no_code_no_credentials_and_no_path_in_clear(engineer: Engineer, trained: object) -> None:
+    del trained
+    state = "".join(
+        file.read_text(encoding="utf-8") for file in (engineer.folder.parent / "backend").rglob("train-*.json")
+    )
+    assert "ciphertext" in state
+    token = re.search(r"token: (\S+)}", (engineer.folder / engineer.variables["KUBECONFIG"]).read_text("utf-8"))
+    assert token
+    for secret in ("mse_loss", own_script()[:40], token[1], engineer.variables["KUBECONFIG"], str(engineer.folder)):
+        assert secret not in state

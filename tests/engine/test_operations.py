@@ -1,0 +1,256 @@
+"""What an operator does to a running environment, as docs/operate.md says it: the real engine, an account pretended.
+
+The tests lead one environment through its life, in their order.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from tests.api_double.double import ApiDouble
+from tests.api_double.signatures import Credential
+from tests.fixtures.engine_project import STACK, EngineProject
+from tests.unit.api_double.cs.service import KUBECONFIG
+from tools.process import CommandError, run
+from tools.toolchain import ensure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+PROGRAM = """
+import json, os
+from pathlib import Path
+import pulumi
+import pulumi_alicloud as alicloud
+from infra.alicloud.environment import create_environment
+from infra.settings.parse import parse_settings
+
+settings = parse_settings(json.loads(Path("settings.json").read_text()))
+environment = create_environment(settings.alicloud, settings.images, settings.monitoring)
+
+class Placement(pulumi.ComponentResource):
+    def __init__(self, name, opts):
+        super().__init__(f"project:index:{os.environ.get('CLASS', 'Placement')}", name, None, opts)
+        alicloud.ecs.EcsDeploymentSet(
+            "set", deployment_set_name="close", strategy="LowLatency", opts=pulumi.ResourceOptions(parent=self)
+        )
+
+former = [pulumi.Alias(type_=os.environ["FORMER"])] if "FORMER" in os.environ else []
+Placement("placement", pulumi.ResourceOptions(provider=environment.provider, aliases=former))
+"""
+SETTINGS: dict[str, Any] = {
+    "alicloud": {
+        "region": "cn-hangzhou",
+        "zones": ["cn-hangzhou-i"],
+        "node_pools": [
+            {"name": "system", "role": "system", "instance_types": ["ecs.g7.xlarge"], "minimum": 2, "maximum": 2},
+            {"name": "a10", "role": "gpu", "instance_types": ["ecs.gn7i-c8g1.2xlarge"], "maximum": 4},
+        ],
+    },
+    "monitoring": {"kind": "none"},
+}
+CLUSTER = "alicloud:cs/managedKubernetes:ManagedKubernetes"
+POOL = "alicloud:cs/nodePool:NodePool"
+ADDON = "alicloud:cs/kubernetesAddon:KubernetesAddon"
+VERSIONS_ON_OFFER = "pulumi:index:Stash"
+NOT_ADOPTED = {VERSIONS_ON_OFFER, "alicloud:cs/autoscalingConfig:AutoscalingConfig"}
+"""What has nothing to adopt: to create it changes nothing in the account."""
+KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
+NEW_PASSPHRASE = "another one"
+
+
+class Step(NamedTuple):
+    operation: str
+    kind: str
+    name: str
+
+
+class Environment:
+    """A stack in a pretended account."""
+
+    def __init__(self, project: EngineProject, double: ApiDouble) -> None:
+        self.project = project
+        self.double = double
+        self.state_file = project.folder / "state" / ".pulumi" / "stacks" / "athanor" / f"{STACK}.json"
+
+    def want(self, change: Callable[[dict[str, Any]], object] = lambda _: None) -> None:
+        """Write the settings, changed by a function."""
+        settings = json.loads(json.dumps(SETTINGS))
+        change(settings["alicloud"])
+        (self.project.folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+
+    def steps(self) -> set[Step]:
+        """Return what a preview would do to resources that are not components."""
+        plan = json.loads(self.project.preview("--json"))
+        changed = [step for step in plan["steps"] if step["op"] not in {"same", "read"}]
+        kinds = [(step["op"], step["urn"].split("::")[2].rpartition("$")[2], step["urn"]) for step in changed]
+        return {
+            Step(operation, kind, urn.rpartition("::")[2])
+            for operation, kind, urn in kinds
+            if not kind.startswith("athanor:")
+        }
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    with ApiDouble(tmp_path_factory.mktemp("double"), settling_reads=0, kubeconfig=KUBECONFIG) as double:
+        folder = tmp_path_factory.mktemp("operations") / "project"
+        ensure(["pulumi-resource-kubernetes"])
+        project = EngineProject.create(folder, PROGRAM, "alicloud", double.environment(), name="athanor")
+        environment = Environment(project, double)
+        environment.want()
+        project.up()
+        yield environment
+        assert double.mistakes() == []
+        assert double.unknown_operations() == []
+
+
+def upgrade_kubernetes(alicloud: dict[str, Any]) -> None:
+    alicloud["kubernetes"] = {"version": "1.35"}
+
+
+def upgrade_the_driver(alicloud: dict[str, Any]) -> None:
+    alicloud["node_pools"][1]["gpu"] = {"driver_version": "570.195.03"}
+
+
+def upgrade_an_addon(alicloud: dict[str, Any]) -> None:
+    alicloud["kubernetes"] = {"addon_versions": {"ack-node-problem-detector": "1.2.99"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            upgrade_kubernetes,
+            {
+                Step("update", CLUSTER, "cluster"),
+                Step("create", VERSIONS_ON_OFFER, "kubernetes-1.35"),
+                Step("delete", VERSIONS_ON_OFFER, "kubernetes-1.34"),
+            },
+        ),
+        (upgrade_the_driver, {Step("update", POOL, "a10")}),
+        (upgrade_an_addon, {Step("update", ADDON, "ack-node-problem-detector")}),
+    ],
+    ids=["kubernetes", "driver", "add-on"],
+)
+def test_an_upgrade_touches_one_thing_and_replaces_nothing(
+    environment: Environment, change: Callable[[dict[str, Any]], object], expected: set[Step]
+) -> None:
+    environment.want(change)
+    try:
+        assert environment.steps() == expected
+    finally:
+        environment.want()
+
+
+def test_a_component_s_type_is_renamed_with_an_alias_alone(environment: Environment) -> None:
+    renamed = Environment(environment.project.with_variables(CLASS="Nearness"), environment.double)
+    kind = "alicloud:ecs/ecsDeploymentSet:EcsDeploymentSet"
+    assert {step for step in renamed.steps() if step.kind == kind} == {
+        Step("create", kind, "set"),
+        Step("delete", kind, "set"),
+    }
+    renamed.project.with_variables(FORMER="project:index:Placement").preview("--expect-no-changes")
+
+
+def test_a_half_written_state_is_restored_from_a_backup(environment: Environment, tmp_path: Path) -> None:
+    backup = tmp_path / "backup.json"
+    backup.write_text(environment.project.run("stack", "export"), encoding="utf-8")
+    whole = environment.state_file.read_bytes()
+    environment.state_file.write_bytes(whole[: len(whole) // 2])
+
+    with pytest.raises(CommandError, match="failed to load checkpoint"):
+        environment.project.preview()
+    environment.project.run("stack", "import", "--file", str(backup))
+
+    environment.project.preview("--expect-no-changes")
+
+
+def test_a_stack_moves_to_another_backend_with_its_state(environment: Environment, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    state.write_text(environment.project.run("stack", "export"), encoding="utf-8")
+    (tmp_path / "backend").mkdir()
+    moved = environment.project.with_variables(PULUMI_BACKEND_URL=(tmp_path / "backend").as_uri())
+
+    moved.run("stack", "init", STACK)
+    moved.run("stack", "import", "--file", str(state))
+
+    moved.preview("--expect-no-changes")
+
+
+def test_the_passphrase_is_changed_and_the_old_one_opens_nothing(environment: Environment) -> None:
+    old = environment.project
+    command = [old.engine, "stack", "change-secrets-provider", "passphrase", "--non-interactive"]
+    run(command, cwd=old.folder, env=old.variables, stdin=f"{NEW_PASSPHRASE}\n{NEW_PASSPHRASE}\n")
+    environment.project = old.with_variables(PULUMI_CONFIG_PASSPHRASE=NEW_PASSPHRASE)
+
+    with pytest.raises(CommandError, match="incorrect passphrase"):
+        old.preview()
+    environment.project.preview("--expect-no-changes")
+
+
+def test_another_access_key_changes_nothing(environment: Environment) -> None:
+    new = Credential(secret="another secret", security_token="a token")
+    with environment.double.account.lock:
+        environment.double.account.add_session("STS.new", new)
+    rotated = environment.project.with_variables(
+        ALIBABA_CLOUD_ACCESS_KEY_ID="STS.new",
+        ALIBABA_CLOUD_ACCESS_KEY_SECRET=new.secret,
+        ALIBABA_CLOUD_SECURITY_TOKEN=new.security_token,
+    )
+    rotated.preview("--refresh", "--expect-no-changes")
+
+
+def test_another_name_of_project_and_stack_renames_resources_in_place(environment: Environment) -> None:
+    project_file = environment.project.folder / "Pulumi.yaml"
+    before = project_file.read_text(encoding="utf-8")
+    environment.project.run("stack", "rename", "organization/furnace/renamed")
+    project_file.write_text(before.replace("athanor", "furnace"), encoding="utf-8")
+    environment.project.run("stack", "select", "organization/furnace/renamed")
+
+    planned = environment.steps()
+
+    assert {step.operation for step in planned} == {"update"}
+    assert Step("update", CLUSTER, "cluster") in planned
+    environment.project.run("stack", "rename", f"organization/athanor/{STACK}")
+    project_file.write_text(before, encoding="utf-8")
+    environment.project.run("stack", "select", STACK)
+    environment.project.preview("--expect-no-changes")
+
+
+def test_what_exists_is_adopted_and_nothing_of_it_replaced(environment: Environment) -> None:
+    project = environment.project
+    before = environment.double.inventory()
+    ids = {(entry["type"], entry["urn"].rpartition("::")[2]): entry.get("id") for entry in project.resources()}
+    with environment.double.account.lock:
+        [vpc] = environment.double.account.all("vpc").values()
+        vpc["VpcName"], vpc["_tags"] = "made-by-hand", {}
+    project.run("stack", "rm", STACK, "--force", "--yes")
+    project.run("stack", "init", STACK)
+
+    project.preview("--import-file", "import.json")
+    file = project.folder / "import.json"
+    planned = json.loads(file.read_text(encoding="utf-8"))
+    planned["resources"] = [
+        {**one, "id": ids[one["type"], one.get("logicalName", one["name"])]} if "id" in one else one
+        for one in planned["resources"]
+        if one["type"] not in {*NOT_ADOPTED, KUBERNETES_PROVIDER}
+    ]
+    file.write_text(json.dumps(planned), encoding="utf-8")
+    words = ("--file", str(file), "--yes", "--skip-preview", "--generate-code=false", "--protect=false")
+    project.run("import", *words)
+
+    planned_steps = environment.steps()
+    assert [step for step in planned_steps if "replace" in step.operation or "delete" in step.operation] == []
+    assert Step("update", "alicloud:vpc/network:Network", "vpc") in planned_steps
+    project.up()
+    project.preview("--expect-no-changes")
+    after = environment.double.inventory()
+    # Each change of a pool or an add-on leaves a finished task in the account.
+    assert {kind: after[kind] for kind in after if kind != "task"} == {
+        kind: before[kind] for kind in before if kind != "task"
+    }
