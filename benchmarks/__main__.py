@@ -9,7 +9,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import engine_overhead, environment_preview, monitoring_cost, platform_memory, scheduling, warm_start
+from benchmarks import (
+    compression,
+    engine_overhead,
+    environment_preview,
+    monitoring_cost,
+    platform_memory,
+    scale,
+    scheduling,
+    warm_start,
+)
 from tools.paths import paths
 from tools.progress import Progress
 
@@ -19,7 +28,9 @@ MEASURES = {
     "engine-overhead": engine_overhead.measure,
     "warm-start": warm_start.measure,
     "scheduling": scheduling.measure,
+    "scale": scale.measure,
     "monitoring-cost": monitoring_cost.measure,
+    "compression": compression.measure,
 }
 """What prints a table; the second to the fourth of the running local environment, the others need none."""
 

@@ -1,21 +1,24 @@
-"""`pulumi up` and `preview` with no change: our program against one that registers as many plain objects."""
+"""`pulumi up` and `preview` with no change: our program, one that registers as many plain objects, and an empty one."""
 
 from __future__ import annotations
 
 import json
 import statistics
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.rounds import interleaved_seconds, spread
 from infra.machine import LOCAL_CONTEXT
-from tools.engine import Engine
 from tools.local_cluster import LocalCluster
-from tools.summary import table
+from tools.stacks.engine import Engine
+from tools.tables import table
 from tools.toolchain import ensure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from rich.table import Table
 
     from tools.progress import Progress
@@ -43,23 +46,29 @@ def measure(report: Progress) -> Table:
     state = json.loads(ours.run("stack", "export", "--stack", "local"))
     count = sum(1 for entry in state["deployment"]["resources"] if entry["type"].startswith("kubernetes:"))
     with tempfile.TemporaryDirectory(prefix="athanor-bench-") as folder:
-        plain = _plain_engine(Path(folder), pulumi, count - 1)
+        plain = _engine(Path(folder) / "plain", pulumi, _plain_program(count - 1))
+        # What is left then: the engine, its plugins' start and its language host, and the import of its SDK.
+        empty = _engine(Path(folder) / "empty", pulumi, "import pulumi")
+        engines = {"ours": ours, "plain": plain, "empty": empty}
         try:
-            rows = [_row("pulumi up, no change", Engine.up, ours, plain), _row("preview", _preview, ours, plain)]
+            rows = [_row("pulumi up, no change", Engine.up, engines), _row("preview", _preview, engines)]
         finally:
-            plain.destroy()
-            plain.forget()
+            for engine in (plain, empty):
+                engine.destroy()
+                engine.forget()
     title = f"{count} Kubernetes objects, {ROUNDS} interleaved rounds, median (range)"
-    return table(title, ["command", "athanor", "as many ConfigMaps", "ratio of medians"], rows)
+    return table(title, ["command", "athanor", "as many ConfigMaps", "ratio of medians", "empty program"], rows)
 
 
-def _plain_engine(folder: Path, pulumi: Path, config_maps: int) -> Engine:
+def _plain_program(config_maps: int) -> str:
     kubeconfig = str(LocalCluster("local").kubeconfig)
-    program = _PLAIN_PROGRAM.format(
-        kubeconfig=kubeconfig, context=LOCAL_CONTEXT, namespace=_NAMESPACE, count=config_maps
-    )
+    return _PLAIN_PROGRAM.format(kubeconfig=kubeconfig, context=LOCAL_CONTEXT, namespace=_NAMESPACE, count=config_maps)
+
+
+def _engine(folder: Path, pulumi: Path, program: str) -> Engine:
+    folder.mkdir()
     (folder / "__main__.py").write_text(program, encoding="utf-8")
-    (folder / "Pulumi.yaml").write_text("name: plain\nruntime: python\n", encoding="utf-8")
+    (folder / "Pulumi.yaml").write_text(f"name: {folder.name}\nruntime: python\n", encoding="utf-8")
     engine = Engine(pulumi=pulumi, stack="bench", project=folder)
     engine.prepare()
     engine.up()
@@ -70,7 +79,7 @@ def _preview(engine: Engine) -> None:
     engine.run("preview", "--stack", engine.stack)
 
 
-def _row(name: str, run, ours: Engine, plain: Engine) -> list[str]:  # noqa: ANN001 - a method of Engine or alike
-    seconds = interleaved_seconds({"ours": lambda: run(ours), "plain": lambda: run(plain)}, ROUNDS)
+def _row(name: str, run: Callable[[Engine], None], engines: Mapping[str, Engine]) -> list[str]:
+    seconds = interleaved_seconds({key: partial(run, engine) for key, engine in engines.items()}, ROUNDS)
     ratio = statistics.median(seconds["ours"]) / statistics.median(seconds["plain"])
-    return [name, spread(seconds["ours"]), spread(seconds["plain"]), f"{ratio:.2f}"]
+    return [name, spread(seconds["ours"]), spread(seconds["plain"]), f"{ratio:.2f}", spread(seconds["empty"])]

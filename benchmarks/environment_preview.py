@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.rounds import interleaved_seconds, spread
-from tools.engine import Engine
-from tools.preview import existing_for_a_preview
-from tools.summary import table
+from tools.stacks.engine import Engine
+from tools.stacks.preview import existing_for_a_preview
+from tools.tables import table
 from tools.toolchain import ensure
 from tools.toolchain.catalogue import ALICLOUD_PROVIDER
 
@@ -56,8 +56,8 @@ def measure(report: Progress) -> Table:
 
 
 def _counts(engine: Engine) -> dict[str, int]:
-    shown = json.loads(engine.run("preview", "--json", "--stack", engine.stack))
-    kinds = [step["urn"].split("::")[2].rpartition("$")[2] for step in shown["steps"]]
+    plan = json.loads(engine.run("preview", "--json", "--stack", engine.stack))
+    kinds = [step["urn"].split("::")[2].rpartition("$")[2] for step in plan["steps"]]
     return {
         "cloud": sum(kind.startswith("alicloud:") for kind in kinds),
         "objects": sum(kind.startswith("kubernetes:") for kind in kinds),

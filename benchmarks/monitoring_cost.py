@@ -30,7 +30,7 @@ from infra.monitoring import KUBE_STATE_METRICS
 from infra.monitoring.monitors import TRAINING, MonitorsArgs, monitor_manifests
 from infra.monitoring.rules import rule_manifests
 from infra.settings.monitoring import MonitoringSettings
-from tools.summary import table
+from tools.tables import table
 from tools.toolchain import ensure
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def measure(report: Progress) -> Group:
             observed[name] = observe(program, Path(folder, name.replace(" ", "-")), configuration)
     title = f"{NODES} nodes with {GPUS_PER_NODE} GPUs, read every {_SETTINGS.scrape_interval_seconds} s"
     rows = [
-        [name, *(each.shown()[name] for each in observed.values())] for name in next(iter(observed.values())).shown()
+        [name, *(each.formatted()[name] for each in observed.values())]
+        for name in next(iter(observed.values())).formatted()
     ]
     return Group(_series_table(), table(title, ["", *observed], rows))
 
@@ -174,7 +175,7 @@ class Observed:
     peak_bytes: float
     """Most resident memory so far."""
 
-    def shown(self) -> dict[str, str]:
+    def formatted(self) -> dict[str, str]:
         """Return a text for each figure by its name."""
         scrapes = {
             f"one scrape of {job}, median (most)": f"{1000 * median:.0f} ms ({1000 * most:.0f})"
@@ -241,7 +242,7 @@ def _rules() -> dict[str, Any]:
 
 
 def _series_table() -> Table:
-    """Return how many samples of each kind of thing are stored, beside five of Prometheus's own per target."""
+    """Return how many samples of each kind of thing are stored, apart from five of Prometheus's own per target."""
     objects = sample_count(objects_text(1))
     rows = {
         "a GPU (DCGM exporter)": sample_count(dcgm_text(0)) // GPUS_PER_NODE,

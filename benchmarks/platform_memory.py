@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from infra.machine import LOCAL_CLUSTER_NAME
 from tools.local_cluster import LocalCluster
-from tools.summary import table
+from tools.tables import table
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING
 from benchmarks.rounds import interleaved_seconds, spread
 from benchmarks.simulated_cluster import CLAIMS, NAMESPACE, QUEUE, simulated_cluster
 from infra.gpu.sharing import GPU_RESOURCE
-from infra.pools import GPU_TAINT, SIMULATED_TAINT, PlatformOffers, pool_offers
+from infra.images import PAUSE_IMAGE
+from infra.offers import GPU_TAINT, PlatformOffers
+from infra.platform import ResolvedPlatform
+from infra.pools import SIMULATED_TAINT, pool_offers
 from infra.settings.parse import parse_settings
-from tools.summary import table
-from workloads.job import named_job_manifest
-from workloads.network_policy import job_network_policy_manifest
+from tools.tables import table
+from workloads.job_name import named_job_manifest
+from workloads.network_policy import PolicyIdentity, job_network_policy_manifest
 from workloads.pytorch import PyTorchJobArgs, pytorch_shape
+from workloads.resolved import ResolvedJob
 from workloads.resources import Resources
-from workloads.volcano_job import ResolvedJob, job_labels
+from workloads.volcano_job import job_labels
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,7 +34,6 @@ NODES = 500
 INSTANCE_TYPE = "ecs.ebmgn7e.32xlarge"
 JOBS, PODS_PER_JOB = 100, 10
 _PODS = JOBS * PODS_PER_JOB
-_IMAGE = "registry.k8s.io/pause:3.10"
 
 
 def measure(report: Progress) -> Table:
@@ -67,14 +70,15 @@ def _rendered(name: str) -> list[Manifest]:
     )
     job = named_job_manifest(name, args, lambda job_name, _: pytorch_shape(job_name, args), _RESOLVED)
     metrics_ports = pytorch_shape(name, args).metrics_ports
-    return [job_network_policy_manifest(name, NAMESPACE, job_labels(name), metrics_ports), job]
+    identity = PolicyIdentity(what="job", name=name, namespace=NAMESPACE, owner=_RESOLVED.owner)
+    return [job_network_policy_manifest(identity, job_labels(name, _RESOLVED.owner), metrics_ports), job]
 
 
 def _by_hand(name: str, *, plugins: dict[str, list[str]]) -> list[Manifest]:
     """Return a gang of PyTorch pods as Volcano's documentation writes it: no volume, no security, no environment."""
     container = {
         "name": "main",
-        "image": _IMAGE,
+        "image": PAUSE_IMAGE,
         "command": ["python3", "-m", "trainer.train"],
         "resources": {"limits": {GPU_RESOURCE: 1}},
     }
@@ -98,14 +102,15 @@ def _by_hand(name: str, *, plugins: dict[str, list[str]]) -> list[Manifest]:
 _SETTINGS = parse_settings({"cluster": {"simulated_nodes": [{"instance_type": INSTANCE_TYPE, "count": NODES}]}})
 _POOLS = pool_offers(_SETTINGS)
 _POOL = _POOLS[0].name
-_RESOLVED = ResolvedJob(
+_PLATFORM = ResolvedPlatform(
     namespace=NAMESPACE,
     queue=QUEUE,
-    image=_IMAGE,
-    platform_image=_IMAGE,
-    claims=CLAIMS,
+    data_claim=CLAIMS.data,
+    output_claim=CLAIMS.output,
+    trainer_image=PAUSE_IMAGE,
     offers=PlatformOffers(pools=_POOLS),
 )
+_RESOLVED = ResolvedJob(platform=_PLATFORM, owner="benchmark", queue=QUEUE, image=PAUSE_IMAGE)
 PEER = "by hand, Volcano's pytorch plugin"
 # Without a Service the workers would not find their master; Volcano's webhook adds it, where one runs.
 _PYTORCH = {"pytorch": ["--master=master", "--worker=worker", "--port=29500"], "svc": []}

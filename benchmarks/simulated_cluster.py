@@ -84,7 +84,7 @@ class SimulatedCluster:
     def _watch_bound(self, bound: set[str], pods: int) -> None:
         """Add the names of pods that have a node, until there are so many or the API server ends the watch.
 
-        It lists those that have one and then tells of every other when it gets one, in rows without the pod's content.
+        It lists those that have one and then every other when it gets one, in rows without the pod's content.
         """
         words = ("get", "pods", f"--namespace={NAMESPACE}", "--field-selector=spec.nodeName!=", "--watch")
         command = [*self.kubectl, *words, "--no-headers", "--request-timeout=60s"]
@@ -120,7 +120,7 @@ class SimulatedCluster:
         return run([*self.kubectl, verb, "--raw", path])
 
     def apply(self, *manifests: Manifest) -> None:
-        """Make objects of any kind as their manifests say."""
+        """Create objects of any kind from their manifests."""
         run([*self.kubectl, "apply", "--server-side", "-f", "-"], stdin=yaml.safe_dump_all(manifests))
 
     def _each(self, call: Callable[[Manifest], object], manifests: Sequence[Manifest]) -> None:
@@ -156,7 +156,7 @@ class SimulatedCluster:
             run([*self.kubectl, "rollout", "status", f"deployment/{name}", f"--namespace={VOLCANO_NAMESPACE}"])
 
     def install_volumes(self) -> None:
-        """Make the namespace, and in it claims that pods of any node can mount."""
+        """Create the namespace, and in it claims that pods of any node can mount."""
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         for claim in (CLAIMS.data, CLAIMS.output):
             self.apply(*_volume_and_claim(claim))
@@ -193,7 +193,7 @@ def simulated_cluster(name: str, *, nodes: int, instance_type: str, report: Prog
             # With the little that a local cluster is given at rest, the API server would only collect garbage.
             with patch.dict(control_plane.MEMORY_LIMITS_MIB, dict.fromkeys(control_plane.MEMORY_LIMITS_MIB, 2048)):
                 cluster.up(report)
-            pods_run_for_ever(cluster)
+            pods_run_forever(cluster)
             ensure_platform_images(cluster.containerd_socket, ["vc-scheduler", "vc-controller-manager"], report)
             administrator = _administrator(cluster, report)
             report.detail(f"installing Volcano, adding {nodes} simulated nodes")
@@ -215,7 +215,7 @@ def _administrator(cluster: LocalCluster, report: Progress) -> SimulatedCluster:
     )
 
 
-def pods_run_for_ever(cluster: LocalCluster) -> None:
+def pods_run_forever(cluster: LocalCluster) -> None:
     """Have kwok never end the pods of Jobs, which it does at once by default: their GPUs must stay taken."""
     file = cluster.layout.control_plane / "kwok.yaml"
     documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))

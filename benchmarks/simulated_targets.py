@@ -12,8 +12,8 @@ from prometheus_client import generate_latest
 
 from infra.gpu.dcgm_exporter import COUNTERS
 from infra.instance_types import instance_type
-from trainer.metrics import StepReport, TrainingMetrics
 from trainer.serve.metrics import ServerMetrics, VersionMetrics
+from trainer.training.metrics import StepReport, TrainingMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

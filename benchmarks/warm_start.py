@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from benchmarks.rounds import spread
-from tools import environment
-from tools.summary import table
+from tools.local_environment import commands
+from tools.local_environment.up import up
+from tools.tables import table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,9 +25,9 @@ def measure(report: Progress) -> Table:
     """Return the table; the environment runs again afterwards."""
     seconds: list[float] = []
     for _ in range(ROUNDS):
-        environment.stop(report)
+        commands.stop(report)
         begin = time.perf_counter()
-        environment.up(Console(file=io.StringIO()), report)
+        up(Console(file=io.StringIO()), report)
         seconds.append(time.perf_counter() - begin)
     rows = [["make up from a stopped cluster to a prediction", spread(seconds)]]
     return table(f"Warm start, {ROUNDS} rounds, median (range)", ["what", "time"], rows)
