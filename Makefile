@@ -2,21 +2,28 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 PYTHON := .venv/bin/python
+# With PyTorch, TensorFlow, pytest and the linters, which nothing but tests and checks need.
+TEST_PYTHON := .venv-test/bin/python
 STACK ?= local
 IMAGE ?= 0
 FRAMEWORK ?= pytorch
+PICTURES ?= dashboard up
 PYTEST_FLAGS ?=
+AUDITED := requirements.txt requirements-test.txt policies/requirements.txt trainer/requirements.txt trainer/requirements-tensorflow.txt
 # What was said on the command line, as flags: a KUBECONFIG of the shell must not turn `local` to another cluster.
 given = $(if $(filter command,$(origin $1)),'--$2=$($1)')
+option = $(if $(filter command,$(origin $1)),'--option=--$2=$($1)')
+# Containers often forbid bytecode; then each start of Python compiles all that it imports, half of its time.
+export PYTHONDONTWRITEBYTECODE :=
 WHERE = --stack=$(STACK) $(call given,KUBECONFIG,kubeconfig) $(call given,CONTEXT,context) $(call given,NAMESPACE,namespace)
 # Most tests wait for a cluster or a provider: four processes share them, each takes whole files, and all files that use
-# the environment of `make up` are one piece of work (tests/conftest.py), the longest, so it is among the first. Those
-# that compare the machine before and after run alone, at the end.
-ALONE := tests/cluster/test_local_cluster_down.py tests/faults/test_make_down.py
+# the environment of `make up` are one piece of work (tests/conftest.py), the longest, so it is among the first. What
+# compares the machine before and after runs alone, at the end.
+ALONE := tests/cluster/test_local_cluster_down.py
 SHARED := -n 4 --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%) \
-	tests/cloud tests/cluster tests/unit/trainer_tf tests/engine tests/faults tests/unit tests/manifests
+	tests/cloud tests/cluster tests/unit/trainer/tf tests/engine tests/faults tests/unit tests/manifests
 
-.PHONY: help up down stop status why logs search-logs dashboards rerun predict preview recover image tools venv check test test-fast bench lock
+.PHONY: help up down stop status why logs search-logs dashboards rerun predict pictures preview review recover leftovers acceptance image tools engine venv venv-test venv-policies check test test-fast mutants bench audit lock
 
 help: ## Show what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -25,7 +32,7 @@ up: venv ## Start the local cluster, the platform, train the example, serve it
 	@$(PYTHON) -m tools up
 
 down: venv ## Remove everything that `up` started or wrote (the cache stays)
-	@$(PYTHON) -m tools down && rm -f .venv
+	@$(PYTHON) -m tools down && rm -f .venv .venv-test .venv-policies
 
 stop: venv ## Stop the local cluster, keep its state for the next `up`
 	@$(PYTHON) -m tools stop
@@ -47,40 +54,72 @@ dashboards: venv ## Draw the dashboards as pages: make dashboards MINUTES=60 PRO
 	@$(PYTHON) -m tools dashboards $(WHERE) $(call given,PROMETHEUS,prometheus) $(call given,MINUTES,minutes) \
 		$(call given,JOB,job) $(call given,SERVICE,service)
 
-rerun: venv ## Run an ended job again: make rerun JOB=digits-training
-	@$(PYTHON) -m tools rerun $(WHERE) $(if $(FORCE),--force) "$(JOB)"
+rerun: venv ## Run an ended job again, with its newest code: make rerun JOB=digits-training COMMIT=same
+	@$(PYTHON) -m tools rerun $(WHERE) $(if $(FORCE),--force) $(call given,COMMIT,commit) "$(JOB)"
 
 predict: venv ## Ask the served model about a held-out digit: make predict IMAGE=42
 	@$(PYTHON) -m tools predict $(IMAGE)
 
-preview: venv ## What `pulumi up` would change: make preview STACK=local
+pictures: venv ## Draw the pictures of the README from the environment of `up`: make pictures PICTURES=dashboard
+	@$(PYTHON) -m tools pictures $(PICTURES)
+
+preview: venv venv-policies ## What `pulumi up` would change, and whether policies allow it: make preview STACK=local
 	@$(PYTHON) -m tools preview $(STACK)
 
-recover: venv ## After a killed `pulumi up`: find what it made, take it over: make recover STACK=dev
-	@$(PYTHON) -m tools recover $(STACK)
+review: venv venv-policies ## The same as one Markdown report: make review STACKS='dev prod' OUTPUT=report.md FAIL_ON=replace
+	@$(PYTHON) -m tools review $(or $(STACKS),$(STACK)) $(call option,OUTPUT,output) $(call option,FAIL_ON,fail-on) \
+		$(call option,PRICES,prices) $(call option,KUBECONFIG,kubeconfig) $(call option,CONTEXT,context)
+
+recover: venv ## After a killed `pulumi up`: find what it made, take it over: make recover STACK=dev MINUTES=5
+	@$(PYTHON) -m tools recover $(call given,MINUTES,minutes) $(STACK)
+
+leftovers: venv ## After `pulumi destroy`: what still exists in the account: make leftovers STACK=dev
+	@$(PYTHON) -m athanor leftovers $(STACK)
+
+acceptance: venv ## Try all of it on a real account, from nothing to nothing: make acceptance STACK=dev YES=1 KEEP=1 POOLS=a10
+	@$(PYTHON) -m tools acceptance $(if $(YES),--yes) $(if $(KEEP),--keep) $(call given,POOLS,pools) $(STACK)
 
 image: venv ## Build and load the image of a framework's jobs: make image FRAMEWORK=tensorflow
 	@$(PYTHON) -m tools image $(FRAMEWORK)
 
-tools: venv ## Get every tool and put pulumi and kubectl into .venv/bin
-	@$(PYTHON) -m tools tools
+tools: venv ## Get every tool and put pulumi and kubectl into .venv/bin: make tools ENGINE=pulumi-with-clouds
+	@$(PYTHON) -m tools tools $(call given,ENGINE,engine)
+
+engine: venv venv-policies ## Get what previews and updates of stacks need, as pipelines do: make engine STACKS='dev prod'
+	@$(PYTHON) -m tools engine $(or $(STACKS),$(STACK))
 
 venv:
 	@tools/bootstrap.sh
 
-check: venv ## Lint, format and types
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/basedpyright
+venv-test:
+	@tools/bootstrap.sh test
+
+venv-policies:
+	@tools/bootstrap.sh policies
+
+check: venv-test venv-policies ## Lint, format, types, the layers of imports, and the words that we do not use
+	@.venv-test/bin/ruff check . && .venv-test/bin/ruff format --check . && .venv-test/bin/basedpyright \
+		&& .venv-test/bin/basedpyright --project policies \
+		&& .venv-test/bin/lint-imports --no-cache --no-logo && $(TEST_PYTHON) -m tools.prose
 
 test: check tools ## Everything: unit, manifests, engine, cloud, cluster, faults
-	@$(PYTHON) -m pytest $(SHARED) $(PYTEST_FLAGS)
-	@$(PYTHON) -m pytest $(ALONE) $(PYTEST_FLAGS)
+	@$(TEST_PYTHON) -m pytest $(SHARED) $(PYTEST_FLAGS)
+	@$(TEST_PYTHON) -m pytest $(ALONE) $(PYTEST_FLAGS)
 
 test-fast: check ## Without engine and cluster: seconds
-	@$(PYTHON) -m pytest -n 3 --dist loadfile tests/unit tests/manifests $(PYTEST_FLAGS)
+	@$(TEST_PYTHON) -m pytest -n 3 --dist loadfile tests/unit tests/manifests $(PYTEST_FLAGS)
 
-bench: venv ## Time what the docs state, as one table
-	@$(PYTHON) -m benchmarks
+mutants: venv-test ## Break infra/ and workloads/ at every place, list what no test notices: make mutants ONLY='infra.queues*'
+	@$(TEST_PYTHON) -m mutmut run $(if $(ONLY),'$(ONLY)') && $(TEST_PYTHON) -m mutmut results
 
-lock: venv ## Pin requirements.in and trainer/requirements*.in anew, and write docs/settings.md and docs/dashboards.md
-	@$(PYTHON) -m tools.lock && $(PYTHON) -m tools.settings_reference && $(PYTHON) -m tools.dashboards.reference \
-		&& $(PYTHON) -m tools.cost
+bench: venv-test ## Time what the docs state, as one table
+	@$(TEST_PYTHON) -m benchmarks
+
+audit: venv-test ## Ask PyPI for known vulnerabilities of every pinned Python package
+	@for file in $(AUDITED); do echo "$$file:"; \
+		$(TEST_PYTHON) -m pip_audit --strict --require-hashes --disable-pip --progress-spinner off --requirement $$file || exit 1; done
+
+lock: venv ## Pin all *.in files again, and write what docs/ has from the code
+	@$(PYTHON) -m tools.upkeep.lock && $(PYTHON) -m tools.upkeep.settings_page \
+		&& $(PYTHON) -m tools.upkeep.dashboards_page && $(PYTHON) -m tools.upkeep.costs_page \
+		&& $(PYTHON) -m policies.reference && $(PYTHON) -m tools.upkeep.contract_schema
