@@ -141,7 +141,7 @@ def test_neither_pipes_nor_nothing_are_sent(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["gone", "", "x" * 140_000, "a\0b", "\ud800"])
-def test_what_is_no_folder_is_refused(path):
+def test_what_is_not_a_folder_is_refused(path):
     with pytest.raises(RefusalError, match="is not a folder"):
         LocalFolder(path=path)
 
