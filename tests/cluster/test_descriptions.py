@@ -23,7 +23,7 @@ from tests.fixtures.api_server import api_server
 from tests.fixtures.descriptions import KINDS, NEAR_MISSES, PRIORITY_CLASSES, QUEUES, Described, described
 from tests.fixtures.volcano_pods import helpers_of, pods_of, words_of
 from tests.manifests.placement_cases import ACK, platform_of
-from tests.recording_engine import record
+from tests.recording_engine import Secret, record
 from workloads.batch import BatchJob, BatchJobArgs
 from workloads.git_source import GitSource
 from workloads.placement import Toleration
@@ -155,7 +155,9 @@ def _platform(namespace: str) -> Platform:
     return replace(platform_of(ACK), namespace=namespace, queue=QUEUES[0], offers=OFFERS[namespace])
 
 
-def _check(api: ApiCalls, manifest: Manifest) -> None:
+def _check(api: ApiCalls, inputs: Manifest) -> None:
+    # The code from a folder is a secret of the stack.
+    manifest = {name: value.value if isinstance(value, Secret) else value for name, value in inputs.items()}
     _dry_run(api, manifest)
     if manifest["kind"] == "Job":
         for each in (*helpers_of(manifest), *pods_of(manifest)):
