@@ -35,7 +35,7 @@ _MODULES = {
     "run": "athanor.run.command",
     "runs": "athanor.runs.command",
     "logs": "athanor.runs.command",
-    "delete": "athanor.runs.command",
+    **dict.fromkeys(("stop", "resume", "delete", "shell", "port-forward", "copy"), "athanor.runs.command"),
 }
 """By command: the module whose `run` does the work. Importing some of them takes longer than everything else."""
 

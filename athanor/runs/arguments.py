@@ -1,14 +1,14 @@
-"""The command lines of `athanor runs`, `logs` and `delete`, with the standard library alone."""
+"""The command lines of the commands about runs, with the standard library alone."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import argparse
+import argparse
+from typing import Any
 
 Commands = Any
 """What argparse's add_subparsers returns: it has no public name."""
+_PAIR = 2
+_LAST_PORT = 65535
 
 
 def add_runs(commands: Commands) -> None:
@@ -18,10 +18,60 @@ def add_runs(commands: Commands) -> None:
     logs = _command(commands, "logs", "print what a run's pods write", "athanor logs --follow train-3f9a01")
     logs.add_argument("run", metavar="RUN")
     logs.add_argument("--follow", action="store_true", help="until the job ends; Ctrl-C only detaches")
-    delete = _command(commands, "delete", "stop a run and forget it", "athanor delete train-3f9a01")
-    delete.add_argument("run", metavar="RUN", help="its files under /data/output stay")
-    for command in (runs, logs, delete):
+    commands_of_runs = [runs, logs, *_controls(commands), *_inside(commands), _copy(commands)]
+    for command in commands_of_runs:
         add_cluster(command)
+
+
+def _controls(commands: Commands) -> list[argparse.ArgumentParser]:
+    stop = _command(commands, "stop", "stop a run so that it can continue later", "athanor stop train-3f9a01")
+    resume = _command(commands, "resume", "continue a stopped run", "athanor resume train-3f9a01")
+    delete = _command(commands, "delete", "stop a run and forget it", "athanor delete train-3f9a01")
+    stop.add_argument("run", metavar="RUN", help="its pods save and end; its GPUs are free for others")
+    resume.add_argument("run", metavar="RUN", help="from its latest checkpoint, as after any restart")
+    delete.add_argument("run", metavar="RUN", help="its files under /data/output stay")
+    return [stop, resume, delete]
+
+
+def _inside(commands: Commands) -> list[argparse.ArgumentParser]:
+    shell = _command(commands, "shell", "open a shell in a run's pod", "athanor shell train-3f9a01 -- nvidia-smi")
+    forward = _command(
+        commands, "port-forward", "open ports of a run's pod on this machine", "athanor port-forward train-3f9a01 6006"
+    )
+    for command in (shell, forward):
+        command.add_argument("run", metavar="RUN")
+        command.add_argument("--pod", type=_number, default=0, metavar="N", help="which of its running pods, from 0")
+    shell.add_argument("program", nargs="*", metavar="COMMAND", help="after --: run this instead of a shell")
+    forward.add_argument("ports", nargs="+", type=_ports, metavar="[LOCAL:]PORT", help="on 127.0.0.1, until Ctrl-C")
+    return [shell, forward]
+
+
+def _copy(commands: Commands) -> argparse.ArgumentParser:
+    copy = _command(
+        commands,
+        "copy",
+        "copy files from or to the platform's volumes",
+        "athanor copy train-3f9a01:model.pt .; athanor copy ./cifar data:cifar",
+    )
+    copy.add_argument("source", help="a path here, or RUN:PATH, data:PATH or output:PATH")
+    copy.add_argument("target", help="the same; in data: and output: the path is the copy's own")
+    copy.add_argument("--replace", action="store_true", help="the target may exist")
+    return copy
+
+
+def _number(word: str) -> int:
+    if not (word.isascii() and word.isdigit()):
+        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number from 0")
+    return int(word[:6])
+
+
+def _ports(word: str) -> str:
+    numbers = word.split(":")
+    if len(numbers) > _PAIR or not all(each.isascii() and each.isdigit() for each in numbers):
+        raise argparse.ArgumentTypeError(f"{word!r} is not a port, such as 6006 or 8080:6006")
+    if not all(0 < int(each[:6]) <= _LAST_PORT for each in numbers):
+        raise argparse.ArgumentTypeError(f"{word!r} has a port that is not between 1 and {_LAST_PORT}")
+    return word
 
 
 def _command(commands: Commands, name: str, help_text: str, example: str) -> argparse.ArgumentParser:

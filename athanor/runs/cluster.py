@@ -87,15 +87,41 @@ class Cluster:
         """
         return json.loads(self._get("get", kind, f"--selector={selector}", "--output=json"))["items"]
 
+    def find(self, kind: str, name: str) -> dict[str, Any] | None:
+        """Return an object; None if there is none of that name.
+
+        Raises:
+            RefusalError: as `items`.
+        """
+        answer = self._get("get", kind, name, "--ignore-not-found", "--output=json")
+        return json.loads(answer) if answer.strip() else None
+
+    def create(self, manifest: dict[str, Any]) -> str:
+        """Create an object; return its name, of which a manifest may have the beginning alone (generateName).
+
+        Raises:
+            RefusalError: as `items`, or the server does not accept it.
+        """
+        answer = _kubectl([*self.prefix[1:], "create", "--filename=-", "--output=json"], content=json.dumps(manifest))
+        return json.loads(answer)["metadata"]["name"]
+
+    def delete(self, kind: str, name: str) -> None:
+        """Delete an object if it exists, and do not wait for what belongs to it.
+
+        Raises:
+            RefusalError: as `items`.
+        """
+        self._get("delete", kind, name, "--ignore-not-found", "--wait=false")
+
     def platform(self) -> PlatformOutputs:
         """Return what the platform of the namespace says of itself, else of the only namespace that has one.
 
         Raises:
             RefusalError: there is none, or it may not be asked.
         """
-        answer = self._get("get", "configmap", CONTRACT_OBJECT, "--ignore-not-found", "--output=json")
-        if answer.strip():
-            return read_contract(json.loads(answer))
+        own = self.find("configmap", CONTRACT_OBJECT)
+        if own:
+            return read_contract(own)
         others = self._platforms_elsewhere()
         if len(others) == 1:
             return read_contract(others[0])
@@ -117,12 +143,13 @@ class Cluster:
         return _kubectl([*self.prefix[1:], *words])
 
 
-def _kubectl(words: Sequence[str]) -> str:
+def _kubectl(words: Sequence[str], content: str | None = None) -> str:
     verb = " ".join([word for word in words if not word.startswith("-")][:2])
     try:
         done = subprocess.run(
-            ["kubectl", *words], capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS
-        )
+            ["kubectl", *words], capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS,
+            **({"stdin": subprocess.DEVNULL} if content is None else {"input": content}),
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         limit = f"did not answer in {_TIMEOUT_SECONDS} s"
         raise RefusalError("kubectl", verb, limit, "check the kubeconfig and the network") from None

@@ -1,13 +1,19 @@
-"""`athanor runs`, `athanor logs` and `athanor delete`."""
+"""The commands about runs: `athanor runs`, `logs`, `stop`, `resume`, `delete`, `shell`, `port-forward` and `copy`."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable  # noqa: TC003 - of a table that is annotated
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from athanor.runs.cluster import Cluster
+from athanor.runs.control import resume, stop
+from athanor.runs.copy import Copy, run_copy
 from athanor.runs.follow import follow_to_the_end, print_logs
+from athanor.runs.inside import forward, shell
+from athanor.runs.listing import describe, table
 from athanor.runs.stack import EngineError, all_runs, open_run, outputs_of, remove
 from infra.errors import RefusalError
 from infra.workload_labels import JOB_LABEL
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
     import argparse
 
 FAILED = 1
+INTERRUPTED = 130
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -24,38 +31,76 @@ def run(arguments: argparse.Namespace) -> int:
     Args:
         arguments: as athanor/runs/arguments.py parses them.
     """
-    command = {"runs": _list, "logs": _logs, "delete": _delete}[arguments.command]
     try:
-        return command(arguments, Cluster.of(arguments))
+        return _COMMANDS[arguments.command](arguments, Cluster.of(arguments))
     except (RefusalError, EngineError, OSError) as error:
         sys.stderr.write(f"athanor {arguments.command}: {error}\n")
         return FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted\n")
+        return INTERRUPTED
 
 
 def _list(arguments: argparse.Namespace, cluster: Cluster) -> int:
     # --namespace may name one whose platform is of an earlier release, without a description of itself.
     where = cluster if arguments.namespace else cluster.within(cluster.platform().namespace)
     jobs = {job["metadata"]["labels"][JOB_LABEL]: job for job in where.items("jobs.batch.volcano.sh", JOB_LABEL)}
-    for name in all_runs():
-        job = jobs.get(name)
-        row: dict[str, str] = {"run": name, "phase": "gone", "created": "", "job": ""}
-        if job:
-            row["phase"] = job.get("status", {}).get("state", {}).get("phase", "Pending")
-            row["created"], row["job"] = job["metadata"]["creationTimestamp"], job["metadata"]["name"]
-        line = json.dumps(row) if arguments.json else "  ".join(row.values())
-        sys.stdout.write(f"{line.rstrip()}\n")
+    now = datetime.now(UTC)
+    runs = [describe(name, jobs.get(name), now) for name in all_runs()]
+    lines = [json.dumps(run.to_json()) for run in runs] if arguments.json else table(runs)
+    sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
 
 
-def _logs(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    recorded = outputs_of(open_run(arguments.run))
+def _place(cluster: Cluster, run: str) -> tuple[Cluster, str]:
+    """Return the cluster in a run's namespace, and the name of its job.
+
+    Raises:
+        RefusalError: there is no such run, or it was never started.
+    """
+    recorded = outputs_of(open_run(run))
     if "job_name" not in recorded:
-        limit, fix = "was never started", f"`athanor delete {arguments.run}`, and run it again"
-        raise RefusalError("run", arguments.run, limit, fix)
-    where = cluster.within(recorded["namespace"])
+        raise RefusalError("run", run, "was never started", f"`athanor delete {run}`, and run it again")
+    return cluster.within(recorded["namespace"]), recorded["job_name"]
+
+
+def _logs(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    where, job_name = _place(cluster, arguments.run)
     if arguments.follow:
-        return follow_to_the_end(where, arguments.run, recorded["job_name"])
-    print_logs(where, recorded["job_name"])
+        return follow_to_the_end(where, arguments.run, job_name)
+    print_logs(where, job_name)
+    return 0
+
+
+def _stop(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    where, job_name = _place(cluster, arguments.run)
+    stop(where, arguments.run, job_name)
+    sys.stderr.write(f"stopped: run {arguments.run}; to continue it: athanor resume {arguments.run}\n")
+    return 0
+
+
+def _resume(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    where, job_name = _place(cluster, arguments.run)
+    phase = resume(where, arguments.run, job_name)
+    sys.stderr.write(f"resumed: run {arguments.run} is {phase}; its logs: athanor logs --follow {arguments.run}\n")
+    return 0
+
+
+def _shell(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    where, job_name = _place(cluster, arguments.run)
+    return shell(where, job_name, arguments.pod, arguments.program)
+
+
+def _forward(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    where, job_name = _place(cluster, arguments.run)
+    return forward(where, job_name, arguments.pod, arguments.ports)
+
+
+def _copy(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    platform = cluster.platform()
+    asked = Copy(source=arguments.source, target=arguments.target, replace=arguments.replace)
+    written = run_copy(cluster.within(platform.namespace), platform, asked, lambda run: _place(cluster, run)[1])
+    sys.stderr.write(f"copied: {written}\n")
     return 0
 
 
@@ -64,3 +109,15 @@ def _delete(arguments: argparse.Namespace, cluster: Cluster) -> int:
         remove(open_run(arguments.run, variables))
     sys.stderr.write(f"deleted: run {arguments.run}\n")
     return 0
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace, Cluster], int]] = {
+    "runs": _list,
+    "logs": _logs,
+    "stop": _stop,
+    "resume": _resume,
+    "delete": _delete,
+    "shell": _shell,
+    "port-forward": _forward,
+    "copy": _copy,
+}

@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from athanor.runs.job import ABORTED, COMPLETED, ENDED, job_of, main_container, message_of, phase_of, readable_pods
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 MOST_PODS = 16
 """Each pod is a process here; a larger job is followed by its first pods."""
-_COMPLETED = "Completed"
-_ENDED = {_COMPLETED, "Failed", "Aborted", "Terminated"}
 _POLL_SECONDS = 1.0
 _LAST_LINES_SECONDS = 10
 
@@ -32,8 +31,9 @@ def follow_to_the_end(cluster: Cluster, run: str, job_name: str) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"\ndetached; the run goes on: athanor logs --follow {run}\n")
         return 0
-    sys.stderr.write(f"{run}: {phase}\n")
-    return 0 if phase == _COMPLETED else 1
+    resumes = f"; `athanor resume {run}` continues it" if phase == ABORTED else ""
+    sys.stderr.write(f"{run}: {phase}{resumes}\n")
+    return 0 if phase == COMPLETED else 1
 
 
 def follow(cluster: Cluster, job_name: str) -> str:
@@ -46,14 +46,15 @@ def follow(cluster: Cluster, job_name: str) -> str:
     said = ""
     try:
         while True:
-            phase, message = _phase(cluster, job_name)
-            for pod in _readable(cluster, job_name)[:MOST_PODS]:
+            job = job_of(cluster, job_name)
+            phase = phase_of(job)
+            for pod in readable_pods(cluster, job_name)[:MOST_PODS]:
                 if pod["metadata"]["uid"] not in readers:
                     readers[pod["metadata"]["uid"]] = _reader(cluster, pod)
-            if phase in _ENDED:
+            if phase in ENDED or phase == ABORTED:
                 _finish(readers)
                 return phase
-            if not readers and (words := f"{phase or 'Pending'} {message}".strip()) != said:
+            if not readers and (words := f"{phase} {message_of(job)}".strip()) != said:
                 said = words
                 sys.stderr.write(f"waiting: {words}\n")
             time.sleep(_POLL_SECONDS)
@@ -69,8 +70,8 @@ def print_logs(cluster: Cluster, job_name: str) -> None:
     Raises:
         RefusalError: the job does not exist, or its pods are gone.
     """
-    _phase(cluster, job_name)
-    pods = _readable(cluster, job_name)
+    job_of(cluster, job_name)
+    pods = readable_pods(cluster, job_name)
     if not pods:
         fix = "wait until they run, or search the log store: `make search-logs`"
         raise RefusalError("run", job_name, "has no pods with logs", fix)
@@ -78,23 +79,8 @@ def print_logs(cluster: Cluster, job_name: str) -> None:
         subprocess.run(_command(cluster, pod), check=False)
 
 
-def _phase(cluster: Cluster, job_name: str) -> tuple[str, str]:
-    jobs = cluster.items("jobs.batch.volcano.sh", "")
-    state = next((job.get("status", {}).get("state", {}) for job in jobs if job["metadata"]["name"] == job_name), None)
-    if state is None:
-        raise RefusalError("run", job_name, f"has no job in namespace {cluster.namespace}", "start it again")
-    return state.get("phase", ""), state.get("message", "")
-
-
-def _readable(cluster: Cluster, job_name: str) -> list[dict[str, Any]]:
-    pods = cluster.items("pods", f"volcano.sh/job-name={job_name}")
-    started = [pod for pod in pods if pod.get("status", {}).get("phase") in {"Running", "Succeeded", "Failed"}]
-    return sorted(started, key=lambda pod: (len(pod["metadata"]["name"]), pod["metadata"]["name"]))
-
-
 def _command(cluster: Cluster, pod: dict[str, Any]) -> list[str]:
-    container = pod["spec"]["containers"][0]["name"]
-    return [*cluster.prefix, "logs", "--prefix", f"--container={container}", pod["metadata"]["name"]]
+    return [*cluster.prefix, "logs", "--prefix", f"--container={main_container(pod)}", pod["metadata"]["name"]]
 
 
 def _reader(cluster: Cluster, pod: dict[str, Any]) -> subprocess.Popen[bytes]:

@@ -6,8 +6,10 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +58,9 @@ class Engineer:
         answer = self.clone.kubectl("get", KINDS, "-n", "athanor", "-o", "name")
         return [name for name in answer.splitlines() if f"-runs-{run}-" in name or f"/{run}-" in name]
 
+    def listed(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.shell("athanor runs --json").stdout.splitlines()]
+
     def jobs(self) -> dict[str, dict[str, Any]]:
         return {job["metadata"]["labels"]["athanor.dev/job"]: job for job in self.clone.objects("jobs")}
 
@@ -83,8 +88,8 @@ def engineer(served: Clone, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     try:
         yield engineer
     finally:
-        for run in engineer.shell("athanor runs --json").stdout.splitlines():
-            engineer.shell(f"athanor delete {json.loads(run)['run']}")
+        for run in engineer.listed():
+            engineer.shell(f"athanor delete {run['run']}")
 
 
 @pytest.fixture(scope="module")
@@ -145,13 +150,86 @@ def test_two_start_at_once_ctrl_c_detaches_and_delete_leaves_nothing(engineer: E
         _, said = process.communicate(timeout=300)
         assert process.returncode == 0, said
         assert f"detached; the run goes on: athanor logs --follow {name}" in said
-    listed = [json.loads(line) for line in engineer.shell("athanor runs --json").stdout.splitlines()]
-    assert {run["phase"] for run in listed if run["run"] in runs} == {"Running"}
+    assert {run["phase"] for run in engineer.listed() if run["run"] in runs} == {"Running"}
     assert "begun" in engineer.shell("athanor logs first").stdout
     for name in runs:
         assert engineer.objects_of(name)
         engineer.shell(f"athanor delete {name}")
         wait_until(lambda name=name: not engineer.objects_of(name), lambda name=name: str(engineer.objects_of(name)))
+
+
+COUNTS = """
+import os, pathlib, signal, sys, threading, http.server
+saved = pathlib.Path("/data/output", os.environ["ATHANOR_JOB"], "starts")
+saved.parent.mkdir(parents=True, exist_ok=True)
+starts = int(saved.read_text()) + 1 if saved.exists() else 1
+def save(*_):
+    saved.write_text(str(starts))
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 8123), http.server.SimpleHTTPRequestHandler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+print("start", starts, flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.fixture(scope="module")
+def counting(engineer: Engineer) -> str:
+    """The name of a run that counts its starts, saves at SIGTERM and answers HTTP."""
+    (engineer.folder / "counts.py").write_text(COUNTS, encoding="utf-8")
+    engineer.shell(f"athanor run --kind batch --name counting {SMALL} -- python3 counts.py")
+    wait_until(lambda: "start 1" in engineer.shell("athanor logs counting", check=False).stdout, "the first line")
+    return "counting"
+
+
+def test_into_a_pod_by_a_shell_and_a_port(engineer: Engineer, counting: str) -> None:
+    assert engineer.shell(f"athanor shell {counting} -- cat counts.py").stdout == COUNTS
+    assert engineer.shell(f"athanor shell {counting} -- sh -c 'exit 7'", check=False).returncode == 7
+    assert (
+        "has 1 running pod, the first is 0" in engineer.shell(f"athanor shell {counting} --pod 1", check=False).stderr
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = engineer.started(f"athanor port-forward {counting} {port}:8123")
+    try:
+        assert process.stdout
+        assert f"Forwarding from 127.0.0.1:{port}" in process.stdout.readline()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/counts.py", timeout=60) as answer:
+            assert answer.read().decode() == COUNTS
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+def test_a_stopped_run_saves_frees_its_pods_and_goes_on(engineer: Engineer, counting: str) -> None:
+    engineer.shell(f"athanor stop {counting}")
+    assert (
+        engineer.clone.kubectl("get", "pods", "-n", "athanor", "-l", f"athanor.dev/job={counting}", "-o", "name") == ""
+    )
+    [listed] = [run for run in engineer.listed() if run["run"] == counting]
+    assert (listed["phase"], listed["gpus"]) == ("Aborted", 0)
+    assert "is stopped already" in engineer.shell(f"athanor stop {counting}", check=False).stderr
+    engineer.shell(f"athanor copy {counting}:starts .")
+    assert (engineer.folder / "starts").read_text(encoding="utf-8") == "1"
+
+    engineer.shell(f"athanor resume {counting}")
+    wait_until(lambda: "start 2" in engineer.shell("athanor logs counting", check=False).stdout, "the second start")
+
+
+def test_a_folder_goes_to_a_volume_and_back_whole(engineer: Engineer) -> None:
+    folder = engineer.folder / "cifar"
+    folder.mkdir()
+    (folder / "größe.bin").write_bytes(os.urandom(1_000_000))
+    engineer.shell("athanor copy cifar data:own/cifar")
+    refused = engineer.shell("athanor copy cifar data:own/cifar", check=False)
+    assert (refused.returncode, "exists" in refused.stderr) == (1, True)
+    engineer.shell("athanor copy data:own/cifar back")
+    assert (engineer.folder / "back" / "größe.bin").read_bytes() == (folder / "größe.bin").read_bytes()
+    assert "does not exist" in engineer.shell("athanor copy data:gone .", check=False).stderr
+    assert not [name for name in engineer.clone.kubectl("get", "jobs", "-A", "-o", "name").split() if "/copy-" in name]
 
 
 def test_the_state_has_no_code_no_credentials_and_no_path_in_clear(engineer: Engineer, trained: object) -> None:

@@ -1,0 +1,100 @@
+"""Stop a run so that it can go on later, and let it go on: Volcano's commands to a job's controller.
+
+A stopped job keeps its object, its name and with that its checkpoints; its pods are gone, and with them GPUs and quota.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from athanor.runs.job import ABORTED, ENDED, job_of, phase_of
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from athanor.runs.cluster import Cluster
+
+_POLL_SECONDS = 1.0
+_REPEAT_EVERY = 15
+"""Polls after which a command is given again: a job that is about to start again ignores the first one (Volcano,
+pkg/controllers/job/state/restarting.go)."""
+_BEYOND_GRACE_SECONDS = 120
+"""For Volcano and the kubelets, in addition to what the pods may take to end."""
+
+
+def stop(cluster: Cluster, run: str, job_name: str) -> None:
+    """Stop a run's pods by SIGTERM, so that they save; return when all are gone.
+
+    Raises:
+        RefusalError: it has ended, is stopped already, could not be resumed, or does not stop.
+    """
+    job = job_of(cluster, job_name)
+    phase = phase_of(job)
+    if phase in ENDED:
+        raise RefusalError("run", run, f"has ended: {phase}", f"`athanor delete {run}` removes it")
+    if phase == ABORTED:
+        raise RefusalError("run", run, "is stopped already", f"`athanor resume {run}` continues it")
+    _check_can_resume(run, job)
+    seconds = _grace_seconds(job) + _BEYOND_GRACE_SECONDS
+    sys.stderr.write(f"stopping: pods have up to {_grace_seconds(job)} s to save\n")
+    ended = _command_until(cluster, job_name, "AbortJob", {ABORTED, *ENDED}, seconds)
+    if ended != ABORTED:
+        raise RefusalError("run", run, f"ended before it was stopped: {ended}", f"`athanor logs {run}` says how")
+
+
+def resume(cluster: Cluster, run: str, job_name: str) -> str:
+    """Let a stopped run continue; return its phase.
+
+    Raises:
+        RefusalError: it is not stopped, or Volcano does not start it.
+    """
+    phase = phase_of(job_of(cluster, job_name))
+    if phase != ABORTED:
+        raise RefusalError("run", run, f"is not stopped, but {phase}", "`athanor stop` stops a run that has not ended")
+    others = {"Restarting", "Pending", "Running", *ENDED}
+    return _command_until(cluster, job_name, "ResumeJob", others, _BEYOND_GRACE_SECONDS)
+
+
+def _check_can_resume(run: str, job: dict[str, Any]) -> None:
+    """Refuse a stop for good: a resumed job counts as started once more (Volcano, pkg/controllers/job/state)."""
+    starts, most = job.get("status", {}).get("retryCount", 0) + 1, job["spec"].get("maxRetry", 3)
+    if starts >= most:
+        limit = f"could not be resumed: it has no restart left of the {most - 1} that max_restarts gives it"
+        raise RefusalError("run", run, limit, f"`athanor delete {run}` ends it; its files under /data/output stay")
+
+
+def _grace_seconds(job: dict[str, Any]) -> int:
+    specs = [task["template"]["spec"] for task in job["spec"]["tasks"]]
+    return max(spec.get("terminationGracePeriodSeconds", 30) for spec in specs)
+
+
+def _command_until(cluster: Cluster, job_name: str, action: str, phases: set[str], seconds: int) -> str:
+    """Give a command until the job is in one of some phases; return the phase."""
+    command = _command(cluster.namespace, job_of(cluster, job_name), action)
+    for poll in range(int(seconds / _POLL_SECONDS)):
+        if poll % _REPEAT_EVERY == 0:
+            cluster.create(command)
+        phase = phase_of(job_of(cluster, job_name))
+        if phase in phases:
+            return phase
+        time.sleep(_POLL_SECONDS)
+    limit = f"did not take {action} in {seconds} s: it is {phase_of(job_of(cluster, job_name))}"
+    raise RefusalError("run", job_name, limit, "see whether Volcano's controllers run, and try again")
+
+
+def _command(namespace: str, job: dict[str, Any], action: str) -> dict[str, Any]:
+    """Return a Command (Volcano, staging/src/volcano.sh/apis/pkg/apis/bus/v1alpha1); its controller deletes it."""
+    owner = {name: job[name] for name in ("apiVersion", "kind")}
+    owner.update({name: job["metadata"][name] for name in ("name", "uid")})
+    return {
+        "apiVersion": "bus.volcano.sh/v1alpha1",
+        "kind": "Command",
+        "metadata": {
+            "generateName": f"{job['metadata']['name'][:40]}-{action.lower()}-",
+            "namespace": namespace,
+            "ownerReferences": [owner],
+        },
+        "action": action,
+        "target": {**owner, "controller": True},
+    }

@@ -1,0 +1,73 @@
+"""A run's Volcano Job and its pods, as the cluster has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from athanor.runs.cluster import Cluster
+
+JOBS = "jobs.batch.volcano.sh"
+COMPLETED = "Completed"
+ABORTED = "Aborted"
+"""A job that was stopped and can be resumed."""
+ENDED = {COMPLETED, "Failed", "Terminated"}
+"""Phases that a job never leaves (Volcano, pkg/controllers/job/state)."""
+
+
+def job_of(cluster: Cluster, job_name: str) -> dict[str, Any]:
+    """Return the job of a run.
+
+    Raises:
+        RefusalError: it does not exist (any more).
+    """
+    job = cluster.find(JOBS, job_name)
+    if job is None:
+        raise RefusalError("run", job_name, f"has no job in namespace {cluster.namespace}", "start it again")
+    return job
+
+
+def phase_of(job: dict[str, Any]) -> str:
+    """Return a job's phase; Pending until Volcano has seen it."""
+    return job.get("status", {}).get("state", {}).get("phase", "Pending")
+
+
+def message_of(job: dict[str, Any]) -> str:
+    """Return what Volcano says of the phase; empty if it says nothing."""
+    return job.get("status", {}).get("state", {}).get("message", "")
+
+
+def readable_pods(cluster: Cluster, job_name: str) -> list[dict[str, Any]]:
+    """Return the pods of a job that have started, by their number."""
+    pods = cluster.items("pods", f"volcano.sh/job-name={job_name}")
+    started = [pod for pod in pods if pod.get("status", {}).get("phase") in {"Running", "Succeeded", "Failed"}]
+    return sorted(started, key=lambda pod: (len(pod["metadata"]["name"]), pod["metadata"]["name"]))
+
+
+def main_container(pod: dict[str, Any]) -> str:
+    """Return the name of the container that runs the program."""
+    return pod["spec"]["containers"][0]["name"]
+
+
+def running_pod(cluster: Cluster, job_name: str, number: int) -> dict[str, Any]:
+    """Return a running pod of a job.
+
+    Args:
+        cluster: The cluster, in the job's namespace.
+        job_name: The job's name.
+        number: Which of its running pods, by their names; 0 is the first worker of most jobs.
+
+    Raises:
+        RefusalError: the job does not exist, or has fewer running pods.
+    """
+    job = job_of(cluster, job_name)
+    pods = [pod for pod in readable_pods(cluster, job_name) if pod["status"]["phase"] == "Running"]
+    if not pods:
+        fix = "`athanor logs` has what they wrote" if phase_of(job) in ENDED else "wait until it runs"
+        raise RefusalError("run", job_name, f"is {phase_of(job)} and has no running pod", fix)
+    if number >= len(pods):
+        limit = f"has {len(pods)} running {'pod' if len(pods) == 1 else 'pods'}, the first is 0"
+        raise RefusalError("--pod", number, limit, f"use 0 to {len(pods) - 1}")
+    return pods[number]

@@ -1,0 +1,130 @@
+"""What `athanor runs` says of a run: its phase, how long it waited and ran, and the GPUs it used."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from athanor.runs.job import phase_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_RUNNING = "Running"
+_HEADINGS = {"run": "RUN", "phase": "PHASE", "created": "CREATED", "waited": "WAITED", "ran": "RAN", "gpus": "GPUS",
+             "gpu_hours": "GPU-HOURS", "job": "JOB"}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run of the user's."""
+
+    run: str
+    phase: str
+    """Of its job; `gone` if the cluster has it no more."""
+    job: str = ""
+    created: str = ""
+    """RFC 3339, UTC."""
+    waited_seconds: int | None = None
+    """From its creation until all the pods that it needs ran for the first time, or until now."""
+    ran_seconds: int | None = None
+    """In which its pods ran, without the time between a restart or a stop and the next start."""
+    gpus: int | None = None
+    gpu_hours: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields for --json; what is not known is null."""
+        return asdict(self)
+
+
+def describe(name: str, job: dict[str, Any] | None, now: datetime) -> Run:
+    """Return what a run's job says.
+
+    Args:
+        name: The run's name.
+        job: Its Volcano Job; None if the cluster has none.
+        now: Until when what has not ended is counted.
+    """
+    if job is None:
+        return Run(run=name, phase="gone")
+    created = job["metadata"]["creationTimestamp"]
+    spans = _spans(job, now)
+    first = next((begin for begin, _ in spans), None)
+    waited = _seconds(_time(created), first or _end(job, now))
+    ran = sum(_seconds(begin, end) for begin, end in spans)
+    gpus = _gpus(job)
+    return Run(
+        run=name, phase=phase_of(job), job=job["metadata"]["name"], created=created,
+        waited_seconds=waited, ran_seconds=ran, gpus=gpus, gpu_hours=round(gpus * ran / 3600, 2),
+    )  # fmt: skip
+
+
+def table(runs: Iterable[Run]) -> list[str]:
+    """Return the lines of a table with a heading."""
+    rows: list[Sequence[str]] = [tuple(_HEADINGS.values()), *(_row(run) for run in runs)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    return (
+        run.run,
+        run.phase,
+        run.created or "-",
+        _duration(run.waited_seconds),
+        _duration(run.ran_seconds),
+        "-" if run.gpus is None else str(run.gpus),
+        "-" if run.gpu_hours is None else f"{run.gpu_hours:.2f}",
+        run.job or "-",
+    )
+
+
+def _spans(job: dict[str, Any], now: datetime) -> list[tuple[datetime, datetime]]:
+    """Return when the job ran: Volcano adds a condition whenever the phase changes, and sometimes when it does not."""
+    spans: list[tuple[datetime, datetime]] = []
+    since: datetime | None = None
+    for condition in job.get("status", {}).get("conditions", []):
+        at = _time(condition["lastTransitionTime"])
+        if condition["status"] == _RUNNING:
+            since = since or at
+        elif since is not None:
+            spans.append((since, at))
+            since = None
+    if since is not None:
+        spans.append((since, now))
+    return spans
+
+
+def _end(job: dict[str, Any], now: datetime) -> datetime:
+    state = job.get("status", {}).get("state", {})
+    ended = state.get("phase") in {"Failed", "Terminated", "Completed"} and state.get("lastTransitionTime")
+    return _time(ended) if ended else now
+
+
+def _gpus(job: dict[str, Any]) -> int:
+    return sum(task.get("replicas", 0) * _gpus_of_pod(task["template"]["spec"]) for task in job["spec"]["tasks"])
+
+
+def _gpus_of_pod(spec: dict[str, Any]) -> int:
+    limits = [container.get("resources", {}).get("limits", {}) for container in spec["containers"]]
+    return sum(int(each.get("nvidia.com/gpu", 0)) for each in limits)
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def _seconds(begin: datetime, end: datetime) -> int:
+    return max(0, round((end - begin).total_seconds()))
+
+
+def _duration(seconds: int | None) -> str:
+    """Return a time as people say it: 42s, 3m 5s, 2h 10m."""
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(seconds, 60)
+    hours, left = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h {left}m"
+    return f"{minutes}m {rest}s" if minutes else f"{rest}s"

@@ -1,0 +1,61 @@
+"""What a run's job says of its time and its GPUs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from athanor.runs.listing import describe, table
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def _job(*conditions: tuple[str, str], replicas: int = 2, gpus: str = "4") -> dict:
+    spec = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": gpus}}}]}
+    stated = [{"status": phase, "lastTransitionTime": f"2026-01-01T{time}Z"} for phase, time in conditions]
+    state = {"phase": conditions[-1][0], "lastTransitionTime": stated[-1]["lastTransitionTime"]} if conditions else {}
+    return {
+        "metadata": {"name": "train-1", "creationTimestamp": "2026-01-01T10:00:00Z"},
+        "spec": {"tasks": [{"replicas": replicas, "template": {"spec": spec}}]},
+        "status": {"state": state, "conditions": stated},
+    }
+
+
+def test_only_the_time_in_which_pods_ran_counts():
+    conditions = [
+        ("Pending", "10:00:01"), ("Running", "10:05:00"), ("Running", "10:06:00"), ("Restarting", "10:35:00"),
+        ("Pending", "10:36:00"), ("Running", "11:00:00"), ("Aborting", "11:29:00"), ("Aborted", "11:30:00"),
+    ]  # fmt: skip
+    run = describe("train", _job(*conditions), NOW)
+    assert (run.phase, run.waited_seconds, run.ran_seconds) == ("Aborted", 300, 59 * 60)
+    assert (run.gpus, run.gpu_hours) == (8, 7.87)
+
+
+def test_what_goes_on_is_counted_until_now():
+    assert describe("train", _job(("Pending", "10:00:01"), ("Running", "11:30:00")), NOW).ran_seconds == 1800
+    waiting = describe("train", _job(("Pending", "10:00:01")), NOW)
+    assert (waiting.waited_seconds, waiting.ran_seconds, waiting.gpu_hours) == (7200, 0, 0.0)
+    assert describe("train", _job(), NOW).phase == "Pending"
+
+
+def test_a_job_that_never_ran_waited_until_its_end():
+    assert describe("train", _job(("Pending", "10:00:01"), ("Failed", "10:10:00")), NOW).waited_seconds == 600
+
+
+def test_the_table_has_a_column_for_each_and_says_what_is_not_known():
+    runs = [describe("train", _job(("Running", "11:59:00")), NOW), describe("gone", None, NOW)]
+    heading, first, second = table(runs)
+    assert heading.split() == ["RUN", "PHASE", "CREATED", "WAITED", "RAN", "GPUS", "GPU-HOURS", "JOB"]
+    assert first.split() == [
+        "train",
+        "Running",
+        "2026-01-01T10:00:00Z",
+        "1h",
+        "59m",
+        "1m",
+        "0s",
+        "8",
+        "0.13",
+        "train-1",
+    ]
+    assert second.split() == ["gone", "gone", *"------"]
+    assert first.index("Running") == second.index("gone", 5)
