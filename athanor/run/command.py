@@ -12,6 +12,7 @@ import pulumi_kubernetes as kubernetes
 from athanor.run.description import describe
 from athanor.run.estimate import estimate
 from athanor.run.program_text import program_text
+from athanor.run.recorded import recorded
 from athanor.runs.cluster import Cluster
 from athanor.runs.follow import follow_to_the_end
 from athanor.runs.stack import PROJECT, EngineError, apply, create_run, open_run, preview, remove
@@ -119,6 +120,7 @@ def _program(
         job = described.declare(described.name, platform, described.args)
         pulumi.export("job_name", job.job_name)
         pulumi.export("namespace", platform.namespace)
+        pulumi.export("arguments", json.dumps(recorded(described), sort_keys=True))
 
     return program
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING
+
+from athanor.run.recorded import given
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,31 +46,20 @@ def program_text(described: Description, platform: str | None) -> str:
     )
 
 
-def _given(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
-    """Return the fields of a description that differ from their defaults."""
-    given: dict[str, Any] = {}
-    for each in fields(value):
-        content = getattr(value, each.name)
-        default = each.default if each.default_factory is MISSING else each.default_factory()
-        if content != default:
-            given[each.name] = content
-    return given
-
-
 def _names(value: object) -> Iterator[str]:
     """Yield the names of a description's class and of those nested in it."""
     if is_dataclass(value):
         yield type(value).__name__
-        for content in _given(value).values():
+        for content in given(value).values():
             yield from _names(content)
 
 
 def _text(value: object, indent: int) -> str:
     if not is_dataclass(value):
         return repr(value)
-    given = _given(value)
-    if len(given) <= 2 and not any(is_dataclass(content) for content in given.values()):
-        return f"{type(value).__name__}({', '.join(f'{name}={content!r}' for name, content in given.items())})"
+    fields = given(value)
+    if len(fields) <= 2 and not any(is_dataclass(content) for content in fields.values()):
+        return f"{type(value).__name__}({', '.join(f'{name}={content!r}' for name, content in fields.items())})"
     space = " " * (indent + 4)
-    lines = "".join(f"{space}{name}={_text(content, indent + 4)},\n" for name, content in given.items())
+    lines = "".join(f"{space}{name}={_text(content, indent + 4)},\n" for name, content in fields.items())
     return f"{type(value).__name__}(\n{lines}{' ' * indent})"

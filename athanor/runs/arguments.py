@@ -18,7 +18,12 @@ def add_runs(commands: Commands) -> None:
     logs = _command(commands, "logs", "print what a run's pods write", "athanor logs --follow train-3f9a01")
     logs.add_argument("run", metavar="RUN")
     logs.add_argument("--follow", action="store_true", help="until the job ends; Ctrl-C only detaches")
-    commands_of_runs = [runs, logs, *_controls(commands), *_inside(commands), _copy(commands)]
+    watch = _command(commands, "watch", "show a run's progress and curves", "athanor watch train-3f9a01")
+    watch.add_argument("run", metavar="RUN", help="until it ends; printed once where the output is not a terminal")
+    compare = _command(commands, "compare", "show what two runs differ in", "athanor compare train-3f9a01 train-77c0de")
+    compare.add_argument("run", metavar="RUN")
+    compare.add_argument("other", metavar="RUN")
+    commands_of_runs = [runs, logs, watch, compare, *_controls(commands), *_inside(commands), _copy(commands)]
     for command in commands_of_runs:
         add_cluster(command)
 

@@ -1,4 +1,4 @@
-"""The commands about runs: `athanor runs`, `logs`, `stop`, `resume`, `delete`, `shell`, `port-forward` and `copy`."""
+"""The commands about runs: `athanor runs`, `logs`, `watch`, `stop`, `copy` and so on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from athanor.runs.copy import Copy, run_copy
 from athanor.runs.follow import follow_to_the_end, print_logs
 from athanor.runs.inside import forward, shell
 from athanor.runs.listing import describe, table
+from athanor.runs.series import read_series
 from athanor.runs.stack import EngineError, all_runs, open_run, outputs_of, remove
+from athanor.runs.watch import comparison, series_of, watch
 from infra.errors import RefusalError
 from infra.workload_labels import JOB_LABEL
 
@@ -72,6 +74,23 @@ def _logs(arguments: argparse.Namespace, cluster: Cluster) -> int:
     return 0
 
 
+def _watch(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    where, job_name = _place(cluster, arguments.run)
+    return watch(where, arguments.run, job_name)
+
+
+def _compare(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    runs = (arguments.run, arguments.other)
+    left, right = (outputs_of(open_run(run)) for run in runs)
+    recorded = (left.get("arguments", ""), right.get("arguments", ""))
+    series = tuple(
+        series_of(cluster.within(each["namespace"]), each["job_name"]) if "job_name" in each else read_series("")
+        for each in (left, right)
+    )
+    sys.stdout.writelines(f"{line}\n" for line in comparison(runs, recorded, (series[0], series[1])))
+    return 0
+
+
 def _stop(arguments: argparse.Namespace, cluster: Cluster) -> int:
     where, job_name = _place(cluster, arguments.run)
     stop(where, arguments.run, job_name)
@@ -114,6 +133,8 @@ def _delete(arguments: argparse.Namespace, cluster: Cluster) -> int:
 _COMMANDS: dict[str, Callable[[argparse.Namespace, Cluster], int]] = {
     "runs": _list,
     "logs": _logs,
+    "watch": _watch,
+    "compare": _compare,
     "stop": _stop,
     "resume": _resume,
     "delete": _delete,

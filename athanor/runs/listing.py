@@ -72,8 +72,8 @@ def _row(run: Run) -> tuple[str, ...]:
         run.run,
         run.phase,
         run.created or "-",
-        _duration(run.waited_seconds),
-        _duration(run.ran_seconds),
+        duration(run.waited_seconds),
+        duration(run.ran_seconds),
         "-" if run.gpus is None else str(run.gpus),
         "-" if run.gpu_hours is None else f"{run.gpu_hours:.2f}",
         run.job or "-",
@@ -119,7 +119,7 @@ def _seconds(begin: datetime, end: datetime) -> int:
     return max(0, round((end - begin).total_seconds()))
 
 
-def _duration(seconds: int | None) -> str:
+def duration(seconds: int | None) -> str:
     """Return a time as people say it: 42s, 3m 5s, 2h 10m."""
     if seconds is None:
         return "-"

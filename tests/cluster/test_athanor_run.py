@@ -219,6 +219,20 @@ def test_a_stopped_run_saves_frees_its_pods_and_goes_on(engineer: Engineer, coun
     wait_until(lambda: "start 2" in engineer.shell("athanor logs counting", check=False).stdout, "the second start")
 
 
+def test_the_progress_of_a_run_and_what_differs_from_another(
+    engineer: Engineer, trained: subprocess.CompletedProcess[str], counting: str
+) -> None:
+    named = re.search(r"started: run (train-\w+)", trained.stderr)
+    assert named
+    seen = engineer.shell(f"athanor watch {named[1]}").stdout
+    assert seen.startswith(f"{named[1]}  Completed  ")
+    assert "  step 100" in seen
+    assert re.search(r"  loss  .*[▁-█]{10}", seen)
+    compared = engineer.shell(f"athanor compare {named[1]} {counting}").stdout
+    assert re.search(r"^kind +PyTorchJob +BatchJob$", compared, re.MULTILINE)
+    assert re.search(r"^latest step +100 +-$", compared, re.MULTILINE)
+
+
 def test_a_folder_goes_to_a_volume_and_back_whole(engineer: Engineer) -> None:
     folder = engineer.folder / "cifar"
     folder.mkdir()

@@ -1,0 +1,48 @@
+"""The arguments of a run as its stack records them, to compare runs: text by name, without what is the default."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from workloads.local_folder import LocalFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from athanor.run.description import Description
+
+
+def recorded(described: Description) -> dict[str, str]:
+    """Return the arguments by name, such as resources.gpus; the code is there as its digest."""
+    return {"kind": described.kind, **dict(_flat("", described.args))}
+
+
+def given(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
+    """Return the fields of a description that differ from their defaults."""
+    given: dict[str, Any] = {}
+    for each in fields(value):
+        content = getattr(value, each.name)
+        default = each.default if each.default_factory is MISSING else each.default_factory()
+        if content != default:
+            given[each.name] = content
+    return given
+
+
+def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - any dataclass
+    for name, content in given(value).items():
+        if isinstance(content, LocalFolder):
+            yield f"{prefix}{name}", f"sha256 {content.archive.digest[:12]}"
+        elif is_dataclass(content):
+            yield from _flat(f"{prefix}{name}.", content)
+        else:
+            yield f"{prefix}{name}", _text(content)
+
+
+def _text(content: object) -> str:
+    if isinstance(content, tuple):
+        return " ".join(str(word) for word in content)
+    if isinstance(content, dict):
+        pairs: Mapping[Any, Any] = content
+        return " ".join(f"{key}={value}" for key, value in sorted(pairs.items()))
+    return str(content)
