@@ -110,6 +110,8 @@ class Container:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     env_from_cluster: Sequence[Manifest] = ()
     """Variables whose values the cluster knows, in its own form: name and valueFrom."""
+    secrets: Sequence[str] = ()
+    """Names of Secrets whose keys become variables."""
     ports: Mapping[str, int] = field(default_factory=dict[str, int])
     """Port number by name."""
     writes_data: bool = False
@@ -137,6 +139,7 @@ class Container:
                 *({"name": key, "value": value} for key, value in sorted({**self.env, **visible}.items())),
                 *self.env_from_cluster,
             ],
+            **({"envFrom": [{"secretRef": {"name": name}} for name in self.secrets]} if self.secrets else {}),
             "ports": [{"name": key, "containerPort": port} for key, port in self.ports.items()],
             "resources": self.resources.manifest(self.devices),
             "securityContext": container_security(added_capabilities=self.capabilities),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from infra.descriptions import checked
 from infra.errors import RefusalError
-from infra.kubernetes.grammar import LabelKey, LabelValue
+from infra.kubernetes.grammar import DnsSubdomain, LabelKey, LabelValue
 from infra.pod_network_modes import ExclusiveEni, PodNetwork, SharedEni
 from infra.rdma import Rdma
 from infra.workload_labels import ROLE_LABEL
@@ -54,6 +54,9 @@ class PodArgs:
     """What one pod asks for."""
     env: Environment = field(default_factory=dict[str, str])
     """Further environment variables; they win over the job's own."""
+    secrets: Sequence[DnsSubdomain] = ()
+    """Secrets of the workloads' namespace whose keys become environment variables, such as WANDB_API_KEY. Variables in
+    `env` and those that the job sets win. Neither the program nor the stack's state has the values."""
     volumes: Sequence[ClaimMount] = ()
     """Volumes in addition to /data/data and /data/output."""
     pool: str | None = None

@@ -52,6 +52,9 @@ def _add_job(run: argparse.ArgumentParser) -> None:
     job.add_argument("--workdir", default=".", metavar="FOLDER", help="the code that is sent (default: this folder)")
     job.add_argument("--image", help="image of the pods (default: the platform's)")
     job.add_argument("--env", action="append", default=[], type=_variable, metavar="NAME=VALUE")
+    job.add_argument(
+        "--secret", action="append", default=[], metavar="NAME", help="a Secret whose keys become environment variables"
+    )
     job.add_argument("--queue", help="default: the platform's first")
     job.add_argument("--priority", metavar="CLASS", help="one of the platform's priority classes, such as high")
 

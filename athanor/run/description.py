@@ -110,6 +110,7 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder) -> d
         "priority_class": given.priority,
         "pool": given.pool,
         "env": {**pasted.env, **dict(given.env)} or None,
+        "secrets": tuple(given.secret) or None,
     }
     return {
         "source": source,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from infra.errors import RefusalError
 from tests.pod_security import violations
 from tests.unit.workloads.job_cases import ALONE, actions, environment, manifest_of, pod, task
 from workloads.batch import BatchJobArgs, batch_shape
+from workloads.local_folder import LocalFolder
 
 ARGS = BatchJobArgs(command=("python3", "-m", "my.data", "--part=$(VC_TASK_INDEX)"), pods=3)
 
@@ -48,6 +50,14 @@ def test_the_input_data_is_writable_and_the_pod_knows_its_part():
     assert seen["/data/data"] is False
     assert "--part=$(VC_TASK_INDEX)" in container["args"]
     assert environment(_manifest(), "pod")["ATHANOR_PODS"] == "3"
+
+
+def test_the_keys_of_secrets_are_variables_of_what_runs_the_users_code():
+    folder = LocalFolder(path=str(Path(__file__).parent.parent / "athanor" / "run"))
+    spec = pod(_manifest(dataclasses.replace(ARGS, secrets=("wandb", "team.s3"), source=folder)), "pod")
+    named = {each["name"]: each.get("envFrom") for each in (*spec["initContainers"], *spec["containers"])}
+    references = [{"secretRef": {"name": "wandb"}}, {"secretRef": {"name": "team.s3"}}]
+    assert named == {"unpack": None, "pod": references}
 
 
 def test_the_pods_are_admitted_at_restricted():
