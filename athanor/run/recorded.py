@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from workloads.local_folder import LocalFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from athanor.run.description import Description
 
@@ -39,10 +39,9 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
             yield f"{prefix}{name}", _text(content)
 
 
-def _text(content: object) -> str:
+def _text(content: Any) -> str:  # noqa: ANN401 - of any field
     if isinstance(content, tuple):
-        return " ".join(str(word) for word in content)
+        return " ".join(str(word) for word in cast("tuple[object, ...]", content))
     if isinstance(content, dict):
-        pairs: Mapping[Any, Any] = content
-        return " ".join(f"{key}={value}" for key, value in sorted(pairs.items()))
+        return " ".join(f"{key}={value}" for key, value in sorted(cast("dict[str, object]", content).items()))
     return str(content)

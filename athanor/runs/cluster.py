@@ -143,12 +143,12 @@ class Cluster:
         return _kubectl([*self.prefix[1:], *words])
 
 
-def _kubectl(words: Sequence[str], content: str | None = None) -> str:
+def _kubectl(words: Sequence[str], content: str = "") -> str:
     verb = " ".join([word for word in words if not word.startswith("-")][:2])
     try:
         done = subprocess.run(
             ["kubectl", *words], capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS,
-            **({"stdin": subprocess.DEVNULL} if content is None else {"input": content}),
+            input=content,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         limit = f"did not answer in {_TIMEOUT_SECONDS} s"

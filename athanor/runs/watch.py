@@ -102,9 +102,9 @@ def comparison(names: tuple[str, str], arguments: tuple[str, str], series: tuple
     left, right = (_fields(text) for text in arguments)
     differing = [name for name in sorted({*left, *right}) if left.get(name) != right.get(name)]
     rows = [("", *names), *((name, _cell(left, name), _cell(right, name)) for name in differing)]
-    rows.append(("latest step", *(str(each.step if each.step is not None else "-") for each in series)))
+    rows.append(("latest step", _step(series[0]), _step(series[1])))
     metrics = sorted({*series[0].names(), *series[1].names()})
-    rows += [(f"{metric}, latest", *(_latest(each, metric) for each in series)) for metric in metrics]
+    rows += [(f"{metric}, latest", _latest(series[0], metric), _latest(series[1], metric)) for metric in metrics]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     losses = [name for name in _LOSSES if series[0].values(name) and series[1].values(name)][:1]
@@ -123,6 +123,10 @@ def _fields(text: str) -> Mapping[str, Any]:
 
 def _cell(fields: Mapping[str, Any], name: str) -> str:
     return str(fields[name]) if name in fields else "-"
+
+
+def _step(series: Series) -> str:
+    return "-" if series.step is None else str(series.step)
 
 
 def _latest(series: Series, name: str) -> str:
