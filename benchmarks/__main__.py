@@ -17,6 +17,7 @@ from benchmarks import (
     platform_memory,
     scale,
     scheduling,
+    submission,
     warm_start,
 )
 from tools.paths import paths
@@ -27,12 +28,13 @@ MEASURES = {
     "platform-memory": lambda _: platform_memory.measure(),
     "engine-overhead": engine_overhead.measure,
     "warm-start": warm_start.measure,
+    "submission": lambda _: submission.measure(),
     "scheduling": scheduling.measure,
     "scale": scale.measure,
     "monitoring-cost": monitoring_cost.measure,
     "compression": compression.measure,
 }
-"""What prints a table; the second to the fourth of the running local environment, the others need none."""
+"""What prints a table; the second to the fifth of the running local environment, the others need none."""
 
 
 def main(names: list[str]) -> None:
