@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.example import Example, team_kubeconfig, token_of
-from tests.waiting import KUBECTL_TIMEOUT, wait_until
+from tests.fixtures.example import Example, assert_completed, team_kubeconfig, token_of
+from tests.waiting import KUBECTL_TIMEOUT
 from tools.toolchain import ensure
 from tools.toolchain.catalogue import YAML_HOST
 
@@ -32,29 +32,16 @@ def added(example: Example) -> str:
 
 
 @pytest.fixture(scope="module")
-def declared(served: Clone, example: Example, added: str) -> Iterator[str]:
+def declared(example: Example, added: str) -> Iterator[str]:
     """What `pulumi up` printed."""
     assert "Added package athanor" in added
-    try:
-        yield example.shell("pulumi up --yes --non-interactive")
-    finally:
-        example.shell("pulumi destroy --yes --non-interactive && pulumi stack rm --yes")
-        left = [job["metadata"]["name"] for job in served.objects("jobs") if job["metadata"]["name"].startswith("yaml")]
-        assert left == []
+    with example.declared() as printed:
+        yield printed
 
 
 @pytest.mark.usefixtures("declared")
 def test_its_job_completes_and_its_service_gets_the_model(served: Clone) -> None:
-    def phase() -> str:
-        [job] = served.objects("jobs", "athanor.dev/job=yaml-training")
-        return job.get("status", {}).get("state", {}).get("phase", "")
-
-    wait_until(
-        lambda: phase() in {"Completed", "Failed"},
-        phase,
-        moves=lambda: {pod["metadata"]["resourceVersion"] for pod in served.objects("pods")},
-    )
-    assert phase() == "Completed", served.make("why", "JOB=yaml-training", check=False)
+    assert_completed(served, "yaml-training")
     served.kubectl("rollout", "status", "deployment/yaml-digits", "-n", "athanor", KUBECTL_TIMEOUT)
 
 
@@ -97,14 +84,7 @@ def test_no_credential_is_in_clear_in_what_the_engine_keeps(example: Example) ->
     ],
 )
 def test_a_refusal_is_one_line_in_the_words_of_python(example: Example, right: str, wrong: str, words: str) -> None:
-    file = example.folder / "Pulumi.yaml"
-    program = file.read_text(encoding="utf-8")
-    assert right in program
-    try:
-        file.write_text(program.replace(right, wrong), encoding="utf-8")
-        said = example.shell("pulumi preview --non-interactive 2>&1 || true")
-    finally:
-        file.write_text(program, encoding="utf-8")
+    said = example.refusal("Pulumi.yaml", right, wrong)
     assert words in said
     assert "Traceback" not in said
     assert "File " not in said

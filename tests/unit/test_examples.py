@@ -1,5 +1,6 @@
 """What the examples repeat because they stand alone."""
 
+import json
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -15,3 +16,19 @@ def test_the_team_has_the_versions_that_the_platform_was_tested_with():
     """Another version of pulumi-kubernetes asks for a provider plugin that the local environment does not have."""
     platform = pins("requirements.in")
     assert pins("examples/team/requirements.txt") == {name: platform[name] for name in ("pulumi", "pulumi-kubernetes")}
+
+
+def test_typescript_has_the_version_that_the_platform_was_tested_with():
+    package = json.loads((REPOSITORY / "examples" / "typescript" / "package.json").read_text())
+    assert package["dependencies"]["@pulumi/pulumi"] == pins("requirements.in")["pulumi"]
+
+
+def test_npm_packages_are_locked_by_digest_and_name_no_registry():
+    packages = json.loads((REPOSITORY / "examples" / "typescript" / "package-lock.json").read_text())["packages"]
+    installed = {
+        place: one for place, one in packages.items() if place.startswith("node_modules/") and "link" not in one
+    }
+
+    assert len(installed) > 100
+    assert all(one["integrity"].startswith("sha512-") for one in installed.values())
+    assert [place for place, one in installed.items() if "resolved" in one] == []

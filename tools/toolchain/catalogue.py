@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 from tools.toolchain.errors import ToolchainError
 from tools.toolchain.monitoring_tools import monitoring_tools
-from tools.toolchain.tool import ALICLOUD_GRAPH, ENGINE_WITH_CLOUDS_GRAPH, YAML_GRAPH, GoMain, Tool, Vendor, required
+from tools.toolchain.tool import (
+    ALICLOUD_GRAPH,
+    ENGINE_WITH_CLOUDS_GRAPH,
+    NODEJS_GRAPH,
+    YAML_GRAPH,
+    GoMain,
+    Tool,
+    Vendor,
+    required,
+)
 from tools.toolchain.versions import Fit, Version
 
 if TYPE_CHECKING:
@@ -25,6 +34,10 @@ ENGINE_WITH_CLOUDS = "pulumi-with-clouds"
 YAML_HOST = "pulumi-language-yaml"
 """Runs programs in YAML; the vendor's `pulumi` has it next to it."""
 _YAML_MODULE = "github.com/pulumi/pulumi-yaml"
+NODEJS_HOST = "pulumi-language-nodejs"
+"""Runs programs in TypeScript and JavaScript; the vendor's `pulumi` has it next to it."""
+_ON_DEMAND = {ENGINE_WITH_CLOUDS, YAML_HOST, NODEJS_HOST}
+"""Belong to no stack: each is installed when somebody names it."""
 ALICLOUD_PROVIDER = "pulumi-resource-alicloud"
 _ALICLOUD_PROVIDER_VERSION = Version(3, 105, 0)
 """The release of pulumi-alicloud that wraps the upstream provider in our go.mod."""
@@ -107,6 +120,17 @@ def _yaml_host() -> Tool:
     )
 
 
+def _nodejs_host() -> Tool:
+    version = required(_PULUMI_SDK, NODEJS_GRAPH)
+    return Tool(
+        name=NODEJS_HOST,
+        version=version,
+        mains={NODEJS_HOST: GoMain(package=f"./{NODEJS_HOST}", graph=NODEJS_GRAPH)},
+        stamps={f"{_PULUMI_SDK}/go/common/version.Version": f"v{version}"},
+        fit=Fit.NEVER,
+    )
+
+
 def _kubernetes_provider() -> Tool:
     version = required(PROVIDER_MODULE)
     name = "pulumi-resource-kubernetes"
@@ -156,6 +180,7 @@ def _tools() -> Iterable[Tool]:
     yield _pulumi()
     yield _pulumi_with_clouds()
     yield _yaml_host()
+    yield _nodejs_host()
     yield _kubernetes_provider()
     yield _alicloud_provider()
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"):
@@ -188,7 +213,7 @@ _BY_PROGRAM = {program: tool for tool in TOOLS.values() for program in tool.prog
 
 _ENGINE = ("pulumi", "pulumi-resource-kubernetes", "kubectl")
 STACKS = {
-    "local": tuple(name for name in TOOLS if name not in {ALICLOUD_PROVIDER, ENGINE_WITH_CLOUDS, YAML_HOST}),
+    "local": tuple(name for name in TOOLS if name != ALICLOUD_PROVIDER and name not in _ON_DEMAND),
     "existing-cluster": _ENGINE,
     "alicloud": (*_ENGINE, ALICLOUD_PROVIDER),
 }

@@ -14,6 +14,7 @@ from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
 from tools.toolchain.errors import ToolchainError
+from tools.toolchain.tool import NODEJS_GRAPH, PLATFORM_GRAPH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -176,8 +177,45 @@ _KWOK = CopiedModule(
         },
     },
 )
-COPIED = (_ENGINE, _LANGUAGE_HOST, _PROMETHEUS, _ALERTMANAGER, _VOLCANO, _KUBERNETES, _API_SERVER, _KWOK)
-"""All of the platform graph's."""
+_FIRST_LINE_OF_RUN = "tracingSpan := opentracing.SpanFromContext(ctx)"
+_AFTER_MONITOR = "// Channel producing the final response we want to issue to our caller."
+_FORWARDED_ERRORS = "// Forward any rpc server or pipe errors to our output channel."
+_AFTER_ERRORS = 'nodeBin, err := exec.LookPath("node")'
+_OLD_PROGRAM = "req.GetProgram(),\n\t\tpulumiPackagePathToVersionMap"
+_NODEJS_HOST = CopiedModule(
+    folder="pulumi-language-nodejs",
+    module="github.com/pulumi/pulumi/sdk/v3",
+    parts={"nodejs/cmd/pulumi-language-nodejs": "."},
+    # The last release of the host that is in the SDK's module. It stood between the program and the engine, for
+    # synchronous calls. Today's SDK for Node makes none of these, and makes others that the host would not pass on. So
+    # the program calls the engine itself, and what starts the proxy becomes a comment.
+    without=("*/proxy*.go",),
+    changes={
+        "main.go": {
+            _FIRST_LINE_OF_RUN: "host = host.withOptions(req.GetInfo())\n\t/*",
+            _AFTER_MONITOR: f"*/\n\t{_AFTER_MONITOR}",
+            _FORWARDED_ERRORS: "/*",
+            _AFTER_ERRORS: f"*/\n\t{_AFTER_ERRORS}",
+            'fmt.Sprintf("127.0.0.1:%d", handle.Port), pipes.directory()': 'req.GetMonitorAddress(), ""',
+            '"google.golang.org/grpc/credentials/insecure"': "",
+            # The program ends with the call, as a Python program does.
+            "exec.Command(nodeBin, nodeargs...)": "exec.CommandContext(ctx, nodeBin, nodeargs...)",
+            # What was the program's folder is now the file to start in it.
+            _OLD_PROGRAM: _OLD_PROGRAM.replace("GetProgram()", "GetInfo().GetProgramDirectory()"),
+            "npm.Install(ctx, ": "npm.Install(ctx, packageManager(req.GetInfo()), ",
+            "About(ctx context.Context, req *pbempty.Empty)": "About(ctx context.Context, req *pulumirpc.AboutRequest)",
+            "if logging.V(5) {": "if logging.V(5).Enabled() {",
+        }
+    },
+)
+COPIED = {
+    PLATFORM_GRAPH: (
+        *(_ENGINE, _LANGUAGE_HOST, _PROMETHEUS, _ALERTMANAGER),
+        *(_VOLCANO, _KUBERNETES, _API_SERVER, _KWOK),
+    ),
+    NODEJS_GRAPH: (_NODEJS_HOST,),
+}
+"""By graph."""
 
 
 def copy_module(go: Go, sources: Path, copied: CopiedModule) -> None:

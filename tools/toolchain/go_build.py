@@ -47,9 +47,9 @@ class GraphBuild:
     def copy_sources(self, go: Go) -> None:
         """Copy the graph's folder and add what it takes from modules."""
         shutil.copytree(self.graph, self.sources)
+        for copied in COPIED.get(self.graph, ()):
+            copy_module(go, self.sources, copied)
         if self.graph == PLATFORM_GRAPH:
-            for copied in COPIED:
-                copy_module(go, self.sources, copied)
             complete_provider_sources(go, self.sources)
         if self.graph == ALICLOUD_GRAPH:
             copy_used_sdk(go, self.sources)
@@ -110,7 +110,7 @@ def linker_flags(tools: Iterable[Tool]) -> str:
 def recipe(graphs: Collection[Path]) -> str:
     """Return a digest of all that decides what is built from module graphs: their files and our flags."""
     tools = [tool for tool in TOOLS.values() if any(main.graph in graphs for main in tool.mains.values())]
-    copied = COPIED if PLATFORM_GRAPH in graphs else ()
+    copied = tuple(one for graph in sorted(graphs) for one in COPIED.get(graph, ()))
     digest = hashlib.sha256(f"{_FLAGS}{linker_flags(tools)}{copied}".encode())
     for graph in sorted(graphs):
         for file in sorted(path for path in graph.rglob("*") if path.is_file()):

@@ -13,6 +13,7 @@ from tools.toolchain.alicloud_sdk import SDK_MODULE as ALICLOUD_SDK_MODULE
 from tools.toolchain.catalogue import (
     ALICLOUD_PROVIDER,
     ENGINE_WITH_CLOUDS,
+    NODEJS_HOST,
     SDK_MODULE,
     STACKS,
     TOOLS,
@@ -22,7 +23,7 @@ from tools.toolchain.catalogue import (
 from tools.toolchain.copied_modules import COPIED
 from tools.toolchain.go_build import linker_flags, recipe
 from tools.toolchain.monitoring_tools import prometheus_release
-from tools.toolchain.tool import ALICLOUD_GRAPH, ENGINE_WITH_CLOUDS_GRAPH, GRAPHS, PLATFORM_GRAPH
+from tools.toolchain.tool import ALICLOUD_GRAPH, ENGINE_WITH_CLOUDS_GRAPH, GRAPHS, NODEJS_GRAPH, PLATFORM_GRAPH
 from tools.toolchain.versions import Version, go_version, parse_version
 
 MODULES = REPOSITORY / "tools" / "toolchain" / "modules"
@@ -52,6 +53,18 @@ def test_engine_and_its_libraries_are_of_one_release():
     assert releases == [f"v{TOOLS['pulumi'].version}"] * 2
 
 
+def test_the_host_for_typescript_shares_what_is_compiled_with_the_engine():
+    """Of the same modules in the same versions: else the engine's libraries are compiled a second time."""
+    platform, host = (
+        dict(re.findall(r"^\s+(\S+) (v\S+)", (MODULES / graph / "go.mod").read_text(), re.MULTILINE))
+        for graph in ("platform", "nodejs")
+    )
+
+    assert host["github.com/pulumi/pulumi/sdk/v3"] == f"v{TOOLS['pulumi'].version}"
+    shared = host.keys() & platform.keys()
+    assert {module: host[module] for module in shared} == {module: platform[module] for module in shared}
+
+
 @pytest.mark.parametrize(
     ("graph", "folder", "module"),
     [
@@ -61,7 +74,7 @@ def test_engine_and_its_libraries_are_of_one_release():
         # release, whatever is required (below).
         *(
             ("platform", one.folder, one.module)
-            for one in COPIED
+            for one in COPIED[PLATFORM_GRAPH]
             if one.folder not in {"pulumi-language-python", "apiserver"}
         ),
     ],
@@ -127,8 +140,8 @@ def test_an_image_bears_the_version_of_the_program_in_it(name):
 
 @pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
 def test_every_main_package_is_pinned_by_its_graph(tool):
-    copied = {f"./{one.folder}" for one in COPIED}
     for main in tool.mains.values():
+        copied = {f"./{one.folder}" for one in COPIED.get(main.graph, ())}
         if main.package.startswith("./"):
             assert main.package in copied or (main.graph / main.package / "main.go").is_file()
         else:
@@ -169,6 +182,15 @@ def test_a_new_version_changes_the_recipe_of_its_own_graph_alone(monkeypatch):
     assert recipe(others) == before[1]
 
 
+def test_a_language_host_changes_the_recipe_of_no_other_tool(monkeypatch):
+    others = set(GRAPHS) - {NODEJS_GRAPH}
+    before = recipe({NODEJS_GRAPH}), recipe(others)
+    monkeypatch.setitem(COPIED, NODEJS_GRAPH, ())
+
+    assert recipe({NODEJS_GRAPH}) != before[0]
+    assert recipe(others) == before[1]
+
+
 def test_programs_in_one_folder_are_one_tool():
     together = {tool_of(name).name for name in ("pulumi", "pulumi-language-python", "pulumi-language-python-exec")}
 
@@ -181,7 +203,7 @@ def test_stacks_name_known_tools():
 
 def test_only_stacks_on_alibaba_cloud_get_its_provider():
     assert [stack for stack, names in STACKS.items() if ALICLOUD_PROVIDER in names] == ["alicloud"]
-    assert set(STACKS["local"]) | set(STACKS["alicloud"]) == set(TOOLS) - {ENGINE_WITH_CLOUDS, YAML_HOST}
+    assert set(STACKS["local"]) | set(STACKS["alicloud"]) == set(TOOLS) - {ENGINE_WITH_CLOUDS, YAML_HOST, NODEJS_HOST}
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():

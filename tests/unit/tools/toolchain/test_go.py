@@ -132,7 +132,7 @@ def test_the_providers_sources_are_completed_from_modules(fake_go, tmp_path, mon
         file.write_text(content)
         file.chmod(0o444)
     monkeypatch.setenv("MODULE", str(tmp_path / "module"))
-    monkeypatch.setattr(go_build, "COPIED", ())
+    monkeypatch.setattr(go_build, "COPIED", {})
     one = GraphBuild(graph=PLATFORM_GRAPH, mains={"pause": "./pause"}, folder=tmp_path / "build")
 
     assert one.download(fake_go) == 3
