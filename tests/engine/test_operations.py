@@ -1,18 +1,20 @@
 """What an operator does to a running environment, as docs/operate.md says it: the real engine, an account pretended.
 
-The tests lead one environment through its life, in their order.
+One environment is created; each test has a copy of it, with its project, its state and its account.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+import shutil
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.api_double.cs.kubernetes_side import KubernetesSide
 from tests.api_double.double import ApiDouble
 from tests.api_double.signatures import Credential
-from tests.fixtures.engine_project import STACK, EngineProject
+from tests.fixtures.engine_project import STACK, EngineProject, Step
 from tests.unit.api_double.cs.service import KUBECONFIG
 from tools.process import CommandError, run
 from tools.toolchain import ensure
@@ -27,7 +29,12 @@ from pathlib import Path
 import pulumi
 import pulumi_alicloud as alicloud
 from infra.alicloud.environment import create_environment
+from infra.alicloud.file_system import FileSystemPlace
+from infra.alicloud.names import resource_name, tags
+from infra.alicloud.nas import NasStorage, NasStorageArgs
+from infra.alicloud.rrsa import ServiceAccountRole, ServiceAccountRoleArgs
 from infra.settings.parse import parse_settings
+from infra.settings.storage import StandardNas
 
 settings = parse_settings(json.loads(Path("settings.json").read_text()))
 environment = create_environment(settings.alicloud, settings.images, settings.monitoring)
@@ -38,6 +45,21 @@ class Placement(pulumi.ComponentResource):
         alicloud.ecs.EcsDeploymentSet(
             "set", deployment_set_name="close", strategy="LowLatency", opts=pulumi.ResourceOptions(parent=self)
         )
+
+if "FILES" in os.environ:
+    in_cloud = pulumi.ResourceOptions(provider=environment.provider)
+    place = FileSystemPlace(settings=settings.alicloud, network=environment.network)
+    NasStorage("files", NasStorageArgs(place=place, file_system=StandardNas()), in_cloud)
+    role = ServiceAccountRoleArgs(
+        role_name=resource_name("oss"),
+        oidc_issuer_url=environment.cluster.oidc_issuer_url,
+        oidc_provider_arn=environment.cluster.oidc_provider_arn,
+        namespace="ack-csi-fuse",
+        service_account="csi-fuse-ossfs",
+        statements=[{"Effect": "Allow", "Action": ["oss:ListObjects"], "Resource": ["acs:oss:*:*:bucket"]}],
+        tags=tags(settings.alicloud),
+    )
+    ServiceAccountRole("oss", role, in_cloud)
 
 former = [pulumi.Alias(type_=os.environ["FORMER"])] if "FORMER" in os.environ else []
 Placement("placement", pulumi.ResourceOptions(provider=environment.provider, aliases=former))
@@ -61,12 +83,16 @@ NOT_ADOPTED = {VERSIONS_ON_OFFER, "alicloud:cs/autoscalingConfig:AutoscalingConf
 """What has nothing to adopt: to create it changes nothing in the account."""
 KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 NEW_PASSPHRASE = "another one"
-
-
-class Step(NamedTuple):
-    operation: str
-    kind: str
-    name: str
+KNOWN_BY_NAME = {
+    "alicloud:nas/accessGroup:AccessGroup",
+    "alicloud:nas/accessRule:AccessRule",
+    "alicloud:ram/role:Role",
+    "alicloud:ram/policy:Policy",
+    "alicloud:ram/rolePolicyAttachment:RolePolicyAttachment",
+}
+"""What has no other id than its name, or hangs on such a thing."""
+PASSING = {"task"}
+"""Each change of a cluster, a pool or an add-on leaves a finished one in the account."""
 
 
 class Environment:
@@ -83,30 +109,39 @@ class Environment:
         change(settings["alicloud"])
         (self.project.folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
 
-    def steps(self) -> set[Step]:
-        """Return what a preview would do to resources that are not components."""
-        plan = json.loads(self.project.preview("--json"))
-        changed = [step for step in plan["steps"] if step["op"] not in {"same", "read"}]
-        kinds = [(step["op"], step["urn"].split("::")[2].rpartition("$")[2], step["urn"]) for step in changed]
-        return {
-            Step(operation, kind, urn.rpartition("::")[2])
-            for operation, kind, urn in kinds
-            if not kind.startswith("athanor:")
-        }
+    def cut_off_the_state(self) -> None:
+        """Leave the first half of the state file, as a machine that failed in the middle of a write."""
+        whole = self.state_file.read_bytes()
+        self.state_file.write_bytes(whole[: len(whole) // 2])
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    with ApiDouble(tmp_path_factory.mktemp("double"), settling_reads=0, kubeconfig=KUBECONFIG) as double:
-        folder = tmp_path_factory.mktemp("operations") / "project"
-        ensure(["pulumi-resource-kubernetes"])
-        project = EngineProject.create(folder, PROGRAM, "alicloud", double.environment(), name="athanor")
-        environment = Environment(project, double)
-        environment.want()
+def created(tmp_path_factory: pytest.TempPathFactory) -> tuple[EngineProject, Path]:
+    """A project after `pulumi up`, and the folder that its account is kept in."""
+    folder = tmp_path_factory.mktemp("created")
+    ensure(["pulumi-resource-kubernetes"])
+    with account_in(folder / "account") as double:
+        variables = double.environment()
+        project = EngineProject.create(folder / "project", PROGRAM, "alicloud", variables, name="athanor")
+        Environment(project, double).want()
         project.up()
-        yield environment
+    return project, folder / "account"
+
+
+@pytest.fixture
+def environment(created: tuple[EngineProject, Path], tmp_path: Path) -> Iterator[Environment]:
+    """An environment of the test's own."""
+    project, account = created
+    shutil.copytree(account, tmp_path / "account")
+    with account_in(tmp_path / "account") as double:
+        copy = project.copied_to(tmp_path / "project").with_variables(**double.environment())
+        yield Environment(copy, double)
         assert double.mistakes() == []
         assert double.unknown_operations() == []
+
+
+def account_in(folder: Path) -> ApiDouble:
+    return ApiDouble(folder, settling_reads=0, kubeconfig=KUBECONFIG)
 
 
 def upgrade_kubernetes(alicloud: dict[str, Any]) -> None:
@@ -141,31 +176,48 @@ def test_an_upgrade_touches_one_thing_and_replaces_nothing(
     environment: Environment, change: Callable[[dict[str, Any]], object], expected: set[Step]
 ) -> None:
     environment.want(change)
-    try:
-        assert environment.steps() == expected
-    finally:
-        environment.want()
+
+    assert environment.project.steps() == expected
 
 
 def test_a_component_s_type_is_renamed_with_an_alias_alone(environment: Environment) -> None:
-    renamed = Environment(environment.project.with_variables(CLASS="Nearness"), environment.double)
+    renamed = environment.project.with_variables(CLASS="Nearness")
     kind = "alicloud:ecs/ecsDeploymentSet:EcsDeploymentSet"
     assert {step for step in renamed.steps() if step.kind == kind} == {
         Step("create", kind, "set"),
         Step("delete", kind, "set"),
     }
-    renamed.project.with_variables(FORMER="project:index:Placement").preview("--expect-no-changes")
+    renamed.with_variables(FORMER="project:index:Placement").preview("--expect-no-changes")
 
 
 def test_a_half_written_state_is_restored_from_a_backup(environment: Environment, tmp_path: Path) -> None:
     backup = tmp_path / "backup.json"
     backup.write_text(environment.project.run("stack", "export"), encoding="utf-8")
-    whole = environment.state_file.read_bytes()
-    environment.state_file.write_bytes(whole[: len(whole) // 2])
+    environment.cut_off_the_state()
 
     with pytest.raises(CommandError, match="failed to load checkpoint"):
         environment.project.preview()
     environment.project.run("stack", "import", "--file", str(backup))
+
+    environment.project.preview("--expect-no-changes")
+
+
+def test_a_half_written_state_is_restored_from_what_the_engine_kept(environment: Environment) -> None:
+    folder = environment.project.folder / "state" / ".pulumi" / "backups" / "athanor" / STACK
+    latest = max(folder.glob("*.json"), key=lambda file: file.name)
+    environment.cut_off_the_state()
+
+    shutil.copyfile(latest, environment.state_file)
+
+    environment.project.preview("--expect-no-changes")
+
+
+def test_the_state_before_the_last_step_is_kept_next_to_the_state(environment: Environment) -> None:
+    environment.want(upgrade_the_driver)
+    environment.project.up()
+    environment.cut_off_the_state()
+
+    shutil.copyfile(environment.state_file.with_suffix(".json.bak"), environment.state_file)
 
     environment.project.preview("--expect-no-changes")
 
@@ -186,11 +238,10 @@ def test_the_passphrase_is_changed_and_the_old_one_opens_nothing(environment: En
     old = environment.project
     command = [old.engine, "stack", "change-secrets-provider", "passphrase", "--non-interactive"]
     run(command, cwd=old.folder, env=old.variables, stdin=f"{NEW_PASSPHRASE}\n{NEW_PASSPHRASE}\n")
-    environment.project = old.with_variables(PULUMI_CONFIG_PASSPHRASE=NEW_PASSPHRASE)
 
     with pytest.raises(CommandError, match="incorrect passphrase"):
         old.preview()
-    environment.project.preview("--expect-no-changes")
+    old.with_variables(PULUMI_CONFIG_PASSPHRASE=NEW_PASSPHRASE).preview("--expect-no-changes")
 
 
 def test_another_access_key_changes_nothing(environment: Environment) -> None:
@@ -205,21 +256,34 @@ def test_another_access_key_changes_nothing(environment: Environment) -> None:
     rotated.preview("--refresh", "--expect-no-changes")
 
 
-def test_another_name_of_project_and_stack_renames_resources_in_place(environment: Environment) -> None:
-    project_file = environment.project.folder / "Pulumi.yaml"
-    before = project_file.read_text(encoding="utf-8")
-    environment.project.run("stack", "rename", "organization/furnace/renamed")
-    project_file.write_text(before.replace("athanor", "furnace"), encoding="utf-8")
-    environment.project.run("stack", "select", "organization/furnace/renamed")
+def test_a_kubeconfig_that_ack_renewed_updates_the_provider_alone(environment: Environment) -> None:
+    side = environment.double.account.kubernetes
+    assert isinstance(side, KubernetesSide)
+    side.kubeconfig = KUBECONFIG.replace('client-key-data: ""', 'client-key-data: "cmVuZXdlZA=="')
 
-    planned = environment.steps()
-
-    assert {step.operation for step in planned} == {"update"}
-    assert Step("update", CLUSTER, "cluster") in planned
-    environment.project.run("stack", "rename", f"organization/athanor/{STACK}")
-    project_file.write_text(before, encoding="utf-8")
-    environment.project.run("stack", "select", STACK)
+    assert environment.project.steps() == {Step("update", KUBERNETES_PROVIDER, "kubernetes")}
+    environment.project.up()
     environment.project.preview("--expect-no-changes")
+
+
+def test_another_name_of_project_and_stack_replaces_only_what_is_known_by_its_name(environment: Environment) -> None:
+    project = environment.project.with_variables(FILES="1")
+    project.up()
+    before = environment.double.inventory()
+    project_file = project.folder / "Pulumi.yaml"
+    project.run("stack", "rename", "organization/furnace/renamed")
+    project_file.write_text(project_file.read_text(encoding="utf-8").replace("athanor", "furnace"), encoding="utf-8")
+    renamed = project.with_variables(PULUMI_STACK="organization/furnace/renamed")
+
+    planned = renamed.steps()
+
+    assert {step.kind for step in planned if step.operation != "update"} == KNOWN_BY_NAME
+    assert Step("update", CLUSTER, "cluster") in planned
+    # The provider waits for minutes before it looks whether a cluster or a pool has its new name.
+    renamed.up(*(f"--target=**athanor:infra:{component}**" for component in ("NasStorage", "ServiceAccountRole")))
+    after = environment.double.inventory()
+    changed = {kind for kind in before if before[kind] != after[kind]} - PASSING
+    assert changed == {"access_group", "access_rule", "role", "policy", "policy_attachment"}
 
 
 def test_what_exists_is_adopted_and_nothing_of_it_replaced(environment: Environment) -> None:
@@ -244,13 +308,12 @@ def test_what_exists_is_adopted_and_nothing_of_it_replaced(environment: Environm
     words = ("--file", str(file), "--yes", "--skip-preview", "--generate-code=false", "--protect=false")
     project.run("import", *words)
 
-    planned_steps = environment.steps()
+    planned_steps = environment.project.steps()
     assert [step for step in planned_steps if "replace" in step.operation or "delete" in step.operation] == []
     assert Step("update", "alicloud:vpc/network:Network", "vpc") in planned_steps
     project.up()
     project.preview("--expect-no-changes")
     after = environment.double.inventory()
-    # Each change of a pool or an add-on leaves a finished task in the account.
-    assert {kind: after[kind] for kind in after if kind != "task"} == {
-        kind: before[kind] for kind in before if kind != "task"
+    assert {kind: after[kind] for kind in after.keys() - PASSING} == {
+        kind: before[kind] for kind in before.keys() - PASSING
     }
