@@ -9,6 +9,7 @@ from workloads.accelerators import GpuMemory, MigInstances, SharedGpu, WholeGpus
 from workloads.autoscaling import Autoscaling, CpuUtilisation, PodsMetric
 from workloads.batch import BatchJob, BatchJobArgs
 from workloads.canary import Canary
+from workloads.checkpoints import Checkpoints
 from workloads.compression import Compression
 from workloads.git_source import GitSource
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
@@ -29,6 +30,7 @@ __all__ = [
     "BatchJob",
     "BatchJobArgs",
     "Canary",
+    "Checkpoints",
     "ClaimMount",
     "Compression",
     "CpuUtilisation",

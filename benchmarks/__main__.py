@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import (
+    checkpoint_pause,
     compression,
     engine_overhead,
     environment_preview,
@@ -33,6 +34,7 @@ MEASURES = {
     "scale": scale.measure,
     "monitoring-cost": monitoring_cost.measure,
     "compression": compression.measure,
+    "checkpoint-pause": checkpoint_pause.measure,
 }
 """What prints a table; the second to the fifth of the running local environment, the others need none."""
 

@@ -51,6 +51,7 @@ _CONTENTS: dict[TrainerImage, tuple[str, ...]] = {
             "requirements.",
             "train.py",
             "export.py",
+            "export_weights.py",
             "dry_run.py",
             "prepare_data.py",
             "mpi_example.py",

@@ -124,3 +124,20 @@ def check_tensorflow_program(program: Sequence[str]) -> None:
             'write only the program, such as ("python3", "train.py"); use MPIJob for mpirun and PyTorchJob for torchrun'
         )
         raise RefusalError("program", launcher, limit, fix)
+
+
+def check_once(program: Sequence[str], field: str, arguments: Sequence[str]) -> None:
+    """Refuse a program that has an argument which another field of the job stands for.
+
+    Args:
+        program: What torchrun runs.
+        field: The field's name.
+        arguments: What the field adds to the program.
+
+    Raises:
+        RefusalError: naming the arguments.
+    """
+    given = {word.partition("=")[0] for word in program} & {word.partition("=")[0] for word in arguments}
+    if given:
+        limit = f"has {', '.join(sorted(given))}, which {field} sets, too"
+        raise RefusalError("program", tuple(program), limit, "write it in one of the two places")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from infra.descriptions import checked
 from infra.errors import RefusalError
 from workloads.checks import check_range
+from workloads.launchers import check_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,10 +99,7 @@ def check_parallel(
     if parallel.replicate is not None and parallel.replicate * together != ranks:
         limit = f"with {together} ranks for each copy they make {parallel.replicate * together}, but there are {ranks}"
         raise RefusalError("parallel.replicate", parallel.replicate, limit, f"use {ranks // together}, or omit it")
-    given = {word.partition("=")[0] for word in program} & {word.partition("=")[0] for word in parallel.arguments()}
-    if given:
-        limit = f"has {', '.join(sorted(given))}, which parallel sets, too"
-        raise RefusalError("program", tuple(program), limit, "write it in one of the two places")
+    check_once(program, "parallel", parallel.arguments())
 
 
 def _check_elastic(parallel: Parallel, processes_per_worker: int, minimum_workers: int | None) -> None:

@@ -13,10 +13,11 @@ from infra.kubernetes.grammar import Word
 from infra.pod_network_modes import port
 from workloads.accelerator_fit import check_ranks_per_gpu
 from workloads.accelerators import WholeGpus
+from workloads.checkpoints import Checkpoints
 from workloads.checks import check_range
 from workloads.job import Job
 from workloads.job_args import JobArgs
-from workloads.launchers import check_torchrun_program
+from workloads.launchers import check_once, check_torchrun_program
 from workloads.parallel import Parallel, check_parallel
 from workloads.pods import OUTPUT_PATH
 from workloads.resources import Resources
@@ -68,6 +69,9 @@ class PyTorchJobArgs(JobArgs):
     parallel: Parallel | None = None
     """How the ranks divide the model: `Parallel(shard=8, tensor=2)`. `program` gets it as arguments, which the
     platform's trainer understands. Default: every rank has the whole model."""
+    checkpoints: Checkpoints | None = None
+    """When checkpoints are saved, how, and which are kept: `Checkpoints(mode="async", keep_every=1000)`. `program` gets
+    it as arguments, which the platform's trainer understands. Default: as the program does by itself."""
     numa_binding: bool | None = None
     """Whether torchrun binds each rank to the cores of its GPU's NUMA node; the image then needs numactl and torch 2.9.
     Default: where the image is the platform's and a rank has a whole GPU, unless the pods are `guaranteed`: the kubelet
@@ -94,6 +98,8 @@ class PyTorchJobArgs(JobArgs):
                 processes_per_worker=self.processes_per_worker,
                 minimum_workers=self.minimum_workers,
             )
+        if self.checkpoints is not None:
+            check_once(self.program, "checkpoints", self.checkpoints.arguments())
         if self.numa_binding and not self._a_gpu_for_each_rank:
             limit = "binds the rank with each local number to the cores nearest to the GPU with that number"
             raise RefusalError("numa_binding", self.numa_binding, limit, "request a whole GPU per rank, or omit it")
@@ -101,7 +107,8 @@ class PyTorchJobArgs(JobArgs):
     @property
     def torchrun_program(self) -> Sequence[str]:
         """What torchrun runs, with the arguments that other fields stand for."""
-        return (*self.program, *self.parallel.arguments()) if self.parallel else self.program
+        fields = (each for each in (self.parallel, self.checkpoints) if each is not None)
+        return (*self.program, *(argument for each in fields for argument in each.arguments()))
 
     @property
     def _a_gpu_for_each_rank(self) -> bool:

@@ -16,9 +16,9 @@ from torch import nn
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict_loader import load  # pyright: ignore[reportUnknownVariableType]
 
-from trainer.common.files import read_json
 from trainer.common.validation import NAME_PATTERN, file_name
-from trainer.pytorch.checkpoint import COMPLETE
+from trainer.pytorch.checkpoints.errors import CheckpointError
+from trainer.pytorch.checkpoints.stored import latest_of_run
 from trainer.pytorch.compression.samples import Samples
 from trainer.pytorch.digits_splits import load_splits
 from trainer.pytorch.measurement import share_correct
@@ -116,12 +116,11 @@ class CheckpointSource:
 
     def _read_run(self) -> tuple[nn.Module, int]:
         """Return the network of a run's latest complete checkpoint, and its step."""
-        complete = _complete_checkpoints(self.checkpoint / "checkpoints")
-        if not complete:
-            fix = "Fix: the folder of a run, <output_dir>/<run_name>, or a file with --network"
-            raise SourceError(f"checkpoint={self.checkpoint}: has no complete checkpoints/step-*. {fix}")
-        path, document = complete[-1]
-        module = _build(self.network) if self.network else _digits_network(document["settings"])
+        try:
+            path, manifest = latest_of_run(self.checkpoint)
+        except CheckpointError as error:
+            raise SourceError(f"{error}, or a file with --network") from error
+        module = _build(self.network) if self.network else _digits_network(manifest.settings)
         state: dict[str, Any] = {"model": module.state_dict()}
         try:
             with warnings.catch_warnings():
@@ -130,14 +129,7 @@ class CheckpointSource:
             module.load_state_dict(state["model"])
         except Exception as error:  # torch raises anything for files that do not fit
             raise SourceError(f"{path}: cannot be loaded: {_in_one_line(error)}") from error
-        return module, int(document["step"])
-
-
-def _complete_checkpoints(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """Return the checkpoints of a run by step, each with what it says of itself; damaged ones have a suffix."""
-    paths = sorted(path for path in folder.glob("step-*") if not path.suffix)
-    documents = ((path, read_json(path / COMPLETE)) for path in paths)
-    return [(path, document) for path, document in documents if document is not None]
+        return module, manifest.step
 
 
 def _digits_network(settings: dict[str, Any]) -> nn.Module:

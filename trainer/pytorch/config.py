@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from trainer.common import command_line
 from trainer.common.validation import at_least, file_name
-from trainer.pytorch.checkpoint import CheckpointConfig
+from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.compression.config import CompressionConfig
 from trainer.pytorch.data import DataConfig  # noqa: TC001  the command line parser reads the annotations at run time
 from trainer.pytorch.distributed import DistributedConfig

@@ -117,6 +117,16 @@ class Distributed:
         )
 
     @property
+    def main_host(self) -> str:
+        """Name or address of the node of rank 0."""
+        return os.environ.get("MASTER_ADDR", "127.0.0.1")
+
+    @property
+    def checkpoint_timeout_seconds(self) -> int:
+        """Longest wait for the other ranks while a checkpoint is written."""
+        return self._config.checkpoint_timeout_seconds
+
+    @property
     def is_main(self) -> bool:
         """Whether this is rank 0, which does what is done once for all."""
         return self.rank == 0

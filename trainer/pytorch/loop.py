@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from trainer.common.files import read_json
 from trainer.pytorch import flight_recorder
 from trainer.pytorch.agreement import Agreement
-from trainer.pytorch.checkpoint import CheckpointError, CheckpointManager, refuse_changed_settings
+from trainer.pytorch.checkpoints.manager import CheckpointManager
+from trainer.pytorch.checkpoints.manifest import refuse_changed_settings
+from trainer.pytorch.checkpoints.saves import Saves
 from trainer.pytorch.data import DigitsBatches, IndexSampler, load_samples
 from trainer.pytorch.distributed import Distributed
 from trainer.pytorch.evaluation import accuracy
@@ -99,6 +101,8 @@ class Trainer:
         config.runtime.seed_rank(layout.data_rank)
         self._settings = config.settings()
         self._checkpoints = CheckpointManager(config.checkpoint, self._folders.checkpoints, distributed, self._settings)
+        self._saves = Saves(config.checkpoint, self._checkpoints, distributed, self.metrics, self.events)
+        stack.callback(self._saves.close)
 
     def train(self, stop: StopRequest) -> Outcome:
         """Resume from the latest checkpoint, train to the end and publish the model.
@@ -133,7 +137,7 @@ class Trainer:
             if self.step > first_step:
                 self.distributed.allow_step()
             if self.train_step(stop_requested=stop.requested):
-                self._save()
+                self._saves.now(self.step, self.state_dict)
                 self.events.write("stopped", step=self.step)
                 return Outcome.STOPPED
             self._after_step()
@@ -270,27 +274,14 @@ class Trainer:
         return error
 
     def _after_step(self) -> None:
+        self._saves.look()
         if self.step % self.config.checkpoint.checkpoint_interval_steps == 0 and self.step < self.total_steps:
-            self._save_or_go_on()
+            self._saves.at_interval(self.step, self.state_dict)
         if self.step % self.batches.sampler.steps_per_epoch == 0 and self.step < self.total_steps:
             self.evaluate()
 
-    def _save(self) -> None:
-        self.distributed.allow_checkpoint()
-        seconds = self._checkpoints.save(self.step, self.state_dict())
-        self.metrics.on_checkpoint(seconds)
-        self.events.write("checkpoint_saved", step=self.step, seconds=seconds)
-
-    def _save_or_go_on(self) -> None:
-        """Save; a full disk in the middle of a run must not cost the run, there may be space at the next interval."""
-        try:
-            self._save()
-        except CheckpointError as error:
-            self.metrics.on_checkpoint_failure()
-            self.events.write("checkpoint_failed", step=self.step, error=str(error))
-
     def _finish(self) -> None:
-        self._save()
+        self._saves.now(self.step, self.state_dict)
         test_accuracy = self.evaluate()
         whole = state.whole_model(self._parallel_model)
         self.distributed.finishing()

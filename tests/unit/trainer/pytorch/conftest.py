@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from trainer.pytorch.checkpoint import CheckpointConfig
+from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.config import TrainConfig
 from trainer.pytorch.data import DataConfig
 from trainer.pytorch.distributed import Distributed, DistributedConfig

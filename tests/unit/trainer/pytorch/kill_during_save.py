@@ -16,7 +16,8 @@ from pathlib import Path
 
 import torch
 
-from trainer.pytorch.checkpoint import CheckpointConfig, CheckpointManager
+from trainer.pytorch.checkpoints.config import CheckpointConfig
+from trainer.pytorch.checkpoints.manager import CheckpointManager
 from trainer.pytorch.distributed import Distributed, DistributedConfig
 
 OPERATIONS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"}

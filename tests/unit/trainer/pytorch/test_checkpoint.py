@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -9,15 +10,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.pytorch.checkpoint import COMPLETE, CheckpointConfig, CheckpointError, CheckpointManager
+from trainer.pytorch.checkpoints.config import CheckpointConfig
+from trainer.pytorch.checkpoints.errors import CheckpointError
+from trainer.pytorch.checkpoints.manager import CheckpointManager
+from trainer.pytorch.checkpoints.manifest import MANIFEST, Manifest
 
 SETTINGS = {"batch_size": 64, "seed": 0}
 
 
 @pytest.fixture
 def manager(tmp_path, alone):
-    def make(settings=SETTINGS, keep_latest_k=3) -> CheckpointManager:
-        return CheckpointManager(CheckpointConfig(keep_latest_k=keep_latest_k), tmp_path, alone, settings)
+    def make(settings=SETTINGS, **keep) -> CheckpointManager:
+        config = CheckpointConfig(checkpoint_interval_steps=1, **keep)
+        return CheckpointManager(config, tmp_path, alone, settings)
 
     return make
 
@@ -50,6 +55,51 @@ def test_keeps_the_latest_in_the_order_of_steps(manager, tmp_path):
     assert checkpoints.find_latest().step == 100
 
 
+def test_keeps_every_tenth_step(manager, tmp_path):
+    checkpoints = manager(keep_latest_k=1, keep_every_n_steps=10)
+    for step in (10, 15, 20, 25, 26):
+        checkpoints.save(step, state(step))
+    assert names(tmp_path) == ["step-00000010", "step-00000020", "step-00000026"]
+
+
+def test_steps_that_are_never_saved_cannot_be_kept():
+    with pytest.raises(
+        ValueError, match=r"keep_every_n_steps=150: must be a multiple of checkpoint_interval_steps=100"
+    ):
+        CheckpointConfig(keep_every_n_steps=150)
+
+
+def test_checkpoints_of_former_releases_are_read_and_those_of_later_ones_refused(manager, tmp_path):
+    checkpoints = manager()
+    checkpoints.save(1, state(1))
+    marker = tmp_path / "step-00000001" / MANIFEST
+    document = json.loads(marker.read_text())
+    del document["sha256"]
+    marker.write_text(json.dumps({**document, "format_version": 1}))
+    into = state(0)
+    checkpoints.load(checkpoints.find_latest(), into)
+    assert torch.equal(into["model"]["w"], state(1)["model"]["w"])
+    marker.write_text(json.dumps({**document, "format_version": 3}))
+    with pytest.raises(CheckpointError, match=r"format_version=3: this release reads 1 to 2\. Fix: the image"):
+        checkpoints.find_latest()
+    assert names(tmp_path) == ["step-00000001"], "a later release finds it where it was"
+
+
+def test_a_writer_that_outlived_its_run_cannot_publish_what_a_restart_removed(manager, tmp_path, monkeypatch):
+    checkpoints = manager()
+    checkpoints.save(1, state(1))
+    manifest_write = Manifest.write
+
+    def restart_first(manifest: Manifest, folder: Path) -> None:
+        manifest_write(manifest, folder)
+        assert checkpoints.find_latest().step == 1
+
+    monkeypatch.setattr(Manifest, "write", restart_first)
+    with pytest.raises(CheckpointError, match=r"checkpoint of step 2 not saved: .*No such file or directory"):
+        checkpoints.save(2, state(2))
+    assert names(tmp_path) == ["step-00000001"]
+
+
 def test_saving_a_step_again_leaves_the_first_one_alone(manager, tmp_path):
     checkpoints = manager()
     checkpoints.save(5, state(5))
@@ -58,8 +108,17 @@ def test_saving_a_step_again_leaves_the_first_one_alone(manager, tmp_path):
     assert (tmp_path / "step-00000005").stat().st_ino == before
 
 
-@pytest.mark.parametrize("damage", ["cut", "missing file", "no marker"])
-def test_a_damaged_checkpoint_is_passed_over_and_does_not_push_out_good_ones(manager, tmp_path, damage):
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        ("cut", r"__0_0\.distcp has [\d,]+ bytes instead of [\d,]+"),
+        ("changed", r"__0_0\.distcp has SHA-256 \w{12}… instead of \w{12}…"),
+        ("missing file", r"\.metadata: No such file or directory"),
+        ("no marker", r"complete\.json is missing or unreadable"),
+        ("half a marker", r"complete\.json is not complete: KeyError\('files'\)"),
+    ],
+)
+def test_a_damaged_checkpoint_is_passed_over_and_does_not_push_out_good_ones(manager, tmp_path, caplog, damage, what):
     checkpoints = manager(keep_latest_k=1)
     checkpoints.save(1, state(1))
     CheckpointManager(CheckpointConfig(), tmp_path, checkpoints._distributed, SETTINGS).save(2, state(2))
@@ -67,11 +126,19 @@ def test_a_damaged_checkpoint_is_passed_over_and_does_not_push_out_good_ones(man
     if damage == "cut":
         file = next(newest.glob("*.distcp"))
         file.write_bytes(file.read_bytes()[:-1])
+    elif damage == "changed":
+        file = next(newest.glob("*.distcp"))
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
     elif damage == "missing file":
         (newest / ".metadata").unlink()
+    elif damage == "half a marker":
+        (newest / MANIFEST).write_text('{"format_version": 2, "step": 2}')
     else:
-        (newest / COMPLETE).unlink()
+        (newest / MANIFEST).unlink()
     assert checkpoints.find_latest().step == 1
+    assert re.search(rf"step-00000002 is damaged: {what}; taking the one before, and keeping this one as", caplog.text)
     assert [name for name in names(tmp_path) if ".damaged-" in name]
     checkpoints.save(2, state(2))
     assert checkpoints.find_latest().step == 2
@@ -99,7 +166,9 @@ def test_a_full_disk_is_reported_and_leaves_the_former_checkpoint(manager, tmp_p
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16384, limits[1]))
     try:
-        with pytest.raises(CheckpointError, match=r"checkpoint of step 2 not saved: rank 0: .* MB are free in"):
+        with pytest.raises(
+            CheckpointError, match=r"not saved: rank 0: .*; a checkpoint takes about 0\.4 MB, .* are free in"
+        ):
             checkpoints.save(2, {"model": {"w": torch.zeros(100_000)}})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

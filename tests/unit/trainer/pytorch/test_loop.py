@@ -6,13 +6,17 @@ import copy
 import dataclasses
 import json
 import math
+import multiprocessing
+import shutil
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from trainer.pytorch.checkpoint import CheckpointError
+from trainer.pytorch.checkpoints import background
+from trainer.pytorch.checkpoints.config import CheckpointConfig
+from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.data import DataConfig
 from trainer.pytorch.distributed import DistributedConfig
 from trainer.pytorch.guard import PeersLostError
@@ -217,6 +221,59 @@ def test_full_disk_in_the_middle_costs_a_checkpoint_but_at_the_end_the_run(small
     kinds = [event["event"] for event in events(trainer.config)]
     assert kinds.count("checkpoint_failed") == 2
     assert kinds[-1] == "failed"
+
+
+def test_a_run_saved_in_the_background_resumes_bit_for_bit(small, tmp_path):
+    reference = small(output_dir=tmp_path / "reference")
+    run(reference)
+    in_background = CheckpointConfig(checkpoint_interval_steps=4, checkpoint_mode="async")
+    config = small(checkpoint=in_background)
+    run(config)
+    saved = [event for event in events(config) if event["event"] == "checkpoint_saved"]
+    assert [(event["step"], "background_seconds" in event) for event in saved] == [(4, True), (8, True), (11, False)]
+    assert multiprocessing.active_children() == []
+    config.folders.result.unlink()
+    shutil.rmtree(config.folders.checkpoints / "step-00000011")
+    _, trainer = run(small())
+    assert [event["step"] for event in events(config) if event["event"] == "resumed"] == [8]
+    assert losses(config) == losses(reference)
+    assert metric(trainer, "step") == 11
+
+
+def test_a_run_that_fails_finishes_the_save_that_it_has_begun(small, monkeypatch):
+    config = small(checkpoint=CheckpointConfig(checkpoint_interval_steps=4, checkpoint_mode="async"))
+    trainer = Trainer(config)
+    monkeypatch.setattr(trainer, "evaluate", lambda: None)
+    step = trainer.train_step
+    monkeypatch.setattr(trainer, "train_step", lambda **given: step(**given) if trainer.step < 4 else 1 / 0)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            trainer.train(GO_ON)
+    finally:
+        trainer.close()
+    assert [path.name for path in config.folders.checkpoints.iterdir()] == ["step-00000004"]
+    assert [event["event"] for event in events(config)][-2:] == ["failed", "checkpoint_saved"]
+
+
+def test_without_shared_memory_training_waits_for_its_checkpoints(small, monkeypatch, caplog):
+    monkeypatch.setattr(background.shutil, "disk_usage", lambda _: SimpleNamespace(total=0, used=0, free=1000))
+    config = small(checkpoint=CheckpointConfig(checkpoint_interval_steps=4, checkpoint_mode="async"))
+    run(config)
+    saved = [event for event in events(config) if event["event"] == "checkpoint_saved"]
+    assert [(event["step"], "background_seconds" in event) for event in saved] == [(4, False), (8, False), (11, False)]
+    assert caplog.text.count("/dev/shm has 0 MB free") == 1
+
+
+def test_a_state_that_cannot_be_copied_costs_one_checkpoint(small, monkeypatch):
+    monkeypatch.setattr(background.DefaultStager, "stage", lambda *_: _fail_to_copy())
+    config = small(checkpoint=CheckpointConfig(checkpoint_interval_steps=4, checkpoint_mode="async"))
+    run(config)
+    kinds = [(event["event"], event["step"]) for event in events(config) if event["event"].startswith("checkpoint")]
+    assert kinds == [("checkpoint_failed", 4), ("checkpoint_saved", 8), ("checkpoint_saved", 11)]
+
+
+def _fail_to_copy():
+    raise RuntimeError("unable to allocate shared memory(shm)")
 
 
 def _fail(_step, _state):

@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import load, save
 
+from trainer.pytorch.checkpoints.writer import CheckpointWriter, Save
 from trainer.pytorch.data import Batch
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.gpt import GptConfig
@@ -98,9 +99,11 @@ def options(world_size: int) -> list[Case]:
     )
     gpipe = ParallelConfig(tensor_parallel=2, pipeline_parallel=2, microbatches=2, pipeline_schedule="gpipe")
     shard = ParallelConfig(data_parallel_shard=4)
+    tensor_shard = ParallelConfig(data_parallel_shard=2, tensor_parallel=2)
     return [
         Case("deep gpt: shard 2 pipeline 2 interleaved", DEEP_GPT, looped),
         Case("gpt: saved by shard 4, loaded by tensor 2 pipeline 2 gpipe", GPT, shard, then=gpipe),
+        Case("gpt: saved by shard 4, loaded by tensor 2 shard 2", GPT, shard, then=tensor_shard),
         Case("deep gpt: saved by interleaved stages, loaded by shard 4", DEEP_GPT, looped, then=shard),
     ]
 
@@ -146,7 +149,10 @@ def _steps(case: Case, folder: Path) -> tuple[list[float], Training]:
     if case.then is None:
         return first.steps(range(STEPS)), first
     losses_of_first = first.steps(range(STEPS // 2))
-    save(first.state(), checkpoint_id=folder)
+    partial = folder.with_suffix(".partial")
+    partial.mkdir(exist_ok=True)
+    what = Save(partial=partial, target=folder, step=10, world_size=dist.get_world_size(), settings={}, size_bytes=0)
+    save(first.state(), storage_writer=CheckpointWriter(what))
     second = Training(case, case.then)
     saved = second.state()
     load(saved, checkpoint_id=folder)

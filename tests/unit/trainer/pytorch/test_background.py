@@ -1,0 +1,108 @@
+"""Two ranks that save sharded states in the background, through a full volume and the loss of a background process."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import safetensors
+import safetensors.torch
+import torch
+
+from trainer import export_weights
+
+PROGRAM = Path(__file__).with_name("save_in_background.py")
+REPOSITORY = Path(__file__).resolve().parents[4]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> tuple[Path, list[dict]]:
+    """The folder of the run, and what each rank said."""
+    folder = tmp_path_factory.mktemp("run")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]),
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", PROGRAM, "2", str(rank), str(folder)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        said = [rank.communicate(timeout=300) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    assert [rank.returncode for rank in ranks] == [0, 0], said
+    return folder, [json.loads(output) for output, _ in said]
+
+
+def test_training_waits_for_the_copy_and_not_for_the_disk(saved):
+    for rank in saved[1]:
+        first = rank["events"][0]
+        assert (first["event"], first["step"]) == ("checkpoint_saved", 1)
+        assert first["seconds"] < first["background_seconds"]
+        assert not rank["alive"]
+
+
+def test_another_layout_loads_what_was_saved_before_training_went_on(saved):
+    weights = torch.load(saved[0] / "weights.pt")
+    assert weights["expected"].keys() == weights["loaded"].keys()
+    for name, expected in weights["expected"].items():
+        assert torch.equal(weights["loaded"][name], expected), name
+
+
+def test_a_full_volume_costs_one_checkpoint_on_every_rank(saved):
+    for rank in saved[1]:
+        failed = rank["events"][1]
+        assert (failed["event"], failed["step"]) == ("checkpoint_failed", 2)
+        assert "rank 0: [Errno 27] File too large; rank 1: [Errno 27] File too large; a checkpoint" in failed["error"]
+
+
+def test_ranks_save_by_themselves_once_one_has_lost_its_background_process(saved):
+    for rank in saved[1]:
+        lost, *then = rank["events"][2:]
+        assert (lost["event"], lost["step"]) == ("checkpoint_failed", 3)
+        assert [(event["event"], event["step"]) for event in then] == [("checkpoint_saved", 4), ("checkpoint_saved", 5)]
+        assert all("background_seconds" not in event for event in then)
+    assert sorted(path.name for path in (saved[0] / "checkpoints").iterdir()) == ["step-00000004", "step-00000005"]
+
+
+def test_weights_of_all_shards_become_one_safetensors_file(saved, tmp_path, capsys):
+    output = tmp_path / "weights.safetensors"
+    assert export_weights.main([f"--run={saved[0]}", f"--output={output}", "--step=4"]) == 0
+    assert capsys.readouterr().out.startswith(f"{output}: step 4, ")
+    expected = torch.load(saved[0] / "weights.pt")["expected"]
+    weights = safetensors.torch.load_file(output)
+    assert weights.keys() == expected.keys()
+    for name, tensor in weights.items():
+        torch.testing.assert_close(tensor, expected[name] + 1, rtol=0, atol=0)
+    with safetensors.safe_open(output, "pt") as file:
+        assert file.metadata() == {"format": "pt", "step": "4", "settings": "{}"}
+
+
+def test_weights_of_a_step_or_a_run_that_is_not_there_are_refused(saved, tmp_path, capsys):
+    assert export_weights.main([f"--run={saved[0]}", f"--output={tmp_path / 'w'}", "--step=7"]) == 1
+    assert "step=7" in (error := capsys.readouterr().err)
+    assert "has no such checkpoint. Fix: one of 4, 5" in error
+    assert export_weights.main([f"--run={tmp_path}", f"--output={tmp_path / 'w'}"]) == 1
+    assert "has no complete checkpoints/step-*. Fix: the folder of a run" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,1 @@
+"""Checkpoints of a run: how they are written, kept, checked and read."""

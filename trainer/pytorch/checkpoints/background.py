@@ -1,0 +1,181 @@
+"""A second process of each rank, which writes checkpoints while the first one trains.
+
+The state is copied to shared memory, which is all that training waits for. The processes of all ranks are a process
+group of their own: collectives of a save never meet those of training.
+
+torch has the same in `async_save` with `AsyncCheckpointerType.PROCESS` (torch 2.15), of which this uses the stager. But
+its process dies of the SIGTERM that torchrun sends to a rank's whole process group, in the middle of a save; the ranks
+start theirs together, but only those that have none, so one that could not start its own blocks the others; and a rank
+that fails cannot end before its save does, for up to half an hour.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import multiprocessing
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+from torch.distributed.checkpoint.state_dict_saver import save  # pyright: ignore[reportUnknownVariableType]
+
+from trainer.pytorch.checkpoints.errors import reasons
+from trainer.pytorch.checkpoints.size import local_bytes
+from trainer.training.signals import STOP_SIGNALS
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from trainer.pytorch.checkpoints.writer import CheckpointWriter
+    from trainer.pytorch.distributed import Distributed
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  not a temporary file: where torch keeps what processes share
+_END_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meeting:
+    """Where the background processes of all ranks meet."""
+
+    rank: int
+    world_size: int
+    host: str
+    port: int
+    timeout_seconds: int
+
+    def join(self) -> None:
+        """Join the others; a rank alone needs no address."""
+        limit = timedelta(seconds=self.timeout_seconds)
+        alone = self.world_size == 1
+        store = dist.HashStore() if alone else dist.TCPStore(self.host, self.port, timeout=limit)  # pyright: ignore[reportPrivateImportUsage]
+        dist.init_process_group("gloo", store=store, rank=self.rank, world_size=self.world_size, timeout=limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What became of a save."""
+
+    failure: str | None
+    """Why it failed, None if it did not."""
+    usable: bool = True
+    """Whether the process can save again."""
+
+
+class Background:
+    """The background process of this rank."""
+
+    def __init__(self, distributed: Distributed) -> None:
+        """Start the process, without waiting until it is there. Collective.
+
+        Raises:
+            OSError, MainRankError: rank 0 could not open a port, or a process could not be started.
+        """
+        on_gpu = distributed.device.type == "cuda"
+        self._stager = DefaultStager(
+            StagingOptions(
+                use_pinned_memory=on_gpu,
+                use_shared_memory=True,
+                use_async_staging=False,
+                use_non_blocking_copy=on_gpu,
+            )
+        )
+        self._store: dist.TCPStore | None = None  # pyright: ignore[reportPrivateImportUsage]
+        meeting = Meeting(
+            rank=distributed.rank,
+            world_size=distributed.world_size,
+            host=distributed.main_host,
+            port=distributed.on_main(self._open_store) if distributed.world_size > 1 else 0,
+            timeout_seconds=distributed.checkpoint_timeout_seconds,
+        )
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, meeting), name="checkpoints", daemon=True)
+        self._process.start()
+        # so that each side reads the end of the pipe when the other one is gone
+        theirs.close()
+        self._sender = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
+        self.is_usable = True
+
+    @staticmethod
+    def lacks(state: dict[str, Any], ranks_on_node: int) -> str:
+        """Say what is missing to copy such a state to shared memory; empty if nothing is."""
+        needed, free = local_bytes(state) * ranks_on_node, shutil.disk_usage(SHARED_MEMORY).free
+        if needed <= free:
+            return ""
+        return f"{SHARED_MEMORY} has {free / 1e6:,.0f} MB free, the state of {ranks_on_node} ranks {needed / 1e6:,.0f}"
+
+    def start(self, state: dict[str, Any], writer: CheckpointWriter) -> Future[Answer]:
+        """Copy the state, and have it written; the former save must have ended."""
+        try:
+            request = (self._stager.stage(state), writer)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        except (OSError, RuntimeError) as error:
+            return self._give_up(f"the state could not be copied to {SHARED_MEMORY}: {error}")
+        # in a thread: the pipe takes no more than 64 KB before the process has started and reads
+        return self._sender.submit(self._exchange, request)  # pyright: ignore[reportUnknownArgumentType]
+
+    def close(self) -> None:
+        """End the process; what it is writing is lost, unless it was awaited."""
+        self._process.kill()
+        self._process.join(_END_SECONDS)
+        self._sender.shutdown()
+        self._pipe.close()
+        self._stager.close()
+        self._store = None
+
+    def _open_store(self) -> int:
+        self._store = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)  # noqa: S104 # pyright: ignore[reportPrivateImportUsage]
+        return self._store.port
+
+    def _give_up(self, failure: str) -> Future[Answer]:
+        """End the process, so that the save of the other ranks fails, too, instead of waiting for this one."""
+        self._process.kill()
+        self.is_usable = False
+        answer: Future[Answer] = Future()
+        answer.set_result(Answer(failure=failure, usable=False))
+        return answer
+
+    def _exchange(self, request: object) -> Answer:
+        try:
+            self._pipe.send(request)
+            answer: Answer = self._pipe.recv()
+        except (OSError, EOFError) as error:
+            status = self._process.exitcode
+            answer = Answer(failure=f"its process is gone, status {status} ({error!r})", usable=False)
+        self.is_usable = answer.usable
+        return answer
+
+
+def _serve(requests: Connection, meeting: Meeting) -> None:
+    """Write one state after the other, until the rank ends."""
+    # torchrun and terminals signal whole process groups; a save that has begun is to be finished
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    # says of every shard that arrives here that its mesh has no process groups, which no save needs
+    logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)
+    try:
+        meeting.join()
+        while True:
+            state, writer = requests.recv()
+            answer = _save(state, writer)
+            requests.send(answer)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return  # the rank is gone
+    except Exception as error:  # noqa: BLE001  the rank hears of any failure, and saves by itself from then on
+        requests.send(Answer(failure=f"{type(error).__name__}: {error}", usable=False))
+
+
+def _save(state: dict[str, Any], writer: CheckpointWriter) -> Answer:
+    try:
+        save(state, storage_writer=writer)
+    except CheckpointException as error:
+        return Answer(failure=reasons(error))
+    return Answer(failure=None)

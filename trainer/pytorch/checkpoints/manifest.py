@@ -1,0 +1,121 @@
+"""`complete.json`, the manifest of a checkpoint: written last, so a checkpoint without it was never finished.
+
+Version 1 had the sizes of the files; version 2 adds their SHA-256. Sizes stay where they were, so an older release
+reads version 2, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from trainer.common.files import read_json, sha256_of, write_json_atomically
+from trainer.common.validation import changed_settings
+from trainer.pytorch.checkpoints.errors import CheckpointError, DamagedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+MANIFEST = "complete.json"
+FORMAT_VERSION = 2
+_SIZES_ONLY = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a checkpoint says of itself."""
+
+    step: int
+    world_size: int
+    """Ranks of the run that wrote it."""
+    settings: dict[str, Any]
+    """What must be equal for a resumed run to continue the same curve; JSON values."""
+    sizes: dict[str, int]
+    """Bytes of each file, by name."""
+    sha256: dict[str, str]
+    """64 hex digits for each file, by name; empty in checkpoints of version 1."""
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest, whole or not at all.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        document = {
+            "format_version": FORMAT_VERSION,
+            "step": self.step,
+            "world_size": self.world_size,
+            "settings": self.settings,
+            "files": self.sizes,
+            "sha256": self.sha256,
+        }
+        write_json_atomically(folder / MANIFEST, document)
+
+    def check_sizes(self, folder: Path) -> None:
+        """Compare the sizes of all files.
+
+        Raises:
+            DamagedError: one is missing or has another size.
+        """
+        for name, size in self.sizes.items():
+            try:
+                actual = (folder / name).stat().st_size
+            except OSError as error:
+                raise DamagedError(f"{name}: {error.strerror}") from error
+            if actual != size:
+                raise DamagedError(f"{name} has {actual:,} bytes instead of {size:,}")
+
+    def check_content(self, folder: Path, names: Iterable[str]) -> None:
+        """Compare the SHA-256 of these files of the manifest.
+
+        Raises:
+            DamagedError: one cannot be read or has another content.
+        """
+        for name in names:
+            try:
+                actual = sha256_of(folder / name)
+            except OSError as error:
+                raise DamagedError(f"{name}: {error.strerror}") from error
+            if actual != self.sha256[name]:
+                raise DamagedError(f"{name} has SHA-256 {actual[:12]}… instead of {self.sha256[name][:12]}…")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a checkpoint.
+
+    Raises:
+        DamagedError: it is missing or not a manifest.
+        CheckpointError: a later release wrote it.
+    """
+    document = read_json(folder / MANIFEST)
+    if document is None:
+        raise DamagedError(f"{MANIFEST} is missing or unreadable")
+    version = document.get("format_version")
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        limit = f"this release reads {_SIZES_ONLY} to {FORMAT_VERSION}"
+        raise CheckpointError(f"{folder}: format_version={version}: {limit}. Fix: the image that wrote it, or a later")
+    try:
+        hashes = {} if version == _SIZES_ONLY else {name: str(document["sha256"][name]) for name in document["files"]}
+        manifest = Manifest(
+            step=int(document["step"]),
+            world_size=int(document["world_size"]),
+            settings=cast("dict[str, Any]", document["settings"]),
+            sizes={str(name): int(size) for name, size in document["files"].items()},
+            sha256=hashes,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedError(f"{MANIFEST} is not complete: {error!r}") from error
+    return manifest
+
+
+def refuse_changed_settings(where: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
+    """Refuse to continue a run whose settings are not those it was started with.
+
+    Raises:
+        CheckpointError: naming each setting with both values.
+    """
+    changed = changed_settings(saved, current)
+    if changed:
+        fix = "Fix: the former values, or another --run_name"
+        raise CheckpointError(f"{where} belongs to a run with other settings: {changed}. {fix}")

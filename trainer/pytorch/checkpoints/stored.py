@@ -1,0 +1,73 @@
+"""Reads what a run saved without its ranks: one process, no process group."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load  # pyright: ignore[reportUnknownVariableType]
+
+from trainer.pytorch.checkpoints import folders
+from trainer.pytorch.checkpoints.errors import CheckpointError, DamagedError
+from trainer.pytorch.checkpoints.manifest import Manifest, read_manifest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+_MODEL = "model."
+
+
+def latest_of_run(run: Path, step: int | None = None) -> tuple[Path, Manifest]:
+    """Return a run's latest intact checkpoint, or that of a step, and its manifest.
+
+    All its files are compared with their SHA-256. Damaged checkpoints stay as they are.
+
+    Raises:
+        CheckpointError: there is none, or a later release wrote it.
+    """
+    folder = run / "checkpoints"
+    there = folders.by_step(folder) if folder.is_dir() else []
+    damages: list[str] = []
+    for of_step, path in reversed(there):
+        if step is not None and of_step != step:
+            continue
+        try:
+            manifest = read_manifest(path)
+            manifest.check_sizes(path)
+            manifest.check_content(path, manifest.sha256)
+        except DamagedError as error:
+            damages.append(f"{path.name} is damaged: {error}")
+        else:
+            return path, manifest
+    if step is not None and not damages:
+        steps = ", ".join(str(of_step) for of_step, _ in there) or "none"
+        raise CheckpointError(f"step={step}: {folder} has no such checkpoint. Fix: one of {steps}")
+    reason = "; ".join(damages) or "has no complete checkpoints/step-*"
+    raise CheckpointError(f"checkpoint={run}: {reason}. Fix: the folder of a run, <output_dir>/<run_name>")
+
+
+def whole_weights(checkpoint: Path) -> dict[str, Tensor]:
+    """Return the parameters and buffers of a checkpoint's model on the CPU, whole, in whatever layout it was saved.
+
+    Raises:
+        CheckpointError: torch cannot read it.
+    """
+    try:
+        entries = FileSystemReader(checkpoint).read_metadata().state_dict_metadata
+        weights = {
+            name.removeprefix(_MODEL): torch.empty(entry.size, dtype=entry.properties.dtype)
+            for name, entry in entries.items()
+            if name.startswith(_MODEL) and isinstance(entry, TensorStorageMetadata)
+        }
+        state: dict[str, Any] = {"model": weights}
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+            load(state, storage_reader=FileSystemReader(checkpoint), no_dist=True)
+    except Exception as error:  # torch raises anything for files that do not fit
+        raise CheckpointError(f"{checkpoint}: cannot be read: {error}") from error
+    return weights

@@ -1,0 +1,91 @@
+"""Writes one checkpoint: each rank its own part and that part's SHA-256, rank 0 the manifest and then the name.
+
+All ranks write to a hidden folder. Every file is flushed to disk before rank 0 adds the manifest and renames the
+folder, so a kill, a full disk or a power failure at any moment leaves the former checkpoints as they were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.futures import Future
+
+from trainer.common.files import fsync_directory, sha256_of
+from trainer.pytorch.checkpoints.manifest import Manifest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch.distributed.checkpoint.metadata import Metadata
+    from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
+
+
+@dataclass(frozen=True, kw_only=True)
+class Save:
+    """What is to be saved where."""
+
+    partial: Path
+    """The hidden folder to write to."""
+    target: Path
+    """Its name once it is complete."""
+    step: int
+    world_size: int
+    settings: dict[str, Any]
+    size_bytes: int
+    """About what it takes on the volume: the tensors that this rank knows of."""
+
+
+@dataclass(frozen=True)
+class _HashedResult(WriteResult):
+    sha256: str
+    """Of the file that the tensor is in."""
+
+
+class CheckpointWriter(FileSystemWriter):
+    """A storage writer of torch.distributed.checkpoint; it can be sent to another process."""
+
+    def __init__(self, save: Save) -> None:
+        super().__init__(save.partial, sync_files=True, overwrite=False)  # pyright: ignore[reportUnknownMemberType]
+        self._save = save
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """Write this rank's part and hash it: every rank its own, so that the time does not grow with the ranks."""
+        results = super().write_data(plan, planner).wait()
+        names = {result.storage_data.relative_path for result in results}
+        hashes = {name: sha256_of(self._save.partial / name) for name in names}
+        hashed: Future[list[WriteResult]] = Future()
+        hashed.set_result(
+            [
+                _HashedResult(
+                    index=result.index,
+                    size_in_bytes=result.size_in_bytes,
+                    storage_data=result.storage_data,
+                    sha256=hashes[result.storage_data.relative_path],
+                )
+                for result in results
+            ]
+        )
+        return hashed
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        """Write the manifest and publish the folder; torch calls it on rank 0 when all ranks have written."""
+        super().finish(metadata, results)
+        save = self._save
+        known = {
+            result.storage_data.relative_path: result.sha256
+            for of_rank in results
+            for result in of_rank
+            if isinstance(result, _HashedResult)
+        }
+        sizes = {file.name: file.stat().st_size for file in save.partial.iterdir()}
+        # the rest: torch's own metadata, and empty files of ranks that had nothing to write
+        sha256 = {name: known.get(name) or sha256_of(save.partial / name) for name in sizes}
+        manifest = Manifest(
+            step=save.step, world_size=save.world_size, settings=save.settings, sizes=sizes, sha256=sha256
+        )
+        manifest.write(save.partial)
+        save.partial.rename(save.target)
+        fsync_directory(save.target.parent)
