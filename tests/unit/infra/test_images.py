@@ -90,6 +90,7 @@ def test_the_variant_changes_the_tag(repository):
         ("common/files.py", {"training", "serving", "tensorflow"}),
         ("Dockerfile", {"training", "serving", "tensorflow"}),
         ("requirements.txt", {"training", "serving"}),
+        ("requirements-training.txt", {"training"}),
         ("requirements-tensorflow.txt", {"tensorflow"}),
         ("tf/job.py", {"tensorflow"}),
     ],
