@@ -152,6 +152,7 @@ PROGRAMS = {
     "training": (
         *("train.py", "export.py", "dry_run.py", "prepare_data.py", "mpi_example.py", "wait_for_hosts.py"),
         "rendezvous.py",
+        "pytorch/data/describe_tokens.py",
         *("source/__main__.py", "network_benchmark/__main__.py", "network_benchmark/report.py"),
         *("helpers/job_cleanup.py", "helpers/hardware.py"),
     ),
