@@ -9,7 +9,7 @@ IMAGE ?= 0
 FRAMEWORK ?= pytorch
 PICTURES ?= dashboard up
 PYTEST_FLAGS ?=
-AUDITED := requirements.txt requirements-test.txt policies/requirements.txt trainer/requirements.txt trainer/requirements-tensorflow.txt
+AUDITED := requirements.txt requirements-test.txt policies/requirements.txt trainer/requirements.txt trainer/requirements-training.txt trainer/requirements-tensorflow.txt
 # What was said on the command line, as flags: a KUBECONFIG of the shell must not turn `local` to another cluster.
 given = $(if $(filter command,$(origin $1)),'--$2=$($1)')
 option = $(if $(filter command,$(origin $1)),'--option=--$2=$($1)')

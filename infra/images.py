@@ -49,6 +49,7 @@ _CONTENTS: dict[TrainerImage, tuple[str, ...]] = {
     "training": (
         *(
             "requirements.",
+            "requirements-training.",
             "train.py",
             "export.py",
             "export_weights.py",

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from tests.fixtures.containerd import Containerd
 
 TORCH_PROGRAM = """
-import json, os, torch, trainer, sklearn.datasets, uvicorn, uvloop, httptools, orjson, tritonclient.grpc, tyro
+import json, os, PIL.Image, torch, trainer, sklearn.datasets, uvicorn, uvloop, httptools, orjson, tritonclient.grpc
+import tyro
 assert os.path.getsize(torch.__cached__) and os.path.getsize(json.__cached__)
 model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
 images = torch.rand(16, 1, 8, 8)
@@ -110,6 +111,7 @@ import importlib, importlib.util, pkgutil, trainer.serve
 for module in pkgutil.walk_packages(trainer.serve.__path__, "trainer.serve."):
     importlib.import_module(module.name)
 assert importlib.util.find_spec("trainer.pytorch") is None
+assert importlib.util.find_spec("PIL") is None
 """
 
 BUILD_PROGRAM = """
@@ -189,7 +191,8 @@ def test_services_have_an_image_without_training_on_the_same_layers(
     with open_layout() as layout:
         training, serving = (layout.members(layout.references()[name])[2:] for name in (trainer, image))
     big = [layer.digest for layer in training if layer.size > 1 << 20]
-    assert [layer.digest for layer in serving if layer.size > 1 << 20] == big
+    # training has its own packages in a layer above
+    assert [layer.digest for layer in serving if layer.size > 1 << 20] == big[:-1]
 
 
 def test_trainer_has_no_setuid_program(containerd: Containerd, trainer: str) -> None:

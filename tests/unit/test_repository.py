@@ -115,8 +115,8 @@ def _pins(file: Path) -> dict[str, str]:
 
 
 LOCKED = (
-    "requirements", "requirements-test", "trainer/requirements", "trainer/requirements-tensorflow", "tools/installer",
-    "tools/build", "policies/requirements",
+    "requirements", "requirements-test", "trainer/requirements", "trainer/requirements-training",
+    "trainer/requirements-tensorflow", "tools/installer", "tools/build", "policies/requirements",
 )  # fmt: skip
 """Every `.in` file with the `.txt` that `make lock` compiles of it."""
 
@@ -131,7 +131,7 @@ def test_everything_that_pins_are_compiled_of_is_known(tracked_files):
     assert {str(file.relative_to(REPOSITORY)) for file in tracked_files if file.suffix == ".in"} == compiled
 
 
-@pytest.mark.parametrize("name", ["requirements", "trainer/requirements"])
+@pytest.mark.parametrize("name", ["requirements", "trainer/requirements", "trainer/requirements-training"])
 def test_what_runs_is_what_the_tests_run(name):
     tested = _pins(REPOSITORY / "requirements-test.txt")
     run = _pins(REPOSITORY / f"{name}.txt")
@@ -223,7 +223,7 @@ def test_the_files_to_look_at_first_exist():
     page = (REPOSITORY / "docs" / "contributor.md").read_text(encoding="utf-8")
     table = page.partition("### Where to look first\n")[2].partition("\n#")[0]
     files = re.findall(r"^\| .+\? \| `(.+)` \|$", table, re.MULTILINE)
-    assert len(files) == 11
+    assert len(files) == 13
     assert [file for file in files if not (REPOSITORY / file).is_file()] == []
 
 

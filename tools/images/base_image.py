@@ -1,6 +1,7 @@
 """The trainer's base image, made on this machine: a small Debian, and on it the Python packages that the trainer pins.
 
-Two layers, so that a changed pin leaves the Debian as it is. The Dockerfile finds every package installed.
+Two layers, so that a changed pin leaves the Debian as it is, and for training a third one with the packages that
+services do not need. The Dockerfile finds every package installed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tools.images.oci import LAYER, RunConfig
 from tools.paths import REPOSITORY
 from tools.process import run
 from trainer.image import debian
+from trainer.image.variant import TRAINING_REQUIREMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
@@ -70,6 +72,31 @@ def ensure_base_image(
             byte_compile(root, python_packages.SITE_PACKAGES)
             packages = _tree_layer(layout, root, "usr/local")
         manifest = layout.add_image([system, packages], RunConfig())
+        layout.tag(name, manifest)
+    return name, manifest
+
+
+def ensure_training_base_image(
+    layout: Layout, framework: TrainerFramework, variant: str, report: Progress
+) -> tuple[str, Descriptor]:
+    """Return name and manifest of the base image for training: that of the framework with training's own packages.
+
+    Raises:
+        tools.process.CommandError, tools.images.errors.ImageError: see `ensure_base_image`.
+    """
+    base, base_manifest = ensure_base_image(layout, framework, variant, report)
+    requirements = REPOSITORY / "trainer" / TRAINING_REQUIREMENTS[framework]
+    name = f"{base}-{_content_key([requirements])}"
+    manifest = layout.find(name)
+    if manifest is None:
+        _, _, *layers = layout.members(base_manifest)
+        report.detail(f"{framework} image: packages for training ({variant})")
+        with _root_folder(layout.folder.parent) as root:
+            _debian_layer(layout, root, report)
+            python_packages.install_pins(root, requirements, variant)
+            byte_compile(root, python_packages.SITE_PACKAGES)
+            own = _tree_layer(layout, root, "usr/local")
+        manifest = layout.add_image([*layers, own], RunConfig())
         layout.tag(name, manifest)
     return name, manifest
 

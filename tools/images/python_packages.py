@@ -43,7 +43,22 @@ def install(root: Path, framework: str, variant: str) -> None:
         CommandError: a package cannot be had, or is not the file that was pinned.
         ImageError: uv is missing.
     """
-    pins = requirements_for(variant, requirements_file(framework).read_text(encoding="utf-8").splitlines())
+    site_packages = install_pins(root, requirements_file(framework), variant)
+    if variant == CPU:
+        for folder in _NEVER_USED_ON_CPU:
+            shutil.rmtree(site_packages / folder, ignore_errors=True)
+        if framework == PYTORCH:
+            write_stand_ins(site_packages)
+
+
+def install_pins(root: Path, requirements: Path, variant: str) -> Path:
+    """Install the packages of one file of pins into `root`; return the folder that they are in.
+
+    Raises:
+        CommandError: a package cannot be had, or is not the file that was pinned.
+        ImageError: uv is missing.
+    """
+    pins = requirements_for(variant, requirements.read_text(encoding="utf-8").splitlines())
     glibc = "_".join(str(part) for part in GLIBC)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(pins))
@@ -59,11 +74,7 @@ def install(root: Path, framework: str, variant: str) -> None:
     site_packages = move_packages(root)
     write_console_scripts(site_packages, root / PROGRAMS)
     remove_tests(site_packages)
-    if variant == CPU:
-        for folder in _NEVER_USED_ON_CPU:
-            shutil.rmtree(site_packages / folder, ignore_errors=True)
-        if framework == PYTORCH:
-            write_stand_ins(site_packages)
+    return site_packages
 
 
 def move_packages(root: Path) -> Path:

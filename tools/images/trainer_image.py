@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.images import TRAINER_FRAMEWORKS, TRAINER_REPOSITORIES, local_image, trainer_sources
-from tools.images.base_image import BASE_REPOSITORIES, DEBIAN_REPOSITORY, ensure_base_image
+from tools.images.base_image import (
+    BASE_REPOSITORIES,
+    DEBIAN_REPOSITORY,
+    ensure_base_image,
+    ensure_training_base_image,
+)
 from tools.images.builders import BuildRequest, choose_builder
 from tools.images.containerd import NodeImages
 from tools.images.store import images_folder, open_layout
@@ -60,7 +65,8 @@ def _build_and_load(
 def build(layout: Layout, reference: str, name: TrainerImage, variant: TrainerVariant, report: Progress) -> Descriptor:
     """Build the image of `reference` into `layout`; forget those that have not been used for longest."""
     framework = TRAINER_FRAMEWORKS[name]
-    base, base_manifest = ensure_base_image(layout, framework, variant, report)
+    ensure_base = ensure_training_base_image if name == "training" else ensure_base_image
+    base, base_manifest = ensure_base(layout, framework, variant, report)
     report.detail(f"{name} image: trainer/Dockerfile")
     with tempfile.TemporaryDirectory(dir=layout.folder, prefix="incoming-") as folder:
         # Exactly the files that the tag is computed from: nothing else can get into the image.

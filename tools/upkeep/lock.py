@@ -30,7 +30,7 @@ def main() -> None:
     env = {"UV_CACHE_DIR": str(paths().cache / "uv")}
     for name in (*_OF_THE_INSTALLATION, _POLICIES, _TESTS):
         run([uv, *_COMPILE, f"{name}.in", "-o", f"{name}.txt"], cwd=REPOSITORY, env=env)
-    for name in ("requirements", "trainer/requirements", "trainer/requirements-tensorflow"):
+    for name in ("requirements", *(f"trainer/requirements{suffix}" for suffix in ("", "-training", "-tensorflow"))):
         files = [f"{name}.in", "-c", f"{_TESTS}.txt", "-o", f"{name}.txt"]
         run([uv, *_COMPILE, *files], cwd=REPOSITORY, env=env)
 

@@ -13,13 +13,24 @@ import sys
 import tempfile
 from pathlib import Path
 
-from trainer.image.variant import CPU, GPU, PYTORCH, REQUIREMENTS, TENSORFLOW, requirements_for, write_stand_ins
+from trainer.image.variant import (
+    CPU,
+    GPU,
+    PYTORCH,
+    REQUIREMENTS,
+    TENSORFLOW,
+    TRAINING_REQUIREMENTS,
+    requirements_for,
+    write_stand_ins,
+)
 
 CHECKED_IMPORTS = {
     PYTORCH: "import torch, sklearn, grpc, uvloop, mpi4py; mpi4py.rc.initialize = False; import mpi4py.MPI",
     TENSORFLOW: "import tensorflow, sklearn",
 }
 """Modules with native code, which stand for all others. MPI is not started: that would look for a network."""
+CHECKED_TRAINING_IMPORTS = "import PIL.Image"
+"""The same of the packages that only training has."""
 
 SSH_PROGRAMS = {"ssh": "openssh-client", "sshd": "openssh-server"}
 """What MPI starts its ranks with and code is cloned with, and the Debian package of each."""
@@ -53,8 +64,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--variant", choices=(CPU, GPU), required=True)
     parser.add_argument("requirements_folder", type=Path)
     options = parser.parse_args(arguments)
-    requirements: Path = options.requirements_folder / REQUIREMENTS[options.framework]
-    pins = missing(requirements_for(options.variant, requirements.read_text().splitlines()))
+    files = requirements_files(options.requirements_folder, options.framework)
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    pins = missing(requirements_for(options.variant, lines))
     if pins:
         install(pins)
     install_system_packages(options.variant)
@@ -63,7 +75,16 @@ def main(arguments: list[str]) -> None:
         if options.variant == CPU:
             write_stand_ins(_site_packages())
     # A library that is missing must fail this build, not the first pod.
-    subprocess.run([sys.executable, "-c", CHECKED_IMPORTS[options.framework]], check=True)
+    imports = [CHECKED_IMPORTS[options.framework], *([CHECKED_TRAINING_IMPORTS] if len(files) > 1 else [])]
+    subprocess.run([sys.executable, "-c", "\n".join(imports)], check=True)
+
+
+def requirements_files(folder: Path, framework: str) -> list[Path]:
+    """Return the files of pins that the image has: the framework's, and those of training if it is the image for it."""
+    names = [REQUIREMENTS[framework]]
+    if framework in TRAINING_REQUIREMENTS:
+        names.append(TRAINING_REQUIREMENTS[framework])
+    return [folder / name for name in names if (folder / name).is_file()]
 
 
 def install(pins: list[str]) -> None:

@@ -24,6 +24,9 @@ PYTORCH, TENSORFLOW = "pytorch", "tensorflow"
 REQUIREMENTS = {PYTORCH: "requirements.txt", TENSORFLOW: "requirements-tensorflow.txt"}
 """The file of pinned packages by framework."""
 
+TRAINING_REQUIREMENTS = {PYTORCH: "requirements-training.txt"}
+"""The file of the packages that only training has, on top of those of its framework: images of services lack it."""
+
 ONLY_IN = {"tensorflow": GPU, "tensorflow-cpu": CPU}
 """The same module twice: without code for GPUs it is half as large. The pins name both, for both have hashes."""
 

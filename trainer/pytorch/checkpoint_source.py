@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import pickle
 import warnings
@@ -20,15 +19,19 @@ from trainer.common.validation import NAME_PATTERN, file_name
 from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.checkpoints.stored import latest_of_run
 from trainer.pytorch.compression.samples import Samples
-from trainer.pytorch.digits_splits import load_splits
+from trainer.pytorch.data.registry import dataset_of
 from trainer.pytorch.measurement import share_correct
-from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
-from trainer.pytorch.result import source_commit
+from trainer.pytorch.models.registry import model_of
+from trainer.pytorch.result import NOT_A_CLASSIFIER, source_commit
+from trainer.pytorch.splits import load_splits
+from trainer.pytorch.task import Task
 from trainer.pytorch.trained_model import Splits, TensorSpec, TrainedModel
 from trainer.training.digits import DataError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from trainer.pytorch.models.model_config import ModelConfig
 
 _ARRAYS = ("training_inputs", "training_labels", "held_out_inputs", "held_out_labels")
 
@@ -44,8 +47,8 @@ class CheckpointSource:
     checkpoint: Path
     """A state dict that torch.save wrote, or the folder of a run of trainer.train, whose latest checkpoint is taken."""
     data: Path
-    """Folder of `trainer.prepare_data`, or a NumPy .npz file with training_inputs, training_labels, held_out_inputs and
-    held_out_labels: float32 [N, …] and int64 [N]."""
+    """Folder of the run's data (its --data_dir), or a NumPy .npz file with training_inputs, training_labels,
+    held_out_inputs and held_out_labels: float32 [N, …] and int64 [N]."""
     network: str | None = None
     """FILE.py:NAME, where NAME is called without arguments and returns the torch.nn.Module that the state dict is for.
     None: the network of the run."""
@@ -75,8 +78,9 @@ class CheckpointSource:
         Raises:
             SourceError: a file is missing or damaged, or they do not fit together.
         """
-        data = _read_data(self.data)
-        module, step = self._read_run() if self.checkpoint.is_dir() else (self._read_state_dict(), 0)
+        run = self._find_run() if self.checkpoint.is_dir() else None
+        data = _read_data(self.data, run.settings if run else {})
+        module, step = (self._read_run(run), run.step) if run else (self._read_state_dict(), 0)
         module.eval()
         inputs = data.held_out.inputs
         try:
@@ -114,27 +118,45 @@ class CheckpointSource:
             raise SourceError(f"checkpoint={self.checkpoint}: {_in_one_line(error)}. {fix}") from error
         return module
 
-    def _read_run(self) -> tuple[nn.Module, int]:
-        """Return the network of a run's latest complete checkpoint, and its step."""
+    def _find_run(self) -> _RunCheckpoint:
+        """Return a run's latest complete checkpoint."""
         try:
             path, manifest = latest_of_run(self.checkpoint)
         except CheckpointError as error:
             raise SourceError(f"{error}, or a file with --network") from error
-        module = _build(self.network) if self.network else _digits_network(manifest.settings)
+        return _RunCheckpoint(path=path, step=manifest.step, settings=manifest.settings)
+
+    def _read_run(self, run: _RunCheckpoint) -> nn.Module:
+        """Return the network of a run with the parameters of its checkpoint."""
+        module = _build(self.network) if self.network else _model_of(run.settings).build()
         state: dict[str, Any] = {"model": module.state_dict()}
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-                load(state, storage_reader=FileSystemReader(path), no_dist=True)
+                load(state, storage_reader=FileSystemReader(run.path), no_dist=True)
             module.load_state_dict(state["model"])
         except Exception as error:  # torch raises anything for files that do not fit
-            raise SourceError(f"{path}: cannot be loaded: {_in_one_line(error)}") from error
-        return module, manifest.step
+            raise SourceError(f"{run.path}: cannot be loaded: {_in_one_line(error)}") from error
+        return module
 
 
-def _digits_network(settings: dict[str, Any]) -> nn.Module:
-    known = {each.name for each in dataclasses.fields(DigitsCnnConfig)}
-    return DigitsCnnConfig(**{name: value for name, value in settings.items() if name in known}).build()
+@dataclass(frozen=True, kw_only=True)
+class _RunCheckpoint:
+    path: Path
+    step: int
+    settings: dict[str, Any]
+    """Those that the run was started with."""
+
+
+def _model_of(settings: dict[str, Any]) -> ModelConfig:
+    try:
+        model = model_of(settings)
+    except KeyError as error:
+        fix = "Fix: the code that trained it, or --network=FILE.py:NAME and an .npz file as --data"
+        raise SourceError(f"model={error}: the run's model is not registered here. {fix}") from error
+    if model.task is not Task.CLASSIFICATION:
+        raise SourceError(f"model={model.model}: cannot be published: {NOT_A_CLASSIFIER}")
+    return model
 
 
 def _build(network: str) -> nn.Module:
@@ -153,12 +175,10 @@ def _build(network: str) -> nn.Module:
     return built
 
 
-def _read_data(path: Path) -> Splits:
+def _read_data(path: Path, settings: dict[str, Any]) -> Splits:
+    """Return the data set of a run with these settings, or what an .npz file has."""
     if path.is_dir():
-        try:
-            return load_splits(path)
-        except DataError as error:
-            raise SourceError(str(error)) from error
+        return _read_data_set(path, settings)
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in _ARRAYS}
@@ -179,6 +199,17 @@ def _read_data(path: Path) -> Splits:
             counts = f"{len(samples.inputs)} inputs and {len(samples)} labels"
             raise SourceError(f"data={path}: {kind} has {counts}; must be as many, at least 2")
     return splits
+
+
+def _read_data_set(data_dir: Path, settings: dict[str, Any]) -> Splits:
+    input_shape = _model_of(settings).input_shape
+    try:
+        return load_splits(dataset_of(settings, data_dir), input_shape)
+    except DataError as error:
+        raise SourceError(str(error)) from error
+    except KeyError as error:
+        fix = "Fix: the code that trained it, or an .npz file as --data"
+        raise SourceError(f"dataset={error}: the run's data set is not registered here. {fix}") from error
 
 
 def _tensor(path: Path, arrays: dict[str, Any], name: str) -> Tensor:

@@ -14,7 +14,8 @@ from trainer.common import command_line
 from trainer.common.validation import at_least, file_name
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.compression.config import CompressionConfig
-from trainer.pytorch.data import DataConfig  # noqa: TC001  the command line parser reads the annotations at run time
+from trainer.pytorch.data.dataset import DataConfig  # noqa: TC001  the command line parser reads the annotations
+from trainer.pytorch.data.registry import DATASETS, DEFAULT_DATASET
 from trainer.pytorch.distributed import DistributedConfig
 from trainer.pytorch.export_config import ExportConfig
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
@@ -26,7 +27,7 @@ from trainer.pytorch.parallel.build import Recipe
 from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.precision import PrecisionConfig
 from trainer.pytorch.runtime import RuntimeConfig
-from trainer.training import digits
+from trainer.pytorch.task import Task
 from trainer.training.folders import RunFolders
 from trainer.training.metrics import MetricsConfig
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 Config = TypeVar("Config")
 
 MODELS_FOLDER = "models"
+_PROGRAM = "trainer.train"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +75,30 @@ class TrainConfig:
             raise ValueError(f"run_name={self.run_name!r}: is the folder of the model repository. Fix: another name")
         at_least("epochs", self.epochs, 1)
         at_least("log_interval_steps", self.log_interval_steps, 1)
+        self._check_task()
+        self._check_publication()
+
+    def _check_task(self) -> None:
+        model, data = self.model, self.data
+        if model.task is data.task:
+            return
+        models = " or ".join(name for name, kind in MODELS.items() if kind.task is data.task)
+        datasets = " or ".join(name for name, kind in DATASETS.items() if kind.task is model.task)
+        limit = f"is for {model.task.value}, dataset={data.dataset} for {data.task.value}"
+        raise ValueError(f"model={model.model}: {limit}. Fix: --model {models}, or --dataset {datasets}")
+
+    def _check_publication(self) -> None:
+        """Refuse what could not be published after hours of training."""
+        data, variants = self.data, self.compression.variants
+        if variants and not data.in_memory:
+            able = " or ".join(name for name, kind in DATASETS.items() if kind.in_memory)
+            limit = f"are built from samples in memory, which dataset={data.dataset} does not hold"
+            fix = f"Fix: leave them out, or --dataset {able}; trainer.export can make them from a checkpoint later"
+            raise ValueError(f"variants={' '.join(variants)}: {limit}. {fix}")
+        is_classifier = data.task is Task.CLASSIFICATION
+        if is_classifier and data.dataset != DEFAULT_DATASET and self.export.model_name == ExportConfig().model_name:
+            limit = f"is the model of another data set than dataset={data.dataset}"
+            raise ValueError(f"model_name={self.export.model_name!r}: {limit}. Fix: --model_name with another name")
 
     @property
     def folders(self) -> RunFolders:
@@ -98,14 +124,17 @@ class TrainConfig:
         Degrees of parallelism and kernels change it by rounding errors alone, so a run may resume with others.
         """
         model, optimizer = dataclasses.asdict(self.model), dataclasses.asdict(self.optimizer)
+        data = self.data.settings()
         if self.model.model == DEFAULT_MODEL:
             # checkpoints from the time when there was one model do not name it
             del model["model"]
+        if self.data.dataset == DEFAULT_DATASET:
+            # nor those from the time when there was one data set
+            del data["dataset"]
         del optimizer["optimizer_kernels"]
         precision = dataclasses.asdict(self.precision) if self.precision != PrecisionConfig() else {}
         return {
-            "dataset_sha256": digits.fingerprint(self.data.data_dir),
-            "batch_size": self.data.batch_size,
+            **data,
             "epochs": self.epochs,
             "seed": self.runtime.seed,
             **model,
@@ -117,7 +146,22 @@ class TrainConfig:
 def parse(arguments: Sequence[str] | None = None) -> TrainConfig:
     """Read the command line; see `command_line.parse`."""
     words = sys.argv[1:] if arguments is None else arguments
-    return command_line.parse(with_model(TrainConfig, words, "trainer.train"), "trainer.train", words)
+    kind = with_dataset(with_model(TrainConfig, words, _PROGRAM), words, _PROGRAM)
+    return command_line.parse(kind, _PROGRAM, words)
+
+
+def with_dataset(kind: type[Config], words: Sequence[str], program: str) -> type[Config]:
+    """Return `kind` with a field `data` that takes the arguments of the data set that a command line names.
+
+    Args:
+        kind: A configuration with a field `data`.
+        words: The command line.
+        program: The module that is run.
+
+    Raises:
+        SystemExit: 2 if there is no data set of that name.
+    """
+    return _narrowed(kind, ("data", DATASETS[_named("dataset", tuple(DATASETS), DEFAULT_DATASET, words, program)]))
 
 
 def with_model(kind: type[Config], words: Sequence[str], program: str) -> type[Config]:
@@ -133,13 +177,20 @@ def with_model(kind: type[Config], words: Sequence[str], program: str) -> type[C
     Raises:
         SystemExit: 2 if there is no model of that name.
     """
-    parser = argparse.ArgumentParser(prog=f"python -m {program}", add_help=False, allow_abbrev=False)
-    parser.add_argument("--model", choices=tuple(MODELS), default=DEFAULT_MODEL)
-    named, _ = parser.parse_known_args(words)
-    model = MODELS[named.model]
+    model = MODELS[_named("model", tuple(MODELS), DEFAULT_MODEL, words, program)]
     # every model's arguments have defaults, which the type of their base class does not show
     default: Any = field(default_factory=cast("Callable[[], ModelConfig]", model))
-    fields: list[tuple[str, type, Any]] = [("model", model, default)]
-    narrowed = dataclasses.make_dataclass(kind.__name__, fields, bases=(kind,), frozen=True, kw_only=True)
+    return _narrowed(kind, ("model", model, default))
+
+
+def _named(option: str, choices: tuple[str, ...], default: str, words: Sequence[str], program: str) -> str:
+    """Return what a command line says for one option, whatever else it says."""
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", add_help=False, allow_abbrev=False)
+    parser.add_argument(f"--{option}", choices=choices, default=default, dest="named")
+    return str(parser.parse_known_args(words)[0].named)
+
+
+def _narrowed(kind: type[Config], replaced: tuple[str, type] | tuple[str, type, Any]) -> type[Config]:
+    narrowed = dataclasses.make_dataclass(kind.__name__, [replaced], bases=(kind,), frozen=True, kw_only=True)
     narrowed.__doc__ = kind.__doc__
     return narrowed

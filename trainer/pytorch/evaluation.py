@@ -9,27 +9,29 @@ import torch
 if TYPE_CHECKING:
     from torch import nn
 
-    from trainer.pytorch.data import Batch
+    from trainer.pytorch.data.dataset import Dataset
     from trainer.pytorch.distributed import Distributed
+    from trainer.pytorch.task import Task
 
-_SAMPLES_PER_CALL = 1024
 
+def mean_score(
+    model: nn.Module, held_out: Dataset, task: Task, distributed: Distributed, *, samples_per_call: int
+) -> float:
+    """Return the mean of the task's score over all targets; every rank computes its own part of the samples.
 
-def accuracy(model: nn.Module, samples: Batch, distributed: Distributed) -> float:
-    """Return the share of samples classified correctly, 0 to 1; every rank counts its own part of them.
-
-    Each sample is counted by exactly one rank, also where the ranks do not divide the samples evenly.
+    Each sample is used by exactly one rank, also where the ranks do not divide the samples evenly.
     `model` is the bare module: through DistributedDataParallel, ranks with fewer batches would wait forever.
     """
-    images = samples.images[distributed.rank :: distributed.world_size]
-    labels = samples.labels[distributed.rank :: distributed.world_size]
-    correct = torch.zeros((), dtype=torch.int64)
+    own = torch.arange(distributed.rank, len(held_out), distributed.world_size)
+    # the sum of the scores, and how many targets it is of; whole numbers to 2^53 are exact
+    sums = torch.zeros(2, dtype=torch.float64)
     was_training = model.training
     model.eval()
     with torch.inference_mode():
-        for begin in range(0, len(labels), _SAMPLES_PER_CALL):
-            part = slice(begin, begin + _SAMPLES_PER_CALL)
-            correct += (model(images[part]).argmax(dim=1) == labels[part]).sum().cpu()
+        for begin in range(0, len(own), samples_per_call):
+            batch = held_out.batch(own[begin : begin + samples_per_call]).to(distributed.device)
+            score = task.score(model(batch.inputs), batch.targets)
+            sums += torch.stack((score, score.new_tensor(batch.targets.numel()))).cpu()
     model.train(was_training)
-    distributed.sum(correct)
-    return correct.item() / len(samples.labels)
+    distributed.sum(sums)
+    return (sums[0] / sums[1]).item()

@@ -14,18 +14,19 @@ from trainer.pytorch.agreement import Agreement
 from trainer.pytorch.checkpoints.manager import CheckpointManager
 from trainer.pytorch.checkpoints.manifest import refuse_changed_settings
 from trainer.pytorch.checkpoints.saves import Saves
-from trainer.pytorch.data import DigitsBatches, IndexSampler, load_samples
+from trainer.pytorch.data.batches import Batches
+from trainer.pytorch.data.sampler import IndexSampler
 from trainer.pytorch.distributed import Distributed
-from trainer.pytorch.evaluation import accuracy
+from trainer.pytorch.evaluation import mean_score
 from trainer.pytorch.guard import PeersLostError
 from trainer.pytorch.parallel import gradients, state
-from trainer.pytorch.parallel.evaluation import sharded_accuracy
+from trainer.pytorch.parallel.evaluation import sharded_mean_score
 from trainer.pytorch.parallel.layout import Layout
 from trainer.pytorch.result import publish_result
 from trainer.pytorch.runtime import random_state, set_random_state
 from trainer.pytorch.shared_volume import create_folders
 from trainer.pytorch.stopwatch import Stopwatch
-from trainer.training import digits, non_finite
+from trainer.training import non_finite
 from trainer.training.events import EventLog, Heartbeat
 from trainer.training.metrics import StepReport, TrainingMetrics
 
@@ -42,7 +43,7 @@ class Outcome(Enum):
     """How `Trainer.train` ended."""
 
     FINISHED = "finished"
-    """The model is published."""
+    """The model is published, if it is of a kind that can be."""
     STOPPED = "stopped"
     """On request, after saving; the same command continues."""
 
@@ -80,18 +81,19 @@ class Trainer:
 
         self._layout = layout = Layout(config.parallel.degrees(distributed.world_size), distributed.device.type)
 
-        samples = load_samples(config.data.data_dir, "train", distributed.device)
-        self._held_out = load_samples(config.data.data_dir, "held_out", distributed.device)
+        samples = config.data.open("train", config.model.input_shape).on(distributed.device)
+        self._held_out = config.data.open("held_out", config.model.input_shape).on(distributed.device)
+        config.model.check_data(samples.sample_shape, samples.classes)
         sampler = IndexSampler(
-            num_samples=len(samples.labels),
+            num_samples=len(samples),
             batch_size=config.data.batch_size,
             rank=layout.data_rank,
             world_size=layout.degrees.data,
             seed=config.runtime.seed,
         )
         layout.degrees.check_batch(config.data.batch_size, config.parallel.microbatches)
-        config.model.check_data(samples.images.shape[1:], digits.NUM_CLASSES)
-        self.batches = DigitsBatches(samples, sampler)
+        self.batches = Batches(samples, sampler, workers=config.data.workers, device=distributed.device)
+        stack.callback(self.batches.close)
         self.total_steps = config.epochs * sampler.steps_per_epoch
         self._parallel_model = config.recipe().build(layout, distributed.device)
         distributed.abort_with(layout.groups())
@@ -164,7 +166,7 @@ class Trainer:
 
         self.optimizer.zero_grad()
         agreement = Agreement(self.distributed, own, stop_requested=stop_requested)
-        self._parallel_model.forward_backward(batch.images, batch.labels, agreement.start)
+        self._parallel_model.forward_backward(batch.inputs, batch.targets, agreement.start)
         agreed = agreement.wait()
         gradient_norm = self._clip_gradient(agreed.own_loss, bad_ranks=agreed.bad_ranks)
         self.distributed.raise_if_cut()
@@ -181,20 +183,29 @@ class Trainer:
                 data_wait_seconds=data_wait_seconds,
                 own_seconds=own.seconds(),
                 samples=self.config.data.batch_size,
+                tokens=self._tokens_per_step,
             )
         )
         return agreed.stopping_ranks > 0
 
-    def evaluate(self) -> float:
-        """Return the share of held-out samples classified correctly, 0 to 1; the same on every rank."""
+    @property
+    def _tokens_per_step(self) -> int | None:
+        tokens = self._held_out.tokens_per_sample
+        return None if tokens is None else tokens * self.config.data.batch_size
+
+    def evaluate(self) -> dict[str, float]:
+        """Return how good the model is on held-out samples, by the names of `Task.scores`; the same on every rank."""
         self.distributed.allow_checkpoint()
+        data = self.config.data
         if self._parallel_model.computes_alone:
-            result = accuracy(self.model, self._held_out, self.distributed)
+            part = data.batch_size // self._layout.degrees.data // self.config.parallel.microbatches
+            mean = mean_score(self.model, self._held_out, data.task, self.distributed, samples_per_call=part)
         else:
-            result = sharded_accuracy(self._parallel_model, self._held_out, self.config.data.batch_size)
-        self.metrics.on_test_accuracy(result)
-        self.events.write("evaluated", step=self.step, accuracy=result)
-        return result
+            mean = sharded_mean_score(self._parallel_model, self._held_out, data.task, data.batch_size)
+        scores = data.task.scores(mean)
+        self.metrics.on_evaluation(scores)
+        self.events.write("evaluated", step=self.step, **scores)
+        return scores
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that the next steps depend on; tensors are those in use, not copies."""
@@ -209,7 +220,7 @@ class Trainer:
         """Continue from a state of the same settings; "random" may be absent."""
         state.load_state_dict(self._parallel_model, self.optimizer, saved)
         self.step = saved["progress"]["step"]
-        self.batches.sampler.load_state_dict(saved["progress"]["sampler"])
+        self.batches.load_state_dict(saved["progress"]["sampler"])
         if "random" in saved:
             set_random_state(saved["random"][f"rank_{self.distributed.rank:05d}"], self.distributed.device)
 
@@ -262,8 +273,7 @@ class Trainer:
         self.metrics.on_step(report)
         self._heartbeat.beat()
         if report.step % self.config.log_interval_steps == 0 or report.step == self.total_steps:
-            fields = {name: getattr(report, name) for name in StepReport.__dataclass_fields__ if name != "step"}
-            self.events.write("step", step=report.step, **fields)
+            self.events.write("step", **report.known())
 
     def _cause_of(self, error: Exception) -> Exception:
         """Return why the ranks were cut off from each other if they were: whatever failed then failed for that."""
@@ -282,9 +292,9 @@ class Trainer:
 
     def _finish(self) -> None:
         self._saves.now(self.step, self.state_dict)
-        test_accuracy = self.evaluate()
+        scores = self.evaluate()
         whole = state.whole_model(self._parallel_model)
         self.distributed.finishing()
-        run = (self.config, self._settings, whole, self._held_out.images)
-        version = self.distributed.on_main(lambda: publish_result(*run, step=self.step, accuracy=test_accuracy))
-        self.events.write("finished", step=self.step, accuracy=test_accuracy, version=version)
+        run = (self.config, self._settings, whole, self._held_out)
+        published = self.distributed.on_main(lambda: publish_result(*run, step=self.step, scores=scores))
+        self.events.write("finished", step=self.step, **scores, **published)

@@ -27,7 +27,8 @@ logger = logging.getLogger(__name__)
 
 _RELATIVE_TOLERANCE = 1e-4
 _ABSOLUTE_TOLERANCE = 1e-5
-_VERIFIED_SAMPLES = 256
+VERIFIED_SAMPLES = 256
+"""Most samples on which a file is compared with the model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +114,7 @@ def _entry(path: Path, program: model_file.Program, share: float, samples: Tenso
 def _verify(path: Path, model: nn.Module, samples: Tensor) -> None:
     """Refuse a file that answers otherwise than the model in memory, for one sample and for many."""
     call = torchscript.load(path) if path.suffix == ".pt" else model_file.load(path).call
-    for batch in (samples[:1], samples[:_VERIFIED_SAMPLES]):
+    for batch in (samples[:1], samples[:VERIFIED_SAMPLES]):
         with torch.inference_mode(), any_kernel():
             expected, answer = model(batch), cast("Tensor", call(batch))
         if not torch.allclose(answer, expected, rtol=_RELATIVE_TOLERANCE, atol=_ABSOLUTE_TOLERANCE):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from trainer.common.files import read_json, write_json_atomically
-from trainer.pytorch.digits_splits import load_splits
 from trainer.pytorch.export import publish
+from trainer.pytorch.model_files import VERIFIED_SAMPLES
 from trainer.pytorch.parallel.state import module_with
+from trainer.pytorch.splits import load_splits
+from trainer.pytorch.task import Task
 from trainer.pytorch.trained_model import TensorSpec, TrainedModel
-from trainer.training import digits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +20,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from trainer.pytorch.config import TrainConfig
+    from trainer.pytorch.data.dataset import Dataset
 
+
+NOT_A_CLASSIFIER = (
+    "it is a language model: the model repository is for classifiers, whose inputs are float32 and whose outputs are "
+    "logits [N, classes]; the parameters are in the run's checkpoints"
+)
+"""Why a model is not published."""
 
 SOURCE_RECORD = "source.json"
 """Where `trainer.source` keeps which commit all pods of a job run, in the run's folder."""
@@ -32,43 +42,55 @@ def publish_result(  # noqa: PLR0913  a result is all of it
     config: TrainConfig,
     settings: dict[str, Any],
     whole_model: dict[str, Tensor] | None,
-    samples: Tensor,
+    held_out: Dataset,
     *,
     step: int,
-    accuracy: float,
-) -> int:
-    """Publish the model and write the result; for one of the ranks. Return the model's version.
+    scores: dict[str, float],
+) -> dict[str, Any]:
+    """Publish the model if it is a classifier, and write the result; for one of the ranks.
 
     Args:
         config: The run's.
         settings: What a later start of the run must have equal; `config.settings()` at its start.
         whole_model: The parameters and buffers of the whole model on the CPU; rank 0 has them.
-        samples: Held-out images, float32 [N, 1, 8, 8], on which the published file must agree with the model.
+        held_out: Samples on which the published file must agree with the model.
         step: Steps done.
-        accuracy: Share of held-out samples classified correctly, 0 to 1.
+        scores: Of the held-out samples, by the names of `Task.scores`.
+
+    Returns:
+        The `version` that was published, or None and why in `not_published`.
 
     Raises:
         ExportError, OSError: see `publish`; there is no result then.
     """
     assert whole_model is not None, "only rank 0 publishes"
-    trained = TrainedModel(
-        module=module_with(config.model, whole_model).eval(),
-        inputs=TensorSpec(name="image", shape=digits.IMAGE_SHAPE),
-        outputs=TensorSpec(name="logits", shape=(digits.NUM_CLASSES,)),
-        samples=samples.cpu(),
-        run_name=config.run_name,
-        step=step,
-        accuracy=accuracy,
-        data=load_splits(config.data.data_dir) if config.compression.variants else None,
-        commit=source_commit(config.folders.run),
-    )
-    version = publish(config.folders.models, config.export, trained, config.compression)
+    published: dict[str, Any] = {"version": None, "not_published": NOT_A_CLASSIFIER}
+    if config.model.task is Task.CLASSIFICATION:
+        trained = _trained_model(config, whole_model, held_out, step=step, accuracy=scores["accuracy"])
+        published = {"version": publish(config.folders.models, config.export, trained, config.compression)}
     result: dict[str, Any] = {
-        "model_name": config.export.model_name,
-        "version": version,
+        "model_name": config.export.model_name if published["version"] else None,
+        **published,
         "step": step,
-        "accuracy": accuracy,
+        **scores,
         "settings": settings,
     }
     write_json_atomically(config.folders.result, result)
-    return version
+    return published
+
+
+def _trained_model(
+    config: TrainConfig, whole_model: dict[str, Tensor], held_out: Dataset, *, step: int, accuracy: float
+) -> TrainedModel:
+    samples = held_out.batch(torch.arange(min(VERIFIED_SAMPLES, len(held_out))))
+    return TrainedModel(
+        module=module_with(config.model, whole_model).eval(),
+        inputs=TensorSpec(name="image", shape=held_out.sample_shape),
+        outputs=TensorSpec(name="logits", shape=(held_out.classes,)),
+        samples=samples.inputs.cpu(),
+        run_name=config.run_name,
+        step=step,
+        accuracy=accuracy,
+        data=load_splits(config.data, config.model.input_shape) if config.compression.variants else None,
+        commit=source_commit(config.folders.run),
+    )

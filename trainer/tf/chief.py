@@ -16,10 +16,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from trainer.tf import cifar, framework, run
+from trainer.tf import framework, run
 from trainer.tf.cluster import wait_for_servers
 from trainer.tf.metrics import RunMetrics
 from trainer.tf.model import Batching, take_batch
+from trainer.training import cifar
 from trainer.training.signals import STOPPED_EXIT_STATUS
 
 if TYPE_CHECKING:

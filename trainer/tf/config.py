@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainer.common.validation import at_least, file_name, more_than
-from trainer.tf import cifar
+from trainer.training import cifar
 from trainer.training.folders import RunFolders
 from trainer.training.metrics import MetricsConfig
 

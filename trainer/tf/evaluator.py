@@ -7,8 +7,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from trainer.common.files import read_json, write_atomically
-from trainer.tf import cifar, framework, run
+from trainer.tf import framework, run
 from trainer.tf.model import accuracy
+from trainer.training import cifar
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from trainer.tf import cifar
-from trainer.training import non_finite
+from trainer.training import cifar, non_finite
 from trainer.training.metrics import StepReport, TrainingMetrics
 
 if TYPE_CHECKING:

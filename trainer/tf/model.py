@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.tf import cifar
+from trainer.training import cifar
 
 _CHANNELS = (16, 32)
 _SIDE = cifar.IMAGE_SHAPE[1] // 2 ** len(_CHANNELS)

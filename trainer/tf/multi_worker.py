@@ -13,14 +13,15 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from trainer.common import command_line
-from trainer.tf import cifar, framework, run
 from trainer.tf import cluster as clusters
+from trainer.tf import framework, run
 from trainer.tf.config import RunConfig
 from trainer.tf.framework import DeviceError
 from trainer.tf.metrics import RunMetrics
 from trainer.tf.model import Batching, take_batch
 from trainer.tf.run import RunError, show_messages
 from trainer.tf.stop import Stop, leave
+from trainer.training import cifar
 from trainer.training.digits import DataError
 from trainer.training.signals import STOPPED_EXIT_STATUS
 

@@ -6,16 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  the command line parser reads the annotation at run time
 
-import numpy as np
-
 from trainer.common import command_line
-from trainer.common.files import write_atomically
-from trainer.tf import cifar
-from trainer.training import digits
-
-# From 8x8 to 32x32: every pixel becomes a square.
-_ENLARGED = 4
-_NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+from trainer.training import cifar, cifar_digits, digits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,48 +18,11 @@ class PrepareDataConfig:
     """Folder of the input data; the data set gets a folder of its own in it."""
 
 
-def prepare(data_dir: Path) -> Path:
-    """Write the files unless all are there and usable: a real CIFAR-10 is left alone.
-
-    Any number of processes may do this at once, and any may be killed: all write the same
-    content, and each file appears whole.
-
-    Returns:
-        The folder.
-
-    Raises:
-        digits.DataError: the folder cannot be written.
-    """
-    folder = data_dir / cifar.FOLDER
-    if not cifar.find_damage(data_dir):
-        return folder
-    train, held_out = _enlarge(digits.from_source("train")), _enlarge(digits.from_source("held_out"))
-    count = len(cifar.TRAIN_FILES)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # every fifth sample to each file: none of them lacks a class, though the source has ordered stretches
-        for number, path in enumerate(cifar.files_of(data_dir, "train")):
-            part = slice(number, None, count)
-            write_atomically(path, cifar.encode(cifar.Samples(images=train.images[part], labels=train.labels[part])))
-        write_atomically(folder / cifar.TEST_FILE, cifar.encode(held_out))
-        write_atomically(folder / cifar.NAMES_FILE, ("\n".join(_NAMES) + "\n\n").encode())
-    except OSError as error:
-        message = f"data_dir={data_dir}: cannot write the data set: {error}. Fix: mount the volume writable, with space"
-        raise digits.DataError(message) from error
-    return folder
-
-
-def _enlarge(source: digits.Digits) -> cifar.Samples:
-    grey = np.rint(source.images * 255).astype(np.uint8)
-    large = grey.repeat(_ENLARGED, axis=2).repeat(_ENLARGED, axis=3)
-    return cifar.Samples(images=large.repeat(3, axis=1), labels=source.labels.astype(np.uint8))
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; 0 when the data set is in place."""
     config = command_line.parse(PrepareDataConfig, "trainer.tf.prepare_data", arguments)
     try:
-        folder = prepare(config.data_dir)
+        folder = cifar_digits.prepare(config.data_dir)
         counts = [len(cifar.load_records(config.data_dir, split)) for split in cifar.SPLITS]
     except digits.DataError as error:
         print(f"prepare_data: {error}", file=sys.stderr)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainer.common.files import read_json, write_json_atomically
 from trainer.common.validation import changed_settings
-from trainer.tf import cifar
 from trainer.tf.model import Momentum, Network, accuracy
-from trainer.training import non_finite
+from trainer.training import cifar, non_finite
 from trainer.training.events import EventLog, log_to_stderr
 
 if TYPE_CHECKING:

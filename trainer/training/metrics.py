@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -21,7 +22,7 @@ from trainer.common.validation import at_least, between
 from trainer.training.last_scrape import LastScrape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from threading import Thread
     from wsgiref.simple_server import WSGIServer
 
@@ -58,6 +59,8 @@ class StepReport:
     step_seconds: float
     samples: int
     """Over all ranks."""
+    tokens: int | None = None
+    """Of these samples; None for data without tokens."""
     loss: float | None = None
     """Mean over all ranks."""
     gradient_norm: float | None = None
@@ -68,6 +71,10 @@ class StepReport:
     own_seconds: float | None = None
     """Part of `step_seconds` until this rank has its batch, its loss and its own gradients: what tells a slow rank from
     those it holds up, which wait for it after that."""
+
+    def known(self) -> dict[str, Any]:
+        """Return what was measured, by name."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
 class TrainingMetrics:
@@ -100,6 +107,7 @@ class TrainingMetrics:
         self._gradient_norm = late("gradient_norm", "L2 norm of the last gradient before clipping")
         self._learning_rate = late("learning_rate", "Learning rate of the last step")
         self._samples_per_second = late("samples_per_second", "Samples per second of the last step, of all ranks")
+        self._tokens_per_second = late("tokens_per_second", "Tokens per second of the last step, of all ranks")
         self._total_steps = late("total_steps", "Steps of the whole run")
         self._step = gauge("step", "Steps done")
         self._epoch = gauge("epoch", "Epochs done")
@@ -124,7 +132,11 @@ class TrainingMetrics:
         self._checkpoint_failures = counter("checkpoint_failures", "Checkpoints that could not be saved")
         self._checkpoint_time = late("checkpoint_timestamp_seconds", "When the last checkpoint was saved, Unix time")
         self._checkpoint_age = late("checkpoint_age_seconds", "Age of the last checkpoint")
-        self._test_accuracy = late("test_accuracy", "Share of held-out samples classified correctly, 0 to 1")
+        self._scores = {
+            "accuracy": late("test_accuracy", "Share of held-out samples classified correctly, 0 to 1"),
+            "loss": late("test_loss", "Cross-entropy of held-out tokens, in nats per token"),
+            "perplexity": late("test_perplexity", "Exponential of the cross-entropy of held-out tokens"),
+        }
         self._labels = labels
         self._server: tuple[WSGIServer, Thread] | None = None
         self._last_scrape_seconds = 0.0
@@ -161,6 +173,8 @@ class TrainingMetrics:
         self._samples.inc(report.samples)
         self._samples_per_second.labels(**self._labels).set(report.samples / report.step_seconds)
         self._step_seconds.observe(report.step_seconds)
+        if report.tokens is not None:
+            self._tokens_per_second.labels(**self._labels).set(report.tokens / report.step_seconds)
         if report.loss is not None:
             self.on_loss(report.loss)
         if report.gradient_norm is not None:
@@ -190,9 +204,10 @@ class TrainingMetrics:
         """Take note of a checkpoint that could not be saved."""
         self._checkpoint_failures.inc()
 
-    def on_test_accuracy(self, accuracy: float) -> None:
-        """Take over the result of an evaluation."""
-        self._test_accuracy.labels(**self._labels).set(accuracy)
+    def on_evaluation(self, scores: Mapping[str, float]) -> None:
+        """Take over the results of an evaluation: `accuracy`, or `loss` and `perplexity`."""
+        for name, score in scores.items():
+            self._scores[name].labels(**self._labels).set(score)
 
     def finish(self, *, stop_requested: Callable[[], bool]) -> None:
         """Wait until the last values of a finished run were read: see MetricsConfig.last_scrape_seconds."""

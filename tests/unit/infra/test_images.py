@@ -90,6 +90,7 @@ def test_the_variant_changes_the_tag(repository):
         ("common/files.py", {"training", "serving", "tensorflow"}),
         ("Dockerfile", {"training", "serving", "tensorflow"}),
         ("requirements.txt", {"training", "serving"}),
+        ("requirements-training.txt", {"training"}),
         ("requirements-tensorflow.txt", {"tensorflow"}),
         ("tf/job.py", {"tensorflow"}),
     ],
@@ -150,7 +151,7 @@ def test_services_have_an_image_of_their_own_unless_one_is_given():
 PROGRAMS = {
     "training": (
         *("train.py", "export.py", "dry_run.py", "prepare_data.py", "mpi_example.py", "wait_for_hosts.py"),
-        *("rendezvous.py", "export_weights.py"),
+        *("rendezvous.py", "export_weights.py", "pytorch/data/describe_tokens.py"),
         *("source/__main__.py", "network_benchmark/__main__.py", "network_benchmark/report.py"),
         *("helpers/job_cleanup.py", "helpers/hardware.py"),
     ),

@@ -39,6 +39,11 @@ class DigitsCnnConfig(ModelConfig):
             raise ValueError(f"width={self.width}: must be a multiple of {_NORM_GROUPS}")
         between("dropout", self.dropout, 0.0, 0.99)
 
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """See `ModelConfig.input_shape`."""
+        return IMAGE_SHAPE
+
     def build(self) -> DigitsClassifier:
         """Build the network with weights from torch's current random state."""
         return DigitsClassifier(width=self.width, dropout=self.dropout)
@@ -49,7 +54,7 @@ class DigitsCnnConfig(ModelConfig):
 
     def check_data(self, sample_shape: Sequence[int], classes: int) -> None:
         """Refuse anything but the digits; see `ModelConfig.check_data`."""
-        if (tuple(sample_shape), classes) != (IMAGE_SHAPE, NUM_CLASSES):
+        if (tuple(sample_shape), classes) != (self.input_shape, NUM_CLASSES):
             limit = (
                 f"reads images {IMAGE_SHAPE} of {NUM_CLASSES} classes, the data has {tuple(sample_shape)}, {classes}"
             )

@@ -24,6 +24,7 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from trainer.common.validation import at_least
 from trainer.pytorch.models.model_config import Activations, ModelConfig, ShardingPlan
+from trainer.pytorch.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,6 +76,7 @@ class GptConfig(ModelConfig):
     vocabulary: int | None = None
     """Values of a token."""
 
+    task: ClassVar[Task] = Task.LANGUAGE_MODELLING
     built_on_meta: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -96,6 +98,11 @@ class GptConfig(ModelConfig):
             context=self.context or size.context,
             vocabulary=self.vocabulary or size.vocabulary,
         )
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """See `ModelConfig.input_shape`."""
+        return (self.shape.context,)
 
     def build(self) -> Gpt:
         """Build the whole network; on the device meta, it takes no memory."""

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from trainer.pytorch.task import Task
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -53,11 +55,18 @@ class ModelConfig(ABC):
     model: str
     """Name in the registry."""
 
+    task: ClassVar[Task] = Task.CLASSIFICATION
+    """What it is trained for."""
     built_on_meta: ClassVar[bool] = False
     """Whether the model is built without memory and its parameters get their values from `initial_value`, shard by
     shard: for models of which a rank cannot hold the whole."""
     reads_images: ClassVar[bool] = False
     """Whether inputs are float32 [N, channels, height, width]."""
+
+    @property
+    @abstractmethod
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input: channels, height and width of an image, or how many tokens."""
 
     @abstractmethod
     def build(self) -> nn.Module:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.gpt import GptConfig
@@ -18,3 +19,14 @@ MODELS: dict[str, type[ModelConfig]] = {
 }
 
 DEFAULT_MODEL = "digits_cnn"
+
+
+def model_of(settings: dict[str, Any]) -> ModelConfig:
+    """Return the model of a run, from the settings that its checkpoints and its result have.
+
+    Raises:
+        KeyError: a run of other code, whose model is not registered here.
+    """
+    kind: Any = MODELS[settings.get("model", DEFAULT_MODEL)]
+    known = {each.name for each in dataclasses.fields(kind)}
+    return kind(**{name: value for name, value in settings.items() if name in known})

@@ -52,6 +52,11 @@ class ResNetConfig(ModelConfig):
         at_least("image_size", self.image_size, 8)
         at_least("classes", self.classes, 2)
 
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """See `ModelConfig.input_shape`."""
+        return self.channels, self.image_size, self.image_size
+
     def build(self) -> ResNet:
         """Build the network with weights from torch's current random state."""
         return ResNet(self)
@@ -63,12 +68,10 @@ class ResNetConfig(ModelConfig):
 
     def check_data(self, sample_shape: Sequence[int], classes: int) -> None:
         """Refuse other images than the configured ones; see `ModelConfig.check_data`."""
-        expected = (self.channels, self.image_size, self.image_size)
-        if (tuple(sample_shape), classes) == (expected, self.classes):
+        if (tuple(sample_shape), classes) == (self.input_shape, self.classes):
             return
-        limit = (
-            f"is set up for images {expected} of {self.classes} classes, the data has {tuple(sample_shape)}, {classes}"
-        )
+        own = f"is set up for images {self.input_shape} of {self.classes} classes"
+        limit = f"{own}, the data has {tuple(sample_shape)}, {classes}"
         if len(sample_shape) != 3:
             raise ValueError(f"model=resnet: {limit}. Fix: --model gpt for tokens")
         fix = f"--channels {sample_shape[0]} --image_size {sample_shape[1]} --classes {classes}"
@@ -90,13 +93,15 @@ class ResNet(nn.Module):
         expansion = _EXPANSION[config.depth]
         block = BasicBlock if expansion == 1 else Bottleneck
         channels = 64
+        stages: list[nn.Module] = []
         for stage, count in enumerate(_BLOCKS[config.depth]):
             width = 64 * 2**stage
             blocks: list[nn.Module] = []
             for index in range(count):
                 blocks.append(block(channels, width, stride=2 if stage and not index else 1, norm=norm))
                 channels = width * expansion
-            self.add_module(f"layer{stage + 1}", nn.Sequential(*blocks))
+            stages.append(nn.Sequential(*blocks))
+        self.layer1, self.layer2, self.layer3, self.layer4 = stages
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(channels, config.classes)
         for module in self.modules():
@@ -106,8 +111,7 @@ class ResNet(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """Return the logits of a batch."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(image))))
-        for stage in (1, 2, 3, 4):
-            x = self.get_submodule(f"layer{stage}")(x)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(self.avgpool(x).flatten(1))
 
 

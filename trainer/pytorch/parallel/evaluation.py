@@ -8,32 +8,38 @@ import torch
 import torch.distributed as dist
 
 if TYPE_CHECKING:
-    from trainer.pytorch.data import Batch
+    from trainer.pytorch.data.dataset import Dataset
     from trainer.pytorch.parallel.parallel_model import ParallelModel
+    from trainer.pytorch.task import Task
 
 
-def sharded_accuracy(model: ParallelModel, samples: Batch, batch_size: int) -> float:
-    """Return the share of targets predicted correctly, 0 to 1; collective.
+def sharded_mean_score(model: ParallelModel, held_out: Dataset, task: Task, batch_size: int) -> float:
+    """Return the mean of the task's score over all targets; collective.
 
     Ranks that share a model must call it equally often with equally many samples: what is missing in the last batch is
     filled up with the first samples, and not counted.
 
     Args:
         model: This rank's part.
-        samples: The same ones on every rank.
+        held_out: The same samples on every rank.
+        task: What is scored.
         batch_size: Samples of one call over all data-parallel ranks; that of training.
     """
-    layout, count = model.layout, len(samples.labels)
-    right = torch.zeros((), dtype=torch.int64)
+    layout, count = model.layout, len(held_out)
+    device = next(model.module.parameters()).device
+    # the sum of the scores, and how many targets it is of
+    sums = torch.zeros(2, dtype=torch.float64)
     was_training = model.module.training
     model.module.eval()
     for begin in range(0, count, batch_size):
         share = torch.arange(begin, begin + batch_size).chunk(layout.degrees.data)[layout.data_rank]
-        places = (share % count).to(samples.images.device)
-        logits = model.logits(samples.images[places], samples.labels[places])
+        batch = held_out.batch(share % count).to(device)
+        logits = model.logits(batch.inputs, batch.targets)
         if logits is not None and layout.tensor_rank == 0:
-            hits = logits.argmax(dim=-1) == samples.labels[places]
-            right += hits[share < count].sum().cpu()
+            counted = (share < count).to(device)
+            targets = batch.targets[counted]
+            score = task.score(logits[counted], targets)
+            sums += torch.stack((score, score.new_tensor(targets.numel()))).cpu()
     model.module.train(was_training)
-    dist.all_reduce(right)
-    return right.item() / samples.labels.numel()
+    dist.all_reduce(sums)
+    return (sums[0] / sums[1]).item()

@@ -84,7 +84,8 @@ def base(monkeypatch):
         layout.tag(name, manifest)
         return name, manifest
 
-    monkeypatch.setattr(trainer_image, "ensure_base_image", make)
+    for function in ("ensure_base_image", "ensure_training_base_image"):
+        monkeypatch.setattr(trainer_image, function, make)
 
 
 @pytest.fixture
@@ -116,7 +117,8 @@ def test_only_what_the_tag_is_computed_from_is_sent_to_the_builder(ensure, build
     training, tensorflow, serving = builder.sent
     assert training ^ tensorflow >= {"tf/job.py", "requirements.txt", "requirements-tensorflow.txt"}
     assert training ^ serving >= {"train.py", "pytorch/loop.py", "serve/__main__.py"}
-    assert {"requirements.txt", "train.py"} <= training
+    assert {"requirements.txt", "requirements-training.txt", "train.py"} <= training
+    assert "requirements-training.txt" not in serving | tensorflow
     assert {"requirements.txt", "serve/__main__.py"} <= serving
     assert {"requirements-tensorflow.txt", "tf/job.py"} <= tensorflow
     assert "notes.md" not in training | tensorflow | serving
@@ -233,7 +235,7 @@ def test_the_base_of_an_image_stays_as_long_as_the_image(ensure, sources, monkey
         others = [f"{trainer_image.BASE_REPOSITORIES['pytorch']}:other-{number}" for number in range(5)]
         for name in others:
             layout.tag(name, layout.add_image([layout.add(name.encode(), LAYER)], RunConfig()))
-    monkeypatch.setattr(trainer_image, "ensure_base_image", lambda layout, *_: (base, layout.find(base)))
+    monkeypatch.setattr(trainer_image, "ensure_training_base_image", lambda layout, *_: (base, layout.find(base)))
     change(sources, 1)
     ensure()
     with store.open_layout() as layout:

@@ -15,7 +15,8 @@ from trainer.helpers.job_cleanup import CleanUpConfig
 from trainer.network_benchmark.config import NetworkBenchmarkConfig
 from trainer.network_benchmark.report import ReportConfig
 from trainer.prepare_data import PrepareDataConfig
-from trainer.pytorch.config import TrainConfig
+from trainer.pytorch.config import TrainConfig, with_dataset
+from trainer.pytorch.data.describe_tokens import DescribeTokensConfig
 from trainer.rendezvous import RendezvousConfig
 from trainer.serve.config import ServeConfig
 from trainer.source.config import SourceConfig
@@ -25,11 +26,13 @@ from trainer.wait_for_hosts import WaitConfig
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 RUN = ("--data_dir=d", "--output_dir=o")
+DIGITS = with_dataset(TrainConfig, (), "trainer.train")
 PROGRAMS = [
-    (TrainConfig, (*RUN, "--num_gpu=0", "--work_dir=w", "--log_dir=l")),
+    (DIGITS, (*RUN, "--num_gpu=0", "--work_dir=w", "--log_dir=l")),
     (RunConfig, (*RUN, "--num_gpu=0", "--work_dir=w", "--log_dir=l")),
     (ParameterServerConfig, (*RUN, "--mode=sync")),
     (PrepareDataConfig, ("--data_dir=d",)),
+    (DescribeTokensConfig, ("--data_dir=d", "--vocabulary=300")),
     (TensorFlowDataConfig, ("--data_dir=d",)),
     (NetworkBenchmarkConfig, ("--output_dir=o", "--network=shared-eni")),
     (ReportConfig, ("--output_dir=o",)),
@@ -56,7 +59,7 @@ def test_a_program_takes_underscores_and_hyphens_and_refuses_the_rest(kind, word
 
 def test_a_wrong_value_is_refused_with_its_limit(capsys):
     with pytest.raises(SystemExit) as caught:
-        command_line.parse(TrainConfig, "trainer.train", [*RUN, "--epochs=0"])
+        command_line.parse(DIGITS, "trainer.train", [*RUN, "--epochs=0"])
     assert caught.value.code == 2
     assert "epochs=0: must be at least 1" in capsys.readouterr().err
 

@@ -11,7 +11,7 @@ import torch
 
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.config import TrainConfig
-from trainer.pytorch.data import DataConfig
+from trainer.pytorch.data.digits import DigitsConfig
 from trainer.pytorch.distributed import Distributed, DistributedConfig
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 
@@ -56,7 +56,7 @@ def small(data_dir, tmp_path):
 
     def make(**changes) -> TrainConfig:
         settings = {
-            "data": DataConfig(data_dir=data_dir, batch_size=128),
+            "data": DigitsConfig(data_dir=data_dir, batch_size=128),
             "output_dir": tmp_path / "output",
             "work_dir": tmp_path / "work",
             "run_name": "small",

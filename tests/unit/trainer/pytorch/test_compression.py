@@ -15,11 +15,12 @@ from trainer.pytorch.compression.builder import VariantBuilder
 from trainer.pytorch.compression.config import VARIANTS, CompressionConfig
 from trainer.pytorch.compression.pruning import fine_tune
 from trainer.pytorch.compression.samples import Samples
-from trainer.pytorch.digits_splits import load_splits
+from trainer.pytorch.data.digits import DigitsConfig
 from trainer.pytorch.export import publish
 from trainer.pytorch.export_config import ExportConfig, ExportError
 from trainer.pytorch.measurement import share_correct
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
+from trainer.pytorch.splits import load_splits
 from trainer.pytorch.trained_model import TensorSpec, TrainedModel
 from trainer.training import digits
 
@@ -37,7 +38,7 @@ def one_thread():
 
 @pytest.fixture(scope="module")
 def splits(data_dir):
-    return load_splits(data_dir)
+    return load_splits(DigitsConfig(data_dir=data_dir), digits.IMAGE_SHAPE)
 
 
 @pytest.fixture(scope="module")

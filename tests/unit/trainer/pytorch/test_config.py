@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from trainer.pytorch.config import parse
+from trainer.pytorch.data import samples, token_files
+from trainer.pytorch.data.tokens import TokensConfig
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.gpt import GptConfig
 from trainer.pytorch.models.resnet import ResNetConfig
@@ -57,7 +59,26 @@ def test_logs_lie_with_the_run_when_no_folder_is_named():
         (["--seed", "-1"], "seed=-1: must be at least 0"),
         (["--epoch", "1"], "epoch"),
         (["--model", "transformer"], "invalid choice: 'transformer'"),
-        (["--model", "gpt", "--dropout", "0.1"], "dropout"),
+        (["--model", "gpt", "--dataset", "tokens", "--dropout", "0.1"], "dropout"),
+        (["--dataset", "imagenet"], "invalid choice: 'imagenet'"),
+        (["--data_workers", "2"], "data_workers"),
+        (["--dataset", "tokens", "--model", "gpt", "--data_workers", "-1"], "data_workers=-1: must be at least 0"),
+        (
+            ["--model", "gpt"],
+            "dataset=digits for classification of images. Fix: --model digits_cnn or resnet, or --dataset tokens",
+        ),
+        (
+            ["--dataset", "tokens"],
+            "for language modelling. Fix: --model gpt, or --dataset digits or cifar10 or image_folder",
+        ),
+        (
+            ["--dataset", "cifar10", "--model", "resnet"],
+            "model_name='digits': is the model of another data set than dataset=cifar10. Fix: --model_name",
+        ),
+        (
+            ["--dataset", "image_folder", "--model", "resnet", "--model_name", "m", "--variants", "int8"],
+            "variants=int8: are built from samples in memory, which dataset=image_folder does not hold. Fix: ",
+        ),
         (["--tensor_parallel", "0"], "tensor_parallel=0: must be at least 1"),
     ],
 )
@@ -72,7 +93,8 @@ def test_wrong_values_end_with_status_2_and_say_which(capsys, monkeypatch, argum
 def test_a_named_model_brings_its_own_arguments():
     config = parse([*DOCUMENTED, "--model", "resnet", "--depth", "50", "--norm=group"])
     assert config.model == ResNetConfig(depth=50, norm="group")
-    config = parse([*DOCUMENTED, "--model=gpt", "--size", "7b", "--layers", "2", "--data_parallel_shard", "4"])
+    words = "--dataset=tokens --model=gpt --size 7b --layers 2 --data_parallel_shard 4"
+    config = parse([*DOCUMENTED, *words.split()])
     assert config.model == GptConfig(size="7b", layers=2)
     assert config.parallel == ParallelConfig(data_parallel_shard=4)
     assert parse(DOCUMENTED).model == DigitsCnnConfig()
@@ -100,8 +122,20 @@ def test_a_run_may_resume_with_other_degrees_but_not_with_another_model_or_preci
     }
     same = "--data_parallel_shard 4 --microbatches 2 --optimizer_kernels foreach --activation_checkpointing full"
     assert parse([*begin, *same.split()]).settings() == settings
-    for other in ("--precision bf16", "--model gpt", "--model resnet"):
+    for other in ("--precision bf16", "--model resnet"):
         assert parse([*begin, *other.split()]).settings() != settings
+
+
+def test_a_named_data_set_brings_its_own_arguments_and_is_part_of_a_runs_identity(tmp_path):
+    samples.prepare_tokens(tmp_path)
+    begin = ["--data_dir", str(tmp_path), "--output_dir", "/o", "--dataset", "tokens", "--model", "gpt"]
+    config = parse([*begin, "--data_workers", "3", "--batch_size=8"])
+    assert config.data == TokensConfig(data_dir=tmp_path, batch_size=8, data_workers=3)
+    settings = config.settings()
+    assert settings["dataset"] == "tokens"
+    assert parse([*begin, "--batch_size=8"]).settings() == settings, "readers do not change what is read"
+    token_files.describe(tmp_path, dtype="uint16", vocabulary=300)
+    assert config.settings() != settings
 
 
 def test_help_explains_every_argument(capsys, monkeypatch):

@@ -16,7 +16,7 @@ from torch.distributed import TCPStore
 
 from tests.processes import until_executing
 from tests.warm_python import WarmPython
-from trainer.pytorch.data import IndexSampler
+from trainer.pytorch.data.sampler import IndexSampler
 from trainer.rendezvous import main as rendezvous
 from workloads.roles import STOPPED_EXIT_STATUS
 

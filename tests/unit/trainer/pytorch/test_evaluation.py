@@ -1,29 +1,56 @@
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
-from trainer.pytorch.data import Batch
-from trainer.pytorch.evaluation import accuracy
+from trainer.pytorch.data.dataset import InMemoryDataset
+from trainer.pytorch.evaluation import mean_score
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
+from trainer.pytorch.models.gpt import GptConfig
+from trainer.pytorch.task import Task
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3])
-def test_evaluation_counts_every_sample_once(world_size):
+def scores_of_all_ranks(model, held_out, task, world_size) -> float:
+    """Evaluate on each rank in turn, and return the mean that they would have agreed on."""
+    sums = []
+    for rank in range(world_size):
+        distributed = SimpleNamespace(
+            rank=rank, world_size=world_size, device=torch.device("cpu"), sum=lambda own: sums.append(own.clone())
+        )
+        mean_score(model, held_out, task, distributed, samples_per_call=3)
+    score, count = sum(sums).tolist()
+    return score / count
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 11])
+def test_accuracy_counts_every_sample_once(world_size):
     images = torch.rand(10, 1, 8, 8)
     model = DigitsCnnConfig(width=4).build()
     labels = model.eval()(images).argmax(dim=1)
-    labels[:3] += 1  # three of ten are wrong
+    labels[:3] = (labels[:3] + 1) % 10  # three of ten are wrong
     model.train()
-    counts = []
-
-    def count(correct):
-        counts.append(correct.item())
-
-    for rank in range(world_size):
-        distributed = SimpleNamespace(rank=rank, world_size=world_size, sum=count)
-        accuracy(model, Batch(images=images, labels=labels), distributed)
-    assert sum(counts) == 7
+    held_out = InMemoryDataset(images, labels, classes=10)
+    assert scores_of_all_ranks(model, held_out, Task.CLASSIFICATION, world_size) == pytest.approx(0.7)
     assert model.training
+    assert Task.CLASSIFICATION.scores(0.7) == {"accuracy": 0.7}
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_loss_of_a_language_model_is_the_mean_over_all_tokens(world_size):
+    config = GptConfig(layers=1, heads=2, width=16, context=8, vocabulary=32)
+    tokens = torch.randint(32, (7, 9))
+    model = config.build()
+    with torch.no_grad():
+        expected = cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()).item()
+    held_out = InMemoryDataset(tokens[:, :-1], tokens[:, 1:], classes=32)
+    mean = scores_of_all_ranks(model, held_out, Task.LANGUAGE_MODELLING, world_size)
+    assert mean == pytest.approx(expected, rel=1e-5)
+    assert Task.LANGUAGE_MODELLING.scores(mean) == {"loss": mean, "perplexity": pytest.approx(math.exp(mean))}
+
+
+def test_perplexity_of_a_model_that_diverged_is_still_a_number():
+    assert math.isfinite(Task.LANGUAGE_MODELLING.scores(1e9)["perplexity"])

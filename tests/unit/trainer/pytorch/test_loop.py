@@ -17,7 +17,7 @@ import torch.distributed as dist
 from trainer.pytorch.checkpoints import background
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.checkpoints.errors import CheckpointError
-from trainer.pytorch.data import DataConfig
+from trainer.pytorch.data.digits import DigitsConfig
 from trainer.pytorch.distributed import DistributedConfig
 from trainer.pytorch.guard import PeersLostError
 from trainer.pytorch.loop import NonFiniteError, Outcome, Trainer
@@ -285,7 +285,7 @@ def test_wrong_surroundings_are_refused_before_training(small, tmp_path, monkeyp
     with pytest.raises(FolderError, match=r"file/small/checkpoints: cannot be written: Not a directory\. Fix: "):
         Trainer(small(output_dir=tmp_path / "file"))
     with pytest.raises(ValueError, match=r"batch_size=2000: must be at most 1433"):
-        Trainer(small(data=DataConfig(data_dir=small().data.data_dir, batch_size=2000)))
+        Trainer(small(data=DigitsConfig(data_dir=small().data.data_dir, batch_size=2000)))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ValueError, match=r"num_gpu=2: this machine has 1 usable GPUs\. Fix: "):
         Trainer(small(distributed=DistributedConfig(num_gpu=2)))

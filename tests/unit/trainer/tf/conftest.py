@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.warm_python import WarmProcess, WarmPython
-from trainer.tf.prepare_data import prepare
+from trainer.training.cifar_digits import prepare
 
 if TYPE_CHECKING:
     import signal

@@ -6,12 +6,13 @@ import json
 import sys
 from pathlib import Path
 
-from trainer.tf import cifar, framework, run
+from trainer.tf import framework, run
 from trainer.tf.chief import Chief
 from trainer.tf.cluster import Cluster
 from trainer.tf.config import ParameterServerConfig
 from trainer.tf.model import Batching, split_records, take_batch
 from trainer.tf.stop import Stop, leave
+from trainer.training import cifar
 
 TASKS = {
     "chief": ("127.0.0.1:2222",),

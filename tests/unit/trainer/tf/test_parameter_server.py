@@ -8,7 +8,7 @@ import signal
 import numpy as np
 
 from tests.unit.trainer.tf.conftest import Job, arguments, events
-from trainer.tf import cifar
+from trainer.training import cifar
 
 PROGRAM = "trainer.tf.parameter_server"
 CLUSTER = {

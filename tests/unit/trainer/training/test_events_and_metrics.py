@@ -113,7 +113,7 @@ def test_scrape_returns_what_the_steps_measured():
         metrics.on_step(REPORT)
         metrics.on_checkpoint(1.5)
         metrics.on_checkpoint_failure()
-        metrics.on_test_accuracy(0.99)
+        metrics.on_evaluation({"accuracy": 0.99})
         with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             text = answer.read().decode()
     finally:
@@ -160,7 +160,7 @@ def served():
 def test_a_finished_run_stays_until_its_last_values_were_read(served):
     metrics, scrape = served
     scrape()
-    metrics.on_test_accuracy(0.75)
+    metrics.on_evaluation({"accuracy": 0.75})
     asked = threading.Event()
 
     def not_asked_to_stop() -> bool:
@@ -193,8 +193,20 @@ def test_a_run_that_shows_no_metrics_does_not_stay():
     TrainingMetrics(run="r1", rank=0).finish(stop_requested=lambda: False)
 
 
+def test_a_language_model_has_tokens_per_second_and_the_scores_of_its_evaluation():
+    metrics = TrainingMetrics(run="r1", rank=0)
+    metrics.on_step(StepReport(step=1, epoch=0, step_seconds=0.5, samples=8, tokens=512))
+    metrics.on_evaluation({"loss": 2.0, "perplexity": 7.389})
+    assert value(metrics, "tokens_per_second") == 1024
+    assert (value(metrics, "test_loss"), value(metrics, "test_perplexity")) == (2.0, 7.389)
+
+
 @pytest.mark.parametrize(
-    "name", ["checkpoint_age_seconds", "checkpoint_timestamp_seconds", "test_accuracy", "loss", "gradient_norm"]
+    "name",
+    [
+        *("checkpoint_age_seconds", "checkpoint_timestamp_seconds", "test_accuracy", "loss", "gradient_norm"),
+        *("tokens_per_second", "test_loss", "test_perplexity"),
+    ],
 )
 def test_what_is_not_known_has_no_value(name):
     metrics = TrainingMetrics(run="r1", rank=0)

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint import load, save
 
 from trainer.pytorch.checkpoints.writer import CheckpointWriter, Save
-from trainer.pytorch.data import Batch
+from trainer.pytorch.data.dataset import InMemoryDataset
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.gpt import GptConfig
 from trainer.pytorch.optimizer import OptimizerConfig
@@ -25,7 +25,7 @@ from trainer.pytorch.parallel import state
 from trainer.pytorch.parallel.blocks import BlocksConfig
 from trainer.pytorch.parallel.build import Recipe
 from trainer.pytorch.parallel.degrees import ParallelConfig
-from trainer.pytorch.parallel.evaluation import sharded_accuracy
+from trainer.pytorch.parallel.evaluation import sharded_mean_score
 from trainer.pytorch.parallel.gradients import clip
 from trainer.pytorch.parallel.layout import Layout
 from trainer.pytorch.precision import PrecisionConfig
@@ -127,20 +127,20 @@ def train(case: Case, folder: Path) -> dict[str, Any]:
     """Train for 20 steps; `folder` is where the model is when it changes its layout.
 
     Returns:
-        The loss of each step over the whole batch, the accuracy that the ranks compute together, and that of the whole
-        model rebuilt on rank 0.
+        The loss of each step over the whole batch, the mean score of the task that the ranks compute together, and that
+        of the whole model rebuilt on rank 0.
     """
     losses, training = _steps(case, folder)
     inputs, targets = batch(case, STEPS)
     # fewer than the ranks share evenly
-    samples = Batch(images=inputs[:-3], labels=targets[:-3])
-    together = sharded_accuracy(training.model, samples, BATCH)
+    samples = InMemoryDataset(inputs[:-3], targets[:-3], classes=64)
+    together = sharded_mean_score(training.model, samples, case.model.task, BATCH)
     whole = state.whole_model(training.model)
     alone = None
     if whole is not None:
         with torch.no_grad():
-            answers = state.module_with(case.model, whole).eval()(samples.images).argmax(dim=-1)
-        alone = (answers == samples.labels).float().mean().item()
+            logits = state.module_with(case.model, whole).eval()(inputs[:-3])
+        alone = case.model.task.score(logits, targets[:-3]).item() / targets[:-3].numel()
     return {"losses": losses, "together": together, "alone": alone}
 
 

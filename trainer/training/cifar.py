@@ -1,4 +1,4 @@
-"""The CIFAR-10 binary files: reading, writing, and what is wrong with them. Needs no TensorFlow.
+"""The CIFAR-10 binary files: reading, writing, and what is wrong with them. Needs neither TensorFlow nor torch.
 
 Source: "The CIFAR-10 dataset", A. Krizhevsky, https://www.cs.toronto.edu/~kriz/cifar.html, "Binary version": records of
 one label byte and 3072 bytes of pixels (1024 red, 1024 green, 1024 blue, row by row), no header; data_batch_1.bin to
@@ -156,6 +156,8 @@ def fingerprint(data_dir: Path) -> str:
 
 def _fix(path: Path) -> str:
     data_dir = path.parent.parent
+    pytorch = f"python -m trainer.prepare_data --dataset cifar10 --data_dir {data_dir}"
     return (
-        f"Fix: put the data set there, or make a small one: `python -m trainer.tf.prepare_data --data_dir {data_dir}`"
+        f"Fix: put the data set there, or write a small one: `{pytorch}`, with the TensorFlow image "
+        f"`python -m trainer.tf.prepare_data --data_dir {data_dir}`"
     )

@@ -1,33 +1,14 @@
-"""Batches for training: which samples, in which order, on which rank, and how to continue after a restart."""
+"""Which samples a step uses, in which order, on which rank, and how to continue after a restart."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003  the command line parser reads the annotation at run time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from trainer.common.validation import at_least
-from trainer.training import digits
-
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """Where the training data lies and how much of it one step uses."""
-
-    data_dir: Path
-    """Folder of the input data, written by `python -m trainer.prepare_data`; only read."""
-    batch_size: int = 64
-    """Samples of one optimizer step over all ranks. The number of ranks, in an elastic job each possible one, must
-    divide it."""
-
-    def __post_init__(self) -> None:
-        at_least("batch_size", self.batch_size, 1)
 
 
 class IndexSampler:
@@ -89,40 +70,3 @@ class IndexSampler:
     def _order_of(self, epoch: int) -> Tensor:
         mixed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1, np.uint32)[0])
         return torch.randperm(self.num_samples, generator=torch.Generator().manual_seed(mixed))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """Images float32 [N, 1, 8, 8] and labels int64 [N] on the training device."""
-
-    images: Tensor
-    labels: Tensor
-
-
-class DigitsBatches:
-    """The training batches of one rank; the whole set is on the device, it is half a megabyte."""
-
-    def __init__(self, samples: Batch, sampler: IndexSampler) -> None:
-        self._samples = samples
-        self.sampler = sampler
-
-    def __iter__(self) -> DigitsBatches:
-        return self
-
-    def __next__(self) -> Batch:
-        """Return the next batch of this rank."""
-        indices = next(self.sampler).to(self._samples.images.device)
-        return Batch(images=self._samples.images[indices], labels=self._samples.labels[indices])
-
-
-def load_samples(data_dir: Path, split: digits.SplitName, device: torch.device) -> Batch:
-    """Return a whole split as one batch on `device`.
-
-    Raises:
-        digits.DataError: it is missing or damaged.
-    """
-    loaded = digits.load(data_dir, split)
-    return Batch(
-        images=torch.from_numpy(loaded.images).to(device),  # pyright: ignore[reportUnknownMemberType]
-        labels=torch.from_numpy(loaded.labels).to(device),  # pyright: ignore[reportUnknownMemberType]
-    )

@@ -10,13 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.tf import cifar, prepare_data
-from trainer.training import digits
+from trainer.tf import prepare_data
+from trainer.training import cifar, cifar_digits, digits
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 
 # Other files would make accuracies of old and new models incomparable.
 FINGERPRINT = "0ef4c9ad2f30f2811665aab81db528bb2fc8bc73f228f9616e060fc2295983aa"
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("cifar")
+    cifar_digits.prepare(folder)
+    return folder
 
 
 def random_samples(count: int, seed: int) -> cifar.Samples:
@@ -94,11 +101,11 @@ def test_a_label_without_a_class_is_refused(tmp_path, label):
 
 @pytest.mark.parametrize("name", [*cifar.TRAIN_FILES, cifar.TEST_FILE, cifar.NAMES_FILE])
 def test_a_missing_file_is_named_and_written_again(tmp_path, name):
-    prepare_data.prepare(tmp_path)
+    cifar_digits.prepare(tmp_path)
     (tmp_path / cifar.FOLDER / name).unlink()
     damage = cifar.find_damage(tmp_path)
     assert f"{name}: cannot be read: No such file or directory. Fix: " in damage
-    prepare_data.prepare(tmp_path)
+    cifar_digits.prepare(tmp_path)
     assert cifar.find_damage(tmp_path) == ""
 
 
@@ -115,7 +122,7 @@ def test_wrong_names_are_refused(tmp_path, content, message):
 def test_a_real_data_set_is_left_alone(tmp_path):
     folder = write_set(tmp_path, random_samples(4, 1))
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    assert prepare_data.prepare(tmp_path) == folder
+    assert cifar_digits.prepare(tmp_path) == folder
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 
 

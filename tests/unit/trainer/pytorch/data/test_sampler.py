@@ -3,9 +3,9 @@ from __future__ import annotations
 from itertools import chain
 
 import pytest
-import torch
 
-from trainer.pytorch.data import DataConfig, DigitsBatches, IndexSampler, load_samples
+from trainer.pytorch.data.digits import DigitsConfig
+from trainer.pytorch.data.sampler import IndexSampler
 
 
 def sampler(*, rank=0, world_size=1, num_samples=103, batch_size=12, seed=0) -> IndexSampler:
@@ -67,12 +67,4 @@ def test_refuses_what_cannot_be_shared_or_filled():
     with pytest.raises(ValueError, match=r"seed=0: .* seed 1"):
         sampler().load_state_dict({"epoch": 0, "offset": 0, "seed": 1})
     with pytest.raises(ValueError, match="batch_size=0: must be at least 1"):
-        DataConfig(data_dir=".", batch_size=0)
-
-
-def test_batches_are_the_samples_that_the_sampler_names(data_dir):
-    samples = load_samples(data_dir, "train", torch.device("cpu"))
-    batch = next(DigitsBatches(samples, sampler(num_samples=1433)))
-    indices = next(sampler(num_samples=1433))
-    assert torch.equal(batch.images, samples.images[indices])
-    assert torch.equal(batch.labels, samples.labels[indices])
+        DigitsConfig(data_dir=".", batch_size=0)

@@ -1,0 +1,170 @@
+"""The loop with data sets that are read from files while it trains, in one process."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from trainer import export
+from trainer.model_repository import model_file
+from trainer.pytorch.data import samples
+from trainer.pytorch.data.cifar10 import Cifar10Config
+from trainer.pytorch.data.image_folder import ImageFolderConfig
+from trainer.pytorch.data.tokens import TokensConfig
+from trainer.pytorch.export_config import ExportConfig
+from trainer.pytorch.loop import Outcome, Trainer
+from trainer.pytorch.models.gpt import GptConfig
+from trainer.pytorch.models.resnet import ResNetConfig
+from trainer.pytorch.optimizer import OptimizerConfig
+from trainer.pytorch.precision import PrecisionConfig
+from trainer.training import cifar, cifar_digits
+
+
+def run(config, stop_at=None):
+    """Train; stop when the trainer begins a step, without one at the end."""
+
+    class Stop:
+        @property
+        def requested(self) -> bool:
+            return trainer.step + 1 == stop_at
+
+    trainer = Trainer(config)
+    try:
+        return trainer.train(Stop()), trainer
+    finally:
+        trainer.close()
+
+
+def events(config, kind) -> list[dict]:
+    lines = (config.folders.logs / "rank-00000.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+
+def losses(config) -> list[float]:
+    return [event["loss"] for event in events(config, "step")]
+
+
+@pytest.fixture
+def language(small, tmp_path):
+    """Make configurations of a small GPT that learns to add: 30 steps."""
+    data_dir = tmp_path / "tokens"
+    samples.prepare_tokens(data_dir)
+
+    def make(**changes):
+        settings = {
+            "data": TokensConfig(data_dir=data_dir, batch_size=64),
+            "model": GptConfig(layers=1, heads=2, width=32, context=32),
+            "optimizer": OptimizerConfig(learning_rate=1e-2, warmup_steps=0),
+        }
+        return small(**{**settings, **changes})
+
+    return make
+
+
+def test_a_gpt_trains_through_the_loop_and_is_judged_by_its_loss(language):
+    config = language()
+    outcome, trainer = run(config)
+    assert outcome is Outcome.FINISHED
+    [score] = events(config, "evaluated")
+    assert score["loss"] < 0.6 * losses(config)[0]
+    assert score["perplexity"] == pytest.approx(2.718281828 ** score["loss"])
+    assert "accuracy" not in score
+    assert {event["tokens"] for event in events(config, "step")} == {64 * 32}
+    labels = {"run": "small", "rank": "0"}
+    value = trainer.metrics.registry.get_sample_value
+    assert value("athanor_training_tokens_per_second", labels) > 0
+    assert value("athanor_training_test_loss", labels) == score["loss"]
+    assert value("athanor_training_test_accuracy", labels) is None
+
+    result = json.loads(config.folders.result.read_text())
+    assert (result["version"], result["model_name"], result["loss"]) == (None, None, score["loss"])
+    assert "it is a language model" in result["not_published"]
+    assert not config.folders.models.exists() or not list(config.folders.models.iterdir())
+    assert run(config)[0] is Outcome.FINISHED
+    assert events(config, "already_finished")
+
+
+def test_a_gpt_stopped_between_two_numbers_of_workers_equals_the_uninterrupted_one(language, tmp_path):
+    reference = language(output_dir=tmp_path / "uninterrupted")
+    _, expected = run(reference)
+    config = language()
+    ahead = dataclasses.replace(config, data=dataclasses.replace(config.data, data_workers=2))
+    assert run(ahead, stop_at=5)[0] is Outcome.STOPPED
+    assert run(config, stop_at=9)[0] is Outcome.STOPPED
+    _, trainer = run(ahead)
+    assert losses(config) == losses(reference)
+    for name, weights in expected.model.state_dict().items():
+        assert torch.equal(weights, trainer.model.state_dict()[name]), name
+
+
+def test_a_sharded_gpt_has_the_same_loss_when_it_is_evaluated(language, tmp_path):
+    """In bfloat16 parameters are sharded, also over one rank."""
+    plain = language(output_dir=tmp_path / "plain")
+    sharded = language(precision=PrecisionConfig(precision="bf16"))
+    scores = []
+    for config in (plain, sharded):
+        run(config)
+        scores.append(events(config, "evaluated")[-1]["loss"])
+    assert scores[1] == pytest.approx(scores[0], rel=0.05)
+
+
+def test_images_read_by_workers_train_the_same_network_and_it_is_published(small, tmp_path):
+    """With dropout, whose random numbers workers must not touch."""
+    data_dir = tmp_path / "images"
+    samples.prepare_images(data_dir)
+    name = ExportConfig(model_name="folder")
+    alone = small(data=ImageFolderConfig(data_dir=data_dir, batch_size=128), export=name, output_dir=tmp_path / "alone")
+    run(alone)
+    data = dataclasses.replace(alone.data, data_workers=2)
+    config = small(data=data, export=name)
+    run(config, stop_at=3)
+    _, trainer = run(config)
+    assert losses(config) == losses(alone)
+    served = model_file.load(config.folders.models / "folder/1/model.pt").call
+    images = trainer._held_out.batch(torch.arange(8)).inputs
+    with torch.inference_mode():
+        torch.testing.assert_close(served(images), trainer.model.eval()(images), rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture
+def colours(small, tmp_path):
+    """A run of a residual network on a few images, and its data."""
+    data_dir = tmp_path / "cifar"
+    cifar_digits.prepare(data_dir)
+    for split in cifar.SPLITS:
+        for path in cifar.files_of(data_dir, split):
+            path.write_bytes(path.read_bytes()[: 8 * cifar.RECORD_BYTES])
+    return small(
+        data=Cifar10Config(data_dir=data_dir, batch_size=20),
+        model=ResNetConfig(norm="group"),
+        export=ExportConfig(model_name="colours"),
+    )
+
+
+def test_a_residual_network_is_published_by_training_and_from_its_checkpoint(colours, tmp_path):
+    run(colours)
+    models = tmp_path / "models"
+    words = [f"--checkpoint={colours.folders.run}", f"--data={colours.data.data_dir}", "--model_name=colours"]
+    assert export.main([*words, f"--model_repository={models}"]) == 0
+    manifests = [
+        json.loads((folder / "colours/1/manifest.json").read_text()) for folder in (colours.folders.models, models)
+    ]
+    assert manifests[0]["inputs"] == [{"name": "image", "datatype": "FP32", "shape": [-1, 3, 32, 32]}]
+    assert manifests[0]["accuracy"] == manifests[1]["accuracy"]
+    by_training, by_command = (
+        model_file.load(folder / "colours/1/model.pt").call for folder in (colours.folders.models, models)
+    )
+    images = torch.rand(2, 3, 32, 32)
+    with torch.inference_mode():
+        torch.testing.assert_close(by_training(images), by_command(images), rtol=0, atol=0)
+
+
+def test_a_checkpoint_of_a_language_model_is_not_exported_and_says_why(language, tmp_path, capsys):
+    config = language()
+    run(config, stop_at=2)
+    words = [f"--checkpoint={config.folders.run}", f"--data={config.data.data_dir}"]
+    assert export.main([*words, f"--model_repository={tmp_path / 'models'}"]) == 1
+    assert "model=gpt: cannot be published: it is a language model" in capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""The data sets that can be trained on: one file for each, and a registry."""

@@ -1,0 +1,179 @@
+"""What a data set must say of itself so that the loop can read it: samples by number, and a configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003  the command line parser reads the annotation at run time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from trainer.common.validation import at_least
+from trainer.pytorch.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from trainer.training.digits import SplitName
+
+_MAX_BYTE = 255.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Inputs [N, ...], float32 images or int64 tokens, and targets int64 [N, ...]."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def pin_memory(self) -> Batch:
+        """Return it in memory from which GPUs copy by themselves; torch's loader calls this."""
+        return Batch(inputs=self.inputs.pin_memory(), targets=self.targets.pin_memory())
+
+    def to(self, device: torch.device) -> Batch:
+        """Return it on a device; the copy from pinned memory does not hold up the caller."""
+        return Batch(
+            inputs=self.inputs.to(device, non_blocking=True), targets=self.targets.to(device, non_blocking=True)
+        )
+
+
+class Dataset(ABC):
+    """One split: samples that are numbered from 0.
+
+    The samples of a number are the same on every rank and in every process, for a run that resumes reads them again.
+
+    Attributes:
+        sample_shape: the shape of one input.
+        classes: how many values a target may have.
+        tokens_per_sample: tokens that a model predicts in one sample; None for images.
+    """
+
+    sample_shape: tuple[int, ...]
+    classes: int
+    tokens_per_sample: int | None = None
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def batch(self, indices: Tensor) -> Batch:
+        """Return the samples of these numbers, int64 [N] on the CPU, in their order.
+
+        Raises:
+            DataError: a file is damaged.
+        """
+
+    def on(self, device: torch.device) -> Dataset:  # noqa: ARG002  most data sets are too large for a device
+        """Return the data set with what fits there already on the device."""
+        return self
+
+
+class InMemoryDataset(Dataset):
+    """Samples in two tensors."""
+
+    def __init__(self, inputs: Tensor, targets: Tensor, *, classes: int) -> None:
+        """Take the samples.
+
+        Args:
+            inputs: [N, ...]; bytes are images, which are returned as float32 from 0 to 1.
+            targets: int64 [N, ...].
+            classes: How many values a target may have.
+        """
+        self.sample_shape = tuple(inputs.shape[1:])
+        self.classes = classes
+        self._inputs = inputs
+        self._targets = targets
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+    def batch(self, indices: Tensor) -> Batch:
+        """See `Dataset.batch`; on the device of the samples."""
+        indices = indices.to(self._inputs.device)
+        inputs = self._inputs[indices]
+        if inputs.dtype == torch.uint8:
+            inputs = inputs.float() / _MAX_BYTE
+        return Batch(inputs=inputs, targets=self._targets[indices])
+
+    def on(self, device: torch.device) -> InMemoryDataset:
+        """See `Dataset.on`: all of it."""
+        return InMemoryDataset(self._inputs.to(device), self._targets.to(device), classes=self.classes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig(ABC):
+    """Base of the data sets' configurations; what a registered data set implements."""
+
+    dataset: str
+    """Name in the registry."""
+    data_dir: Path
+    """Folder of the input data; only read."""
+    batch_size: int = 64
+    """Samples of one optimizer step over all ranks. The number of ranks, in an elastic job each possible one, must
+    divide it."""
+
+    task: ClassVar[Task] = Task.CLASSIFICATION
+    """What it is for."""
+    in_memory: ClassVar[bool] = False
+    """Whether a rank holds all samples in memory, so that compressed variants can be built from them."""
+
+    def __post_init__(self) -> None:
+        at_least("batch_size", self.batch_size, 1)
+
+    @property
+    def workers(self) -> int:
+        """Processes that read for each rank; 0 reads in the rank's own."""
+        return 0
+
+    @abstractmethod
+    def open(self, split: SplitName, input_shape: Sequence[int]) -> Dataset:
+        """Return a split.
+
+        Args:
+            split: Which one.
+            input_shape: The shape that the model reads, to cut or scale samples to where the format leaves it open.
+
+        Raises:
+            DataError: files are missing or damaged; the message says which and what to do.
+        """
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return 64 hex digits that are equal for two runs only if they see the same samples.
+
+        Raises:
+            DataError: files are missing.
+        """
+
+    def settings(self) -> dict[str, Any]:
+        """Return what decides which samples a model sees in which order, as JSON values."""
+        own = dataclasses.asdict(self)
+        for name in _NOT_THE_SAMPLES:
+            own.pop(name, None)
+        return {**own, "dataset_sha256": self.fingerprint()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileDataConfig(DataConfig):
+    """Base of the data sets whose samples are read from files while training runs."""
+
+    data_workers: int = 0
+    """Processes that read batches ahead for each rank; 0 reads each batch in the rank's own process when it is needed.
+    The order of the samples is the same for any number."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("data_workers", self.data_workers, 0)
+
+    @property
+    def workers(self) -> int:
+        """See `DataConfig.workers`."""
+        return self.data_workers
+
+
+_NOT_THE_SAMPLES = ("data_dir", "data_workers")
+"""A run may resume with other values of these."""

@@ -1,0 +1,110 @@
+"""Images in a folder for each class, as torchvision's ImageFolder and most published sets have them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, cast
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+
+from trainer.pytorch.data.dataset import Batch, Dataset, FileDataConfig
+from trainer.pytorch.data.image_files import ImageFiles, list_images
+from trainer.training.digits import SPLITS, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from trainer.training.digits import SplitName
+
+_MODES = {1: "L", 3: "RGB"}
+"""Pillow's modes by the number of channels."""
+_MAX_BYTE = 255.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFolderConfig(FileDataConfig):
+    """Images below <data_dir>/train/<class>/ and <data_dir>/val/<class>/, which are held out.
+
+    The classes are numbered in the order of their names. Images are scaled to what the model reads, the middle of their
+    longer side is kept, and values are from 0 to 1.
+    """
+
+    dataset: Literal["image_folder"] = "image_folder"
+    """Name of the data set; `--dataset NAME --help` explains the arguments of another."""
+
+    def open(self, split: SplitName, input_shape: Sequence[int]) -> ImageFolder:
+        """Return a split; see `DataConfig.open`."""
+        return ImageFolder(self.data_dir, list_images(self.data_dir, split), tuple(input_shape))
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 over the names of all images, not their contents; see `DataConfig.fingerprint`."""
+        digest = hashlib.sha256()
+        for split in SPLITS:
+            for name in list_images(self.data_dir, split).names:
+                digest.update(f"{split}/{name}\0".encode())
+        return digest.hexdigest()
+
+
+class ImageFolder(Dataset):
+    """The images of a split, read when a batch needs them."""
+
+    def __init__(self, data_dir: Path, files: ImageFiles, shape: tuple[int, ...]) -> None:
+        """Take the files.
+
+        Args:
+            data_dir: Folder of the splits, for messages.
+            files: All images.
+            shape: Channels, height and width that the model reads.
+
+        Raises:
+            DataError: images cannot be brought to this shape.
+        """
+        if len(shape) != 3 or shape[0] not in _MODES:
+            raise DataError(
+                f"data_dir={data_dir}: the model reads inputs {shape}, images are (1, height, width) or "
+                "(3, height, width). Fix: a model of such images, for example --model resnet --channels 3"
+            )
+        self.sample_shape = shape
+        self.classes = len(files.classes)
+        self._files = files
+
+    def __len__(self) -> int:
+        return len(self._files.names)
+
+    def batch(self, indices: Tensor) -> Batch:
+        """See `Dataset.batch`."""
+        numbers = cast("list[int]", indices.tolist())  # pyright: ignore[reportUnknownMemberType]
+        images = np.stack([self._image(self._files.folder / self._files.names[number]) for number in numbers])
+        labels = [self._files.labels[number] for number in numbers]
+        return Batch(
+            inputs=torch.from_numpy(images),  # pyright: ignore[reportUnknownMemberType]
+            targets=torch.tensor(labels),
+        )
+
+    def _image(self, path: Path) -> NDArray[np.float32]:
+        """Return an image as float32 [channels, height, width], 0 to 1."""
+        channels, height, width = self.sample_shape
+        try:
+            with Image.open(path) as file:
+                image = _cropped(file.convert(_MODES[channels]), width, height)
+        except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+            raise DataError(f"{path}: cannot be read as an image: {error}. Fix: replace or remove it") from error
+        pixels = np.asarray(image, dtype=np.float32) / np.float32(_MAX_BYTE)
+        return pixels.reshape(height, width, channels).transpose(2, 0, 1)
+
+
+def _cropped(image: Image.Image, width: int, height: int) -> Image.Image:
+    """Return the middle of an image in the given proportions, scaled to the given size."""
+    if image.size == (width, height):
+        return image
+    scale = min(image.width / width, image.height / height)
+    left, top = (image.width - scale * width) / 2, (image.height - scale * height) / 2
+    box = (left, top, left + scale * width, top + scale * height)
+    return image.resize((width, height), Image.Resampling.BILINEAR, box=box)

@@ -1,0 +1,95 @@
+"""Text as files of tokens, for language models."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+
+import numpy as np
+import torch
+
+from trainer.pytorch.data.dataset import Batch, Dataset, FileDataConfig
+from trainer.pytorch.data.token_files import DESCRIPTION, open_file, read_description
+from trainer.pytorch.task import Task
+from trainer.training.digits import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from trainer.pytorch.data.token_files import TokenFile
+    from trainer.training.digits import SplitName
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokensConfig(FileDataConfig):
+    """Tokens of any length in <data_dir>/train.bin and val.bin, described by tokens.json.
+
+    A sample is as many tokens as the model reads, and its targets are the same tokens one place further. Samples follow
+    each other in the file and do not overlap. The files are mapped into memory, not loaded.
+    """
+
+    dataset: Literal["tokens"] = "tokens"
+    """Name of the data set; `--dataset NAME --help` explains the arguments of another."""
+
+    task: ClassVar[Task] = Task.LANGUAGE_MODELLING
+
+    def open(self, split: SplitName, input_shape: Sequence[int]) -> TokenDataset:
+        """Return a split; see `DataConfig.open`."""
+        return TokenDataset(open_file(self.data_dir, split), context=input_shape[0])
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 of the description, which has those of the files; see `DataConfig.fingerprint`."""
+        content = json.dumps(read_description(self.data_dir), sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+class TokenDataset(Dataset):
+    """Windows of a file of tokens."""
+
+    def __init__(self, file: TokenFile, *, context: int) -> None:
+        """Map nothing yet.
+
+        Args:
+            file: All tokens.
+            context: Tokens of a sample.
+
+        Raises:
+            DataError: the file is shorter than a sample.
+        """
+        self._file = file
+        self._context = context
+        self.sample_shape = (context,)
+        self.classes = file.vocabulary
+        self.tokens_per_sample = context
+        if not len(self):
+            fix = f"Fix: more tokens, or --context {max(1, file.tokens - 1)}"
+            raise DataError(f"{file.path}: has {file.tokens} tokens, a sample is {context} and one more. {fix}")
+
+    def __len__(self) -> int:
+        return max(0, self._file.tokens - 1) // self._context
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs, which maps the file itself: the tokens would be copied."""
+        return {name: value for name, value in vars(self).items() if name != "_tokens"}
+
+    @cached_property
+    def _tokens(self) -> NDArray[Any]:
+        return self._file.map()
+
+    def batch(self, indices: Tensor) -> Batch:
+        """See `Dataset.batch`; inputs and targets int64 [N, context]."""
+        begins = cast("list[int]", (indices * self._context).tolist())  # pyright: ignore[reportUnknownMemberType]
+        rows = np.stack([self._tokens[begin : begin + self._context + 1] for begin in begins]).astype(np.int64)
+        largest = int(rows.max())
+        if largest >= self.classes:
+            # a GPU would end the process without a word of the file
+            limit = f"{DESCRIPTION} says 0 to {self.classes - 1}"
+            raise DataError(f"{self._file.path}: token {largest}, {limit}. Fix: describe the file again")
+        both: Tensor = torch.from_numpy(rows)  # pyright: ignore[reportUnknownMemberType]
+        return Batch(inputs=both[:, :-1].contiguous(), targets=both[:, 1:].contiguous())
