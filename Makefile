@@ -9,7 +9,6 @@ IMAGE ?= 0
 FRAMEWORK ?= pytorch
 PICTURES ?= dashboard up
 PYTEST_FLAGS ?=
-AUDITED := requirements.txt requirements-test.txt policies/requirements.txt trainer/requirements.txt trainer/requirements-training.txt trainer/requirements-tensorflow.txt
 # What was said on the command line, as flags: a KUBECONFIG of the shell must not turn `local` to another cluster.
 given = $(if $(filter command,$(origin $1)),'--$2=$($1)')
 option = $(if $(filter command,$(origin $1)),'--option=--$2=$($1)')
@@ -23,7 +22,7 @@ ALONE := tests/cluster/test_local_cluster_down.py
 SHARED := -n 4 --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%) \
 	tests/cloud tests/cluster tests/unit/trainer/tf tests/engine tests/faults tests/unit tests/manifests
 
-.PHONY: help up down stop status why logs search-logs dashboards rerun predict pictures preview review recover leftovers acceptance image tools engine venv venv-test venv-policies check test test-fast mutants bench audit lock
+.PHONY: help up down stop status why logs search-logs dashboards rerun predict pictures preview review recover leftovers acceptance image tools engine venv venv-test venv-policies check test test-fast mutants bench audit sbom lock
 
 help: ## Show what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -115,9 +114,11 @@ mutants: venv-test ## Break infra/ and workloads/ at every place, list what no t
 bench: venv-test ## Time what the docs state, as one table
 	@$(TEST_PYTHON) -m benchmarks
 
-audit: venv-test ## Ask PyPI for known vulnerabilities of every pinned Python package
-	@for file in $(AUDITED); do echo "$$file:"; \
-		$(TEST_PYTHON) -m pip_audit --strict --require-hashes --disable-pip --progress-spinner off --requirement $$file || exit 1; done
+audit: venv-test ## Ask for known vulnerabilities of every pinned Python package: make audit SERVICE=osv
+	@$(TEST_PYTHON) -m tools.upkeep.audit $(call given,SERVICE,service)
+
+sbom: venv-test ## List what images, environments and programs are made of (CycloneDX): make sbom FOLDER=/tmp/sbom
+	@$(TEST_PYTHON) -m tools.sbom $(if $(FOLDER),'$(FOLDER)')
 
 lock: venv ## Pin all *.in files again, and write what docs/ has from the code
 	@$(PYTHON) -m tools.upkeep.lock && $(PYTHON) -m tools.upkeep.settings_page \

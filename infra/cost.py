@@ -1,14 +1,17 @@
 """What an environment costs per hour, as far as its prices are known: arithmetic over its settings alone.
 
-Nodes: infra/instance_types.py, which names the source and the day. What else has a row has the source there.
+Nodes: infra/instance_types.py, which names the source and the day. What else has a row has the source there. A stack's
+settings may have prices of their own (infra/settings/prices.py).
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from infra.instance_types import PRICES_AS_OF
+from infra.instance_types import INSTANCE_TYPES, PRICES_AS_OF
+from infra.prices import Prices, layered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,7 +41,7 @@ NOT_INCLUDED = (
 
 @dataclass(frozen=True, kw_only=True)
 class CostRow:
-    """One thing that is paid by the hour. Prices in CNY; None where no price is known, which is not 0."""
+    """One thing that is paid by the hour; its price is None where none is known, which is not 0."""
 
     what: str
     fewest: int
@@ -72,9 +75,30 @@ class CostSum:
     """Rows that cost something at the most, and nobody knows what."""
 
 
-def hourly_cost(settings: AlicloudSettings) -> tuple[CostRow, ...]:
-    """Return what an environment pays by the hour: each pool from its fewest to its most nodes, then what is fixed."""
-    return (*(_pool_row(pool) for pool in settings.node_pools), *_fixed_rows(settings))
+def list_prices() -> Prices:
+    """Return the built-in list: what Alibaba Cloud asks, as far as this project knows it."""
+    nodes = {row.name: row.price_cny_per_hour for row in INSTANCE_TYPES.values() if row.price_cny_per_hour is not None}
+    return Prices(
+        as_of=dt.date.fromisoformat(PRICES_AS_OF),
+        per_hour={**nodes, "ack.pro.small": ACK_PRO_CNY},
+        source="Alibaba Cloud's list, pay-as-you-go, mainland regions",
+    )
+
+
+def stack_prices(own: Prices | None) -> Prices:
+    """Return what counts for a stack: the prices of its settings, if it has any, over the built-in list."""
+    return list_prices() if own is None else layered(own, list_prices(), called="the stack's settings")
+
+
+def hourly_cost(settings: AlicloudSettings, prices: Prices | None = None) -> tuple[CostRow, ...]:
+    """Return what an environment pays by the hour: each pool from its fewest to its most nodes, then what is fixed.
+
+    Args:
+        settings: the environment's.
+        prices: what it costs, such as `stack_prices`; by default the built-in list, in CNY.
+    """
+    table = prices or list_prices()
+    return (*(_pool_row(pool, table) for pool in settings.node_pools), *_fixed_rows(settings, table))
 
 
 def add(rows: Iterable[CostRow]) -> CostSum:
@@ -94,8 +118,8 @@ def _times(count: int, price: float | None) -> float | None:
     return None if price is None else count * price
 
 
-def _pool_row(pool: NodePoolSettings) -> CostRow:
-    lowest, highest = node_prices([facts.price_cny_per_hour for facts in pool.facts], pool.spot)
+def _pool_row(pool: NodePoolSettings, prices: Prices) -> CostRow:
+    lowest, highest = node_prices([prices.of(name) for name in pool.instance_types], pool.spot)
     return CostRow(
         what=f"pool {pool.name}",
         fewest=pool.minimum,
@@ -110,7 +134,7 @@ def node_prices(prices: Sequence[float | None], spot: SpotSettings | None) -> tu
     """Return the lowest and the highest price of one node of a pool: any of its types may be the one in stock.
 
     Args:
-        prices: list price of each of the pool's instance types.
+        prices: price of each of the pool's instance types without a discount for spot nodes.
         spot: the pool's spot settings, if it has spot nodes.
     """
     known = [price for price in prices if price is not None]
@@ -137,10 +161,10 @@ def _pool_note(pool: NodePoolSettings) -> str:
     return f"{types}; spot"
 
 
-def _fixed_rows(settings: AlicloudSettings) -> list[CostRow]:
-    standard = settings.kubernetes.edition == "ack.pro.small"
+def _fixed_rows(settings: AlicloudSettings, prices: Prices) -> list[CostRow]:
+    edition = settings.kubernetes.edition
     rows = [
-        _one("ACK Pro control plane", ACK_PRO_CNY if standard else None, settings.kubernetes.edition),
+        _one("ACK Pro control plane", prices.of(edition), edition),
         _one("load balancer of the API server", None, "CLB, created by ACK; by usage"),
     ]
     if settings.kubernetes.public_api_server:
@@ -164,4 +188,11 @@ PRICES = (
     f" (infra/instance_types.py). ACK Pro: CNY {ACK_PRO_CNY} (infra/cost.py). An estimate: other regions and later days"
     " differ, and the bill decides."
 )
-"""Where the prices come from, as text for every place that displays them."""
+"""Where the prices of the built-in list come from, as text for every place that displays them."""
+
+
+def prices_note(prices: Prices) -> str:
+    """Return where a table's prices come from, as one line for reports; PRICES for the built-in list."""
+    if prices == list_prices():
+        return PRICES
+    return f"Prices of {prices.as_of}, in {prices.currency} ({prices.source}). An estimate: the bill decides."

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from athanor.review.engine import engine_drift
-from athanor.review.prices import list_prices
+from athanor.review.prices import prices_for
 from athanor.review.report import Heading, report
 from athanor.review.stack_review import stack_review
 from athanor.review.verdict import UNREADABLE, exit_status
@@ -23,7 +23,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     try:
         stacks: list[str] = arguments.stack
-        reviews = [stack_review(engine_drift(stack), list_prices(), "not asked") for stack in stacks]
+        drifts = [engine_drift(stack) for stack in stacks]
+        reviews = [stack_review(each, prices_for(each.config), "not asked") for each in drifts]
         arguments.output.write_text(report(reviews, heading=heading(stacks)), encoding="utf-8")
     except OSError as error:
         sys.stderr.write(f"athanor drift: {error}\n")

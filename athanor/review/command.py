@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from athanor.review.engine import engine_preview, policy_flags
 from athanor.review.plan_file import planned_preview
-from athanor.review.prices import list_prices, read_prices
+from athanor.review.prices import prices_for, read_prices
 from athanor.review.reading import read_preview
 from athanor.review.report import report
 from athanor.review.running_work import Running, ask, running
@@ -33,8 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     try:
         previews = _previews(arguments)
-        prices = read_prices(arguments.prices) if arguments.prices else list_prices()
-        reviews = [stack_review(each, prices, _running(arguments)) for each in previews]
+        own = read_prices(arguments.prices) if arguments.prices else None
+        reviews = [stack_review(each, prices_for(each.config, own), _running(arguments)) for each in previews]
         _write(report(reviews, arguments.limit), arguments.output)
     except (OSError, RefusalError) as error:
         sys.stderr.write(f"athanor review: {error}\n")

@@ -105,7 +105,8 @@ def _known(price: float | None) -> str:
 
 
 def _source(prices: Prices) -> str:
+    table = code(prices.source or "a table of prices", 300)
     return (
-        f"Prices of {prices.as_of} ({code(prices.source, 200)}); a month has {HOURS_A_MONTH} hours. Only what changes"
+        f"Prices of {prices.as_of} ({table}); a month has {HOURS_A_MONTH} hours. Only what changes"
         " is listed; disks, traffic and what is billed by use are left out. An estimate: the bill decides."
     )

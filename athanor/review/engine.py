@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from athanor.review.preview import Diagnostic, Preview
@@ -80,6 +81,4 @@ def _asked(stack: str, command: Sequence[str], variables: Mapping[str, str] | No
 
 def _failed(preview: Preview, message: str) -> Preview:
     error = Diagnostic(severity="error", message=message[-_LAST_WORDS:])
-    return Preview(
-        stack=preview.stack, steps=preview.steps, diagnostics=(*preview.diagnostics, error), findings=preview.findings
-    )
+    return replace(preview, diagnostics=(*preview.diagnostics, error))

@@ -78,6 +78,8 @@ class Preview:
     steps: tuple[Step, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     findings: tuple[Finding, ...] = ()
+    config: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The stack's configuration by key, such as `athanor:prices`; objects are JSON, secrets are blinded."""
 
     @property
     def failed(self) -> bool:

@@ -8,7 +8,7 @@ PULUMI_ENABLE_STREAMING_JSON_PREVIEW is true, have them; in all else both say th
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from athanor.review.preview import Diagnostic, Finding, Preview, State, Step, urn_stack
@@ -50,7 +50,7 @@ def read_preview(text: str, stack: str = "") -> Preview:
     events = [document for document in documents if _is_event(document)]
     preview = _from_events(events) if events else _from_digest(documents[0])
     name = stack or next((urn_stack(step.urn) for step in preview.steps if urn_stack(step.urn)), "")
-    return Preview(stack=name, steps=preview.steps, diagnostics=preview.diagnostics, findings=preview.findings)
+    return replace(preview, stack=name)
 
 
 def _documents(text: str) -> list[dict[str, object]]:
@@ -89,6 +89,7 @@ def _from_digest(document: dict[str, object]) -> Preview:
         stack="",
         steps=tuple(_step(as_mapping(step), _DIGEST) for step in as_list(document.get("steps"))),
         diagnostics=tuple(_diagnostic(as_mapping(said)) for said in as_list(document.get("diagnostics"))),
+        config=_config(document.get("config")),
     )
 
 
@@ -114,7 +115,16 @@ def _from_events(events: Sequence[dict[str, object]]) -> Preview:
         findings=tuple(
             _finding(policy_event) for event in events if (policy_event := as_mapping(event.get("policyEvent")))
         ),
+        config=next((config for config in map(_prelude, events) if config), dict[str, str]()),
     )
+
+
+def _prelude(event: dict[str, object]) -> dict[str, str]:
+    return _config(at(event, "preludeEvent", "config"))
+
+
+def _config(value: object) -> dict[str, str]:
+    return {key: text for key, text in as_mapping(value).items() if isinstance(text, str)}
 
 
 def _step(step: dict[str, object], spelling: _Spelling) -> Step:

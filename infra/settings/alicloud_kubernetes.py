@@ -56,6 +56,10 @@ AddonVersion = Annotated[str, StringConstraints(pattern=r"^v?[0-9]+(\.[0-9]+)+([
 Weekday = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
+Edition = Literal["ack.pro.small", "ack.pro.xlarge", "ack.pro.2xlarge", "ack.pro.4xlarge"]
+"""Sizes of the managed control plane (ACK, "ACK Pro clusters", `cluster_spec`)."""
+
+
 class MaintenanceSettings(Model):
     """When ACK may touch the control plane and its nodes."""
 
@@ -74,7 +78,7 @@ class KubernetesSettings(Model):
     """Kubernetes version, 1.32 to 1.36: a minor such as `1.34`, which becomes the patch that ACK offers when the
     cluster is created and then stays, or a full version such as `1.34.10-aliyun.1` to pin it. A higher one upgrades the
     control plane in place, one minor at a time; nodes follow when their pool is upgraded in ACK."""
-    edition: Literal["ack.pro.small", "ack.pro.xlarge", "ack.pro.2xlarge", "ack.pro.4xlarge"] = "ack.pro.small"
+    edition: Edition = "ack.pro.small"
     """Size of the managed control plane; fixed at creation."""
     public_api_server: bool = False
     """Whether the API server is also reachable from the internet; fixed at creation."""

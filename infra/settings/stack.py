@@ -16,6 +16,7 @@ from infra.settings.fields import DnsLabel, Model
 from infra.settings.gpu import ClusterGpuSettings
 from infra.settings.images import ImageSettings
 from infra.settings.monitoring import MonitoringSettings
+from infra.settings.prices import PriceSettings
 from infra.settings.scheduling import SchedulingSettings
 from infra.settings.storage import StorageSettings
 
@@ -53,6 +54,10 @@ class Settings(Model):
     """Metrics, alerts, dashboards and logs."""
     images: ImageSettings = ImageSettings()
     """Where images come from."""
+    prices: PriceSettings | None = None
+    """Your prices, for estimates of costs: reviews of changes, cost tables, the acceptance run. By default, the list in
+    infra/instance_types.py; it also gives what is left out here. Dashboards, policies and
+    `athanor run` use that list."""
     digits: DigitsSettings = DigitsSettings()
     """The example workload."""
 

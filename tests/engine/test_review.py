@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from athanor.review import verdict
+from athanor.review.prices import prices_for
 from athanor.review.reading import read_preview
 from tests.fixtures.engine_project import STACK, EngineProject
 from tools.paths import REPOSITORY
@@ -85,6 +86,21 @@ def test_a_real_preview_becomes_the_same_report_in_both_formats(project: EngineP
     assert "<summary><code>Team</code> <code>ours</code>: 2 deleted, 2 replaced, 1 created" in text
     assert SECRET not in text
     assert SECRET not in digest.read_text(encoding="utf-8")
+
+
+def test_a_preview_repeats_the_prices_of_its_stack(project: EngineProject) -> None:
+    """With a date as people write it in YAML, which reaches programs in a form of its own."""
+    settings = project.folder / f"Pulumi.{STACK}.yaml"
+    before = settings.read_text(encoding="utf-8")
+    prices = "config:\n  athanor:prices: {as_of: 2026-10-02, per_hour: {ack.pro.small: 1.5}}\n"
+    settings.write_text(before + prices, encoding="utf-8")
+    streaming = project.with_variables(PULUMI_ENABLE_STREAMING_JSON_PREVIEW="true")
+    written = [each.preview("--json") for each in (project, streaming)]
+    settings.write_text(before, encoding="utf-8")
+
+    tables = [prices_for(read_preview(text).config) for text in written]
+
+    assert [(str(each.as_of), each.of("ack.pro.small")) for each in tables] == [("2026-10-02", 1.5)] * 2
 
 
 def test_a_program_that_fails_is_a_failed_preview(project: EngineProject) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from infra.cost import stack_prices
 from infra.errors import RefusalError, choices
 from infra.settings.parse import parse_settings
 from tools.acceptance import price
@@ -76,7 +77,8 @@ def accept(stack: str, options: Options, console: Console, report: Progress) -> 
         site = _site(stack, settings, pools, journal, console, report)
         if settings.alicloud is not None:
             check_nothing_is_lost(site)
-            _confirm(site, options, price.statement(settings.alicloud, [pool.name for pool in pools]))
+            named, prices = [pool.name for pool in pools], stack_prices(settings.prices)
+            _confirm(site, options, price.statement(settings.alicloud, named, prices))
         return _go(site, options)
 
 

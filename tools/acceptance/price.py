@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from infra.cost import NOT_INCLUDED, PRICES, add, hourly_cost
+from infra.cost import NOT_INCLUDED, add, hourly_cost, prices_note
 from tools.acceptance.workload_requests import PODS_TO_COMPARE
 from tools.upkeep.costs_page import cost_table_of
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from infra.cost import CostRow
+    from infra.prices import Prices
     from infra.settings.alicloud import AlicloudSettings
 
 _LIMIT = (
@@ -24,25 +25,26 @@ HOURS = 3
 for machines, half an hour to take it away."""
 
 
-def statement(settings: AlicloudSettings, pools: Collection[str]) -> str:
+def statement(settings: AlicloudSettings, pools: Collection[str], prices: Prices) -> str:
     """Return what a run is to cost, as Markdown.
 
     Args:
         settings: the environment's.
         pools: names of the GPU pools that the run uses, two nodes of each.
+        prices: what nodes and control planes cost.
     """
-    rows = [_of_a_run(row, settings, pools) for row in hourly_cost(settings)]
+    rows = [_of_a_run(row, settings, pools) for row in hourly_cost(settings, prices)]
     total = add(rows)
-    bounds = f"CNY {total.lowest * HOURS:.2f} to {total.highest * HOURS:.2f} in {HOURS} hours"
+    bounds = f"{prices.currency} {total.lowest * HOURS:.2f} to {total.highest * HOURS:.2f} in {HOURS} hours"
     unknown = sorted({*total.left_out_of_lowest, *total.left_out_of_highest})
     return "\n\n".join(
         [
             f"By the hour, with at most {PODS_TO_COMPARE} nodes of each GPU pool that the run uses:",
-            cost_table_of(rows).rstrip("\n"),
+            cost_table_of(rows, prices.currency).rstrip("\n"),
             f"**Known: {bounds}** ({HOURS} hours are an estimate, not a measurement).",
             f"Without a known price, and therefore additional: {', '.join(unknown) or 'nothing'}.",
             f"Not included: {'; '.join(NOT_INCLUDED)}.",
-            PRICES,
+            prices_note(prices),
             _LIMIT,
         ]
     )

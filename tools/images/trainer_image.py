@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.images import TRAINER_FRAMEWORKS, TRAINER_REPOSITORIES, local_image, trainer_sources
+from tools.images.annotations import annotated, provenance
 from tools.images.base_image import (
     BASE_REPOSITORIES,
     DEBIAN_REPOSITORY,
@@ -16,6 +18,7 @@ from tools.images.base_image import (
 )
 from tools.images.builders import BuildRequest, choose_builder
 from tools.images.containerd import NodeImages
+from tools.images.python_packages import requirements_file
 from tools.images.store import images_folder, open_layout
 from tools.paths import REPOSITORY
 
@@ -82,7 +85,9 @@ def build(layout: Layout, reference: str, name: TrainerImage, variant: TrainerVa
             base_manifest=base_manifest,
             arguments={"FRAMEWORK": framework, "VARIANT": variant},
         )
-        manifest = choose_builder(images_folder() / _storage(framework)).build(request, layout)
+        built = choose_builder(images_folder() / _storage(framework)).build(request, layout)
+    pins = hashlib.sha256(requirements_file(framework).read_bytes()).hexdigest()
+    manifest = annotated(layout, built, provenance(reference, base, base_manifest, pins))
     layout.tag(reference, manifest)
     _forget_unused(layout, name)
     layout.collect_garbage()

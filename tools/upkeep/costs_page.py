@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from infra.cost import NOT_INCLUDED, PRICES, CostRow, CostSum, add, hourly_cost
+from infra.cost import NOT_INCLUDED, PRICES, CostRow, CostSum, add, hourly_cost, list_prices, prices_note, stack_prices
 from infra.settings.parse import parse_settings
 from tools.paths import REPOSITORY
 from tools.stacks.engine import stack_config
@@ -14,6 +14,7 @@ from tools.upkeep.generated_section import with_section
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from infra.prices import Prices
     from infra.settings.alicloud import AlicloudSettings
 
 PAGE = REPOSITORY / "docs" / "alicloud.md"
@@ -31,14 +32,15 @@ def page_with_costs(page: str) -> str:
     return with_section(page, PAGE, (BEGIN, END), _costs())
 
 
-def cost_table(settings: AlicloudSettings) -> str:
-    """Return one environment's costs as a Markdown table."""
-    return cost_table_of(hourly_cost(settings))
+def cost_table(settings: AlicloudSettings, prices: Prices | None = None) -> str:
+    """Return one environment's costs as a Markdown table, by default with the prices of the built-in list."""
+    table = prices or list_prices()
+    return cost_table_of(hourly_cost(settings, table), table.currency)
 
 
-def cost_table_of(rows: Sequence[CostRow]) -> str:
+def cost_table_of(rows: Sequence[CostRow], currency: str) -> str:
     """Return rows and their sum as a Markdown table."""
-    lines = ["| what | how many | CNY/h each | CNY/h together | note |", "|---|---|---|---|---|"]
+    lines = [f"| what | how many | {currency}/h each | {currency}/h together | note |", "|---|---|---|---|---|"]
     lines += [_line(row) for row in rows]
     lines.append(_sum_line(add(rows)))
     return "\n".join(lines) + "\n"
@@ -48,9 +50,11 @@ def _costs() -> str:
     parts = [f"{PRICES}\n"]
     for file in sorted(REPOSITORY.glob("Pulumi.*.yaml")):
         stack = file.name.split(".")[1]
-        alicloud = parse_settings(stack_config(stack)).alicloud
-        if alicloud:
-            parts.append(f"**{stack}**\n\n{cost_table(alicloud)}")
+        settings = parse_settings(stack_config(stack))
+        if settings.alicloud:
+            prices = stack_prices(settings.prices)
+            own = f"{prices_note(prices)}\n\n" if settings.prices else ""
+            parts.append(f"**{stack}**\n\n{own}{cost_table(settings.alicloud, prices)}")
     parts.append("Not included: " + "; ".join(NOT_INCLUDED) + ".\n")
     return "\n".join(parts)
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from infra.cost import ACK_PRO_CNY, CostRow, add, hourly_cost
+from infra.cost import ACK_PRO_CNY, PRICES, CostRow, add, hourly_cost, prices_note, stack_prices
 from infra.instance_types import instance_type
+from infra.prices import Prices
 from infra.settings.alicloud import AlicloudSettings
 
 SYSTEM = {"name": "system", "role": "system", "instance_types": ["ecs.g7.xlarge"], "minimum": 2, "maximum": 3}
@@ -105,3 +106,26 @@ def test_a_sum_names_what_it_leaves_out():
     assert (total.lowest, total.highest) == (1.5, 4.0)
     assert total.left_out_of_lowest == ("unknown",)
     assert total.left_out_of_highest == ("unknown", "later")
+
+
+def test_own_prices_replace_those_of_the_list_one_by_one():
+    own = Prices(as_of="2026-11-01", per_hour={A10[1]: 3.0, "ack.pro.xlarge": 2.0})
+    environment = settings(gpu_pool(), kubernetes={"edition": "ack.pro.xlarge"})
+    own_rows = {row.what: row for row in hourly_cost(environment, stack_prices(own))}
+    assert (own_rows["pool a10"].each_lowest, own_rows["pool a10"].each_highest) == (3.0, price(A10[0]))
+    assert own_rows["ACK Pro control plane"].lowest == 2.0
+    assert own_rows["pool system"].lowest == 2 * price("ecs.g7.xlarge")
+
+
+def test_in_another_currency_the_list_does_not_count():
+    own = Prices(as_of="2026-11-01", currency="EUR", per_hour={A10[1]: 3.0})
+    own_rows = {row.what: row for row in hourly_cost(settings(gpu_pool()), stack_prices(own))}
+    assert (own_rows["pool a10"].lowest, own_rows["pool system"].lowest) == (None, None)
+
+
+def test_every_table_says_its_day():
+    own = Prices(as_of="2026-11-01", currency="EUR", per_hour={}, source="our contract")
+    assert prices_note(stack_prices(None)) == PRICES
+    assert prices_note(stack_prices(own)).startswith(
+        "Prices of 2026-11-01, in EUR (the stack's settings: our contract)."
+    )

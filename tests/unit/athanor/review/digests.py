@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from athanor.review.prices import list_prices
 from athanor.review.reading import read_preview
 from athanor.review.report import report
 from athanor.review.stack_review import StackReview, stack_review
+from infra.cost import list_prices
 
 if TYPE_CHECKING:
     from athanor.review.running_work import Running

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from athanor.review.prices import list_prices
 from athanor.review.reading import read_preview
 from athanor.review.report import MARK, report
 from athanor.review.running_work import running
 from athanor.review.stack_review import stack_review
+from infra.cost import list_prices
 from tests.unit.athanor.review.recorded import NAMES, RUNNING, preview_file
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "review.md"

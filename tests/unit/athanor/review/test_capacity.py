@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from athanor.command_line import main
 from athanor.review.capacity import pool_of
-from athanor.review.prices import list_prices, read_prices
+from athanor.review.prices import prices_for, read_prices
 from athanor.review.reading import read_preview
 from athanor.review.stack_review import stack_review
+from infra.cost import list_prices
 from infra.errors import RefusalError
 from infra.instance_types import PRICES_AS_OF, instance_type
-from tests.unit.athanor.review.digests import CLUSTER, POOL, UNKNOWN, digest, pool, reported, reviewed, step
+from tests.unit.athanor.review.digests import CLUSTER, POOL, UNKNOWN, digest, pool, reported, reviewed, step, urn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +103,7 @@ def test_a_pool_that_is_replaced_as_it_was_costs_the_same() -> None:
 def test_own_prices_replace_those_of_the_list(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text(f"as_of: 2026-11-01\nper_hour: {{{A10}: 5}}\nsource: our contract\n", encoding="utf-8")
-    prices = read_prices(file)
+    prices = prices_for({}, read_prices(file))
     assert prices.of(A10) == 5
     assert prices.of(LARGE) == price(LARGE)
     review = stack_review(read_preview(digest(change(None, pool(0, 2)))), prices, "not asked")
@@ -110,8 +113,59 @@ def test_own_prices_replace_those_of_the_list(tmp_path: Path) -> None:
 def test_in_another_currency_only_own_prices_count(tmp_path: Path) -> None:
     file = tmp_path / "prices.json"
     file.write_text(f'{{"as_of": "2026-11-01", "currency": "EUR", "per_hour": {{"{A10}": 1.5}}}}', encoding="utf-8")
-    prices = read_prices(file)
+    prices = prices_for({}, read_prices(file))
     assert (prices.of(A10), prices.of(LARGE)) == (1.5, None)
+
+
+def configured(prices: object) -> dict[str, str]:
+    return {"athanor:prices": json.dumps(prices)}
+
+
+OF_THE_STACK = configured({"as_of": "2026-10-02", "per_hour": {A10: 7, LARGE: 8}, "source": "our contract"})
+
+
+def test_a_file_comes_before_the_settings_and_these_before_the_list(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text(f"as_of: 2026-11-01\nper_hour: {{{A10}: 5}}\n", encoding="utf-8")
+    prices = prices_for(OF_THE_STACK, read_prices(file))
+    assert [prices.of(name) for name in (A10, LARGE, "ack.pro.small")] == [5, 8, 0.64]
+    assert prices.source == (
+        "a file of prices; for what it leaves out: 2026-10-02, the stack's settings: our contract; for what it leaves"
+        f" out: {PRICES_AS_OF}, Alibaba Cloud's list, pay-as-you-go, mainland regions"
+    )
+
+
+@pytest.mark.parametrize("form", ["digest", "events"])
+def test_the_report_counts_with_the_prices_of_the_settings_and_names_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    text = digest(change(None, pool(0, 2)), config=OF_THE_STACK)
+    if form == "events":
+        made = {"op": "create", "urn": urn(POOL, "a10"), "new": {"inputs": pool(0, 2), "custom": True}}
+        events = [{"preludeEvent": {"config": OF_THE_STACK}}, {"resourcePreEvent": {"metadata": made}}]
+        text = "\n".join(map(json.dumps, events))
+    file = tmp_path / "dev.json"
+    file.write_text(text, encoding="utf-8")
+    assert main(["review", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "CNY +14.00 an hour" in said
+    assert "Prices of 2026-10-02 (`the stack's settings: our contract; for what it leaves out:" in said
+
+
+@pytest.mark.parametrize("text", ["[secret]", "{", '{"as_of": "soon", "per_hour": {}}', "[" * 100_000])
+def test_settings_that_hold_no_prices_are_reported_and_the_list_counts(text: str) -> None:
+    prices = prices_for({"athanor:prices": text})
+    assert prices.per_hour == list_prices().per_hour
+    assert prices.source.startswith("athanor:prices cannot be read (")
+
+
+def test_a_stack_without_prices_has_those_of_the_list() -> None:
+    assert prices_for({"athanor:namespace": "x"}) == list_prices()
+
+
+def test_a_date_without_quotes_arrives_as_the_engine_writes_it() -> None:
+    prices = prices_for(configured({"as_of": "2026-10-02 00:00:00 +0000 UTC", "per_hour": {}}))
+    assert str(prices.as_of) == "2026-10-02"
 
 
 @pytest.mark.parametrize(

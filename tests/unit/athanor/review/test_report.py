@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from athanor.review.folding import GITHUB_LIMIT, Block, fitted
-from athanor.review.prices import list_prices
 from athanor.review.reading import read_preview
 from athanor.review.report import MARK, report
 from athanor.review.stack_review import StackReview, stack_review
+from infra.cost import list_prices
 from tests.unit.athanor.review.digests import (
     CLUSTER,
     CONFIG_MAP,

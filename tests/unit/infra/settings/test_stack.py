@@ -19,6 +19,7 @@ from workloads.resources import Resources
 
 OWN = {"kubeconfig": "~/.kube/config", "context": "kind-athanor"}
 GPU_NODE = "ecs.gn7i-c8g1.2xlarge"
+OF_TODAY: dict[str, Any] = {"as_of": "2026-11-01", "per_hour": {GPU_NODE: 7.1}}
 
 # what is wrong, the key that is named, the value that is shown, words of the fix
 REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
@@ -38,6 +39,20 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
     ({"namespace": "ack-csi-fuse"}, "namespace", "'ack-csi-fuse'", "belongs to ACK"),
     ({"leave_namespace": "A"}, "leave_namespace", "'A'", "at most 63"),
     ({"digits": {"width": 10}}, "digits.width", "10", "a multiple of 4"),
+    ({"prices": {"per_hour": {GPU_NODE: 7.1}}}, "prices.as_of", "", "Day on which the prices were read"),
+    ({"prices": {**OF_TODAY, "per_hour": {}}}, "prices.per_hour", "", "Price of one hour by instance type"),
+    ({"prices": {**OF_TODAY, "per_hour": {GPU_NODE: -1}}}, f"prices.per_hour.{GPU_NODE}", "-1", "such as 7.1"),
+    ({"prices": {**OF_TODAY, "per_hour": {GPU_NODE: "7"}}}, f"prices.per_hour.{GPU_NODE}", "'7'", "such as 7.1"),
+    ({"prices": {**OF_TODAY, "per_hour": {GPU_NODE[4:]: 7}}}, "prices.per_hour", GPU_NODE[4:], f"mean {GPU_NODE}"),
+    ({"prices": {**OF_TODAY, "per_hour": {GPU_NODE: True}}}, f"prices.per_hour.{GPU_NODE}", "True", "such as 7.1"),
+    (
+        {"prices": {**OF_TODAY, "per_hour": {GPU_NODE: float("nan")}}},
+        f"prices.per_hour.{GPU_NODE}",
+        "nan",
+        "at least 0",
+    ),
+    ({"prices": {**OF_TODAY, "currency": "yuan"}}, "prices.currency", "'yuan'", "ISO 4217"),
+    ({"prices": {**OF_TODAY, "as_of": "soon"}}, "prices.as_of", "'soon'", "Day on which"),
     ({"digits": {"gpus_per_worker": 1}}, "digits.gpus_per_worker", "1", "the local cluster's node has no GPU"),
     ({"cluster": "kind"}, "cluster", "'kind'", "Which Kubernetes cluster"),
     ({"cluster": {"kubeconfig": "~/k"}}, "cluster", "'~/k'", "set cluster.context"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from infra.cost import list_prices
 from infra.instance_types import INSTANCE_TYPES
+from infra.prices import Prices
 from infra.settings.parse import parse_settings
 from tools.acceptance import price
 from tools.stacks.engine import stack_config
 
 
-def statement(stack, pools):
-    return price.statement(parse_settings(stack_config(stack)).alicloud, pools)
+def statement(stack, pools, prices=None):
+    return price.statement(parse_settings(stack_config(stack)).alicloud, pools, prices or list_prices())
 
 
 def test_a_run_pays_for_two_nodes_of_a_pool_that_it_uses_and_for_none_of_others():
@@ -37,3 +39,11 @@ def test_what_has_no_price_is_named():
 
 def test_nobody_is_promised_a_measured_time():
     assert "an estimate, not a measurement" in statement("dev", ["a10"])
+
+
+def test_own_prices_are_the_ones_that_are_stated():
+    own = Prices(as_of="2026-11-01", currency="EUR", per_hour={"ecs.g7.xlarge": 0.5}, source="our contract")
+    said = statement("dev", [], own)
+    assert "**Known: EUR 3.00 to 3.00 in 3 hours**" in said
+    assert "Prices of 2026-11-01, in EUR (our contract)" in said
+    assert "CNY" not in said

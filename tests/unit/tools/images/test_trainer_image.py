@@ -1,7 +1,9 @@
 """When the trainer image is built, loaded and forgotten, with stand-ins for the builder and the node."""
 
 import dataclasses
+import hashlib
 import io
+import json
 import shutil
 
 import pytest
@@ -122,6 +124,19 @@ def test_only_what_the_tag_is_computed_from_is_sent_to_the_builder(ensure, build
     assert {"requirements.txt", "serve/__main__.py"} <= serving
     assert {"requirements-tensorflow.txt", "tf/job.py"} <= tensorflow
     assert "notes.md" not in training | tensorflow | serving
+
+
+def test_an_image_says_what_it_is_built_from_and_on(ensure, builder):
+    reference = ensure()
+    with store.open_layout() as layout:
+        manifest = json.loads(layout.path(layout.references()[reference].digest).read_bytes())
+    annotations = manifest["annotations"]
+    (request,) = builder.requests
+    assert annotations["org.opencontainers.image.version"] == reference.rpartition(":")[2]
+    assert annotations["org.opencontainers.image.base.name"] == request.base
+    assert annotations["org.opencontainers.image.base.digest"] == request.base_manifest.digest
+    pins = (REPOSITORY / "trainer" / "requirements.txt").read_bytes()
+    assert annotations["dev.athanor.image.requirements"] == f"sha256:{hashlib.sha256(pins).hexdigest()}"
 
 
 def test_frameworks_are_images_of_two_names_on_two_bases(ensure, builder, node):
