@@ -23,7 +23,7 @@ def add_runs(commands: Commands) -> None:
     compare = _command(commands, "compare", "show what two runs differ in", "athanor compare train-3f9a01 train-77c0de")
     compare.add_argument("run", metavar="RUN")
     compare.add_argument("other", metavar="RUN")
-    commands_of_runs = [runs, logs, watch, compare, *_controls(commands), *_inside(commands), _copy(commands)]
+    commands_of_runs = [runs, logs, watch, compare, *_controls(commands), *_inside(commands)]
     for command in commands_of_runs:
         add_cluster(command)
 
@@ -49,19 +49,6 @@ def _inside(commands: Commands) -> list[argparse.ArgumentParser]:
     shell.add_argument("program", nargs="*", metavar="COMMAND", help="after --: run this instead of a shell")
     forward.add_argument("ports", nargs="+", type=_ports, metavar="[LOCAL:]PORT", help="on 127.0.0.1, until Ctrl-C")
     return [shell, forward]
-
-
-def _copy(commands: Commands) -> argparse.ArgumentParser:
-    copy = _command(
-        commands,
-        "copy",
-        "copy files from or to the platform's volumes",
-        "athanor copy train-3f9a01:model.pt .; athanor copy ./cifar data:cifar",
-    )
-    copy.add_argument("source", help="a path here, or RUN:PATH, data:PATH or output:PATH")
-    copy.add_argument("target", help="the same; in data: and output: the path is the copy's own")
-    copy.add_argument("--replace", action="store_true", help="the target may exist")
-    return copy
 
 
 def _number(word: str) -> int:

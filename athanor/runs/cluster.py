@@ -105,14 +105,6 @@ class Cluster:
         answer = _kubectl([*self.prefix[1:], "create", "--filename=-", "--output=json"], content=json.dumps(manifest))
         return json.loads(answer)["metadata"]["name"]
 
-    def delete(self, kind: str, name: str) -> None:
-        """Delete an object if it exists, and do not wait for what belongs to it.
-
-        Raises:
-            RefusalError: as `items`.
-        """
-        self._get("delete", kind, name, "--ignore-not-found", "--wait=false")
-
     def platform(self) -> PlatformOutputs:
         """Return what the platform of the namespace says of itself, else of the only namespace that has one.
 

@@ -1,4 +1,4 @@
-"""The commands about runs: `athanor runs`, `logs`, `watch`, `stop`, `copy` and so on."""
+"""The commands about runs: `athanor runs`, `logs`, `watch`, `stop` and so on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from athanor.runs.cluster import Cluster
 from athanor.runs.control import resume, stop
-from athanor.runs.copy import Copy, run_copy
 from athanor.runs.follow import follow_to_the_end, print_logs
 from athanor.runs.inside import forward, shell
 from athanor.runs.listing import describe, table
@@ -115,14 +114,6 @@ def _forward(arguments: argparse.Namespace, cluster: Cluster) -> int:
     return forward(where, job_name, arguments.pod, arguments.ports)
 
 
-def _copy(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    platform = cluster.platform()
-    asked = Copy(source=arguments.source, target=arguments.target, replace=arguments.replace)
-    written = run_copy(cluster.within(platform.namespace), platform, asked, lambda run: _place(cluster, run)[1])
-    sys.stderr.write(f"copied: {written}\n")
-    return 0
-
-
 def _delete(arguments: argparse.Namespace, cluster: Cluster) -> int:
     with cluster.variables() as variables:
         remove(open_run(arguments.run, variables))
@@ -140,5 +131,4 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Cluster], int]] = {
     "delete": _delete,
     "shell": _shell,
     "port-forward": _forward,
-    "copy": _copy,
 }

@@ -215,8 +215,6 @@ def test_a_stopped_run_saves_frees_its_pods_and_goes_on(engineer: Engineer, coun
     [listed] = [run for run in engineer.listed() if run["run"] == counting]
     assert (listed["phase"], listed["gpus"]) == ("Aborted", 0)
     assert "is stopped already" in engineer.shell(f"athanor stop {counting}", check=False).stderr
-    engineer.shell(f"athanor copy {counting}:starts .")
-    assert (engineer.folder / "starts").read_text(encoding="utf-8") == "1"
 
     engineer.shell(f"athanor resume {counting}")
     wait_until(lambda: "start 2" in engineer.shell("athanor logs counting", check=False).stdout, "the second start")
@@ -234,19 +232,6 @@ def test_the_progress_of_a_run_and_what_differs_from_another(
     compared = engineer.shell(f"athanor compare {named[1]} {counting}").stdout
     assert re.search(r"^kind +PyTorchJob +BatchJob$", compared, re.MULTILINE)
     assert re.search(r"^latest step +100 +-$", compared, re.MULTILINE)
-
-
-def test_a_folder_goes_to_a_volume_and_back_whole(engineer: Engineer) -> None:
-    folder = engineer.folder / "cifar"
-    folder.mkdir()
-    (folder / "größe.bin").write_bytes(os.urandom(1_000_000))
-    engineer.shell("athanor copy cifar data:own/cifar")
-    refused = engineer.shell("athanor copy cifar data:own/cifar", check=False)
-    assert (refused.returncode, "exists" in refused.stderr) == (1, True)
-    engineer.shell("athanor copy data:own/cifar back")
-    assert (engineer.folder / "back" / "größe.bin").read_bytes() == (folder / "größe.bin").read_bytes()
-    assert "does not exist" in engineer.shell("athanor copy data:gone .", check=False).stderr
-    assert not [name for name in engineer.clone.kubectl("get", "jobs", "-A", "-o", "name").split() if "/copy-" in name]
 
 
 def test_the_state_has_no_code_no_credentials_and_no_path_in_clear(engineer: Engineer, trained: object) -> None:
