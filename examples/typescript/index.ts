@@ -15,6 +15,7 @@ const training = new athanor.PyTorchJob("typescript-training", {
         "--data_dir=/data/data",
         "--output_dir=/data/output",
         "--run_name=$(ATHANOR_JOB)",
+        "--model_name=typescript-digits",
         "--epochs=1",
     ],
     prepare: ["python3", "-m", "trainer.prepare_data", "--data_dir=/data/data"],

@@ -1,7 +1,10 @@
 """What the examples repeat because they stand alone."""
 
 import json
+import re
 from pathlib import Path
+
+import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -32,3 +35,13 @@ def test_npm_packages_are_locked_by_digest_and_name_no_registry():
     assert len(installed) > 100
     assert all(one["integrity"].startswith("sha512-") for one in installed.values())
     assert [place for place, one in installed.items() if "resolved" in one] == []
+
+
+@pytest.mark.parametrize("program", ["team/__main__.py", "typescript/index.ts", "yaml/Pulumi.yaml"])
+def test_training_exports_a_model_of_its_own(program):
+    """The trainer's default name is that of `make up`: another job under it would replace the model that is served."""
+    text = (REPOSITORY / "examples" / program).read_text()
+    names = re.findall(r"--model_name=([\w{}-]+)", text)
+
+    assert len(names) == len(re.findall(r"trainer\.(?:train|mpi_example)\b", text))
+    assert "digits" not in names
