@@ -23,7 +23,10 @@ def add_runs(commands: Commands) -> None:
     compare = _command(commands, "compare", "show what two runs differ in", "athanor compare train-3f9a01 train-77c0de")
     compare.add_argument("run", metavar="RUN")
     compare.add_argument("other", metavar="RUN")
-    commands_of_runs = [runs, logs, watch, compare, *_controls(commands), *_inside(commands)]
+    why = _command(commands, "why", "say why a run does not run, and when it can start", "athanor why train-3f9a01")
+    why.add_argument("run", metavar="RUN")
+    why.add_argument("--json", action="store_true", help="print one JSON object")
+    commands_of_runs = [runs, logs, watch, compare, why, *_controls(commands), *_inside(commands)]
     for command in commands_of_runs:
         add_cluster(command)
 
@@ -35,7 +38,17 @@ def _controls(commands: Commands) -> list[argparse.ArgumentParser]:
     stop.add_argument("run", metavar="RUN", help="its pods save and end; its GPUs are free for others")
     resume.add_argument("run", metavar="RUN", help="from its latest checkpoint, as after any restart")
     delete.add_argument("run", metavar="RUN", help="its files under /data/output stay")
-    return [stop, resume, delete]
+    return [stop, resume, delete, _rerun(commands)]
+
+
+def _rerun(commands: Commands) -> argparse.ArgumentParser:
+    rerun = _command(commands, "rerun", "run an ended or stopped run again", "athanor rerun train-3f9a01 --fresh")
+    rerun.add_argument("run", metavar="RUN", help="with the code and arguments that it had")
+    rerun.add_argument(
+        "--fresh", action="store_true", help="without its checkpoints: they stay, in the folder of before"
+    )
+    rerun.add_argument("--force", action="store_true", help="even if it has not ended: its pods are stopped first")
+    return rerun
 
 
 def _inside(commands: Commands) -> list[argparse.ArgumentParser]:

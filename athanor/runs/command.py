@@ -13,9 +13,11 @@ from athanor.runs.control import resume, stop
 from athanor.runs.follow import follow_to_the_end, print_logs
 from athanor.runs.inside import forward, shell
 from athanor.runs.listing import describe, table
+from athanor.runs.rerun import rerun
 from athanor.runs.series import read_series
 from athanor.runs.stack import EngineError, all_runs, open_run, outputs_of, remove
 from athanor.runs.watch import comparison, series_of, watch
+from athanor.runs.why import why
 from infra.errors import RefusalError
 from infra.workload_labels import JOB_LABEL
 
@@ -104,6 +106,22 @@ def _resume(arguments: argparse.Namespace, cluster: Cluster) -> int:
     return 0
 
 
+def _why(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    where, job_name = _place(cluster, arguments.run)
+    why(where, job_name, as_json=arguments.json)
+    return 0
+
+
+def _rerun(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    where, job_name = _place(cluster, arguments.run)
+    folder = rerun(where, arguments.run, job_name, fresh=arguments.fresh, force=arguments.force)
+    sys.stderr.write(
+        f"started again: run {arguments.run}; its files are in /data/output/{folder}; its logs: athanor logs --follow"
+        f" {arguments.run}\n"
+    )
+    return 0
+
+
 def _shell(arguments: argparse.Namespace, cluster: Cluster) -> int:
     where, job_name = _place(cluster, arguments.run)
     return shell(where, job_name, arguments.pod, arguments.program)
@@ -128,6 +146,8 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Cluster], int]] = {
     "compare": _compare,
     "stop": _stop,
     "resume": _resume,
+    "rerun": _rerun,
+    "why": _why,
     "delete": _delete,
     "shell": _shell,
     "port-forward": _forward,

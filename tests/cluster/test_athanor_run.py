@@ -118,6 +118,12 @@ def test_an_edited_script_is_another_job_that_replaces_the_first(engineer: Engin
     assert "after" in engineer.shell(f"{command} --replace -- python3 edited.py").stdout
     assert engineer.jobs()["edited"]["metadata"]["name"] != first
     assert len([name for name in engineer.objects_of("edited") if name.startswith("configmap/code.")]) == 1
+    assert "why: edited completed at " in engineer.shell("athanor why edited").stdout
+    before = engineer.jobs()["edited"]["metadata"]
+    engineer.shell("athanor rerun edited --fresh")
+    assert "after" in engineer.shell("athanor logs --follow edited").stdout
+    again = engineer.jobs()["edited"]["metadata"]
+    assert (again["name"], again["uid"] == before["uid"]) == (before["name"], False)
 
 
 @pytest.mark.parametrize(

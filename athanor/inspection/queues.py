@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tools.operations.gpus import allocatable, is_gpu, used_by_queue
-from tools.operations.objects import Amounts, Object, Snapshot, added, amounts, formatted, name_of, phase_of
+from athanor.inspection.gpus import allocatable, is_gpu, used_by_queue
+from athanor.inspection.objects import Amounts, Object, Snapshot, added, amounts, formatted, name_of, phase_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ _WAITING = {"", "Pending", "Inqueue"}
 """Phases of a PodGroup whose gang does not have its nodes."""
 _ROOT = "root"
 """The parent of all queues, which Volcano makes: what it is given is theirs."""
-_WAIT = "wait for the queue's running jobs (`make status` shows them), use another queue"
+_WAIT = "wait for the queue's running jobs, use another queue"
 
 
 def priority(snapshot: Snapshot, class_name: str) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.unit.tools.operations.cluster_objects import group, job, priority_class, snapshot
-from tools.operations.objects import name_of
-from tools.operations.queues import position, waiting
+from athanor.inspection.objects import name_of
+from athanor.inspection.queues import position, waiting
+from tests.unit.athanor.inspection.cluster_objects import group, job, priority_class, snapshot
 
 
 def test_priority_comes_before_age_and_age_before_uid():
