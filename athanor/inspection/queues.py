@@ -55,6 +55,12 @@ def position(snapshot: Snapshot, group: Object) -> tuple[int, int] | None:
     return (places[0], len(line)) if places else None
 
 
+def place_of_new(snapshot: Snapshot, queue: str, class_name: str) -> tuple[int, int]:
+    """Return the place that a new job would have in a queue, from 1, and how many would wait with it."""
+    own, line = priority(snapshot, class_name), waiting(snapshot, queue)
+    return sum(priority_of(snapshot, each) >= own for each in line) + 1, len(line) + 1
+
+
 def find_queue(snapshot: Snapshot, name: str) -> Object | None:
     """Return a queue; None if there is none, or if queues may not be read."""
     return next((queue for queue in snapshot.queues if name_of(queue) == name), None)

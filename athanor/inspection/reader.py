@@ -66,6 +66,17 @@ def read(cluster: Asked, namespace: str) -> Snapshot:
     return _one_by_one(cluster, namespace)
 
 
+def read_line(cluster: Asked, namespace: str) -> Snapshot:
+    """Return who waits, and with which priority: all that a place in a queue depends on; otherwise as `read`."""
+    kinds = {"pod_groups": namespace, "priority_classes": None}
+    resources = {field: ({**_EVERYWHERE, **_OF_THE_CLUSTER})[field][0] for field in kinds}
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        asked = {field: pool.submit(_if_allowed, cluster, resources[field], kinds[field]) for field in kinds}
+        answers = {field: future.result() for field, future in asked.items()}
+    refused = tuple(words for _, words in answers.values() if words)
+    return Snapshot(namespace=namespace, **{field: items for field, (items, _) in answers.items()}, unreadable=refused)
+
+
 def _at_once(cluster: Asked, kinds: _Kinds, namespace: str | None) -> dict[str, list[Object]] | None:
     """Return several kinds by one kubectl, whose start costs more than any answer; None if one was refused."""
     resources = ",".join(resource for resource, _ in kinds.values())
