@@ -23,10 +23,17 @@ def add_runs(commands: Commands) -> None:
     compare = _command(commands, "compare", "show what two runs differ in", "athanor compare train-3f9a01 train-77c0de")
     compare.add_argument("run", metavar="RUN")
     compare.add_argument("other", metavar="RUN")
+    curves = _command(
+        commands, "curves", "write runs' curves as one page for a browser", "athanor curves train-3f9a01 train-77c0de"
+    )
+    curves.add_argument("runs", nargs="+", metavar="RUN", help="up to 8")
+    how = curves.add_mutually_exclusive_group()
+    how.add_argument("--output", default="curves.html", metavar="FILE", help="the page (default: curves.html)")
+    how.add_argument("--json", action="store_true", help="print one JSON object for each run, and write no page")
     why = _command(commands, "why", "say why a run does not run, and when it can start", "athanor why train-3f9a01")
     why.add_argument("run", metavar="RUN")
     why.add_argument("--json", action="store_true", help="print one JSON object")
-    commands_of_runs = [runs, logs, watch, compare, why, *_controls(commands), *_inside(commands)]
+    commands_of_runs = [runs, logs, watch, compare, curves, why, *_controls(commands), *_inside(commands)]
     for command in commands_of_runs:
         add_cluster(command)
 

@@ -6,15 +6,17 @@ import json
 import sys
 from collections.abc import Callable  # noqa: TC003 - of a table that is annotated
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from athanor.runs.cluster import Cluster
 from athanor.runs.control import resume, stop
+from athanor.runs.curves import COLOURS, fields, page
 from athanor.runs.follow import follow_to_the_end, print_logs
 from athanor.runs.inside import forward, shell
 from athanor.runs.listing import describe, table
 from athanor.runs.rerun import rerun
-from athanor.runs.series import read_series
+from athanor.runs.series import Series, read_series
 from athanor.runs.stack import EngineError, all_runs, open_run, outputs_of, remove
 from athanor.runs.watch import comparison, series_of, watch
 from athanor.runs.why import why
@@ -92,6 +94,31 @@ def _compare(arguments: argparse.Namespace, cluster: Cluster) -> int:
     return 0
 
 
+def _curves(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    if len(set(arguments.runs)) > len(COLOURS):
+        raise RefusalError("RUN", len(set(arguments.runs)), f"a page shows at most {len(COLOURS)} runs", "name fewer")
+    runs = {run: _with_points(cluster, run) for run in arguments.runs}
+    if arguments.json:
+        sys.stdout.writelines(f"{json.dumps(fields(run, series))}\n" for run, series in runs.items())
+        return 0
+    Path(arguments.output).write_text(page(runs), encoding="utf-8")
+    sys.stdout.write(f"{arguments.output}\n")
+    return 0
+
+
+def _with_points(cluster: Cluster, run: str) -> Series:
+    """Return what a run has printed of its steps.
+
+    Raises:
+        RefusalError: nothing, or its pods are gone.
+    """
+    series = series_of(*_place(cluster, run))
+    if not series.points:
+        limit = "has no lines of JSON with a step and a number in the log of its first pod, or the pod is gone"
+        raise RefusalError("run", run, limit, 'print such as {"step": 10, "loss": 0.3}, or wait until it runs')
+    return series
+
+
 def _stop(arguments: argparse.Namespace, cluster: Cluster) -> int:
     where, job_name = _place(cluster, arguments.run)
     stop(where, arguments.run, job_name)
@@ -144,6 +171,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Cluster], int]] = {
     "logs": _logs,
     "watch": _watch,
     "compare": _compare,
+    "curves": _curves,
     "stop": _stop,
     "resume": _resume,
     "rerun": _rerun,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from athanor.runs.job import ABORTED, COMPLETED, ENDED, job_of, main_container, message_of, phase_of, readable_pods
 from athanor.runs.listing import describe, duration
-from athanor.runs.series import Series, read_series, sparkline
+from athanor.runs.series import LOSSES, Series, read_series, sparkline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 2.0
 _LAST_LINES = 5000
 _CLEAR = "\x1b[H\x1b[J"
-_LOSSES = ("loss", "train_loss", "training_loss")
 
 
 def watch(cluster: Cluster, run: str, job_name: str) -> int:
@@ -82,7 +81,7 @@ def _progress(series: Series) -> str:
 def _chosen_names(series: Series) -> list[str]:
     """Return the losses and rates among the names; where there are none, the first few of all."""
     names = series.names()
-    chosen = [name for name in names if name in _LOSSES or name.endswith("_per_second")]
+    chosen = [name for name in names if name in LOSSES or name.endswith("_per_second")]
     return chosen or names[:4]
 
 
@@ -107,7 +106,7 @@ def comparison(names: tuple[str, str], arguments: tuple[str, str], series: tuple
     rows += [(f"{metric}, latest", _latest(series[0], metric), _latest(series[1], metric)) for metric in metrics]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    losses = [name for name in _LOSSES if series[0].values(name) and series[1].values(name)][:1]
+    losses = [name for name in LOSSES if series[0].values(name) and series[1].values(name)][:1]
     curves = [
         f"{name}: {loss} {sparkline(each.values(loss))}"
         for loss in losses

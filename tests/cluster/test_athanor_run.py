@@ -107,6 +107,14 @@ def test_the_script_trains_as_the_page_says(trained: subprocess.CompletedProcess
     assert trained.stderr.splitlines()[-1].endswith(": Completed")
 
 
+def test_its_curves_are_a_page(engineer: Engineer, trained: subprocess.CompletedProcess[str]) -> None:
+    run = trained.stderr.splitlines()[-1].partition(":")[0]
+    assert engineer.shell(f"athanor curves {run}").stdout == "curves.html\n"
+    assert "<h2>loss</h2>" in (engineer.folder / "curves.html").read_text(encoding="utf-8")
+    last = json.loads(engineer.shell(f"athanor curves --json {run}").stdout)["points"][-1]
+    assert last["step"] == 100
+
+
 def test_an_edited_script_is_another_job_that_replaces_the_first(engineer: Engineer) -> None:
     (engineer.folder / "edited.py").write_text('print("before")\n', encoding="utf-8")
     command = f"athanor run --kind batch --name edited {SMALL} --follow"
