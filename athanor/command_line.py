@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from athanor.account.arguments import add_leftovers
 from athanor.pipeline.arguments import add_commands, add_policy_pack
 from athanor.run.arguments import add_run
-from athanor.runs.arguments import add_runs
+from athanor.runs.arguments import Commands, add_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +24,11 @@ _EPILOG = """exit status:
   4  other changes at or above --fail-on
   5  a preview failed or violates a mandatory policy, whatever --fail-on says
 """
+_COMPLETION = """examples:
+  eval "$(athanor completion bash)"                                       # in ~/.bashrc
+  athanor completion zsh > ~/.zfunc/_athanor                              # with ~/.zfunc in fpath, before compinit
+  athanor completion fish > ~/.config/fish/completions/athanor.fish
+"""
 _SHORTEST_LIMIT = 2000
 _MODULES = {
     "review": "athanor.review.command",
@@ -32,6 +37,7 @@ _MODULES = {
     "comment": "athanor.pipeline.comment",
     "issue": "athanor.pipeline.issue",
     "leftovers": "athanor.account.command",
+    "completion": "athanor.completion",
     "run": "athanor.run.command",
     "runs": "athanor.runs.command",
     "logs": "athanor.runs.command",
@@ -65,7 +71,19 @@ def parser() -> argparse.ArgumentParser:
     add_leftovers(commands)
     add_run(commands)
     add_runs(commands)
+    _add_completion(commands)
     return whole
+
+
+def _add_completion(commands: Commands) -> None:
+    completion: argparse.ArgumentParser = commands.add_parser(
+        "completion",
+        help="print a script that completes this command in your shell",
+        description="Print a script that completes commands, options, their choices, files and folders.",
+        epilog=_COMPLETION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 
 def _add_input(review: argparse.ArgumentParser) -> None:
