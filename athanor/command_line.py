@@ -16,7 +16,11 @@ from athanor.runs.arguments import Commands, add_runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_EPILOG = """exit status:
+_EPILOG = """examples:
+  athanor review --stack dev --stack prod --output report.md
+  pulumi preview --json | athanor review dev=-
+
+exit status:
   0  nothing changes, or nothing at or above --fail-on
   1  a file could not be read, or the engine not started: no report
   2  wrong arguments

@@ -18,7 +18,7 @@ from athanor.runs.listing import describe, table
 from athanor.runs.rerun import rerun
 from athanor.runs.series import Series, read_series
 from athanor.runs.stack import EngineError, all_runs, open_run, outputs_of, remove
-from athanor.runs.watch import comparison, series_of, watch
+from athanor.runs.watch import comparison, comparison_fields, series_of, watch
 from athanor.runs.why import why
 from infra.errors import RefusalError
 from infra.workload_labels import JOB_LABEL
@@ -79,7 +79,7 @@ def _logs(arguments: argparse.Namespace, cluster: Cluster) -> int:
 
 def _watch(arguments: argparse.Namespace, cluster: Cluster) -> int:
     where, job_name = _place(cluster, arguments.run)
-    return watch(where, arguments.run, job_name)
+    return watch(where, arguments.run, job_name, as_json=arguments.json)
 
 
 def _compare(arguments: argparse.Namespace, cluster: Cluster) -> int:
@@ -90,7 +90,11 @@ def _compare(arguments: argparse.Namespace, cluster: Cluster) -> int:
         series_of(cluster.within(each["namespace"]), each["job_name"]) if "job_name" in each else read_series("")
         for each in (left, right)
     )
-    sys.stdout.writelines(f"{line}\n" for line in comparison(runs, recorded, (series[0], series[1])))
+    both = (series[0], series[1])
+    lines = (
+        [json.dumps(comparison_fields(runs, recorded, both))] if arguments.json else comparison(runs, recorded, both)
+    )
+    sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
 
 
@@ -142,6 +146,10 @@ def _why(arguments: argparse.Namespace, cluster: Cluster) -> int:
 def _rerun(arguments: argparse.Namespace, cluster: Cluster) -> int:
     where, job_name = _place(cluster, arguments.run)
     folder = rerun(where, arguments.run, job_name, fresh=arguments.fresh, force=arguments.force)
+    if arguments.json:
+        started = {"run": arguments.run, "job": job_name, "namespace": where.namespace, "output": folder}
+        sys.stdout.write(f"{json.dumps(started)}\n")
+        return 0
     sys.stderr.write(
         f"started again: run {arguments.run}; its files are in /data/output/{folder}; its logs: athanor logs --follow"
         f" {arguments.run}\n"
