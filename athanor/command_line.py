@@ -11,18 +11,27 @@ from typing import TYPE_CHECKING
 from athanor.account.arguments import add_leftovers
 from athanor.pipeline.arguments import add_commands, add_policy_pack
 from athanor.run.arguments import add_run
-from athanor.runs.arguments import add_runs
+from athanor.runs.arguments import Commands, add_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_EPILOG = """exit status:
+_EPILOG = """examples:
+  athanor review --stack dev --stack prod --output report.md
+  pulumi preview --json | athanor review dev=-
+
+exit status:
   0  nothing changes, or nothing at or above --fail-on
   1  a file could not be read, or the engine not started: no report
   2  wrong arguments
   3  a cluster, node pool, volume, namespace, definition or running job would be replaced or deleted
   4  other changes at or above --fail-on
   5  a preview failed or violates a mandatory policy, whatever --fail-on says
+"""
+_COMPLETION = """examples:
+  eval "$(athanor completion bash)"                                       # in ~/.bashrc
+  athanor completion zsh > ~/.zfunc/_athanor                              # with ~/.zfunc in fpath, before compinit
+  athanor completion fish > ~/.config/fish/completions/athanor.fish
 """
 _SHORTEST_LIMIT = 2000
 _MODULES = {
@@ -32,10 +41,11 @@ _MODULES = {
     "comment": "athanor.pipeline.comment",
     "issue": "athanor.pipeline.issue",
     "leftovers": "athanor.account.command",
+    "completion": "athanor.completion",
     "run": "athanor.run.command",
     "runs": "athanor.runs.command",
     "logs": "athanor.runs.command",
-    **dict.fromkeys(("watch", "compare", "stop", "resume", "delete"), "athanor.runs.command"),
+    **dict.fromkeys(("watch", "compare", "curves", "stop", "resume", "delete", "why", "rerun"), "athanor.runs.command"),
     **dict.fromkeys(("shell", "port-forward"), "athanor.runs.command"),
 }
 """By command: the module whose `run` does the work. Importing some of them takes longer than everything else."""
@@ -65,7 +75,19 @@ def parser() -> argparse.ArgumentParser:
     add_leftovers(commands)
     add_run(commands)
     add_runs(commands)
+    _add_completion(commands)
     return whole
+
+
+def _add_completion(commands: Commands) -> None:
+    completion: argparse.ArgumentParser = commands.add_parser(
+        "completion",
+        help="print a script that completes this command in your shell",
+        description="Print a script that completes commands, options, their choices, files and folders.",
+        epilog=_COMPLETION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 
 def _add_input(review: argparse.ArgumentParser) -> None:

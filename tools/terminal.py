@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
-from tools.control_characters import written_out
+from athanor.inspection.control_characters import written_out
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -104,7 +104,9 @@ def job_manifest(label: str, name: str, args: JobArgs, shape: JobShape, resolved
         "tasks": tasks,
     }
     if args.priority_class:
-        spec["priorityClassName"] = priority_class(args.priority_class, resolved)
+        spec["priorityClassName"] = priority_class(
+            args.priority_class, resolved.platform.namespace, resolved.platform.offers.priority_classes
+        )
     if shape.successes is not None:
         spec["minSuccess"] = shape.successes
     if args.together:
@@ -121,14 +123,18 @@ def job_manifest(label: str, name: str, args: JobArgs, shape: JobShape, resolved
     }
 
 
-def priority_class(asked: str, resolved: ResolvedJob) -> str:
+def priority_class(asked: str, namespace: str, known: Sequence[str]) -> str:
     """Return the name of a PriorityClass in the cluster: the platform's own carry its namespace in theirs.
+
+    Args:
+        asked: Its name, with or without the namespace.
+        namespace: The platform's.
+        known: The names of the platform's own in the cluster; empty: not known.
 
     Raises:
         RefusalError: the platform's classes are known, and none has that name.
     """
-    known = resolved.platform.offers.priority_classes
-    names = {name.removeprefix(f"{resolved.platform.namespace}."): name for name in known}
+    names = {name.removeprefix(f"{namespace}."): name for name in known}
     if not known or asked in known:
         return asked
     if asked not in names:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-_EPILOG = """exit status:
+_EPILOG = """examples:
+  athanor leftovers dev
+  athanor leftovers dev --json
+
+exit status:
   0  nothing
   1  the account could not be asked
   2  wrong arguments
@@ -25,3 +29,4 @@ def add_leftovers(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the c
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     left.add_argument("stack", help="the stack's name, such as dev")
+    left.add_argument("--json", action="store_true", help="print one JSON object for each of them")

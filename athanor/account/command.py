@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
     except (CloudError, OSError, RefusalError) as error:
         _complain(str(error))
         return NOT_ASKED
-    sys.stdout.write(report(left, f"{project}/{arguments.stack}", cloud.region))
+    if arguments.json:
+        sys.stdout.writelines(f"{json.dumps(asdict(one))}\n" for one in left)
+    else:
+        sys.stdout.write(report(left, f"{project}/{arguments.stack}", cloud.region))
     return exit_status(left)
 
 

@@ -8,6 +8,26 @@ from typing import Any
 
 _ACTIONS_BOT = "github-actions[bot]"
 """Who writes with the token of a job of GitHub Actions."""
+_APPLY = """example:
+  athanor apply --stack dev --plan plans/dev.plan.json
+
+exit status:
+  0  applied
+  1  refused: nothing has changed
+  2  wrong arguments
+  5  the engine stopped
+"""
+_DRIFT = """example:
+  athanor drift --stack dev --stack prod --output drift.md
+
+exit status:
+  0  no drift
+  1  no report
+  2  wrong arguments
+  3  drift of a cluster, node pool, volume, namespace, definition or running job
+  4  other drift
+  5  a check failed
+"""
 
 
 def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the class to itself
@@ -17,7 +37,10 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the cl
         commands: what `ArgumentParser.add_subparsers` returned.
     """
     apply = commands.add_parser(
-        "apply", help="apply a reviewed plan of `athanor review --save-plans`, or change nothing"
+        "apply",
+        help="apply a reviewed plan of `athanor review --save-plans`, or change nothing",
+        epilog=_APPLY,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     apply.add_argument("--stack", required=True, help="the stack that the plan must be for")
     apply.add_argument("--plan", required=True, type=Path, metavar="FILE", help="FOLDER/STACK.plan.json of the review")
@@ -25,13 +48,22 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the cl
     drift = commands.add_parser(
         "drift",
         help="report what differs between stacks and the real resources; changes nothing, runs no program",
-        epilog="exit status: 0 no drift, 1 no report, 2 wrong arguments, 3 and 4 drift, 5 a check failed",
+        epilog=_DRIFT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     drift.add_argument("--stack", action="append", required=True, help="stack to check; may be given several times")
     drift.add_argument("--output", required=True, type=Path, metavar="FILE", help="write the report there")
-    comment = commands.add_parser("comment", help="keep one comment of a GitHub pull request equal to a report")
+    comment = commands.add_parser(
+        "comment",
+        help="keep one comment of a GitHub pull request equal to a report",
+        epilog="example: athanor comment report.md --pull-request 7",
+    )
     comment.add_argument("--pull-request", required=True, type=_number, metavar="NUMBER", help="its number")
-    issue = commands.add_parser("issue", help="keep one GitHub issue open, with a report, or close it")
+    issue = commands.add_parser(
+        "issue",
+        help="keep one GitHub issue open, with a report, or close it",
+        epilog="example: athanor issue drift.md --title 'Drift in dev'",
+    )
     action = issue.add_mutually_exclusive_group(required=True)
     action.add_argument("--title", help="open the issue under this title, or update it")
     action.add_argument("--close", action="store_true", help="close the issue if it is open")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from athanor.inspection.reader import read_line
 from athanor.run.description import describe
 from athanor.run.estimate import estimate
 from athanor.run.program_text import program_text
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping
 
+    from athanor.inspection.objects import Snapshot
     from athanor.run.description import Description
 
 FAILED = 1
@@ -102,7 +104,8 @@ def _program(
     def look(outputs: PlatformOutputs) -> PlatformOutputs:
         if not arguments.replace:
             _check_name(described.name, cluster.within(outputs.namespace))
-        sys.stderr.writelines(f"{line}\n" for line in estimate(described, outputs))
+        waiting = _line(cluster.within(outputs.namespace))
+        sys.stderr.writelines(f"{line}\n" for line in estimate(described, outputs, waiting))
         return outputs
 
     def program() -> None:
@@ -123,6 +126,14 @@ def _program(
         pulumi.export("arguments", json.dumps(recorded(described), sort_keys=True))
 
     return program
+
+
+def _line(cluster: Cluster) -> Snapshot | None:
+    """Return who waits in the queues; None where this user may not know: that stops no run."""
+    try:
+        return read_line(cluster.asked, cluster.namespace)
+    except RefusalError:
+        return None
 
 
 def _check_name(name: str, cluster: Cluster) -> None:

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from athanor.inspection.queues import place_of_new
 from infra.cost import node_prices
 from infra.instance_types import INSTANCE_TYPES, PRICES_AS_OF
 from workloads.accelerators import WholeGpus
+from workloads.volcano_job import priority_class
 
 if TYPE_CHECKING:
+    from athanor.inspection.objects import Snapshot
     from athanor.run.description import Description
     from infra.offers import PlatformOffers, PoolOffer
     from infra.outputs import PlatformOutputs
     from workloads.local_folder import LocalFolder
 
 
-def estimate(described: Description, platform: PlatformOutputs) -> list[str]:
-    """Return the lines that are shown before a run starts."""
+def estimate(described: Description, platform: PlatformOutputs, line: Snapshot | None) -> list[str]:
+    """Return the lines that are shown before a run starts.
+
+    Args:
+        described: The run.
+        platform: Where it runs.
+        line: Who waits, with their priorities; None if that may not be read.
+
+    Raises:
+        RefusalError: the platform has no such PriorityClass.
+    """
     args, pods = described.args, described.workers
     resources = args.resources
     asked = resources.accelerator
@@ -24,11 +36,23 @@ def estimate(described: Description, platform: PlatformOutputs) -> list[str]:
     each = f"{resources.cpu} CPU, {resources.memory_size} memory" + (f", {gpus} GPUs" if gpus else "")
     lines = [
         f"{described.kind} {described.name}: {pods} {'pod' if pods == 1 else 'pods'} of {each}",
-        f"queue: {args.queue or platform.queue}; pool: {args.pool or 'any that fits'}",
+        f"queue: {_queue(described, platform, line)}; pool: {args.pool or 'any that fits'}",
     ]
     if gpus:
         lines.append(f"GPUs: {pods * gpus} in all, {_price(pods * gpus, args.pool, platform.platform_offers)}")
     return [*lines, _code(described.source)]
+
+
+def _queue(described: Description, platform: PlatformOutputs, line: Snapshot | None) -> str:
+    """Return the queue and the place that the run would have in it."""
+    args, queue = described.args, str(described.args.queue or platform.queue)
+    if line is None:
+        return queue
+    known = platform.platform_offers.priority_classes
+    asked = priority_class(args.priority_class, platform.namespace, known) if args.priority_class else ""
+    place, waiting = place_of_new(line, queue, asked)
+    words = f"{queue}, number {place} of {waiting} that wait" if waiting > 1 else f"{queue}, where no other job waits"
+    return f"{words}, as far as you may see" if line.unreadable else words
 
 
 def _code(source: LocalFolder) -> str:

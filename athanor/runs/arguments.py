@@ -7,6 +7,8 @@ from typing import Any
 
 Commands = Any
 """What argparse's add_subparsers returns: it has no public name."""
+Arguments = Any
+"""A parser, or a group of its arguments: what they have in common has no public name either."""
 _PAIR = 2
 _LAST_PORT = 65535
 
@@ -14,16 +16,28 @@ _LAST_PORT = 65535
 def add_runs(commands: Commands) -> None:
     """Add the commands to the parser's."""
     runs = _command(commands, "runs", "list your runs", "athanor runs --json")
-    runs.add_argument("--json", action="store_true", help="print one JSON object for each run")
+    _add_json(runs, "print one JSON object for each run")
     logs = _command(commands, "logs", "print what a run's pods write", "athanor logs --follow train-3f9a01")
     logs.add_argument("run", metavar="RUN")
     logs.add_argument("--follow", action="store_true", help="until the job ends; Ctrl-C only detaches")
     watch = _command(commands, "watch", "show a run's progress and curves", "athanor watch train-3f9a01")
     watch.add_argument("run", metavar="RUN", help="until it ends; printed once where the output is not a terminal")
+    _add_json(watch, "print one JSON object of now, with the latest numbers")
     compare = _command(commands, "compare", "show what two runs differ in", "athanor compare train-3f9a01 train-77c0de")
     compare.add_argument("run", metavar="RUN")
     compare.add_argument("other", metavar="RUN")
-    commands_of_runs = [runs, logs, watch, compare, *_controls(commands), *_inside(commands)]
+    _add_json(compare, "print one JSON object, without the curves")
+    curves = _command(
+        commands, "curves", "write runs' curves as one page for a browser", "athanor curves train-3f9a01 train-77c0de"
+    )
+    curves.add_argument("runs", nargs="+", metavar="RUN", help="up to 8")
+    how = curves.add_mutually_exclusive_group()
+    how.add_argument("--output", default="curves.html", metavar="FILE", help="the page (default: curves.html)")
+    _add_json(how, "print one JSON object for each run, with all points, and write no page")
+    why = _command(commands, "why", "say why a run does not run, and when it can start", "athanor why train-3f9a01")
+    why.add_argument("run", metavar="RUN")
+    _add_json(why, "print one JSON object")
+    commands_of_runs = [runs, logs, watch, compare, curves, why, *_controls(commands), *_inside(commands)]
     for command in commands_of_runs:
         add_cluster(command)
 
@@ -35,7 +49,18 @@ def _controls(commands: Commands) -> list[argparse.ArgumentParser]:
     stop.add_argument("run", metavar="RUN", help="its pods save and end; its GPUs are free for others")
     resume.add_argument("run", metavar="RUN", help="from its latest checkpoint, as after any restart")
     delete.add_argument("run", metavar="RUN", help="its files under /data/output stay")
-    return [stop, resume, delete]
+    return [stop, resume, delete, _rerun(commands)]
+
+
+def _rerun(commands: Commands) -> argparse.ArgumentParser:
+    rerun = _command(commands, "rerun", "run an ended or stopped run again", "athanor rerun train-3f9a01 --fresh")
+    rerun.add_argument("run", metavar="RUN", help="with the code and arguments that it had")
+    rerun.add_argument(
+        "--fresh", action="store_true", help="without its checkpoints: they stay, in the folder of before"
+    )
+    rerun.add_argument("--force", action="store_true", help="even if it has not ended: its pods are stopped first")
+    _add_json(rerun, "print what was started as one JSON object")
+    return rerun
 
 
 def _inside(commands: Commands) -> list[argparse.ArgumentParser]:
@@ -64,6 +89,10 @@ def _ports(word: str) -> str:
     if not all(0 < int(each[:6]) <= _LAST_PORT for each in numbers):
         raise argparse.ArgumentTypeError(f"{word!r} has a port that is not between 1 and {_LAST_PORT}")
     return word
+
+
+def _add_json(command: Arguments, help_text: str) -> None:
+    command.add_argument("--json", action="store_true", help=help_text)
 
 
 def _command(commands: Commands, name: str, help_text: str, example: str) -> argparse.ArgumentParser:

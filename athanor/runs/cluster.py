@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from athanor.inspection.reader import Asked
 from infra.contract_object import CONTRACT_OBJECT, read_contract
 from infra.errors import RefusalError
 
@@ -72,7 +73,7 @@ class Cluster:
 
         kubectl has its own ways to find and to merge files, and the provider has others.
         """
-        content = self._get("config", "view", "--minify", "--flatten", "--raw")
+        content = self.run("config", "view", "--minify", "--flatten", "--raw")
         with tempfile.TemporaryDirectory(prefix="athanor-run-") as folder:
             file = Path(folder) / "kubeconfig"
             file.touch(mode=0o600)
@@ -85,7 +86,29 @@ class Cluster:
         Raises:
             RefusalError: the cluster does not answer, or not to this user.
         """
-        return json.loads(self._get("get", kind, f"--selector={selector}", "--output=json"))["items"]
+        return json.loads(self.run("get", kind, f"--selector={selector}", "--output=json"))["items"]
+
+    @property
+    def asked(self) -> Asked:
+        """The cluster as those ask it who look for causes, or create a job again."""
+        return Asked(run=self.run, items=self.listed, failure=RefusalError)
+
+    def listed(self, kind: str, namespace: str | None, selector: str = "") -> list[dict[str, Any]]:
+        """Return the objects of a kind, or of several with commas, in any namespace; None: in all of them.
+
+        Nothing where the cluster does not know the kind; of several, it must know all.
+
+        Raises:
+            RefusalError: as `items`.
+        """
+        where = ["--all-namespaces"] if namespace is None else [f"--namespace={namespace}"]
+        try:
+            answer = self.run("get", kind, *where, f"--selector={selector}", "--output=json")
+        except RefusalError as error:
+            if "," not in kind and "doesn't have a resource type" in error.limit:
+                return []
+            raise
+        return json.loads(answer)["items"]
 
     def find(self, kind: str, name: str) -> dict[str, Any] | None:
         """Return an object; None if there is none of that name.
@@ -93,7 +116,7 @@ class Cluster:
         Raises:
             RefusalError: as `items`.
         """
-        answer = self._get("get", kind, name, "--ignore-not-found", "--output=json")
+        answer = self.run("get", kind, name, "--ignore-not-found", "--output=json")
         return json.loads(answer) if answer.strip() else None
 
     def create(self, manifest: dict[str, Any]) -> str:
@@ -126,12 +149,17 @@ class Cluster:
         """Return the contracts of all namespaces; nothing for those who may see only their own."""
         chosen = f"--field-selector=metadata.name={CONTRACT_OBJECT}"
         try:
-            answer = self._get("get", "configmaps", "--all-namespaces", chosen, "--output=json")
+            answer = self.run("get", "configmaps", "--all-namespaces", chosen, "--output=json")
         except RefusalError:
             return []
         return json.loads(answer)["items"]
 
-    def _get(self, *words: str) -> str:
+    def run(self, *words: str) -> str:
+        """Run kubectl in the namespace, which words may still change, and return its output.
+
+        Raises:
+            RefusalError: as `items`.
+        """
         return _kubectl([*self.prefix[1:], *words])
 
 

@@ -6,16 +6,20 @@ import json
 import sys
 from collections.abc import Callable  # noqa: TC003 - of a table that is annotated
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from athanor.runs.cluster import Cluster
 from athanor.runs.control import resume, stop
+from athanor.runs.curves import COLOURS, fields, page
 from athanor.runs.follow import follow_to_the_end, print_logs
 from athanor.runs.inside import forward, shell
 from athanor.runs.listing import describe, table
-from athanor.runs.series import read_series
+from athanor.runs.rerun import rerun
+from athanor.runs.series import Series, read_series
 from athanor.runs.stack import EngineError, all_runs, open_run, outputs_of, remove
-from athanor.runs.watch import comparison, series_of, watch
+from athanor.runs.watch import comparison, comparison_fields, series_of, watch
+from athanor.runs.why import why
 from infra.errors import RefusalError
 from infra.workload_labels import JOB_LABEL
 
@@ -75,7 +79,7 @@ def _logs(arguments: argparse.Namespace, cluster: Cluster) -> int:
 
 def _watch(arguments: argparse.Namespace, cluster: Cluster) -> int:
     where, job_name = _place(cluster, arguments.run)
-    return watch(where, arguments.run, job_name)
+    return watch(where, arguments.run, job_name, as_json=arguments.json)
 
 
 def _compare(arguments: argparse.Namespace, cluster: Cluster) -> int:
@@ -86,8 +90,37 @@ def _compare(arguments: argparse.Namespace, cluster: Cluster) -> int:
         series_of(cluster.within(each["namespace"]), each["job_name"]) if "job_name" in each else read_series("")
         for each in (left, right)
     )
-    sys.stdout.writelines(f"{line}\n" for line in comparison(runs, recorded, (series[0], series[1])))
+    both = (series[0], series[1])
+    lines = (
+        [json.dumps(comparison_fields(runs, recorded, both))] if arguments.json else comparison(runs, recorded, both)
+    )
+    sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
+
+
+def _curves(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    if len(set(arguments.runs)) > len(COLOURS):
+        raise RefusalError("RUN", len(set(arguments.runs)), f"a page shows at most {len(COLOURS)} runs", "name fewer")
+    runs = {run: _with_points(cluster, run) for run in arguments.runs}
+    if arguments.json:
+        sys.stdout.writelines(f"{json.dumps(fields(run, series))}\n" for run, series in runs.items())
+        return 0
+    Path(arguments.output).write_text(page(runs), encoding="utf-8")
+    sys.stdout.write(f"{arguments.output}\n")
+    return 0
+
+
+def _with_points(cluster: Cluster, run: str) -> Series:
+    """Return what a run has printed of its steps.
+
+    Raises:
+        RefusalError: nothing, or its pods are gone.
+    """
+    series = series_of(*_place(cluster, run))
+    if not series.points:
+        limit = "has no lines of JSON with a step and a number in the log of its first pod, or the pod is gone"
+        raise RefusalError("run", run, limit, 'print such as {"step": 10, "loss": 0.3}, or wait until it runs')
+    return series
 
 
 def _stop(arguments: argparse.Namespace, cluster: Cluster) -> int:
@@ -101,6 +134,26 @@ def _resume(arguments: argparse.Namespace, cluster: Cluster) -> int:
     where, job_name = _place(cluster, arguments.run)
     phase = resume(where, arguments.run, job_name)
     sys.stderr.write(f"resumed: run {arguments.run} is {phase}; its logs: athanor logs --follow {arguments.run}\n")
+    return 0
+
+
+def _why(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    where, job_name = _place(cluster, arguments.run)
+    why(where, job_name, as_json=arguments.json)
+    return 0
+
+
+def _rerun(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    where, job_name = _place(cluster, arguments.run)
+    folder = rerun(where, arguments.run, job_name, fresh=arguments.fresh, force=arguments.force)
+    if arguments.json:
+        started = {"run": arguments.run, "job": job_name, "namespace": where.namespace, "output": folder}
+        sys.stdout.write(f"{json.dumps(started)}\n")
+        return 0
+    sys.stderr.write(
+        f"started again: run {arguments.run}; its files are in /data/output/{folder}; its logs: athanor logs --follow"
+        f" {arguments.run}\n"
+    )
     return 0
 
 
@@ -126,8 +179,11 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Cluster], int]] = {
     "logs": _logs,
     "watch": _watch,
     "compare": _compare,
+    "curves": _curves,
     "stop": _stop,
     "resume": _resume,
+    "rerun": _rerun,
+    "why": _why,
     "delete": _delete,
     "shell": _shell,
     "port-forward": _forward,

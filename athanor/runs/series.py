@@ -9,9 +9,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _BARS = "▁▂▃▄▅▆▇█"
+LOSSES = ("loss", "train_loss", "training_loss")
+"""Names of what a program minimises."""
 _TOTALS = ("total_steps", "max_steps", "steps")
 """Names under which programs tell how many steps there will be."""
 _RECENT = 50
@@ -80,7 +82,7 @@ def read_series(text: str) -> Series:
         total = next((int(fields[name]) for name in _TOTALS if _is_number(fields.get(name))), total)
         step = fields.get("step")
         values = {name: float(value) for name, value in fields.items() if name != "step" and _is_number(value)}
-        if isinstance(step, int) and not isinstance(step, bool) and values:
+        if isinstance(step, int) and _is_number(step) and values:
             points.append(Point(step=step, values=values, at=at))
     return Series(points=points, total_steps=total)
 
@@ -107,6 +109,11 @@ def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return abs(value) < _LARGEST
+
+
+def losses_first(names: Iterable[str]) -> list[str]:
+    """Return names of numbers in the order in which people look at them."""
+    return sorted(names, key=lambda name: (LOSSES.index(name) if name in LOSSES else len(LOSSES), name))
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from athanor.runs.job import ABORTED, COMPLETED, ENDED, job_of, main_container, message_of, phase_of, readable_pods
 from athanor.runs.listing import describe, duration
-from athanor.runs.series import Series, read_series, sparkline
+from athanor.runs.series import LOSSES, Series, read_series, sparkline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,21 +22,24 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 2.0
 _LAST_LINES = 5000
 _CLEAR = "\x1b[H\x1b[J"
-_LOSSES = ("loss", "train_loss", "training_loss")
 
 
-def watch(cluster: Cluster, run: str, job_name: str) -> int:
-    """Show a run until it ends, or once where nobody looks at a terminal; return 1 if it failed.
+def watch(cluster: Cluster, run: str, job_name: str, *, as_json: bool) -> int:
+    """Show a run until it ends, or once where nobody looks at a terminal or a program reads; return 1 if it failed.
 
     Raises:
         RefusalError: the job does not exist (any more).
     """
-    live = sys.stdout.isatty()
+    live = sys.stdout.isatty() and not as_json
     try:
         while True:
             job, pods = job_of(cluster, job_name), cluster.items("pods", f"volcano.sh/job-name={job_name}")
-            seen = view(describe(run, job, datetime.now(UTC)), message_of(job), pods, series_of(cluster, job_name))
-            sys.stdout.write((_CLEAR if live else "") + "".join(f"{line}\n" for line in seen))
+            described, series = describe(run, job, datetime.now(UTC)), series_of(cluster, job_name)
+            if as_json:
+                lines = [json.dumps(fields(described, message_of(job), pods, series))]
+            else:
+                lines = view(described, message_of(job), pods, series)
+            sys.stdout.write((_CLEAR if live else "") + "".join(f"{line}\n" for line in lines))
             sys.stdout.flush()
             phase = phase_of(job)
             if phase in ENDED or phase == ABORTED or not live:
@@ -65,10 +68,36 @@ def view(run: Run, message: str, pods: list[dict[str, Any]], series: Series) -> 
     lines = [f"{run.run}  {run.phase}  {times}, {run.gpus or 0} GPUs  {message}".rstrip()]
     if series.step is not None:
         lines += [_progress(series), *(_curve(series, name) for name in _chosen_names(series))]
-    for pod in sorted(pods, key=lambda each: (len(each["metadata"]["name"]), each["metadata"]["name"])):
-        node = pod["spec"].get("nodeName", "no node yet")
-        lines.append(f"  {pod['metadata']['name']}  {pod.get('status', {}).get('phase', 'Pending')}  {node}")
+    for pod in _pods(pods):
+        lines.append(f"  {pod['pod']}  {pod['phase']}  {pod['node'] or 'no node yet'}")
     return lines
+
+
+def fields(run: Run, message: str, pods: list[dict[str, Any]], series: Series) -> dict[str, Any]:
+    """Return what --json prints of a run; null where something is not known."""
+    return {
+        **run.to_json(),
+        "message": message,
+        "step": series.step,
+        "total_steps": series.total_steps,
+        "steps_per_second": series.steps_per_second(),
+        "seconds_left": series.seconds_left(),
+        "latest": {name: series.values(name)[-1] for name in series.names()},
+        "pods": _pods(pods),
+    }
+
+
+def _pods(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return name, phase and node of each pod, by its number."""
+    in_order = sorted(pods, key=lambda each: (len(each["metadata"]["name"]), each["metadata"]["name"]))
+    return [
+        {
+            "pod": pod["metadata"]["name"],
+            "phase": pod.get("status", {}).get("phase", "Pending"),
+            "node": pod["spec"].get("nodeName"),
+        }
+        for pod in in_order
+    ]
 
 
 def _progress(series: Series) -> str:
@@ -82,7 +111,7 @@ def _progress(series: Series) -> str:
 def _chosen_names(series: Series) -> list[str]:
     """Return the losses and rates among the names; where there are none, the first few of all."""
     names = series.names()
-    chosen = [name for name in names if name in _LOSSES or name.endswith("_per_second")]
+    chosen = [name for name in names if name in LOSSES or name.endswith("_per_second")]
     return chosen or names[:4]
 
 
@@ -107,7 +136,7 @@ def comparison(names: tuple[str, str], arguments: tuple[str, str], series: tuple
     rows += [(f"{metric}, latest", _latest(series[0], metric), _latest(series[1], metric)) for metric in metrics]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    losses = [name for name in _LOSSES if series[0].values(name) and series[1].values(name)][:1]
+    losses = [name for name in LOSSES if series[0].values(name) and series[1].values(name)][:1]
     curves = [
         f"{name}: {loss} {sparkline(each.values(loss))}"
         for loss in losses
@@ -115,6 +144,28 @@ def comparison(names: tuple[str, str], arguments: tuple[str, str], series: tuple
     ]
     same = len({*left, *right}) - len(differing)
     return [*lines, *curves, f"{same} more arguments are the same"] if same else [*lines, *curves]
+
+
+def comparison_fields(
+    names: tuple[str, str], arguments: tuple[str, str], series: tuple[Series, Series]
+) -> dict[str, Any]:
+    """Return what --json prints of two runs: by name a pair of values, null where one has none."""
+    left, right = (_fields(text) for text in arguments)
+    metrics = sorted({*series[0].names(), *series[1].names()})
+    return {
+        "runs": names,
+        "arguments": {
+            name: (left.get(name), right.get(name))
+            for name in sorted({*left, *right})
+            if left.get(name) != right.get(name)
+        },
+        "step": tuple(each.step for each in series),
+        "latest": {name: tuple(_last(each, name) for each in series) for name in metrics},
+    }
+
+
+def _last(series: Series, name: str) -> float | None:
+    return (series.values(name) or [None])[-1]
 
 
 def _fields(text: str) -> Mapping[str, Any]:

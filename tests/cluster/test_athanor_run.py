@@ -103,7 +103,16 @@ def test_the_script_trains_as_the_page_says(trained: subprocess.CompletedProcess
     assert re.search(r'worker-0/worker\] \{"step": 100, "loss": 0\.\d+\}', trained.stdout), trained.stdout
     assert "PyTorchJob train-" in trained.stderr
     assert "2 pods of 250m CPU" in trained.stderr
+    assert re.search(r"^queue: training, .* as far as you may see; pool: any", trained.stderr, re.MULTILINE)
     assert trained.stderr.splitlines()[-1].endswith(": Completed")
+
+
+def test_its_curves_are_a_page(engineer: Engineer, trained: subprocess.CompletedProcess[str]) -> None:
+    run = trained.stderr.splitlines()[-1].partition(":")[0]
+    assert engineer.shell(f"athanor curves {run}").stdout == "curves.html\n"
+    assert "<h2>loss</h2>" in (engineer.folder / "curves.html").read_text(encoding="utf-8")
+    last = json.loads(engineer.shell(f"athanor curves --json {run}").stdout)["points"][-1]
+    assert last["step"] == 100
 
 
 def test_an_edited_script_is_another_job_that_replaces_the_first(engineer: Engineer) -> None:
@@ -118,6 +127,12 @@ def test_an_edited_script_is_another_job_that_replaces_the_first(engineer: Engin
     assert "after" in engineer.shell(f"{command} --replace -- python3 edited.py").stdout
     assert engineer.jobs()["edited"]["metadata"]["name"] != first
     assert len([name for name in engineer.objects_of("edited") if name.startswith("configmap/code.")]) == 1
+    assert "why: edited completed at " in engineer.shell("athanor why edited").stdout
+    before = engineer.jobs()["edited"]["metadata"]
+    engineer.shell("athanor rerun edited --fresh")
+    assert "after" in engineer.shell("athanor logs --follow edited").stdout
+    again = engineer.jobs()["edited"]["metadata"]
+    assert (again["name"], again["uid"] == before["uid"]) == (before["name"], False)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from athanor.inspection.case import Case
+from athanor.inspection.why import why
 from infra.simulated_nodes import simulated_node_manifest
 from infra.workload_labels import JOB_LABEL
 from tests.fixtures.cluster_api import NAMESPACE, PATHS
@@ -25,10 +27,8 @@ from tests.fixtures.scheduling import (
 )
 from tests.waiting import wait_for_count, wait_until
 from tools.kubectl import Kubectl
-from tools.operations.case import Case
 from tools.operations.rerun import Request, rerun
 from tools.operations.target import Target
-from tools.operations.why import why
 from tools.toolchain import ensure
 from workloads.topology import Together
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tools.operations.containers import Finding
+    from athanor.inspection.containers import Finding
 
 
 PODS = int(os.environ.get("ATHANOR_SCALE_PODS", "1000"))

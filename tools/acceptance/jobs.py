@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import yaml
 
+from athanor.inspection.jobs import ENDED
+from athanor.inspection.objects import JOB_NAME
 from tools.acceptance.findings import StepFailedError
 from tools.acceptance.steady_engine import SteadyEngine
 from tools.acceptance.workload_requests import to_data
-from tools.operations.jobs import ENDED
-from tools.operations.objects import JOB_NAME
 from tools.paths import REPOSITORY
 from tools.process import CommandError
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeVar
 
+    from athanor.inspection.objects import Object
     from infra.settings.stack import Settings
     from tools.acceptance.findings import Findings
     from tools.acceptance.workload_requests import Measurement, Probe
     from tools.kubectl import Kubectl
-    from tools.operations.objects import Object
     from tools.stacks.engine import Engine
 
     Found = TypeVar("Found")

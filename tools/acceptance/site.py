@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from athanor.account.cloud import Cloud
+    from athanor.inspection.objects import Object
     from infra.settings.alicloud import AlicloudSettings
     from infra.settings.node_pools import NodePoolSettings
     from infra.settings.stack import Settings
     from tools.acceptance.jobs import Jobs
     from tools.acceptance.journal import Journal
-    from tools.operations.objects import Object
     from tools.progress import Progress
     from tools.stacks.engine import Engine
 

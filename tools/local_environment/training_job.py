@@ -7,8 +7,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from athanor.inspection.control_characters import shortened
 from tools.errors import ExpectedError
-from tools.operations.log_lines import readable, shortened
+from tools.operations.log_lines import readable
 from tools.process import CommandError
 
 if TYPE_CHECKING:

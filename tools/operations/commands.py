@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from athanor.inspection.case import Case
+from athanor.inspection.jobs import logical_name
+from athanor.inspection.objects import unread_words
+from athanor.inspection.why import why as find_cause
 from infra.errors import RefusalError
 from infra.monitoring import NAMESPACE
 from tools.operations import logs as job_logs
-from tools.operations.case import Case
-from tools.operations.jobs import logical_name
 from tools.operations.log_store import NoLogStoreError, log_store
 from tools.operations.past_logs import show_past
 from tools.operations.reader import last_lines, read
 from tools.operations.rerun import Request
 from tools.operations.rerun import rerun as run_again
 from tools.operations.search_logs import Search, search
-from tools.operations.status import status_tables, unread_words
+from tools.operations.status import status_tables
 from tools.operations.target import resolve
-from tools.operations.why import why as find_cause
 from tools.operations.why_tables import why_tables
 
 if TYPE_CHECKING:

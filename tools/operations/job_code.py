@@ -8,10 +8,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from athanor.inspection.containers import statuses
+from athanor.inspection.objects import Object, name_of
+from athanor.inspection.reader import pods_of_run
 from infra.errors import RefusalError
 from infra.job_source import COMMIT, COMMIT_KEY, CONTAINER, SAME, commit_choice
-from tools.operations.containers import statuses
-from tools.operations.objects import JOB_NAME, Object, name_of
 from tools.process import CommandError
 
 if TYPE_CHECKING:
@@ -89,16 +90,10 @@ def code_words(job: Object, pods: Sequence[Object]) -> str:
     return f"commit {commit} ({source.words})" if commit else source.words
 
 
-def pods_of_run(kubectl: Kubectl, namespace: str, job_name: str, uid: str) -> list[Object]:
-    """Return the pods that there are of one run of a job."""
-    pods = kubectl.items("pods", namespace, f"{JOB_NAME}={job_name}")
-    return [pod for pod in pods if uid in {owner["uid"] for owner in pod["metadata"].get("ownerReferences", [])}]
-
-
 def await_commit(kubectl: Kubectl, namespace: str, job_name: str, uid: str) -> str:
     """Return the commit that a run got, once a pod of it says so; empty if none does in a while."""
     deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-    while not (commit := fetched_commit(pods_of_run(kubectl, namespace, job_name, uid))):
+    while not (commit := fetched_commit(pods_of_run(kubectl.items, namespace, job_name, uid))):
         if time.monotonic() > deadline:
             return ""
         time.sleep(_POLL_SECONDS)

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, cast
 
-from tools.control_characters import printable
+from athanor.inspection.control_characters import printable
 from trainer.common import log_lines
 
 if TYPE_CHECKING:
@@ -19,17 +19,6 @@ _RANK = re.compile(r"[0-9]{1,9}")
 _PLAIN_WORD = re.compile(r"[^\s\"=]+")
 _TIMES = ("time", "timestamp", "ts")
 _QUIET_LEVELS = ("info", "INFO")
-_LONGEST = 200
-"""Characters of a message that a sentence repeats."""
-
-
-def shortened(text: str, longest: int = _LONGEST) -> str:
-    """Return the beginning of a text on one line, cut between words: half a number would be another one."""
-    line = printable(" ".join(text.split()))
-    if len(line) <= longest:
-        return line
-    start = line[:longest]
-    return f"{start.rpartition(' ')[0] or start} …"
 
 
 def readable(line: bytes) -> bytes:

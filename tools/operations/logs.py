@@ -13,10 +13,10 @@ from bisect import bisect_left
 from datetime import timedelta
 from typing import IO, TYPE_CHECKING
 
+from athanor.inspection.jobs import ENDED, find_job, job_phase, pods_of, short_name
+from athanor.inspection.objects import JOB_NAME, Object, Snapshot, moment, name_of
 from tools.errors import ExpectedError
-from tools.operations.jobs import ENDED, find_job, job_phase, pods_of, short_name
 from tools.operations.log_lines import readable
-from tools.operations.objects import JOB_NAME, Object, Snapshot, moment, name_of
 from tools.process import CommandError
 
 if TYPE_CHECKING:

@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from athanor.inspection.jobs import ENDED, find_job, job_phase, logical_name
+from athanor.inspection.objects import Object, Snapshot, name_of
+from athanor.inspection.reader import pods_of_run
+from athanor.runs.recreate import KIND, check_allowed, recreate
 from infra.errors import RefusalError, choices
 from infra.job_source import SAME
 from infra.settings.parse import parse_settings
 from infra.workload_labels import JOB_LABEL
-from tools.operations.job_code import Choice, Source, await_commit, check_commit, fetched_commit, pods_of_run
-from tools.operations.jobs import ENDED, find_job, job_phase, logical_name
-from tools.operations.objects import Object, Snapshot, name_of
-from tools.operations.recreate import KIND, check_allowed, recreate
+from tools.operations.job_code import Choice, Source, await_commit, check_commit, fetched_commit
+from tools.operations.reader import asked as asked_of
+from tools.paths import paths
 from tools.stacks.engine import Engine, make_private_folders, stack_config
 from tools.stacks.preview import engine_tools
 from tools.toolchain import ensure, upstream_manifests
@@ -104,7 +107,7 @@ def rerun(stack: str | None, asked: Request, target: Target, report: Progress) -
     before = _commit_of(target, original.job) if source and original.in_cluster else ""
     choice = Choice(kubectl=target.kubectl, namespace=original.namespace, job_name=original.name)
     if original.engine is None:
-        check_allowed(target.kubectl, original.namespace)
+        check_allowed(asked_of(target.kubectl), original.namespace)
     if source:
         choice.make(asked.commit)
     with report.step("run it again"):
@@ -185,14 +188,14 @@ def _check_choice(source: Source | None, asked: Request) -> None:
 
 def _commit_of(target: Target, job: Object) -> str:
     metadata = job["metadata"]
-    return fetched_commit(pods_of_run(target.kubectl, metadata["namespace"], metadata["name"], metadata["uid"]))
+    return fetched_commit(pods_of_run(target.kubectl.items, metadata["namespace"], metadata["name"], metadata["uid"]))
 
 
 def _run_again(original: _Original, asked: Request, target: Target, report: Progress) -> Object:
     """Return the new object."""
     name = original.name
     if original.engine is None:
-        recreate(target.kubectl, original.job, report)
+        recreate(asked_of(target.kubectl), original.job, paths().home / "reruns", report.detail)
     else:
         original.engine.prepare()
         original.engine.replace(original.urn)

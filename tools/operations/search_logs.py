@@ -7,10 +7,10 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from athanor.inspection.control_characters import printable
 from infra.errors import RefusalError
 from infra.monitoring.logs import NAMESPACE_FIELD
 from infra.monitoring.logs import TIME_FIELD as TIME
-from tools.control_characters import printable
 from tools.operations.log_lines import sentence
 from tools.operations.log_store import origin, quoted
 from tools.operations.logs import sortable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from tools.operations import gpus, queues
-from tools.operations.jobs import (
+from athanor.inspection import gpus, queues
+from athanor.inspection.jobs import (
     job_phase,
     kind_of,
     logical_name,
@@ -17,7 +17,7 @@ from tools.operations.jobs import (
     restarts,
     roles_of,
 )
-from tools.operations.objects import Object, Snapshot, age, has_ended, name_of, phase_of
+from athanor.inspection.objects import Object, Snapshot, age, has_ended, name_of, phase_of
 from tools.tables import Cell, table
 
 if TYPE_CHECKING:
@@ -122,12 +122,6 @@ def _urls(service: Object) -> list[str]:
         for port in service["spec"].get("ports", [])
         if port.get("name", "http") in {"http", "https"}
     ]
-
-
-def unread_words(snapshot: Snapshot) -> str:
-    """Say what is left out because it may not be read; empty if nothing is."""
-    kinds = ", ".join(snapshot.unreadable)
-    return f"Not displayed, because this user is not allowed to read it: {kinds}." if kinds else ""
 
 
 def pod_rows(pods: Iterable[Object]) -> list[list[Cell]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tools.operations import queues
-from tools.operations.containers import state_words
+from athanor.inspection import queues
+from athanor.inspection.containers import state_words
+from athanor.inspection.jobs import job_phase, kind_of, pod_group_of, restarts, short_name
+from athanor.inspection.objects import TASK, Object, age, mark, name_of, node_of, phase_of
 from tools.operations.job_code import code_words
-from tools.operations.jobs import job_phase, kind_of, pod_group_of, restarts, short_name
-from tools.operations.objects import TASK, Object, age, mark, name_of, node_of, phase_of
 from tools.operations.status import MOST_PODS, priority_words
 from tools.tables import table
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from tools.operations.case import Case
+    from athanor.inspection.case import Case
 
 
 def why_tables(case: Case, now: datetime) -> list[Table]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from html import escape, unescape
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from athanor.runs.svg import Axis, path, ticks
 
+if TYPE_CHECKING:
     from tools.operations.dashboards.charts import Figure
 
-_TICKS = 4
-_SLACK = 0.85
 _LEFT, _BOTTOM = 52, 22
 
 
@@ -27,29 +24,6 @@ class Area:
     height: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Axis:
-    """Maps values to pixels, in one direction."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def at(self, value: float) -> float:
-        share = (value - self.low) / (self.high - self.low)
-        return self.start + share * (self.end - self.start)
-
-
-def ticks(low: float, high: float) -> list[float]:
-    """Return round values between two, with about four steps of 1, 2, 2.5 or 5 times a power of ten."""
-    rough = (high - low) / _TICKS
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= _SLACK * rough)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [index * step for index in range(first, last + 1)]
-
-
 def chart(figure: Figure, area: Area, start: float, end: float) -> str:
     """Return the SVG of lines with axes.
 
@@ -59,9 +33,9 @@ def chart(figure: Figure, area: Area, start: float, end: float) -> str:
         start: Left end of the time axis, Unix time in seconds; the axis counts from there.
         end: Right end.
     """
-    time = _Axis(low=0, high=end - start, start=area.x + _LEFT, end=area.x + area.width)
+    time = Axis(low=0, high=end - start, start=area.x + _LEFT, end=area.x + area.width)
     low, high = _ends(figure)
-    value = _Axis(low=low, high=high, start=area.y + area.height - _BOTTOM, end=area.y + 6)
+    value = Axis(low=low, high=high, start=area.y + area.height - _BOTTOM, end=area.y + 6)
     suffix = figure["layout"]["yaxis"]["ticksuffix"]
     parts = [
         f'<path class="grid" d="M{time.start:.1f} {value.at(tick):.1f}H{time.end:.1f}"/>'
@@ -74,8 +48,8 @@ def chart(figure: Figure, area: Area, start: float, end: float) -> str:
         for tick in ticks(0, end - start)
     ]
     for index, trace in enumerate(figure["data"]):
-        path = _path([(x / 1000 - start, y) for x, y in zip(trace["x"], trace["y"], strict=True)], time, value)
-        parts.append(f'<path class="line line{index}" d="{path}"/>')
+        drawn = path([(x / 1000 - start, y) for x, y in zip(trace["x"], trace["y"], strict=True)], time, value)
+        parts.append(f'<path class="line line{index}" d="{drawn}"/>')
     return "".join(parts)
 
 
@@ -93,15 +67,3 @@ def _ends(figure: Figure) -> tuple[float, float]:
         return given[0], given[1]
     values = [y for trace in figure["data"] for y in trace["y"] if y is not None]
     return 0.0, 1.1 * max(values, default=1.0) or 1.0
-
-
-def _path(points: Sequence[tuple[float, float | None]], time: _Axis, value: _Axis) -> str:
-    """Return the path through the points, interrupted where there is none."""
-    path, pen = "", "M"
-    for x, y in points:
-        if y is None:
-            pen = "M"
-            continue
-        path += f"{pen}{time.at(x):.1f} {value.at(y):.1f}"
-        pen = "L"
-    return path

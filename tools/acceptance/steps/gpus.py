@@ -14,11 +14,11 @@ from trainer.helpers import hardware
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from athanor.inspection.objects import Object
     from infra.settings.node_pools import NodePoolSettings
     from tools.acceptance.findings import Findings
     from tools.acceptance.site import Site
     from tools.acceptance.workload_requests import Probe
-    from tools.operations.objects import Object
 
 SIMULATED = "its nodes are simulated by the API double, so nothing runs there"
 BUSY_SECONDS = 180

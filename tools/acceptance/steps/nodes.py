@@ -16,10 +16,10 @@ from tools.acceptance.site import is_ready, is_simulated
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from athanor.inspection.objects import Object
     from infra.settings.node_pools import NodePoolSettings
     from tools.acceptance.findings import Findings
     from tools.acceptance.site import Site
-    from tools.operations.objects import Object
 
 _INFORMATION = ("kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion")
 _TYPE_LABEL = "node.kubernetes.io/instance-type"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from athanor.inspection.objects import phase_of
 from infra.gpu.sharing import GPU_MEMORY_RESOURCE
 from infra.node_labels import POOL_LABEL
 from infra.offers import GPU_TAINT
 from tools.acceptance.findings import SkippedError, StepFailedError
 from tools.acceptance.steps.gpus import SIMULATED, reports_in, simulated, torch_of
-from tools.operations.objects import phase_of
 from tools.process import run
 
 if TYPE_CHECKING:

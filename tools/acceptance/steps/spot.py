@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from athanor.inspection.objects import node_of, phase_of
 from tools.acceptance.findings import SkippedError
 from tools.acceptance.steps.gpus import SIMULATED, simulated, whole
 from tools.acceptance.workload_requests import probe
-from tools.operations.objects import node_of, phase_of
 
 if TYPE_CHECKING:
     from infra.settings.node_pools import NodePoolSettings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -156,6 +157,9 @@ def test_the_exit_status_says_what_is_certain(double, capsys, tags, status, said
     assert said in printed
     assert left in printed
     assert "Not looked up:" in printed
+    assert main(["leftovers", STACK, "--json"]) == status
+    [listed] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (listed["id"], listed["certain"], listed["billed"]) == (left, status == LEFT, True)
 
 
 @pytest.mark.usefixtures("folder", "double")

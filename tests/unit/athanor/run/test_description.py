@@ -17,6 +17,7 @@ from infra.instance_types import instance_type
 from infra.offers import PlatformOffers
 from infra.outputs import PlatformOutputs
 from tests.recording_engine import record
+from tests.unit.athanor.inspection.cluster_objects import group, job, priority_class, snapshot
 from tests.unit.workloads.job_cases import gpu_pool, plain_platform
 from workloads.batch import BatchJobArgs
 from workloads.local_folder import LocalFolder
@@ -26,6 +27,7 @@ from workloads.resources import Resources
 from workloads.tensorflow import TensorFlowJobArgs
 
 if TYPE_CHECKING:
+    from athanor.inspection.objects import Snapshot
     from infra.platform import Platform
 
 
@@ -151,14 +153,14 @@ def _offers() -> PlatformOffers:
     return PlatformOffers(pools=(gpu_pool("ecs.gn7i-c32g1.8xlarge"), gpu_pool("ecs.gn7e-c16g1.32xlarge", name="big")))
 
 
-def _lines(words: str, offers: PlatformOffers) -> list[str]:
+def _lines(words: str, offers: PlatformOffers, line: Snapshot | None = None) -> list[str]:
     class Known(PlatformOutputs):
         platform_offers = offers
 
     known = Known(
         contract_version=1, namespace="a", queue="training", data_claim="d", output_claim="o", trainer_image="t"
     )
-    return estimate(_described(words), known)
+    return estimate(_described(words), known, line)
 
 
 def test_what_it_takes_is_shown_with_the_price_of_its_gpus():
@@ -169,6 +171,26 @@ def test_what_it_takes_is_shown_with_the_price_of_its_gpus():
     price = _price(pool.instance_types[0])
     assert lines[2].startswith(f"GPUs: 2 in all, {2 * price / pool.gpus_per_node:,.2f} CNY/h")
     assert lines[3].startswith("code: 1 files, 10 KiB, sha256 ")
+
+
+@pytest.mark.parametrize(
+    ("words", "unreadable", "expected"),
+    [
+        ("", (), "training, number 3 of 3 that wait"),
+        ("--priority high", (), "training, number 2 of 3 that wait"),
+        ("--queue research", (), "research, where no other job waits"),
+        ("", ("podgroups of other namespaces",), "training, number 3 of 3 that wait, as far as you may see"),
+    ],
+)
+def test_the_place_in_the_queue_is_shown(words, unreadable, expected):
+    jobs = [job("first", spec={"priorityClassName": "a.high"}), job("second")]
+    line = snapshot(
+        pod_groups=[group(each) for each in jobs],
+        priority_classes=[priority_class("a.high", 10)],
+        unreadable=unreadable,
+    )
+    offers = PlatformOffers(priority_classes=("a.high",))
+    assert _lines(f"{words} -- python train.py", offers, line)[1] == f"queue: {expected}; pool: any that fits"
 
 
 def test_without_a_pool_the_price_is_that_of_any_and_unknown_without_prices():

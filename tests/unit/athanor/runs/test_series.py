@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from athanor.runs.listing import Run
 from athanor.runs.series import read_series, sparkline
-from athanor.runs.watch import comparison, view
+from athanor.runs.watch import comparison, comparison_fields, fields, view
 
 LINES = """2026-01-01T10:00:00.123456789Z {"message": "started", "total_steps": 100}
 2026-01-01T10:00:10.000000000Z {"step": 10, "loss": 2.0, "ok": true, "note": "x"}
@@ -69,6 +69,10 @@ def test_a_long_curve_is_as_wide_as_it_may_be():
 def test_a_run_is_seen_at_a_glance():
     pods = [{"metadata": {"name": "train-1-worker-0"}, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}]
     run = Run(run="train", phase="Running", waited_seconds=5, ran_seconds=65, gpus=8)
+    said = json.loads(json.dumps(fields(run, "", pods, read_series(LINES))))
+    assert (said["run"], said["step"], said["seconds_left"]) == ("train", 30, 70.0)
+    assert said["latest"] == {"loss": 1.0, "samples_per_second": 55.5}
+    assert said["pods"] == [{"pod": "train-1-worker-0", "phase": "Running", "node": "n1"}]
     assert view(run, "", pods, read_series(LINES)) == [
         "train  Running  waited 5s, ran 1m 5s, 8 GPUs",
         "  step 30 of 100, 1 steps/s, 1m 10s left",
@@ -92,3 +96,10 @@ def test_two_runs_differ_in_their_arguments_and_values():
         ["samples_per_second,", "latest", "55.5", "-"],
         ["1", "more", "arguments", "are", "the", "same"],
     ]
+    said = comparison_fields(("one", "two"), arguments, (read_series(LINES), read_series("")))
+    assert json.loads(json.dumps(said)) == {
+        "runs": ["one", "two"],
+        "arguments": {"program": ["a --lr 1", "a"]},
+        "step": [30, None],
+        "latest": {"loss": [1.0, None], "samples_per_second": [55.5, None]},
+    }

@@ -11,7 +11,7 @@ from rich.console import Console
 
 import tools.__main__ as program
 from infra.errors import RefusalError
-from tests.unit.tools.operations.cluster_objects import (
+from tests.unit.athanor.inspection.cluster_objects import (
     NAMESPACE,
     claim,
     container,

@@ -9,8 +9,8 @@ import textwrap
 
 import pytest
 
-from tools.operations.containers import LogReference
-from tools.operations.last_words import last_words
+from athanor.inspection.containers import LogReference
+from athanor.inspection.last_words import last_words
 from tools.operations.reader import last_lines
 
 TORCHRUN = [

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from tools.control_characters import printable, written_out
-from tools.operations.log_lines import readable, sentence, shortened
+from athanor.inspection.control_characters import printable, shortened, written_out
+from tools.operations.log_lines import readable, sentence
 from trainer.common.log_lines import FIELDS_ATTRIBUTE, JsonFormatter, TextFormatter
 
 

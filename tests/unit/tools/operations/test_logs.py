@@ -7,7 +7,7 @@ import json
 import pytest
 
 from infra.errors import RefusalError
-from tests.unit.tools.operations.cluster_objects import NAMESPACE, job, pod
+from tests.unit.athanor.inspection.cluster_objects import NAMESPACE, job, pod
 from tools.operations import logs
 
 RUN = job("run", phase="Running")

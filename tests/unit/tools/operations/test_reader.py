@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tools.operations.containers import LogReference
+from athanor.inspection.containers import LogReference
 from tools.operations.reader import last_lines, read
 from tools.process import CommandError
 

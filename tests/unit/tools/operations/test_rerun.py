@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from athanor.runs import recreate
 from infra.errors import RefusalError
-from tests.unit.tools.operations.cluster_objects import NAMESPACE, container, job, pod, pod_spec, task
-from tools.operations import job_code, recreate
+from tests.unit.athanor.inspection.cluster_objects import NAMESPACE, container, job, pod, pod_spec, task
+from tools.operations import job_code
 from tools.operations import rerun as module
 from tools.operations.job_code import Source, fetched_commit
 from tools.operations.rerun import Request, code_sentence, job_resources, rerun

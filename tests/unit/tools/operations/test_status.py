@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.tools.operations.cluster_objects import (
+from athanor.inspection import gpus
+from athanor.inspection.objects import Amounts, age, formatted, unread_words
+from tests.unit.athanor.inspection.cluster_objects import (
     NOW,
     drawn,
     gpu_node,
@@ -19,9 +21,7 @@ from tests.unit.tools.operations.cluster_objects import (
     snapshot,
     task,
 )
-from tools.operations import gpus
-from tools.operations.objects import Amounts, age, formatted
-from tools.operations.status import job_rows, pod_rows, role_words, service_rows, status_tables, unread_words
+from tools.operations.status import job_rows, pod_rows, role_words, service_rows, status_tables
 
 
 def test_a_jobs_row_holds_what_one_asks_first():

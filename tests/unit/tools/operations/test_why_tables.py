@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.tools.operations.cluster_objects import (
+from tests.unit.athanor.inspection.cluster_objects import (
     NOW,
     case,
     container,

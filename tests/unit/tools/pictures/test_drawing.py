@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from athanor.runs.svg import ticks
 from infra.monitoring.dashboards import dashboards
 from infra.monitoring.dashboards.queries import panels
 from tests.unit.tools.operations.dashboards import hostile
@@ -14,7 +15,7 @@ from tests.unit.tools.operations.dashboards.fake_prometheus import FakePrometheu
 from tools.operations.dashboards.commands import View, draw
 from tools.operations.dashboards.prometheus import Prometheus
 from tools.pictures.board_svg import CURVES, NUMBERS, board_svg
-from tools.pictures.chart_svg import Area, chart, legend, ticks
+from tools.pictures.chart_svg import Area, chart, legend
 from tools.pictures.terminal_svg import end_of_output, terminal_svg
 
 NOW = 1_800_000_000.0

@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
-from tools.operations.case import Case
-from tools.operations.objects import Object, Snapshot
-from tools.operations.why import why
+from athanor.inspection.case import Case
+from athanor.inspection.objects import Object, Snapshot
+from athanor.inspection.why import why
 
 NOW = datetime(2026, 11, 21, 12, 30, 5, tzinfo=UTC)
 NAMESPACE = "athanor"

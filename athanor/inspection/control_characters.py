@@ -9,6 +9,8 @@ _SEQUENCES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[]PX^_][^\x07\x1b\n]*(?:\x
 # C0 without the tab, C1, the characters of Unicode that turn the direction of a text or end its line, and halves of
 # characters (RFC 8259, 8.2: JSON may name one alone), which no encoding has.
 _HIDDEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_LONGEST = 200
+"""Characters of a message that a sentence repeats."""
 
 
 def printable(text: str) -> str:
@@ -19,6 +21,15 @@ def printable(text: str) -> str:
     plain = _SEQUENCES.sub("", text)
     last = plain.rstrip("\r").rpartition("\r")[2]
     return _HIDDEN.sub(_as_code, last)
+
+
+def shortened(text: str, longest: int = _LONGEST) -> str:
+    """Return the beginning of a text on one line, cut between words: half a number would be another one."""
+    line = printable(" ".join(text.split()))
+    if len(line) <= longest:
+        return line
+    start = line[:longest]
+    return f"{start.rpartition(' ')[0] or start} …"
 
 
 def written_out(text: str) -> str:

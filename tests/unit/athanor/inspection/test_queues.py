@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.unit.tools.operations.cluster_objects import group, job, priority_class, snapshot
-from tools.operations.objects import name_of
-from tools.operations.queues import position, waiting
+from athanor.inspection.objects import name_of
+from athanor.inspection.queues import place_of_new, position, waiting
+from tests.unit.athanor.inspection.cluster_objects import group, job, priority_class, snapshot
 
 
 def test_priority_comes_before_age_and_age_before_uid():
@@ -30,3 +30,15 @@ def test_who_runs_or_waits_elsewhere_is_not_in_the_line():
     cluster = snapshot(pod_groups=[group(running, "Running"), group(other), group(mine, "Pending")])
     assert [name_of(each) for each in waiting(cluster, "training")] == [name_of(group(mine))]
     assert position(cluster, group(running, "Running")) is None
+
+
+def test_a_new_job_comes_after_those_of_its_priority():
+    ranked = {name: {"priorityClassName": name} for name in ("high", "low")}
+    jobs = [job("urgent", spec=ranked["high"]), job("plain"), job("late", spec=ranked["low"])]
+    cluster = snapshot(
+        pod_groups=[group(each) for each in jobs],
+        priority_classes=[priority_class("high", 10), priority_class("low", -10)],
+    )
+    places = {name: place_of_new(cluster, "training", name) for name in ("high", "", "low")}
+    assert places == {"high": (2, 4), "": (3, 4), "low": (4, 4)}
+    assert place_of_new(cluster, "research", "") == (1, 1)

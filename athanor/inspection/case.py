@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tools.operations.gpus import requests
-from tools.operations.jobs import Role, find_job, logical_name, pod_group_of, pods_of, queue_of, roles_of
-from tools.operations.objects import Amounts, Object, Snapshot, added, node_of
+from athanor.inspection.commands import MAKE, Commands
+from athanor.inspection.gpus import requests
+from athanor.inspection.jobs import Role, find_job, logical_name, pod_group_of, pods_of, queue_of, roles_of
+from athanor.inspection.objects import Amounts, Object, Snapshot, added, node_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,22 +21,34 @@ class Case:
 
     snapshot: Snapshot
     job: Object
+    commands: Commands = MAKE
+    """Those that next steps name."""
     local: bool = False
     """Whether it runs on the cluster of `make up`, whose images come from this machine."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, name: str, *, local: bool = False) -> Case:
+    def of(cls, snapshot: Snapshot, name: str, *, commands: Commands = MAKE, local: bool = False) -> Case:
         """Return the case of a job by its name.
 
         Raises:
             RefusalError: there is no such job.
         """
-        return cls(snapshot=snapshot, job=find_job(snapshot, name), local=local)
+        return cls(snapshot=snapshot, job=find_job(snapshot, name), commands=commands, local=local)
 
     @property
     def name(self) -> str:
         """The job's name in the program."""
         return logical_name(self.job)
+
+    @property
+    def logs_command(self) -> str:
+        """What prints its logs."""
+        return self.commands.logs.format(self.name)
+
+    @property
+    def rerun_command(self) -> str:
+        """What runs it again."""
+        return self.commands.rerun.format(self.name)
 
     @property
     def namespace(self) -> str:

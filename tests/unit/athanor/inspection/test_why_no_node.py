@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.tools.operations.cluster_objects import (
+from athanor.inspection.node_fit import selects
+from athanor.inspection.why import why
+from tests.unit.athanor.inspection.cluster_objects import (
     case,
     event,
     gpu_node,
@@ -20,8 +22,6 @@ from tests.unit.tools.operations.cluster_objects import (
     task,
     unplaced,
 )
-from tools.operations.node_fit import selects
-from tools.operations.why import why
 
 
 def test_too_few_free_gpus_are_reported_with_need_free_and_largest():

@@ -6,17 +6,15 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, cast
 
+from athanor.inspection.objects import Object, name_of
+from athanor.inspection.reader import pods_of_run
 from infra.errors import RefusalError
-from tools.operations.job_code import pods_of_run
-from tools.operations.objects import Object, name_of
-from tools.paths import paths
-from tools.process import CommandError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from tools.kubectl import Kubectl
-    from tools.progress import Progress
+    from athanor.inspection.reader import Asked
 
 KIND = "jobs.batch.volcano.sh"
 _POLL_SECONDS = 1.0
@@ -24,7 +22,7 @@ _KEPT = ("name", "namespace", "labels", "annotations", "ownerReferences")
 """Of an object's metadata: what somebody wrote, and not the API server."""
 
 
-def check_allowed(kubectl: Kubectl, namespace: str) -> None:
+def check_allowed(cluster: Asked, namespace: str) -> None:
     """Refuse what would end half-way, with the job deleted.
 
     Raises:
@@ -32,41 +30,55 @@ def check_allowed(kubectl: Kubectl, namespace: str) -> None:
     """
     for verb in ("delete", "create"):
         try:
-            kubectl.run("auth", "can-i", verb, KIND, "-n", namespace, "--quiet")
-        except CommandError:
+            cluster.run("auth", "can-i", verb, KIND, "-n", namespace, "--quiet")
+        except cluster.failure:
             limit = f"this user is not allowed to {verb} jobs there"
             raise RefusalError("namespace", namespace, limit, f"get the permission to {verb} {KIND}") from None
 
 
-def recreate(kubectl: Kubectl, job: Object, report: Progress) -> None:
+def recreate(
+    cluster: Asked,
+    job: Object,
+    folder: Path,
+    say: Callable[[str], None],
+    change: Callable[[Object], Object] = lambda manifest: manifest,
+) -> None:
     """Delete a job with its pods and create it as it was; what owns its fields stays their owner.
 
-    Raises:
-        CommandError: the cluster refused. If the job is deleted by then, the file that was named has it.
+    `cluster.failure` is raised where it refuses; if the job is deleted by then, the file that was named has it.
+
+    Args:
+        cluster: Where it is.
+        job: The object.
+        folder: Where it is written down in the meantime.
+        say: Shows what goes on.
+        change: Makes another manifest of its manifest; default: the same.
     """
     namespace, name = job["metadata"]["namespace"], name_of(job)
     whole: Object = json.loads(
-        kubectl.run("get", KIND, name, "-n", namespace, "-o", "json", "--show-managed-fields=true")
+        cluster.run("get", KIND, name, "-n", namespace, "-o", "json", "--show-managed-fields=true")
     )
-    file = _written_down(whole)
-    report.detail(f"deleting the job; if this is interrupted, `kubectl create -f {file}` creates it again")
-    kubectl.run("delete", KIND, name, "-n", namespace, "--cascade=foreground", "--wait=false")
-    _await_end(kubectl, whole, report)
-    kubectl.run(*_creation(whole), "-f", str(file))
+    file = _written_down(change(_manifest(whole)), folder)
+    say(f"deleting the job; if this is interrupted, `kubectl create -f {file}` creates it again")
+    cluster.run("delete", KIND, name, "-n", namespace, "--cascade=foreground", "--wait=false")
+    _await_end(cluster, whole, say)
+    cluster.run(*_creation(whole), "-f", str(file))
     file.unlink()
 
 
-def _written_down(job: Object) -> Path:
-    """Write down what is to be created, before anything is deleted."""
-    manifest: dict[str, Any] = {
+def _manifest(job: Object) -> dict[str, Any]:
+    return {
         "apiVersion": job["apiVersion"],
         "kind": job["kind"],
         "metadata": {key: job["metadata"][key] for key in _KEPT if key in job["metadata"]},
         "spec": job["spec"],
     }
-    folder = paths().home / "reruns"
+
+
+def _written_down(manifest: Object, folder: Path) -> Path:
+    """Write down what is to be created, before anything is deleted."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    file = folder / f"{job['metadata']['namespace']}.{name_of(job)}.json"
+    file = folder / f"{manifest['metadata']['namespace']}.{name_of(manifest)}.json"
     file.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     return file
 
@@ -78,13 +90,13 @@ def _creation(job: Object) -> list[str]:
     return ["apply", "--server-side", f"--field-manager={owners[0]}"] if owners else ["create"]
 
 
-def _await_end(kubectl: Kubectl, job: Object, report: Progress) -> None:
+def _await_end(cluster: Asked, job: Object, say: Callable[[str], None]) -> None:
     """Wait until nothing is left of it: new pods would have the names of the old ones."""
     namespace, name, uid = job["metadata"]["namespace"], name_of(job), job["metadata"]["uid"]
     left = -1
-    while any(each["metadata"]["uid"] == uid for each in kubectl.items(KIND, namespace)):
-        pods = len(pods_of_run(kubectl, namespace, name, uid))
+    while any(each["metadata"]["uid"] == uid for each in cluster.items(KIND, namespace)):
+        pods = len(pods_of_run(cluster.items, namespace, name, uid))
         if pods != left:
-            report.detail(f"{name}: {pods} of its pods are still there")
+            say(f"{name}: {pods} of its pods are still there")
             left = pods
         time.sleep(_POLL_SECONDS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from athanor.inspection.objects import TASK, Object, Snapshot, mark, name_of, node_of, phase_of
 from infra.errors import RefusalError, choices
 from infra.workload_labels import JOB_LABEL, KIND_LABEL
-from tools.operations.objects import TASK, Object, Snapshot, mark, name_of, node_of, phase_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

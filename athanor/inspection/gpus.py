@@ -6,10 +6,7 @@ from collections import defaultdict
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from infra.gpu.sharing import GPU_MEMORY_RESOURCE, GPU_RESOURCE, SHARED_GPU_RESOURCE, mig_resource
-from infra.node_labels import POOL_LABEL
-from infra.workload_labels import QUEUE_LABEL
-from tools.operations.objects import (
+from athanor.inspection.objects import (
     Amounts,
     Object,
     Snapshot,
@@ -21,6 +18,9 @@ from tools.operations.objects import (
     name_of,
     node_of,
 )
+from infra.gpu.sharing import GPU_MEMORY_RESOURCE, GPU_RESOURCE, SHARED_GPU_RESOURCE, mig_resource
+from infra.node_labels import POOL_LABEL
+from infra.workload_labels import QUEUE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from athanor.inspection.case import Case
+from athanor.inspection.why import why
 from infra.errors import RefusalError
-from tests.unit.tools.operations.cluster_objects import (
+from tests.unit.athanor.inspection.cluster_objects import (
     case,
     claim,
     container,
@@ -21,8 +23,6 @@ from tests.unit.tools.operations.cluster_objects import (
     snapshot,
     task,
 )
-from tools.operations.case import Case
-from tools.operations.why import why
 
 EXIT_1 = {"exitCode": 1, "reason": "Error"}
 

@@ -62,6 +62,12 @@ class Snapshot:
         return by_job
 
 
+def unread_words(snapshot: Snapshot) -> str:
+    """Say what is left out because it may not be read; empty if nothing is."""
+    kinds = ", ".join(snapshot.unreadable)
+    return f"Not displayed, because this user is not allowed to read it: {kinds}." if kinds else ""
+
+
 def name_of(item: Object) -> str:
     """Return an object's name."""
     return item["metadata"]["name"]

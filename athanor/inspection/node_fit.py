@@ -12,15 +12,15 @@ from fractions import Fraction
 from operator import gt, lt
 from typing import TYPE_CHECKING
 
+from athanor.inspection.gpus import NO_POOL, allocatable, is_gpu, pool_of, requests, used_by_node
+from athanor.inspection.objects import Amounts, Object, added, condition, name_of
 from infra.node_labels import POOL_LABEL
-from tools.operations.gpus import NO_POOL, allocatable, is_gpu, pool_of, requests, used_by_node
-from tools.operations.objects import Amounts, Object, added, condition, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tools.operations.jobs import Role
-    from tools.operations.objects import Snapshot
+    from athanor.inspection.jobs import Role
+    from athanor.inspection.objects import Snapshot
 
 _KEEPS_AWAY = {"NoSchedule", "NoExecute"}
 _NAMED = 5

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from athanor.inspection.control_characters import shortened
+from athanor.inspection.jobs import logical_name, short_name
+from athanor.inspection.objects import Object, Snapshot, last_event, name_of, node_of, phase_of
 from infra.images import TRAINER_FRAMEWORKS, TRAINER_REPOSITORIES
-from tools.operations.jobs import short_name
-from tools.operations.log_lines import shortened
-from tools.operations.objects import Object, Snapshot, last_event, name_of, node_of, phase_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from athanor.inspection.commands import Commands
 
 # Source: k8s.io/kubernetes, pkg/kubelet/images/types.go and pkg/kubelet/kuberuntime/kuberuntime_container.go.
 _IMAGE_REASONS = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
@@ -130,7 +132,7 @@ def _image_fix(image: str, *, local: bool) -> str:
     return "check the name and the tag, push the image, and make sure that the nodes can pull from its registry"
 
 
-def start_trouble(job: Object, pods: Sequence[Object]) -> Finding | None:
+def start_trouble(job: Object, pods: Sequence[Object], commands: Commands) -> Finding | None:
     """Say which container cannot be created: a Secret or ConfigMap it names is missing, its command does not exist."""
     for each in statuses(pods):
         if each.waiting.get("reason") in _START_REASONS:
@@ -138,12 +140,12 @@ def start_trouble(job: Object, pods: Sequence[Object]) -> Finding | None:
             return Finding(
                 cause="config",
                 because=f"container {each.name} of {short_name(each.pod, job)} cannot be started ({said})",
-                next_step="create what is missing, or correct the job and run `pulumi up`",
+                next_step=f"create what is missing, or correct the job and {commands.update}",
             )
     return None
 
 
-def crash(job: Object, pods: Sequence[Object]) -> Finding | None:
+def crash(job: Object, pods: Sequence[Object], commands: Commands) -> Finding | None:
     """Say which container ends badly, again and again or for good: of several the one that was the first."""
     failed = [each for each in statuses(pods) if each.exit]
     if not failed:
@@ -157,7 +159,7 @@ def crash(job: Object, pods: Sequence[Object]) -> Finding | None:
     return Finding(
         cause="init-failed" if first.init else "crash",
         because=f"{what} {first.name} of {short_name(first.pod, job)} {verb} ({exit_words(first.exit)}{often})",
-        next_step=_exit_fix(first.exit),
+        next_step=_exit_fix(first.exit, commands, logical_name(job)),
         log=first.log,
     )
 
@@ -169,12 +171,12 @@ def exit_words(ended: Object) -> str:
     return f"exit code {ended['exitCode']}{'' if reason == 'Error' else f', {reason}'}{said}"
 
 
-def _exit_fix(ended: Object) -> str:
+def _exit_fix(ended: Object, commands: Commands, name: str) -> str:
     if ended.get("reason") == "OOMKilled":
         return "raise the role's resources.memory (/dev/shm counts towards it), or use less"
     if ended["exitCode"] in {_KILLED, _TERMINATED}:
         return "it was killed from outside: look at the node and at `kubectl get events`"
-    return "read its log (`make logs`), correct the program, then run `pulumi up`, or `make rerun` if it is in git"
+    return f"read its log (`{commands.logs.format(name)}`), correct the program, then {commands.new_code}"
 
 
 def mount_trouble(job: Object, snapshot: Snapshot, pods: Sequence[Object]) -> Finding | None:

@@ -6,13 +6,11 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from infra.kubernetes.quantities import quantity_value
-from infra.node_labels import POOL_LABEL
-from tools.operations.containers import Finding
-from tools.operations.jobs import logical_name
-from tools.operations.log_lines import shortened
-from tools.operations.node_fit import Shortage, refusal, selects, shortage, wanted_nodes
-from tools.operations.objects import (
+from athanor.inspection.containers import Finding
+from athanor.inspection.control_characters import shortened
+from athanor.inspection.jobs import logical_name
+from athanor.inspection.node_fit import Shortage, refusal, selects, shortage, wanted_nodes
+from athanor.inspection.objects import (
     Object,
     amounts,
     condition,
@@ -22,12 +20,14 @@ from tools.operations.objects import (
     node_of,
     phase_of,
 )
-from tools.operations.queues import find_queue, over_limit, priority_of, waiting
+from athanor.inspection.queues import find_queue, over_limit, priority_of, waiting
+from infra.kubernetes.quantities import quantity_value
+from infra.node_labels import POOL_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tools.operations.case import Case
+    from athanor.inspection.case import Case
 
 _ORIGIN = re.compile(r"Origin reason is:? ?(.*)", re.DOTALL)
 _NAMED = 3
@@ -160,8 +160,8 @@ def no_room(case: Case) -> Finding | None:
     gang = f"{short.placed} of the {role.waiting} waiting {role.name} pods can be placed"
     ahead = _ahead_words(case)
     step = (
-        "wait for a running job to end (`make status` shows who uses what), request fewer or smaller pods, or add"
-        " nodes to the pool"
+        f"wait for a running job to end ({case.commands.overview}), request fewer or smaller pods, or add nodes to the"
+        " pool"
     )
     if short.free >= needs or short.placed:
         whole = ", and none starts until all can" if case.starts_whole else ""
@@ -223,7 +223,7 @@ def enqueue(case: Case) -> Finding | None:
     for words, what in ((_QUEUE_WORDS, f"queue {case.queue!r}"), (_CLUSTER_WORDS, "the cluster")):
         if said := _last_words(case, words):
             because = f"{case.name} is not admitted to the queue because {what} has no room for all of it ({said})"
-            step = "wait for running jobs to end, or request less (`make status` shows who uses what)"
+            step = f"wait for running jobs to end, or request less ({case.commands.overview})"
             return Finding(cause="enqueue", because=because, next_step=step)
     return None
 
@@ -250,5 +250,5 @@ def unschedulable(case: Case) -> Finding | None:
     placed = sum(each.get("reason") == "Schedulable" for each in scheduled)
     gang = f" ({placed} of its {len(waits)} waiting pods could be placed)" if placed else ""
     because = f"Volcano finds no nodes for {case.name}{gang}: {shortened(said)}"
-    step = "change what the message names, or wait if other jobs use it (`make status`)"
+    step = f"change what the message names, or wait if other jobs use it ({case.commands.overview})"
     return Finding(cause="unschedulable", because=because, next_step=step)

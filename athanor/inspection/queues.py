@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tools.operations.gpus import allocatable, is_gpu, used_by_queue
-from tools.operations.objects import Amounts, Object, Snapshot, added, amounts, formatted, name_of, phase_of
+from athanor.inspection.gpus import allocatable, is_gpu, used_by_queue
+from athanor.inspection.objects import Amounts, Object, Snapshot, added, amounts, formatted, name_of, phase_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ _WAITING = {"", "Pending", "Inqueue"}
 """Phases of a PodGroup whose gang does not have its nodes."""
 _ROOT = "root"
 """The parent of all queues, which Volcano makes: what it is given is theirs."""
-_WAIT = "wait for the queue's running jobs (`make status` shows them), use another queue"
+_WAIT = "wait for the queue's running jobs, use another queue"
 
 
 def priority(snapshot: Snapshot, class_name: str) -> int:
@@ -53,6 +53,12 @@ def position(snapshot: Snapshot, group: Object) -> tuple[int, int] | None:
     line = waiting(snapshot, group["spec"].get("queue", "default"))
     places = [place for place, each in enumerate(line, 1) if each["metadata"] == group["metadata"]]
     return (places[0], len(line)) if places else None
+
+
+def place_of_new(snapshot: Snapshot, queue: str, class_name: str) -> tuple[int, int]:
+    """Return the place that a new job would have in a queue, from 1, and how many would wait with it."""
+    own, line = priority(snapshot, class_name), waiting(snapshot, queue)
+    return sum(priority_of(snapshot, each) >= own for each in line) + 1, len(line) + 1
 
 
 def find_queue(snapshot: Snapshot, name: str) -> Object | None:

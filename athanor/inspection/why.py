@@ -5,17 +5,25 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tools.operations import why_no_node
-from tools.operations.containers import Finding, crash, image_trouble, init_wait, mount_trouble, start_trouble, statuses
-from tools.operations.jobs import ENDED, job_phase, restarts, short_name, since
-from tools.operations.log_lines import shortened
-from tools.operations.objects import events_of, last_event, name_of, node_of, phase_of, when
+from athanor.inspection import why_no_node
+from athanor.inspection.containers import (
+    Finding,
+    crash,
+    image_trouble,
+    init_wait,
+    mount_trouble,
+    start_trouble,
+    statuses,
+)
+from athanor.inspection.control_characters import shortened
+from athanor.inspection.jobs import ENDED, job_phase, restarts, short_name, since
+from athanor.inspection.objects import events_of, last_event, name_of, node_of, phase_of, when
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tools.operations.case import Case
-    from tools.operations.objects import Object
+    from athanor.inspection.case import Case
+    from athanor.inspection.objects import Object
 
 _CONTROLLER_EVENTS = ("PluginError", "PVCError", "PodGroupError", "JobStatusError")
 _EXCEEDED = re.compile(r"exceeded quota: ([^,]+), (requested: .*?, used: .*?, limited: [^\s\]]+)")
@@ -40,16 +48,16 @@ def why(case: Case) -> Finding:
 def ended(case: Case) -> Finding | None:
     """Say that the job is over: when, how, and how it runs again."""
     phase, at = job_phase(case.job), when(since(case.job))
-    again = f"`make rerun JOB={case.name}` runs it again"
+    again = f"`{case.rerun_command}` runs it again"
     if phase == "Completed":
         return Finding(cause="completed", because=f"{case.name} completed at {at}", next_step=again)
     if phase not in ENDED:
         return None
-    status, last = case.job.get("status", {}), crash(case.job, case.pods)
+    status, last = case.job.get("status", {}), crash(case.job, case.pods, case.commands)
     count, most = restarts(case.job)
     said = f": {last.because}" if last else _pod_reason(case) or _said(status.get("state", {}))
     if phase == "Failed":
-        step = f"read `make logs JOB={case.name}`, correct the cause, then {again}"
+        step = f"read `{case.logs_command}`, correct the cause, then {again}"
         because = f"{case.name} failed at {at} after {count} of {most} restarts{said}"
         return Finding(cause="failed", because=because, next_step=step, log=last.log if last else None)
     stopped = f"{case.name} was {phase.lower()} at {at}{said}"
@@ -90,7 +98,7 @@ def running(case: Case) -> Finding | None:
     count, _ = restarts(case.job)
     often = f", restarted {count} times" if count else ""
     because = f"{case.name} is running: {have} of {expected} pods since {when(since(case.job))}{often}"
-    return Finding(cause="running", because=because, next_step=f"`make logs JOB={case.name}` shows what it prints")
+    return Finding(cause="running", because=because, next_step=f"`{case.logs_command}` shows what it prints")
 
 
 def not_created(case: Case) -> Finding | None:
@@ -102,7 +110,7 @@ def not_created(case: Case) -> Finding | None:
         return _refused(case, _api_servers_words(refused), expected)
     if said := last_event(case.snapshot, case.job, *_CONTROLLER_EVENTS):
         because = f"Volcano's controller cannot prepare {case.name} ({shortened(said)})"
-        return Finding(cause="controller", because=because, next_step="correct the job, then run `pulumi up`")
+        return Finding(cause="controller", because=because, next_step=f"correct the job, then {case.commands.update}")
     if job_phase(case.job) == "accepted" and case.group is None:
         because = f"{case.name} is accepted, but Volcano's controller has not looked at it yet"
         step = (
@@ -131,7 +139,7 @@ def _refused(case: Case, said: str, expected: int) -> Finding:
         step = "use what the level allows, or set pod_security for the namespace"
         return Finding(cause="security", because=because, next_step=step)
     because = f"{missing}: the API server refuses them ({shortened(said, _LONGEST_REFUSAL)})"
-    return Finding(cause="refused", because=because, next_step="correct the job, then run `pulumi up`")
+    return Finding(cause="refused", because=because, next_step=f"correct the job, then {case.commands.update}")
 
 
 def volumes(case: Case) -> Finding | None:
@@ -164,12 +172,12 @@ def images(case: Case) -> Finding | None:
 
 def starts(case: Case) -> Finding | None:
     """Say which container cannot be created."""
-    return start_trouble(case.job, case.pods)
+    return start_trouble(case.job, case.pods, case.commands)
 
 
 def crashes(case: Case) -> Finding | None:
     """Say which container fails."""
-    return crash(case.job, case.pods)
+    return crash(case.job, case.pods, case.commands)
 
 
 def mounts(case: Case) -> Finding | None:
@@ -186,7 +194,7 @@ def restarting(case: Case) -> Finding | None:
     because = (
         f"{case.name} starts again (restart {count} of at most {most}) and {len(going)} of its pods still terminate"
     )
-    step = f"wait; `make logs JOB={case.name}` shows what the pods printed while they still exist"
+    step = f"wait; `{case.logs_command}` shows what the pods printed while they still exist"
     return Finding(cause="restarting", because=because, next_step=step)
 
 

@@ -1,0 +1,37 @@
+"""How a next step names the commands of the one who asks: in a clone the targets of make, else those of athanor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commands:
+    """Words for sentences; `{}` stands for the job's name."""
+
+    logs: str
+    """Prints a job's logs."""
+    rerun: str
+    """Runs a job again."""
+    overview: str
+    """What shows who uses what, as a clause."""
+    update: str
+    """What makes a corrected job take effect, as a clause."""
+    new_code: str
+    """What makes corrected code take effect, as a clause."""
+
+
+MAKE = Commands(
+    logs="make logs JOB={}",
+    rerun="make rerun JOB={}",
+    overview="`make status` shows who uses what",
+    update="run `pulumi up`",
+    new_code="run `pulumi up`, or `make rerun` if it is in git",
+)
+ATHANOR = Commands(
+    logs="athanor logs {}",
+    rerun="athanor rerun {}",
+    overview="`athanor runs` shows yours",
+    update="start it again with `athanor run --replace`",
+    new_code="start it again with `athanor run --replace`",
+)

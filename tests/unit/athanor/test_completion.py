@@ -1,0 +1,75 @@
+"""The shells' scripts, with a real bash; the others' are only written here."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from athanor.command_line import main, parser
+
+# What bash does when somebody presses Tab behind the last word.
+TAB = """
+source "$1"
+shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE}
+read -r _ _ _ _ completer _ <<< "$(complete -p athanor)"
+"$completer" athanor "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def script(capsys, shell: str) -> str:
+    assert main(["completion", shell]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.fixture
+def tab(capsys, tmp_path):
+    file = tmp_path / "athanor.bash"
+    file.write_text(script(capsys, "bash"), encoding="utf-8")
+
+    def press(*words: str) -> list[str]:
+        command = ["bash", "--norc", "-c", TAB, "bash", str(file), "athanor", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    return press
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("comp",), {"compare", "completion"}),
+        (("run", "--pr"), {"--print-program", "--preview", "--priority", "--processes"}),
+        (("run", "--kind", ""), {"pytorch", "mpi", "tensorflow", "batch"}),
+        (("run", "--kind", "m"), {"mpi"}),
+        (("rerun", "train-1", "--f"), {"--fresh", "--force"}),
+        (("completion", ""), {"bash", "zsh", "fish"}),
+    ],
+)
+def test_bash_completes_commands_options_and_choices(tab, words, expected):
+    assert set(tab(*words)) == expected
+
+
+def test_bash_completes_files_and_folders(tab, tmp_path):
+    (tmp_path / "file.yaml").touch()
+    (tmp_path / "folder").mkdir()
+    assert {"file.yaml", "folder"} <= set(tab("runs", "--kubeconfig", "f"))
+    assert tab("run", "--workdir", "f") == ["folder"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_command_is_in_every_script(capsys, shell):
+    written = script(capsys, shell)
+    [commands] = [each for each in parser()._actions if each.dest == "command"]
+    assert commands.choices
+    assert [name for name in commands.choices if name not in written] == []
+
+
+def test_another_shell_is_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["completion", "cmd"])
+    assert ended.value.code == 2
+    assert "invalid choice: 'cmd'" in capsys.readouterr().err
