@@ -12,6 +12,7 @@ from athanor.account.arguments import add_leftovers
 from athanor.pipeline.arguments import add_commands, add_policy_pack
 from athanor.run.arguments import add_run
 from athanor.runs.arguments import add_runs
+from athanor.sweep.arguments import add_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ _MODULES = {
     "issue": "athanor.pipeline.issue",
     "leftovers": "athanor.account.command",
     "run": "athanor.run.command",
+    "sweep": "athanor.sweep.command",
     "runs": "athanor.runs.command",
     "logs": "athanor.runs.command",
     **dict.fromkeys(("watch", "compare", "stop", "resume", "delete"), "athanor.runs.command"),
@@ -64,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     add_commands(commands)
     add_leftovers(commands)
     add_run(commands)
+    add_sweep(commands)
     add_runs(commands)
     return whole
 
