@@ -12,6 +12,7 @@ from athanor.account.arguments import add_leftovers
 from athanor.pipeline.arguments import add_commands, add_policy_pack
 from athanor.run.arguments import add_run
 from athanor.runs.arguments import Commands, add_runs
+from athanor.sweep.arguments import add_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +44,7 @@ _MODULES = {
     "leftovers": "athanor.account.command",
     "completion": "athanor.completion",
     "run": "athanor.run.command",
+    "sweep": "athanor.sweep.command",
     "runs": "athanor.runs.command",
     "logs": "athanor.runs.command",
     **dict.fromkeys(("watch", "compare", "curves", "stop", "resume", "delete", "why", "rerun"), "athanor.runs.command"),
@@ -74,6 +76,7 @@ def parser() -> argparse.ArgumentParser:
     add_commands(commands)
     add_leftovers(commands)
     add_run(commands)
+    add_sweep(commands)
     add_runs(commands)
     _add_completion(commands)
     return whole

@@ -34,9 +34,7 @@ def add_run(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     run.add_argument("program", nargs="+", metavar="COMMAND", help="what to run, such as python train.py --lr 0.1")
-    _add_job(run)
-    _add_pods(run)
-    add_cluster(run, with_platform=True)
+    add_job(run)
     run.add_argument("--replace", action="store_true", help="let --name be a run of yours: it stops, and this one runs")
     how = run.add_mutually_exclusive_group()
     how.add_argument("--follow", action="store_true", help="print the logs until the job ends; Ctrl-C only detaches")
@@ -45,9 +43,16 @@ def add_run(commands: Commands) -> None:
     how.add_argument("--json", action="store_true", help="print what was started as one JSON object")
 
 
-def _add_job(run: argparse.ArgumentParser) -> None:
+def add_job(run: argparse.ArgumentParser, what: str = "run") -> None:
+    """Add what describes a job and names its cluster, for all commands that start one; `what` has the name."""
+    _add_job(run, what)
+    _add_pods(run)
+    add_cluster(run, with_platform=True)
+
+
+def _add_job(run: argparse.ArgumentParser, what: str) -> None:
     job = run.add_argument_group("job")
-    job.add_argument("--name", help="name of the run (default: the script's, with six random digits)")
+    job.add_argument("--name", help=f"name of the {what} (default: the script's, with six random digits)")
     job.add_argument("--kind", choices=("pytorch", "mpi", "tensorflow", "batch"), default="pytorch")
     job.add_argument("--workdir", default=".", metavar="FOLDER", help="the code that is sent (default: this folder)")
     job.add_argument("--image", help="image of the pods (default: the platform's)")

@@ -52,7 +52,7 @@ def describe(arguments: argparse.Namespace) -> Description:
     """
     source = LocalFolder(path=arguments.workdir)
     job, args = _KINDS[arguments.kind](arguments, source)
-    name = arguments.name or _default_name(arguments.program)
+    name = arguments.name or default_name(arguments.program)
     return Description(name=name, kind=job.__name__, declare=job, args=args, source=source, workers=arguments.workers)
 
 
@@ -152,7 +152,7 @@ def _check_single_process(given: argparse.Namespace) -> None:
         raise RefusalError("--processes", given.processes, limit, "omit it")
 
 
-def _default_name(program: list[str]) -> str:
+def default_name(program: list[str]) -> str:
     """Return a name that no other run has: the script's, and random digits."""
     scripts = [word for word in program if PurePosixPath(word).suffix in _SCRIPT_SUFFIXES]
     stem = PurePosixPath(scripts[0]).stem if scripts else "run"

@@ -249,6 +249,38 @@ def test_the_progress_of_a_run_and_what_differs_from_another(
     assert re.search(r"^latest step +100 +-$", compared, re.MULTILINE)
 
 
+TUNED = """
+import json, signal, sys
+rate = int(sys.argv[1])
+for step in (1, 2, 3):
+    print(json.dumps({"step": step, "loss": rate / step}), flush=True)
+if rate == 9:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.pause()
+"""
+
+
+def test_a_sweep_survives_its_client_and_stops_the_worse_trial(engineer: Engineer) -> None:
+    (engineer.folder / "tuned.py").write_text(TUNED, encoding="utf-8")
+    search = "--param rate=1,9 --search grid --parallel 2 --stop-early median --stop-early-after 1"
+    killed = engineer.started(f"athanor sweep --name tune --kind batch {SMALL} {search} -- python3 tuned.py {{rate}}")
+    assert killed.stderr is not None
+    said = iter(killed.stderr.readline, "")
+    assert any(line.startswith("tune-0: ") and "starting" not in line for line in said)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate(timeout=60)
+
+    answer = json.loads(engineer.shell("athanor sweep --resume tune --json").stdout)
+    trials = {trial["values"]["rate"]: trial for trial in answer["trials"]}
+    assert {rate: trial["state"] for rate, trial in trials.items()} == {"1": "completed", "9": "stopped early"}
+    assert (answer["best"], trials["1"]["metric"]) == (trials["1"]["run"], pytest.approx(1 / 3))
+    assert [run["run"] for run in engineer.listed() if run["run"].startswith("tune-")] == [answer["best"]]
+    stopped = trials["9"]["run"]
+    wait_until(lambda: not engineer.objects_of(stopped), lambda: str(engineer.objects_of(stopped)))
+    engineer.shell("athanor sweep --delete tune")
+    assert not [run for run in engineer.listed() if run["run"].startswith("tune-")]
+
+
 def test_the_state_has_no_code_no_credentials_and_no_path_in_clear(engineer: Engineer, trained: object) -> None:
     del trained
     state = "".join(

@@ -23,7 +23,8 @@ def commands() -> dict[str, argparse.ArgumentParser]:
 
 
 def examples(command: argparse.ArgumentParser) -> list[str]:
-    return re.findall(r"(?:^  |example: |\| |\$\()(athanor [^\n>)#]*)", command.epilog or "", re.MULTILINE)
+    lines = re.sub(r"\\\n\s*", "", command.epilog or "")
+    return re.findall(r"(?:^  |example: |\| |\$\()(athanor [^\n>)#]*)", lines, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", commands())
@@ -42,6 +43,6 @@ def test_its_exit_statuses_are_on_the_page(name):
     assert any(re.search(rf"`{name}\b", row) for row in rows), f"docs/user.md has no exit status of {name}"
 
 
-@pytest.mark.parametrize("name", ["run", "runs", "watch", "compare", "curves", "why", "rerun", "leftovers"])
+@pytest.mark.parametrize("name", ["run", "sweep", "runs", "watch", "compare", "curves", "why", "rerun", "leftovers"])
 def test_what_programs_read_is_json(name):
     assert "--json" in commands()[name].format_help()

@@ -1,0 +1,107 @@
+"""`athanor sweep`: begin a sweep, continue or delete one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from athanor.run.description import default_name, describe
+from athanor.runs.cluster import Cluster
+from athanor.runs.stack import EngineError
+from athanor.sweep.arguments import add_sweep
+from athanor.sweep.kept import Kept
+from athanor.sweep.plan import read_plan
+from athanor.sweep.space import fill
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+FAILED = 1
+INTERRUPTED = 130
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status.
+
+    Args:
+        arguments: as athanor/sweep/arguments.py parses them.
+    """
+    try:
+        return _run(arguments)
+    except (RefusalError, EngineError, OSError) as error:
+        sys.stderr.write(f"athanor sweep: {error}\n")
+        return FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted\n")
+        return INTERRUPTED
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    name = arguments.resume or arguments.delete
+    if name is None:
+        return _begin(arguments)
+    _check_alone(arguments)
+    kept = Kept.of(name)
+    plan = kept.plan.with_changes(arguments.trials, arguments.parallel)
+    work = _work()
+    return work.delete(kept, plan) if arguments.delete else work.continue_sweep(kept, plan, as_json=arguments.json)
+
+
+def _begin(arguments: argparse.Namespace) -> int:
+    if not arguments.program:
+        raise RefusalError("command", "", "is missing", "write it behind --, such as -- python train.py --lr {lr}")
+    plan = read_plan(arguments, arguments.name or default_name(arguments.program))
+    sample = fill(plan.program, {parameter.name: parameter.sample for parameter in plan.space})
+    source = describe(argparse.Namespace(**{**vars(arguments), "program": sample})).source
+    _ = source.archive  # refused before anything is kept
+    work, cluster = _work(), Cluster.of(arguments)
+    where = {
+        "kubeconfig": str(Path(arguments.kubeconfig).absolute()) if arguments.kubeconfig else None,
+        # By name: the current context may be another one by the time of --resume.
+        "context": cluster.context,
+        "namespace": arguments.namespace,
+    }
+    plan = plan.model_copy(update={"cluster": where})
+    kept = Kept.of(plan.name)
+    kept.check_is_new()
+    work.check_names_are_free(plan)
+    kept.create(plan, source)
+    return work.continue_sweep(kept, plan, as_json=arguments.json)
+
+
+def _work() -> ModuleType:
+    """Return the module that needs optuna.
+
+    Raises:
+        RefusalError: it is not installed.
+    """
+    try:
+        return import_module("athanor.sweep.work")
+    except ModuleNotFoundError as error:
+        limit = "is not installed, which chooses and keeps the trials"
+        raise RefusalError("sweep", error.name, limit, "pip install 'athanor[sweep]'") from None
+
+
+def _check_alone(arguments: argparse.Namespace) -> None:
+    """Refuse what a sweep that exists has decided already.
+
+    Raises:
+        RefusalError: naming the first such option.
+    """
+    defaults = _defaults()
+    allowed = {"resume", "delete", "json", "command", *(() if arguments.delete else ("trials", "parallel"))}
+    for name, value in vars(arguments).items():
+        if name not in allowed and value != defaults.get(name):
+            what, fix = ("--delete", "omit it") if arguments.delete else ("--resume", "omit it, or begin another sweep")
+            limit = f"does not go with {what}: the sweep keeps what it began with"
+            raise RefusalError("command" if name == "program" else f"--{name.replace('_', '-')}", value, limit, fix)
+
+
+def _defaults() -> dict[str, object]:
+    parser = argparse.ArgumentParser()
+    add_sweep(parser.add_subparsers())
+    return vars(parser.parse_args(["sweep"]))

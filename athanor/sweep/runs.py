@@ -1,0 +1,179 @@
+"""The runs of a sweep's trials: started and deleted by the commands for any run, and looked at in the cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from athanor.runs.job import JOBS, message_of, phase_of
+from athanor.runs.series import Series, read_series
+from athanor.runs.stack import open_run, outputs_of
+from athanor.runs.watch import series_of
+from athanor.sweep.trials import Place
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from athanor.runs.cluster import Cluster
+    from athanor.sweep.kept import Kept
+    from athanor.sweep.plan import Plan
+
+STARTING, LOST, GONE, UNKNOWN = "starting", "lost", "gone", "unknown"
+"""Phases in addition to Volcano's: a run whose command has not ended, one that nobody started to the end, one whose job
+the cluster has no more, and one that could not be asked for."""
+_LOOK_SECONDS = 2.0
+_MOST_ROUNDS = 150
+"""In a row in which the cluster may leave a question open, about five minutes: an API server may restart."""
+
+
+class StartError(Exception):
+    """What `athanor run` said when it did not start a run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """How a run does."""
+
+    phase: str
+    place: Place | None = None
+    message: str = ""
+    series: Series = field(default_factory=lambda: read_series(""))
+
+
+class Runs(Protocol):
+    """What a sweep needs of runs."""
+
+    def start(self, name: str, program: Sequence[str]) -> None:
+        """Begin to start a run, or to start one again that is LOST."""
+        ...
+
+    def look(self, name: str, place: Place | None) -> Look:
+        """Return how a run does.
+
+        Raises:
+            StartError: it was refused, or did not start.
+            RefusalError: the cluster does not answer (any more).
+        """
+        ...
+
+    def delete(self, name: str) -> None:
+        """Begin to delete a run."""
+        ...
+
+    def deleted(self) -> dict[str, str]:
+        """Return the runs whose deletion ended since the last call, with what went wrong, or else an empty text."""
+        ...
+
+    def wait(self) -> None:
+        """Return when it is time to look again."""
+        ...
+
+
+class ClusterRuns:
+    """Runs of the user's cluster. Each command is a process of its own, which neither Ctrl-C nor a kill here ends."""
+
+    def __init__(self, cluster: Cluster, plan: Plan, kept: Kept, lock: int) -> None:
+        self._cluster, self._plan, self._kept, self._lock = cluster, plan, kept, lock
+        self._starts: dict[str, subprocess.Popen[bytes]] = {}
+        self._deletions: dict[str, subprocess.Popen[bytes]] = {}
+        self._places: dict[str, Place] = {}
+        self._halves: set[str] = set()
+        """Runs whose stack exists, and whose job does not."""
+        self._missed = False
+        self._rounds_with_misses = 0
+
+    def start(self, name: str, program: Sequence[str]) -> None:
+        """Begin to start a run: the same command line as anybody's."""
+        again = ["--replace"] if name in self._halves else []
+        where = [*self._plan.cluster_words, f"--name={name}", f"--workdir={self._kept.code}", *again]
+        self._starts[name] = self._begin(name, ["run", *where, *self._plan.options, "--json", "--", *program])
+
+    def look(self, name: str, place: Place | None) -> Look:
+        """Return how a run does.
+
+        Raises:
+            StartError: `athanor run` failed.
+            RefusalError: the cluster left too many questions open.
+        """
+        process = self._starts.get(name)
+        if process is not None:
+            if process.poll() is None:
+                return Look(phase=STARTING)
+            del self._starts[name]
+            if process.returncode:
+                raise StartError(self._said(name, process))
+            started = json.loads(self._output(name).splitlines()[-1])
+            self._places[name] = Place(namespace=started["namespace"], job=started["job"])
+        try:
+            return self._look(name, place or self._places.get(name))
+        except (RefusalError, subprocess.TimeoutExpired):
+            if self._rounds_with_misses >= _MOST_ROUNDS:
+                raise
+            self._missed = True
+            return Look(phase=UNKNOWN)
+
+    def _look(self, name: str, place: Place | None) -> Look:
+        place = place or self._recorded(name)
+        if place is None:
+            return Look(phase=LOST)
+        self._places[name] = place
+        where = self._cluster.within(place.namespace)
+        job = where.find(JOBS, place.job)
+        if job is None:
+            return Look(phase=GONE, place=place)
+        return Look(phase=phase_of(job), place=place, message=message_of(job), series=series_of(where, place.job))
+
+    def _recorded(self, name: str) -> Place | None:
+        """Return what a run's stack says of its job; None without one, or if its start was cut off."""
+        try:
+            recorded = outputs_of(open_run(name))
+        except RefusalError:
+            return None
+        if "job_name" not in recorded:
+            self._halves.add(name)
+            return None
+        return Place(namespace=recorded["namespace"], job=recorded["job_name"])
+
+    def delete(self, name: str) -> None:
+        """Begin to delete a run."""
+        self._deletions[name] = self._begin(name, ["delete", *self._plan.cluster_words, name])
+
+    def deleted(self) -> dict[str, str]:
+        """Return the runs whose deletion ended, with what went wrong."""
+        ended = {name: each for name, each in self._deletions.items() if each.poll() is not None}
+        for name in ended:
+            del self._deletions[name]
+        return {name: self._said(name, each) if each.returncode else "" for name, each in ended.items()}
+
+    def wait(self) -> None:
+        """Return after two seconds."""
+        self._rounds_with_misses = self._rounds_with_misses + 1 if self._missed else 0
+        self._missed = False
+        time.sleep(_LOOK_SECONDS)
+
+    def _begin(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:
+        # Not the folder of the user, in which a file may have the name of a module.
+        package = str(Path(__file__).parents[2])
+        path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+        # Files rather than pipes, which would break with this process. The lock is theirs until they end.
+        with (self._kept.output / name).open("wb") as output:
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", "athanor", *words], env={**os.environ, "PYTHONPATH": path},
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, pass_fds=[self._lock],
+            )  # fmt: skip
+
+    def _said(self, name: str, process: subprocess.Popen[bytes]) -> str:
+        # Lines above the refusal are what `athanor run` shows before it starts.
+        *_, words = re.split(r"^athanor \w+: ", self._output(name), maxsplit=1, flags=re.MULTILINE)
+        return words.strip() or f"ended with {process.returncode}"
+
+    def _output(self, name: str) -> str:
+        return (self._kept.output / name).read_text(encoding="utf-8", errors="replace")

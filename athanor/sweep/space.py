@@ -1,0 +1,112 @@
+"""The search space of a sweep, from options or a file, and the command that its values go into."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import yaml
+
+from athanor.sweep.parameter import MOST_POINTS, NAME, Parameter, check_name, listed, ranged, read_parameter
+from infra.errors import RefusalError, choices
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_PLACEHOLDER = re.compile(rf"(?<!\$)\{{({NAME})\}}")
+"""{lr}, but not a shell's ${HOME}; all other braces stay as they are."""
+_KEYS = {"low", "high", "step", "log"}
+
+
+def read_space(words: Sequence[str], file: str | None) -> tuple[Parameter, ...]:
+    """Return the parameters of --param and of --space.
+
+    Raises:
+        RefusalError: there are none, one cannot be searched, or two have the same name.
+    """
+    parameters = [*([] if file is None else _of_file(file)), *map(read_parameter, words)]
+    if not parameters:
+        fix = "give at least one, such as --param lr=0.1,0.01, or a file with --space"
+        raise RefusalError("--param", "", "a sweep without parameters has nothing to search", fix)
+    names = [parameter.name for parameter in parameters]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise RefusalError("--param", repeated, "is given twice", "give all its values at once")
+    return tuple(parameters)
+
+
+def check_grid(space: Sequence[Parameter]) -> int:
+    """Return the number of a grid's points.
+
+    Raises:
+        RefusalError: they are too many, or those of a parameter cannot be counted.
+    """
+    count = math.prod(len(parameter.points()) for parameter in space)
+    if count > MOST_POINTS:
+        sizes = ", ".join(f"{parameter.name}: {len(parameter.points())}" for parameter in space)
+        limit = f"the grid has {count} points ({sizes}), and may have {MOST_POINTS}"
+        raise RefusalError("--search", "grid", limit, "list fewer values, or use --search random or tpe with --trials")
+    return count
+
+
+def check_template(program: Sequence[str], space: Sequence[Parameter]) -> None:
+    """Refuse a command that has another parameter, or lacks one.
+
+    Raises:
+        RefusalError: naming it.
+    """
+    names = [parameter.name for parameter in space]
+    used = {name for word in program for name in _PLACEHOLDER.findall(word)}
+    for name in sorted(used.difference(names)):
+        limit = "the command has this placeholder, and the sweep no parameter of that name"
+        raise RefusalError("command", f"{{{name}}}", limit, f"{choices(name, names)} Or add --param {name}=…")
+    for name in names:
+        if name not in used:
+            limit = "the command does not use this parameter, so all its values would do the same"
+            raise RefusalError(
+                "--param", name, limit, f"write {{{name}}} where its value goes, such as --{name} {{{name}}}"
+            )
+
+
+def fill(program: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """Return the command with values in place of {placeholders}."""
+    return [_PLACEHOLDER.sub(lambda match: values[match[1]], word) for word in program]
+
+
+def _of_file(file: str) -> list[Parameter]:
+    try:
+        content: object = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        said = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise RefusalError("--space", file, f"cannot be read: {said}", "name a YAML file") from None
+    if not isinstance(content, dict):
+        fix = "write a line for each parameter, such as `lr: [0.1, 0.01]`"
+        raise RefusalError("--space", file, "must have parameters by their names", fix)
+    return [_of_entry(str(name), value) for name, value in cast("dict[object, object]", content).items()]
+
+
+def _of_entry(name: str, value: object) -> Parameter:
+    check_name(name, name)
+    if isinstance(value, list):
+        return listed(name, [_scalar(name, each) for each in cast("list[object]", value)])
+    if not isinstance(value, dict):
+        raise RefusalError(name, value, "must be a list of values or a range", "write [0.1, 0.01] or {low: 1, high: 8}")
+    given = cast("dict[str, Any]", value)
+    unknown = next((key for key in given if key not in _KEYS), None)
+    if unknown is not None or not {"low", "high"} <= given.keys():
+        limit = "must have low and high, and may have step or log" + (f", not {unknown}" if unknown is not None else "")
+        raise RefusalError(name, given, limit, "write {low: 0.001, high: 0.1, log: true}")
+    log = given.get("log", False)
+    if not isinstance(log, bool):
+        raise RefusalError(f"{name}.log", log, "must be true or false", "write log: true, or omit it")
+    step = None if given.get("step") is None else _scalar(name, given["step"])
+    return ranged(name, _scalar(name, given["low"]), _scalar(name, given["high"]), step=step, log=log)
+
+
+def _scalar(name: str, value: object) -> str:
+    # YAML reads yes, no, on and off as truth values: what a command would get is anyone's guess.
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise RefusalError(name, value, "must be text or a number here", 'write truth values in quotes: "true"')
+    return str(value)

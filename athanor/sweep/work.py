@@ -1,0 +1,115 @@
+"""The work of `athanor sweep` on a sweep that is kept: continue or delete it. Needs optuna."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from athanor.runs.cluster import Cluster
+from athanor.runs.stack import all_runs
+from athanor.sweep.loop import Sweep
+from athanor.sweep.plan import run_name
+from athanor.sweep.runs import ClusterRuns, StartError
+from athanor.sweep.table import lines, live, table, to_json
+from athanor.sweep.trials import Trials
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from athanor.sweep.kept import Kept
+    from athanor.sweep.plan import Plan
+
+FAILED = 1
+INTERRUPTED = 130
+_DELETIONS = 4
+"""At a time: each is an engine of its own."""
+
+
+def continue_sweep(kept: Kept, plan: Plan, *, as_json: bool) -> int:
+    """Work on a sweep until it ends; return the exit status.
+
+    Raises:
+        RefusalError: the cluster does not answer, another client works on it, or the first trials failed.
+    """
+    with kept.locked() as lock:
+        kept.save(plan)
+        trials = Trials(plan, kept.journal)
+        is_terminal = sys.stderr.isatty()
+        show = live if is_terminal else lines
+        title = f"sweep {plan.name}: {plan.search}, {plan.trials} trials, {plan.parallel} at a time"
+        sweep = Sweep(
+            plan=plan, trials=trials, runs=ClusterRuns(_cluster(plan), plan, kept, lock),
+            show=show(plan.metric, title), warn=_warn,
+        )  # fmt: skip
+        try:
+            sweep.work()
+        except StartError as error:
+            return _not_started(kept, trials, plan, error)
+        except KeyboardInterrupt:
+            _warn(f"\ndetached: trials that run go on, and no other starts until `athanor sweep --resume {plan.name}`")
+            return INTERRUPTED
+        except RefusalError:
+            if trials.running():
+                _warn(f"trials that run go on; to continue: athanor sweep --resume {plan.name}")
+            raise
+        rows = sweep.rows()
+        if as_json:
+            sys.stdout.write(json.dumps(to_json(plan.name, rows)) + "\n")
+        elif not (is_terminal and sys.stdout.isatty()):  # where the last table is still on the screen
+            sys.stdout.writelines(f"{line}\n" for line in table(rows, plan.metric))
+        return 0 if trials.best() is not None else FAILED
+
+
+def check_names_are_free(plan: Plan) -> None:
+    """Refuse a new sweep whose trials would have the names of runs that exist.
+
+    Raises:
+        RefusalError: naming one of them.
+    """
+    taken = {run_name(plan.name, number) for number in range(plan.trials)}.intersection(all_runs())
+    if taken:
+        limit = f"a trial would have the name of your run {min(taken)}"
+        raise RefusalError("--name", plan.name, limit, f"choose another, or `athanor delete {min(taken)}` first")
+
+
+def _not_started(kept: Kept, trials: Trials, plan: Plan, error: StartError) -> int:
+    _warn(f"athanor sweep: {error}")
+    if any(trials.place(trial.number) for trial in trials.all()):
+        _warn(f"trials that run go on; to start the others: athanor sweep --resume {plan.name}")
+    else:
+        kept.remove()
+    return FAILED
+
+
+def delete(kept: Kept, plan: Plan) -> int:
+    """Delete the runs of a sweep and what is kept of it; return the exit status.
+
+    Raises:
+        RefusalError: another client works on it, or a run could not be deleted.
+    """
+    with kept.locked() as lock:
+        trials = Trials(plan, kept.journal)
+        runs, existing = ClusterRuns(_cluster(plan), plan, kept, lock), set(all_runs())
+        waiting = [name for trial in trials.all() if (name := trials.run(trial.number)) in existing]
+        deleting: set[str] = set()
+        while waiting or deleting:
+            while waiting and len(deleting) < _DELETIONS:
+                deleting.add(name := waiting.pop())
+                runs.delete(name)
+            runs.wait()
+            for name, wrong in runs.deleted().items():
+                deleting.discard(name)
+                if wrong:
+                    raise RefusalError("run", name, f"was not deleted: {wrong}", "try again")
+        kept.remove()
+    _warn(f"deleted: sweep {plan.name}")
+    return 0
+
+
+def _cluster(plan: Plan) -> Cluster:
+    return Cluster.of(argparse.Namespace(**plan.cluster))
+
+
+def _warn(words: str) -> None:
+    sys.stderr.write(f"{words}\n")
