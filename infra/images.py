@@ -54,6 +54,7 @@ _CONTENTS: dict[TrainerImage, tuple[str, ...]] = {
             "export.py",
             "export_weights.py",
             "dry_run.py",
+            "heartbeat.py",
             "prepare_data.py",
             "mpi_example.py",
             "wait_for_hosts.py",

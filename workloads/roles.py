@@ -137,6 +137,8 @@ class Role:
     mounts: Sequence[Mount] = ()
     writes_data: bool = False
     """Whether /data/data is writable."""
+    probes: Mapping[str, Manifest] = field(default_factory=dict[str, "Manifest"])
+    """By their fields of a container, such as livenessProbe."""
     policies: Sequence[Manifest] = RESTART_TOGETHER
     """Volcano's life cycle policies of this role. The job has none: they would apply to pods that restart alone."""
 

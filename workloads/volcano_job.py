@@ -171,7 +171,7 @@ def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJo
         devices=devices(placement, offers),
         capabilities=capabilities(placement, offers),
         mounts=mounts,
-        extra={} if role.in_platform_image else _working_directory(args),
+        extra={**({} if role.in_platform_image else _working_directory(args)), **role.probes},
     )
     spec = pod_spec(
         container,

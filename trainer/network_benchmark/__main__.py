@@ -18,7 +18,8 @@ from trainer.network_benchmark.report import all_reduce_table, comparison
 from trainer.network_benchmark.result import FOLDER, Result, read_all, write
 from trainer.pytorch.distributed import Distributed
 from trainer.pytorch.runtime import RuntimeConfig
-from trainer.training.events import EventLog, Heartbeat
+from trainer.training.events import EventLog
+from trainer.training.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from trainer.network_benchmark.all_reduce import AllReduce
@@ -48,7 +49,7 @@ def run(config: NetworkBenchmarkConfig) -> Result:
         all_reduce: list[AllReduce] = []
         for step, num_bytes in enumerate(sizes(config.max_bytes), start=1):
             all_reduce.append(measure(num_bytes, config.rounds, distributed))
-            heartbeat.beat()
+            heartbeat.beat(step)
             events.write("all_reduce", step=step, num_bytes=num_bytes, microseconds=all_reduce[-1].microseconds)
         result = _result(config, distributed, all_reduce, _measure_images(config, distributed))
         distributed.on_main(lambda: _publish(result, config))

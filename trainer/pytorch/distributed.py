@@ -20,6 +20,7 @@ from trainer.pytorch.peers import PeerWatch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trainer.training.heartbeat import Heartbeat
     from trainer.training.signals import StopRequest
 
 T = TypeVar("T")
@@ -90,13 +91,12 @@ class Distributed:
         _set_up_backends()
         self._peers: PeerWatch | None = None
         self._groups: list[dist.ProcessGroup] = []
-        # alone there is nobody to wait for
-        self._guard = (
-            Guard(self._abort, stop_timeout_seconds=config.stop_timeout_seconds) if self.world_size > 1 else None
-        )
+        self._heartbeat: Heartbeat | None = None
+        # alone there is nobody to wait for: a step that takes too long is reported, not ended
+        abort = self._abort if self.world_size > 1 else None
+        self._guard = Guard(abort, self._dump_stacks, stop_timeout_seconds=config.stop_timeout_seconds)
         self._timeout_seconds = config.init_timeout_seconds
-        if self._guard:
-            self._guard.allow("meeting the other ranks", config.init_timeout_seconds)
+        self._guard.allow("meeting the other ranks", config.init_timeout_seconds)
         try:
             self._join(launched=launched)
         except BaseException:
@@ -135,9 +135,15 @@ class Distributed:
         """Also abort the collectives of these groups when ranks are lost: the main thread may wait in any of them."""
         self._groups = groups
 
-    def watch(self, stop: StopRequest) -> None:
-        """Abort the wait for ranks that are lost, from now until `finishing`, also while this one is blocked in C++."""
-        if self._guard is None:
+    def watch(self, stop: StopRequest, heartbeat: Heartbeat) -> None:
+        """Abort the wait for ranks that are lost, from now until `finishing`, also while this one is blocked in C++.
+
+        Args:
+            stop: whether this process was asked to end.
+            heartbeat: gets what is allowed from now on, and for how long.
+        """
+        self._heartbeat = heartbeat
+        if self.world_size == 1:
             return
         if self._config.peer_timeout_seconds:
             # a connection of its own: a request of the main thread may hold the other one for minutes
@@ -162,8 +168,7 @@ class Distributed:
     def finishing(self) -> None:
         """Expect ranks to end from now on: one that is silent is no longer lost."""
         self._allow("publishing the model", self._config.checkpoint_timeout_seconds)
-        if self._guard:
-            self._guard.watch(None, None)
+        self._guard.watch(None, None)
         self._end_watch()
 
     def raise_if_cut(self) -> None:
@@ -172,20 +177,23 @@ class Distributed:
         Raises:
             PeersLostError: saying why.
         """
-        if self._guard:
-            self._guard.raise_if_cut()
+        self._guard.raise_if_cut()
 
     def _allow(self, what: str, seconds: int, *, ends_with_step: bool = False) -> None:
         if seconds != self._timeout_seconds:
             dist.set_timeout(timedelta(seconds=seconds))
             self._timeout_seconds = seconds
-        if self._guard:
-            self._guard.allow(what, seconds, ends_with_step=ends_with_step)
+        self._guard.allow(what, seconds, ends_with_step=ends_with_step)
+        if self._heartbeat:
+            self._heartbeat.expect(what, seconds)
 
     def _end_watch(self) -> None:
         if self._peers:
             self._peers.close()
             self._peers = None
+
+    def _dump_stacks(self) -> None:
+        flight_recorder.dump_stacks(self.rank)
 
     def _abort(self) -> None:
         """Make the collectives of this process return; in the guard's time, not in the main thread's."""
@@ -236,12 +244,9 @@ class Distributed:
     def close(self) -> None:
         """Leave the group."""
         self._end_watch()
-        cut = False
-        if self._guard:
-            self._guard.close()
-            cut = self._guard.has_cut
+        self._guard.close()
         # what was aborted cannot be left: that would wait for the others
-        if not cut and dist.is_initialized():
+        if not self._guard.has_cut and dist.is_initialized():
             dist.destroy_process_group()
 
     def _choose_device(self) -> torch.device:

@@ -2,13 +2,16 @@
 
 torch's flight recorder holds the last 2,000 collectives of a process and writes them to one file per rank, which the
 next dump replaces: less than 1 MB each. They are compared by
-`python -m torch.distributed.flight_recorder.fr_trace --prefix rank- <folder>`.
+`python -m torch.distributed.flight_recorder.fr_trace --prefix rank- <folder>`. Next to them is what the threads of each
+rank were doing.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
+import sys
 from pathlib import Path
 
 from torch._C import _distributed_c10d as c10d
@@ -30,6 +33,22 @@ def keep_in(run_folder: Path) -> None:
         Path(prefix).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         logger.warning("%s: cannot be created, collectives will not be recorded: %s", prefix, error.strerror)
+
+
+def dump_stacks(rank: int) -> None:
+    """Write where all threads of this process are to standard error and next to the dumps, as `stacks-rank-<rank>`.
+
+    Standard error first: the volume may be what hangs. faulthandler takes no lock that a blocked thread may hold.
+    """
+    try:
+        faulthandler.dump_traceback(file=sys.__stderr__ or 2)
+        if prefix := os.environ.get(PREFIX_VARIABLE):
+            path = Path(prefix)
+            # a name that does not begin as the dumps do: fr_trace reads every file that does
+            with path.with_name(f"stacks-{path.name}{rank}").open("wb") as file:
+                faulthandler.dump_traceback(file=file)
+    except OSError as error:
+        logger.warning("stacks of rank %d could not be written: %s", rank, error)
 
 
 def dump(rank: int, *, backend: str) -> None:

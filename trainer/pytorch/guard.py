@@ -5,6 +5,8 @@ lost peer is only silent. Python's signal handlers do not run meanwhile, so SIGT
 pod is killed at the end of its grace period. This thread sees the signal, the lost peer and a wait that is too long,
 and aborts the communicators: the main thread returns, meets `raise_if_cut`, and says what happened.
 
+First it writes what all threads are doing, which is lost with the process.
+
 Aborting is NCCL's (ncclCommAbort); gloo has nothing like it (torch 2.15: `abort` returns and changes nothing). Where
 the main thread does not come back, this thread ends the process.
 """
@@ -32,6 +34,8 @@ _MARGIN_SECONDS = 5.0
 """Gloo ends its own waits at the same limit, with a message that names the connection: it goes first."""
 _RETURN_SECONDS = 5.0
 """From the abort to the end of the process: what the main thread needs to write why it failed."""
+_DUMP_SECONDS = 2.0
+"""Longest wait for the stacks to be written."""
 LOST_EXIT_STATUS = 75
 """Status where only ending the process ended the wait: EX_TEMPFAIL of sysexits.h, try again."""
 
@@ -53,14 +57,18 @@ class _Limit:
 class Guard:
     """Watches the main thread's waits; one per process."""
 
-    def __init__(self, abort: Callable[[], None], *, stop_timeout_seconds: float) -> None:
+    def __init__(
+        self, abort: Callable[[], None] | None, dump_stacks: Callable[[], None], *, stop_timeout_seconds: float
+    ) -> None:
         """Start to watch.
 
         Args:
-            abort: makes the collectives of this process return; called once, from the guard's thread.
+            abort: makes the collectives of this process return; called once, from the guard's thread. None
+                where there are none: then what takes too long is reported, and not ended.
+            dump_stacks: writes what all threads are doing; called from a thread of its own.
             stop_timeout_seconds: longest that a step may continue after a stop signal.
         """
-        self._abort = abort
+        self._abort, self._dump_stacks = abort, dump_stacks
         self._stop_timeout_seconds = stop_timeout_seconds
         self._stop: StopRequest | None = None
         self._stop_seen_at: float | None = None
@@ -102,16 +110,23 @@ class Guard:
         self._thread.join()
 
     def _run(self) -> None:
+        reported: _Limit | None = None
         while not self._closed.wait(POLL_SECONDS):
-            reason = self._reason_to_cut()
-            if reason is not None:
-                self._cut(reason)
+            limit = self._limit
+            reason = self._reason_to_cut(limit)
+            if reason is None or limit is reported:
+                continue
+            reported = limit
+            if self._abort is not None:
+                self._cut(reason, self._abort)
                 return
+            logger.error("%s; the stacks of all threads follow", reason)
+            self._dump()
 
-    def _reason_to_cut(self) -> str | None:
+    def _reason_to_cut(self, limit: _Limit) -> str | None:
         if self._peers is not None and self._peers.lost is not None:
             return self._peers.lost
-        limit, now = self._limit, time.monotonic()
+        now = time.monotonic()
         if now - limit.begin > limit.seconds + _MARGIN_SECONDS:
             return f"{limit.what} took longer than {limit.seconds:g} s: some rank hangs, or is gone"
         if self._stop is not None and self._stop.arrived():
@@ -124,12 +139,19 @@ class Guard:
                 )
         return None
 
-    def _cut(self, reason: str) -> None:
+    def _dump(self) -> None:
+        """Write the stacks before an abort changes them; not for long, for the volume may be what hangs."""
+        dump = threading.Thread(target=self._dump_stacks, name="stacks", daemon=True)
+        dump.start()
+        dump.join(_DUMP_SECONDS)
+
+    def _cut(self, reason: str, abort: Callable[[], None]) -> None:
         """Abort; the reason comes first, for whatever a collective returns from here on is not to be used."""
         self._reason = reason
         logger.error("%s; aborting the communicators", reason)
+        self._dump()
         # in a thread of its own: it waits for NCCL, which may itself wait forever
-        threading.Thread(target=self._abort, name="abort", daemon=True).start()
+        threading.Thread(target=abort, name="abort", daemon=True).start()
         if not self._returned.wait(_RETURN_SECONDS):
             logger.error("the main thread did not return: ending the process")
             os._exit(LOST_EXIT_STATUS)

@@ -27,7 +27,8 @@ from trainer.pytorch.runtime import random_state, set_random_state
 from trainer.pytorch.shared_volume import create_folders
 from trainer.pytorch.stopwatch import Stopwatch
 from trainer.training import non_finite
-from trainer.training.events import EventLog, Heartbeat
+from trainer.training.events import EventLog
+from trainer.training.heartbeat import Heartbeat
 from trainer.training.metrics import StepReport, TrainingMetrics
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class Trainer:
     def _train(self, stop: StopRequest) -> Outcome:
         if self._finished_before():
             return Outcome.FINISHED
-        self.distributed.watch(stop)
+        self.distributed.watch(stop, self._heartbeat)
         self._resume()
         first_step = self.step
         met = non_finite.count(self._folders.run)
@@ -249,13 +250,8 @@ class Trainer:
         self._checkpoints.load(latest, saved)
         self.load_state_dict(saved)
         self.metrics.on_checkpoint_found(latest.saved_at)
-        self.events.write(
-            "resumed",
-            step=self.step,
-            total_steps=self.total_steps,
-            world_size=self.distributed.world_size,
-            saved_by_ranks=latest.world_size,
-        )
+        ranks = {"world_size": self.distributed.world_size, "saved_by_ranks": latest.world_size}
+        self.events.write("resumed", step=self.step, total_steps=self.total_steps, **ranks)
 
     def _clip_gradient(self, loss: float, *, bad_ranks: int) -> float:
         """Scale the gradient down to the configured norm and return the norm it had."""
@@ -271,7 +267,7 @@ class Trainer:
 
     def _report(self, report: StepReport) -> None:
         self.metrics.on_step(report)
-        self._heartbeat.beat()
+        self._heartbeat.beat(report.step)
         if report.step % self.config.log_interval_steps == 0 or report.step == self.total_steps:
             self.events.write("step", **report.known())
 

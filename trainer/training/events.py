@@ -1,10 +1,9 @@
-"""What happened, for people and programs: an event log and a heartbeat per rank, messages on standard error."""
+"""What happened, for people and programs: an event log per rank, messages on standard error."""
 
 from __future__ import annotations
 
 import logging
 import os
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("trainer")
 
-HEARTBEAT_INTERVAL_SECONDS = 1.0
 _SAME_ON_EVERY_RANK = frozenset({"step", "evaluated", "checkpoint_saved", "all_reduce"})
 """Events that only rank 0 logs: a thousand ranks would fill the log store with one and the same line."""
 
@@ -53,24 +51,6 @@ class EventLog:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-class Heartbeat:
-    """Touches `<folder>/heartbeat-rank-00000` at most once a second while steps are done.
-
-    For a liveness probe: a process that hangs in a collective or in storage is alive to the kernel but stops touching.
-    """
-
-    def __init__(self, folder: Path, *, rank: int) -> None:
-        self.path = folder / f"heartbeat-rank-{rank:05d}"
-        self._last = float("-inf")
-
-    def beat(self) -> None:
-        """Tell that progress was made."""
-        now = time.monotonic()
-        if now - self._last >= HEARTBEAT_INTERVAL_SECONDS:
-            self.path.touch()
-            self._last = now
 
 
 def log_to_stderr() -> None:

@@ -151,7 +151,7 @@ def test_services_have_an_image_of_their_own_unless_one_is_given():
 PROGRAMS = {
     "training": (
         *("train.py", "export.py", "dry_run.py", "prepare_data.py", "mpi_example.py", "wait_for_hosts.py"),
-        *("rendezvous.py", "export_weights.py", "pytorch/data/describe_tokens.py"),
+        *("rendezvous.py", "export_weights.py", "heartbeat.py", "pytorch/data/describe_tokens.py"),
         *("source/__main__.py", "network_benchmark/__main__.py", "network_benchmark/report.py"),
         *("helpers/job_cleanup.py", "helpers/hardware.py"),
     ),

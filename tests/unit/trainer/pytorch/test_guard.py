@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import threading
 import time
@@ -38,7 +39,11 @@ class Collective:
 
     def __init__(self) -> None:
         self._aborted = threading.Event()
-        self.guard = Guard(self._aborted.set, stop_timeout_seconds=0.1)
+        self.aborted_at_dump: bool | None = None
+        self.guard = Guard(self._aborted.set, self._dump_stacks, stop_timeout_seconds=0.1)
+
+    def _dump_stacks(self) -> None:
+        self.aborted_at_dump = self._aborted.is_set()
 
     def wait(self) -> None:
         assert self._aborted.wait(20), "nobody aborted"
@@ -58,6 +63,7 @@ def test_step_that_takes_too_long_is_aborted_and_its_result_refused(collective):
     with pytest.raises(PeersLostError, match=r"a step took longer than 0\.1 s: some rank hangs, or is gone"):
         collective.wait()
     assert collective.guard.has_cut
+    assert collective.aborted_at_dump is False, "the stacks are those of the wait"
 
 
 def test_checkpoint_may_take_longer_than_a_step(collective):
@@ -92,10 +98,33 @@ def test_rank_that_an_abort_does_not_bring_back_is_ended(monkeypatch):
     ended = threading.Event()
     monkeypatch.setattr(module, "_RETURN_SECONDS", 0.05)
     monkeypatch.setattr(module.os, "_exit", lambda status: ended.set() if status == 75 else None)
-    guard = Guard(lambda: time.sleep(60), stop_timeout_seconds=1)
+    guard = Guard(lambda: time.sleep(60), lambda: None, stop_timeout_seconds=1)
     guard.allow("a step", 0.05)
     assert ended.wait(20)
     guard.close()
+
+
+def test_dump_that_hangs_does_not_keep_the_abort_back(monkeypatch):
+    monkeypatch.setattr(module, "_DUMP_SECONDS", 0.05)
+    aborted, volume = threading.Event(), threading.Event()
+    guard = Guard(aborted.set, volume.wait, stop_timeout_seconds=1)
+    guard.allow("a step", 0.05)
+    assert aborted.wait(20)
+    volume.set()
+    guard.close()
+
+
+def test_process_alone_reports_each_wait_once_and_goes_on():
+    dumped: queue.SimpleQueue[None] = queue.SimpleQueue()
+    guard = Guard(None, lambda: dumped.put(None), stop_timeout_seconds=1)
+    for _ in range(2):
+        guard.allow("a step", 0.05)
+        dumped.get(timeout=20)
+        time.sleep(0.1)
+        guard.raise_if_cut()
+    guard.close()
+    assert dumped.empty()
+    assert not guard.has_cut
 
 
 def test_signal_is_seen_from_another_thread_before_its_handler_runs(stop, monkeypatch):

@@ -43,7 +43,13 @@ def test_frozen_rank_is_noticed_long_before_the_limit_of_a_step(job, tmp_path):
     assert "rank 1 gave no sign of life for 3 s; aborting the communicators" in training.output
     assert "ending the process" in training.output
     # which collective they were in is on the volume, not in the pod's /tmp
-    assert (tmp_path / "output/r1/flight-recorder/rank-0").stat().st_size > 1000
+    folder = tmp_path / "output/r1/flight-recorder"
+    assert (folder / "rank-0").stat().st_size > 1000
+    stacks = (folder / "stacks-rank-0").read_text()
+    # all threads: the one that wrote it, and the main one in its wait
+    assert "in dump_stacks" in stacks
+    assert "in train_step" in stacks
+    assert "in train_step" in training.output
 
 
 def test_sigterm_ends_a_rank_that_waits_for_a_frozen_one(job):

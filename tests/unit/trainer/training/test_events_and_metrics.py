@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 from trainer.training import non_finite
-from trainer.training.events import EventLog, Heartbeat
+from trainer.training.events import EventLog
 from trainer.training.metrics import MetricsConfig, StepReport, TrainingMetrics
 
 
@@ -87,21 +87,6 @@ def test_a_full_disk_costs_the_event_but_not_the_run(tmp_path, caplog):
     log.write("step", step=1)
     log.close()
     assert os.strerror(errno.ENOSPC) in caplog.text
-
-
-def test_heartbeat_moves_with_progress_but_not_with_every_step(tmp_path, monkeypatch):
-    now = 100.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    heartbeat = Heartbeat(tmp_path, rank=0)
-    heartbeat.beat()
-    file = tmp_path / "heartbeat-rank-00000"
-    os.utime(file, (1, 1))
-    now = 100.5
-    heartbeat.beat()
-    assert file.stat().st_mtime == 1
-    now = 101.5
-    heartbeat.beat()
-    assert file.stat().st_mtime > 1
 
 
 def test_scrape_returns_what_the_steps_measured():
