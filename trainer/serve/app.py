@@ -36,6 +36,8 @@ class InferenceApp:
         try:
             response = await self._answer(scope, receive)
         except ClientDisconnectedError:
+            # nobody hears it; for a pipelined request, uvicorn would log the lack of an answer as an error
+            await send_response(send, error_response(RequestError(499, "the client left")), close=True)
             return
         except asyncio.CancelledError:
             # uvicorn cancels what is not answered when the time to drain is over
@@ -54,6 +56,8 @@ class InferenceApp:
             return await self._routes.answer(Call(scope=scope, body=body, began=began))
         except RequestError as error:
             return error_response(error)
+        except ClientDisconnectedError:
+            raise
         except Exception:
             logger.exception("%s %s failed", scope["method"], scope["path"])
             return error_response(RequestError(500, "internal error; the server's log has the details"))

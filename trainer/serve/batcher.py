@@ -57,7 +57,7 @@ class Batcher:
         self._dispatch_scheduled = False
         self._on_drained: Callable[[], None] | None = None
         self._logged_failure = ""
-        numbers.pending_requests = lambda: len(self._queue)
+        numbers.pending_requests = self._queue.count_waiting
         numbers.running_batches = lambda: self._running
         self._threads = [
             # daemon: a model that never returns must not keep the process from ending

@@ -14,6 +14,8 @@ import orjson
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from trainer.serve.client import HttpClient
+
 if TYPE_CHECKING:
     import asyncio
     from collections import Counter
@@ -69,7 +71,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        self._client = HttpClient()
+        # ASGI's state is copied into the scope of each request
+        super().__init__(config, server_state, app_state | {"client": self._client}, _loop)
         self._limits = config.limits
         self._responses = config.responses
         self._head_timer: asyncio.TimerHandle | None = None
@@ -90,9 +94,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of the timers."""
+        """Let go of the timers, and of the request that waits for the model."""
         self._stop_head_timer()
         self._stop_write_timer()
+        self._client.leave()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

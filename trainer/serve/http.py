@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
     from trainer.serve.buffers import BufferBudget
+    from trainer.serve.client import HttpClient
     from trainer.serve.config import LimitsConfig
 
     Message = MutableMapping[str, Any]
@@ -44,6 +45,11 @@ class Call:
     body: bytes
     began: float
     """When it came, by time.perf_counter."""
+
+    @property
+    def client(self) -> HttpClient:
+        """Who sent it."""
+        return self.scope["state"]["client"]
 
 
 def json_response(document: object, status: int = 200) -> Response:

@@ -71,8 +71,13 @@ class RequestQueue:
         number = self._batching.priority(priority)
         policy, level = self._batching.policies[number - 1], self._levels[number - 1]
         # the policy's limit is for its priority, the server's for all
-        length = len(self) if policy.max_queue_size is None else len(level.in_time) + len(level.late)
+        lanes = self._lanes if policy.max_queue_size is None else (level.in_time, level.late)
         limit = self._default_size if policy.max_queue_size is None else policy.max_queue_size
+        length = sum(map(len, lanes))
+        if length >= limit:
+            # only now: looking for them with each request would cost more than they do
+            self._drop_cancelled()
+            length = sum(map(len, lanes))
         if length >= limit:
             self._on_rejected()
             message = f"{length} requests wait for the model; limit: {limit}. Fix: retry later, or run more replicas"
@@ -81,6 +86,10 @@ class RequestQueue:
         if wait_us := policy.wait_us(timeout_us):
             expire = self._delay if policy.delays_on_timeout else self._reject
             waiting.timer = self._loop.call_later(wait_us / 1e6, expire, waiting, level, wait_us)
+
+    def count_waiting(self) -> int:
+        """Return for how many requests a client waits; `len` counts the cancelled ones, too."""
+        return sum(1 for _ in self._in_order())
 
     def take(self) -> list[Waiting]:
         """Take the requests of the next batch; none where more are awaited for it, or nothing waits."""
@@ -101,6 +110,16 @@ class RequestQueue:
         if first is None:
             return None
         return max(0.0, first.enqueued + self._batching.max_delay_seconds - time.perf_counter())
+
+    def _drop_cancelled(self) -> None:
+        for lane in self._lanes:
+            waiting = list(lane)
+            lane.clear()
+            for request in waiting:
+                if not request.future.done():
+                    lane.append(request)
+                elif request.timer is not None:
+                    request.timer.cancel()
 
     def _in_order(self) -> Iterator[Waiting]:
         return (waiting for lane in self._lanes for waiting in lane if not waiting.future.done())

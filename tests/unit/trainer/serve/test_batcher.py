@@ -181,6 +181,26 @@ def test_requests_nobody_waits_for_are_not_run():
     run(scenario)
 
 
+@pytest.mark.parametrize(("configured", "limit"), [(None, 8), (2, 2)])
+def test_cancelled_requests_leave_room_in_the_queue(configured, limit):
+    async def scenario():
+        model = GatedModel(max_queue_size=configured)
+        async with batcher_of(model) as batcher:
+            first = batcher.submit(request(1))
+            await model.wait_until_busy()
+            left = [batcher.submit(request(2)) for _ in range(limit)]
+            left[0].cancel()
+            assert batcher.numbers.pending_requests() == limit - 1
+            kept = batcher.submit(request(3))
+            with pytest.raises(RequestError, match=f"limit: {limit}"):
+                batcher.submit(request(4))
+            model.allow(100)
+            await asyncio.gather(first, kept, *left[1:])
+            assert 3.0 in [value for call in model.calls for value in call]
+
+    run(scenario)
+
+
 def test_instances_run_at_the_same_time():
     async def scenario():
         model = GatedModel(instances=2, batches_requests=False)
