@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trainer.common import command_line
 from trainer.common.validation import at_least
-from trainer.training.heartbeat import stuck
+from trainer.pytorch.heartbeat import stuck
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from trainer.pytorch.data.sampler import IndexSampler
 from trainer.pytorch.distributed import Distributed
 from trainer.pytorch.evaluation import mean_score
 from trainer.pytorch.guard import PeersLostError
+from trainer.pytorch.heartbeat import Heartbeat
 from trainer.pytorch.parallel import gradients, state
 from trainer.pytorch.parallel.evaluation import sharded_mean_score
 from trainer.pytorch.parallel.layout import Layout
@@ -28,7 +29,6 @@ from trainer.pytorch.shared_volume import create_folders
 from trainer.pytorch.stopwatch import Stopwatch
 from trainer.training import non_finite
 from trainer.training.events import EventLog
-from trainer.training.heartbeat import Heartbeat
 from trainer.training.metrics import StepReport, TrainingMetrics
 
 if TYPE_CHECKING:

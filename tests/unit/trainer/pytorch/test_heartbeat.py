@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from trainer import heartbeat as program
-from trainer.training.heartbeat import Heartbeat, stuck
+from trainer.pytorch.heartbeat import Heartbeat, stuck
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 
@@ -28,7 +28,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr("trainer.training.heartbeat.time.monotonic", made)
+    monkeypatch.setattr("trainer.pytorch.heartbeat.time.monotonic", made)
     return made
 
 
@@ -108,7 +108,7 @@ def test_file_that_cannot_be_written_is_removed_and_training_goes_on(tmp_path, c
 
 def test_probe_of_a_real_process_fails_only_while_it_hangs(tmp_path):
     code = (
-        "import pathlib, signal, sys; from trainer.training.heartbeat import Heartbeat; "
+        "import pathlib, signal, sys; from trainer.pytorch.heartbeat import Heartbeat; "
         "Heartbeat(pathlib.Path(sys.argv[1]), rank=0).expect('a step', 0); print('ready', flush=True); signal.pause()"
     )
     assert _probe(tmp_path).returncode == 0, "nothing has started"
