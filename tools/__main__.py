@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -29,12 +31,14 @@ from tools.toolchain.catalogue import ENGINE_WITH_CLOUDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from rich.console import Console
 
     Command = Callable[[argparse.Namespace, Console, Progress], None]
 
 INTERRUPTED = 130
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 def main(words: list[str]) -> int:
@@ -55,7 +59,24 @@ def main(words: list[str]) -> int:
         report.console.print(f"[bold red]Failed:[/] {escape(str(error))}", soft_wrap=True)
         report.console.print(f"[dim]Details: {escape(str(paths().logs))}[/]", soft_wrap=True)
         return 1
+    except OSError as error:
+        # Also of whatever the command was writing when the disk filled up; any other one is a bug, with its traceback.
+        if error.errno not in _DISK_FULL:
+            raise
+        report.console.print(f"[bold red]Failed:[/] {escape(_disk_full_words(error))}", soft_wrap=True)
+        return 1
     return 0
+
+
+def _disk_full_words(error: OSError) -> str:
+    where = paths()
+    free = ", ".join(f"{_free_gib(folder):.1f} GiB free for {folder}" for folder in (where.cache, where.home))
+    fix = "free some disk space, or set ATHANOR_CACHE and ATHANOR_HOME to folders on a larger disk, and repeat it"
+    return f"{error.strerror}: {free}\nFix: {fix}"
+
+
+def _free_gib(folder: Path) -> float:
+    return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free / 2**30
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import subprocess
@@ -125,6 +126,19 @@ def test_a_refusal_is_reported_without_a_traceback(monkeypatch, capsys, tmp_path
 def test_a_command_that_fails_or_hangs_is_reported_without_a_traceback(monkeypatch, capsys, tmp_path):
     _assert_message_alone(monkeypatch, capsys, tmp_path, CommandError(["kubectl"], 1, "no route to host", None))
     _assert_message_alone(monkeypatch, capsys, tmp_path, ProgramTimeoutError(["kubectl"], 60))
+
+
+def test_a_full_disk_is_reported_with_the_folders_that_filled_it(monkeypatch, capsys, tmp_path):
+    status, said = _ending(monkeypatch, capsys, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert status == 1
+    assert "Failed: No space left on device: " in said
+    assert re.search(rf"\d GiB free for {tmp_path / 'cache'}", said)
+    assert "ATHANOR_CACHE" in said
+
+
+def test_any_other_error_of_the_system_is_a_bug(monkeypatch, capsys):
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        _ending(monkeypatch, capsys, OSError(errno.EBADF, os.strerror(errno.EBADF)))
 
 
 def _assert_message_alone(monkeypatch, capsys, tmp_path, error: Exception) -> None:
