@@ -65,6 +65,8 @@ class Go:
         Raises:
             ToolchainError: a module could not be had or differs from go.sum.
         """
+        # If only the cache of Go was deleted, all tools are still there, and nothing else has created this folder.
+        Path(self.environment["GOTMPDIR"]).mkdir(parents=True, exist_ok=True)
         try:
             return run([self.program, *command], cwd=folder, env=self.environment, log=self.log)
         except CommandError as error:

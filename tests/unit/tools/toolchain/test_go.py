@@ -4,11 +4,13 @@ import base64
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import zipfile
 
 import pytest
 
+from tools.paths import paths
 from tools.toolchain import ToolchainError, go_build, go_sdk
 from tools.toolchain.catalogue import TOOLS
 from tools.toolchain.go_build import GraphBuild, build, recipe
@@ -86,6 +88,12 @@ def test_nothing_is_written_outside_the_cache(fake_go, graph, tmp_path):
     assert environment["GOFLAGS"] == "-mod=readonly -modcacherw"
     assert environment["GOTOOLCHAIN"] == "local"
     assert environment["CGO_ENABLED"] == "0"
+
+
+def test_a_go_command_works_after_the_cache_of_go_was_deleted(fake_go, graph):
+    shutil.rmtree(paths().cache / "go", ignore_errors=True)
+    fake_go.output(["env"], graph)
+    assert (paths().cache / "go" / "tmp").is_dir()
 
 
 def test_progress_shows_how_far_the_compilation_is(fake_go, graph, monkeypatch):
