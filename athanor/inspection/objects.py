@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 """An object in the API's own JSON shape."""
 
+JOBS = "jobs.batch.volcano.sh"
+"""Volcano's jobs, as kubectl spells the resource."""
 TASK = "volcano.sh/task-spec"
 JOB_NAME = "volcano.sh/job-name"
 """Volcano writes these two on every pod of a job, as labels and as annotations."""

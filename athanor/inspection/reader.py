@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from athanor.inspection.objects import JOB_NAME, Object, Snapshot
+from athanor.inspection.objects import JOB_NAME, JOBS, Object, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _OWN = {
-    "jobs": ("jobs.batch.volcano.sh", "Job"),
+    "jobs": (JOBS, "Job"),
     "events": ("events", "Event"),
     "claims": ("persistentvolumeclaims", "PersistentVolumeClaim"),
     "quotas": ("resourcequotas", "ResourceQuota"),

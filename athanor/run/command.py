@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from athanor.inspection.objects import JOBS
 from athanor.inspection.reader import read_line
 from athanor.run.description import describe
 from athanor.run.estimate import estimate
 from athanor.run.program_text import program_text
 from athanor.run.recorded import recorded
 from athanor.runs.cluster import Cluster
+from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end
 from athanor.runs.stack import PROJECT, EngineError, apply, create_run, open_run, preview, remove
 from infra.errors import RefusalError
@@ -30,9 +32,6 @@ if TYPE_CHECKING:
     from athanor.inspection.objects import Snapshot
     from athanor.run.description import Description
 
-FAILED = 1
-INTERRUPTED = 130
-
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit status.
@@ -40,18 +39,16 @@ def run(arguments: argparse.Namespace) -> int:
     Args:
         arguments: as athanor/run/arguments.py parses them.
     """
-    try:
-        described = describe(arguments)
-        if arguments.print_program:
-            sys.stdout.write(program_text(described, arguments.platform))
-            return 0
-        return _start(arguments, described)
-    except (RefusalError, EngineError, OSError) as error:
-        sys.stderr.write(f"athanor run: {error}\n")
-        return FAILED
-    except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted: `athanor runs` shows whether the run was started\n")
-        return INTERRUPTED
+    hint = "interrupted: `athanor runs` shows whether the run was started"
+    return exit_status("run", lambda: _run(arguments), hint)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    described = describe(arguments)
+    if arguments.print_program:
+        sys.stdout.write(program_text(described, arguments.platform))
+        return 0
+    return _start(arguments, described)
 
 
 def _start(arguments: argparse.Namespace, described: Description) -> int:
@@ -139,6 +136,6 @@ def _line(cluster: Cluster) -> Snapshot | None:
 def _check_name(name: str, cluster: Cluster) -> None:
     """Refuse the name of a run whose stack is elsewhere: the two would change each other's objects."""
     labels = f"{JOB_LABEL}={name},{OWNER_LABEL}={owner_label(PROJECT, name)}"
-    if cluster.items("jobs.batch.volcano.sh", labels):
+    if cluster.items(JOBS, labels):
         limit = f"namespace {cluster.namespace} has a run of that name, which is not in your Pulumi backend"
         raise RefusalError("--name", name, limit, "choose another")

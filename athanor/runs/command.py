@@ -9,15 +9,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from athanor.inspection.objects import JOBS
 from athanor.runs.cluster import Cluster
 from athanor.runs.control import resume, stop
 from athanor.runs.curves import COLOURS, fields, page
+from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end, print_logs
 from athanor.runs.inside import forward, shell
 from athanor.runs.listing import describe, table
 from athanor.runs.rerun import rerun
 from athanor.runs.series import Series, read_series
-from athanor.runs.stack import EngineError, all_runs, open_run, outputs_of, remove
+from athanor.runs.stack import all_runs, open_run, outputs_of, remove
 from athanor.runs.watch import comparison, comparison_fields, series_of, watch
 from athanor.runs.why import why
 from infra.errors import RefusalError
@@ -26,9 +28,6 @@ from infra.workload_labels import JOB_LABEL
 if TYPE_CHECKING:
     import argparse
 
-FAILED = 1
-INTERRUPTED = 130
-
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one of the commands; return its exit status.
@@ -36,20 +35,13 @@ def run(arguments: argparse.Namespace) -> int:
     Args:
         arguments: as athanor/runs/arguments.py parses them.
     """
-    try:
-        return _COMMANDS[arguments.command](arguments, Cluster.of(arguments))
-    except (RefusalError, EngineError, OSError) as error:
-        sys.stderr.write(f"athanor {arguments.command}: {error}\n")
-        return FAILED
-    except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted\n")
-        return INTERRUPTED
+    return exit_status(arguments.command, lambda: _COMMANDS[arguments.command](arguments, Cluster.of(arguments)))
 
 
 def _list(arguments: argparse.Namespace, cluster: Cluster) -> int:
     # --namespace may name one whose platform is of an earlier release, without a description of itself.
     where = cluster if arguments.namespace else cluster.within(cluster.platform().namespace)
-    jobs = {job["metadata"]["labels"][JOB_LABEL]: job for job in where.items("jobs.batch.volcano.sh", JOB_LABEL)}
+    jobs = {job["metadata"]["labels"][JOB_LABEL]: job for job in where.items(JOBS, JOB_LABEL)}
     now = datetime.now(UTC)
     runs = [describe(name, jobs.get(name), now) for name in all_runs()]
     lines = [json.dumps(run.to_json()) for run in runs] if arguments.json else table(runs)

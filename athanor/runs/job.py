@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from athanor.inspection.objects import JOBS
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
     from athanor.runs.cluster import Cluster
 
-JOBS = "jobs.batch.volcano.sh"
 COMPLETED = "Completed"
 ABORTED = "Aborted"
 """A job that was stopped and can be resumed."""

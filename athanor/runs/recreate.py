@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, cast
 
-from athanor.inspection.objects import Object, name_of
+from athanor.inspection.objects import JOBS, Object, name_of
 from athanor.inspection.reader import pods_of_run
 from infra.errors import RefusalError
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from athanor.inspection.reader import Asked
 
-KIND = "jobs.batch.volcano.sh"
 _POLL_SECONDS = 1.0
 _KEPT = ("name", "namespace", "labels", "annotations", "ownerReferences")
 """Of an object's metadata: what somebody wrote, and not the API server."""
@@ -30,10 +29,10 @@ def check_allowed(cluster: Asked, namespace: str) -> None:
     """
     for verb in ("delete", "create"):
         try:
-            cluster.run("auth", "can-i", verb, KIND, "-n", namespace, "--quiet")
+            cluster.run("auth", "can-i", verb, JOBS, "-n", namespace, "--quiet")
         except cluster.failure:
             limit = f"this user is not allowed to {verb} jobs there"
-            raise RefusalError("namespace", namespace, limit, f"get the permission to {verb} {KIND}") from None
+            raise RefusalError("namespace", namespace, limit, f"get the permission to {verb} {JOBS}") from None
 
 
 def recreate(
@@ -56,11 +55,11 @@ def recreate(
     """
     namespace, name = job["metadata"]["namespace"], name_of(job)
     whole: Object = json.loads(
-        cluster.run("get", KIND, name, "-n", namespace, "-o", "json", "--show-managed-fields=true")
+        cluster.run("get", JOBS, name, "-n", namespace, "-o", "json", "--show-managed-fields=true")
     )
     file = _written_down(change(_manifest(whole)), folder)
     say(f"deleting the job; if this is interrupted, `kubectl create -f {file}` creates it again")
-    cluster.run("delete", KIND, name, "-n", namespace, "--cascade=foreground", "--wait=false")
+    cluster.run("delete", JOBS, name, "-n", namespace, "--cascade=foreground", "--wait=false")
     _await_end(cluster, whole, say)
     cluster.run(*_creation(whole), "-f", str(file))
     file.unlink()
@@ -94,7 +93,7 @@ def _await_end(cluster: Asked, job: Object, say: Callable[[str], None]) -> None:
     """Wait until nothing is left of it: new pods would have the names of the old ones."""
     namespace, name, uid = job["metadata"]["namespace"], name_of(job), job["metadata"]["uid"]
     left = -1
-    while any(each["metadata"]["uid"] == uid for each in cluster.items(KIND, namespace)):
+    while any(each["metadata"]["uid"] == uid for each in cluster.items(JOBS, namespace)):
         pods = len(pods_of_run(cluster.items, namespace, name, uid))
         if pods != left:
             say(f"{name}: {pods} of its pods are still there")

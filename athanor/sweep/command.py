@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from athanor.run.description import default_name, describe
 from athanor.runs.cluster import Cluster
-from athanor.runs.stack import EngineError
+from athanor.runs.ending import exit_status
 from athanor.sweep.arguments import add_sweep
 from athanor.sweep.kept import Kept
 from athanor.sweep.plan import read_plan
@@ -20,9 +19,6 @@ from infra.errors import RefusalError
 if TYPE_CHECKING:
     from types import ModuleType
 
-FAILED = 1
-INTERRUPTED = 130
-
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return its exit status.
@@ -30,14 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     Args:
         arguments: as athanor/sweep/arguments.py parses them.
     """
-    try:
-        return _run(arguments)
-    except (RefusalError, EngineError, OSError) as error:
-        sys.stderr.write(f"athanor sweep: {error}\n")
-        return FAILED
-    except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted\n")
-        return INTERRUPTED
+    return exit_status("sweep", lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from athanor.runs.job import JOBS, message_of, phase_of
+from athanor.inspection.objects import JOBS
+from athanor.runs.job import message_of, phase_of
 from athanor.runs.series import Series, read_series
 from athanor.runs.stack import open_run, outputs_of
 from athanor.runs.watch import series_of

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from athanor.runs.cluster import Cluster
+from athanor.runs.ending import FAILED, INTERRUPTED
 from athanor.runs.stack import all_runs
 from athanor.sweep.loop import Sweep
 from athanor.sweep.plan import run_name
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from athanor.sweep.kept import Kept
     from athanor.sweep.plan import Plan
 
-FAILED = 1
-INTERRUPTED = 130
 _DELETIONS = 4
 """At a time: each is an engine of its own."""
 

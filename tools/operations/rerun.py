@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.jobs import ENDED, find_job, job_phase, logical_name
-from athanor.inspection.objects import Object, Snapshot, name_of
+from athanor.inspection.objects import JOBS, Object, Snapshot, name_of
 from athanor.inspection.reader import pods_of_run
-from athanor.runs.recreate import KIND, check_allowed, recreate
+from athanor.runs.recreate import check_allowed, recreate
 from infra.errors import RefusalError, choices
 from infra.job_source import SAME
 from infra.settings.parse import parse_settings
@@ -161,7 +161,7 @@ def _find(stack: str | None, name: str, target: Target, report: Progress) -> _Or
         live = _live(target.kubectl, metadata["namespace"], metadata["name"])
         job = live or {**inputs, "metadata": metadata}
         return _Original(job=job, in_cluster=live is not None, engine=engine, urn=entry["urn"])
-    jobs = target.kubectl.items(KIND, target.namespace)
+    jobs = target.kubectl.items(JOBS, target.namespace)
     try:
         job = find_job(Snapshot(namespace=target.namespace, jobs=jobs), name)
     except RefusalError:
@@ -173,7 +173,7 @@ def _find(stack: str | None, name: str, target: Target, report: Progress) -> _Or
 
 def _live(kubectl: Kubectl, namespace: str, name: str) -> Object | None:
     """Return a job of the cluster; None if it is gone, say because someone deleted it after its end."""
-    return next((each for each in kubectl.items(KIND, namespace) if name_of(each) == name), None)
+    return next((each for each in kubectl.items(JOBS, namespace) if name_of(each) == name), None)
 
 
 def _check_choice(source: Source | None, asked: Request) -> None:

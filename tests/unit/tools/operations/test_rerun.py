@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from athanor.inspection.objects import JOBS
 from athanor.runs import recreate
 from infra.errors import RefusalError
 from tests.unit.athanor.inspection.cluster_objects import NAMESPACE, container, job, pod, pod_spec, task
@@ -20,7 +21,7 @@ URN = "urn:pulumi:local::athanor::athanor:workloads:PyTorchJob$kubernetes:batch.
 NAME = "my-run-0a1b2c3d"
 OLD, NEW = "a" * 40, "b" * 40
 REPOSITORY = "https://git.example/team/project.git"
-LIST, ONE = f"get {recreate.KIND} -n athanor", f"get {recreate.KIND} {NAME} -n athanor"
+LIST, ONE = f"get {JOBS} -n athanor", f"get {JOBS} {NAME} -n athanor"
 
 
 def entry(urn: str = URN, **more: object) -> dict[str, object]:
@@ -173,7 +174,7 @@ def test_a_job_whose_program_is_not_at_hand_is_recreated_as_it_is(ask, cluster, 
     assert ask(**where).name == NAME
     assert ups(fake_program) == []
     delete, apply = changes(fake_program)
-    assert delete == f"delete {recreate.KIND} {NAME} -n athanor --cascade=foreground --wait=false"
+    assert delete == f"delete {JOBS} {NAME} -n athanor --cascade=foreground --wait=false"
     assert apply.startswith("apply --server-side --field-manager=pulumi-kubernetes-1a2b -f ")
     assert list((tmp_path / "home" / "reruns").iterdir()) == [], "nothing is left once it is there again"
 

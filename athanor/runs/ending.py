@@ -1,0 +1,33 @@
+"""How the commands about runs end: by themselves, with what went wrong in one line, or by Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from athanor.runs.stack import EngineError
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FAILED = 1
+INTERRUPTED = 130
+
+
+def exit_status(command: str, work: Callable[[], int], interrupted: str = "interrupted") -> int:
+    """Do the work of a command; return its exit status, and say on standard error why it failed.
+
+    Args:
+        command: Name of the command, without `athanor`.
+        work: Returns the status of a command that ends by itself.
+        interrupted: What Ctrl-C prints.
+    """
+    try:
+        return work()
+    except (RefusalError, EngineError, OSError) as error:
+        sys.stderr.write(f"athanor {command}: {error}\n")
+        return FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\n{interrupted}\n")
+        return INTERRUPTED
