@@ -89,7 +89,7 @@ def administrator(api: ApiCalls, name: str) -> str:
 
 
 def answer_to(api: ApiCalls, token: str) -> int:
-    """Return the status of an answer to whom a token stands for."""
+    """Return the HTTP status of a request by the account that a token belongs to."""
     with closing(api.asked_by(token)) as caller:
         return caller.ask("GET", "api/v1/nodes")[0]
 

@@ -95,10 +95,10 @@ def test_a_preview_repeats_the_prices_of_its_stack(project: EngineProject) -> No
     prices = "config:\n  athanor:prices: {as_of: 2026-10-02, per_hour: {ack.pro.small: 1.5}}\n"
     settings.write_text(before + prices, encoding="utf-8")
     streaming = project.with_variables(PULUMI_ENABLE_STREAMING_JSON_PREVIEW="true")
-    written = [each.preview("--json") for each in (project, streaming)]
+    previews = [each.preview("--json") for each in (project, streaming)]
     settings.write_text(before, encoding="utf-8")
 
-    tables = [prices_for(read_preview(text).config) for text in written]
+    tables = [prices_for(read_preview(text).config) for text in previews]
 
     assert [(str(each.as_of), each.of("ack.pro.small")) for each in tables] == [("2026-10-02", 1.5)] * 2
 

@@ -62,10 +62,10 @@ def test_bash_completes_files_and_folders(tab, tmp_path):
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_every_command_is_in_every_script(capsys, shell):
-    written = script(capsys, shell)
+    completions = script(capsys, shell)
     [commands] = [each for each in parser()._actions if each.dest == "command"]
     assert commands.choices
-    assert [name for name in commands.choices if name not in written] == []
+    assert [name for name in commands.choices if name not in completions] == []
 
 
 def test_another_shell_is_refused(capsys):

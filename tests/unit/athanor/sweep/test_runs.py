@@ -65,8 +65,8 @@ def _no_run(name):
 
 
 def _plan(*words: str):
-    made = plan("--param=lr=1,2", "--search=grid", "--gpus=2", "--env=A=b=c", "--env=D=", "--secret=wandb", *words)
-    return made.model_copy(update={"cluster": {"kubeconfig": "/k", "context": "mine", "namespace": None}})
+    described = plan("--param=lr=1,2", "--search=grid", "--gpus=2", "--env=A=b=c", "--env=D=", "--secret=wandb", *words)
+    return described.model_copy(update={"cluster": {"kubeconfig": "/k", "context": "mine", "namespace": None}})
 
 
 def _go(tmp_path) -> None:

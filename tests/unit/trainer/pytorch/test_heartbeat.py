@@ -27,9 +27,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr("trainer.pytorch.heartbeat.time.monotonic", made)
-    return made
+    clock = Clock()
+    monkeypatch.setattr("trainer.pytorch.heartbeat.time.monotonic", clock)
+    return clock
 
 
 def _read(heartbeat: Heartbeat) -> dict:

@@ -13,9 +13,9 @@ PENDING = "nv_inference_pending_request_count"
 
 
 def triton_input(value):
-    made = triton.InferInput("image", list(IMAGE.shape), "FP32")
-    made.set_data_from_numpy(IMAGE * value)
-    return made
+    image = triton.InferInput("image", list(IMAGE.shape), "FP32")
+    image.set_data_from_numpy(IMAGE * value)
+    return image
 
 
 def test_cancelled_request_is_not_run(start, repository, endless):
