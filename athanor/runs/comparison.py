@@ -37,7 +37,7 @@ class Comparison:
             recorded: The arguments of each as JSON; empty for a run of an earlier release.
             series: What each printed of its steps.
         """
-        left, right = (json.loads(text) if text else {} for text in recorded)
+        left, right = (_arguments(text) for text in recorded)
         names = sorted({*left, *right})
         pairs = {name: (left.get(name), right.get(name)) for name in names}
         differing = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -74,6 +74,10 @@ class Comparison:
     @staticmethod
     def _rows(pairs: dict[str, tuple[Any, ...]]) -> list[tuple[str, ...]]:
         return [(name, *map(_cell, pair)) for name, pair in pairs.items()]
+
+
+def _arguments(recorded: str) -> dict[str, Any]:
+    return json.loads(recorded) if recorded else {}
 
 
 def _cell(value: object) -> str:
