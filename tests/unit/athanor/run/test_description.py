@@ -170,7 +170,7 @@ def test_what_it_takes_is_shown_with_the_price_of_its_gpus():
     [pool, _] = _offers().pools
     price = _price(pool.instance_types[0])
     assert lines[2].startswith(f"GPUs: 2 in all, {2 * price / pool.gpus_per_node:,.2f} CNY/h")
-    assert lines[3].startswith("code: 1 files, 10 KiB, sha256 ")
+    assert lines[3].startswith("code: 1 file, 10 KiB, sha256 ")
 
 
 @pytest.mark.parametrize(
