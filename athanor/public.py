@@ -11,6 +11,7 @@ from workloads.batch import BatchJob, BatchJobArgs
 from workloads.canary import Canary
 from workloads.checkpoints import Checkpoints
 from workloads.compression import Compression
+from workloads.egress import Egress
 from workloads.git_source import GitSource
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
 from workloads.local_folder import LocalFolder
@@ -34,6 +35,7 @@ __all__ = [
     "ClaimMount",
     "Compression",
     "CpuUtilisation",
+    "Egress",
     "ExclusiveEni",
     "GitSource",
     "GpuMemory",

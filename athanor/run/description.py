@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from athanor.run.pasted import Pasted, read_mpi, read_pytorch
 from infra.errors import RefusalError
 from workloads.batch import BatchJob, BatchJobArgs
+from workloads.egress import Egress
 from workloads.local_folder import LocalFolder
 from workloads.mpi import MPIJob, MPIJobArgs
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 Kind = tuple[type[PyTorchJob] | type[MPIJob] | type[TensorFlowJob] | type[BatchJob], "JobArgs"]
 _SCRIPT_SUFFIXES = {".py", ".sh"}
 _LONGEST_STEM = 30
+_PORTS = re.compile(r"[0-9]{1,5}(,[0-9]{1,5})*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,12 +114,25 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder) -> d
         "pool": given.pool,
         "env": {**pasted.env, **dict(given.env)} or None,
         "secrets": tuple(given.secret) or None,
+        "egress": tuple(_egress(word) for word in given.egress) or None,
     }
     return {
         "source": source,
         "resources": Resources(**{name: value for name, value in asked.items() if value is not None}),
         **{name: value for name, value in named.items() if value is not None},
     }
+
+
+def _egress(word: str) -> Egress:
+    """Return the rule of TO[:PORTS]."""
+    to, colon, ports = word.partition(":")
+    if ":" in ports:  # an IPv6 range, which the class refuses
+        return Egress(to=word)
+    if not colon:
+        return Egress(to=to)
+    if not _PORTS.fullmatch(ports):
+        raise RefusalError("--egress", word, "its ports must be numbers", f"write {to}:443, or {to}:443,5432")
+    return Egress(to=to, ports=tuple(int(port) for port in ports.split(",")))
 
 
 def _processes(given: argparse.Namespace, pasted: Pasted) -> int:
