@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Kind = tuple[type[PyTorchJob] | type[MPIJob] | type[TensorFlowJob] | type[BatchJob], "JobArgs"]
 _SCRIPT_SUFFIXES = {".py", ".sh"}
 _LONGEST_STEM = 30
+_TIME = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PORTS = re.compile(r"[0-9]{1,5}(,[0-9]{1,5})*")
 
 
@@ -120,7 +122,19 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder) -> d
         "source": source,
         "resources": Resources(**{name: value for name, value in asked.items() if value is not None}),
         **{name: value for name, value in named.items() if value is not None},
+        **_limits(given.deadline),
     }
+
+
+def _limits(deadline: str | None) -> dict[str, int]:
+    """Return what makes a deadline one of the run: that of the pods starts again with each restart."""
+    if deadline is None:
+        return {}
+    match = _TIME.fullmatch(deadline)
+    if match is None:
+        limit = "must be a whole number of s, m, h or d"
+        raise RefusalError("--deadline", deadline, limit, "write it as 90m, 2h or 1d")
+    return {"deadline_seconds": int(match["number"]) * _SECONDS[match["unit"]], "max_restarts": 0}
 
 
 def _egress(word: str) -> Egress:

@@ -78,6 +78,12 @@ CASES = [
         TensorFlowJobArgs(program=("python", "train.py"), workers=3, source=LocalFolder()),
     ),
     (
+        "--deadline 2h -- python train.py",
+        PyTorchJobArgs(
+            program=("train.py",), workers=1, source=LocalFolder(), deadline_seconds=7200, max_restarts=0
+        ),
+    ),
+    (
         "--egress internet --egress 192.0.2.7/32:443,5432 -- python train.py",
         PyTorchJobArgs(
             program=("train.py",), workers=1, source=LocalFolder(),
@@ -138,6 +144,8 @@ def _objects(program) -> list[dict]:
         ("--kind batch --processes 2 -- a", ("--processes = 2",)),
         ("--workdir gone -- python train.py", ("source.path = 'gone': is not a folder",)),
         ("--egress huggingface.co -- python train.py", ("egress.to = 'huggingface.co'", "know no host names")),
+        ("--deadline 2 -- python train.py", ("--deadline = '2'", "write it as 90m, 2h or 1d")),
+        ("--deadline 0m -- python train.py", ("deadline_seconds = 0: must be 1 to",)),
         ("--egress internet:https -- python train.py", ("--egress = 'internet:https'", "write internet:443")),
         ("--egress 2001:db8::/32 -- python train.py", ("egress.to = '2001:db8::/32'", "IPv6")),
         ("--image 'no image' -- python train.py", ("image = 'no image'",)),
