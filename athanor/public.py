@@ -1,5 +1,6 @@
 """All names that a program imports from `athanor`, which looks them up here."""
 
+from athanor.sweep.component import Sweep, SweepArgs
 from infra.errors import RefusalError
 from infra.outputs import PlatformOutputs
 from infra.platform import Platform
@@ -60,6 +61,8 @@ __all__ = [
     "SharedEni",
     "SharedGpu",
     "Spread",
+    "Sweep",
+    "SweepArgs",
     "TensorFlowJob",
     "TensorFlowJobArgs",
     "Thin",
