@@ -1,4 +1,4 @@
-"""`athanor completion`: a shell's script that completes commands, options and their choices, from the parser itself."""
+"""`athanor completion`: a shell's script that completes commands, options, choices and runs, from the parser itself."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, cast
 import shtab
 
 from athanor.command_line import parser
+from infra.workload_labels import JOB_LABEL, OWNER_LABEL
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-_PATHS = {"FILE": shtab.FILE, "FOLDER": shtab.DIRECTORY}
+_LABELS = f"{OWNER_LABEL},{JOB_LABEL}"
+_RUNS = (
+    f"kubectl get jobs.batch.volcano.sh --no-headers --request-timeout=1s --label-columns={_LABELS} 2>/dev/null"
+    " | sed -n 's/.* athanor-runs-[^ ]* *//p'"
+)
+"""Prints the names of the runs in the current context's namespace, in each shell and without starting Python; their
+stacks would take seconds. The label of a run's owner begins with the project of all runs (athanor/runs/stack.py)."""
+_KINDS = {"FILE": shtab.FILE, "FOLDER": shtab.DIRECTORY, "RUN": shtab.cmd(_RUNS)}
 """What an argument is, by the name that its help has for it."""
 
 
@@ -21,8 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the script; return 0."""
     whole = parser()
     for action in _arguments(whole):
-        if action.metavar in _PATHS:
-            action.complete = _PATHS[action.metavar]  # pyright: ignore[reportAttributeAccessIssue]
+        if action.metavar in _KINDS:
+            action.complete = _KINDS[action.metavar]  # pyright: ignore[reportAttributeAccessIssue]
     sys.stdout.write(shtab.complete(whole, arguments.shell) + "\n")
     return 0
 

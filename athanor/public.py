@@ -1,5 +1,6 @@
 """All names that a program imports from `athanor`, which looks them up here."""
 
+from athanor.sweep.component import Sweep, SweepArgs
 from infra.errors import RefusalError
 from infra.outputs import PlatformOutputs
 from infra.platform import Platform
@@ -11,6 +12,7 @@ from workloads.batch import BatchJob, BatchJobArgs
 from workloads.canary import Canary
 from workloads.checkpoints import Checkpoints
 from workloads.compression import Compression
+from workloads.egress import Egress
 from workloads.git_source import GitSource
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
 from workloads.local_folder import LocalFolder
@@ -34,6 +36,7 @@ __all__ = [
     "ClaimMount",
     "Compression",
     "CpuUtilisation",
+    "Egress",
     "ExclusiveEni",
     "GitSource",
     "GpuMemory",
@@ -58,6 +61,8 @@ __all__ = [
     "SharedEni",
     "SharedGpu",
     "Spread",
+    "Sweep",
+    "SweepArgs",
     "TensorFlowJob",
     "TensorFlowJobArgs",
     "Thin",

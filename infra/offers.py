@@ -158,6 +158,8 @@ class PlatformOffers:
     """Whether its nodes' device plugin may name a container's GPUs in NVIDIA_VISIBLE_DEVICES."""
     gpu_runtime_class: str | None = None
     """RuntimeClass of pods with GPUs; None where the nodes' default runtime has them."""
+    networks: tuple[str, ...] = ()
+    """CIDRs of the VPC and of Services; empty where they are not known."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the offers as JSON data, for the stack's outputs."""
@@ -174,6 +176,7 @@ class PlatformOffers:
             "mps": self.mps,
             "gpus_by_variable": self.gpus_by_variable,
             "gpu_runtime_class": self.gpu_runtime_class,
+            "networks": list(self.networks),
         }
 
     @classmethod
@@ -196,6 +199,7 @@ class PlatformOffers:
             mps=data.get("mps", False),
             gpus_by_variable=data.get("gpus_by_variable", True),
             gpu_runtime_class=data.get("gpu_runtime_class"),
+            networks=tuple(data.get("networks", ())),
         )
 
 

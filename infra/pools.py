@@ -51,7 +51,16 @@ def platform_offers(settings: Settings) -> PlatformOffers:
         mps=isinstance(settings.gpu.sharing, Mps),
         gpus_by_variable=not settings.gpu.device_plugin or settings.gpu.device_list == "envvar",
         gpu_runtime_class=settings.gpu.runtime_class,
+        networks=_networks(settings),
     )
+
+
+def _networks(settings: Settings) -> tuple[str, ...]:
+    """Return the CIDRs of a stack's networks, as far as it knows them."""
+    if settings.alicloud is None:
+        return ()
+    network = settings.alicloud.network
+    return tuple(str(cidr) for cidr in (network.vpc_cidr, network.service_cidr) if cidr)
 
 
 def simulated_pool_name(type_name: str) -> str:

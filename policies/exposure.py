@@ -89,6 +89,16 @@ def _services(service: Resource, _: RuleConfig) -> Iterator[Finding]:
         yield external if isinstance(external, Unknown) else text
 
 
+def _egress(policy: Resource, _: RuleConfig) -> Iterator[Finding]:
+    """Look at ranges alone: a rule without any is the platform's, such as that of the pod that fetches code."""
+    if policy.kind == "NetworkPolicy":
+        for rule in each(read(policy.properties, "spec", "egress")):
+            for peer in each(read(rule, "to")):
+                given = read(peer, "ipBlock", "cidr")
+                text = message("spec.egress", given, "pods must not reach the whole internet", "name ranges")
+                yield from demand(given, lambda value: not _is_internet(value), text)
+
+
 RULES = (
     Rule(
         name="no-public-api-server",
@@ -124,5 +134,12 @@ RULES = (
         severity="high",
         config=RuleConfig,
         check=_services,
+    ),
+    Rule(
+        name="no-egress-to-the-internet",
+        demand="Network policies open egress to named ranges, not to the whole internet.",
+        severity="medium",
+        config=RuleConfig,
+        check=_egress,
     ),
 )

@@ -15,6 +15,7 @@ from infra.manifests import Manifest, resource, resource_from_output
 from infra.workload_labels import ROLE_LABEL
 from workloads.checks import check_name
 from workloads.cuda_fit import check_cuda
+from workloads.egress import check_egress
 from workloads.git_source import SOURCE_ROLE, GitSource
 from workloads.job_name import named_job_manifest
 from workloads.local_folder import LocalFolder, config_map_manifests
@@ -160,7 +161,7 @@ def _build(
         job["metadata"]["annotations"] = {"pulumi.com/waitFor": "jsonpath={.status.state.phase}=Completed"}
     labels = job_labels(name, resolved.owner)
     identity = PolicyIdentity(what="job", name=name, namespace=resolved.platform.namespace, owner=resolved.owner)
-    manifests = {"job": job, "policy": job_network_policy_manifest(identity, labels, whole.metrics_ports)}
+    manifests = {"job": job, "policy": job_network_policy_manifest(identity, labels, whole.metrics_ports, args.egress)}
     if isinstance(args.source, GitSource):
         fetching = {**labels, ROLE_LABEL: SOURCE_ROLE}
         own = replace(identity, what="source")
@@ -194,6 +195,7 @@ def _check(name: str, args: JobArgs, shape: JobShape, resolved: ResolvedJob) -> 
     for role in shape.roles:
         check_placement(role.placement(job_labels(name, resolved.owner)), offers)
     check_together(args.together, offers)
+    check_egress(args.egress, offers.networks)
     if offers.queues and resolved.queue not in offers.queues:
         limit = "the platform has no queue of that name"
         raise RefusalError("queue", resolved.queue, limit, choices(resolved.queue, offers.queues))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from infra.descriptions import Input, checked
 from infra.kubernetes.grammar import AbsolutePath, DnsSubdomain, Image, LabelValue, QueueName, Word
 from workloads.checks import OwnLabelKey, check_range
+from workloads.egress import Egress
 from workloads.git_source import GitSource
 from workloads.local_folder import LocalFolder
 from workloads.roles import PodArgs
@@ -29,6 +30,8 @@ class JobArgs(PodArgs):
     written there is gone with the pod."""
     prepare: Sequence[Word] = ()
     """Command that fills /data/data first, run once per computing pod; it must be safe to run twice at once."""
+    egress: Sequence[Egress] = ()
+    """Where the pods may connect to in addition to each other and DNS. A change replaces nothing. Default: nowhere."""
     labels: Mapping[OwnLabelKey, LabelValue] = field(default_factory=dict[str, str])
     """Labels of the job's object alone: a change of them does not replace the job."""
     queue: Input[QueueName] | None = None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from infra.manifests import Manifest
     from infra.pod_network_modes import PodNetwork
+    from workloads.egress import Egress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,18 +49,22 @@ def _policy(identity: PolicyIdentity, labels: dict[str, str], rules: Manifest) -
 
 
 def job_network_policy_manifest(
-    identity: PolicyIdentity, labels: dict[str, str], metrics_ports: Sequence[int]
+    identity: PolicyIdentity, labels: dict[str, str], metrics_ports: Sequence[int], egress: Sequence[Egress] = ()
 ) -> Manifest:
     """Return the policy of a job: its own pods reach each other on any port, Prometheus reaches their metrics.
+
+    The namespace's default-deny adds DNS look-ups.
 
     Args:
         identity: Whose it is.
         labels: Labels that all pods of the job and no other pods carry.
         metrics_ports: Ports of all ranks of a pod.
+        egress: Where else the pods may connect to.
     """
     own_pods = [{"podSelector": {"matchLabels": labels}}]
     scrapes = [_open_to_readers(metrics_ports)] if metrics_ports else []
-    rules = {"ingress": [{"from": own_pods}, *scrapes], "egress": [{"to": own_pods}]}
+    opened: list[Manifest] = [{"to": [rule.peer], "ports": _tcp(rule.ports)} for rule in egress]
+    rules = {"ingress": [{"from": own_pods}, *scrapes], "egress": [{"to": own_pods}, *opened]}
     return _policy(identity, labels, rules)
 
 

@@ -30,6 +30,8 @@ _EXCEEDED = re.compile(r"exceeded quota: ([^,]+), (requested: .*?, used: .*?, li
 _STATUS_MESSAGE = re.compile(r'v1\.Status\{.*?\bMessage:"((?:[^"\\]|\\.)*)"', re.DOTALL)
 """In what Go's `%#v` makes of an API error (Volcano 1.14, pkg/controllers/job/job_controller_actions.go)."""
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_DEADLINE = "DeadlineExceeded"
+"""Reason of a pod that ran for longer than it may (k8s.io/kubernetes, pkg/kubelet/active_deadline.go)."""
 _GO_CHARACTERS = {"n": "\n", "t": "\t"}
 _LONGEST_REFUSAL = 600
 """Each field that the API server refuses is named in it, with its value."""
@@ -53,11 +55,14 @@ def ended(case: Case) -> Finding | None:
         return Finding(cause="completed", because=f"{case.name} completed at {at}", next_step=again)
     if phase not in ENDED:
         return None
-    status, last = case.job.get("status", {}), crash(case.job, case.pods, case.commands)
+    # Its containers were killed, which says nothing of the program.
+    late = _after_deadline(case)
+    status, last = case.job.get("status", {}), None if late else crash(case.job, case.pods, case.commands)
     count, most = restarts(case.job)
     said = f": {last.because}" if last else _pod_reason(case) or _said(status.get("state", {}))
     if phase == "Failed":
-        step = f"read `{case.logs_command}`, correct the cause, then {again}"
+        cure = "allow it more time, or let it do less" if late else "correct the cause"
+        step = f"read `{case.logs_command}`, {cure}, then {again}"
         because = f"{case.name} failed at {at} after {count} of {most} restarts{said}"
         return Finding(cause="failed", because=because, next_step=step, log=last.log if last else None)
     stopped = f"{case.name} was {phase.lower()} at {at}{said}"
@@ -66,6 +71,10 @@ def ended(case: Case) -> Finding | None:
 
 def _said(state: Object) -> str:
     return f": {shortened(state['message'])}" if state.get("message") else ""
+
+
+def _after_deadline(case: Case) -> bool:
+    return any(phase_of(pod) == "Failed" and pod["status"].get("reason") == _DEADLINE for pod in case.pods)
 
 
 def _pod_reason(case: Case) -> str:

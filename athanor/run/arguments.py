@@ -11,6 +11,8 @@ _EPILOG = """examples:
   athanor run --workers 2 --gpus 8 --pool train --follow -- torchrun train.py
   athanor run --kind mpi --workers 2 --gpus 8 -- mpirun -np 16 python train.py
   athanor run --kind batch --workers 10 -- sh -c 'python convert.py --part "$VC_TASK_INDEX"'
+  athanor run --deadline 2h -- python train.py        # fails after two hours
+  athanor run --egress internet --egress 10.64.3.7/32:5432 -- python train.py
   athanor run --print-program -- python train.py      # the same as a Pulumi program
 
 The cluster is that of the kubeconfig's current context, the platform that of its namespace. --platform reads the
@@ -60,7 +62,19 @@ def _add_job(run: argparse.ArgumentParser, what: str) -> None:
     job.add_argument(
         "--secret", action="append", default=[], metavar="NAME", help="a Secret whose keys become environment variables"
     )
+    job.add_argument(
+        "--egress",
+        action="append",
+        default=[],
+        metavar="TO[:PORTS]",
+        help="let the pods connect to the internet, oss or a CIDR; ports such as :443,5432 (default: 443)",
+    )
     job.add_argument("--queue", help="default: the platform's first")
+    job.add_argument(
+        "--deadline",
+        metavar="TIME",
+        help="end the pods this long after they start, such as 90m, 2h or 1d; the run then never restarts",
+    )
     job.add_argument("--priority", metavar="CLASS", help="one of the platform's priority classes, such as high")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -11,6 +12,7 @@ from athanor.run.pasted import Pasted, read_mpi, read_pytorch
 from athanor.run.script import check_script
 from infra.errors import RefusalError
 from workloads.batch import BatchJob, BatchJobArgs
+from workloads.egress import Egress
 from workloads.local_folder import LocalFolder
 from workloads.mpi import MPIJob, MPIJobArgs
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
@@ -29,6 +31,9 @@ Args = PyTorchJobArgs | MPIJobArgs | TensorFlowJobArgs | BatchJobArgs
 Kind = tuple[type[PyTorchJob] | type[MPIJob] | type[TensorFlowJob] | type[BatchJob], Args]
 _SCRIPT_SUFFIXES = {".py", ".sh"}
 _LONGEST_STEM = 30
+_TIME = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_PORTS = re.compile(r"[0-9]{1,5}(,[0-9]{1,5})*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +119,37 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder) -> d
         "pool": given.pool,
         "env": {**pasted.env, **dict(given.env)} or None,
         "secrets": tuple(given.secret) or None,
+        "egress": tuple(_egress(word) for word in given.egress) or None,
     }
     return {
         "source": source,
         "resources": Resources(**{name: value for name, value in asked.items() if value is not None}),
         **{name: value for name, value in named.items() if value is not None},
+        **_limits(given.deadline),
     }
+
+
+def _limits(deadline: str | None) -> dict[str, int]:
+    """Return what makes a deadline one of the run: that of the pods starts again with each restart."""
+    if deadline is None:
+        return {}
+    match = _TIME.fullmatch(deadline)
+    if match is None:
+        limit = "must be a whole number of s, m, h or d"
+        raise RefusalError("--deadline", deadline, limit, "write it as 90m, 2h or 1d")
+    return {"deadline_seconds": int(match["number"]) * _SECONDS[match["unit"]], "max_restarts": 0}
+
+
+def _egress(word: str) -> Egress:
+    """Return the rule of TO[:PORTS]."""
+    to, colon, ports = word.partition(":")
+    if ":" in ports:  # an IPv6 range, which the class refuses
+        return Egress(to=word)
+    if not colon:
+        return Egress(to=to)
+    if not _PORTS.fullmatch(ports):
+        raise RefusalError("--egress", word, "its ports must be numbers", f"write {to}:443, or {to}:443,5432")
+    return Egress(to=to, ports=tuple(int(port) for port in ports.split(",")))
 
 
 def _processes(given: argparse.Namespace, pasted: Pasted) -> int:

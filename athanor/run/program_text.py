@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import is_dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from athanor.run.recorded import given
 
@@ -52,9 +52,15 @@ def _names(value: object) -> Iterator[str]:
         yield type(value).__name__
         for content in given(value).values():
             yield from _names(content)
+    elif isinstance(value, tuple):
+        for item in cast("tuple[object, ...]", value):
+            yield from _names(item)
 
 
 def _text(value: object, indent: int) -> str:
+    if isinstance(value, tuple):
+        items = cast("tuple[object, ...]", value)
+        return f"({', '.join(_text(item, indent) for item in items)}{',' * (len(items) == 1)})"
     if not is_dataclass(value):
         return repr(value)
     fields = given(value)

@@ -14,11 +14,12 @@ from infra.monitoring import ALERTMANAGER, ALERTMANAGER_PORT, GRAFANA, PROMETHEU
 from infra.monitoring.disks import InstanceDisk, instance_disk
 from infra.monitoring.operated import Operated
 from infra.monitoring.parts import account, callers, metadata, network_policy
+from infra.monitoring.rules.training import RUN_ENDS
 from infra.versions import ALERTMANAGER as VERSION
 
 if TYPE_CHECKING:
     from infra.manifests import Manifest
-    from infra.settings.monitoring import MonitoringSettings
+    from infra.settings.monitoring import MonitoringSettings, RunWebhook
     from infra.storage import Backing
 
 OPERATED = Operated(
@@ -31,11 +32,11 @@ OPERATED = Operated(
 CONFIG_SECRET = "alertmanager-config"  # noqa: S105 - a name
 _MESH_PORT = 9094
 """Between copies, so that each alert is sent once."""
-_QUIET = {
-    "route": {"receiver": "nobody", "group_by": ["alertname", "namespace", "workload"]},
-    "receivers": [{"name": "nobody"}],
-}
-"""Alerts are displayed but nobody is notified, until settings name a configuration."""
+_NOBODY = "nobody"
+SECRETS_FOLDER = "/etc/alertmanager/secrets"
+"""Where the operator mounts the Secrets that the Alertmanager object names, each in a folder of its own."""
+_NEVER_AGAIN = "120h"
+"""Longer than an alert of an ended job fires, so that each end is notified once."""
 
 
 def alertmanager_manifests(settings: MonitoringSettings, backing: Backing | None) -> dict[str, Manifest]:
@@ -45,36 +46,67 @@ def alertmanager_manifests(settings: MonitoringSettings, backing: Backing | None
         f"{ALERTMANAGER}-account": account(ALERTMANAGER),
         f"{ALERTMANAGER}-network": _network(settings),
         **({f"{ALERTMANAGER}-volume": disk.volume} if disk.volume else {}),
-        **({} if settings.alertmanager_config_secret else {f"{ALERTMANAGER}-config": quiet_config_manifest()}),
+        **({} if settings.alertmanager_config_secret else {f"{ALERTMANAGER}-config": config_manifest(settings)}),
         ALERTMANAGER: alertmanager_manifest(settings, disk),
         f"{ALERTMANAGER}-service": OPERATED.service(),
     }
 
 
-def quiet_config_manifest() -> Manifest:
-    """Return the Secret with the configuration that notifies nobody. There is nothing secret in it."""
+def config_manifest(settings: MonitoringSettings) -> Manifest:
+    """Return the Secret with the configuration. There is nothing secret in it: addresses are in files."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": metadata(CONFIG_SECRET, part=ALERTMANAGER),
-        "stringData": {"alertmanager.yaml": json.dumps(_QUIET)},
+        "stringData": {"alertmanager.yaml": json.dumps(configuration(settings))},
     }
+
+
+def configuration(settings: MonitoringSettings) -> Manifest:
+    """Return Alertmanager's configuration: alerts are displayed, and the ends of jobs go to the webhooks."""
+    names = [f"runs-{number}" for number in range(len(settings.run_webhooks))]
+    routes = [_route(name, webhook) for name, webhook in zip(names, settings.run_webhooks, strict=True)]
+    receivers = [_receiver(name, webhook) for name, webhook in zip(names, settings.run_webhooks, strict=True)]
+    route = {"receiver": _NOBODY, "group_by": ["alertname", "namespace", "workload"]}
+    return {
+        "route": {**route, "routes": routes} if routes else route,
+        "receivers": [{"name": _NOBODY}, *receivers],
+    }
+
+
+def _route(name: str, webhook: RunWebhook) -> Manifest:
+    ends = f'alertname=~"{"|".join(RUN_ENDS)}"'
+    return {
+        "receiver": name,
+        "matchers": [ends, *([f'queue="{webhook.queue}"'] if webhook.queue else [])],
+        "group_wait": "1s",
+        "repeat_interval": _NEVER_AGAIN,
+        "continue": True,
+    }
+
+
+def _receiver(name: str, webhook: RunWebhook) -> Manifest:
+    address = {"url_file": f"{SECRETS_FOLDER}/{webhook.secret}/url", "send_resolved": False}
+    return {"name": name, "webhook_configs": [address]}
 
 
 def _network(settings: MonitoringSettings) -> Manifest:
     mesh = callers(ALERTMANAGER)
     ingress = {ALERTMANAGER_PORT: [callers(GRAFANA, PROMETHEUS)], _MESH_PORT: [mesh]}
     # Receivers can be anywhere: a mail server, a chat, a pager.
-    egress: list[Manifest] = [{}] if settings.alertmanager_config_secret else [{"to": [mesh]}]
+    notifies = settings.alertmanager_config_secret or settings.run_webhooks
+    egress: list[Manifest] = [{}] if notifies else [{"to": [mesh]}]
     return network_policy(ALERTMANAGER, ingress, egress)
 
 
 def alertmanager_manifest(settings: MonitoringSettings, disk: InstanceDisk) -> Manifest:
     """Return the Alertmanager object."""
+    secrets = list(dict.fromkeys(webhook.secret for webhook in settings.run_webhooks))
     more: Manifest = {
         # It asks the API server for nothing.
         "automountServiceAccountToken": False,
         "configSecret": settings.alertmanager_config_secret or CONFIG_SECRET,
         "retention": "120h",
+        **({"secrets": secrets} if secrets else {}),
     }
     return OPERATED.manifest(settings.replicas, disk, resources("10m", "32Mi", "256Mi"), more)

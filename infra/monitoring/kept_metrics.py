@@ -37,6 +37,7 @@ KEPT_METRICS: Mapping[str, Sequence[str]] = {
         "process_resident_memory_bytes",
     ),
     "volcano-controllers": (
+        "volcano_job_completed_phase_count",
         "volcano_job_failed_phase_count",
         "volcano_queue_pod_group_inqueue_count",
         "volcano_queue_pod_group_pending_count",

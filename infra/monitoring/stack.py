@@ -196,6 +196,7 @@ class Monitoring(pulumi.ComponentResource):
             labels=settings.selector_labels,
             runbook_base_url=settings.runbook_base_url,
             volcano=self._args.volcano,
+            run_ends=bool(settings.run_webhooks),
         )
         return self._part({**monitors, **rules}, before)
 

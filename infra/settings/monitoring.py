@@ -10,7 +10,8 @@ from infra.settings.alert_thresholds import AlertThresholds
 from infra.settings.fields import Count, DnsLabel, DnsSubdomain, MemoryQuantity, Model
 
 _OWN_STACK_ONLY = (
-    "alertmanager_config_secret", "alertmanager_storage", "memory_limit", "replicas", "retention_days", "storage",
+    "alertmanager_config_secret", "alertmanager_storage", "memory_limit", "replicas", "retention_days", "run_webhooks",
+    "storage",
 )  # fmt: skip
 """Settings of the Prometheus that only kind `operator` makes."""
 
@@ -37,6 +38,15 @@ class LogSettings(Model):
     """How long log lines are kept, in days."""
     storage: VolumeSettings = VolumeSettings(size_gib=50)
     """Disk of victoria_logs."""
+
+
+class RunWebhook(Model):
+    """Who is notified when a job completes or fails."""
+
+    secret: DnsSubdomain
+    """Secret in `monitoring` with the key `url`: the address that Alertmanager posts to. It must exist first."""
+    queue: DnsLabel | None = None
+    """Only jobs of this queue. Default: all jobs."""
 
 
 class MonitoringSettings(Model):
@@ -67,6 +77,8 @@ class MonitoringSettings(Model):
     """Secret in `monitoring` with the administrator's `user` and `password`. Default: none; there is no login."""
     alertmanager_config_secret: DnsSubdomain | None = None
     """Secret in `monitoring` with key `alertmanager.yaml`: who is notified. Default: alerts are only displayed."""
+    run_webhooks: tuple[RunWebhook, ...] = ()
+    """Who is notified when jobs end. Default: nobody."""
     thresholds: AlertThresholds = AlertThresholds()
     """From which value on an alert fires."""
     runbook_base_url: str | None = None
@@ -93,6 +105,16 @@ class MonitoringSettings(Model):
             raise ValueError(
                 f"kind = {self.kind!r}: {', '.join(useless)} would have no effect, because the stack runs no"
                 " Prometheus. Fix: omit them, or set kind to operator"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_configuration_says_who_is_notified(self) -> Self:
+        if self.alertmanager_config_secret and self.run_webhooks:
+            raise ValueError(
+                f"alertmanager_config_secret = {self.alertmanager_config_secret!r}: that configuration has all routes,"
+                " so run_webhooks would have no effect. Fix: omit one of them; in your own configuration, route the"
+                " alert JobFailed"
             )
         return self
 

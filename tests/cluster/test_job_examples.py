@@ -109,7 +109,7 @@ def output(clone: Clone, job: dict[str, Any], *parts: str) -> Path:
 
 EXPECTED = [
     "digits-ddp", "digits-elastic", "digits-mpi", "digits-ps", "digits-mirrored", "digits-data",
-    "network-shared-eni", "sweep-0-1", "sweep-0-05", "from-git", "from-folder", "digits-sharded",
+    "network-shared-eni", "sweep-0", "sweep-1", "from-git", "from-folder", "digits-sharded",
 ]  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> dict[str, jsonschema.Dr
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_is_one_of_the_operators(record_stack, schemas, kind: str) -> None:
-    declared = record_stack({"monitoring": {"kind": "operator"}}).of_kind(kind)
+    declared = record_stack({"monitoring": {"kind": "operator", "run_webhooks": [{"secret": "chat"}]}}).of_kind(kind)
     assert declared
     for each in declared:
         schemas[kind].validate(each.inputs["spec"])

@@ -10,6 +10,7 @@ from tests.manifests.placement_cases import ACK, JOB, platform_of, simulated
 from tests.recording_engine import Recording, record
 from workloads.accelerators import MigInstances, SharedGpu
 from workloads.batch import BatchJob, BatchJobArgs
+from workloads.egress import Egress
 from workloads.git_source import GitSource
 from workloads.mpi import MPIJob, MPIJobArgs
 from workloads.placement import Spread, Toleration
@@ -92,6 +93,7 @@ def _everything() -> None:
         node_labels={"disk": "fast"},
         tolerations=(Toleration(key="team", value="vision"),),
         spread=Spread(over="zones", required=True),
+        egress=(Egress(to="internet"), Egress(to="203.0.113.0/24", ports=(443, 5432))),
         labels={"team": "vision"},
         priority_class="high",
         deadline_seconds=3600,

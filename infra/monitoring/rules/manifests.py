@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from infra.settings.alert_thresholds import AlertThresholds
 
 
-def areas(thresholds: AlertThresholds, *, volcano: bool = True) -> tuple[Area, ...]:
-    """Return the rules of every area; what others are computed from comes first."""
+def areas(thresholds: AlertThresholds, *, volcano: bool = True, run_ends: bool = True) -> tuple[Area, ...]:
+    """Return the rules of every area; what others are computed from comes first. Flags: see `rule_manifests`."""
     return (
         pods.area(),
         gpu.area(thresholds.gpu),
-        training.area(thresholds.training),
+        training.area(thresholds.training, completed=run_ends),
         queues.area(thresholds.queues),
         storage.area(thresholds.storage),
         serving.area(thresholds.serving),
@@ -30,13 +30,14 @@ def areas(thresholds: AlertThresholds, *, volcano: bool = True) -> tuple[Area, .
     )
 
 
-def rule_manifests(
+def rule_manifests(  # noqa: PLR0913 - each is a fact of the stack
     thresholds: AlertThresholds,
     *,
     namespace: str,
     labels: Mapping[str, str],
     runbook_base_url: str | None = None,
     volcano: bool = True,
+    run_ends: bool = True,
 ) -> dict[str, Manifest]:
     """Return a PrometheusRule for each area by logical name.
 
@@ -46,6 +47,7 @@ def rule_manifests(
         labels: Labels that it selects them by.
         runbook_base_url: Where the pages of docs/runbooks can be read. Default: alerts name their path.
         volcano: Whether its metrics are read, so that somebody must know when there are none.
+        run_ends: Whether anybody is notified of jobs that complete.
     """
     return {
         f"rules-{area.name}": {
@@ -54,7 +56,7 @@ def rule_manifests(
             "metadata": {"name": f"athanor-{area.name}", "namespace": namespace, "labels": {**PART_OF, **labels}},
             "spec": {"groups": [_group(area, runbook_base_url)]},
         }
-        for area in areas(thresholds, volcano=volcano)
+        for area in areas(thresholds, volcano=volcano, run_ends=run_ends)
     }
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from infra.manifests import Manifest
 
 Severity = Literal["page", "ticket", "info"]
-"""`page`: a person is needed now; `ticket`: within working hours; `info`: displayed only, nobody is notified."""
+"""`page`: a person is needed now; `ticket`: within working hours; `info`: displayed, and nobody is on call for it."""
 RUNBOOKS = "docs/runbooks"
 """Folder of the pages, from the repository's root: `<name of the alert>.md`."""
 

@@ -20,16 +20,21 @@ _JOB = "namespace, workload"
 _RANK = "namespace, workload, rank"
 _OWN, _STEPS = "workload_rank:own_seconds:mean", "workload_rank:step_seconds:mean"
 STRAGGLING = "workload_rank:straggling:ratio"
+_FAILURES = "volcano_job_failed_phase_count"
+_FAILED, _COMPLETED = "JobFailed", "JobCompleted"
+RUN_ENDS = (_COMPLETED, _FAILED)
+"""Alerts about the end of a job."""
 _NAMED = "{{ $labels.namespace }}/{{ $labels.workload }}"
 _WHY = "`make why JOB={{ $labels.workload }}` and `make logs JOB={{ $labels.workload }}` show more."
 
 
-def area(limits: TrainingThresholds) -> Area:
-    """Return the rules of training jobs."""
+def area(limits: TrainingThresholds, *, completed: bool) -> Area:
+    """Return the rules of training jobs. `completed`: also the one for those that complete."""
+    ends = (*_failures(limits), *(_completions(limits) if completed else ()))
     return Area(
         name="training",
         recordings=_recordings(),
-        alerts=(*_progress(limits), *_checkpoints(limits), *_failures(limits)),
+        alerts=(*_progress(limits), *_checkpoints(limits), *ends),
     )
 
 
@@ -177,8 +182,8 @@ def _failures(limits: TrainingThresholds) -> Sequence[Alert]:
     lives = f"count by (namespace, pod) (group by (namespace, pod, uid) (last_over_time(kube_pod_info[{window}])))"
     return (
         Alert(
-            name="JobFailed",
-            expr=_failed(window),
+            name=_FAILED,
+            expr=_ended(_FAILURES, window),
             for_seconds=0,
             severity="ticket",
             summary=f"{_NAMED} failed",
@@ -195,14 +200,31 @@ def _failures(limits: TrainingThresholds) -> Sequence[Alert]:
     )
 
 
-def _failed(window: str) -> str:
-    """Return the jobs that failed within a window, by the name that the program gave them.
+def _completions(limits: TrainingThresholds) -> Sequence[Alert]:
+    return (
+        Alert(
+            name=_COMPLETED,
+            expr=_ended("volcano_job_completed_phase_count", f"{limits.failure_window_seconds}s"),
+            for_seconds=0,
+            severity="info",
+            summary=f"{_NAMED} completed",
+            description="All its pods ended well. `athanor logs {{ $labels.workload }}` has what they printed.",
+        ),
+    )
 
-    The first failure makes the counter, at 1: its increase misses that one.
+
+def _ended(ends: str, window: str) -> str:
+    """Return the jobs that ended within a window, by the name that the program gave them.
+
+    The first end makes the counter, at 1: its increase misses that one.
+
+    Args:
+        ends: Counter of the ends of each job.
+        window: How long ago.
     """
-    failures, each = "volcano_job_failed_phase_count", "max by (job_name, queue_name)"
-    new = f"({each} ({failures}) unless {each} ({failures} offset {window}))"
-    more = f"({each} (increase({failures}[{window}])) > 0)"
+    each = "max by (job_name, queue_name)"
+    new = f"({each} ({ends}) unless {each} ({ends} offset {window}))"
+    more = f"({each} (increase({ends}[{window}])) > 0)"
     named = f'label_replace({new} or {more}, "namespace", "$1", "job_name", "(.*)/.*")'
     named = f'label_replace({named}, "workload", "$1", "job_name", ".*/(.*?)(-[0-9a-f]{{8}})?")'
     return f'max by ({_JOB}, queue) (label_replace({named}, "queue", "$1", "queue_name", "(.*)"))'

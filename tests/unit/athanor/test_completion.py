@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
 
 from athanor.command_line import main, parser
+from workloads.owner import owner_label
 
 # What bash does when somebody presses Tab behind the last word.
 TAB = """
@@ -31,7 +33,8 @@ def tab(capsys, tmp_path):
 
     def press(*words: str) -> list[str]:
         command = ["bash", "--norc", "-c", TAB, "bash", str(file), "athanor", *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        path = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, env=path)
         assert done.stderr == ""
         return done.stdout.split()
 
@@ -58,6 +61,45 @@ def test_bash_completes_files_and_folders(tab, tmp_path):
     (tmp_path / "folder").mkdir()
     assert {"file.yaml", "folder"} <= set(tab("runs", "--kubeconfig", "f"))
     assert tab("run", "--workdir", "f") == ["folder"]
+
+
+@pytest.fixture
+def kubectl(tmp_path):
+    """Put a kubectl on PATH that does what the lines of a shell say."""
+
+    def answering(lines: str) -> None:
+        program = tmp_path / "bin" / "kubectl"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\n{lines}\n", encoding="utf-8")
+        program.chmod(0o755)
+
+    return answering
+
+
+JOBS = f"""\
+train-1-0a1b2c3d   Running     2   2   5m   {owner_label("athanor-runs", "train-1")}   train-1
+other-0a1b2c3d     Completed   1       9d   {owner_label("team", "dev")}   other
+train-22-4e5f6a7b  Failed      1       9d   {owner_label("athanor-runs", "train-22")}   train-22
+"""
+"""As `kubectl get --label-columns` prints them."""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("logs", ""), ["train-1", "train-22"]),
+        (("curves", "train-1", "train-2"), ["train-22"]),
+        (("compare", "train-1", "t"), ["train-1", "train-22"]),
+    ],
+)
+def test_bash_completes_the_names_of_runs(tab, kubectl, words, expected):
+    kubectl(f"cat <<END\n{JOBS}END")
+    assert tab(*words) == expected
+
+
+def test_a_cluster_that_does_not_answer_is_silent(tab, kubectl):
+    kubectl("echo 'Unable to connect to the server' >&2; exit 1")
+    assert tab("stop", "") == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

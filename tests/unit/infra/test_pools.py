@@ -201,6 +201,14 @@ def test_an_offer_of_something_else_is_refused():
         PoolOffer.from_dict({**data, "sharing": {"mode": "quantum"}})
 
 
+def test_workloads_know_the_networks_of_a_stack_on_alibaba_cloud():
+    settings = {"region": "cn-hangzhou", "zones": ["cn-hangzhou-i"], "node_pools": [SYSTEM]}
+    platform = platform_offers(Settings.model_validate({"alicloud": settings}))
+    assert platform.networks == ("10.64.0.0/12", "172.21.0.0/20")
+    assert PlatformOffers.from_dict(json.loads(json.dumps(platform.to_dict()))) == platform
+    assert platform_offers(Settings()).networks == ()
+
+
 @given(
     st.lists(OFFERS, max_size=2).map(tuple),
     st.lists(st.text()).map(tuple),

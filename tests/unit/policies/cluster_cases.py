@@ -22,6 +22,10 @@ def closing(**spec: Any) -> Any:
     return manifest("networking.k8s.io/v1", "NetworkPolicy", spec={"podSelector": {}, **spec})
 
 
+def opening(peer: Any) -> Any:
+    return manifest("networking.k8s.io/v1", "NetworkPolicy", spec={"podSelector": {}, "egress": [{"to": [peer]}]})
+
+
 def role(kind: str = "Role", **rule: Any) -> Any:
     everything_named = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
     return manifest("rbac.authorization.k8s.io/v1", kind, rules=[{**everything_named, **rule}])
@@ -49,6 +53,19 @@ CASES = {
             "spec.externalIPs = '192.0.2.1'": service(externalIPs=["192.0.2.1"]),
         },
         undecided=[service(type=UNKNOWN), service(type="LoadBalancer", annotations=UNKNOWN)],
+    ),
+    "no-egress-to-the-internet": Case(
+        keeps=[
+            opening({"ipBlock": {"cidr": "203.0.113.0/24"}}),
+            opening({"ipBlock": {"cidr": "100.64.0.0/10"}}),
+            opening({"podSelector": {}}),
+            closing(egress=[{"ports": [{"port": 443}]}]),
+        ],
+        breaks={
+            "spec.egress = '0.0.0.0/0'": opening({"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.0.0.0/8"]}}),
+            "spec.egress = '::/0'": opening({"ipBlock": {"cidr": "::/0"}}),
+        },
+        undecided=[opening(UNKNOWN), closing(egress=UNKNOWN)],
     ),
     "namespace-pod-security": Case(
         keeps=[namespace({LEVEL: "restricted"}), namespace({LEVEL: "baseline"})],

@@ -38,7 +38,7 @@ def test_there_is_one_for_every_kind_of_job():
     code = " ".join(example.code for example in EXAMPLES)
     for kind in ("PyTorchJob", "MPIJob", "TensorFlowJob", "BatchJob", "NetworkBenchmark"):
         assert f"{kind}(" in code
-    for feature in ("minimum_workers=", "ParameterServers(", "GitSource(", "LocalFolder(", "for rate in"):
+    for feature in ("minimum_workers=", "ParameterServers(", "GitSource(", "LocalFolder(", "Sweep("):
         assert feature in code
 
 

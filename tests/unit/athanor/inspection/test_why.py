@@ -51,9 +51,11 @@ def test_a_failed_job_names_the_exit_code_and_its_log():
 def test_a_deadline_that_ended_the_pods_is_named():
     late = job(phase="Failed")
     message = "Pod was active on the node longer than the specified deadline"
-    ended = pods(late, "a10-0", phase="Failed", reason="DeadlineExceeded", message=message)
+    killed = [container(terminated={"exitCode": 137, "reason": "Error"})]
+    ended = pods(late, "a10-0", phase="Failed", reason="DeadlineExceeded", message=message, containerStatuses=killed)
     said = sentence_about(case(late, pods=ended), "failed")
     assert f"worker-0 ended with DeadlineExceeded: {message}" in said
+    assert "allow it more time, or let it do less" in said
 
 
 @pytest.mark.parametrize("phase", ["Aborted", "Terminated"])

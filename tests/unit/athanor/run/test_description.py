@@ -20,6 +20,7 @@ from tests.recording_engine import record
 from tests.unit.athanor.inspection.cluster_objects import group, job, priority_class, snapshot
 from tests.unit.workloads.job_cases import gpu_pool, plain_platform
 from workloads.batch import BatchJobArgs
+from workloads.egress import Egress
 from workloads.local_folder import LocalFolder
 from workloads.mpi import MPIJobArgs
 from workloads.pytorch import PyTorchJobArgs
@@ -77,6 +78,19 @@ CASES = [
         TensorFlowJobArgs(program=("python", "train.py"), workers=3, source=LocalFolder()),
     ),
     (
+        "--deadline 2h -- python train.py",
+        PyTorchJobArgs(
+            program=("train.py",), workers=1, source=LocalFolder(), deadline_seconds=7200, max_restarts=0
+        ),
+    ),
+    (
+        "--egress internet --egress 192.0.2.7/32:443,5432 -- python train.py",
+        PyTorchJobArgs(
+            program=("train.py",), workers=1, source=LocalFolder(),
+            egress=(Egress(to="internet"), Egress(to="192.0.2.7/32", ports=(443, 5432))),
+        ),
+    ),
+    (
         "--kind batch --workers 4 -- sh -c 'echo $VC_TASK_INDEX'",
         BatchJobArgs(command=("sh", "-c", "echo $VC_TASK_INDEX"), pods=4, source=LocalFolder()),
     ),
@@ -129,6 +143,11 @@ def _objects(program) -> list[dict]:
         ("--kind batch --elastic 1 -- a", ("--elastic = 1", "pytorch")),
         ("--kind batch --processes 2 -- a", ("--processes = 2",)),
         ("--workdir gone -- python train.py", ("source.path = 'gone': is not a folder",)),
+        ("--egress huggingface.co -- python train.py", ("egress.to = 'huggingface.co'", "know no host names")),
+        ("--deadline 2 -- python train.py", ("--deadline = '2'", "write it as 90m, 2h or 1d")),
+        ("--deadline 0m -- python train.py", ("deadline_seconds = 0: must be 1 to",)),
+        ("--egress internet:https -- python train.py", ("--egress = 'internet:https'", "write internet:443")),
+        ("--egress 2001:db8::/32 -- python train.py", ("egress.to = '2001:db8::/32'", "IPv6")),
         ("--image 'no image' -- python train.py", ("image = 'no image'",)),
     ],
 )

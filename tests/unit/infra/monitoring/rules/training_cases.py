@@ -45,6 +45,7 @@ def steps(rank=0, *, seconds=1, own=1.0, waits=None):
 _NAN, _INFINITE = ("NaN " * 10).strip(), ("Inf " * 10).strip()
 _STEP_TIME = "last_step_timestamp_seconds"
 _NOT_FINITE = "nonfinite_loss_total"
+_COMPLETIONS = "volcano_job_completed_phase_count"
 _FAILURES = "volcano_job_failed_phase_count"
 
 CASES = (
@@ -207,6 +208,16 @@ CASES = (
         },
         fires={"50m": [{**_JOB, "queue": "research"}]},
         quiet=["40m", "80m"],
+    ),
+    AlertCase(
+        alert="JobCompleted",
+        says="once, and then another run of it under its name",
+        series={
+            f'{_COMPLETIONS}{{job_name="team/digits-0a1b2c3d", queue_name="research"}}': "_x5 1x60 2x60",
+            f'{_FAILURES}{{job_name="team/other-0a1b2c3d", queue_name="research"}}': "_x5 1x120",
+        },
+        fires={"5m": [{**_JOB, "queue": "research"}], "67m": [{**_JOB, "queue": "research"}]},
+        quiet=["4m", "40m", "110m"],
     ),
     AlertCase(
         alert="JobRestartsOften",
