@@ -75,6 +75,8 @@ class StepReport:
     """Of the whole run."""
     seconds_left: float | None = None
     """Until the last step, at the present pace."""
+    mfu: float | None = None
+    """Share of the GPUs' peak that the model's own operations used, 0 to 1; None where the peak is not known."""
 
     @property
     def samples_per_second(self) -> float:
@@ -95,6 +97,7 @@ class StepReport:
             "samples_per_second": self.samples_per_second,
             "tokens_per_second": self.tokens_per_second,
             "seconds_left": self.seconds_left,
+            "mfu": self.mfu,
         }
         values = {**first, **dataclasses.asdict(self)}
         return {name: value for name, value in values.items() if value is not None}
@@ -133,6 +136,7 @@ class TrainingMetrics:
         self._tokens_per_second = late("tokens_per_second", "Tokens per second of the last step, of all ranks")
         self._total_steps = late("total_steps", "Steps of the whole run")
         self._seconds_left = late("seconds_left", "Time to the last step of the run, at the pace of the latest ones")
+        self._mfu = late("mfu", "Share of the GPUs' peak that the model's operations used in the last step, 0 to 1")
         self._memory_peak = late(
             "memory_peak_bytes", "Most memory that the process used: allocated by torch on its GPU, else resident"
         )
@@ -204,6 +208,8 @@ class TrainingMetrics:
             self._tokens_per_second.labels(**self._labels).set(report.tokens_per_second)
         if report.seconds_left is not None:
             self._seconds_left.labels(**self._labels).set(report.seconds_left)
+        if report.mfu is not None:
+            self._mfu.labels(**self._labels).set(report.mfu)
         if report.loss is not None:
             self.on_loss(report.loss)
         if report.gradient_norm is not None:

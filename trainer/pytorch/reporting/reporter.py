@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trainer.pytorch.reporting.memory import peak_bytes
 from trainer.pytorch.reporting.pace import Pace
+from trainer.pytorch.reporting.utilization import Utilization, utilization
 from trainer.training.events import EventLog
 from trainer.training.metrics import TrainingMetrics
 
@@ -32,7 +33,8 @@ class Reporter:
             OSError: the port of the metrics is taken, or the log cannot be opened.
         """
         self._distributed = distributed
-        self._interval_steps = config.log_interval_steps
+        self._config = config
+        self._utilization: Utilization | None = None
         with ExitStack() as stack:
             self.events = EventLog(config.folders.logs, job=config.run_name, rank=distributed.rank)
             stack.callback(self.events.close)
@@ -43,6 +45,9 @@ class Reporter:
 
     def expect(self, total_steps: int) -> None:
         """Prepare for the steps of a run of `total_steps`."""
+        if self._distributed.is_main:
+            config, ranks = self._config, self._distributed.world_size
+            self._utilization = utilization(config.model, config.precision, self._distributed.device, ranks=ranks)
         self._total_steps = total_steps
         self._pace = Pace(total_steps)
         self.metrics.on_memory_peak(lambda: peak_bytes(self._distributed.device))
@@ -50,9 +55,14 @@ class Reporter:
     def on_step(self, report: StepReport) -> None:
         """Report a step that ended now."""
         self._pace.on_step(report.step)
-        report = replace(report, total_steps=self._total_steps, seconds_left=self._pace.seconds_left())
+        report = replace(
+            report,
+            total_steps=self._total_steps,
+            seconds_left=self._pace.seconds_left(),
+            mfu=self._utilization.of(report) if self._utilization else None,
+        )
         self.metrics.on_step(report)
-        if report.step % self._interval_steps == 0 or report.step == self._total_steps:
+        if report.step % self._config.log_interval_steps == 0 or report.step == self._total_steps:
             self.events.write("step", **report.known(), memory_peak_bytes=peak_bytes(self._distributed.device))
 
     def close(self) -> None:
