@@ -73,7 +73,7 @@ class Trainer:
         config.runtime.apply(processes_per_node=distributed.local_world_size)
         self._folders = config.folders
         create_folders(self._folders, distributed)
-        self._reporter = Reporter(config, distributed)
+        self._reporter = Reporter(distributed, config.report, config.reported_run())
         stack.callback(self._reporter.close)
         self.events, self.metrics = self._reporter.events, self._reporter.metrics
         self._heartbeat = Heartbeat(self._folders.work, rank=distributed.rank)

@@ -159,6 +159,11 @@ class TrainingMetrics:
             list(labels),
             registry=self.registry,
         )
+        self._slowest_rank = late("slowest_rank", "Rank with the longest time of its own, at the last comparison")
+        self._slowest_rank_ratio = late(
+            "slowest_rank_ratio",
+            "Own time per step of the slowest rank, as a multiple of the median of all",
+        )
         self._checkpoint_seconds = seconds("checkpoint", "Time training stood still for one checkpoint")
         self._checkpoint_failures = counter("checkpoint_failures", "Checkpoints that could not be saved")
         self._checkpoint_time = late("checkpoint_timestamp_seconds", "When the last checkpoint was saved, Unix time")
@@ -228,6 +233,11 @@ class TrainingMetrics:
     def on_loss(self, loss: float) -> None:
         """Take over a training loss, mean over all ranks."""
         self._loss.labels(**self._labels).set(loss)
+
+    def on_slowest_rank(self, rank: int, ratio: float) -> None:
+        """Take over the rank that the others wait for, and its own time per step divided by the median of all ranks."""
+        self._slowest_rank.labels(**self._labels).set(rank)
+        self._slowest_rank_ratio.labels(**self._labels).set(ratio)
 
     def on_checkpoint(self, seconds: float) -> None:
         """Take note of a checkpoint saved now."""

@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trainer.pytorch.reporting.memory import peak_bytes
 from trainer.pytorch.reporting.pace import Pace
+from trainer.pytorch.reporting.stragglers import Stragglers
 from trainer.pytorch.reporting.utilization import Utilization, utilization
 from trainer.training.events import EventLog
 from trainer.training.metrics import TrainingMetrics
 
 if TYPE_CHECKING:
-    from trainer.pytorch.config import TrainConfig
+    from pathlib import Path
+
     from trainer.pytorch.distributed import Distributed
-    from trainer.training.metrics import StepReport
+    from trainer.pytorch.models.model_config import ModelConfig
+    from trainer.pytorch.precision import PrecisionConfig
+    from trainer.pytorch.reporting.config import ReportConfig
+    from trainer.pytorch.reporting.stragglers import Slowest
+    from trainer.training.metrics import MetricsConfig, StepReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedRun:
+    """What reports say of the run itself, and where they go."""
+
+    name: str
+    logs: Path
+    """Folder of the event logs."""
+    metrics: MetricsConfig
+    log_interval_steps: int
+    """Write the numbers of a step to the event log after every so many steps."""
+    model: ModelConfig
+    precision: PrecisionConfig
 
 
 class Reporter:
@@ -26,34 +46,35 @@ class Reporter:
         metrics: what Prometheus scrapes.
     """
 
-    def __init__(self, config: TrainConfig, distributed: Distributed) -> None:
+    def __init__(self, distributed: Distributed, config: ReportConfig, run: ReportedRun) -> None:
         """Open the event log and answer scrapes, until `close`.
 
         Raises:
             OSError: the port of the metrics is taken, or the log cannot be opened.
         """
-        self._distributed = distributed
-        self._config = config
+        self._distributed, self._config, self._run = distributed, config, run
         self._utilization: Utilization | None = None
+        self._stragglers = Stragglers(config.stragglers, distributed)
         with ExitStack() as stack:
-            self.events = EventLog(config.folders.logs, job=config.run_name, rank=distributed.rank)
+            self.events = EventLog(run.logs, job=run.name, rank=distributed.rank)
             stack.callback(self.events.close)
-            self.metrics = TrainingMetrics(run=config.run_name, rank=distributed.rank)
+            self.metrics = TrainingMetrics(run=run.name, rank=distributed.rank)
             stack.callback(self.metrics.close)
-            self.metrics.serve(config.metrics, local_rank=distributed.local_rank)
+            self.metrics.serve(run.metrics, local_rank=distributed.local_rank)
             self._close = stack.pop_all()
 
     def expect(self, total_steps: int) -> None:
         """Prepare for the steps of a run of `total_steps`."""
+        device = self._distributed.device
         if self._distributed.is_main:
-            config, ranks = self._config, self._distributed.world_size
-            self._utilization = utilization(config.model, config.precision, self._distributed.device, ranks=ranks)
+            ranks = self._distributed.world_size
+            self._utilization = utilization(self._run.model, self._run.precision, device, ranks=ranks)
         self._total_steps = total_steps
         self._pace = Pace(total_steps)
-        self.metrics.on_memory_peak(lambda: peak_bytes(self._distributed.device))
+        self.metrics.on_memory_peak(lambda: peak_bytes(device))
 
     def on_step(self, report: StepReport) -> None:
-        """Report a step that ended now."""
+        """Report a step that ended now; collective from time to time, so every rank reports every step."""
         self._pace.on_step(report.step)
         report = replace(
             report,
@@ -62,8 +83,17 @@ class Reporter:
             mfu=self._utilization.of(report) if self._utilization else None,
         )
         self.metrics.on_step(report)
-        if report.step % self._config.log_interval_steps == 0 or report.step == self._total_steps:
+        if report.step % self._run.log_interval_steps == 0 or report.step == self._total_steps:
             self.events.write("step", **report.known(), memory_peak_bytes=peak_bytes(self._distributed.device))
+
+        slowest = self._stragglers.on_step(report)
+        if slowest is not None and self._distributed.is_main:
+            self._report_slowest(report.step, slowest)
+
+    def _report_slowest(self, step: int, slowest: Slowest) -> None:
+        self.metrics.on_slowest_rank(slowest.rank, slowest.ratio)
+        if slowest.ratio >= self._config.stragglers.straggler_ratio:
+            self.events.write("slow_rank", step=step, **slowest.fields())
 
     def close(self) -> None:
         """Stop answering scrapes and close the log."""
