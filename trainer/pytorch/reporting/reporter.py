@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trainer.pytorch.reporting.memory import peak_bytes
 from trainer.pytorch.reporting.pace import Pace
+from trainer.pytorch.reporting.profiler import StepProfiler
 from trainer.pytorch.reporting.stragglers import Stragglers
 from trainer.pytorch.reporting.utilization import Utilization, utilization
 from trainer.training.events import EventLog
@@ -55,6 +56,8 @@ class Reporter:
         self._distributed, self._config, self._run = distributed, config, run
         self._utilization: Utilization | None = None
         self._stragglers = Stragglers(config.stragglers, distributed)
+        self._profiler = StepProfiler(config.profile, rank=distributed.rank, device=distributed.device, folder=run.logs)
+        self._step = 0
         with ExitStack() as stack:
             self.events = EventLog(run.logs, job=run.name, rank=distributed.rank)
             stack.callback(self.events.close)
@@ -64,7 +67,12 @@ class Reporter:
             self._close = stack.pop_all()
 
     def expect(self, total_steps: int) -> None:
-        """Prepare for the steps of a run of `total_steps`."""
+        """Prepare for the steps of a run of `total_steps`.
+
+        Raises:
+            ValueError: the profiler should record steps that the run does not have.
+        """
+        self._config.profile.check_length(total_steps)
         device = self._distributed.device
         if self._distributed.is_main:
             ranks = self._distributed.world_size
@@ -86,6 +94,8 @@ class Reporter:
         if report.step % self._run.log_interval_steps == 0 or report.step == self._total_steps:
             self.events.write("step", **report.known(), memory_peak_bytes=peak_bytes(self._distributed.device))
 
+        self._step = report.step
+        self._profiler.on_step(report.step, self.events)
         slowest = self._stragglers.on_step(report)
         if slowest is not None and self._distributed.is_main:
             self._report_slowest(report.step, slowest)
@@ -96,5 +106,6 @@ class Reporter:
             self.events.write("slow_rank", step=step, **slowest.fields())
 
     def close(self) -> None:
-        """Stop answering scrapes and close the log."""
+        """Write what the profiler has recorded of an unfinished window, stop answering scrapes and close the log."""
+        self._profiler.finish(self._step, self.events)
         self._close.close()

@@ -6,6 +6,7 @@ import socket
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from trainer.pytorch.reporting.config import StragglerConfig
 from trainer.pytorch.reporting.reporter import Reporter
@@ -80,7 +81,7 @@ def test_nobody_compares_where_it_is_switched_off_or_a_rank_is_alone(interval, o
 def test_only_a_rank_that_is_much_slower_is_logged_but_the_metric_is_always_there(small):
     config = small()
     config.folders.logs.mkdir(parents=True)
-    distributed = SimpleNamespace(rank=0, local_rank=0, world_size=2, is_main=True)
+    distributed = SimpleNamespace(rank=0, local_rank=0, world_size=2, is_main=True, device=torch.device("cpu"))
     reporter = Reporter(distributed, config.report, config.reported_run())
     try:
         for step, own in ((5, 0.12), (6, 0.15)):
