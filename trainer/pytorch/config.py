@@ -52,7 +52,8 @@ class TrainConfig:
     work_dir: Path = Path(tempfile.gettempdir()) / "athanor"
     """Scratch folder of this worker: heartbeat files."""
     log_dir: Path | None = None
-    """Folder of the event logs, one file per rank; without it <output_dir>/<run_name>/logs."""
+    """Folder of the event logs, one file per rank, of TensorBoard's files and of the profiler's traces; without it
+    <output_dir>/<run_name>/logs."""
     run_name: str = "default"
     """Name of this training. Started again under the same name it resumes, or ends at once if it is finished."""
     epochs: int = 20

@@ -133,7 +133,7 @@ class Trainer:
         self._resume()
         first_step = self.step
         met = non_finite.count(self._folders.run)
-        self.metrics.on_start(step=first_step, total_steps=self.total_steps, non_finite_losses=met)
+        self._reporter.begin(step=first_step, non_finite_losses=met)
         self.distributed.allow_first_step()
         while self.step < self.total_steps:
             if self.step > first_step:
@@ -204,8 +204,7 @@ class Trainer:
         else:
             mean = sharded_mean_score(self._parallel_model, self._held_out, data.task, data.batch_size)
         scores = data.task.scores(mean)
-        self.metrics.on_evaluation(scores)
-        self.events.write("evaluated", step=self.step, **scores)
+        self._reporter.on_evaluation(self.step, scores)
         return scores
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What one rank reports of a run: event log, metrics, progress for people."""
+"""What one rank reports of a run: event log, metrics, TensorBoard's curves, progress for people, a profile."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from trainer.pytorch.reporting.memory import peak_bytes
 from trainer.pytorch.reporting.pace import Pace
 from trainer.pytorch.reporting.profiler import StepProfiler
 from trainer.pytorch.reporting.stragglers import Stragglers
+from trainer.pytorch.reporting.tensorboard import EventFile
 from trainer.pytorch.reporting.utilization import Utilization, utilization
 from trainer.training.events import EventLog
 from trainer.training.metrics import TrainingMetrics
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from trainer.pytorch.distributed import Distributed
@@ -31,7 +33,7 @@ class ReportedRun:
 
     name: str
     logs: Path
-    """Folder of the event logs."""
+    """Folder of the event logs, of TensorBoard's files and of the profiler's traces."""
     metrics: MetricsConfig
     log_interval_steps: int
     """Write the numbers of a step to the event log after every so many steps."""
@@ -64,6 +66,9 @@ class Reporter:
             self.metrics = TrainingMetrics(run=run.name, rank=distributed.rank)
             stack.callback(self.metrics.close)
             self.metrics.serve(run.metrics, local_rank=distributed.local_rank)
+            self._event_file = EventFile(run.logs) if distributed.is_main else None
+            if self._event_file:
+                stack.callback(self._event_file.close)
             self._close = stack.pop_all()
 
     def expect(self, total_steps: int) -> None:
@@ -81,6 +86,12 @@ class Reporter:
         self._pace = Pace(total_steps)
         self.metrics.on_memory_peak(lambda: peak_bytes(device))
 
+    def begin(self, *, step: int, non_finite_losses: int) -> None:
+        """Take over what earlier processes of the run did; see `TrainingMetrics.on_start`."""
+        self.metrics.on_start(step=step, total_steps=self._total_steps, non_finite_losses=non_finite_losses)
+        if self._event_file:
+            self._event_file.begin_at(step + 1)
+
     def on_step(self, report: StepReport) -> None:
         """Report a step that ended now; collective from time to time, so every rank reports every step."""
         self._pace.on_step(report.step)
@@ -93,12 +104,20 @@ class Reporter:
         self.metrics.on_step(report)
         if report.step % self._run.log_interval_steps == 0 or report.step == self._total_steps:
             self.events.write("step", **report.known(), memory_peak_bytes=peak_bytes(self._distributed.device))
-
+            if self._event_file:
+                self._event_file.write(report.step, _scalars(report))
         self._step = report.step
         self._profiler.on_step(report.step, self.events)
         slowest = self._stragglers.on_step(report)
         if slowest is not None and self._distributed.is_main:
             self._report_slowest(report.step, slowest)
+
+    def on_evaluation(self, step: int, scores: Mapping[str, float]) -> None:
+        """Report how good the model is after a step, by the names of `Task.scores`."""
+        self.metrics.on_evaluation(scores)
+        self.events.write("evaluated", step=step, **scores)
+        if self._event_file:
+            self._event_file.write(step, {f"test/{name}": score for name, score in scores.items()})
 
     def _report_slowest(self, step: int, slowest: Slowest) -> None:
         self.metrics.on_slowest_rank(slowest.rank, slowest.ratio)
@@ -109,3 +128,10 @@ class Reporter:
         """Write what the profiler has recorded of an unfinished window, stop answering scrapes and close the log."""
         self._profiler.finish(self._step, self.events)
         self._close.close()
+
+
+def _scalars(report: StepReport) -> dict[str, float]:
+    """Return the curves of a step, by their tags in TensorBoard."""
+    names = ("loss", "learning_rate", "gradient_norm", "samples_per_second", "tokens_per_second", "mfu")
+    known = report.known()
+    return {f"train/{name}": known[name] for name in names if name in known}
