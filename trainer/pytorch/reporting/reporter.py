@@ -69,6 +69,7 @@ class Reporter:
             self._event_file = EventFile(run.logs) if distributed.is_main else None
             if self._event_file:
                 stack.callback(self._event_file.close)
+            stack.callback(lambda: self._profiler.finish(self._step, self.events))
             self._close = stack.pop_all()
 
     def expect(self, total_steps: int) -> None:
@@ -126,7 +127,6 @@ class Reporter:
 
     def close(self) -> None:
         """Write what the profiler has recorded of an unfinished window, stop answering scrapes and close the log."""
-        self._profiler.finish(self._step, self.events)
         self._close.close()
 
 
