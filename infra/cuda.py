@@ -96,6 +96,11 @@ def check_driver(version: str) -> str:
     return version
 
 
+def at_least_capability(compute_capability: str, least: str) -> bool:
+    """Tell whether a compute capability, such as 8.9, is the given one or newer."""
+    return _pair(compute_capability) >= _pair(least)
+
+
 def _pair(compute_capability: str) -> tuple[int, int]:
     major, minor = compute_capability.split(".")
     return int(major), int(minor)

@@ -10,6 +10,8 @@ from infra.offers import pool_named
 from workloads.accelerator_fit import check_accelerator
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from infra.cuda import ImageCuda
     from infra.offers import PlatformOffers, PoolOffer
     from workloads.accelerators import Accelerator
@@ -27,15 +29,25 @@ def check_cuda(cuda: ImageCuda | None, asked: Placement, offers: PlatformOffers)
     Raises:
         RefusalError: the driver of a pool where the pods may run is too old for it, or the GPUs there are.
     """
+    if cuda is None:
+        return
+    otherwise = "" if asked.pool else "set another pool, because without one the pods may run there; or "
+    for pool in possible_pools(asked, offers):
+        _check_pool(cuda, pool, otherwise)
+
+
+def possible_pools(asked: Placement, offers: PlatformOffers) -> Sequence[PoolOffer]:
+    """Return the pools whose GPUs the pods may get: the named one, or all that have such; none without GPUs.
+
+    Raises:
+        RefusalError: there is no pool of the given name.
+    """
     accelerator = asked.resources.accelerator
-    if cuda is None or accelerator is None:
-        return
+    if accelerator is None:
+        return ()
     if asked.pool:
-        _check_pool(cuda, pool_named(asked.pool, offers.pools), "")
-        return
-    for pool in offers.pools:
-        if _gives(accelerator, pool):
-            _check_pool(cuda, pool, "set another pool, because without one the pods may run there; or ")
+        return (pool_named(asked.pool, offers.pools),)
+    return [pool for pool in offers.pools if _gives(accelerator, pool)]
 
 
 def _gives(accelerator: Accelerator, pool: PoolOffer) -> bool:

@@ -27,6 +27,7 @@ from workloads.network_policy import (
 )
 from workloads.owner import claim_names, own_label
 from workloads.placement import check_placement
+from workloads.precision import check_precision
 from workloads.resolved import ResolvedJob
 from workloads.topology import check_together
 from workloads.volcano_job import (
@@ -153,7 +154,9 @@ def _build(
     whole = with_source(shape(name, resolved), args, name)
     _check(name, args, whole, resolved)
     for role in whole.roles:
-        check_cuda(_image_cuda(resolved), role.placement(job_labels(name, resolved.owner)), resolved.platform.offers)
+        placement, offers = role.placement(job_labels(name, resolved.owner)), resolved.platform.offers
+        check_cuda(_image_cuda(resolved), placement, offers)
+        check_precision(role.precision, placement, offers)
     job = named_job_manifest(name, args, shape, resolved)
     _check_size(name, job)
     job["metadata"]["labels"][KIND_LABEL] = kind

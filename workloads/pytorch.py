@@ -21,6 +21,7 @@ from workloads.launchers import check_once, check_torchrun_program
 from workloads.liveness import WORK_ARGUMENT, liveness_probe
 from workloads.parallel import Parallel, check_parallel
 from workloads.pods import OUTPUT_PATH
+from workloads.precision import Precision, check_layout, precision_arguments
 from workloads.resources import Resources
 from workloads.roles import RESTART_ALONE, RESTART_TOGETHER, START_WAIT_SECONDS, Role, Step, helper_pod, prepare_steps
 from workloads.volcano_job import ENDS_THE_JOB, POD_INDEX, JobShape, host, metrics_ports
@@ -74,6 +75,10 @@ class PyTorchJobArgs(JobArgs):
     checkpoints: Checkpoints | None = None
     """When checkpoints are saved, how, and which are kept: `Checkpoints(mode="async", keep_every=1000)`. `program` gets
     it as arguments, which the platform's trainer understands. Default: as the program does by itself."""
+    precision: Precision | None = None
+    """Numbers that the program computes in: `bf16` (copies of the float32 parameters), `bf16_autocast` (products and
+    convolutions alone; every rank has the whole model) or `fp32`. bfloat16 is refused on GPUs before Ampere. `program`
+    gets it as an argument, which the platform's trainer understands. Default: as the program does by itself."""
     liveness_probe: bool = False
     """Whether the kubelet ends a pod whose ranks no longer make progress, so that the job restarts from its checkpoint.
     `program` must be the platform's trainer, in an image that contains it."""
@@ -105,6 +110,8 @@ class PyTorchJobArgs(JobArgs):
             )
         if self.checkpoints is not None:
             check_once(self.program, "checkpoints", self.checkpoints.arguments())
+        check_once(self.program, "precision", precision_arguments(self.precision))
+        check_layout(self.precision, self.parallel)
         if self.liveness_probe:
             check_once(self.program, "liveness_probe", (WORK_ARGUMENT,))
         if self.numa_binding and not self._a_gpu_for_each_rank:
@@ -116,7 +123,8 @@ class PyTorchJobArgs(JobArgs):
         """What torchrun runs, with the arguments that other fields stand for."""
         fields = (each for each in (self.parallel, self.checkpoints) if each is not None)
         work = (WORK_ARGUMENT,) if self.liveness_probe else ()
-        return (*self.program, *(argument for each in fields for argument in each.arguments()), *work)
+        of_fields = (argument for each in fields for argument in each.arguments())
+        return (*self.program, *of_fields, *precision_arguments(self.precision), *work)
 
     @property
     def _a_gpu_for_each_rank(self) -> bool:
@@ -202,6 +210,7 @@ def pytorch_shape(job_name: str, args: PyTorchJobArgs) -> JobShape:
         pod=args,
         command=torchrun_command(job_name, args),
         processes=args.processes_per_worker,
+        precision=args.precision,
         env=torchrun_environment(job_name, args.grace_period_seconds, elastic=elastic),
         ports=network_ports,
         steps=_steps(job_name, args),

@@ -21,6 +21,7 @@ from workloads.resources import Resources
 if TYPE_CHECKING:
     from infra.manifests import Manifest
     from workloads.pods import Mount
+    from workloads.precision import Precision
 
 RESTART_TOGETHER: tuple[Manifest, ...] = (
     {"event": "PodEvicted", "action": "RestartJob"},
@@ -128,6 +129,8 @@ class Role:
     """Pods of this role without which the job does not run. Default: all."""
     processes: int = 1
     """Processes of one pod that compute: they share its cores."""
+    precision: Precision | None = None
+    """Numbers that they compute in; None if the program decides by itself."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     env_from_cluster: Sequence[Manifest] = ()
     """Variables whose values the cluster knows: name and valueFrom."""

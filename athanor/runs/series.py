@@ -16,6 +16,9 @@ LOSSES = ("loss", "train_loss", "training_loss")
 """Names of what a program minimises."""
 _TOTALS = ("total_steps", "max_steps", "steps")
 """Names under which programs tell how many steps there will be."""
+_SECONDS_LEFT = "seconds_left"
+_OF_THE_RUN = {*_TOTALS, _SECONDS_LEFT}
+"""Numbers that describe the run's length, and no curve."""
 _RECENT = 50
 _LARGEST = 1e150
 """Numbers beyond are left out like NaN: their differences and means might not be numbers any more."""
@@ -30,6 +33,8 @@ class Point:
     """Every other number of the line, by its name."""
     at: datetime | None
     """When it was printed, if that is known."""
+    seconds_left: float | None = None
+    """Time to the last step, as the program says; None if it does not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +67,10 @@ class Series:
         return steps / seconds if seconds > 0 and steps > 0 else None
 
     def seconds_left(self) -> float | None:
-        """Return the time to the last step at this pace; None where one of the two is not known."""
+        """Return the time to the last step as the program says, else at this pace; None where neither is known."""
+        said = [point.seconds_left for point in self.points[-_RECENT:] if point.seconds_left is not None]
+        if said:
+            return said[-1]
         pace = self.steps_per_second()
         if pace is None or self.total_steps is None or self.step is None:
             return None
@@ -81,9 +89,10 @@ def read_series(text: str) -> Series:
         at, fields = _parsed(line)
         total = next((int(fields[name]) for name in _TOTALS if _is_number(fields.get(name))), total)
         step = fields.get("step")
-        values = {name: float(value) for name, value in fields.items() if name != "step" and _is_number(value)}
-        if isinstance(step, int) and _is_number(step) and values:
-            points.append(Point(step=step, values=values, at=at))
+        numbers = {name: float(value) for name, value in fields.items() if name != "step" and _is_number(value)}
+        if isinstance(step, int) and _is_number(step) and numbers:
+            values = {name: value for name, value in numbers.items() if name not in _OF_THE_RUN}
+            points.append(Point(step=step, values=values, at=at, seconds_left=_time_left(numbers)))
     return Series(points=points, total_steps=total)
 
 
@@ -103,6 +112,11 @@ def _parsed(line: str) -> tuple[datetime | None, dict[str, Any]]:
     except (ValueError, RecursionError):
         parsed = None
     return at, cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}
+
+
+def _time_left(numbers: Mapping[str, float]) -> float | None:
+    seconds = numbers.get(_SECONDS_LEFT)
+    return None if seconds is None else max(0.0, seconds)
 
 
 def _is_number(value: object) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TORCH_PROGRAM = """
 import json, os, PIL.Image, torch, trainer, sklearn.datasets, uvicorn, uvloop, httptools, orjson, tritonclient.grpc
-import tyro
+import tensorboardX.proto.event_pb2, tensorboardX.record_writer, torch.utils.flop_counter, tyro
 assert os.path.getsize(torch.__cached__) and os.path.getsize(json.__cached__)
 model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
 images = torch.rand(16, 1, 8, 8)

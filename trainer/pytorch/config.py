@@ -26,6 +26,8 @@ from trainer.pytorch.parallel.blocks import BlocksConfig
 from trainer.pytorch.parallel.build import Recipe
 from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.precision import PrecisionConfig
+from trainer.pytorch.reporting.config import ReportConfig
+from trainer.pytorch.reporting.reporter import ReportedRun
 from trainer.pytorch.runtime import RuntimeConfig
 from trainer.pytorch.task import Task
 from trainer.training.folders import RunFolders
@@ -50,7 +52,8 @@ class TrainConfig:
     work_dir: Path = Path(tempfile.gettempdir()) / "athanor"
     """Scratch folder of this worker: heartbeat files."""
     log_dir: Path | None = None
-    """Folder of the event logs, one file per rank; without it <output_dir>/<run_name>/logs."""
+    """Folder of the event logs, one file per rank, of TensorBoard's files and of the profiler's traces; without it
+    <output_dir>/<run_name>/logs."""
     run_name: str = "default"
     """Name of this training. Started again under the same name it resumes, or ends at once if it is finished."""
     epochs: int = 20
@@ -68,6 +71,7 @@ class TrainConfig:
     export: ExportConfig = field(default_factory=ExportConfig)
     compression: CompressionConfig = field(default_factory=CompressionConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
 
     def __post_init__(self) -> None:
         file_name("run_name", self.run_name)
@@ -116,6 +120,17 @@ class TrainConfig:
             precision=self.precision,
             blocks=self.blocks,
             seed=self.runtime.seed,
+        )
+
+    def reported_run(self) -> ReportedRun:
+        """What the reports of this run say of it."""
+        return ReportedRun(
+            name=self.run_name,
+            logs=self.folders.logs,
+            metrics=self.metrics,
+            log_interval_steps=self.log_interval_steps,
+            model=self.model,
+            precision=self.precision,
         )
 
     def settings(self) -> dict[str, Any]:

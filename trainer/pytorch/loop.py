@@ -23,13 +23,13 @@ from trainer.pytorch.heartbeat import Heartbeat
 from trainer.pytorch.parallel import gradients, state
 from trainer.pytorch.parallel.evaluation import sharded_mean_score
 from trainer.pytorch.parallel.layout import Layout
+from trainer.pytorch.reporting.reporter import Reporter
 from trainer.pytorch.result import publish_result
 from trainer.pytorch.runtime import random_state, set_random_state
 from trainer.pytorch.shared_volume import create_folders
 from trainer.pytorch.stopwatch import Stopwatch
 from trainer.training import non_finite
-from trainer.training.events import EventLog
-from trainer.training.metrics import StepReport, TrainingMetrics
+from trainer.training.metrics import StepReport
 
 if TYPE_CHECKING:
     from trainer.pytorch.config import TrainConfig
@@ -73,12 +73,10 @@ class Trainer:
         config.runtime.apply(processes_per_node=distributed.local_world_size)
         self._folders = config.folders
         create_folders(self._folders, distributed)
-        self.events = EventLog(self._folders.logs, job=config.run_name, rank=distributed.rank)
-        stack.callback(self.events.close)
+        self._reporter = Reporter(distributed, config.report, config.reported_run())
+        stack.callback(self._reporter.close)
+        self.events, self.metrics = self._reporter.events, self._reporter.metrics
         self._heartbeat = Heartbeat(self._folders.work, rank=distributed.rank)
-        self.metrics = TrainingMetrics(run=config.run_name, rank=distributed.rank)
-        stack.callback(self.metrics.close)
-        self.metrics.serve(config.metrics, local_rank=distributed.local_rank)
 
         self._layout = layout = Layout(config.parallel.degrees(distributed.world_size), distributed.device.type)
 
@@ -96,6 +94,7 @@ class Trainer:
         self.batches = Batches(samples, sampler, workers=config.data.workers, device=distributed.device)
         stack.callback(self.batches.close)
         self.total_steps = config.epochs * sampler.steps_per_epoch
+        self._reporter.expect(self.total_steps)
         self._parallel_model = config.recipe().build(layout, distributed.device)
         distributed.abort_with(layout.groups())
         self.model = self._parallel_model.module
@@ -134,7 +133,7 @@ class Trainer:
         self._resume()
         first_step = self.step
         met = non_finite.count(self._folders.run)
-        self.metrics.on_start(step=first_step, total_steps=self.total_steps, non_finite_losses=met)
+        self._reporter.begin(step=first_step, non_finite_losses=met)
         self.distributed.allow_first_step()
         while self.step < self.total_steps:
             if self.step > first_step:
@@ -173,7 +172,8 @@ class Trainer:
         self.distributed.raise_if_cut()
         self.optimizer.step()  # pyright: ignore[reportUnknownMemberType]
         self.step += 1
-        self._report(
+        self._heartbeat.beat(self.step)
+        self._reporter.on_step(
             StepReport(
                 step=self.step,
                 epoch=self.batches.sampler.epoch,
@@ -204,8 +204,7 @@ class Trainer:
         else:
             mean = sharded_mean_score(self._parallel_model, self._held_out, data.task, data.batch_size)
         scores = data.task.scores(mean)
-        self.metrics.on_evaluation(scores)
-        self.events.write("evaluated", step=self.step, **scores)
+        self._reporter.on_evaluation(self.step, scores)
         return scores
 
     def state_dict(self) -> dict[str, Any]:
@@ -264,12 +263,6 @@ class Trainer:
                 f"Fix: a lower --learning_rate (now {self.config.optimizer.learning_rate}), or look for such samples"
             )
         return norm
-
-    def _report(self, report: StepReport) -> None:
-        self.metrics.on_step(report)
-        self._heartbeat.beat(report.step)
-        if report.step % self.config.log_interval_steps == 0 or report.step == self.total_steps:
-            self.events.write("step", **report.known())
 
     def _cause_of(self, error: Exception) -> Exception:
         """Return why the ranks were cut off from each other if they were: whatever failed then failed for that."""

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import logging
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from trainer.common import log_lines
 from trainer.common.log_lines import FIELDS_ATTRIBUTE, json_line, know
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 logger = logging.getLogger("trainer")
 
 _SAME_ON_EVERY_RANK = frozenset({"step", "evaluated", "checkpoint_saved", "all_reduce"})
 """Events that only rank 0 logs: a thousand ranks would fill the log store with one and the same line."""
+
+_WORDED: Mapping[str, Callable[[Any], str]] = {
+    "seconds_left": lambda seconds: str(timedelta(seconds=round(seconds))),
+    "memory_peak_bytes": lambda size: f"{size / 2**20:.0f}MiB",
+}
+"""Fields whose values people read in another unit; programs read them as they are."""
 
 
 class EventLog:
@@ -45,7 +52,7 @@ class EventLog:
         except OSError as error:
             logger.warning("%s: event not written: %s", self.path, error)
         if self._fixed["rank"] == 0 or event not in _SAME_ON_EVERY_RANK:
-            text = " ".join([event, f"step={step}", *(f"{key}={_short(fields[key])}" for key in fields)])
+            text = " ".join([event, f"step={step}", *(f"{key}={_short(key, fields[key])}" for key in fields)])
             logger.info("%s", text, extra={FIELDS_ATTRIBUTE: known})
 
     def close(self) -> None:
@@ -58,5 +65,7 @@ def log_to_stderr() -> None:
     log_lines.log_to_stderr(logger)
 
 
-def _short(value: object) -> str:
+def _short(name: str, value: Any) -> str:  # noqa: ANN401  any JSON value
+    if word := _WORDED.get(name):
+        return word(value)
     return f"{value:.4g}" if isinstance(value, float) else str(value)

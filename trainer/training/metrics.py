@@ -71,10 +71,36 @@ class StepReport:
     own_seconds: float | None = None
     """Part of `step_seconds` until this rank has its batch, its loss and its own gradients: what tells a slow rank from
     those it holds up, which wait for it after that."""
+    total_steps: int | None = None
+    """Of the whole run."""
+    seconds_left: float | None = None
+    """Until the last step, at the present pace."""
+    mfu: float | None = None
+    """Share of the GPUs' peak that the model's own operations used, 0 to 1; None where the peak is not known."""
+
+    @property
+    def samples_per_second(self) -> float:
+        """Over all ranks, in this step."""
+        return self.samples / self.step_seconds
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """The same for tokens; None for data without."""
+        return None if self.tokens is None else self.tokens / self.step_seconds
 
     def known(self) -> dict[str, Any]:
-        """Return what was measured, by name."""
-        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        """Return what was measured, by name; first what people look for."""
+        first = {
+            "step": self.step,
+            "total_steps": self.total_steps,
+            "loss": self.loss,
+            "samples_per_second": self.samples_per_second,
+            "tokens_per_second": self.tokens_per_second,
+            "seconds_left": self.seconds_left,
+            "mfu": self.mfu,
+        }
+        values = {**first, **dataclasses.asdict(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class TrainingMetrics:
@@ -109,6 +135,11 @@ class TrainingMetrics:
         self._samples_per_second = late("samples_per_second", "Samples per second of the last step, of all ranks")
         self._tokens_per_second = late("tokens_per_second", "Tokens per second of the last step, of all ranks")
         self._total_steps = late("total_steps", "Steps of the whole run")
+        self._seconds_left = late("seconds_left", "Time to the last step of the run, at the pace of the latest ones")
+        self._mfu = late("mfu", "Share of the GPUs' peak that the model's operations used in the last step, 0 to 1")
+        self._memory_peak = late(
+            "memory_peak_bytes", "Most memory that the process used: allocated by torch on its GPU, else resident"
+        )
         self._step = gauge("step", "Steps done")
         self._epoch = gauge("epoch", "Epochs done")
         self._last_step_time = gauge(
@@ -127,6 +158,11 @@ class TrainingMetrics:
             "Time of a step until the rank has computed its own gradients, without the wait for the other ranks",
             list(labels),
             registry=self.registry,
+        )
+        self._slowest_rank = late("slowest_rank", "Rank with the longest time of its own, at the last comparison")
+        self._slowest_rank_ratio = late(
+            "slowest_rank_ratio",
+            "Own time per step of the slowest rank, as a multiple of the median of all",
         )
         self._checkpoint_seconds = seconds("checkpoint", "Time training stood still for one checkpoint")
         self._checkpoint_failures = counter("checkpoint_failures", "Checkpoints that could not be saved")
@@ -171,10 +207,14 @@ class TrainingMetrics:
         self._step.set(report.step)
         self._epoch.set(report.epoch)
         self._samples.inc(report.samples)
-        self._samples_per_second.labels(**self._labels).set(report.samples / report.step_seconds)
+        self._samples_per_second.labels(**self._labels).set(report.samples_per_second)
         self._step_seconds.observe(report.step_seconds)
-        if report.tokens is not None:
-            self._tokens_per_second.labels(**self._labels).set(report.tokens / report.step_seconds)
+        if report.tokens_per_second is not None:
+            self._tokens_per_second.labels(**self._labels).set(report.tokens_per_second)
+        if report.seconds_left is not None:
+            self._seconds_left.labels(**self._labels).set(report.seconds_left)
+        if report.mfu is not None:
+            self._mfu.labels(**self._labels).set(report.mfu)
         if report.loss is not None:
             self.on_loss(report.loss)
         if report.gradient_norm is not None:
@@ -186,9 +226,18 @@ class TrainingMetrics:
         if report.own_seconds is not None:
             self._own_seconds.labels(**self._labels).observe(report.own_seconds)
 
+    def on_memory_peak(self, peak_bytes: Callable[[], float]) -> None:
+        """Ask `peak_bytes` at every scrape."""
+        self._memory_peak.labels(**self._labels).set_function(peak_bytes)
+
     def on_loss(self, loss: float) -> None:
         """Take over a training loss, mean over all ranks."""
         self._loss.labels(**self._labels).set(loss)
+
+    def on_slowest_rank(self, rank: int, ratio: float) -> None:
+        """Take over the rank that the others wait for, and its own time per step divided by the median of all ranks."""
+        self._slowest_rank.labels(**self._labels).set(rank)
+        self._slowest_rank_ratio.labels(**self._labels).set(ratio)
 
     def on_checkpoint(self, seconds: float) -> None:
         """Take note of a checkpoint saved now."""

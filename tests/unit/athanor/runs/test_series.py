@@ -34,6 +34,14 @@ def test_without_times_and_totals_nothing_is_claimed():
     assert (series.step, series.steps_per_second(), series.seconds_left()) == (2, None, None)
 
 
+def test_a_program_that_knows_the_time_left_is_believed():
+    said = LINES.replace('"loss": 1.0,', '"loss": 1.0, "total_steps": 100, "seconds_left": 12.5,')
+    series = read_series(said + '2026-01-01T10:00:31Z {"step": 30, "event": "checkpoint_saved", "seconds": 0.1}\n')
+    assert series.seconds_left() == 12.5
+    assert series.names() == ["loss", "samples_per_second", "seconds"]
+    assert read_series('{"step": 1, "loss": 1, "seconds_left": -3}').seconds_left() == 0
+
+
 def test_a_restart_gives_no_negative_pace():
     again = LINES + '2026-01-01T10:01:00.000000000Z {"step": 5, "loss": 1.5}\n'
     assert read_series(again).steps_per_second() is None

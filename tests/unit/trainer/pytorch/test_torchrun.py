@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -203,8 +204,8 @@ def test_torchrun_knows_the_binding_of_ranks_to_numa_nodes():
 
 
 def test_the_rank_with_slow_gradients_is_the_one_with_more_time_of_its_own(jobs, data_dir, tmp_path):
-    slow, seconds = 1, 0.03
-    short = ("--epochs", 1, "--checkpoint_interval_steps", 1000)
+    slow, seconds = 1, 0.06
+    short = ("--epochs", 1, "--checkpoint_interval_steps", 1000, "--straggler_interval_steps", 10)
     job = jobs(*arguments(data_dir, tmp_path), *short, program=(SLOW_BACKWARD, slow, seconds))
     assert job.wait() == 0, job.output
     own, whole = (
@@ -215,3 +216,8 @@ def test_the_rank_with_slow_gradients_is_the_one_with_more_time_of_its_own(jobs,
     assert whole[0] == pytest.approx(whole[1], rel=0.2)
     assert own[slow] > own[1 - slow] + seconds / 2
     assert own[slow] <= whole[slow]
+    reported = [event for event in events(tmp_path, 0) if event["event"] == "slow_rank"]
+    assert {event["slowest_rank"] for event in reported} == {slow}
+    assert {event["host"] for event in reported} == {socket.gethostname()}
+    assert " slow_rank step=10 slowest_rank=1 host=" in job.output
+    assert not [event for event in events(tmp_path, 1) if event["event"] == "slow_rank"]

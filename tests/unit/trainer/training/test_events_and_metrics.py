@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import logging
@@ -186,11 +187,37 @@ def test_a_language_model_has_tokens_per_second_and_the_scores_of_its_evaluation
     assert (value(metrics, "test_loss"), value(metrics, "test_perplexity")) == (2.0, 7.389)
 
 
+def test_people_read_times_and_sizes_and_programs_read_numbers(tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="trainer")
+    log = EventLog(tmp_path, job="r1", rank=0)
+    log.write("step", step=5, seconds_left=3725.4, memory_peak_bytes=307 * 2**20, num_bytes=8)
+    log.close()
+    assert caplog.messages == ["step step=5 seconds_left=1:02:05 memory_peak_bytes=307MiB num_bytes=8"]
+    line = json.loads(log.path.read_text())
+    assert (line["seconds_left"], line["memory_peak_bytes"]) == (3725.4, 307 * 2**20)
+
+
+def test_a_step_says_first_what_people_look_for_and_nothing_unknown():
+    known = dataclasses.replace(REPORT, tokens=640, total_steps=40, seconds_left=8.75).known()
+    assert [*known][:6] == ["step", "total_steps", "loss", "samples_per_second", "tokens_per_second", "seconds_left"]
+    assert (known["samples_per_second"], known["tokens_per_second"], known["own_seconds"]) == (256, 2560, 0.2)
+    assert not {"tokens_per_second", "seconds_left"} & REPORT.known().keys()
+
+
+def test_progress_and_memory_are_metrics():
+    metrics = TrainingMetrics(run="r1", rank=0)
+    sizes = iter((100, 200))
+    metrics.on_memory_peak(lambda: next(sizes))
+    metrics.on_step(dataclasses.replace(REPORT, seconds_left=8.75))
+    assert value(metrics, "seconds_left") == 8.75
+    assert (value(metrics, "memory_peak_bytes"), value(metrics, "memory_peak_bytes")) == (100, 200)
+
+
 @pytest.mark.parametrize(
     "name",
     [
         *("checkpoint_age_seconds", "checkpoint_timestamp_seconds", "test_accuracy", "loss", "gradient_norm"),
-        *("tokens_per_second", "test_loss", "test_perplexity"),
+        *("tokens_per_second", "test_loss", "test_perplexity", "seconds_left", "memory_peak_bytes"),
     ],
 )
 def test_what_is_not_known_has_no_value(name):

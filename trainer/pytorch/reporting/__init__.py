@@ -1,0 +1,1 @@
+"""What a rank reports of its steps, to people and to programs."""
