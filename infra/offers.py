@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from infra.autoscaling_metrics import AutoscalingMetric  # noqa: TC001 - the contract's schema is generated from it
 from infra.cuda import ImageCuda
 from infra.errors import RefusalError, choices
 from infra.instance_types import INSTANCE_TYPES, RdmaKind
@@ -158,6 +159,8 @@ class PlatformOffers:
     """Whether its nodes' device plugin may name a container's GPUs in NVIDIA_VISIBLE_DEVICES."""
     gpu_runtime_class: str | None = None
     """RuntimeClass of pods with GPUs; None where the nodes' default runtime has them."""
+    autoscaling: tuple[AutoscalingMetric, ...] | None = None
+    """What autoscalers of services can hold; None where it is not known."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the offers as JSON data, for the stack's outputs."""
@@ -174,6 +177,7 @@ class PlatformOffers:
             "mps": self.mps,
             "gpus_by_variable": self.gpus_by_variable,
             "gpu_runtime_class": self.gpu_runtime_class,
+            "autoscaling": None if self.autoscaling is None else list(self.autoscaling),
         }
 
     @classmethod
@@ -196,6 +200,7 @@ class PlatformOffers:
             mps=data.get("mps", False),
             gpus_by_variable=data.get("gpus_by_variable", True),
             gpu_runtime_class=data.get("gpu_runtime_class"),
+            autoscaling=_optional_tuple(data.get("autoscaling")),
         )
 
 
@@ -215,6 +220,10 @@ def _read_node(pool: Mapping[str, Any]) -> NodeFacts | None:
 
 def _image_cuda(data: Mapping[str, Any] | None) -> ImageCuda | None:
     return ImageCuda(version=data["version"], kernels=tuple(data["kernels"])) if data else None
+
+
+def _optional_tuple(values: Iterable[Any] | None) -> tuple[Any, ...] | None:
+    return None if values is None else tuple(values)
 
 
 def _whole_numbers(value: object) -> object:

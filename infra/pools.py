@@ -12,6 +12,7 @@ from infra.priorities import priority_class_name
 from infra.settings.gpu import Mps, Sharing
 
 if TYPE_CHECKING:
+    from infra.autoscaling_metrics import AutoscalingMetric
     from infra.settings.cluster import SimulatedNodes
     from infra.settings.node_pools import NodePoolSettings
     from infra.settings.stack import Settings
@@ -51,7 +52,15 @@ def platform_offers(settings: Settings) -> PlatformOffers:
         mps=isinstance(settings.gpu.sharing, Mps),
         gpus_by_variable=not settings.gpu.device_plugin or settings.gpu.device_list == "envvar",
         gpu_runtime_class=settings.gpu.runtime_class,
+        autoscaling=_autoscaling_metrics(settings),
     )
+
+
+def _autoscaling_metrics(settings: Settings) -> tuple[AutoscalingMetric, ...]:
+    """Return what autoscalers can hold. A user's own cluster is taken to run a metrics-server, as ACK's do."""
+    has_cpu = settings.serves_resource_metrics or not settings.runs_on_own_local_cluster
+    cpu: tuple[AutoscalingMetric, ...] = ("cpu",) if has_cpu else ()
+    return (*cpu, "queue_depth", "latency") if settings.monitoring.has_metrics_adapter else cpu
 
 
 def simulated_pool_name(type_name: str) -> str:
