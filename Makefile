@@ -102,7 +102,7 @@ check: venv-test venv-policies ## Lint, format, types, the layers of imports, an
 		&& .venv-test/bin/lint-imports --no-cache --no-logo && $(TEST_PYTHON) -m tools.prose
 
 test: check tools ## Everything: unit, manifests, engine, cloud, cluster, faults
-	@$(TEST_PYTHON) -m pytest $(SHARED) $(PYTEST_FLAGS)
+	@$(TEST_PYTHON) -m tests.whole_run $(SHARED) $(PYTEST_FLAGS)
 	@$(TEST_PYTHON) -m pytest $(ALONE) $(PYTEST_FLAGS)
 
 test-fast: check ## Without engine and cluster: seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -35,6 +36,8 @@ _COMPLETION = """examples:
   athanor completion fish > ~/.config/fish/completions/athanor.fish
 """
 _SHORTEST_LIMIT = 2000
+_PIPE_CLOSED = 141
+"""What a shell makes of SIGPIPE, which ends other programs there."""
 _MODULES = {
     "review": "athanor.review.command",
     "apply": "athanor.pipeline.apply",
@@ -57,7 +60,13 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command; return the process's exit status."""
     arguments = parser().parse_args(words)
     run: Callable[[argparse.Namespace], int] = import_module(_MODULES[arguments.command]).run
-    return run(arguments)
+    try:
+        status = run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # a `head` that has enough; what is still unwritten must not fail at the end of Python
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE_CLOSED
+    return status
 
 
 def parser() -> argparse.ArgumentParser:

@@ -19,6 +19,7 @@ from benchmarks import (
     scale,
     scheduling,
     submission,
+    training,
     warm_start,
 )
 from tools.paths import paths
@@ -35,6 +36,7 @@ MEASURES = {
     "monitoring-cost": monitoring_cost.measure,
     "compression": compression.measure,
     "checkpoint-pause": checkpoint_pause.measure,
+    "training": training.measure,
 }
 """What prints a table; the second to the fifth of the running local environment, the others need none."""
 

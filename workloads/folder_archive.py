@@ -9,6 +9,7 @@ import re
 import stat
 import tarfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,12 @@ class FolderArchive:
     def digest(self) -> str:
         """SHA-256 of the content, in 64 hexadecimal digits."""
         return hashlib.sha256(self.content).hexdigest()
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Paths of the files, relative to the folder."""
+        with tarfile.open(fileobj=io.BytesIO(self.content)) as archive:
+            return frozenset(archive.getnames())
 
 
 def pack(folder: Path) -> FolderArchive:

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 RENDEZVOUS_PORT = 29500
 ELASTIC_STORE_PORT = 29400
 _SHUTDOWN_MARGIN_SECONDS = 5
+# Sent along as text: a job's own image has torch, and nothing of ours.
 _ELASTIC_WORKER = (Path(__file__).parent / "elastic_worker.py").read_text(encoding="utf-8")
-"""Sent along as text: a job's own image has torch, and nothing of ours."""
+_FIXED_WORKER = (Path(__file__).parent / "fixed_worker.py").read_text(encoding="utf-8")
 # A pod that was lost is noticed after three seconds instead of fifteen, and a late one is not turned away: after the
 # minimum is there, the others still wait this long for more. is_host: the store's pod is none of the agents.
 _ELASTIC_SETTINGS = {
@@ -139,7 +140,7 @@ def torchrun_command(job_name: str, args: PyTorchJobArgs) -> list[str]:
     """
     if args.minimum_workers is None:
         options = [*_fixed_rendezvous(job_name, args), *_binding(args)]
-        return ["python3", "-m", "torch.distributed.run", *options, *args.torchrun_program]
+        return [*_fixed_launcher(job_name, args), *options, *args.torchrun_program]
     store = _store(job_name, args)
     options = [*_elastic(job_name, store, args), *_binding(args)]
     return ["python3", "-c", _ELASTIC_WORKER, store, *options, *args.torchrun_program]
@@ -148,6 +149,13 @@ def torchrun_command(job_name: str, args: PyTorchJobArgs) -> list[str]:
 def _binding(args: PyTorchJobArgs) -> list[str]:
     """Return torchrun's option (torch 2.15, torch/numa/binding.py): without it a rank's memory may be a socket away."""
     return ["--numa-binding=node"] if args.binds_ranks else []
+
+
+def _fixed_launcher(job_name: str, args: PyTorchJobArgs) -> list[str]:
+    if args.workers == 1:
+        return ["python3", "-m", "torch.distributed.run"]
+    master = (host(job_name, "worker", 0), str(port(args.network, RENDEZVOUS_PORT)))
+    return ["python3", "-c", _FIXED_WORKER, *master, POD_INDEX, str(args.workers)]
 
 
 def _fixed_rendezvous(job_name: str, args: PyTorchJobArgs) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from athanor.run.pasted import Pasted, read_mpi, read_pytorch
+from athanor.run.script import check_script
 from infra.errors import RefusalError
 from workloads.batch import BatchJob, BatchJobArgs
 from workloads.local_folder import LocalFolder
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from workloads.job import Job
     from workloads.job_args import JobArgs
 
-Kind = tuple[type[PyTorchJob] | type[MPIJob] | type[TensorFlowJob] | type[BatchJob], "JobArgs"]
+Args = PyTorchJobArgs | MPIJobArgs | TensorFlowJobArgs | BatchJobArgs
+Kind = tuple[type[PyTorchJob] | type[MPIJob] | type[TensorFlowJob] | type[BatchJob], Args]
 _SCRIPT_SUFFIXES = {".py", ".sh"}
 _LONGEST_STEM = 30
 
@@ -52,6 +54,7 @@ def describe(arguments: argparse.Namespace) -> Description:
     """
     source = LocalFolder(path=arguments.workdir)
     job, args = _KINDS[arguments.kind](arguments, source)
+    check_script(args.command if isinstance(args, BatchJobArgs) else args.program, source)
     name = arguments.name or default_name(arguments.program)
     return Description(name=name, kind=job.__name__, declare=job, args=args, source=source, workers=arguments.workers)
 

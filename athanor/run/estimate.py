@@ -58,7 +58,8 @@ def _queue(described: Description, platform: PlatformOutputs, line: Snapshot | N
 def _code(source: LocalFolder) -> str:
     archive = source.archive
     size = f"{len(archive.content) / 1024:,.0f} KiB"
-    return f"code: {archive.files} files, {size}, sha256 {archive.digest[:12]}"
+    files = "1 file" if archive.files == 1 else f"{archive.files} files"
+    return f"code: {files}, {size}, sha256 {archive.digest[:12]}"
 
 
 def _price(gpus: int, pool: str | None, offers: PlatformOffers) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from athanor.inspection.objects import JOBS
 from athanor.runs.cluster import Cluster
+from athanor.runs.comparison import Comparison
 from athanor.runs.control import resume, stop
 from athanor.runs.curves import COLOURS, fields, page
 from athanor.runs.ending import exit_status
@@ -20,7 +21,7 @@ from athanor.runs.listing import describe, table
 from athanor.runs.rerun import rerun
 from athanor.runs.series import Series, read_series
 from athanor.runs.stack import all_runs, open_run, outputs_of, remove
-from athanor.runs.watch import comparison, comparison_fields, series_of, watch
+from athanor.runs.watch import series_of, watch
 from athanor.runs.why import why
 from infra.errors import RefusalError
 from infra.workload_labels import JOB_LABEL
@@ -82,10 +83,8 @@ def _compare(arguments: argparse.Namespace, cluster: Cluster) -> int:
         series_of(cluster.within(each["namespace"]), each["job_name"]) if "job_name" in each else read_series("")
         for each in (left, right)
     )
-    both = (series[0], series[1])
-    lines = (
-        [json.dumps(comparison_fields(runs, recorded, both))] if arguments.json else comparison(runs, recorded, both)
-    )
+    compared = Comparison.of(runs, recorded, (series[0], series[1]))
+    lines = [json.dumps(compared.to_json())] if arguments.json else compared.lines()
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
 

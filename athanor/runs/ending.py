@@ -22,9 +22,14 @@ def exit_status(command: str, work: Callable[[], int], interrupted: str = "inter
         command: Name of the command, without `athanor`.
         work: Returns the status of a command that ends by itself.
         interrupted: What Ctrl-C prints.
+
+    Raises:
+        BrokenPipeError: nobody reads what the command prints.
     """
     try:
         return work()
+    except BrokenPipeError:
+        raise
     except (RefusalError, EngineError, OSError) as error:
         sys.stderr.write(f"athanor {command}: {error}\n")
         return FAILED

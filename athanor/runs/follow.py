@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from athanor.runs.job import ABORTED, COMPLETED, ENDED, job_of, main_container, message_of, phase_of, readable_pods
+from athanor.runs.job import ABORTED, COMPLETED, ENDED, job_of, message_of, phase_of, readable_pods
+from athanor.runs.pod_lines import PodLines
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from athanor.runs.cluster import Cluster
 
 MOST_PODS = 16
@@ -41,8 +42,9 @@ def follow(cluster: Cluster, job_name: str) -> str:
 
     Raises:
         RefusalError: the job does not exist (any more).
+        BrokenPipeError: nobody reads this process's output any more.
     """
-    readers: dict[str, subprocess.Popen[bytes]] = {}
+    readers: dict[str, PodLines] = {}
     said = ""
     try:
         while True:
@@ -50,18 +52,25 @@ def follow(cluster: Cluster, job_name: str) -> str:
             phase = phase_of(job)
             for pod in readable_pods(cluster, job_name)[:MOST_PODS]:
                 if pod["metadata"]["uid"] not in readers:
-                    readers[pod["metadata"]["uid"]] = _reader(cluster, pod)
+                    readers[pod["metadata"]["uid"]] = PodLines(cluster, job_name, pod, follow=True)
             if phase in ENDED or phase == ABORTED:
-                _finish(readers)
+                # The pods have ended, and with them their logs.
+                for reader in readers.values():
+                    reader.wait(_LAST_LINES_SECONDS)
                 return phase
+            _check_read(readers.values())
             if not readers and (words := f"{phase} {message_of(job)}".strip()) != said:
                 said = words
                 sys.stderr.write(f"waiting: {words}\n")
             time.sleep(_POLL_SECONDS)
     finally:
         for reader in readers.values():
-            reader.terminate()
-            reader.wait()
+            reader.stop()
+
+
+def _check_read(readers: Iterable[PodLines]) -> None:
+    if any(reader.closed for reader in readers):
+        raise BrokenPipeError
 
 
 def print_logs(cluster: Cluster, job_name: str) -> None:
@@ -69,6 +78,7 @@ def print_logs(cluster: Cluster, job_name: str) -> None:
 
     Raises:
         RefusalError: the job does not exist, or its pods are gone.
+        BrokenPipeError: nobody reads this process's output any more.
     """
     job_of(cluster, job_name)
     pods = readable_pods(cluster, job_name)
@@ -76,19 +86,9 @@ def print_logs(cluster: Cluster, job_name: str) -> None:
         fix = "wait until they run, or search the log store: `make search-logs`"
         raise RefusalError("run", job_name, "has no pods with logs", fix)
     for pod in pods:
-        subprocess.run(_command(cluster, pod), check=False)
-
-
-def _command(cluster: Cluster, pod: dict[str, Any]) -> list[str]:
-    return [*cluster.prefix, "logs", "--prefix", f"--container={main_container(pod)}", pod["metadata"]["name"]]
-
-
-def _reader(cluster: Cluster, pod: dict[str, Any]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([*_command(cluster, pod), "--follow"], stdin=subprocess.DEVNULL)
-
-
-def _finish(readers: dict[str, subprocess.Popen[bytes]]) -> None:
-    """Let the readers print the last lines: the pods have ended, and with them their logs."""
-    for reader in readers.values():
-        with suppress(subprocess.TimeoutExpired):
-            reader.wait(timeout=_LAST_LINES_SECONDS)
+        reader = PodLines(cluster, job_name, pod, follow=False)
+        try:
+            reader.wait()
+        finally:
+            reader.stop()
+        _check_read([reader])

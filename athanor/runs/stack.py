@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 from pulumi import automation
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 PROJECT = "athanor-runs"
 """Pulumi project of all runs; each is a stack of it."""
 _SERVER = "Exception calling application: "
+_NO_PLUGIN = re.compile(r"download and install resource plugin 'pulumi-resource-(?P<name>[a-z-]+)'")
 _COLOURS = re.compile(r"<\{%[^%]*%\}>")
 
 
@@ -126,7 +129,25 @@ def _note(event: automation.EngineEvent, errors: list[str]) -> None:
 def _failure(errors: list[str], error: automation.CommandError) -> EngineError:
     # What the program raised comes once more, in a sentence of the server that ran it.
     own = [each for each in errors if not each.startswith(_SERVER)]
-    return EngineError("\n".join(own or errors) or str(error))
+    text = "\n".join(own or errors) or str(error)
+    return EngineError(text + _fix_of_plugin(text))
+
+
+def _fix_of_plugin(text: str) -> str:
+    """Return which Python package fits a provider that is installed, where the engine cannot download another."""
+    missing = _NO_PLUGIN.search(text)
+    if missing is None:
+        return ""
+    name, there = missing["name"], _installed_plugins()
+    versions = [each["version"] for each in there if each.get("name") == name and each.get("version")]
+    if not versions:
+        return ""
+    return f"\nFix: use the provider that is installed: pip install 'pulumi-{name}=={versions[-1]}'"
+
+
+def _installed_plugins() -> list[dict[str, Any]]:
+    done = subprocess.run(["pulumi", "plugin", "ls", "--json"], capture_output=True, text=True, check=False)
+    return json.loads(done.stdout) if done.returncode == 0 else []
 
 
 def _options(variables: Mapping[str, str]) -> automation.LocalWorkspaceOptions:

@@ -1,4 +1,4 @@
-"""`athanor watch` and `athanor compare`: how runs do, from the lines that their programs print."""
+"""`athanor watch`: how a run does, from the lines that its program prints."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from athanor.runs.listing import describe, duration
 from athanor.runs.series import LOSSES, Series, read_series, sparkline
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from athanor.runs.cluster import Cluster
     from athanor.runs.listing import Run
 
@@ -118,68 +116,3 @@ def _chosen_names(series: Series) -> list[str]:
 def _curve(series: Series, name: str) -> str:
     values = series.values(name)
     return f"  {name:<20} {values[-1]:<10.4g} {sparkline(values)}"
-
-
-def comparison(names: tuple[str, str], arguments: tuple[str, str], series: tuple[Series, Series]) -> list[str]:
-    """Return the lines that show what two runs differ in, and how they did.
-
-    Args:
-        names: The runs.
-        arguments: What each recorded, as JSON; empty for a run of an earlier release.
-        series: What each printed.
-    """
-    left, right = (_fields(text) for text in arguments)
-    differing = [name for name in sorted({*left, *right}) if left.get(name) != right.get(name)]
-    rows = [("", *names), *((name, _cell(left, name), _cell(right, name)) for name in differing)]
-    rows.append(("latest step", _step(series[0]), _step(series[1])))
-    metrics = sorted({*series[0].names(), *series[1].names()})
-    rows += [(f"{metric}, latest", _latest(series[0], metric), _latest(series[1], metric)) for metric in metrics]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    losses = [name for name in LOSSES if series[0].values(name) and series[1].values(name)][:1]
-    curves = [
-        f"{name}: {loss} {sparkline(each.values(loss))}"
-        for loss in losses
-        for name, each in zip(names, series, strict=True)
-    ]
-    same = len({*left, *right}) - len(differing)
-    return [*lines, *curves, f"{same} more arguments are the same"] if same else [*lines, *curves]
-
-
-def comparison_fields(
-    names: tuple[str, str], arguments: tuple[str, str], series: tuple[Series, Series]
-) -> dict[str, Any]:
-    """Return what --json prints of two runs: by name a pair of values, null where one has none."""
-    left, right = (_fields(text) for text in arguments)
-    metrics = sorted({*series[0].names(), *series[1].names()})
-    return {
-        "runs": names,
-        "arguments": {
-            name: (left.get(name), right.get(name))
-            for name in sorted({*left, *right})
-            if left.get(name) != right.get(name)
-        },
-        "step": tuple(each.step for each in series),
-        "latest": {name: tuple(_last(each, name) for each in series) for name in metrics},
-    }
-
-
-def _last(series: Series, name: str) -> float | None:
-    return (series.values(name) or [None])[-1]
-
-
-def _fields(text: str) -> Mapping[str, Any]:
-    return json.loads(text) if text else {}
-
-
-def _cell(fields: Mapping[str, Any], name: str) -> str:
-    return str(fields[name]) if name in fields else "-"
-
-
-def _step(series: Series) -> str:
-    return "-" if series.step is None else str(series.step)
-
-
-def _latest(series: Series, name: str) -> str:
-    values = series.values(name)
-    return f"{values[-1]:.4g}" if values else "-"

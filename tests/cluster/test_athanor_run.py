@@ -100,7 +100,7 @@ def trained(engineer: Engineer) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_script_trains_as_the_page_says(trained: subprocess.CompletedProcess[str]) -> None:
-    assert re.search(r'worker-0/worker\] \{"step": 100, "loss": 0\.\d+\}', trained.stdout), trained.stdout
+    assert re.search(r'^\[worker-0\] \{"step": 100, "loss": 0\.\d+\}', trained.stdout, re.MULTILINE), trained.stdout
     assert "PyTorchJob train-" in trained.stderr
     assert "2 pods of 250m CPU" in trained.stderr
     assert re.search(r"^queue: training, .* as far as you may see; pool: any", trained.stderr, re.MULTILINE)

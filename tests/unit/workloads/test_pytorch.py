@@ -83,13 +83,18 @@ def test_torchrun_sees_as_many_nodes_as_there_are_pods(workers, processes):
 
 def test_the_rendezvous_is_worker_0_by_its_stable_name():
     command = torchrun_command("train-0123abcd", ARGS)
-    assert command[:3] == ["python3", "-m", "torch.distributed.run"]
+    assert command[:2] == ["python3", "-c"]
+    assert command[3:7] == ["train-0123abcd-worker-0.train-0123abcd", str(RENDEZVOUS_PORT), "$(VC_TASK_INDEX)", "2"]
     assert _flag(command, "master-addr") == "train-0123abcd-worker-0.train-0123abcd"
     assert _flag(command, "master-port") == str(RENDEZVOUS_PORT)
     assert _flag(command, "node-rank") == "$(VC_TASK_INDEX)"
     # A lost rank restarts the whole job: a restart inside one pod would wait for the others in vain.
     assert _flag(command, "max-restarts") == "0"
     assert _flag(command, "rdzv-conf") == "timeout=1800", "an image that loads for long must not cost a restart"
+
+
+def test_a_single_worker_has_nobody_to_wait_for():
+    assert torchrun_command("train-0123abcd", _args(workers=1))[:3] == ["python3", "-m", "torch.distributed.run"]
 
 
 def test_the_program_comes_last_and_whole():

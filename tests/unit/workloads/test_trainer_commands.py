@@ -56,7 +56,8 @@ def train_config(training_pod):
 def test_torchrun_runs_the_trainer(training_pod):
     command = training_pod["containers"][0]["args"]
     modules = [command[place + 1] for place, word in enumerate(command) if word == "-m"]
-    assert modules == ["torch.distributed.run", "trainer.train"]
+    assert modules == ["trainer.train"]
+    assert "from torch.distributed.run import main" in command[command.index("-c") + 1]
 
 
 def test_the_trainer_accepts_its_command(train_config, record_stack):

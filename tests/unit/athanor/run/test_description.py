@@ -142,7 +142,9 @@ def test_what_could_not_run_is_refused(words, said):
     ("words", "stem"),
     [("python train.py", "train"), ("python src/My_Train.py", "my-train"), ("python -m a.b", "run"), ("x 2.py", "run")],
 )
-def test_a_run_without_a_name_gets_one_of_its_own(words, stem):
+def test_a_run_without_a_name_gets_one_of_its_own(tmp_path, words, stem):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "My_Train.py").touch()
     first, second = (_described(f"--kind batch -- {words}").name for _ in range(2))
     assert first != second
     assert first.startswith(f"{stem}-")
@@ -170,7 +172,7 @@ def test_what_it_takes_is_shown_with_the_price_of_its_gpus():
     [pool, _] = _offers().pools
     price = _price(pool.instance_types[0])
     assert lines[2].startswith(f"GPUs: 2 in all, {2 * price / pool.gpus_per_node:,.2f} CNY/h")
-    assert lines[3].startswith("code: 1 files, 10 KiB, sha256 ")
+    assert lines[3].startswith("code: 1 file, 10 KiB, sha256 ")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from athanor.runs.listing import Run
 from athanor.runs.series import read_series, sparkline
-from athanor.runs.watch import comparison, comparison_fields, fields, view
+from athanor.runs.watch import fields, view
 
 LINES = """2026-01-01T10:00:00.123456789Z {"message": "started", "total_steps": 100}
 2026-01-01T10:00:10.000000000Z {"step": 10, "loss": 2.0, "ok": true, "note": "x"}
@@ -80,26 +80,3 @@ def test_a_run_is_seen_at_a_glance():
         "  samples_per_second   55.5       ▁",
         "  train-1-worker-0  Running  n1",
     ]
-
-
-def test_two_runs_differ_in_their_arguments_and_values():
-    arguments = (
-        json.dumps({"kind": "PyTorchJob", "program": "a --lr 1"}),
-        json.dumps({"kind": "PyTorchJob", "program": "a"}),
-    )
-    lines = comparison(("one", "two"), arguments, (read_series(LINES), read_series("")))
-    assert [line.split() for line in lines] == [
-        ["one", "two"],
-        ["program", "a", "--lr", "1", "a"],
-        ["latest", "step", "30", "-"],
-        ["loss,", "latest", "1", "-"],
-        ["samples_per_second,", "latest", "55.5", "-"],
-        ["1", "more", "arguments", "are", "the", "same"],
-    ]
-    said = comparison_fields(("one", "two"), arguments, (read_series(LINES), read_series("")))
-    assert json.loads(json.dumps(said)) == {
-        "runs": ["one", "two"],
-        "arguments": {"program": ["a --lr 1", "a"]},
-        "step": [30, None],
-        "latest": {"loss": [1.0, None], "samples_per_second": [55.5, None]},
-    }

@@ -1,0 +1,45 @@
+"""Where two runs differ, as lines and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+from athanor.runs.comparison import Comparison
+from athanor.runs.series import read_series
+from tests.unit.athanor.runs.test_series import LINES
+
+ARGUMENTS = (
+    json.dumps({"kind": "PyTorchJob", "program": "a --lr 1", "learning_rate": 0.000123456}),
+    json.dumps({"kind": "PyTorchJob", "program": "a"}),
+)
+
+
+def compared(second: str) -> Comparison:
+    return Comparison.of(("one", "two"), ARGUMENTS, (read_series(LINES), read_series(second)))
+
+
+def test_two_runs_differ_in_their_arguments_and_values():
+    assert [line.split() for line in compared("").lines()] == [
+        ["one", "two"],
+        ["learning_rate", "0.000123456", "-"],
+        ["program", "a", "--lr", "1", "a"],
+        ["latest", "step", "30", "-"],
+        ["loss,", "latest", "1", "-"],
+        ["samples_per_second,", "latest", "55.5", "-"],
+        ["1", "more", "arguments", "are", "the", "same"],
+    ]
+    assert json.loads(json.dumps(compared("").to_json())) == {
+        "runs": ["one", "two"],
+        "arguments": {"learning_rate": [0.000123456, None], "program": ["a --lr 1", "a"]},
+        "step": [30, None],
+        "latest": {"loss": [1.0, None], "samples_per_second": [55.5, None]},
+    }
+
+
+def test_curves_stand_where_both_runs_have_the_loss():
+    assert [line for line in compared(LINES).lines() if "█" in line] == ["one: loss █▁", "two: loss █▁"]
+
+
+def test_runs_of_an_earlier_release_recorded_no_arguments():
+    both = Comparison.of(("one", "two"), ("", ""), (read_series(""), read_series("")))
+    assert (both.differing, both.lines()) == ({}, ["             one  two", "latest step  -    -"])

@@ -1,0 +1,44 @@
+"""What the engine could not do, with the fix where we know one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pulumi import automation
+
+from athanor.runs.stack import EngineError, apply
+
+NO_PLUGIN = (
+    "Could not automatically download and install resource plugin 'pulumi-resource-kubernetes' at version v4.34.2,"
+    " install the plugin using `pulumi plugin install resource kubernetes v4.34.2`"
+)
+
+
+class RefusingStack:
+    def up(self, **_):
+        result = automation.CommandResult(stdout="", stderr=NO_PLUGIN, code=255)
+        raise automation.errors.create_command_error(result)
+
+
+@pytest.fixture
+def plugins(tmp_path, monkeypatch):
+    def install(listed):
+        (tmp_path / "pulumi").write_text(f"#!/bin/sh\necho '{json.dumps(listed)}'\n", encoding="utf-8")
+        (tmp_path / "pulumi").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    return install
+
+
+def test_a_provider_that_cannot_be_downloaded_names_the_one_that_is_there(plugins):
+    plugins([{"name": "alicloud", "version": "3.105.0"}, {"name": "kubernetes", "version": "4.25.0"}])
+    with pytest.raises(EngineError, match=r"v4\.34\.2`\n(.|\n)*Fix: .*pip install 'pulumi-kubernetes==4\.25\.0'"):
+        apply(RefusingStack())
+
+
+def test_without_any_provider_only_the_engine_speaks(plugins):
+    plugins([{"name": "alicloud", "version": "3.105.0"}])
+    with pytest.raises(EngineError) as caught:
+        apply(RefusingStack())
+    assert "Fix:" not in str(caught.value)

@@ -1,0 +1,47 @@
+"""What a worker of a job with a fixed number of workers runs in its pod: torchrun, and a store until all have left.
+
+`workloads/pytorch.py` sends this text along, so that it works in any image that has torch. Arguments: worker 0's host
+and port, this worker's number, the number of workers, then torchrun's own.
+
+When their ranks have finished, the torchruns wait for each other in a store that worker 0 holds. If worker 0 ends
+while the last one still asks, that one prints a traceback at the end of a run in which nothing failed (torch 2.15,
+`_exit_barrier` in torch/distributed/elastic/agent/server/api.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from datetime import timedelta
+
+from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]  torch's documented name
+from torch.distributed.run import main  # pyright: ignore[reportUnknownVariableType]  torch has no types for it
+
+LEFT = "athanor/left"
+ALL_LEFT = "athanor/all-left"
+PATIENCE = timedelta(seconds=10)
+
+
+def hold_store(port: int) -> TCPStore:
+    """Return a store at this port; the one that torchrun creates in this process is the same, for `multi_tenant`."""
+    return TCPStore("localhost", port, is_master=True, wait_for_workers=False, multi_tenant=True)
+
+
+def leave(host: str, port: int, others: int) -> None:
+    """Tell worker 0 that this worker needs the store no longer."""
+    store = TCPStore(host, port, is_master=False, timeout=PATIENCE)
+    if store.add(LEFT, 1) == others:
+        store.set(ALL_LEFT, "1")
+
+
+if __name__ == "__main__":
+    host, port, number, workers = sys.argv[1], *map(int, sys.argv[2:5])
+    del sys.argv[1:5]
+    held = hold_store(port) if number == 0 else None
+    main()
+    # The work is done: a worker that is gone by now must not turn that into a failure.
+    with suppress(RuntimeError):
+        if held:
+            held.wait([ALL_LEFT], PATIENCE)
+        else:
+            leave(host, port, workers - 1)
