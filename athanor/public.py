@@ -7,7 +7,7 @@ from infra.platform import Platform
 from infra.pod_network_modes import ExclusiveEni, HostNetwork, SharedEni, TrunkEni
 from infra.rdma import Rdma
 from workloads.accelerators import GpuMemory, MigInstances, SharedGpu, WholeGpus
-from workloads.autoscaling import Autoscaling, CpuUtilisation, PodsMetric
+from workloads.autoscaling import Autoscaling, CpuUtilisation, LatencyP99, PodsMetric, QueueDepth
 from workloads.batch import BatchJob, BatchJobArgs
 from workloads.canary import Canary
 from workloads.checkpoints import Checkpoints
@@ -41,6 +41,7 @@ __all__ = [
     "GitSource",
     "GpuMemory",
     "HostNetwork",
+    "LatencyP99",
     "LocalFolder",
     "MPIJob",
     "MPIJobArgs",
@@ -55,6 +56,7 @@ __all__ = [
     "PodsMetric",
     "PyTorchJob",
     "PyTorchJobArgs",
+    "QueueDepth",
     "Rdma",
     "RefusalError",
     "Resources",

@@ -17,6 +17,7 @@ from infra.versions import (
     NODE_EXPORTER,
     NVIDIA_DEVICE_PLUGIN,
     PROMETHEUS,
+    PROMETHEUS_ADAPTER,
     PROMETHEUS_OPERATOR,
     TRITON,
     VICTORIA_LOGS,
@@ -109,6 +110,7 @@ PROMETHEUS_IMAGE = f"quay.io/prometheus/prometheus:v{PROMETHEUS}"
 ALERTMANAGER_IMAGE = f"quay.io/prometheus/alertmanager:v{ALERTMANAGER}"
 KUBE_STATE_METRICS_IMAGE = f"registry.k8s.io/kube-state-metrics/kube-state-metrics:v{KUBE_STATE_METRICS}"
 NODE_EXPORTER_IMAGE = f"quay.io/prometheus/node-exporter:v{NODE_EXPORTER}"
+METRICS_ADAPTER_IMAGE = f"registry.k8s.io/prometheus-adapter/prometheus-adapter:v{PROMETHEUS_ADAPTER}"
 GRAFANA_IMAGE = f"docker.io/grafana/grafana:{GRAFANA}"
 VICTORIA_LOGS_IMAGE = f"docker.io/victoriametrics/victoria-logs:v{VICTORIA_LOGS}"
 VLAGENT_IMAGE = f"docker.io/victoriametrics/vlagent:v{VICTORIA_LOGS}"
@@ -119,6 +121,7 @@ MONITORING_IMAGES = (
     ALERTMANAGER_IMAGE,
     KUBE_STATE_METRICS_IMAGE,
     NODE_EXPORTER_IMAGE,
+    METRICS_ADAPTER_IMAGE,
     GRAFANA_IMAGE,
     VICTORIA_LOGS_IMAGE,
     VLAGENT_IMAGE,

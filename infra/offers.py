@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from infra.autoscaling_metrics import AutoscalingMetric  # noqa: TC001 - the contract's schema is generated from it
 from infra.cuda import ImageCuda
 from infra.errors import RefusalError, choices
 from infra.instance_types import INSTANCE_TYPES, RdmaKind
@@ -160,6 +161,8 @@ class PlatformOffers:
     """RuntimeClass of pods with GPUs; None where the nodes' default runtime has them."""
     networks: tuple[str, ...] = ()
     """CIDRs of the VPC and of Services; empty where they are not known."""
+    autoscaling: tuple[AutoscalingMetric, ...] | None = None
+    """What autoscalers of services can hold; None where it is not known."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the offers as JSON data, for the stack's outputs."""
@@ -177,6 +180,7 @@ class PlatformOffers:
             "gpus_by_variable": self.gpus_by_variable,
             "gpu_runtime_class": self.gpu_runtime_class,
             "networks": list(self.networks),
+            "autoscaling": None if self.autoscaling is None else list(self.autoscaling),
         }
 
     @classmethod
@@ -200,6 +204,7 @@ class PlatformOffers:
             gpus_by_variable=data.get("gpus_by_variable", True),
             gpu_runtime_class=data.get("gpu_runtime_class"),
             networks=tuple(data.get("networks", ())),
+            autoscaling=_optional_tuple(data.get("autoscaling")),
         )
 
 
@@ -219,6 +224,10 @@ def _read_node(pool: Mapping[str, Any]) -> NodeFacts | None:
 
 def _image_cuda(data: Mapping[str, Any] | None) -> ImageCuda | None:
     return ImageCuda(version=data["version"], kernels=tuple(data["kernels"])) if data else None
+
+
+def _optional_tuple(values: Iterable[Any] | None) -> tuple[Any, ...] | None:
+    return None if values is None else tuple(values)
 
 
 def _whole_numbers(value: object) -> object:

@@ -12,6 +12,7 @@ from infra.priorities import priority_class_name
 from infra.settings.gpu import Mps, Sharing
 
 if TYPE_CHECKING:
+    from infra.autoscaling_metrics import AutoscalingMetric
     from infra.settings.cluster import SimulatedNodes
     from infra.settings.node_pools import NodePoolSettings
     from infra.settings.stack import Settings
@@ -52,6 +53,7 @@ def platform_offers(settings: Settings) -> PlatformOffers:
         gpus_by_variable=not settings.gpu.device_plugin or settings.gpu.device_list == "envvar",
         gpu_runtime_class=settings.gpu.runtime_class,
         networks=_networks(settings),
+        autoscaling=_autoscaling_metrics(settings),
     )
 
 
@@ -61,6 +63,13 @@ def _networks(settings: Settings) -> tuple[str, ...]:
         return ()
     network = settings.alicloud.network
     return tuple(str(cidr) for cidr in (network.vpc_cidr, network.service_cidr) if cidr)
+
+
+def _autoscaling_metrics(settings: Settings) -> tuple[AutoscalingMetric, ...]:
+    """Return what autoscalers can hold. A user's own cluster is taken to run a metrics-server, as ACK's do."""
+    has_cpu = settings.serves_resource_metrics or not settings.runs_on_own_local_cluster
+    cpu: tuple[AutoscalingMetric, ...] = ("cpu",) if has_cpu else ()
+    return (*cpu, "queue_depth", "latency") if settings.monitoring.has_metrics_adapter else cpu
 
 
 def simulated_pool_name(type_name: str) -> str:

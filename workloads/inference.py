@@ -76,6 +76,8 @@ class TorchScriptService(pulumi.ComponentResource):
     def _checked(self, name: str, args: TorchScriptServiceArgs, resolved: ResolvedWorkload) -> ResolvedWorkload:
         asked = placement(name, args)
         check_placement(asked, resolved.platform.offers)
+        if args.autoscaling:
+            args.autoscaling.check_offered(resolved.platform.offers)
         require("image", resolved.image, Image)  # an Output is known only now
         if asked.resources.accelerator and not isinstance(args.network, HostNetwork):
             self._warn_without_room_for_a_rollout(asked, resolved.platform.offers)

@@ -9,7 +9,7 @@ from infra.errors import RefusalError
 from infra.kubernetes.grammar import Image
 from infra.model_variants import ModelVariant
 from infra.pod_network_modes import PodNetwork, SharedEni
-from workloads.autoscaling import Autoscaling, CpuUtilisation
+from workloads.autoscaling import Autoscaling, CpuUtilisation, LatencyP99
 from workloads.canary import MAXIMUM_VERSION, Canary, Track, tracks
 from workloads.checks import WorkloadName, check_range
 from workloads.resources import Resources
@@ -101,13 +101,13 @@ def _check_autoscaling(args: TorchScriptServiceArgs, autoscaling: Autoscaling) -
     if args.replicas is not None:
         limit = f"the autoscaler decides that, from {autoscaling.minimum} to {autoscaling.maximum}"
         raise RefusalError("replicas", args.replicas, limit, "omit replicas, or autoscaling")
-    if isinstance(autoscaling.target, CpuUtilisation) and args.resources.accelerator:
-        raise RefusalError(
-            "autoscaling.target",
-            autoscaling.target,
-            "the pods compute on GPUs, so their CPUs stay idle even under full load",
-            'use target=PodsMetric(name="nv_inference_pending_request_count", average="4")',
-        )
+    for target in autoscaling.targets:
+        if isinstance(target, CpuUtilisation) and args.resources.accelerator:
+            limit = "the pods compute on GPUs, so their CPUs stay idle even under full load"
+            raise RefusalError("autoscaling.targets", target, limit, "use targets=[QueueDepth(requests=4)]")
+        if isinstance(target, LatencyP99) and isinstance(args.runtime, Triton):
+            limit = "Triton reports sums of its request times, and no quantile"
+            raise RefusalError("autoscaling.targets", target, limit, "use targets=[QueueDepth(requests=4)]")
 
 
 def _check_canary(args: TorchScriptServiceArgs, canary: Canary) -> None:

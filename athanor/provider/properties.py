@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -29,6 +29,8 @@ class Choice:
     """Name of the type in the schema."""
     classes: Mapping[str, type]
     """By the name that a program writes."""
+    is_list: bool = False
+    """Whether the field takes any number of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +98,10 @@ def nested_classes(kind: Any) -> list[type]:  # noqa: ANN401 - any annotation, o
 
 
 def _kinds(field: str, hint: Any) -> dict[str, Any]:  # noqa: ANN401 - any annotation
+    if get_origin(hint) is Sequence:
+        of_item = _kinds(field.removesuffix("s"), get_args(hint)[0])
+        [item, *_] = of_item.values()
+        return {field: replace(item, is_list=True) if isinstance(item, Choice) else hint}
     members = get_args(hint) if _is_union(hint) else ()
     classes = [_class(member) for member in members if is_dataclass(member)]
     if len(classes) <= 1:
@@ -115,7 +121,7 @@ def _annotation(kind: Any, required: bool) -> Any:  # noqa: ANN401, FBT001 - any
 
 def _written(kind: Any) -> Any:  # noqa: ANN401, PLR0911 - any annotation; one line for each kind
     if isinstance(kind, Choice):
-        return _choice_type(kind)
+        return list[_choice_type(kind)] if kind.is_list else _choice_type(kind)
     if is_dataclass(kind):
         return schema_type(_class(kind))
     origin, members = get_origin(kind), get_args(kind)

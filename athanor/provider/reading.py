@@ -52,7 +52,8 @@ def written(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(name: str, kind: Any, value: Any) -> Any:  # noqa: ANN401 - any annotation and value
     if isinstance(kind, Choice):
-        return _chosen(name, kind, value)
+        items = cast("list[Any] | None", value if kind.is_list and isinstance(value, list) else None)
+        return _chosen(name, kind, value) if items is None else tuple(_chosen(name, kind, item) for item in items)
     if isinstance(value, float) and value.is_integer():  # the wire has one type of number
         return int(value)
     cls = next((each for each in (kind, *get_args(kind)) if is_dataclass(each)), None)

@@ -18,6 +18,7 @@ NODE_EXPORTER = "node-exporter"
 GRAFANA = "grafana"
 VICTORIA_LOGS = "victoria-logs"
 VLAGENT = "vlagent"
+METRICS_ADAPTER = "prometheus-adapter"
 
 INSTANCE = "athanor"
 """Name of the Prometheus and Alertmanager objects; pods are called prometheus-athanor-0, alertmanager-athanor-0."""
@@ -36,6 +37,7 @@ KUBE_STATE_METRICS_PORT = 8080
 KUBE_STATE_METRICS_OWN_PORT = 8081
 """Metrics of the program itself."""
 OPERATOR_PORT = 8080
+METRICS_ADAPTER_PORT = 6443
 WEB_PORT_NAME = "web"
 
 KUBELET_NAMESPACE = "kube-system"

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 from infra.images import PROMETHEUS_IMAGE
 from infra.kubernetes.access import READ, rule
 from infra.kubernetes.pods import resources
-from infra.monitoring import ALERTMANAGER, GRAFANA, NAMESPACE, PROMETHEUS, PROMETHEUS_PORT, WEB_PORT_NAME
+from infra.monitoring import (
+    ALERTMANAGER,
+    GRAFANA,
+    METRICS_ADAPTER,
+    NAMESPACE,
+    PROMETHEUS,
+    PROMETHEUS_PORT,
+    WEB_PORT_NAME,
+)
 from infra.monitoring.console import CONSOLE, console_manifest
 from infra.monitoring.console import FOLDER as CONSOLE_FOLDER
 from infra.monitoring.disks import InstanceDisk, instance_disk
@@ -50,9 +58,10 @@ class PrometheusArgs:
 def prometheus_manifests(args: PrometheusArgs) -> dict[str, Manifest]:
     """Return all objects by logical name, in the order in which they need each other."""
     disk = prometheus_disk(args)
+    readers = (GRAFANA, PROMETHEUS, *([METRICS_ADAPTER] if args.settings.has_metrics_adapter else []))
     return {
         **permission_manifests(args.namespaces),
-        f"{PROMETHEUS}-network": network_policy(PROMETHEUS, {PROMETHEUS_PORT: [callers(GRAFANA, PROMETHEUS)]}, [{}]),
+        f"{PROMETHEUS}-network": network_policy(PROMETHEUS, {PROMETHEUS_PORT: [callers(*readers)]}, [{}]),
         **({f"{PROMETHEUS}-volume": disk.volume} if disk.volume else {}),
         CONSOLE: console_manifest(),
         PROMETHEUS: prometheus_manifest(args.settings, disk),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pulumi
 
 from infra.gpu.nodes import NAMESPACE as GPU_NAMESPACE
+from infra.images import platform_trainer_image
 from infra.manifests import Manifest, resource
 from infra.monitoring import (
     COMPONENT,
@@ -23,6 +24,7 @@ from infra.monitoring.grafana import dashboard_manifests, grafana_manifests
 from infra.monitoring.kube_state_metrics import kube_state_metrics_manifests
 from infra.monitoring.logs import store as logs_store
 from infra.monitoring.logs.manifests import LogArgs, log_manifests
+from infra.monitoring.metrics_adapter import MetricsAdapterArgs, metrics_adapter_manifests
 from infra.monitoring.monitors import MonitorsArgs, monitor_manifests
 from infra.monitoring.node_exporter import node_exporter_manifests
 from infra.monitoring.operator import kubelet_service_manifest, operator_manifests
@@ -57,6 +59,10 @@ class MonitoringArgs:
     """Whether the platform installed the exporter of GPU metrics."""
     target_namespaces: Sequence[str]
     """Namespaces of the platform's own parts that have metrics."""
+    trainer_image: str
+    """The platform's image of training."""
+    resource_metrics: bool = False
+    """Whether the metrics adapter, if there is one, serves metrics.k8s.io."""
     node_folders: bool = False
     """Whether disks are folders of the node, as on the cluster of `make up`."""
     storage_class: str | None = None
@@ -78,6 +84,8 @@ def declare_monitoring(
         volcano=settings.scheduling.install,
         dcgm_exporter=settings.gpu.dcgm_exporter,
         target_namespaces=[namespace for namespace, is_there in targets.items() if is_there],
+        trainer_image=platform_trainer_image(settings),
+        resource_metrics=settings.serves_resource_metrics,
         node_folders=settings.runs_on_own_local_cluster,
         storage_class=_disk_class(settings),
         depends_on=depends_on,
@@ -167,6 +175,13 @@ class Monitoring(pulumi.ComponentResource):
         # first one must hold all targets, or the first job has ended before anybody reads it.
         self._part(prometheus_manifests(args), [*base, *crds, *selected])
         self._part(alertmanager_manifests(settings, self._backing(settings.alertmanager_storage)), [*base, *crds])
+        if settings.has_metrics_adapter:
+            adapter = MetricsAdapterArgs(
+                scrape_interval_seconds=settings.scrape_interval_seconds,
+                resource_metrics=self._args.resource_metrics,
+                image=self._args.trainer_image,
+            )
+            self._part(metrics_adapter_manifests(adapter), base)
 
     def _logs(self) -> LogArgs:
         settings = self._args.settings

@@ -10,8 +10,8 @@ from infra.settings.alert_thresholds import AlertThresholds
 from infra.settings.fields import Count, DnsLabel, DnsSubdomain, MemoryQuantity, Model
 
 _OWN_STACK_ONLY = (
-    "alertmanager_config_secret", "alertmanager_storage", "memory_limit", "replicas", "retention_days", "run_webhooks",
-    "storage",
+    "alertmanager_config_secret", "alertmanager_storage", "autoscaling", "memory_limit", "replicas", "retention_days",
+    "run_webhooks", "storage",
 )  # fmt: skip
 """Settings of the Prometheus that only kind `operator` makes."""
 
@@ -47,6 +47,26 @@ class RunWebhook(Model):
     """Secret in `monitoring` with the key `url`: the address that Alertmanager posts to. It must exist first."""
     queue: DnsLabel | None = None
     """Only jobs of this queue. Default: all jobs."""
+
+
+class AutoscalingSettings(Model):
+    """What autoscalers of services read."""
+
+    enabled: bool = False
+    """Whether to run prometheus-adapter: autoscalers can then hold the queue and the latency of services, and on the
+    cluster of `make up` their CPU."""
+    resource_metrics: bool | None = None
+    """Whether it also serves CPU and memory of pods and nodes (metrics.k8s.io), as a metrics-server does. Default: only
+    on the cluster of `make up`; set it on another cluster without a metrics-server."""
+
+    @model_validator(mode="after")
+    def _adapter_serves_them(self) -> Self:
+        if self.resource_metrics and not self.enabled:
+            raise ValueError(
+                "resource_metrics = True: nothing would serve them, because enabled is false. Fix: set enabled to true,"
+                " or omit resource_metrics"
+            )
+        return self
 
 
 class MonitoringSettings(Model):
@@ -86,6 +106,13 @@ class MonitoringSettings(Model):
     alone."""
     logs: LogSettings = LogSettings()
     """Logs that outlive their pods."""
+    autoscaling: AutoscalingSettings = AutoscalingSettings()
+    """Metrics for autoscalers of services, from our own Prometheus."""
+
+    @property
+    def has_metrics_adapter(self) -> bool:
+        """Whether prometheus-adapter runs."""
+        return self.kind == "operator" and self.autoscaling.enabled
 
     @model_validator(mode="after")
     def _existing_stack_selects_what_is_ours(self) -> Self:

@@ -104,6 +104,15 @@ class Settings(Model):
         return self
 
     @model_validator(mode="after")
+    def _resource_metrics_have_one_server(self) -> Self:
+        if self.alicloud and self.monitoring.autoscaling.resource_metrics:
+            raise ValueError(
+                "monitoring.autoscaling.resource_metrics = True: ACK has its own metrics-server, and only one can serve"
+                " them. Fix: omit it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _each_gpu_has_one_exporter(self) -> Self:
         if self.monitoring.kind == "managed" and self.gpu.dcgm_exporter:
             raise ValueError(
@@ -131,6 +140,12 @@ class Settings(Model):
                 " cluster.kubeconfig to use a cluster with GPUs"
             )
         return self
+
+    @property
+    def serves_resource_metrics(self) -> bool:
+        """Whether the stack's own metrics adapter serves metrics.k8s.io."""
+        asked = self.monitoring.autoscaling.resource_metrics
+        return self.monitoring.has_metrics_adapter and (self.runs_on_own_local_cluster if asked is None else asked)
 
     @property
     def runs_on_own_local_cluster(self) -> bool:

@@ -8,7 +8,7 @@ from infra.pod_network_modes import HostNetwork
 from tests.manifests.placement_cases import ACK, platform_of
 from tests.recording_engine import Recording, record
 from workloads.accelerators import GpuMemory
-from workloads.autoscaling import Autoscaling, PodsMetric
+from workloads.autoscaling import Autoscaling, QueueDepth
 from workloads.canary import Canary
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
 from workloads.resources import Resources
@@ -27,7 +27,6 @@ def _triton(gpus: object, pool: str, **asked: object) -> Callable[[object], Reco
     return _service(runtime=Triton(), pool=pool, resources=Resources(cpu="4", memory="8Gi", gpus=gpus), **asked)
 
 
-_QUEUE = PodsMetric(name="nv_inference_pending_request_count", average="4")
 _SHARE = GpuMemory(gib=8, core_percentage=30)
 SERVICE_CASES: dict[str, tuple[Callable[[object], Recording], tuple[str, ...]]] = {
     "large-service": (_service(replicas=4), ()),
@@ -35,7 +34,7 @@ SERVICE_CASES: dict[str, tuple[Callable[[object], Recording], tuple[str, ...]]] 
     "service-canary": (_service(replicas=10, version=3, canary=Canary(version=4, percent=20)), ()),
     "service-triton": (_triton(1, "train", replicas=4), ()),
     "service-triton-autoscaled": (
-        _triton(1, "train", autoscaling=Autoscaling(maximum=8, target=_QUEUE)),
+        _triton(1, "train", autoscaling=Autoscaling(maximum=8, targets=[QueueDepth()])),
         ("Deployment", "HorizontalPodAutoscaler"),
     ),
     "service-triton-canary": (

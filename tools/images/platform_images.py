@@ -13,6 +13,7 @@ from infra.images import (
     CONFIG_RELOADER_IMAGE,
     COREDNS_IMAGE,
     KUBE_STATE_METRICS_IMAGE,
+    METRICS_ADAPTER_IMAGE,
     NODE_EXPORTER_IMAGE,
     PAUSE_IMAGE,
     PROMETHEUS_IMAGE,
@@ -54,6 +55,8 @@ class PlatformImage:
 
 
 _NOBODY = "65534:65534"
+ADAPTER = "adapter"
+"""What autoscalers read metrics from, where a stack asks for it."""
 _MONITORING = {
     "prometheus-operator": PlatformImage(reference=PROMETHEUS_OPERATOR_IMAGE, user=_NOBODY, path="/bin/operator"),
     "prometheus-config-reloader": PlatformImage(
@@ -76,6 +79,7 @@ PLATFORM_IMAGES = {
     "vc-scheduler": PlatformImage(reference=VOLCANO_SCHEDULER_IMAGE),
     "vc-controller-manager": PlatformImage(reference=VOLCANO_CONTROLLERS_IMAGE),
     **_MONITORING,
+    ADAPTER: PlatformImage(reference=METRICS_ADAPTER_IMAGE, user=_NOBODY),
 }
 """By the name of the binary, as tools.toolchain knows it."""
 MONITORING_IMAGES = tuple(_MONITORING)

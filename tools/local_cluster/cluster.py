@@ -179,6 +179,7 @@ class LocalCluster:
         state.save(self.layout.state_file, stored)
         addresses = stored.network
         self._start_runtime(addresses, report)
+        control_plane.issue_certificates(self.layout)
         control_plane.ensure_created(self._node, addresses, binaries, report)
         kubelet.issue_certificates(self.layout, addresses)
         kube_proxy.issue_certificates(self.layout, addresses)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tools.files import write_atomically
-from tools.local_cluster import state
+from tools.local_cluster import pki, state
 from tools.local_cluster.api import ApiClient
 from tools.local_cluster.component import Component, go_memory, http_probe
 from tools.local_cluster.layout import API_SERVER_PORT, Layout, Network
@@ -38,6 +38,9 @@ MEMORY_LIMITS_MIB = {
     "kwok-controller": 96,
 }
 _SIMULATOR_COMPONENT = "kwok-controller"
+FRONT_PROXY_AUTHORITY, FRONT_PROXY = "front-proxy-ca", "front-proxy-client"
+_AUTOSCALER_SYNC_SECONDS = 5
+"""How often the number of pods is compared with the load: as often as the targets of `make up` are scraped."""
 
 
 def authority(layout: Layout) -> Authority:
@@ -48,6 +51,15 @@ def authority(layout: Layout) -> Authority:
 def administrator(layout: Layout) -> Identity:
     """Return the administrator's certificate, in the group system:masters."""
     return Identity(layout.pki / "admin.crt", layout.pki / "admin.key")
+
+
+def issue_certificates(layout: Layout) -> None:
+    """Create the certificate by which API servers that extend the cluster's know it.
+
+    Its authority is not the cluster's: those servers believe who it says is asking.
+    """
+    authority = pki.ensure_authority(layout.config, FRONT_PROXY_AUTHORITY)
+    pki.issue(authority, layout.config, FRONT_PROXY, subject=f"/CN={FRONT_PROXY}")
 
 
 def api_client(layout: Layout, network: Network) -> ApiClient:
@@ -115,9 +127,21 @@ def _component_arguments(layout: Layout, network: Network) -> dict[str, list[dic
             "kubelet-client-certificate": str(administrator(layout).certificate),
             "kubelet-client-key": str(administrator(layout).key),
             "kubelet-certificate-authority": str(authority(layout).certificate),
+            # API servers that extend this one read these from kube-system, to know it and who asks
+            "requestheader-client-ca-file": str(layout.config / f"{FRONT_PROXY_AUTHORITY}.crt"),
+            "requestheader-allowed-names": FRONT_PROXY,
+            "requestheader-username-headers": "X-Remote-User",
+            "requestheader-group-headers": "X-Remote-Group",
+            "requestheader-extra-headers-prefix": "X-Remote-Extra-",
+            # by the addresses of their pods: the node has no route to those of Services
+            "enable-aggregator-routing": "true",
         },
         # one instance of each: a lease would only delay the next start by its 15 s
-        "kube-controller-manager": {"leader-elect": "false", "use-service-account-credentials": "true"},
+        "kube-controller-manager": {
+            "leader-elect": "false",
+            "use-service-account-credentials": "true",
+            "horizontal-pod-autoscaler-sync-period": f"{_AUTOSCALER_SYNC_SECONDS}s",
+        },
         "kube-scheduler": {"leader-elect": "false"},
         "kwok-controller": {
             "manage-nodes-with-annotation-selector": SIMULATED_NODE_SELECTOR,
@@ -126,7 +150,12 @@ def _component_arguments(layout: Layout, network: Network) -> dict[str, list[dic
     }
     overridden = {
         # the node's network holds loopback, its link to this machine and its pods, and no other interface
-        "kube-apiserver": {"bind-address": "0.0.0.0"},  # noqa: S104
+        "kube-apiserver": {
+            "bind-address": "0.0.0.0",  # noqa: S104
+            # its default is the administrator's
+            "proxy-client-cert-file": str(pki.identity(layout.config, FRONT_PROXY).certificate),
+            "proxy-client-key-file": str(pki.identity(layout.config, FRONT_PROXY).key),
+        },
         # its default is to take over every node, the real one too
         "kwok-controller": {"manage-all-nodes": "false"},
     }

@@ -1,4 +1,4 @@
-"""Certificates that kwokctl does not make: the kubelet's and kube-proxy's own identities."""
+"""Certificates that kwokctl does not make: of the kubelet, of kube-proxy, and of the front proxy with its authority."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tools.files import write_atomically
 from tools.process import CommandError, run
 
 VALIDITY_DAYS = 3650
+_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,23 @@ class Identity:
 def identity(folder: Path, name: str) -> Identity:
     """Return where a certificate and its key are kept."""
     return Identity(folder / f"{name}.crt", folder / f"{name}.key")
+
+
+def ensure_authority(folder: Path, name: str) -> Authority:
+    """Return the authority in `<name>.crt` and `<name>.key` of a folder, creating it where it is missing."""
+    authority = Authority(folder / f"{name}.crt", folder / f"{name}.key")
+    if authority.certificate.exists() and authority.key.exists():
+        return authority
+    with tempfile.TemporaryDirectory() as temporary:
+        key = Path(temporary) / "key"
+        about = ["-subj", f"/CN={name}", "-days", str(VALIDITY_DAYS), "-sha256"]
+        # The default configuration adds the extensions of an authority, but not what its key may be used for.
+        usage = ["-addext", "keyUsage=critical,digitalSignature,keyCertSign"]
+        certificate = run(["openssl", "req", "-x509", *_NEW_KEY, "-keyout", key, *about, *usage])
+        write_atomically(authority.key, key.read_text(encoding="utf-8"))
+        # the certificate last: a key without it is replaced
+        write_atomically(authority.certificate, certificate)
+    return authority
 
 
 def issue(
@@ -58,8 +76,7 @@ def issue(
     with tempfile.TemporaryDirectory() as temporary:
         key, request, extension_file = (Path(temporary) / file for file in ("key", "request", "extensions"))
         extension_file.write_text(extensions, encoding="utf-8")
-        new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-        run(["openssl", "req", "-new", *new_key, "-keyout", key, "-out", request, "-subj", subject])
+        run(["openssl", "req", "-new", *_NEW_KEY, "-keyout", key, "-out", request, "-subj", subject])
         signer = ["-CA", authority.certificate, "-CAkey", authority.key, "-set_serial", f"0x{_serial()}"]
         sign = ["openssl", "x509", "-req", "-in", request, *signer, "-days", str(VALIDITY_DAYS), "-sha256"]
         certificate = run([*sign, "-extfile", extension_file])

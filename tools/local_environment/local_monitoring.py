@@ -18,7 +18,7 @@ from infra.monitoring import (
     console,
     logs,
 )
-from tools.images.platform_images import MONITORING_IMAGES
+from tools.images.platform_images import ADAPTER, MONITORING_IMAGES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,9 @@ VOLUMES = (PROMETHEUS, ALERTMANAGER, logs.CLAIM)
 
 def images(settings: Settings) -> Sequence[str]:
     """Return the images that the local node needs for it, by the names of their binaries."""
-    return MONITORING_IMAGES if settings.monitoring.kind != "none" else ()
+    if settings.monitoring.kind == "none":
+        return ()
+    return (*MONITORING_IMAGES, ADAPTER) if settings.monitoring.has_metrics_adapter else MONITORING_IMAGES
 
 
 def namespaces(settings: Settings) -> Sequence[str]:

@@ -9,6 +9,7 @@ from tools.toolchain.monitoring_tools import monitoring_tools
 from tools.toolchain.tool import (
     ALICLOUD_GRAPH,
     ENGINE_WITH_CLOUDS_GRAPH,
+    METRICS_ADAPTER_GRAPH,
     NODEJS_GRAPH,
     YAML_GRAPH,
     GoMain,
@@ -36,7 +37,10 @@ YAML_HOST = "pulumi-language-yaml"
 _YAML_MODULE = "github.com/pulumi/pulumi-yaml"
 NODEJS_HOST = "pulumi-language-nodejs"
 """Runs programs in TypeScript and JavaScript; the vendor's `pulumi` has it next to it."""
-_ON_DEMAND = {ENGINE_WITH_CLOUDS, YAML_HOST, NODEJS_HOST}
+METRICS_ADAPTER = "prometheus-adapter"
+"""Serves metrics to autoscalers, on clusters whose stack asks for that."""
+METRICS_ADAPTER_MODULE = "sigs.k8s.io/prometheus-adapter"
+_ON_DEMAND = {ENGINE_WITH_CLOUDS, YAML_HOST, NODEJS_HOST, METRICS_ADAPTER}
 """Belong to no stack: each is installed when somebody names it."""
 ALICLOUD_PROVIDER = "pulumi-resource-alicloud"
 _ALICLOUD_PROVIDER_VERSION = Version(3, 105, 0)
@@ -131,6 +135,15 @@ def _nodejs_host() -> Tool:
     )
 
 
+def _metrics_adapter() -> Tool:
+    return Tool(
+        name=METRICS_ADAPTER,
+        version=required(METRICS_ADAPTER_MODULE, METRICS_ADAPTER_GRAPH),
+        mains={"adapter": GoMain(package=f"{METRICS_ADAPTER_MODULE}/cmd/adapter", graph=METRICS_ADAPTER_GRAPH)},
+        fit=Fit.NEVER,
+    )
+
+
 def _kubernetes_provider() -> Tool:
     version = required(PROVIDER_MODULE)
     name = "pulumi-resource-kubernetes"
@@ -181,6 +194,7 @@ def _tools() -> Iterable[Tool]:
     yield _pulumi_with_clouds()
     yield _yaml_host()
     yield _nodejs_host()
+    yield _metrics_adapter()
     yield _kubernetes_provider()
     yield _alicloud_provider()
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"):

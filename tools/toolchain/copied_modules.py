@@ -14,7 +14,7 @@ from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
 from tools.toolchain.errors import ToolchainError
-from tools.toolchain.tool import NODEJS_GRAPH, PLATFORM_GRAPH
+from tools.toolchain.tool import METRICS_ADAPTER_GRAPH, NODEJS_GRAPH, PLATFORM_GRAPH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,6 +177,21 @@ _KWOK = CopiedModule(
         },
     },
 )
+_METRICS_ADAPTER = CopiedModule(
+    folder="prometheus-adapter",
+    module="sigs.k8s.io/prometheus-adapter",
+    # Its last release is for an earlier Kubernetes. Here the library for ours differs; and the time that is left for a
+    # query is negative, which that release's library of Prometheus left out and today's sends.
+    changes={
+        "pkg/client/api.go": {"return time.Since(deadline), true": "return time.Until(deadline), true"},
+        "cmd/adapter/adapter.go": {
+            "stopCh := genericapiserver.SetupSignalHandler()": (
+                "ctx := genericapiserver.SetupSignalContext()\n\tstopCh := ctx.Done()"
+            ),
+            "cmd.Run(stopCh)": "cmd.Run(ctx)",
+        },
+    },
+)
 _FIRST_LINE_OF_RUN = "tracingSpan := opentracing.SpanFromContext(ctx)"
 _AFTER_MONITOR = "// Channel producing the final response we want to issue to our caller."
 _FORWARDED_ERRORS = "// Forward any rpc server or pipe errors to our output channel."
@@ -214,6 +229,7 @@ COPIED = {
         *(_VOLCANO, _KUBERNETES, _API_SERVER, _KWOK),
     ),
     NODEJS_GRAPH: (_NODEJS_HOST,),
+    METRICS_ADAPTER_GRAPH: (_API_SERVER, _METRICS_ADAPTER),
 }
 """By graph."""
 

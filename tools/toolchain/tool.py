@@ -24,8 +24,10 @@ YAML_GRAPH = _MODULES / "yaml"
 """Apart, because the last release of the language host for YAML that is a Go module fits an earlier engine library."""
 NODEJS_GRAPH = _MODULES / "nodejs"
 """Apart, because only projects in TypeScript and JavaScript need it; its modules are of the platform's versions."""
+METRICS_ADAPTER_GRAPH = _MODULES / "metrics-adapter"
+"""Apart, because only stacks with `autoscaling` need it; its modules are of the platform's versions."""
 _SHORT_ARCH = {"amd64": "x64", "arm64": "arm64"}
-GRAPHS = (PLATFORM_GRAPH, ENGINE_WITH_CLOUDS_GRAPH, ALICLOUD_GRAPH, YAML_GRAPH, NODEJS_GRAPH)
+GRAPHS = (PLATFORM_GRAPH, ENGINE_WITH_CLOUDS_GRAPH, ALICLOUD_GRAPH, YAML_GRAPH, NODEJS_GRAPH, METRICS_ADAPTER_GRAPH)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -119,6 +119,14 @@ class KubernetesApi:
         _expect_success("DELETE", path, answer)
         return "deleted"
 
+    def merge(self, path: str, change: dict[str, Any]) -> None:
+        """Change fields of the object at a path and leave the others as they are (JSON merge patch, RFC 7396).
+
+        Raises:
+            ApiError: the server did not answer, or did not accept the change.
+        """
+        _expect_success("PATCH", path, self._ask("PATCH", path, body=change, body_type="application/merge-patch+json"))
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
@@ -139,11 +147,17 @@ class KubernetesApi:
                 return Listed(items, _time(path, answer))
 
     def _ask(
-        self, method: str, path: str, *, accept: str = "application/json", body: dict[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        accept: str = "application/json",
+        body: dict[str, Any] | None = None,
+        body_type: str = "application/json",
     ) -> _Answer:
         headers = {"Authorization": f"Bearer {self._token}", "Accept": accept}
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = body_type
         try:
             self._connection.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
             response = self._connection.getresponse()

@@ -153,7 +153,7 @@ PROGRAMS = {
         *("train.py", "export.py", "dry_run.py", "prepare_data.py", "mpi_example.py", "wait_for_hosts.py"),
         *("rendezvous.py", "export_weights.py", "heartbeat.py", "pytorch/data/describe_tokens.py"),
         *("source/__main__.py", "network_benchmark/__main__.py", "network_benchmark/report.py"),
-        *("helpers/job_cleanup.py", "helpers/hardware.py"),
+        *("helpers/job_cleanup.py", "helpers/hardware.py", "helpers/serving_certificate.py"),
     ),
     "serving": ("serve/__main__.py",),
     "tensorflow": ("tf/parameter_server.py", "tf/multi_worker.py", "tf/prepare_data.py"),

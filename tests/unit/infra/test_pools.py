@@ -219,6 +219,43 @@ def test_all_offers_of_a_platform_survive_the_outputs(pools, networkings, level)
     assert PlatformOffers.from_dict(json.loads(json.dumps(offers.to_dict()), parse_int=float)) == offers
 
 
+_ADAPTER = {"autoscaling": {"enabled": True}}
+_THEIRS = {"kubeconfig": "/home/user/.kube/config", "context": "theirs"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "offered"),
+    [
+        ({}, ()),
+        ({"monitoring": _ADAPTER}, ("cpu", "queue_depth", "latency")),
+        ({"monitoring": {**_ADAPTER, "kind": "none"}}, ()),
+        ({"monitoring": {"autoscaling": {"enabled": True, "resource_metrics": False}}}, ("queue_depth", "latency")),
+        ({"cluster": _THEIRS}, ("cpu",)),
+        ({"cluster": _THEIRS, "monitoring": _ADAPTER}, ("cpu", "queue_depth", "latency")),
+    ],
+)
+def test_workloads_know_what_autoscalers_can_hold(settings, offered):
+    platform = platform_offers(Settings.model_validate(settings))
+    assert platform.autoscaling == offered
+    assert PlatformOffers.from_dict(json.loads(json.dumps(platform.to_dict()))) == platform
+    # A stack of an earlier release does not say.
+    earlier = {key: value for key, value in platform.to_dict().items() if key != "autoscaling"}
+    assert PlatformOffers.from_dict(earlier).autoscaling is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_served"),
+    [
+        ({}, False),
+        ({"monitoring": _ADAPTER}, True),
+        ({"cluster": _THEIRS, "monitoring": _ADAPTER}, False),
+        ({"cluster": _THEIRS, "monitoring": {"autoscaling": {"enabled": True, "resource_metrics": True}}}, True),
+    ],
+)
+def test_the_use_of_pods_is_served_where_nothing_else_does(settings, is_served):
+    assert Settings.model_validate(settings).serves_resource_metrics is is_served
+
+
 @pytest.mark.parametrize(
     ("gpu", "mps", "by_variable", "runtime_class"),
     [

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from infra.errors import RefusalError
+from infra.offers import PlatformOffers
 from infra.pod_network_modes import HostNetwork
 from tests.unit.workloads.serving import POOL, serve
-from workloads.autoscaling import Autoscaling, CpuUtilisation, PodsMetric
+from workloads.autoscaling import Autoscaling, CpuUtilisation, LatencyP99, PodsMetric, QueueDepth
 from workloads.inference import TorchScriptServiceArgs
 from workloads.resources import Resources
 from workloads.triton import Triton
-
-PENDING = PodsMetric(name="nv_inference_pending_request_count", average="4")
 
 
 def _autoscaler(**asked: object):
@@ -37,13 +36,32 @@ def test_cpu_utilisation_decides_by_default():
     }
 
 
-def test_a_number_that_the_pods_report_decides_where_it_is_named():
-    autoscaler = _autoscaler(
-        autoscaling=Autoscaling(maximum=4, target=PENDING), runtime=Triton(), resources=Resources(gpus=1)
-    )
+@pytest.mark.parametrize("gpus", [False, True])
+def test_the_queue_decides_on_cpus_and_on_gpus(gpus):
+    on_gpus = {"runtime": Triton(), "resources": Resources(gpus=1)} if gpus else {}
+    autoscaler = _autoscaler(autoscaling=Autoscaling(maximum=4, targets=[QueueDepth(requests=8)]), **on_gpus)
     metric = {"name": "nv_inference_pending_request_count"}
-    target = {"type": "AverageValue", "averageValue": "4"}
+    target = {"type": "AverageValue", "averageValue": "8"}
     assert autoscaler["spec"]["metrics"] == [{"type": "Pods", "pods": {"metric": metric, "target": target}}]
+
+
+def test_the_latency_is_that_of_all_pods_behind_the_service():
+    autoscaler = _autoscaler(autoscaling=Autoscaling(maximum=4, targets=[LatencyP99(milliseconds=50)]))
+    [metric] = autoscaler["spec"]["metrics"]
+    assert metric == {
+        "type": "Object",
+        "object": {
+            "metric": {"name": "athanor_request_p99_milliseconds"},
+            "describedObject": {"apiVersion": "v1", "kind": "Service", "name": "digits"},
+            "target": {"type": "Value", "value": "50"},
+        },
+    }
+
+
+def test_of_several_targets_each_is_held():
+    targets = [CpuUtilisation(percent=60), QueueDepth(), PodsMetric(name="waiting", average="500m")]
+    autoscaler = _autoscaler(autoscaling=Autoscaling(maximum=4, targets=targets))
+    assert [metric["type"] for metric in autoscaler["spec"]["metrics"]] == ["Resource", "Pods", "Pods"]
 
 
 def test_it_scales_the_deployment_that_is_declared():
@@ -84,6 +102,14 @@ def test_a_budget_wherever_two_pods_can_run(asked, budgets):
         (lambda: Autoscaling(maximum=1001), ("autoscaling.maximum = 1001", "1 to 1000")),
         (lambda: Autoscaling(minimum=5, maximum=4), ("autoscaling.maximum = 4", "the minimum, 5", "raise it")),
         (lambda: Autoscaling(maximum=2, scale_down_seconds=3601), ("scale_down_seconds = 3601", "0 to 3600")),
+        (lambda: Autoscaling(maximum=2, targets=[]), ("autoscaling.targets = []", "add one")),
+        (
+            lambda: Autoscaling(maximum=2, targets=[QueueDepth(requests=1), CpuUtilisation(), QueueDepth(requests=2)]),
+            ("QueueDepth(requests=1)", "is there twice"),
+        ),
+        (lambda: QueueDepth(requests=0), ("autoscaling.target.requests = 0", "1 to 10000")),
+        (lambda: LatencyP99(milliseconds=0), ("autoscaling.target.milliseconds = 0", "1 to 10000")),
+        (lambda: LatencyP99(milliseconds=10_001), ("autoscaling.target.milliseconds = 10001", "1 to 10000")),
         (lambda: CpuUtilisation(percent=0), ("autoscaling.target.percent = 0", "1 to 100")),
         (lambda: CpuUtilisation(percent=101), ("autoscaling.target.percent = 101", "1 to 100")),
         (lambda: PodsMetric(name="queue length", average="1"), ("autoscaling.target.name = 'queue length'", "adapter")),
@@ -100,7 +126,16 @@ def test_a_budget_wherever_two_pods_can_run(asked, budgets):
                 runtime=Triton(),
                 resources=Resources(gpus=1),
             ),
-            ("autoscaling.target = CpuUtilisation(percent=70)", "CPUs stay idle", "nv_inference_pending_request_count"),
+            ("autoscaling.targets = CpuUtilisation(percent=70)", "CPUs stay idle", "QueueDepth(requests=4)"),
+        ),
+        (
+            lambda: TorchScriptServiceArgs(
+                model="digits",
+                autoscaling=Autoscaling(maximum=4, targets=[LatencyP99(milliseconds=50)]),
+                runtime=Triton(),
+                resources=Resources(gpus=1),
+            ),
+            ("LatencyP99(milliseconds=50)", "no quantile", "QueueDepth(requests=4)"),
         ),
     ],
 )
@@ -117,3 +152,23 @@ def test_a_pool_must_have_room_for_the_highest_load():
     ):
         serve(preview=True, **asked)
     serve(preview=True, **{**asked, "autoscaling": Autoscaling(maximum=2)})
+
+
+@pytest.mark.parametrize("target", [CpuUtilisation(), QueueDepth(), LatencyP99(milliseconds=50)])
+def test_a_target_is_refused_where_nothing_serves_its_metric(target):
+    autoscaling = Autoscaling(maximum=2, targets=[target])
+    with pytest.raises(RefusalError, match="nothing on the platform serves that metric") as refusal:
+        autoscaling.check_offered(PlatformOffers(autoscaling=()))
+    assert "set monitoring.autoscaling.enabled to true" in str(refusal.value)
+    autoscaling.check_offered(PlatformOffers(autoscaling=("cpu", "queue_depth", "latency")))
+
+
+def test_a_platform_of_an_earlier_release_and_other_metrics_are_not_judged():
+    Autoscaling(maximum=2, targets=[QueueDepth()]).check_offered(PlatformOffers())
+    other = PodsMetric(name="waiting", average="1")
+    Autoscaling(maximum=2, targets=[other]).check_offered(PlatformOffers(autoscaling=()))
+
+
+def test_a_service_is_refused_before_anything_of_it_is_declared():
+    with pytest.raises(RefusalError, match="nothing on the platform serves that metric"):
+        serve(autoscaling=Autoscaling(maximum=2), offered=())

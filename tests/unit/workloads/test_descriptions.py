@@ -122,7 +122,7 @@ def _refused(make: Callable[[], object], *words: str) -> None:
         (lambda: _service(model=1), ("model = 1: must be a string",)),
         (lambda: _service(runtime="triton"), ("runtime = 'triton': must be Thin or Triton",)),
         (lambda: Canary(version=1, percent=0.5), ("canary.percent = 0.5",)),
-        (lambda: Autoscaling(maximum=2, target=4), ("autoscaling.target = 4: must be CpuUtilisation or PodsMetric",)),
+        (lambda: Autoscaling(maximum=2, targets=[4]), ("autoscaling.targets[0] = 4: must be CpuUtilisation",)),
         (lambda: PodsMetric(name="x", average=4), ("autoscaling.target.average = 4", 'write "4"')),
         (lambda: Triton(poll_seconds="5"), ("runtime.poll_seconds = '5'",)),
         (lambda: NetworkBenchmarkArgs(measurements=Measurement()), ("measurements = ", "must be a sequence")),

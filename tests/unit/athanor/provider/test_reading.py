@@ -16,6 +16,7 @@ from athanor import (
     MPIJobArgs,
     ParameterServers,
     PyTorchJobArgs,
+    QueueDepth,
     RefusalError,
     Resources,
     Spread,
@@ -70,8 +71,10 @@ PLATFORM = {
             TensorFlowJobArgs(program=("a",), workers=1, parameter_servers=ParameterServers(replicas=2)),
         ),
         (
-            {"model": "m", "autoscaling": {"maximum": 3.0, "target": {"cpuUtilisation": {}}}},
-            TorchScriptServiceArgs(model="m", autoscaling=Autoscaling(maximum=3, target=CpuUtilisation())),
+            {"model": "m", "autoscaling": {"maximum": 3.0, "targets": [{"cpuUtilisation": {}}, {"queueDepth": {}}]}},
+            TorchScriptServiceArgs(
+                model="m", autoscaling=Autoscaling(maximum=3, targets=(CpuUtilisation(), QueueDepth()))
+            ),
         ),
         (
             {"model": "m", "runtime": {"triton": {}}, "resources": {"gpuShare": {"gpuMemory": {"gib": 8.0}}}},

@@ -53,6 +53,21 @@ def test_all_parts_run_by_default(watch):
     assert set(monitoring_parts(watch())) == PARTS
 
 
+def test_what_autoscalers_read_runs_where_it_is_asked_for(watch):
+    recording = watch(autoscaling={"enabled": True})
+    assert set(monitoring_parts(recording)) == {*PARTS, "prometheus-adapter"}
+    before = recording.ancestors(recording.one("prometheus-adapter", "Deployment"))
+    [api] = recording.of_kind("APIService")  # the cluster is the user's, with a metrics-server of its own
+    assert api.urn in before
+    [callers] = spec_of(recording, "prometheus-network", "NetworkPolicy")["ingress"]
+    assert "prometheus-adapter" in callers["from"][0]["podSelector"]["matchExpressions"][0]["values"]
+
+
+def test_nobody_else_may_ask_prometheus(watch):
+    [callers] = spec_of(watch(), "prometheus-network", "NetworkPolicy")["ingress"]
+    assert "prometheus-adapter" not in callers["from"][0]["podSelector"]["matchExpressions"][0]["values"]
+
+
 def test_none_is_nothing_at_all(watch):
     recording = watch(kind="none")
     assert [resource.urn for resource in recording.resources.values() if COMPONENT in resource.urn] == []

@@ -236,6 +236,12 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
         "requests.storage = '500'",
         "with its unit, such as 64Gi",
     ),
+    (
+        {"monitoring": {"autoscaling": {"resource_metrics": True}}},
+        "monitoring.autoscaling",
+        "resource_metrics = True",
+        "set enabled to true",
+    ),
     ({"monitoring": {"memory_limit": 4}}, "monitoring.memory_limit", "4", "with its unit: 4Gi"),
     ({"images": {"trainer_variant": "tpu"}}, "images.trainer_variant", "'tpu'", "'cpu' or 'gpu'"),
     ({"images": {"trainer": "team/trainer"}}, "images.trainer", "'team/trainer'", "a tag other than latest"),

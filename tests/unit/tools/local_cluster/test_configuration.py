@@ -52,6 +52,17 @@ def test_logs_and_exec_reach_the_kubelet() -> None:
     assert {"kubelet-client-certificate", "kubelet-client-key", "kubelet-certificate-authority"} <= set(arguments)
 
 
+def test_api_servers_that_extend_the_clusters_know_it_by_a_certificate_of_another_authority() -> None:
+    arguments = patches("kube-apiserver")
+    assert arguments["requestheader-client-ca-file"] == "/home/a/local/config/front-proxy-ca.crt"
+    assert arguments["proxy-client-cert-file"] == "/home/a/local/config/front-proxy-client.crt"
+    assert arguments["requestheader-allowed-names"] == "front-proxy-client"
+
+
+def test_api_servers_that_extend_the_clusters_are_reached_without_a_route_to_services() -> None:
+    assert patches("kube-apiserver")["enable-aggregator-routing"] == "true"
+
+
 def test_only_the_api_server_leaves_loopback() -> None:
     options = control_plane.kwokctl_configuration(LAYOUT, NETWORK, BINARIES)["options"]
     assert options["bindAddress"] == "127.0.0.1"

@@ -26,6 +26,22 @@ def described(certificate: Path) -> str:
     return run(["openssl", "x509", "-in", certificate, "-noout", "-text"])
 
 
+def test_an_authority_is_created_once_and_signs(tmp_path: Path) -> None:
+    created = pki.ensure_authority(tmp_path, "front-proxy-ca")
+    issued = pki.issue(created, tmp_path, "client", subject="/CN=front-proxy-client")
+    assert pki.ensure_authority(tmp_path, "front-proxy-ca") == created
+    run(["openssl", "verify", "-CAfile", created.certificate, issued.certificate])
+    assert "CA:TRUE" in described(created.certificate)
+    assert created.key.stat().st_mode & 0o077 == 0
+
+
+def test_an_authority_without_its_key_is_replaced(tmp_path: Path) -> None:
+    created = pki.ensure_authority(tmp_path, "ca")
+    before = created.certificate.read_bytes()
+    created.key.unlink()
+    assert pki.ensure_authority(tmp_path, "ca").certificate.read_bytes() != before
+
+
 def test_a_client_certificate_names_user_and_group(tmp_path: Path) -> None:
     issued = pki.issue(authority(tmp_path / "ca"), tmp_path, "kubelet", subject="/O=system:nodes/CN=system:node:n")
     text = described(issued.certificate)

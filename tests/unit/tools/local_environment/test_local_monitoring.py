@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.settings.parse import parse_settings
-from tools.images.platform_images import MONITORING_IMAGES
+from tools.images.platform_images import ADAPTER, MONITORING_IMAGES
 from tools.local_environment import local_monitoring
 
 THEIRS = {"cluster": {"kubeconfig": "~/.kube/config", "context": "kind"}}
@@ -66,3 +66,10 @@ def test_only_what_runs_is_shown(settings, expected):
 def test_the_node_needs_the_images_of_what_runs():
     assert tuple(local_monitoring.images(parse_settings({}))) == MONITORING_IMAGES
     assert tuple(local_monitoring.images(parse_settings({"monitoring": {"kind": "none"}}))) == ()
+
+
+@pytest.mark.parametrize(("kind", "is_needed"), [("operator", True), ("none", False)])
+def test_what_autoscalers_read_is_built_only_where_a_stack_asks_for_it(kind, is_needed):
+    asked = parse_settings({"monitoring": {"kind": kind, "autoscaling": {"enabled": True}}})
+    assert (ADAPTER in local_monitoring.images(asked)) is is_needed
+    assert ADAPTER not in local_monitoring.images(parse_settings({}))

@@ -13,6 +13,8 @@ from tools.toolchain.alicloud_sdk import SDK_MODULE as ALICLOUD_SDK_MODULE
 from tools.toolchain.catalogue import (
     ALICLOUD_PROVIDER,
     ENGINE_WITH_CLOUDS,
+    METRICS_ADAPTER,
+    METRICS_ADAPTER_MODULE,
     NODEJS_HOST,
     SDK_MODULE,
     STACKS,
@@ -70,6 +72,7 @@ def test_the_host_for_typescript_shares_what_is_compiled_with_the_engine():
     [
         ("platform", "kubernetes-sdk", SDK_MODULE),
         ("alicloud", "alibaba-cloud-sdk", ALICLOUD_SDK_MODULE),
+        ("metrics-adapter", "prometheus-adapter", METRICS_ADAPTER_MODULE),
         # The language host's last release as a Go module is older than the engine; Kubernetes' libraries are all of one
         # release, whatever is required (below).
         *(
@@ -88,16 +91,29 @@ def test_what_is_copied_from_a_module_is_of_the_required_version(graph, folder, 
     assert required == copied
 
 
-def test_all_kubernetes_modules_are_of_one_release():
+def test_the_metrics_adapter_shares_what_is_compiled_with_the_platform():
+    """Of the same modules in the same versions: else a hundred packages of Kubernetes are compiled a second time."""
+    platform, adapter = (
+        dict(re.findall(r"^\s+(\S+) (v\S+)", (MODULES / graph / "go.mod").read_text(), re.MULTILINE))
+        for graph in ("platform", "metrics-adapter")
+    )
+    # What is replaced is of the version that replaces it, whatever is required.
+    shared = {module for module in adapter.keys() & platform.keys() if not module.startswith("k8s.io/")}
+    assert len(shared) > 50
+    assert {module: adapter[module] for module in shared} == {module: platform[module] for module in shared}
+
+
+@pytest.mark.parametrize(("graph", "at_least"), [("platform", 25), ("metrics-adapter", 8)])
+def test_all_kubernetes_modules_are_of_one_release(graph, at_least):
     version = TOOLS["kube-apiserver"].version
-    go_mod = (MODULES / "platform" / "go.mod").read_text()
-    copied = (MODULES / "platform" / "apiserver" / "upstream" / "go.mod").read_text()
+    go_mod = (MODULES / graph / "go.mod").read_text()
+    copied = (MODULES / graph / "apiserver" / "upstream" / "go.mod").read_text()
     # The sample controller's types alone are used, by kube-state-metrics: any release has them.
     replaced = re.findall(r"^\s*(k8s\.io/(?!sample-controller)\S+) => (\S+) v0\.(\S+)$", go_mod, re.MULTILINE)
     [pinned_copy] = re.findall(r"^require (k8s\.io/apiserver) v0\.(\S+)$", copied, re.MULTILINE)
     replaced.append((pinned_copy[0], *pinned_copy))
 
-    assert len(replaced) > 25
+    assert len(replaced) > at_least
     assert {(old == new, release) for old, new, release in replaced} == {(True, f"{version.minor}.{version.patch}")}
 
 
@@ -113,6 +129,7 @@ def test_all_kubernetes_modules_are_of_one_release():
         ("node_exporter", versions.NODE_EXPORTER),
         ("victoria-logs-prod", versions.VICTORIA_LOGS),
         ("vlagent-prod", versions.VICTORIA_LOGS),
+        ("prometheus-adapter", versions.PROMETHEUS_ADAPTER),
     ],
 )
 def test_a_tool_is_of_the_version_that_is_deployed(name, deployed):
@@ -203,7 +220,8 @@ def test_stacks_name_known_tools():
 
 def test_only_stacks_on_alibaba_cloud_get_its_provider():
     assert [stack for stack, names in STACKS.items() if ALICLOUD_PROVIDER in names] == ["alicloud"]
-    assert set(STACKS["local"]) | set(STACKS["alicloud"]) == set(TOOLS) - {ENGINE_WITH_CLOUDS, YAML_HOST, NODEJS_HOST}
+    on_demand = {ENGINE_WITH_CLOUDS, YAML_HOST, NODEJS_HOST, METRICS_ADAPTER}
+    assert set(STACKS["local"]) | set(STACKS["alicloud"]) == set(TOOLS) - on_demand
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():

@@ -1,4 +1,4 @@
-"""A Kubernetes API server on loopback, as far as the clean-up of jobs speaks to one: lists in pages, deletions, TLS."""
+"""A Kubernetes API server on loopback, as far as our programs speak to one: lists in pages, changes, deletions, TLS."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ class FakeKubernetesApi:
         """Called with a pod's name when its deletion has been asked for."""
         self.requests: list[tuple[str, str]] = []
         """Methods and paths, with queries, in their order."""
+        self.changes: dict[str, dict[str, Any]] = {}
+        """By path: the last change of an object."""
         self.says_date = True
         self.connections = 0
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -62,6 +64,9 @@ class FakeKubernetesApi:
         if method == "GET":
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             return self._list(parts.path, query, metadata_only=accept == METADATA_ONLY)
+        if method == "PATCH":
+            self.changes[parts.path] = json.loads(body)
+            return 200, {}
         return self._delete(parts.path, json.loads(body))
 
     def _list(self, path: str, query: dict[str, str], *, metadata_only: bool) -> tuple[int, dict[str, Any]]:
@@ -106,7 +111,7 @@ class FakeKubernetesApi:
                 self.end_headers()
                 self.wfile.write(data)
 
-            do_DELETE = do_GET  # noqa: N815 - the base class's habit
+            do_DELETE = do_PATCH = do_GET  # noqa: N815 - the base class's habit
 
             def log_message(self, *_: object) -> None:
                 """Say nothing."""
