@@ -16,32 +16,36 @@ if TYPE_CHECKING:
     from trainer.serve.model_config import ModelSpec
     from trainer.serve.protocol.infer_request import InferRequest
     from trainer.serve.protocol.tensors import Array
+    from trainer.serve.request_log import RequestRecord
 
 _Answer = TypeVar("_Answer")
 
 
 async def infer(
     batcher: Batcher,
-    began: float,
+    record: RequestRecord,
     decode: Callable[[ModelSpec], InferRequest],
     encode: Callable[[InferRequest, ModelSpec, int, list[Array]], _Answer],
 ) -> _Answer:
-    """Answer a request that came at `began`, by time.perf_counter.
+    """Answer a request, and note in its record what it is.
 
     Nothing may be awaited between finding the batcher and its `submit`: a retired batcher takes no requests.
 
     Raises:
         RequestError: the request does not fit, the queue is full, or the model failed.
     """
-    numbers, spec = batcher.numbers, batcher.model.spec
+    numbers, spec, began = batcher.numbers, batcher.model.spec, record.began
+    record.model, record.version = spec.name, batcher.model.version
     decoding = time.perf_counter()
     try:
         try:
             request = decode(spec)
-        except RequestError:
+        except RequestError as error:
             numbers.request_failure[metrics.OTHER] += 1
+            record.body_id = error.request_id or record.body_id
             raise
         decoded = time.perf_counter()
+        record.body_id = request.id
         results = await batcher.submit(request)
     except asyncio.CancelledError:
         numbers.request_failure[metrics.CANCELED] += 1

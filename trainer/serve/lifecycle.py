@@ -26,6 +26,7 @@ from trainer.serve.management import Management
 from trainer.serve.metrics import ServerMetrics
 from trainer.serve.metrics_app import MetricsApp
 from trainer.serve.registry import ModelRegistry
+from trainer.serve.request_log import RequestLog
 from trainer.serve.routes import Routes
 from trainer.serve.watcher import RepositoryWatcher
 
@@ -76,10 +77,12 @@ async def _serve(config: ServeConfig, http_socket: socket.socket, metrics_socket
     management = Management(registry, explicit)
     buffers = BufferBudget(config.limits.max_buffered_bytes)
     routes = Routes(registry, management, config.limits.max_json_bytes)
-    app = InferenceApp(routes, server_metrics, config.limits, buffers)
+    request_log = RequestLog(config.log_requests, config.slow_request_seconds)
+    app = InferenceApp(routes, server_metrics, config.limits, buffers, request_log)
     grpc_server = None
     if config.grpc_port is not None:
-        grpc_server = GrpcServer(GrpcService(registry, management, server_metrics, buffers), config.limits)
+        service = GrpcService(registry, management, server_metrics, buffers, request_log)
+        grpc_server = GrpcServer(service, config.limits)
         grpc_port = await grpc_server.start(config.host, config.grpc_port)
         logger.info("serving gRPC on port %d", grpc_port)
     http_server = _Server(
