@@ -83,7 +83,8 @@ class ServeConfig:
     max_queue_size: int = 256
     """Requests waiting for the model; 429 beyond. A queue policy in config.pbtxt goes first."""
     warmup_budget_seconds: float = 30.0
-    """Longest warm-up of a version. Each batch size up to max_batch_size is run, the largest first."""
+    """Longest warm-up of a version. Each batch size up to max_batch_size is run, the largest first; model_warmup of
+    config.pbtxt replaces that, whatever time it takes."""
     num_cpu_threads: int = 0
     """Threads of CPU kernels; 0 takes OMP_NUM_THREADS or the container's CPU limit."""
     drain_delay_seconds: float = 5.0

@@ -24,7 +24,8 @@ from trainer.serve.protocol.infer_request import (
 from trainer.serve.protocol.parameters import refuse_shared_memory, whole_number
 
 if TYPE_CHECKING:
-    from trainer.serve.model_config import ModelSpec, TensorSpec
+    from trainer.serve.model_config import ModelSpec
+    from trainer.serve.tensor_spec import TensorSpec
 
 _MAX_LENGTH_DIGITS = 18
 _KINDS: dict[type, str] = {
