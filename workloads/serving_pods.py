@@ -70,6 +70,7 @@ def serve_command(args: TorchScriptServiceArgs, version: int | None = None) -> l
         # The server's own default is longer than a short grace period: requests under way would be cut off.
         f"--drain_timeout_seconds={drain_timeout_seconds(args)}",
         *(args.runtime.arguments if isinstance(args.runtime, Thin) else ()),
+        *(args.tracing.arguments if args.tracing else ()),
     ]
 
 
@@ -161,6 +162,7 @@ def service_objects(name: str, args: TorchScriptServiceArgs) -> list[ServiceObje
                 _labels(name),
                 list(numbers.values()),
                 metrics_port,
+                [args.tracing.collector] if args.tracing else [],
             ),
         )
     )

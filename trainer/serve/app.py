@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trainer.serve.config import LimitsConfig
     from trainer.serve.http import Receive, Scope, Send
     from trainer.serve.metrics import ServerMetrics
-    from trainer.serve.request_log import RequestLog
+    from trainer.serve.request_log import Observer
     from trainer.serve.routes import Routes
 
 logger = logging.getLogger(__name__)
@@ -44,12 +44,12 @@ class InferenceApp:
         server_metrics: ServerMetrics,
         limits: LimitsConfig,
         buffers: BufferBudget,
-        request_log: RequestLog,
+        observer: Observer,
     ) -> None:
         self._routes = routes
         self._metrics = server_metrics
         self._limits = limits
-        self._log = request_log
+        self._observer = observer
         self._bodies = BodyReader(limits, buffers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,7 +105,7 @@ class InferenceApp:
     def _log_ended(self, scope: Scope, record: RequestRecord, status: int, reason: str | None = None) -> None:
         # the others are mostly probes, which fail for as long as there is no model
         if scope["path"].endswith("/infer"):
-            self._log.ended(record, status, reason)
+            self._observer.ended(record, status, reason)
 
 
 def _with_request_id(scope: Scope, response: Response) -> Response:

@@ -80,6 +80,12 @@ class ServeConfig:
     or were slow, at most 10 a second. all: every one, which takes throughput."""
     slow_request_seconds: float = 5.0
     """A request that took longer is slow."""
+    otlp_endpoint: str | None = None
+    """Collector that gets OpenTelemetry's spans of requests, by OTLP over gRPC: http://HOST:PORT, or https. None: none
+    are recorded."""
+    trace_sample_ratio: float = 0.01
+    """Share of the requests without a trace of their client's that are traced; a client's own decision holds for the
+    others."""
     max_queue_size: int = 256
     """Requests waiting for the model; 429 beyond. A queue policy in config.pbtxt goes first."""
     warmup_budget_seconds: float = 30.0
@@ -105,6 +111,9 @@ class ServeConfig:
         between("metrics_port", self.metrics_port, 0, 65535)
         between("poll_interval_seconds", self.poll_interval_seconds, 0.01, 3600)
         more_than("slow_request_seconds", self.slow_request_seconds, 0)
+        if self.otlp_endpoint is not None and not self.otlp_endpoint.startswith(("http://", "https://")):
+            raise ValueError(f"otlp_endpoint={self.otlp_endpoint!r}: must be http://HOST:PORT or https://HOST:PORT")
+        between("trace_sample_ratio", self.trace_sample_ratio, 0, 1)
         at_least("max_queue_size", self.max_queue_size, 1)
         at_least("warmup_budget_seconds", self.warmup_budget_seconds, 0)
         at_least("num_cpu_threads", self.num_cpu_threads, 0)

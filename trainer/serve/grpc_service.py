@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trainer.serve.management import Management
     from trainer.serve.metrics import ServerMetrics
     from trainer.serve.registry import ModelRegistry
-    from trainer.serve.request_log import RequestLog
+    from trainer.serve.request_log import Observer
 
 logger = logging.getLogger(__name__)
 
@@ -117,13 +117,13 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
         management: Management,
         metrics: ServerMetrics,
         buffers: BufferBudget,
-        request_log: RequestLog,
+        observer: Observer,
     ) -> None:
         self._registry = registry
         self._management = management
         self._metrics = metrics
         self._buffers = buffers
-        self._log = request_log
+        self._observer = observer
 
     def count(self, code: grpc.StatusCode) -> None:
         """Count a call that ended."""
@@ -191,10 +191,10 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
         except Exception as error:  # noqa: BLE001  whatever fails, the client gets a status
             code, message = _status(error)
             self.count(code)
-            self._log.ended(record, code.name, message)
+            self._observer.ended(record, code.name, message)
             return await context.abort(code, message)
         self.count(grpc.StatusCode.OK)
-        self._log.ended(record, grpc.StatusCode.OK.name)
+        self._observer.ended(record, grpc.StatusCode.OK.name)
         return response
 
     async def ModelStreamInfer(
@@ -209,12 +209,12 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
                 response = await self._infer(request, record)
             except Exception as error:  # noqa: BLE001  as for a single request
                 code, message = _status(error)
-                self._log.ended(record, code.name, message)
+                self._observer.ended(record, code.name, message)
                 yield messages.ModelStreamInferResponse(
                     error_message=message, infer_response={"id": record.body_id or ""}
                 )
             else:
-                self._log.ended(record, grpc.StatusCode.OK.name)
+                self._observer.ended(record, grpc.StatusCode.OK.name)
                 yield messages.ModelStreamInferResponse(infer_response=response)
         self.count(grpc.StatusCode.OK)
 
@@ -229,7 +229,7 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
         try:
             return await self._answer(_message(message), record)
         except asyncio.CancelledError:
-            self._log.ended(record, grpc.StatusCode.CANCELLED.name, "the client left, or the server stopped")
+            self._observer.ended(record, grpc.StatusCode.CANCELLED.name, "the client left, or the server stopped")
             raise
 
     async def _answer(self, request: _Message, record: RequestRecord) -> _Message:

@@ -44,9 +44,9 @@ async def infer(
             numbers.request_failure[metrics.OTHER] += 1
             record.body_id = error.request_id or record.body_id
             raise
-        decoded = time.perf_counter()
+        record.decoded = decoded = time.perf_counter()
         record.body_id = request.id
-        results = await batcher.submit(request)
+        results = await batcher.submit(request, record)
     except asyncio.CancelledError:
         numbers.request_failure[metrics.CANCELED] += 1
         numbers.failure_duration_us += _microseconds(began)
@@ -56,6 +56,7 @@ async def infer(
         raise
     encoding = time.perf_counter()
     answer = encode(request, spec, batcher.model.version, results)
+    record.encoded = time.perf_counter()
     numbers.compute_input_duration_us += round((decoded - decoding) * 1e6)
     numbers.compute_output_duration_us += _microseconds(encoding)
     numbers.succeed(time.perf_counter() - began)

@@ -10,7 +10,7 @@ import logging
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from trainer.common.log_lines import FIELDS_ATTRIBUTE
 from trainer.serve import trace_context
@@ -25,7 +25,7 @@ Choice = Literal["none", "failed", "all"]
 MAX_LINES_PER_SECOND = 10
 """Where not all requests are asked for."""
 MAX_ID_CHARACTERS = 128
-_MAX_REASON_CHARACTERS = 500
+MAX_REASON_CHARACTERS = 500
 _HEADER_ID = re.compile(rf"[!-~]{{1,{MAX_ID_CHARACTERS}}}")
 _ID_HEADERS = ("x-request-id", "triton-request-id")
 
@@ -44,6 +44,22 @@ class RequestRecord:
     model: str = ""
     """Empty until a version was chosen."""
     version: int = 0
+    decoded: float = 0.0
+    """When it was in the queue; this and the following by time.perf_counter, 0 where it did not get so far."""
+    compute_began: float = 0.0
+    compute_ended: float = 0.0
+    encoded: float = 0.0
+
+    @property
+    def stages(self) -> Sequence[tuple[str, float, float]]:
+        """Return name, begin and end of each stage that it completed."""
+        stages = (
+            ("decode", self.began, self.decoded),
+            ("queue", self.decoded, self.compute_began),
+            ("compute", self.compute_began, self.compute_ended),
+            ("serialize", self.compute_ended, self.encoded),
+        )
+        return [stage for stage in stages if stage[2]]
 
     @property
     def id(self) -> str | None:
@@ -63,6 +79,26 @@ def printable(text: str, limit: int) -> str:
     """Return a client's text for one line of the log: cut to `limit` characters, the unprintable ones escaped."""
     cut = f"{text[:limit]}…" if len(text) > limit else text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in cut)
+
+
+class Observer(Protocol):
+    """What wants to know of requests that ended."""
+
+    def ended(self, record: RequestRecord, status: int | str, reason: str | None = None) -> None:
+        """Take note of a request that was answered with an HTTP or gRPC status; `reason` says why it failed."""
+        ...
+
+
+class Observers:
+    """Several that want to know."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def ended(self, record: RequestRecord, status: int | str, reason: str | None = None) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.ended(record, status, reason)
 
 
 class RequestLog:
@@ -108,7 +144,7 @@ class RequestLog:
         if self._left_out:
             fields["requests_not_logged"], self._left_out = self._left_out, 0
         name = f"request '{record_id}'" if record_id else "a request without id"
-        outcome = "" if reason is None else f": {printable(reason, _MAX_REASON_CHARACTERS)}"
+        outcome = "" if reason is None else f": {printable(reason, MAX_REASON_CHARACTERS)}"
         logger.log(
             logging.INFO if reason is None else logging.WARNING,
             "%s: %s after %.3f s%s",
