@@ -25,6 +25,7 @@ from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
 from workloads.tensorflow import ParameterServers, TensorFlowJob, TensorFlowJobArgs
 from workloads.topology import Together
+from workloads.tracing import Tracing
 from workloads.triton import Thin, Triton
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "Toleration",
     "TorchScriptService",
     "TorchScriptServiceArgs",
+    "Tracing",
     "Triton",
     "TrunkEni",
     "WholeGpus",

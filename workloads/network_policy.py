@@ -80,11 +80,19 @@ def source_network_policy_manifest(identity: PolicyIdentity, labels: dict[str, s
 
 
 def service_network_policy_manifest(
-    identity: PolicyIdentity, labels: dict[str, str], ports: Sequence[int], metrics_port: int
+    identity: PolicyIdentity,
+    labels: dict[str, str],
+    ports: Sequence[int],
+    metrics_port: int,
+    egress: Sequence[Manifest] = (),
 ) -> Manifest:
-    """Return the policy of a service: every pod of the cluster may call it, Prometheus reads it, it calls nobody."""
+    """Return the policy of a service: every pod of the cluster may call it, Prometheus reads it.
+
+    It calls nobody but what the rules of `egress` name.
+    """
     called: Manifest = {"ports": _tcp(ports), "from": [{"namespaceSelector": {}}]}
-    return _policy(identity, labels, {"ingress": [called, _open_to_readers([metrics_port])]})
+    opened: Manifest = {"ingress": [called, _open_to_readers([metrics_port])]}
+    return _policy(identity, labels, {**opened, **({"egress": list(egress)} if egress else {})})
 
 
 def _open_to_readers(ports: Sequence[int]) -> Manifest:

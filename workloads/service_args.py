@@ -13,6 +13,7 @@ from workloads.autoscaling import Autoscaling, CpuUtilisation, LatencyP99
 from workloads.canary import MAXIMUM_VERSION, Canary, Track, tracks
 from workloads.checks import WorkloadName, check_range
 from workloads.resources import Resources
+from workloads.tracing import Tracing
 from workloads.triton import Runtime, Thin, Triton
 
 DRAIN_SECONDS = 5
@@ -46,6 +47,8 @@ class TorchScriptServiceArgs:
     """Node pool to run on. Default: any whose nodes fit."""
     network: PodNetwork = SharedEni()
     """Network of the pods."""
+    tracing: Tracing | None = None
+    """Send traces of requests to a collector; for the thin runtime. Default: none."""
     image: Input[Image] | None = None
     """Image of the pods. Default: the platform's trainer image, for Triton NVIDIA's."""
     grace_period_seconds: int = 30
@@ -92,6 +95,9 @@ def _check_runtime(args: TorchScriptServiceArgs) -> None:
     if isinstance(args.runtime, Triton) and args.variant is not None:
         limit = "is for the thin runtime: quantised kernels are for CPUs, and Triton serves what config.pbtxt names"
         raise RefusalError("variant", args.variant, limit, "omit variant, or runtime")
+    if isinstance(args.runtime, Triton) and args.tracing is not None:
+        limit = "is for the thin runtime: Triton has flags of its own, which this project does not set"
+        raise RefusalError("tracing", args.tracing, limit, "omit tracing, or runtime")
     if isinstance(args.runtime, Thin) and asked is not None:
         limit = "the thin runtime computes on CPUs, so the GPUs would cost money and stay idle"
         raise RefusalError("resources.gpus", args.resources.gpus, limit, "add runtime=Triton(), or omit gpus")

@@ -15,7 +15,7 @@ from workloads.placement import Placement, gpu_access, placed
 from workloads.pods import LOG_ENVIRONMENT, Container, pod_spec
 from workloads.rollout import DRAIN_BEFORE_STOP, drain_timeout_seconds, probes, rolling_update
 from workloads.service_args import DRAIN_SECONDS
-from workloads.triton import MODELS_PATH, Triton, repository_links, triton_command
+from workloads.triton import MODELS_PATH, Thin, Triton, repository_links, triton_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +69,8 @@ def serve_command(args: TorchScriptServiceArgs, version: int | None = None) -> l
         f"--drain_delay_seconds={DRAIN_SECONDS}",
         # The server's own default is longer than a short grace period: requests under way would be cut off.
         f"--drain_timeout_seconds={drain_timeout_seconds(args)}",
+        *(args.runtime.arguments if isinstance(args.runtime, Thin) else ()),
+        *(args.tracing.arguments if args.tracing else ()),
     ]
 
 
@@ -160,6 +162,7 @@ def service_objects(name: str, args: TorchScriptServiceArgs) -> list[ServiceObje
                 _labels(name),
                 list(numbers.values()),
                 metrics_port,
+                [args.tracing.collector] if args.tracing else [],
             ),
         )
     )

@@ -7,9 +7,10 @@ were tried with the real server 2.51 on CPUs; its image was not: it needs GPUs, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from infra.descriptions import checked
+from infra.errors import RefusalError
 from workloads.checks import check_range
 from workloads.pods import OUTPUT_PATH, Container
 from workloads.resources import Resources
@@ -28,6 +29,27 @@ class Thin:
 
     grpc: bool = False
     """Serve gRPC next to HTTP, on port 8001. Default: HTTP alone."""
+    log_requests: Literal["none", "failed", "all"] = "failed"
+    """Requests that get a line in the log, with their id and trace: none; those that were refused, failed or slow, at
+    most 10 a second; or all, which takes throughput."""
+    slow_request_seconds: float = 5.0
+    """A request that took longer is slow."""
+
+    def __post_init__(self) -> None:
+        """Refuse a time that no request can be faster than."""
+        if not 0.001 <= self.slow_request_seconds <= 3600:
+            limit = "must be 0.001 to 3600 seconds"
+            raise RefusalError("runtime.slow_request_seconds", self.slow_request_seconds, limit, "set such a time")
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What the server is started with, where it differs from the server's own defaults."""
+        default = Thin()
+        given = {
+            "log_requests": (self.log_requests, default.log_requests),
+            "slow_request_seconds": (self.slow_request_seconds, default.slow_request_seconds),
+        }
+        return tuple(f"--{name}={value}" for name, (value, usual) in given.items() if value != usual)
 
 
 @checked("runtime")

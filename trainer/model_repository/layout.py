@@ -2,6 +2,7 @@
 
 Triton Inference Server, "Model Repository":
     <repository>/<model_name>/config.pbtxt
+    <repository>/<model_name>/warmup/<file>                 values for config.pbtxt's model_warmup
     <repository>/<model_name>/<version>/model.pt            frozen TorchScript
     <repository>/<model_name>/<version>/model.<variant>.pt  the same model compressed, such as model.int8.pt
     <repository>/<model_name>/<version>/model.pt2           the same model as torch.export writes it
@@ -15,6 +16,7 @@ from __future__ import annotations
 MODEL_FILE = "model.pt"
 MANIFEST_FILE = "manifest.json"
 CONFIG_FILE = "config.pbtxt"
+WARMUP_FOLDER = "warmup"
 
 TORCH_EXPORT = "pt2"
 """The variant that is not TorchScript."""

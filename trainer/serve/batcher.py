@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from trainer.serve.model import LoadedModel
     from trainer.serve.protocol.infer_request import InferRequest
+    from trainer.serve.request_log import RequestRecord
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class Batcher:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, request: InferRequest) -> asyncio.Future[list[Array]]:
+    def submit(self, request: InferRequest, record: RequestRecord | None = None) -> asyncio.Future[list[Array]]:
         """Queue a request; the future gives its outputs, or raises a RequestError where the model failed.
 
         Raises:
@@ -75,7 +76,7 @@ class Batcher:
         """
         future: asyncio.Future[list[Array]] = self._loop.create_future()
         shapes = tuple(array.shape[1:] for array in request.inputs)
-        waiting = Waiting(request.inputs, request.rows, shapes, future, time.perf_counter(), request.id)
+        waiting = Waiting(request.inputs, request.rows, shapes, future, time.perf_counter(), request.id, record)
         self._queue.add(waiting, request.priority, request.timeout_us)
         self._schedule_dispatch()
         return future
@@ -114,6 +115,9 @@ class Batcher:
         self._running -= 1
         self._count(batch)
         for request, outcome in zip(batch.requests, outcomes, strict=True):
+            if request.record is not None:
+                request.record.compute_began = batch.started
+                request.record.compute_ended = batch.started + batch.seconds
             if request.future.cancelled():
                 continue
             if isinstance(outcome, RequestError):

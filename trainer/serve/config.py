@@ -7,6 +7,7 @@ from pathlib import Path  # noqa: TC003  the command line parser reads the annot
 from typing import Literal
 
 from trainer.common.validation import at_least, between, file_name, more_than
+from trainer.serve.request_log import Choice  # noqa: TC001  read at run time, too
 
 MEBIBYTE = 1 << 20
 
@@ -74,10 +75,22 @@ class ServeConfig:
     """poll: new versions are taken over as they appear. explicit: by the repository API's load and unload only."""
     poll_interval_seconds: float = 1.0
     """Time between two looks at the repository."""
+    log_requests: Choice = "failed"
+    """Inference requests that get a line in the log, with their id and trace. failed: those that were refused, failed
+    or were slow, at most 10 a second. all: every one, which takes throughput."""
+    slow_request_seconds: float = 5.0
+    """A request that took longer is slow."""
+    otlp_endpoint: str | None = None
+    """Collector that gets OpenTelemetry's spans of requests, by OTLP over gRPC: http://HOST:PORT, or https. None: none
+    are recorded."""
+    trace_sample_ratio: float = 0.01
+    """Share of the requests without a trace of their client's that are traced; a client's own decision holds for the
+    others."""
     max_queue_size: int = 256
     """Requests waiting for the model; 429 beyond. A queue policy in config.pbtxt goes first."""
     warmup_budget_seconds: float = 30.0
-    """Longest warm-up of a version. Each batch size up to max_batch_size is run, the largest first."""
+    """Longest warm-up of a version. Each batch size up to max_batch_size is run, the largest first; model_warmup of
+    config.pbtxt replaces that, whatever time it takes."""
     num_cpu_threads: int = 0
     """Threads of CPU kernels; 0 takes OMP_NUM_THREADS or the container's CPU limit."""
     drain_delay_seconds: float = 5.0
@@ -97,6 +110,10 @@ class ServeConfig:
             between("grpc_port", self.grpc_port, 0, 65535)
         between("metrics_port", self.metrics_port, 0, 65535)
         between("poll_interval_seconds", self.poll_interval_seconds, 0.01, 3600)
+        more_than("slow_request_seconds", self.slow_request_seconds, 0)
+        if self.otlp_endpoint is not None and not self.otlp_endpoint.startswith(("http://", "https://")):
+            raise ValueError(f"otlp_endpoint={self.otlp_endpoint!r}: must be http://HOST:PORT or https://HOST:PORT")
+        between("trace_sample_ratio", self.trace_sample_ratio, 0, 1)
         at_least("max_queue_size", self.max_queue_size, 1)
         at_least("warmup_budget_seconds", self.warmup_budget_seconds, 0)
         at_least("num_cpu_threads", self.num_cpu_threads, 0)

@@ -7,10 +7,11 @@ out: TorchScript takes no strings, and NumPy has no bfloat16.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
+from tritonclient.grpc import model_config_pb2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,11 @@ _DATATYPES = (
 _BY_TRITON_NAME = {f"TYPE_{datatype.name}": datatype for datatype in _DATATYPES}
 
 SUPPORTED_NAMES = ", ".join(_BY_TRITON_NAME)
+
+
+def triton_name(number: int) -> str:
+    """Return the name of a `data_type`."""
+    return cast("Any", model_config_pb2).DataType.Name(number)
 
 
 def from_triton(name: str) -> Datatype | None:

@@ -10,6 +10,8 @@ class RequestError(Exception):
         super().__init__(message)
         self.status = status
         self.retry_after_seconds = retry_after_seconds
+        self.request_id: str | None = None
+        """The `id` of the request's body, where that much of it could be read."""
 
 
 class BodyNotReadError(RequestError):

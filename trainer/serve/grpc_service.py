@@ -8,6 +8,7 @@ Source: Triton, grpc_service.proto. The messages and the base class are generate
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import time
@@ -22,6 +23,7 @@ from trainer.serve.inference import infer
 from trainer.serve.management import LOG_REFUSAL, TRACE_REFUSAL, messages
 from trainer.serve.protocol import grpc_messages
 from trainer.serve.protocol.parameters import SHARED_MEMORY_REFUSAL
+from trainer.serve.request_log import RequestRecord, valid_header_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from trainer.serve.management import Management
     from trainer.serve.metrics import ServerMetrics
     from trainer.serve.registry import ModelRegistry
+    from trainer.serve.request_log import Observer
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +84,23 @@ def _rpc(
     return answer
 
 
+def _record(context: _Context) -> RequestRecord:
+    return RequestRecord(
+        protocol="grpc", headers=functools.partial(_metadata_values, context), began=time.perf_counter()
+    )
+
+
+def _metadata_values(context: _Context, name: str) -> list[str]:
+    pairs: list[tuple[str, str | bytes]] = list(context.invocation_metadata() or ())
+    return [value for key, value in pairs if key == name and isinstance(value, str)]
+
+
+def _send_id_back(record: RequestRecord, context: _Context) -> None:
+    """Repeat the id of the call's metadata, as HTTP does with the header."""
+    if value := valid_header_id(record.headers("x-request-id")):
+        context.set_trailing_metadata((("x-request-id", value),))
+
+
 def _unsupported(what: str) -> Any:  # noqa: ANN401  as above
     async def refuse(_service: GrpcService, _request: _Message) -> _Message:
         raise RequestError(501, what)
@@ -92,12 +112,18 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
     """Answers gRPC calls; every method belongs to the event loop's thread."""
 
     def __init__(
-        self, registry: ModelRegistry, management: Management, metrics: ServerMetrics, buffers: BufferBudget
+        self,
+        registry: ModelRegistry,
+        management: Management,
+        metrics: ServerMetrics,
+        buffers: BufferBudget,
+        observer: Observer,
     ) -> None:
         self._registry = registry
         self._management = management
         self._metrics = metrics
         self._buffers = buffers
+        self._observer = observer
 
     def count(self, code: grpc.StatusCode) -> None:
         """Count a call that ended."""
@@ -156,25 +182,39 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
         await self._management.unload(request.model_name)
         return messages.RepositoryModelUnloadResponse()
 
-    @_rpc
-    async def ModelInfer(self, request: _Message) -> _Message:
+    async def ModelInfer(self, request: _Message, context: _Context) -> _Message:
         """Run the model."""
-        return await self._infer(request)
+        record = _record(context)
+        _send_id_back(record, context)
+        try:
+            response = await self._infer(request, record)
+        except Exception as error:  # noqa: BLE001  whatever fails, the client gets a status
+            code, message = _status(error)
+            self.count(code)
+            self._observer.ended(record, code.name, message)
+            return await context.abort(code, message)
+        self.count(grpc.StatusCode.OK)
+        self._observer.ended(record, grpc.StatusCode.OK.name)
+        return response
 
     async def ModelStreamInfer(
         self,
         request_iterator: AsyncIterator[_Message],
-        context: _Context,  # noqa: ARG002  the name is the base class's
+        context: _Context,
     ) -> AsyncIterator[_Message]:
         """Run the model on each request of a stream, in order; one that fails does not end the stream."""
         async for request in request_iterator:
+            record = _record(context)
             try:
-                response = await self._infer(_message(request))
+                response = await self._infer(request, record)
             except Exception as error:  # noqa: BLE001  as for a single request
+                code, message = _status(error)
+                self._observer.ended(record, code.name, message)
                 yield messages.ModelStreamInferResponse(
-                    error_message=_status(error)[1], infer_response={"id": getattr(request, "id", "")}
+                    error_message=message, infer_response={"id": record.body_id or ""}
                 )
             else:
+                self._observer.ended(record, grpc.StatusCode.OK.name)
                 yield messages.ModelStreamInferResponse(infer_response=response)
         self.count(grpc.StatusCode.OK)
 
@@ -185,8 +225,15 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
     TraceSetting = _unsupported(TRACE_REFUSAL)
     LogSettings = _unsupported(LOG_REFUSAL)
 
-    async def _infer(self, request: _Message) -> _Message:
-        began = time.perf_counter()
+    async def _infer(self, message: _Message | DecodeError, record: RequestRecord) -> _Message:
+        try:
+            return await self._answer(_message(message), record)
+        except asyncio.CancelledError:
+            self._observer.ended(record, grpc.StatusCode.CANCELLED.name, "the client left, or the server stopped")
+            raise
+
+    async def _answer(self, request: _Message, record: RequestRecord) -> _Message:
+        record.body_id = request.id or None
         raw: list[bytes] = list(request.raw_input_contents)
         size = sum(map(len, raw)) or request.ByteSize()
         self._buffers.take(size)
@@ -195,7 +242,7 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
                 raise RequestError(503, self._buffers.refusal)
             batcher = self._registry.find(request.model_name, request.model_version or None)
             decode = functools.partial(grpc_messages.decode, request, raw)
-            return messages.ModelInferResponse(**await infer(batcher, began, decode, grpc_messages.encode))
+            return messages.ModelInferResponse(**await infer(batcher, record, decode, grpc_messages.encode))
         finally:
             self._buffers.release(size)
 

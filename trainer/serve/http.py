@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trainer.serve.buffers import BufferBudget
     from trainer.serve.client import HttpClient
     from trainer.serve.config import LimitsConfig
+    from trainer.serve.request_log import RequestRecord
 
     Message = MutableMapping[str, Any]
     Scope = MutableMapping[str, Any]
@@ -43,8 +44,7 @@ class Call:
 
     scope: Scope
     body: bytes
-    began: float
-    """When it came, by time.perf_counter."""
+    record: RequestRecord
 
     @property
     def client(self) -> HttpClient:
@@ -70,6 +70,12 @@ def error_response(error: RequestError) -> Response:
 def header(scope: Scope, name: bytes) -> bytes | None:
     """Return the first value of a header; `name` in lower case."""
     return next((value for key, value in scope["headers"] if key == name), None)
+
+
+def header_values(scope: Scope, name: str) -> list[str]:
+    """Return all values of a header; `name` in lower case."""
+    encoded = name.encode()
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == encoded]
 
 
 @dataclass(slots=True)

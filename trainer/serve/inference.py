@@ -16,33 +16,37 @@ if TYPE_CHECKING:
     from trainer.serve.model_config import ModelSpec
     from trainer.serve.protocol.infer_request import InferRequest
     from trainer.serve.protocol.tensors import Array
+    from trainer.serve.request_log import RequestRecord
 
 _Answer = TypeVar("_Answer")
 
 
 async def infer(
     batcher: Batcher,
-    began: float,
+    record: RequestRecord,
     decode: Callable[[ModelSpec], InferRequest],
     encode: Callable[[InferRequest, ModelSpec, int, list[Array]], _Answer],
 ) -> _Answer:
-    """Answer a request that came at `began`, by time.perf_counter.
+    """Answer a request, and note in its record what it is.
 
     Nothing may be awaited between finding the batcher and its `submit`: a retired batcher takes no requests.
 
     Raises:
         RequestError: the request does not fit, the queue is full, or the model failed.
     """
-    numbers, spec = batcher.numbers, batcher.model.spec
+    numbers, spec, began = batcher.numbers, batcher.model.spec, record.began
+    record.model, record.version = spec.name, batcher.model.version
     decoding = time.perf_counter()
     try:
         try:
             request = decode(spec)
-        except RequestError:
+        except RequestError as error:
             numbers.request_failure[metrics.OTHER] += 1
+            record.body_id = error.request_id or record.body_id
             raise
-        decoded = time.perf_counter()
-        results = await batcher.submit(request)
+        record.decoded = decoded = time.perf_counter()
+        record.body_id = request.id
+        results = await batcher.submit(request, record)
     except asyncio.CancelledError:
         numbers.request_failure[metrics.CANCELED] += 1
         numbers.failure_duration_us += _microseconds(began)
@@ -52,6 +56,7 @@ async def infer(
         raise
     encoding = time.perf_counter()
     answer = encode(request, spec, batcher.model.version, results)
+    record.encoded = time.perf_counter()
     numbers.compute_input_duration_us += round((decoded - decoding) * 1e6)
     numbers.compute_output_duration_us += _microseconds(encoding)
     numbers.succeed(time.perf_counter() - began)

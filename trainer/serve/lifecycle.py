@@ -26,6 +26,7 @@ from trainer.serve.management import Management
 from trainer.serve.metrics import ServerMetrics
 from trainer.serve.metrics_app import MetricsApp
 from trainer.serve.registry import ModelRegistry
+from trainer.serve.request_log import Observers, RequestLog
 from trainer.serve.routes import Routes
 from trainer.serve.watcher import RepositoryWatcher
 
@@ -33,11 +34,14 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from trainer.serve.config import ServeConfig
+    from trainer.serve.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 
 _BACKLOG = 2048
 _METRICS_SHUTDOWN_SECONDS = 1
+_TRACES_SECONDS = 2.0
+"""For the last spans, after everything else."""
 
 
 def run(config: ServeConfig) -> int:
@@ -76,10 +80,14 @@ async def _serve(config: ServeConfig, http_socket: socket.socket, metrics_socket
     management = Management(registry, explicit)
     buffers = BufferBudget(config.limits.max_buffered_bytes)
     routes = Routes(registry, management, config.limits.max_json_bytes)
-    app = InferenceApp(routes, server_metrics, config.limits, buffers)
+    request_log = RequestLog(config.log_requests, config.slow_request_seconds)
+    tracing = _tracing(config)
+    observers = Observers(request_log, *([tracing] if tracing else []))
+    app = InferenceApp(routes, server_metrics, config.limits, buffers, observers)
     grpc_server = None
     if config.grpc_port is not None:
-        grpc_server = GrpcServer(GrpcService(registry, management, server_metrics, buffers), config.limits)
+        service = GrpcService(registry, management, server_metrics, buffers, observers)
+        grpc_server = GrpcServer(service, config.limits)
         grpc_port = await grpc_server.start(config.host, config.grpc_port)
         logger.info("serving gRPC on port %d", grpc_port)
     http_server = _Server(
@@ -106,6 +114,16 @@ async def _serve(config: ServeConfig, http_socket: socket.socket, metrics_socket
             await grpc_server.stop(config.drain_timeout_seconds)
         await http_task
         metrics_server.should_exit = True
+    if tracing:
+        tracing.close(_TRACES_SECONDS)
+
+
+def _tracing(config: ServeConfig) -> Tracing | None:
+    if config.otlp_endpoint is None:
+        return None
+    from trainer.serve.tracing import Tracing  # noqa: PLC0415  takes a while, and memory
+
+    return Tracing(config.otlp_endpoint, config.trace_sample_ratio, config.model_name)
 
 
 def _watcher(config: ServeConfig, registry: ModelRegistry) -> RepositoryWatcher:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trainer.model_repository.layout import variant_file
-from trainer.serve import model, model_config, repository
+from trainer.serve import model, model_config, repository, warmup
 from trainer.serve.errors import ModelLoadError
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class ModelLoader:
             repository.require_variant(candidate, self._variant)
         repository.verify(candidate)
         loaded = model.load(candidate.model_file, spec, candidate.version)
-        loaded.warm_up(self._warmup_budget_seconds)
+        warmup.warm_up(loaded, self._folder, self._warmup_budget_seconds)
         logger.info("%s version %d: loaded in %.2f s", spec.name, candidate.version, time.monotonic() - begin)
         if spec.ignored:
             logger.warning("%s: no effect in this server: %s", spec.name, ", ".join(spec.ignored))

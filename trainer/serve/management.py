@@ -12,11 +12,12 @@ import torch
 from tritonclient.grpc import service_pb2
 
 from trainer.serve.errors import RequestError
-from trainer.serve.model_config import PLATFORM, TensorSpec
+from trainer.serve.model_config import PLATFORM
 
 if TYPE_CHECKING:
     from trainer.serve.metrics import VersionMetrics
     from trainer.serve.registry import ModelRegistry
+    from trainer.serve.tensor_spec import TensorSpec
     from trainer.serve.watcher import RepositoryWatcher
 
 messages = cast("Any", service_pb2)  # generated at run time from its descriptor: no types

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
 import torch
 
 from trainer.model_repository import model_file
@@ -17,13 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trainer.model_repository.model_file import Program
-    from trainer.serve.model_config import ModelSpec, TensorSpec
+    from trainer.serve.model_config import ModelSpec
     from trainer.serve.protocol.tensors import Array
-
-logger = logging.getLogger(__name__)
-
-_RUNS_PER_SIZE = 2
-"""TorchScript's executor profiles the first call of a shape and compiles in the second."""
+    from trainer.serve.tensor_spec import TensorSpec
 
 
 class LoadedModel:
@@ -49,48 +42,6 @@ class LoadedModel:
             result: object = self._call(*arguments)
         outputs = self._outputs(result)
         return [_checked(tensor, spec) for tensor, spec in zip(outputs, self.spec.outputs, strict=True)]
-
-    def warm_up(self, budget_seconds: float) -> None:
-        """Run every batch size, the largest first, so that no client pays for compilation; also proves the outputs.
-
-        Raises:
-            ModelLoadError: the model fails, or its outputs are not what the configuration promises.
-        """
-        if any(-1 in tensor.shape[1 if self.spec.max_batch_size else 0 :] for tensor in self.spec.inputs):
-            logger.info("%s version %d: inputs of any size: not warmed up", self.spec.name, self.version)
-            return
-        deadline = time.monotonic() + budget_seconds
-        for done, rows in enumerate(_warm_up_sizes(self.spec.max_batch_size)):
-            self._warm_up_size(rows)
-            if time.monotonic() > deadline:
-                total = max(1, self.spec.max_batch_size)
-                logger.warning(
-                    "%s version %d: only %d of %d batch sizes warmed up", self.spec.name, self.version, done + 1, total
-                )
-                return
-
-    def _warm_up_size(self, rows: int) -> None:
-        inputs = [
-            np.zeros([rows if size == -1 else size for size in tensor.shape], tensor.datatype.numpy)
-            for tensor in self.spec.inputs
-        ]
-        outputs: list[Array] = []
-        for _ in range(_RUNS_PER_SIZE):
-            try:
-                outputs = self.infer(inputs)
-            except ModelLoadError:
-                raise
-            except RuntimeError as error:
-                raise ModelLoadError(f"the model fails on zeros in a batch of {rows}: {last_line(error)}") from error
-        for array, spec in zip(outputs, self.spec.outputs, strict=True):
-            expected = [rows if size == -1 and place == 0 else size for place, size in enumerate(spec.shape)]
-            fits = array.ndim == len(expected) and all(
-                size in (promised, -1) or promised == -1 for size, promised in zip(array.shape, expected, strict=True)
-            )
-            if not fits:
-                raise ModelLoadError(
-                    f"output {spec.name!r} has shape {list(array.shape)}; config.pbtxt says {expected}"
-                )
 
     def _outputs(self, result: object) -> list[torch.Tensor]:
         outputs = list(cast("Sequence[object]", result)) if isinstance(result, (tuple, list)) else [result]
@@ -142,10 +93,3 @@ def _checked(tensor: torch.Tensor, spec: TensorSpec) -> Array:
     if tensor.dtype != spec.datatype.torch:
         raise ModelLoadError(f"output {spec.name!r} is {tensor.dtype}; config.pbtxt says {spec.datatype.name}")
     return tensor.contiguous().numpy()
-
-
-def _warm_up_sizes(max_batch_size: int) -> list[int]:
-    """Return 1..max, those first without which a budget that runs out would hurt most: the largest, then doublings."""
-    limit = max(1, max_batch_size)
-    doublings = [1 << power for power in range(limit.bit_length()) if 1 << power < limit]
-    return list(dict.fromkeys([limit, *doublings, *range(1, limit)]))

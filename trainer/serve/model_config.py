@@ -13,30 +13,22 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from trainer.model_repository.layout import MODEL_FILE
-from trainer.serve import batching_config, datatypes
+from trainer.serve import batching_config, datatypes, warmup_config
 from trainer.serve.errors import ModelLoadError
+from trainer.serve.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trainer.serve.batching_config import Batching
+    from trainer.serve.warmup_config import WarmupSample
 
 triton = cast("Any", model_config_pb2)  # generated at run time from its descriptor: no types
 _Message = Any
 
 PLATFORM = "pytorch_libtorch"
 _UNSUPPORTED = ("sequence_batching", "ensemble_scheduling", "batch_input", "batch_output")
-_IGNORED = ("optimization", "model_warmup", "parameters", "response_cache", "model_transaction_policy")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TensorSpec:
-    """One input or output."""
-
-    name: str
-    datatype: datatypes.Datatype
-    shape: tuple[int, ...]
-    """As clients see it: with the batch dimension if the model has one; -1 is any size."""
+_IGNORED = ("optimization", "parameters", "response_cache", "model_transaction_policy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +59,8 @@ class ModelSpec:
     """Which requests that wait together are run together."""
     instances: int
     """Batches run at the same time."""
+    warmup: tuple[WarmupSample, ...]
+    """What a version runs before it is ready; empty: zeros of every batch size."""
     ignored: tuple[str, ...]
     """Fields that are set and have no effect here."""
     config: Any = field(repr=False, compare=False)
@@ -91,15 +85,17 @@ def parse(text: str, model_name: str, only_version: int | None = None) -> ModelS
         raise ModelLoadError(f"config.pbtxt: not a Triton model configuration: {error}") from error
     _check(config, model_name)
     config.name = model_name
+    inputs = _tensors("input", config.input, config.max_batch_size)
     return ModelSpec(
         name=model_name,
-        inputs=_tensors("input", config.input, config.max_batch_size),
+        inputs=inputs,
         outputs=_tensors("output", config.output, config.max_batch_size),
         max_batch_size=config.max_batch_size,
         model_file=config.default_model_filename or MODEL_FILE,
         version_policy=_version_policy(config, only_version),
         batching=batching_config.parse(config),
         instances=sum(group.count or 1 for group in config.instance_group) or 1,
+        warmup=warmup_config.parse(config, inputs),
         ignored=_ignored(config),
         config=config,
     )
@@ -133,7 +129,7 @@ def _tensors(kind: str, tensors: Iterable[_Message], max_batch_size: int) -> tup
 
 def _tensor(kind: str, tensor: _Message, *, batched: bool) -> TensorSpec:
     where = f"config.pbtxt: {kind} {tensor.name!r}"
-    type_name: str = triton.DataType.Name(tensor.data_type)
+    type_name = datatypes.triton_name(tensor.data_type)
     datatype = datatypes.from_triton(type_name)
     if datatype is None:
         raise ModelLoadError(f"{where}: data_type {type_name}: must be one of {datatypes.SUPPORTED_NAMES}")

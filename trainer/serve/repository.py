@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainer.common.files import read_json, sha256_of
-from trainer.model_repository.layout import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE
+from trainer.model_repository.layout import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE, WARMUP_FOLDER
+from trainer.serve import warmup_config
 from trainer.serve.errors import ModelLoadError
 
 if TYPE_CHECKING:
+    import os
     from pathlib import Path
 
     from trainer.serve.model_config import ModelSpec
@@ -32,7 +34,7 @@ class Candidate:
     folder: Path
     model_file: Path
     signature: Signature
-    """Of its files and of config.pbtxt: a version that was broken is tried again when it changes."""
+    """Of its files, config.pbtxt and files of its warm-up: a version that was broken is tried again when it changes."""
 
 
 def is_version_name(name: str) -> bool:
@@ -117,9 +119,16 @@ def _candidate(folder: Path, version: int, config_text: str, spec: ModelSpec) ->
     model_file = folder / spec.model_file
     present = model_file if model_file.exists() else folder / MODEL_FILE
     try:
-        stats = [path.stat() for path in (folder / MANIFEST_FILE, present)]
+        stats: list[os.stat_result | None] = [path.stat() for path in (folder / MANIFEST_FILE, present)]
     except FileNotFoundError:
         return None
-    files = tuple((stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats)
-    signature = (config_text, *files)
+    stats += [_stat(folder.parent / WARMUP_FOLDER / name) for name in warmup_config.files(spec.warmup)]
+    signature = (config_text, *(stat and (stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats))
     return Candidate(version=version, folder=folder, model_file=model_file, signature=signature)
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None

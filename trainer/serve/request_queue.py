@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from trainer.serve.batching_config import Batching
     from trainer.serve.protocol.tensors import Array
+    from trainer.serve.request_log import RequestRecord
 
 _Shapes = tuple[tuple[int, ...], ...]
 
@@ -30,6 +31,8 @@ class Waiting:
     future: asyncio.Future[list[Array]]
     enqueued: float
     id: str | None = None
+    record: RequestRecord | None = None
+    """Gets the times of the batch."""
     timer: asyncio.TimerHandle | None = None
 
 

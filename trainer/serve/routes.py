@@ -85,7 +85,7 @@ class Routes:
     async def _infer(self, call: Call, model: str, version: str | None) -> Response:
         batcher = self._registry.find(model, version)
         decode = functools.partial(_decode, call, self._max_json_bytes)
-        answer = infer(batcher, call.began, decode, protocol_response.encode)
+        answer = infer(batcher, call.record, decode, protocol_response.encode)
         headers, body = await call.client.wait_for(answer)
         return Response(headers=headers, body=body)
 

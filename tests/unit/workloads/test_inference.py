@@ -97,6 +97,20 @@ def test_grpc_is_opened_everywhere_or_nowhere():
     assert GRPC_PORT not in _opened_ports(ARGS)
 
 
+def test_only_what_differs_from_the_servers_defaults_is_passed_on():
+    default = {"log_requests", "slow_request_seconds"} & _flags(serve_command(ARGS)).keys()
+    assert not default
+    args = dataclasses.replace(ARGS, runtime=Thin(log_requests="all", slow_request_seconds=0.5))
+    flags = _flags(serve_command(args))
+    assert (flags["log_requests"], flags["slow_request_seconds"]) == ("all", "0.5")
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, 3601.0, float("nan")])
+def test_a_slow_request_takes_a_time_that_can_be(seconds):
+    with pytest.raises(RefusalError, match=r"runtime\.slow_request_seconds"):
+        Thin(slow_request_seconds=seconds)
+
+
 def _opened_ports(args):
     [policy] = [each for each in service_objects("service", args) if each.kind[1] == "NetworkPolicy"]
     called = policy.build(RESOLVED)["spec"]["ingress"][0]

@@ -26,8 +26,9 @@ from trainer.serve.protocol.outputs import output_tensor
 from trainer.serve.protocol.parameters import refuse_shared_memory, whole_number
 
 if TYPE_CHECKING:
-    from trainer.serve.model_config import ModelSpec, TensorSpec
+    from trainer.serve.model_config import ModelSpec
     from trainer.serve.protocol.tensors import Array
+    from trainer.serve.tensor_spec import TensorSpec
 
 _Message = Any
 

@@ -11,7 +11,8 @@ from trainer.serve.protocol import tensors
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trainer.serve.model_config import ModelSpec, TensorSpec
+    from trainer.serve.model_config import ModelSpec
+    from trainer.serve.tensor_spec import TensorSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,8 @@ from trainer.serve.protocol.infer_request import (
 from trainer.serve.protocol.parameters import refuse_shared_memory, whole_number
 
 if TYPE_CHECKING:
-    from trainer.serve.model_config import ModelSpec, TensorSpec
+    from trainer.serve.model_config import ModelSpec
+    from trainer.serve.tensor_spec import TensorSpec
 
 _MAX_LENGTH_DIGITS = 18
 _KINDS: dict[type, str] = {
@@ -48,13 +49,22 @@ def decode(body: bytes, header_length: bytes | None, spec: ModelSpec, max_json_b
         raise RequestError(413, f"JSON part of {json_size} bytes; limit: {max_json_bytes}. {fix}")
     view = memoryview(body)
     document = _parse_json(view[:json_size])
+    request_id = _request_id(document)
+    try:
+        return _decode(document, view[json_size:], spec, request_id)
+    except RequestError as error:
+        error.request_id = request_id
+        raise
+
+
+def _decode(document: dict[str, Any], tail: memoryview, spec: ModelSpec, request_id: str | None) -> InferRequest:
     declared = _by_name("inputs", document.get("inputs"), [tensor.name for tensor in spec.inputs])
-    binary = _split_binary(declared, view[json_size:])
+    binary = _split_binary(declared, tail)
     check_complete(list(declared), spec)
     inputs = [_read_input(declared[tensor.name], binary.get(tensor.name), tensor) for tensor in spec.inputs]
     parameters = _parameters("body", document)
     return InferRequest(
-        id=_request_id(document),
+        id=request_id,
         priority=whole_number("parameters", parameters, "priority"),
         timeout_us=whole_number("parameters", parameters, "timeout"),
         inputs=inputs,

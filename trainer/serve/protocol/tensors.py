@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trainer.serve.errors import RequestError
 
 if TYPE_CHECKING:
-    from trainer.serve.model_config import TensorSpec
+    from trainer.serve.tensor_spec import TensorSpec
 
 Array = NDArray[Any]
 

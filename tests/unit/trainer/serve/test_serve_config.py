@@ -39,7 +39,7 @@ def test_everything_that_has_an_effect():
         key: 1 value { timeout_action: DELAY default_timeout_microseconds: 7 allow_timeout_override: true }
       }
     }
-    model_warmup [{ name: "w" }]
+    optimization {}
     """
     spec = model_config.parse(GOOD + more, "m")
     assert (spec.model_file, spec.instances) == ("model.int8.pt", 3)
@@ -53,7 +53,7 @@ def test_everything_that_has_an_effect():
             QueuePolicy(max_queue_size=9),
         ),
     )
-    assert spec.ignored == ("model_warmup",)
+    assert spec.ignored == ("optimization",)
     assert (spec.config.name, spec.config.max_batch_size) == ("m", 8)
 
 

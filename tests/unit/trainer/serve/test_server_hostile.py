@@ -155,7 +155,7 @@ def test_slow_clients_are_cut_off(shared_server, start):
         assert b" 408 " in answer_to(connection)
 
 
-def test_refusals_are_counted_and_not_logged(shared_server):
+def test_what_is_not_http_is_counted_and_not_logged(shared_server):
     with shared_server.raw() as connection:
         connection.sendall(b"nonsense\r\n\r\n")
         assert answer_to(connection)

@@ -1,0 +1,19 @@
+"""What the configuration of a model says of one input or output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainer.serve.datatypes import Datatype
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSpec:
+    """One input or output."""
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    """As clients see it: with the batch dimension if the model has one; -1 is any size."""

@@ -1,0 +1,139 @@
+"""What a version runs before it answers requests, so that no client pays for compilation; also proves its outputs."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trainer.model_repository.layout import WARMUP_FOLDER
+from trainer.serve.errors import ModelLoadError
+from trainer.serve.model import last_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainer.serve.model import LoadedModel
+    from trainer.serve.model_config import ModelSpec
+    from trainer.serve.protocol.tensors import Array
+    from trainer.serve.tensor_spec import TensorSpec
+    from trainer.serve.warmup_config import WarmupInput, WarmupSample
+
+logger = logging.getLogger(__name__)
+
+_RUNS_PER_SIZE = 2
+"""TorchScript's executor profiles the first call of a shape and compiles in the second."""
+
+
+def warm_up(model: LoadedModel, model_folder: Path, budget_seconds: float) -> None:
+    """Run the samples of model_warmup, each on as many threads as the model has instances.
+
+    Without samples, run zeros in batches of every size, as many sizes as `budget_seconds` has time for.
+
+    Raises:
+        ModelLoadError: the model fails, or its outputs are not what the configuration promises.
+        OSError: a file of a sample cannot be read.
+    """
+    if not model.spec.warmup:
+        _run_zeros(model, budget_seconds)
+        return
+    for sample in model.spec.warmup:
+        arrays = _arrays(sample, model.spec, model_folder / WARMUP_FOLDER)
+        with ThreadPoolExecutor(model.spec.instances, "warm-up") as instances:
+            runs = [
+                instances.submit(_run, model, arrays, sample.rows, sample.runs, f"the warm-up {sample.name!r}")
+                for _ in range(model.spec.instances)
+            ]
+        for run in runs:
+            run.result()
+
+
+def _run_zeros(model: LoadedModel, budget_seconds: float) -> None:
+    spec = model.spec
+    if any(-1 in tensor.shape[1 if spec.max_batch_size else 0 :] for tensor in spec.inputs):
+        logger.info(
+            "%s version %d: inputs of any size: not warmed up. Fix: model_warmup in config.pbtxt",
+            *(spec.name, model.version),
+        )
+        return
+    deadline = time.monotonic() + budget_seconds
+    for done, rows in enumerate(_sizes(spec)):
+        zeros = [
+            np.zeros([rows if size == -1 else size for size in tensor.shape], tensor.datatype.numpy)
+            for tensor in spec.inputs
+        ]
+        _run(model, zeros, rows, _RUNS_PER_SIZE, f"zeros in a batch of {rows}")
+        if time.monotonic() > deadline:
+            total = max(1, spec.max_batch_size)
+            logger.warning(
+                "%s version %d: only %d of %d batch sizes warmed up", spec.name, model.version, done + 1, total
+            )
+            return
+
+
+def _sizes(spec: ModelSpec) -> list[int]:
+    """Return 1..max, those first without which a budget that runs out would hurt most.
+
+    The largest, preferred ones, then doublings.
+    """
+    limit = max(1, spec.max_batch_size)
+    preferred = sorted(spec.batching.preferred_sizes, reverse=True)
+    doublings = [1 << power for power in range(limit.bit_length()) if 1 << power < limit]
+    return list(dict.fromkeys([limit, *preferred, *doublings, *range(1, limit)]))
+
+
+def _run(model: LoadedModel, inputs: list[Array], rows: int, runs: int, what: str) -> None:
+    for _ in range(runs):
+        try:
+            outputs = model.infer(inputs)
+        except ModelLoadError:
+            raise
+        except Exception as error:  # a model may raise anything; TorchScript's own is not even a RuntimeError
+            raise ModelLoadError(f"the model fails on {what}: {last_line(error)}") from error
+        for array, spec in zip(outputs, model.spec.outputs, strict=True):
+            _check_shape(array, spec, rows)
+
+
+def _check_shape(array: Array, spec: TensorSpec, rows: int) -> None:
+    expected = [rows if size == -1 and place == 0 else size for place, size in enumerate(spec.shape)]
+    fits = array.ndim == len(expected) and all(
+        size in (promised, -1) or promised == -1 for size, promised in zip(array.shape, expected, strict=True)
+    )
+    if not fits:
+        raise ModelLoadError(f"output {spec.name!r} has shape {list(array.shape)}; config.pbtxt says {expected}")
+
+
+def _arrays(sample: WarmupSample, spec: ModelSpec, folder: Path) -> list[Array]:
+    """Return the inputs of a sample; each row of a batch has the same values, as in Triton."""
+    rows = [_row(given, tensor, folder) for given, tensor in zip(sample.inputs, spec.inputs, strict=True)]
+    return [np.stack([row] * sample.rows) for row in rows] if spec.max_batch_size else rows
+
+
+def _row(given: WarmupInput, tensor: TensorSpec, folder: Path) -> Array:
+    dtype = tensor.datatype.numpy
+    if given.source == "zero":
+        return np.zeros(given.shape, dtype)
+    if given.source == "random":
+        return _random(given.shape, dtype)
+    path = folder / given.file
+    expected, size = math.prod(given.shape) * dtype.itemsize, path.stat().st_size
+    if size != expected:
+        raise ModelLoadError(f"{WARMUP_FOLDER}/{given.file}: {size} bytes; one row of {tensor.name!r} has {expected}")
+    return np.frombuffer(path.read_bytes(), dtype).reshape(given.shape).copy()
+
+
+def _random(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return fractions from 0 to 1, or any whole numbers; always the same ones."""
+    generator = np.random.default_rng(0)
+    match dtype.kind:
+        case "f":
+            return generator.random(shape).astype(dtype)
+        case "b":
+            return generator.integers(0, 2, shape).astype(dtype)
+        case _:
+            limits = np.iinfo(dtype.type)
+            return generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
