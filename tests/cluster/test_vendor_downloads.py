@@ -12,7 +12,7 @@ from infra.settings.parse import parse_settings
 from tests.fixtures.local_cluster import quiet_progress
 from tests.fixtures.vendors import PlayedVendors, offer_tools, played_vendors
 from tools.images import ensure_platform_images
-from tools.images.platform_images import PLATFORM_IMAGES, binary_image
+from tools.images.platform_images import ADAPTER, PLATFORM_IMAGES, binary_image
 from tools.local_cluster import cluster as local_cluster
 from tools.local_environment import commands
 from tools.paths import paths
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 WANTED = sorted({*engine_tools(parse_settings({})), *local_cluster.tools(simulates_nodes=True)})
 """What runs outside of pods."""
+FIRST_IMAGES = [name for name in PLATFORM_IMAGES if name != ADAPTER]
+"""Of the environment without settings of one's own."""
 SOLD = {tool.name: tool for tool in map(tool_of, WANTED) if tool.vendor or tool.is_plugin}
 
 
@@ -46,10 +48,10 @@ def new_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pla
     upstream_manifests(report)
     session_cache = paths().cache
     with played_vendors(tmp_path / "vendors") as vendors:
-        names = [*PLATFORM_IMAGES, *(name for tool in SOLD.values() for name in tool.programs)]
+        names = [*FIRST_IMAGES, *(name for tool in SOLD.values() for name in tool.programs)]
         programs = {name: stand_in(vendors.folder, name) for name in names} | real
         offer_tools(vendors, programs)
-        for name, image in PLATFORM_IMAGES.items():
+        for name, image in ((name, PLATFORM_IMAGES[name]) for name in FIRST_IMAGES):
             vendors.offer(image.reference, binary_image(vendors.images, programs[name], name, image))
         # What nobody sells is here already, as are manifests, which the go command's module client gets.
         unsold = {install_folder(tool_of(name)) for name in ensure(WANTED) if tool_of(name).name not in SOLD}
@@ -94,12 +96,12 @@ def test_nothing_is_compiled_where_vendors_answer(
         assert not (install_folder(tool) / ".recipe").exists()
     assert run([install_folder(TOOLS["kubelet"]) / "kubelet"]) == "kubelet\n"
     assert f"{TOOLS['pulumi'].version}" in run([install_folder(TOOLS["pulumi"]) / "pulumi", "version"])
-    assert not [name for name in PLATFORM_IMAGES if (paths().cache / "tools" / name).exists()]
+    assert not [name for name in FIRST_IMAGES if (paths().cache / "tools" / name).exists()]
 
     asked = len(new_machine.asked)
-    references = ensure_platform_images(containerd.socket, PLATFORM_IMAGES, quiet_progress(tmp_path))
+    references = ensure_platform_images(containerd.socket, FIRST_IMAGES, quiet_progress(tmp_path))
     assert len(new_machine.asked) == asked
-    assert references == {name: image.reference for name, image in PLATFORM_IMAGES.items()}
+    assert references == {name: PLATFORM_IMAGES[name].reference for name in FIRST_IMAGES}
     assert containerd.images.manifests() == {
         reference: image.digest for reference, image in new_machine.published.items()
     }
