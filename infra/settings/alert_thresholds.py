@@ -114,6 +114,10 @@ class ServingThresholds(Model):
     """How long the error budget must burn too fast before the alert fires (seconds)."""
     minimum_requests_per_hour: Annotated[Count, Field(ge=1, le=1_000_000)] = 20
     """Requests per hour below which a share is not meaningful."""
+    canceled_ratio: _Ratio = 0.05
+    """Share of requests that clients cancel before they are answered (0 to 1)."""
+    canceled_for_seconds: _Hold = 600
+    """How long this must last before the alert fires (seconds)."""
     unavailable_for_seconds: _Hold = 300
     """How long a service must be without a ready pod before the alert fires (seconds)."""
     load_failure_window_seconds: Annotated[Count, Field(ge=10, le=_DAY)] = 900

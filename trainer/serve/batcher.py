@@ -58,6 +58,9 @@ class Batcher:
         self._dispatch_scheduled = False
         self._on_drained: Callable[[], None] | None = None
         self._logged_failure = ""
+        # zeros, too: Prometheus sees no increase of a series that begins at 1
+        priorities = range(1, len(model.spec.batching.policies) + 1)
+        numbers.rejected.update({(cause, each): 0 for each in priorities for cause in metrics.REJECTION_CAUSES})
         numbers.pending_requests = self._queue.count_waiting
         numbers.running_batches = lambda: self._running
         self._threads = [
@@ -129,8 +132,9 @@ class Batcher:
         self._dispatch()
         self._end_if_drained()
 
-    def _count_rejected(self) -> None:
+    def _count_rejected(self, cause: metrics.RejectionCause, priority: int) -> None:
         self.numbers.request_failure[metrics.REJECTED] += 1
+        self.numbers.rejected[cause, priority] += 1
         # it may have been the last one that a retired batcher had to wait for
         self._loop.call_soon(self._end_if_drained)
 

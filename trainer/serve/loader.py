@@ -138,8 +138,11 @@ class ModelLoader:
             repository.require_variant(candidate, self._variant)
         repository.verify(candidate)
         loaded = model.load(candidate.model_file, spec, candidate.version)
+        loaded_at = time.monotonic()
         warmup.warm_up(loaded, self._folder, self._warmup_budget_seconds)
-        logger.info("%s version %d: loaded in %.2f s", spec.name, candidate.version, time.monotonic() - begin)
+        ready_at = time.monotonic()
+        loaded.load_seconds, loaded.warmup_seconds = ready_at - begin, ready_at - loaded_at
+        logger.info("%s version %d: loaded in %.2f s", spec.name, candidate.version, loaded.load_seconds)
         if spec.ignored:
             logger.warning("%s: no effect in this server: %s", spec.name, ", ".join(spec.ignored))
         return loaded

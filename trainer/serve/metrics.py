@@ -11,7 +11,7 @@ import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 REJECTED = "REJECTED"
-"""Failure reason: the queue was full."""
+"""Failure reason: the queue was full, or the request waited in it for too long."""
 BACKEND = "BACKEND"
 """Failure reason: the model raised."""
 CANCELED = "CANCELED"
 """Failure reason: the client left, or the server stopped."""
 OTHER = "OTHER"
 """Failure reason: the request did not fit the model."""
+
+RejectionCause = Literal["queue_full", "timeout"]
+REJECTION_CAUSES: tuple[RejectionCause, ...] = get_args(RejectionCause)
 
 REQUEST_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 BATCH_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -77,6 +80,11 @@ class VersionMetrics:
         default_factory=lambda: Counter({REJECTED: 0, BACKEND: 0, CANCELED: 0, OTHER: 0})
     )
     """By reason."""
+    rejected: Counter[tuple[RejectionCause, int]] = field(default_factory=Counter[tuple[RejectionCause, int]])
+    """Those with the reason REJECTED, by cause and priority."""
+    load_seconds: float = 0.0
+    """Time from the file on disk to the first request, the warm-up included."""
+    warmup_seconds: float = 0.0
     inference_count: int = 0
     """Rows of the batch dimension."""
     execution_count: int = 0
@@ -140,7 +148,7 @@ class ServerMetrics:
         """Return the text that Prometheus scrapes."""
         versions = list(self._versions.values())
 
-        def each(value: Callable[[VersionMetrics], int]) -> list[tuple[Mapping[str, str], int]]:
+        def each(value: Callable[[VersionMetrics], float]) -> list[tuple[Mapping[str, str], float]]:
             return [(_labels(version), value(version)) for version in versions]
 
         failures = [
@@ -148,12 +156,18 @@ class ServerMetrics:
             for version in versions
             for reason, count in version.request_failure.items()
         ]
+        rejected = [
+            ({**_labels(version), "cause": cause, "priority": str(priority)}, count)
+            for version in versions
+            for (cause, priority), count in version.rejected.items()
+        ]
         model = {"model": self._model}
         lines = [
             *_family(
                 "nv_inference_request_success", "counter", "Successful requests", each(lambda v: v.request_success)
             ),
             *_family("nv_inference_request_failure", "counter", "Failed requests", failures),
+            *_family("athanor_rejected_requests", "counter", "Requests that the queue rejected", rejected),
             *_family("nv_inference_count", "counter", "Inferences (rows)", each(lambda v: v.inference_count)),
             *_family("nv_inference_exec_count", "counter", "Model calls", each(lambda v: v.execution_count)),
             *_family(
@@ -189,6 +203,8 @@ class ServerMetrics:
                 lambda v: v.request_seconds,
             ),
             *_histograms("athanor_batch_size", "Rows of one model call", versions, lambda v: v.batch_size),
+            *_family("athanor_model_load_seconds", "gauge", "Time to load the version", each(lambda v: v.load_seconds)),
+            *_family("athanor_model_warmup_seconds", "gauge", "Of that, the warm-up", each(lambda v: v.warmup_seconds)),
             *_family("athanor_model_load_success", "counter", "Versions loaded", [(model, self.load_success)]),
             *_family("athanor_model_load_failure", "counter", "Versions not loadable", [(model, self.load_failure)]),
             *_family(
@@ -220,7 +236,7 @@ def _histograms(
         yield from of(version).samples(name, _labels(version))
 
 
-def _family(name: str, kind: str, text: str, samples: Iterable[tuple[Mapping[str, str], int]]) -> Iterable[str]:
+def _family(name: str, kind: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> Iterable[str]:
     yield f"# HELP {name} {text}"
     yield f"# TYPE {name} {kind}"
     for labels, value in samples:

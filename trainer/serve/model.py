@@ -25,6 +25,9 @@ class LoadedModel:
     def __init__(self, spec: ModelSpec, version: int, program: Program) -> None:
         self.spec = spec
         self.version = version
+        self.load_seconds = 0.0
+        """From the file on disk to the end of the warm-up; set by who loads it, as is the next."""
+        self.warmup_seconds = 0.0
         self._call = program.call
         self._argument_order = _argument_order(list(program.arguments), spec)
 

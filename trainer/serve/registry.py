@@ -98,7 +98,12 @@ class ModelRegistry:
     def _kept_or_new(self, batcher: Batcher | None, loaded: LoadedModel) -> Batcher:
         if batcher is not None and batcher.model is loaded:
             return batcher
-        numbers = VersionMetrics(model=self.model_name, version=loaded.version)
+        numbers = VersionMetrics(
+            model=self.model_name,
+            version=loaded.version,
+            load_seconds=loaded.load_seconds,
+            warmup_seconds=loaded.warmup_seconds,
+        )
         self._metrics.add_version(numbers)
         return Batcher(loaded, numbers, self._max_queue_size)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from trainer.serve.batching_config import Batching
+    from trainer.serve.metrics import RejectionCause
     from trainer.serve.protocol.tensors import Array
     from trainer.serve.request_log import RequestRecord
 
@@ -40,6 +41,7 @@ class Waiting:
 class _Level:
     """What waits at one priority."""
 
+    priority: int
     in_time: deque[Waiting]
     late: deque[Waiting]
     """Requests that waited too long where the policy is to delay them."""
@@ -53,13 +55,13 @@ class RequestQueue:
         batching: Batching,
         default_size: int,
         loop: asyncio.AbstractEventLoop,
-        on_rejected: Callable[[], None],
+        on_rejected: Callable[[RejectionCause, int], None],
     ) -> None:
         self._batching = batching
         self._default_size = default_size
         self._loop = loop
         self._on_rejected = on_rejected
-        self._levels = [_Level(deque(), deque()) for _ in batching.policies]
+        self._levels = [_Level(place + 1, deque(), deque()) for place in range(len(batching.policies))]
         self._lanes = [lane for level in self._levels for lane in (level.in_time, level.late)]
 
     def __len__(self) -> int:
@@ -82,7 +84,7 @@ class RequestQueue:
             self._drop_cancelled()
             length = sum(map(len, lanes))
         if length >= limit:
-            self._on_rejected()
+            self._on_rejected("queue_full", number)
             message = f"{length} requests wait for the model; limit: {limit}. Fix: retry later, or run more replicas"
             raise RequestError(429, message, retry_after_seconds=1)
         level.in_time.append(waiting)
@@ -151,7 +153,7 @@ class RequestQueue:
     def _reject(self, waiting: Waiting, level: _Level, wait_us: int) -> None:
         level.in_time.remove(waiting)
         if not waiting.future.done():
-            self._on_rejected()
+            self._on_rejected("timeout", level.priority)
             message = f"waited longer than {wait_us} microseconds for the model. Fix: retry later, or allow more time"
             waiting.future.set_exception(RequestError(503, message, retry_after_seconds=1))
 

@@ -21,7 +21,9 @@ def traffic() -> Section:
         panels=(
             _requests(),
             _failures_by_reason(),
+            _rejected_requests(),
             _responses_by_http_status(),
+            _responses_by_grpc_status(),
             _time_per_request_by_stage(),
         ),
     )
@@ -47,6 +49,32 @@ def _failures_by_reason() -> Panel:
             asks="Why do requests fail?",
             when_bad="REJECTED: the queue was full, add replicas. BACKEND: the model raised an exception, read the"
             " logs. CANCELED: clients gave up, it is too slow. OTHER: requests that do not fit the model.",
+        ),
+        Look(unit=units.RequestsPerSecond, stacked=True),
+    )
+
+
+def _rejected_requests() -> Panel:
+    return over_time(
+        "Rejected requests",
+        {"priority {{priority}}: {{cause}}": f"sum by (priority, cause) ({rate('athanor_rejected_requests')})"},
+        Text(
+            asks="Which priorities does the queue reject, and why?",
+            when_bad="queue_full: it gets more requests than it can handle, add replicas. timeout: they waited longer"
+            " than config.pbtxt or the client allows. Only low priorities: the high ones take all of the model's time.",
+        ),
+        Look(unit=units.RequestsPerSecond, stacked=True),
+    )
+
+
+def _responses_by_grpc_status() -> Panel:
+    return over_time(
+        "Responses by gRPC status",
+        {"{{code}}": f"sum by (code) ({rate('athanor_grpc_responses')})"},
+        Text(
+            asks="Which responses do clients get over gRPC?",
+            when_bad="INVALID_ARGUMENT and NOT_FOUND: an error of a client. RESOURCE_EXHAUSTED and UNAVAILABLE: too"
+            " much load. INTERNAL: the model.",
         ),
         Look(unit=units.RequestsPerSecond, stacked=True),
     )
@@ -93,6 +121,7 @@ def batches() -> Section:
             _batch_size(),
             _wait_in_the_queue(),
             _requests_in_the_queue(),
+            _batches_in_the_model(),
             _rows_and_model_calls(),
         ),
     )
@@ -132,6 +161,18 @@ def _requests_in_the_queue() -> Panel:
     )
 
 
+def _batches_in_the_model() -> Panel:
+    return over_time(
+        "Batches in the model",
+        {"{{pod}}": most(10, f"sum by (pod) (athanor_running_batches{{{WORKLOAD}}})")},
+        Text(
+            asks="How many batches does each pod compute at the same time?",
+            when_bad="Always as many as the model has instances while requests wait: add replicas. Above 0 without"
+            " requests: a call of the model does not return.",
+        ),
+    )
+
+
 def _rows_and_model_calls() -> Panel:
     return over_time(
         "Rows and model calls",
@@ -153,6 +194,7 @@ def versions() -> Section:
         panels=(
             _versions_loaded(),
             _requests_by_version(),
+            _time_to_load(),
             _failed_version_loads(),
         ),
     )
@@ -181,6 +223,23 @@ def _requests_by_version() -> Panel:
             "ready.",
         ),
         Look(unit=units.RequestsPerSecond, stacked=True),
+    )
+
+
+def _time_to_load() -> Panel:
+    by_version = "by (model, version)"
+    return over_time(
+        "Time to load",
+        {
+            "{{model}} {{version}}": f"max {by_version} (athanor_model_load_seconds{{{WORKLOAD}}})",
+            "{{model}} {{version}}, warm-up": f"max {by_version} (athanor_model_warmup_seconds{{{WORKLOAD}}})",
+        },
+        Text(
+            asks="How long did a version take before it answered, and how much of that was its warm-up?",
+            when_bad="The warm-up: use a smaller max_batch_size, or model_warmup in config.pbtxt. The rest: the volume"
+            " is slow, or the file large.",
+        ),
+        Look(unit=units.Seconds),
     )
 
 

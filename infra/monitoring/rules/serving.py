@@ -28,13 +28,16 @@ _ERRORS = "service:errors:ratio_rate"
 _SLOW = "service:slow:ratio_rate"
 # A client that leaves (CANCELED) or sends nonsense (OTHER) is not a fault of the service.
 _FAULTS = 'nv_inference_request_failure{reason=~"REJECTED|BACKEND"}'
+_CANCELED = 'nv_inference_request_failure{reason="CANCELED"}'
 _SUCCESSES = "nv_inference_request_success"
 _NAMED = "{{ $labels.namespace }}/{{ $labels.workload }}"
 
 
 def area(limits: ServingThresholds) -> Area:
     """Return the rules of services."""
-    return Area(name="serving", recordings=_recordings(limits), alerts=(*_burn(limits), *_models(limits)))
+    return Area(
+        name="serving", recordings=_recordings(limits), alerts=(*_burn(limits), _canceled(limits), *_models(limits))
+    )
 
 
 def _recordings(limits: ServingThresholds) -> Sequence[Recording]:
@@ -42,6 +45,11 @@ def _recordings(limits: ServingThresholds) -> Sequence[Recording]:
         Recording(record="service:requests:rate5m", expr=_requests("rate", "5m")),
         Recording(record="service:requests:increase1h", expr=_requests("increase", "1h")),
         *(Recording(record=f"{_ERRORS}{window}", expr=_error_ratio(window)) for window in _WINDOWS),
+        Recording(
+            record="service:canceled:ratio_rate5m",
+            expr=f"""
+                {_sum("rate", _CANCELED, "5m")} / ({_all_requests("rate", "5m")} > 0)""",
+        ),
         *(Recording(record=f"{_SLOW}{window}", expr=_slow_ratio(window, limits)) for window in _WINDOWS),
         *(
             Recording(
@@ -79,6 +87,11 @@ def _requests(function: str, window: str) -> str:
     return f"{_sum(function, _SUCCESSES, window)} + {_faults(function, window)}"
 
 
+def _all_requests(function: str, window: str) -> str:
+    """Return all requests, those that the clients canceled or got wrong included."""
+    return f"({_sum(function, _SUCCESSES, window)} + {_sum(function, 'nv_inference_request_failure', window)})"
+
+
 def _error_ratio(window: str) -> str:
     return f"{_faults('rate', window)} / (({_requests('rate', window)}) > 0)"
 
@@ -114,6 +127,20 @@ def _burn(limits: ServingThresholds) -> Sequence[Alert]:
             ("ServiceLatencyBurnFast", _SLOW, _PAGE, slow, "is answering far too slowly", slowly),
             ("ServiceLatencyBurnSlow", _SLOW, _TICKET, slow, "has been a little too slow for days", slowly),
         )
+    )
+
+
+def _canceled(limits: ServingThresholds) -> Alert:
+    """Return what the objectives do not see: a client that gives up is neither an error nor a slow response."""
+    return Alert(
+        name="ServiceRequestsCanceled",
+        expr=f"""
+            service:canceled:ratio_rate5m > {limits.canceled_ratio:.6g}
+            and on ({_SERVICE}) {_all_requests("increase", "1h")} >= {limits.minimum_requests_per_hour}""",
+        for_seconds=limits.canceled_for_seconds,
+        severity="ticket",
+        summary=f"{_NAMED} answers too late for its clients",
+        description="{{ $value | humanizePercentage }} of recent requests were canceled before they were answered.",
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -255,6 +256,7 @@ def test_a_policy_limits_its_priority_alone():
             futures += [batcher.submit(request(1, priority=priority)) for priority in (1, 2, 2)]
             with pytest.raises(RequestError, match="limit: 1"):
                 batcher.submit(request(1, priority=1))
+            assert batcher.numbers.rejected == Counter({("queue_full", 1): 1})
             futures.append(batcher.submit(request(1, priority=2)))
             model.allow(100)
             await asyncio.gather(*futures)
@@ -272,6 +274,7 @@ def test_a_request_that_waited_too_long_is_rejected_and_counted():
                 await batcher.submit(request(2))
             assert refused.value.status == 503
             assert batcher.numbers.request_failure[metrics.REJECTED] == 1
+            assert batcher.numbers.rejected == {("timeout", 1): 1, ("queue_full", 1): 0}
             assert batcher.numbers.pending_requests() == 0
             model.allow(100)
             await first

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import shutil
 import threading
 
@@ -87,6 +88,8 @@ def test_new_versions_are_taken_over_under_load_without_a_failed_request(start, 
     for version in range(1, 5):
         server.wait_for_log(f"version {version}: released")
     assert 'version="1"' not in server.metrics()
+    for name in ("athanor_model_load_seconds", "athanor_model_warmup_seconds"):
+        assert re.search(rf'^{name}{{model="digits",version="5"}} \d+\.\d+', server.metrics(), re.MULTILINE)
     assert server.get("/v2/models/digits/versions/1/ready")[0] == 404
 
 

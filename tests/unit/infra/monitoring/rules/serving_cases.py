@@ -43,6 +43,7 @@ def latencies(fast, every, service="answers"):
 
 _READY = 'kube_pod_status_ready{namespace="team", pod="answers-0", condition="true"}'
 _LOADED, _NOT_LOADED = "athanor_model_load_success", "athanor_model_load_failure"
+_GIVEN_UP = {**_SERVICE, "workload": "given-up"}
 _BY_MODEL = {**_SERVICE, "model": "digits"}
 
 CASES = (
@@ -102,6 +103,18 @@ CASES = (
         fires={"12h": [_SERVICE]},
         quiet=["10m", "19h"],
         interval="10m",
+    ),
+    AlertCase(
+        alert="ServiceRequestsCanceled",
+        says="every tenth request for an hour, or all of them; a few, or in few requests, say nothing",
+        series={
+            **requests("0+540x60 32400+600x40", "0+60x60 3600x40", reason="CANCELED"),
+            **requests("0+600x100", "0+12x100", "patient", reason="CANCELED"),
+            **requests("0x100", "0x20 1x80", "idle", reason="CANCELED"),
+            **requests("0x100", "0+60x60 3600x40", "given-up", reason="CANCELED"),
+        },
+        fires={"15m": [_SERVICE, _GIVEN_UP], "60m": [_SERVICE, _GIVEN_UP]},
+        quiet=["9m", "70m"],
     ),
     AlertCase(
         alert="ModelLoadFailed",
