@@ -23,6 +23,7 @@ EVERYTHING = {
     "digits": {"workers": 4, "replicas": 4},
     "cluster": {"simulated_nodes": [{"instance_type": "ecs.gn7i-c8g1.2xlarge"}]},
     "gpu": {"device_plugin": True, "dcgm_exporter": True, "sharing": {"mode": "mps", "replicas": 2}},
+    "monitoring": {"autoscaling": {"enabled": True}},
 }
 PUBLIC = ("docker.io", "index.docker.io", "nvcr.io", "quay.io", "ghcr.io", "registry.k8s.io", "localhost/")
 
@@ -47,7 +48,7 @@ def mirrored(request, record_stack):
 
 def test_no_image_of_the_whole_stack_is_outside_the_registry(mirrored):
     all_images = _images(mirrored)
-    assert len(all_images) == 21
+    assert len(all_images) == 23
     assert [image for image in all_images if not image.startswith(REGISTRY + "/")] == []
 
 
@@ -64,7 +65,7 @@ def test_no_other_field_names_a_public_registry(mirrored):
 
 
 def test_every_pod_has_the_pull_secret(mirrored):
-    assert len(_pods(mirrored)) == 15
+    assert len(_pods(mirrored)) == 16
     assert all(pod["imagePullSecrets"] == [{"name": "team-registry"}] for pod in _pods(mirrored))
 
 
