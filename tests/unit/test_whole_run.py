@@ -39,7 +39,7 @@ def cluster():
 
 def test_waits(cluster):
     print("waits", flush=True)
-    time.sleep(600)
+    time.sleep(60)
 """
 
 
@@ -96,6 +96,8 @@ def test_an_interrupted_run_cleans_up_first(tmp_path):
     (tmp_path / "pytest.ini").touch()
     (tmp_path / "test_waits.py").write_text(WAITS)
     command = [sys.executable, "-m", "tests.whole_run", f"--rootdir={tmp_path}", "-q", "-s", str(tmp_path)]
+    # A run of the tests in the background ignores Ctrl-C, and all that it starts would inherit that.
+    command = ["env", "--default-signal=INT", *command]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
