@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from tools.paths import paths
 from tools.process import CommandError
@@ -38,42 +37,59 @@ class SteadyEngine(Engine):
             KeyboardInterrupt: this process was interrupted; the engine has ended.
         """
         command = [str(self.pulumi), *words, "--non-interactive"]
-        with subprocess.Popen(
-            command,
-            cwd=self.project,
-            env={**os.environ, **engine_environment(self.pulumi)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        ) as process:
-            output, errors, interrupted = _to_the_end(process)
+        with (
+            _Interruptions() as interruptions,
+            subprocess.Popen(
+                command,
+                cwd=self.project,
+                env={**os.environ, **engine_environment(self.pulumi)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            ) as process,
+        ):
+            interruptions.pass_on_to(process)
+            output, errors = process.communicate()
         log = paths().logs / f"pulumi-{self.stack}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as file:
             file.write(f"$ {' '.join(command)}\n{output}{errors}[status {process.returncode}]\n")
-        if interrupted:
+        if interruptions.came:
             raise KeyboardInterrupt
         if process.returncode:
             raise CommandError(command, process.returncode, (output + errors).strip(), log)
         return output
 
 
-def _to_the_end(process: subprocess.Popen[str]) -> tuple[str, str, bool]:
-    """Return what a process printed, and whether it was interrupted before its end; each interruption is passed on."""
-    interrupted = threading.Event()
+class _Interruptions:
+    """Passes interruptions of this process on to another one while a block runs, with what came before its start."""
 
-    def pass_on(_: int, __: FrameType | None) -> None:
-        interrupted.set()
-        process.send_signal(signal.SIGINT)
+    def __init__(self) -> None:
+        self.came = False
+        self._came_early = False
+        self._process: subprocess.Popen[str] | None = None
 
-    # Handlers that return, not exceptions: none can be lost between two waits.
-    before = {kind: signal.signal(kind, pass_on) for kind in INTERRUPTIONS}
-    try:
-        output, errors = process.communicate()
-    finally:
-        for kind, handler in before.items():
+    def __enter__(self) -> Self:
+        # Handlers that return, not exceptions: none can be lost between two waits.
+        self._before = {kind: signal.signal(kind, self._on_signal) for kind in INTERRUPTIONS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for kind, handler in self._before.items():
             signal.signal(kind, handler)
-    return output, errors, interrupted.is_set()
+
+    def pass_on_to(self, process: subprocess.Popen[str]) -> None:
+        """Let a process have them from now on."""
+        self._process = process
+        if self._came_early:
+            process.send_signal(signal.SIGINT)
+
+    def _on_signal(self, _: int, __: FrameType | None) -> None:
+        self.came = True
+        if self._process is None:
+            self._came_early = True
+        else:
+            self._process.send_signal(signal.SIGINT)

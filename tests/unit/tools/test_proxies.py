@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.waiting import PATIENCE_SECONDS
 from tools import proxies
 from tools.local_cluster import state
 
@@ -78,8 +79,8 @@ def asked_proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         thread.join()
 
 
-def ask(url: str) -> str:
-    with proxies.urlopen(urllib.request.Request(url), timeout_seconds=0.2) as answer:
+def ask(url: str, timeout_seconds: float = PATIENCE_SECONDS) -> str:
+    with proxies.urlopen(urllib.request.Request(url), timeout_seconds=timeout_seconds) as answer:
         return answer.read().decode()
 
 
@@ -93,4 +94,4 @@ def test_other_places_are_asked_through_the_proxy(url: str) -> None:
 @pytest.mark.usefixtures("asked_proxy")
 def test_clusters_and_this_machine_are_asked_directly(host: str) -> None:
     with pytest.raises(urllib.error.URLError):  # nobody listens there, and the proxy would have answered
-        ask(f"http://{host}:9/x")
+        ask(f"http://{host}:9/x", timeout_seconds=2)  # which a network without a host uses up

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
+from tests.waiting import wait_until
 from tools.acceptance.steady_engine import SteadyEngine
 from tools.process import CommandError
 
@@ -21,6 +22,7 @@ signal.signal(signal.SIGINT, lambda *_: ends.append(1))
 (folder / "running").touch()
 while len(ends) < {interrupts}:
     time.sleep(0.01)
+    (folder / f"interruptions-{{len(ends)}}").touch()
 time.sleep(1)  # longer than the quarter of a second after which subprocess.run kills
 (folder / "state-written").touch()
 print("cancelled after", len(ends))
@@ -46,11 +48,12 @@ def test_an_interruption_is_passed_on_and_the_end_is_waited_for(tmp_path, interr
     text = SLOW.format(python=sys.executable, folder=str(tmp_path), interrupts=interrupts)
 
     def press():
-        while not (tmp_path / "running").exists():
-            time.sleep(0.01)
-        for _ in range(interrupts):
-            time.sleep(0.1)
+        wait_until((tmp_path / "running").exists, "the engine to run")
+        for number in range(interrupts):
             os.kill(os.getpid(), signal.SIGINT)
+            # Two at once are one to the kernel; after the last one the engine ends without a word.
+            if number + 1 < interrupts:
+                wait_until((tmp_path / f"interruptions-{number + 1}").exists, "the engine to have it")
 
     thread = threading.Thread(target=press)
     thread.start()
@@ -61,6 +64,19 @@ def test_an_interruption_is_passed_on_and_the_end_is_waited_for(tmp_path, interr
     assert (tmp_path / "state-written").exists()
     log = (tmp_path / "home" / "logs" / "pulumi-dev.log").read_text()
     assert f"cancelled after {interrupts}" in log
+
+
+def test_an_interruption_before_the_engine_is_known_is_passed_on(tmp_path, monkeypatch):
+    class InterruptedAtItsStart(subprocess.Popen):
+        def __init__(self, *words, **options):
+            super().__init__(*words, **options)
+            wait_until((tmp_path / "running").exists, "the engine to run")
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", InterruptedAtItsStart)
+    with pytest.raises(KeyboardInterrupt):
+        engine(tmp_path, SLOW.format(python=sys.executable, folder=str(tmp_path), interrupts=1)).run("up")
+    assert (tmp_path / "state-written").exists()
 
 
 def test_it_does_not_share_the_terminals_interruption(tmp_path):

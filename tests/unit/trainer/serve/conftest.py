@@ -21,7 +21,7 @@ from tests import waiting
 from trainer.model_repository import torchscript
 
 PROJECT = Path(__file__).resolve().parents[4]
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = waiting.PATIENCE_SECONDS
 
 CONFIG = """
 platform: "pytorch_libtorch"
@@ -30,23 +30,19 @@ input [{ name: "image" data_type: TYPE_FP32 dims: [1, 8, 8] }]
 output [{ name: "logits" data_type: TYPE_FP32 dims: [10] }]
 dynamic_batching {}
 """
+GATHERING = CONFIG.replace("dynamic_batching {}", "dynamic_batching { max_queue_delay_microseconds: 5000000 }")
+"""Requests wait until there are eight rows of them, or for five seconds: a queue that every machine has time to see."""
 
 
 class Scaled(torch.nn.Module):
     """Returns the first ten pixels times a factor: the answer shows which version gave it."""
 
-    def __init__(self, factor: float, work: int):
+    def __init__(self, factor: float):
         super().__init__()
         self.factor = factor
-        self.work = work
-        self.register_buffer("mixer", torch.eye(384))
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        # depends on the input: freezing would fold it otherwise
-        mixed = self.mixer + image.flatten()[0] * 0.0
-        for _ in range(self.work):
-            mixed = mixed @ self.mixer
-        return image.flatten(1)[:, :10] * self.factor * mixed[0, 0]
+        return image.flatten(1)[:, :10] * self.factor
 
 
 class Endless(torch.nn.Module):
@@ -69,10 +65,10 @@ class Repository:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "config.pbtxt").write_text(text)
 
-    def publish(self, version: int, factor: float | None = None, *, work=0, module=None, **manifest):
+    def publish(self, version: int, factor: float | None = None, *, module=None, **manifest):
         staging = self.folder / f".staging-{version}"
         staging.mkdir(parents=True)
-        torchscript.save_frozen(module or Scaled(float(factor or version), work), staging / "model.pt")
+        torchscript.save_frozen(module or Scaled(float(factor or version)), staging / "model.pt")
         digest = hashlib.sha256((staging / "model.pt").read_bytes()).hexdigest()
         (staging / "manifest.json").write_text(json.dumps({"sha256": digest, "model_file": "model.pt"} | manifest))
         staging.rename(self.folder / str(version))
@@ -94,6 +90,7 @@ class Server:
             env=os.environ | (environment or {}),
         )
         self.log: list[str] = []
+        self._log_ended = False
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -104,6 +101,7 @@ class Server:
                 self.log.append(line.rstrip())
                 self._changed.notify_all()
         with self._changed:
+            self._log_ended = True
             self._changed.notify_all()
 
     def wait_for_log(self, pattern: str) -> re.Match:
@@ -111,7 +109,7 @@ class Server:
             return next(filter(None, (re.search(pattern, line) for line in self.log)), None)
 
         with self._changed:
-            ended = self._changed.wait_for(lambda: first_match() or not self._reader.is_alive(), DEADLINE_SECONDS)
+            ended = self._changed.wait_for(lambda: first_match() or self._log_ended, DEADLINE_SECONDS)
             assert ended, f"{pattern!r} not logged in time: {self.log}"
             match = first_match()
         assert match, f"ended without logging {pattern!r}: {self.log}"
@@ -226,16 +224,26 @@ def start(repository):
 @pytest.fixture(scope="session")
 def shared_server(tmp_path_factory):
     """One server with version 1 for all tests that leave it as it is."""
-    repository = Repository(tmp_path_factory.mktemp("shared") / "models")
+    with served_version(tmp_path_factory.mktemp("shared")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def impatient_server(tmp_path_factory):
+    """The same with limits so short that only clients that are slow on purpose should meet it."""
+    limits = ("--head_timeout_seconds=2", "--body_timeout_seconds=2", "--max_connections=64")
+    with served_version(tmp_path_factory.mktemp("impatient"), *limits) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def served_version(folder, *flags):
+    """Run a server with version 1, and with less room for bodies than it has by default."""
+    repository = Repository(folder / "models")
     repository.configure()
     repository.publish(1)
-    server = Server(
-        repository.path,
-        *("--max_body_bytes=2000000", "--max_json_bytes=1000000", "--max_buffered_bytes=8000000"),
-        "--grpc_port=0",
-        *("--head_timeout_seconds=0.5", "--body_timeout_seconds=0.5", "--max_connections=64"),
-    )
-    with contextlib.closing(server):
+    room = ("--max_body_bytes=2000000", "--max_json_bytes=1000000", "--max_buffered_bytes=8000000")
+    with contextlib.closing(Server(repository.path, *room, "--grpc_port=0", *flags)) as server:
         server.wait_until_listening()
         server.wait_until("/v2/health/ready")
         yield server

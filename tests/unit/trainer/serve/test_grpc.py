@@ -13,8 +13,9 @@ import tritonclient.grpc.aio as triton_async
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
+from tests.unit.trainer.serve.conftest import DEADLINE_SECONDS, GATHERING
+
 IMAGE = np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-DEADLINE_SECONDS = 60
 FAILURES = "nv_inference_request_failure"
 CANCELED = ',reason="CANCELED"'
 
@@ -241,18 +242,16 @@ def test_deadline_of_the_client_cancels(start, repository, endless):
         server.wait_until_metric(FAILURES, 1, CANCELED)
 
 
-def test_requests_under_way_are_answered_when_the_server_stops(start, repository, wait_until):
-    repository.publish(1, work=300)
+def test_requests_under_way_are_answered_when_the_server_stops(start, repository):
+    repository.configure(GATHERING)
+    repository.publish(1)
     server = start("--grpc_port=0", "--warmup_budget_seconds=0")
     server.wait_until("/v2/health/ready")
-    batch = np.repeat(IMAGE, 8, axis=0)
     with contextlib.closing(triton.InferenceServerClient(server.grpc_address)) as client:
         answers: queue.Queue = queue.Queue()
         for _ in range(5):
-            client.async_infer("digits", [triton_input(batch)], lambda result, error: answers.put((result, error)))
-        # the model is busy with one, and all others have arrived
-        pending = 'nv_inference_pending_request_count{model="digits",version="1"} '
-        wait_until(lambda: int(server.metrics().split(pending)[1].split()[0]) > 3, "a queue")
+            client.async_infer("digits", [triton_input()], lambda result, error: answers.put((result, error)))
+        server.wait_until_metric("nv_inference_pending_request_count", 5)
         server.terminate()
         assert [answers.get(timeout=DEADLINE_SECONDS)[1] for _ in range(5)] == [None] * 5
     assert server.wait() == 0

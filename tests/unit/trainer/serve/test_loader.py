@@ -247,7 +247,7 @@ def publish_variant(repository, version, name, factor):
     repository.publish(version)
     staged = (repository.folder / str(version)).rename(repository.folder / ".staged")
     file = staged / f"model.{name}.pt"
-    torchscript.save_frozen(Scaled(factor, 0), file)
+    torchscript.save_frozen(Scaled(factor), file)
     manifest = json.loads((staged / "manifest.json").read_text())
     entry = {"model_file": file.name, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
     (staged / "manifest.json").write_text(json.dumps(manifest | {"variants": {name: entry}}))

@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.unit.trainer.serve.conftest import GATHERING
+
 INFER = "/v2/models/digits/infer"
 
 
@@ -23,14 +25,12 @@ def serving(start, repository):
     return start_serving
 
 
-def test_queue_is_finished_and_exit_status_is_0(serving, document, wait_until):
-    server = serving(work=60)
-    body = json.dumps(document(rows=8))
-    with ThreadPoolExecutor(12) as pool:
-        answers = [pool.submit(server.request, "POST", INFER, body) for _ in range(12)]
-        # the model is busy with one, so that the others have to wait
-        pending = 'nv_inference_pending_request_count{model="digits",version="1"} '
-        wait_until(lambda: int(server.metrics().split(pending)[1].split()[0]) > 3, "a queue")
+def test_queue_is_finished_and_exit_status_is_0(serving, repository, document):
+    repository.configure(GATHERING)
+    server = serving()
+    with ThreadPoolExecutor(7) as pool:
+        answers = [pool.submit(server.request, "POST", INFER, document()) for _ in range(7)]
+        server.wait_until_metric("nv_inference_pending_request_count", 7)
         server.terminate()
         assert {answer.result()[0] for answer in answers} == {200}
     assert server.wait() == 0
@@ -56,12 +56,11 @@ def test_draining_server_serves_but_is_not_ready_and_ends_connections(serving, d
     assert server.wait() == 0
 
 
-def test_model_that_does_not_return_is_left_behind(serving, endless, document, wait_until):
+def test_model_that_does_not_return_is_left_behind(serving, endless, document):
     server = serving("--drain_timeout_seconds=1", module=endless)
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(server.request, "POST", INFER, document(value=9.0))
-        executions = "athanor_http_responses"
-        wait_until(lambda: executions in server.metrics(), "the request")
+        server.wait_until_metric("athanor_running_batches", 1)
         server.terminate()
         status, _, body = answer.result()
     assert status == 503
