@@ -109,6 +109,22 @@ def _plain(network: nn.Module, data: Images, given: argparse.Namespace) -> Conte
     return step, _loader(data, given, DistributedSampler(data))
 
 
+def _step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, backward: Callable[[Tensor], None]
+) -> Callable[[Batch], float]:
+    """Return the step of a loop whose framework computes the gradients."""
+
+    def step(batch: Batch) -> float:
+        images, labels = batch
+        optimizer.zero_grad()
+        loss = cross_entropy(model(images), labels)
+        backward(loss)
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
 def _fabric(network: nn.Module, data: Images, given: argparse.Namespace) -> Contender:
     from lightning_fabric import Fabric  # noqa: PLC0415
 
@@ -118,15 +134,7 @@ def _fabric(network: nn.Module, data: Images, given: argparse.Namespace) -> Cont
     fabric.launch()
     model, optimizer = fabric.setup(network, torch.optim.AdamW(network.parameters(), lr=1e-3))
 
-    def step(batch: Batch) -> float:
-        images, labels = batch
-        optimizer.zero_grad()
-        loss = cross_entropy(model(images), labels)
-        fabric.backward(loss)
-        optimizer.step()
-        return loss.item()
-
-    return step, fabric.setup_dataloaders(_loader(data, given))
+    return _step(model, optimizer, fabric.backward), fabric.setup_dataloaders(_loader(data, given))
 
 
 def _accelerate(network: nn.Module, data: Images, given: argparse.Namespace) -> Contender:
@@ -136,15 +144,7 @@ def _accelerate(network: nn.Module, data: Images, given: argparse.Namespace) -> 
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
     model, optimizer, loader = accelerator.prepare(network, optimizer, _loader(data, given))
 
-    def step(batch: Batch) -> float:
-        images, labels = batch
-        optimizer.zero_grad()
-        loss = cross_entropy(model(images), labels)
-        accelerator.backward(loss)
-        optimizer.step()
-        return loss.item()
-
-    return step, loader
+    return _step(model, optimizer, accelerator.backward), loader
 
 
 FRAMEWORKS = {"plain": _plain, "fabric": _fabric, "accelerate": _accelerate}

@@ -40,7 +40,7 @@ def possible_pools(asked: Placement, offers: PlatformOffers) -> Sequence[PoolOff
     """Return the pools whose GPUs the pods may get: the named one, or all that have such; none without GPUs.
 
     Raises:
-        RefusalError: there is no pool of the given name.
+        RefusalError: no pool has the given name.
     """
     accelerator = asked.resources.accelerator
     if accelerator is None:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from athanor.run.pasted import Pasted, read_mpi, read_pytorch
-from athanor.run.script import check_script
+from athanor.run.script import SCRIPT_SUFFIXES, check_script
 from infra.errors import RefusalError
 from workloads.batch import BatchJob, BatchJobArgs
 from workloads.egress import Egress
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 Args = PyTorchJobArgs | MPIJobArgs | TensorFlowJobArgs | BatchJobArgs
 Kind = tuple[type[PyTorchJob] | type[MPIJob] | type[TensorFlowJob] | type[BatchJob], Args]
-_SCRIPT_SUFFIXES = {".py", ".sh"}
 _LONGEST_STEM = 30
 _TIME = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -187,7 +186,7 @@ def _check_single_process(given: argparse.Namespace) -> None:
 
 def default_name(program: list[str]) -> str:
     """Return a name that no other run has: the script's, and random digits."""
-    scripts = [word for word in program if PurePosixPath(word).suffix in _SCRIPT_SUFFIXES]
+    scripts = [word for word in program if PurePosixPath(word).suffix in SCRIPT_SUFFIXES]
     stem = PurePosixPath(scripts[0]).stem if scripts else "run"
     kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem.lower())
     kept = kept.lstrip("-0123456789")[:_LONGEST_STEM].rstrip("-")

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from workloads.local_folder import LocalFolder
 
 _INTERPRETER = re.compile(r"python[\d.]*|bash|sh")
-_SUFFIXES = {".py", ".sh"}
+SCRIPT_SUFFIXES = {".py", ".sh"}
+"""Endings of the files that are taken for scripts."""
 
 
 def check_script(program: Sequence[str], source: LocalFolder) -> None:
@@ -48,6 +49,12 @@ def _script(program: Sequence[str]) -> PurePosixPath | None:
     """Return the relative path of the script that is started; None for modules, programs and scripts elsewhere."""
     words = program[1:] if _INTERPRETER.fullmatch(PurePosixPath(program[0]).name) else program
     first = PurePosixPath(words[0]) if words else None
-    if first is None or first.suffix not in _SUFFIXES or first.is_absolute() or ".." in first.parts or "$" in words[0]:
+    if (
+        first is None
+        or first.suffix not in SCRIPT_SUFFIXES
+        or first.is_absolute()
+        or ".." in first.parts
+        or "$" in words[0]
+    ):
         return None
     return first
