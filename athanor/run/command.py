@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from athanor.run.recorded import recorded
 from athanor.runs.cluster import Cluster
 from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end
+from athanor.runs.history import Seen
 from athanor.runs.stack import PROJECT, EngineError, apply, create_run, open_run, preview, remove
 from infra.errors import RefusalError
 from infra.outputs import PlatformOutputs
@@ -60,6 +63,7 @@ def _start(arguments: argparse.Namespace, described: Description) -> int:
         outputs = _apply(arguments, variables, described.name, _program(described, cluster, known, arguments))
     if outputs is None:
         return 0
+    Seen(outputs=outputs).keep(described.name)
     return _report(arguments, cluster.within(outputs["namespace"]), described.name, outputs["job_name"])
 
 
@@ -121,8 +125,17 @@ def _program(
         pulumi.export("job_name", job.job_name)
         pulumi.export("namespace", platform.namespace)
         pulumi.export("arguments", json.dumps(recorded(described), sort_keys=True))
+        pulumi.export("by", _login_name())
 
     return program
+
+
+def _login_name() -> str:
+    """Return the user's name on this machine; in a container, a user may have none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())
 
 
 def _line(cluster: Cluster) -> Snapshot | None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from athanor.inspection.queues import place_of_new
-from infra.cost import node_prices
-from infra.instance_types import INSTANCE_TYPES, PRICES_AS_OF
+from athanor.runs.prices import amount, gpu_prices
+from infra.instance_types import PRICES_AS_OF
 from workloads.accelerators import WholeGpus
 from workloads.volcano_job import priority_class
 
 if TYPE_CHECKING:
     from athanor.inspection.objects import Snapshot
     from athanor.run.description import Description
-    from infra.offers import PlatformOffers, PoolOffer
+    from infra.offers import PlatformOffers
     from infra.outputs import PlatformOutputs
     from workloads.local_folder import LocalFolder
 
@@ -64,17 +64,7 @@ def _code(source: LocalFolder) -> str:
 
 def _price(gpus: int, pool: str | None, offers: PlatformOffers) -> str:
     """Return the GPUs' part of their nodes' list prices, from the cheapest to the dearest pool that has GPUs."""
-    pools = [each for each in offers.pools if each.gpus_per_node and pool in {None, each.name}]
-    shares = [share for each in pools for share in _shares(each)]
-    if not shares:
+    prices = gpu_prices(offers, pool)
+    if prices is None:
         return "price not known"
-    lowest, highest = gpus * min(shares), gpus * max(shares)
-    amount = f"{lowest:,.2f}" if lowest == highest else f"{lowest:,.2f} to {highest:,.2f}"
-    return f"{amount} CNY/h (list price on demand, {PRICES_AS_OF})"
-
-
-def _shares(pool: PoolOffer) -> list[float]:
-    """Return the lowest and the highest price of one GPU of a pool; nothing where a type's is not known."""
-    facts = [INSTANCE_TYPES.get(name) for name in pool.instance_types]
-    prices = node_prices([each.price_cny_per_hour if each else None for each in facts], None)
-    return [price / (pool.gpus_per_node or 1) for price in prices if price is not None]
+    return f"{amount(gpus * prices[0], gpus * prices[1])} CNY/h (list price on demand, {PRICES_AS_OF})"

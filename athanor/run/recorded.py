@@ -1,7 +1,8 @@
-"""The arguments of a run as its stack records them, to compare runs: text by name, without what is the default."""
+"""The arguments of a run as its stack records them, to list and compare runs: text by name, without the defaults."""
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import MISSING, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,8 +15,30 @@ if TYPE_CHECKING:
 
 
 def recorded(described: Description) -> dict[str, str]:
-    """Return the arguments by name, such as resources.gpus; the code is there as its digest."""
-    return {"kind": described.kind, **dict(_flat("", described.args))}
+    """Return the arguments by name, such as resources.gpus; the code is there as its digest and its commit."""
+    commit = commit_of(described.source.path)
+    code = {"commit": commit} if commit else {}
+    return {"kind": described.kind, **code, **dict(_flat("", described.args))}
+
+
+def commit_of(folder: str) -> str | None:
+    """Return the commit of a folder in a git repository, and whether the folder has other content; None elsewhere."""
+    head = _git(folder, "rev-parse", "HEAD")
+    changes = _git(folder, "status", "--porcelain", "--", ".")
+    if head is None or changes is None:
+        return None
+    return f"{head.strip()} with changes" if changes.strip() else head.strip()
+
+
+def _git(folder: str, *words: str) -> str | None:
+    """Return what git prints; None without git, a repository of the user's own, or a first commit."""
+    # A repository's settings may name a program that watches its files; it has no part in this.
+    command = ["git", "-C", folder, "--no-optional-locks", "-c", "core.fsmonitor=false", *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
 
 
 def given(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass

@@ -7,24 +7,25 @@ import sys
 from collections.abc import Callable  # noqa: TC003 - of a table that is annotated
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from athanor.inspection.objects import JOBS
 from athanor.runs.cluster import Cluster
 from athanor.runs.comparison import Comparison
 from athanor.runs.control import resume, stop
 from athanor.runs.curves import COLOURS, fields, page
 from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end, print_logs
+from athanor.runs.history import forget
 from athanor.runs.inside import forward, shell
-from athanor.runs.listing import describe, table
+from athanor.runs.listing import table
+from athanor.runs.overview import overview
 from athanor.runs.rerun import rerun
 from athanor.runs.series import Series, read_series
-from athanor.runs.stack import all_runs, open_run, outputs_of, remove
+from athanor.runs.stack import open_run, outputs_of, remove
 from athanor.runs.watch import series_of, watch
 from athanor.runs.why import why
 from infra.errors import RefusalError
-from infra.workload_labels import JOB_LABEL
 
 if TYPE_CHECKING:
     import argparse
@@ -41,11 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list(arguments: argparse.Namespace, cluster: Cluster) -> int:
     # --namespace may name one whose platform is of an earlier release, without a description of itself.
-    where = cluster if arguments.namespace else cluster.within(cluster.platform().namespace)
-    jobs = {job["metadata"]["labels"][JOB_LABEL]: job for job in where.items(JOBS, JOB_LABEL)}
-    now = datetime.now(UTC)
-    runs = [describe(name, jobs.get(name), now) for name in all_runs()]
-    lines = [json.dumps(run.to_json()) for run in runs] if arguments.json else table(runs)
+    platform = None if arguments.namespace else cluster.platform()
+    where = cluster if platform is None else cluster.within(platform.namespace)
+    runs = overview(where, platform and platform.platform_offers, datetime.now(UTC))
+    width = get_terminal_size().columns if sys.stdout.isatty() else None
+    lines = [json.dumps(run.to_json()) for run in runs] if arguments.json else table(runs, width)
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
 
@@ -161,6 +162,7 @@ def _forward(arguments: argparse.Namespace, cluster: Cluster) -> int:
 def _delete(arguments: argparse.Namespace, cluster: Cluster) -> int:
     with cluster.variables() as variables:
         remove(open_run(arguments.run, variables))
+    forget(arguments.run)
     sys.stderr.write(f"deleted: run {arguments.run}\n")
     return 0
 

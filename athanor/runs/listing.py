@@ -1,4 +1,4 @@
-"""What `athanor runs` says of a run: its phase, how long it waited and ran, and the GPUs it used."""
+"""A run in a list: its phase, how long it waited and ran, the GPUs it used, what it runs and how that does."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from athanor.inspection.control_characters import printable
 from athanor.runs.job import phase_of
+from athanor.runs.prices import amount
+from athanor.runs.series import LOSSES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping
 
 _RUNNING = "Running"
-_HEADINGS = {"run": "RUN", "phase": "PHASE", "created": "CREATED", "waited": "WAITED", "ran": "RAN", "gpus": "GPUS",
-             "gpu_hours": "GPU-HOURS", "job": "JOB"}  # fmt: skip
+_HEADINGS = ("RUN", "PHASE", "BY", "CREATED", "WAITED", "RAN", "GPU-HOURS", "CNY", "LOSS", "CODE", "COMMAND")
+_UNKNOWN = "-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,33 @@ class Run:
         return asdict(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """A run with what is known beyond its job."""
+
+    run: Run
+    by: str | None
+    """Login name of who started it, on their machine."""
+    arguments: Mapping[str, str]
+    """What is not the default, by name, such as resources.gpus; `source` is the digest of its code."""
+    cost_cny: tuple[float, float] | None
+    """What its GPU-hours cost at list prices: lowest and highest, the same where only one kind of node fits."""
+    step: int | None
+    """The latest that it printed."""
+    latest: Mapping[str, float]
+    """The latest of each number that it printed, by name."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields for --json; what is not known is null."""
+        own = {"by": self.by, "arguments": self.arguments, "cost_cny": self.cost_cny}
+        return {**self.run.to_json(), **own, "step": self.step, "latest": self.latest}
+
+    @property
+    def command(self) -> str:
+        """What its pods run; empty if that is not known."""
+        return self.arguments.get("program") or self.arguments.get("command", "")
+
+
 def describe(name: str, job: dict[str, Any] | None, now: datetime) -> Run:
     """Return what a run's job says.
 
@@ -60,23 +90,33 @@ def describe(name: str, job: dict[str, Any] | None, now: datetime) -> Run:
     )  # fmt: skip
 
 
-def table(runs: Iterable[Run]) -> list[str]:
-    """Return the lines of a table with a heading."""
-    rows: list[Sequence[str]] = [tuple(_HEADINGS.values()), *(_row(run) for run in runs)]
+def table(runs: Iterable[Listed], width: int | None = None) -> list[str]:
+    """Return the lines of a table with a heading.
+
+    Args:
+        runs: In their order.
+        width: Where its lines, which end with the command, are cut off; None: nowhere.
+    """
+    rows = [_HEADINGS, *(tuple(cell or _UNKNOWN for cell in _row(run)) for run in runs)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [line if width is None or len(line) <= width else f"{line[: width - 1]}…" for line in lines]
 
 
-def _row(run: Run) -> tuple[str, ...]:
+def _row(listed: Listed) -> tuple[str, ...]:
+    run, loss = listed.run, next((name for name in LOSSES if name in listed.latest), None)
     return (
         run.run,
         run.phase,
-        run.created or "-",
+        printable(listed.by or ""),
+        run.created,
         duration(run.waited_seconds),
         duration(run.ran_seconds),
-        "-" if run.gpus is None else str(run.gpus),
-        "-" if run.gpu_hours is None else f"{run.gpu_hours:.2f}",
-        run.job or "-",
+        "" if run.gpu_hours is None else f"{run.gpu_hours:.2f}",
+        "" if listed.cost_cny is None else amount(*listed.cost_cny),
+        "" if loss is None else f"{listed.latest[loss]:.4g}",
+        listed.arguments.get("source", "").removeprefix("sha256 "),
+        printable(" ".join(listed.command.split())),
     )
 
 
@@ -122,7 +162,7 @@ def _seconds(begin: datetime, end: datetime) -> int:
 def duration(seconds: int | None) -> str:
     """Return a time as people say it: 42s, 3m 5s, 2h 10m."""
     if seconds is None:
-        return "-"
+        return _UNKNOWN
     minutes, rest = divmod(seconds, 60)
     hours, left = divmod(minutes, 60)
     if hours:

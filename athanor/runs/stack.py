@@ -65,11 +65,11 @@ def create_run(name: str, variables: Mapping[str, str], program: Callable[[], No
         raise RefusalError("--name", name, "is the name of a run of yours", fix) from None
 
 
-def all_runs() -> list[str]:
-    """Return the names of the runs in the user's backend, the latest first."""
+def all_runs() -> dict[str, str]:
+    """Return when the runs in the user's backend were last updated, by their names, the latest first."""
     workspace = automation.LocalWorkspace(project_settings=_settings(), env_vars=engine_variables())
-    stacks = sorted(workspace.list_stacks(), key=lambda stack: str(stack.last_update or ""), reverse=True)
-    return [stack.name.rpartition("/")[2] for stack in stacks]
+    stacks = [(stack.name.rpartition("/")[2], str(stack.last_update or "")) for stack in workspace.list_stacks()]
+    return dict(sorted(stacks, key=lambda stack: stack[1], reverse=True))
 
 
 def apply(stack: automation.Stack) -> dict[str, Any]:
@@ -114,8 +114,15 @@ def remove(stack: automation.Stack) -> None:
 
 
 def outputs_of(stack: automation.Stack) -> dict[str, str]:
-    """Return what a run recorded of itself."""
-    return {name: str(each.value) for name, each in stack.outputs().items()}
+    """Return what a run recorded of itself.
+
+    Raises:
+        EngineError: its state cannot be read, for example because the passphrase is another one.
+    """
+    try:
+        return {name: str(each.value) for name, each in stack.outputs().items()}
+    except automation.CommandError as error:
+        raise _failure([], error) from None
 
 
 def _note(event: automation.EngineEvent, errors: list[str]) -> None:

@@ -135,6 +135,19 @@ def test_an_edited_script_is_another_job_that_replaces_the_first(engineer: Engin
     assert (again["name"], again["uid"] == before["uid"]) == (before["name"], False)
 
 
+def test_the_list_says_what_ran_and_how_it_did_also_when_the_job_is_gone(engineer: Engineer) -> None:
+    (engineer.folder / "seen.py").write_text('print(\'{"step": 1, "loss": 0.5}\')\n', encoding="utf-8")
+    engineer.shell(f"athanor run --kind batch --name seen {SMALL} --follow -- python3 seen.py")
+    before = next(run for run in engineer.listed() if run["run"] == "seen")
+    assert (before["phase"], before["step"], before["latest"]) == ("Completed", 1, {"loss": 0.5})
+    assert before["arguments"]["command"] == "python3 seen.py"
+    row = r"^seen +Completed .* 0\.5 +[0-9a-f]{12} +python3 seen\.py$"
+    assert re.search(row, engineer.shell("athanor runs").stdout, re.MULTILINE)
+    engineer.clone.kubectl("delete", "jobs.batch.volcano.sh", before["job"], "-n", "athanor")
+    after = next(run for run in engineer.listed() if run["run"] == "seen")
+    assert after == {**before, "phase": "gone"}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from athanor.runs.listing import describe, table
+from athanor.runs.listing import Listed, Run, describe, table
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -41,21 +41,32 @@ def test_a_job_that_never_ran_waited_until_its_end():
     assert describe("train", _job(("Pending", "10:00:01"), ("Failed", "10:10:00")), NOW).waited_seconds == 600
 
 
+def _listed(run: Run, **known: object) -> Listed:
+    nothing = {"by": None, "arguments": {}, "cost_cny": None, "step": None, "latest": {}}
+    return Listed(run=run, **{**nothing, **known})
+
+
 def test_the_table_has_a_column_for_each_and_says_what_is_not_known():
-    runs = [describe("train", _job(("Running", "11:59:00")), NOW), describe("gone", None, NOW)]
-    heading, first, second = table(runs)
-    assert heading.split() == ["RUN", "PHASE", "CREATED", "WAITED", "RAN", "GPUS", "GPU-HOURS", "JOB"]
+    run = describe("train", _job(("Running", "11:59:00")), NOW)
+    arguments = {"program": "train.py --lr 0.1", "source": "sha256 2b50b04353dd"}
+    known = _listed(
+        run, by="ada", arguments=arguments, cost_cny=(1.5, 2.0), step=3, latest={"accuracy": 0.9, "loss": 0.25}
+    )
+    heading, first, second = table([known, _listed(Run(run="gone", phase="gone"))])
+    assert heading.split() == [
+        "RUN", "PHASE", "BY", "CREATED", "WAITED", "RAN", "GPU-HOURS", "CNY", "LOSS", "CODE", "COMMAND"
+    ]  # fmt: skip
     assert first.split() == [
-        "train",
-        "Running",
-        "2026-01-01T10:00:00Z",
-        "1h",
-        "59m",
-        "1m",
-        "0s",
-        "8",
-        "0.13",
-        "train-1",
-    ]
-    assert second.split() == ["gone", "gone", *"------"]
+        "train", "Running", "ada", "2026-01-01T10:00:00Z", "1h", "59m", "1m", "0s", "0.13", "1.50", "to", "2.00",
+        "0.25", "2b50b04353dd", "train.py", "--lr", "0.1",
+    ]  # fmt: skip
+    assert second.split() == ["gone", "gone", *"---------"]
     assert first.index("Running") == second.index("gone", 5)
+
+
+def test_a_command_cannot_write_to_the_terminal_and_is_cut_at_its_edge():
+    arguments = {"command": "sh -c '\x1b]0;title\x07echo \u202e'\n" + "x" * 500}
+    _, line = table([_listed(Run(run="a", phase="Running"), arguments=arguments)], width=120)
+    assert (len(line), line[-1]) == (120, "…")
+    assert "\x1b" not in line
+    assert "\\u202e" in line

@@ -1,0 +1,106 @@
+"""All runs as `athanor runs` lists them: from their stacks, their jobs, what they print, and what it saw before."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from athanor.inspection.objects import JOBS
+from athanor.runs.history import Seen
+from athanor.runs.job import ENDED
+from athanor.runs.listing import Listed, Run, describe
+from athanor.runs.prices import gpu_prices
+from athanor.runs.stack import EngineError, all_runs, open_run, outputs_of
+from athanor.runs.watch import series_of
+from infra.errors import RefusalError
+from infra.workload_labels import JOB_LABEL
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from athanor.runs.cluster import Cluster
+    from infra.offers import PlatformOffers
+
+_AT_ONCE = 4
+"""Programs that are asked at a time: each engine or kubectl takes a core for part of a second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Around:
+    """What the runs have in common."""
+
+    cluster: Cluster
+    jobs: dict[str, dict[str, Any]]
+    """By the runs' names."""
+    offers: PlatformOffers | None
+    """None where the platform does not describe itself."""
+    now: datetime
+
+
+def overview(cluster: Cluster, offers: PlatformOffers | None, now: datetime) -> list[Listed]:
+    """Return all runs of the user, the latest first.
+
+    Args:
+        cluster: The cluster, in the workloads' namespace.
+        offers: What its platform's nodes are; None if that is not known.
+        now: Until when what has not ended is counted.
+
+    Raises:
+        RefusalError: the cluster does not answer, or not to this user.
+    """
+    jobs = {job["metadata"]["labels"][JOB_LABEL]: job for job in cluster.items(JOBS, JOB_LABEL)}
+    around = _Around(cluster=cluster, jobs=jobs, offers=offers, now=now)
+    with ThreadPoolExecutor(_AT_ONCE) as asking:
+        runs = all_runs()
+        return list(asking.map(partial(_listed, around), runs.keys(), runs.values()))
+
+
+def _listed(around: _Around, name: str, updated: str) -> Listed:
+    job, before = around.jobs.get(name), Seen.of(name, updated)
+    if before and job and before.outputs.get("job_name") != job["metadata"]["name"]:
+        before = None  # started again, from another machine
+    seen = before or Seen(updated=updated, outputs=_outputs(name))
+    if job is not None:
+        seen = _look(around, name, job, seen)
+    if seen != before and seen.outputs:
+        seen.keep(name)
+    run = Run(**seen.run) if seen.run else Run(run=name, phase="gone", job=seen.outputs.get("job_name", ""))
+    arguments: dict[str, str] = json.loads(seen.outputs.get("arguments") or "{}")
+    return Listed(
+        run=run if job is not None else replace(run, phase="gone"),
+        by=seen.outputs.get("by"),
+        arguments=arguments,
+        cost_cny=_cost(run, arguments, around.offers),
+        step=seen.step,
+        latest=seen.latest,
+    )
+
+
+def _outputs(name: str) -> dict[str, str]:
+    """Return what a run recorded; nothing where that cannot be read, for one broken run hides no others."""
+    try:
+        return outputs_of(open_run(name))
+    except (EngineError, RefusalError):
+        return {}
+
+
+def _look(around: _Around, name: str, job: dict[str, Any], seen: Seen) -> Seen:
+    """Return what is to be seen of a run now. An ended one prints nothing more, so its numbers are read once."""
+    run = describe(name, job, around.now)
+    if run.phase in ENDED and seen.run.get("phase") in ENDED and seen.run.get("created") == run.created:
+        return replace(seen, run=asdict(run))
+    series = series_of(around.cluster, run.job)
+    if series.step is None:  # its pods are gone, or it has not printed anything since its last start
+        return replace(seen, run=asdict(run))
+    latest = {name: series.values(name)[-1] for name in series.names()}
+    return replace(seen, run=asdict(run), step=series.step, latest=latest)
+
+
+def _cost(run: Run, arguments: dict[str, str], offers: PlatformOffers | None) -> tuple[float, float] | None:
+    if not run.gpu_hours or offers is None:
+        return None
+    prices = gpu_prices(offers, arguments.get("pool"))
+    return None if prices is None else (round(run.gpu_hours * prices[0], 2), round(run.gpu_hours * prices[1], 2))

@@ -1,0 +1,173 @@
+"""`athanor runs`: what it reads again, what it remembers, and what is left of runs whose jobs are gone."""
+
+from __future__ import annotations
+
+import json
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from athanor.runs import overview as module
+from athanor.runs.history import Seen, forget
+from athanor.runs.overview import overview
+from athanor.runs.series import read_series
+from athanor.runs.stack import EngineError
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+POOL = SimpleNamespace(name="a10", gpus_per_node=1, instance_types=["ecs.gn7i-c8g1.2xlarge"])
+OFFERS = SimpleNamespace(pools=[POOL])
+
+
+class World:
+    """A backend and a cluster, and how often they were asked."""
+
+    def __init__(self) -> None:
+        self.stacks: dict[str, str] = {"lr": "2026-01-01T10:00:00Z"}
+        self.jobs = [self.job("lr", "lr-1", "Running")]
+        self.printed = '{"step": 3, "loss": 0.5}\n{"step": 4, "loss": 0.25, "accuracy": 0.9}\n'
+        self.outputs_read: list[str] = []
+        self.logs_read: list[str] = []
+        self.wrong: set[str] = set()
+
+    @staticmethod
+    def job(run: str, name: str, phase: str) -> dict:
+        spec = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+        conditions = [{"status": "Running", "lastTransitionTime": "2026-01-01T11:00:00Z"}]
+        if phase != "Running":
+            conditions.append({"status": phase, "lastTransitionTime": "2026-01-01T11:30:00Z"})
+        return {
+            "metadata": {
+                "name": name, "creationTimestamp": "2026-01-01T10:00:00Z", "labels": {"athanor.dev/job": run}
+            },
+            "spec": {"tasks": [{"replicas": 2, "template": {"spec": spec}}]},
+            "status": {"state": {"phase": phase}, "conditions": conditions},
+        }  # fmt: skip
+
+    def items(self, kind: str, selector: str) -> list[dict]:
+        assert (kind, selector) == ("jobs.batch.volcano.sh", "athanor.dev/job")
+        return self.jobs
+
+    def outputs(self, name: str) -> dict[str, str]:
+        self.outputs_read.append(name)
+        if name in self.wrong:
+            raise EngineError("incorrect passphrase")
+        jobs = {job["metadata"]["labels"]["athanor.dev/job"]: job["metadata"]["name"] for job in self.jobs}
+        job = jobs.get(name, "old-1")
+        arguments = {"program": "train.py --lr 0.1", "source": "sha256 2b50b04353dd", "pool": "a10"}
+        return {
+            "job_name": job,
+            "namespace": "team",
+            "arguments": json.dumps(arguments),
+            "by": "ada",
+        }
+
+    def series(self, _cluster: object, job: str):
+        self.logs_read.append(job)
+        return read_series(self.printed)
+
+    def listed(self) -> dict[str, dict]:
+        return {each.run.run: each.to_json() for each in overview(self, OFFERS, NOW)}
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    world = World()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(module, "all_runs", lambda: world.stacks)
+    monkeypatch.setattr(module, "open_run", lambda name: name)
+    monkeypatch.setattr(module, "outputs_of", world.outputs)
+    monkeypatch.setattr(module, "series_of", world.series)
+    return world
+
+
+def test_a_run_has_its_code_arguments_owner_cost_and_latest_numbers(world):
+    run = world.listed()["lr"]
+    assert (run["phase"], run["by"], run["step"], run["latest"]) == (
+        "Running",
+        "ada",
+        4,
+        {"accuracy": 0.9, "loss": 0.25},
+    )
+    assert run["arguments"]["source"] == "sha256 2b50b04353dd"
+    assert run["gpu_hours"] == 2.0
+    lowest, highest = run["cost_cny"]
+    assert 0 < lowest <= highest
+
+
+def test_a_run_that_is_waiting_or_has_no_known_price_costs_nothing_known(world):
+    assert overview(world, None, NOW)[0].cost_cny is None
+    world.jobs[0]["status"] = {}
+    assert world.listed()["lr"]["cost_cny"] is None
+
+
+def test_a_stack_is_read_once_and_the_log_of_an_ended_run_too(world):
+    world.listed()
+    world.jobs = [world.job("lr", "lr-1", "Completed")]
+    first = world.listed()["lr"]
+    world.printed = ""
+    assert world.listed()["lr"] == first
+    assert first["latest"]["loss"] == 0.25
+    assert (world.outputs_read, world.logs_read) == (["lr"], ["lr-1", "lr-1"])
+
+
+def test_a_gone_job_keeps_what_was_seen_of_it(world):
+    before = world.listed()["lr"]
+    world.jobs = []
+    assert world.listed()["lr"] == {**before, "phase": "gone"}
+
+
+def test_a_gone_job_that_was_never_seen_has_its_arguments(world):
+    world.jobs = []
+    run = world.listed()["lr"]
+    assert (run["phase"], run["job"], run["by"]) == ("gone", "old-1", "ada")
+    assert run["gpu_hours"] is None
+
+
+def test_an_update_of_the_stack_or_another_job_is_read_again(world):
+    world.listed()
+    world.stacks["lr"] = "2026-01-01T11:00:00Z"
+    world.listed()
+    world.jobs = [world.job("lr", "lr-2", "Running")]
+    assert world.listed()["lr"]["job"] == "lr-2"
+    assert world.outputs_read == ["lr", "lr", "lr"]
+
+
+def test_a_run_that_this_machine_started_is_not_read_at_all(world):
+    Seen(outputs={**world.outputs("lr"), "by": "grace"}).keep("lr")
+    world.outputs_read.clear()
+    assert world.listed()["lr"]["by"] == "grace"
+    assert world.outputs_read == []
+
+
+def test_a_run_whose_state_cannot_be_read_hides_no_other_and_is_asked_for_again(world):
+    world.stacks["broken"] = "2026-01-01T09:00:00Z"
+    world.wrong = {"broken"}
+    assert world.listed()["broken"]["phase"] == "gone"
+    world.wrong = set()
+    assert world.listed()["broken"]["by"] == "ada"
+
+
+def test_damaged_files_and_a_full_disk_stop_nothing(world, tmp_path, monkeypatch):
+    world.listed()
+    file = tmp_path / "athanor" / "seen" / "lr.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    for content in ('{"outputs"', "[]", '{"nothing": 1}', "\0"):
+        file.write_text(content)
+        assert world.listed()["lr"]["by"] == "ada"
+    forget("lr")
+    assert not file.exists()
+    monkeypatch.setattr(Path, "replace", _no_space)
+    assert world.listed()["lr"]["by"] == "ada"
+    assert list(file.parent.iterdir()) == []
+
+
+def _no_space(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_no_runs_are_an_empty_list(world):
+    world.stacks = {}
+    assert overview(SimpleNamespace(items=world.items), None, NOW) == []
