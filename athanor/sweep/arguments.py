@@ -14,6 +14,7 @@ _EPILOG = """examples:
   athanor sweep --param lr=0.1,0.03,0.01 --search grid -- python train.py --lr {lr}
   athanor sweep --param lr=1e-4..1e-1:log --param layers=2..8 --trials 40 --parallel 4 \\
       --metric accuracy --goal maximize --stop-early median --gpus 1 -- python train.py --lr {lr} --layers {layers}
+  athanor sweep --param lr=0.1,0.01 --search grid --then 'python export.py {output}' -- python train.py --lr {lr}
   athanor sweep --resume train-3f9a01           # after Ctrl-C, or when this machine was off
   athanor sweep --delete train-3f9a01           # its runs and what is kept of it
 
@@ -22,8 +23,8 @@ NAME-0, NAME-1 and so on, in `athanor runs`. Its result is the latest value of -
 a line of JSON, such as {"step": 10, "loss": 0.31}.
 
 exit status:
-  0  all trials ended, and at least one completed
-  1  refused, or the engine or the cluster did not do it, or no trial completed
+  0  all trials ended, at least one completed, and so did the command of --then
+  1  refused, or the engine or the cluster did not do it, or no trial completed, or not the command of --then
   2  wrong arguments
   130  Ctrl-C: trials that run go on, and no further one starts until --resume
 """
@@ -44,7 +45,7 @@ def add_sweep(commands: Commands) -> None:
     _add_trials(sweep)
     add_job(sweep, "sweep")
     what = sweep.add_mutually_exclusive_group()
-    what.add_argument("--resume", metavar="NAME", help="continue a sweep; --trials and --parallel may change")
+    what.add_argument("--resume", metavar="NAME", help="continue a sweep; --trials, --parallel and --then may change")
     what.add_argument("--delete", metavar="NAME", help="delete the runs of a sweep, and the sweep")
     sweep.add_argument("--json", action="store_true", help="print all trials as one JSON object at the end")
 
@@ -76,3 +77,7 @@ def _add_trials(sweep: argparse.ArgumentParser) -> None:
     trials.add_argument(
         "--stop-early-after", type=int, default=5, metavar="N", help="completed trials before that (default: 5)"
     )
+    trials.add_argument(
+        "--then", metavar="COMMAND",
+        help="at the end, run this in one pod: {lr} is the best trial's value, {output} the folder of its files",
+    )  # fmt: skip

@@ -35,7 +35,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return _begin(arguments)
     _check_alone(arguments)
     kept = Kept.of(name)
-    plan = kept.plan.with_changes(arguments.trials, arguments.parallel)
+    plan = kept.plan.with_changes(arguments.trials, arguments.parallel, arguments.then)
     work = _work()
     return work.delete(kept, plan) if arguments.delete else work.continue_sweep(kept, plan, as_json=arguments.json)
 
@@ -82,7 +82,7 @@ def _check_alone(arguments: argparse.Namespace) -> None:
         RefusalError: naming the first such option.
     """
     defaults = _defaults()
-    allowed = {"resume", "delete", "json", "command", *(() if arguments.delete else ("trials", "parallel"))}
+    allowed = {"resume", "delete", "json", "command", *(() if arguments.delete else ("trials", "parallel", "then"))}
     for name, value in vars(arguments).items():
         if name not in allowed and value != defaults.get(name):
             what, fix = ("--delete", "omit it") if arguments.delete else ("--resume", "omit it, or begin another sweep")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from athanor.sweep.parameter import MOST_POINTS, Parameter
 from athanor.sweep.space import check_grid, check_template, read_space
+from athanor.sweep.then import read_then
 from infra.errors import RefusalError
 from workloads.checks import check_name, check_range
 
@@ -45,19 +47,30 @@ class Plan(BaseModel):
     stop_early: Literal["median"] | None
     stop_early_after: int
     """How many trials must have completed before one is stopped."""
+    then: tuple[str, ...] = ()
+    """The command that runs once at the end, with {placeholders}; none by default."""
+
+    @property
+    def then_run(self) -> str:
+        """The name of its run."""
+        return f"{self.name}-then"
 
     @property
     def cluster_words(self) -> list[str]:
         """What names the cluster on a command line."""
         return list(_words(self.cluster))
 
-    def with_changes(self, trials: int | None, parallel: int | None) -> Plan:
-        """Return the plan with other numbers, as --resume takes them; None keeps one.
+    def with_changes(self, trials: int | None, parallel: int | None, then: str | None) -> Plan:
+        """Return the plan with other numbers or a command for its end, as --resume takes them; None keeps one.
 
         Raises:
-            RefusalError: as `read_plan`.
+            RefusalError: as `read_plan`, or it has another such command.
         """
-        changes = {"trials": trials, "parallel": parallel}
+        command = read_then(then, self.space)
+        if self.then and command not in {(), self.then}:
+            fix = f"omit it, or run yours with `athanor run`; the sweep's is {shlex.join(self.then)!r}"
+            raise RefusalError("--then", then, "the sweep has another", fix)
+        changes = {"trials": trials, "parallel": parallel, "then": command or None}
         changed = self.model_copy(update={name: value for name, value in changes.items() if value is not None})
         check_range("--parallel", changed.parallel, 1, MOST_PARALLEL)
         _trials(changed.search, changed.space, changed.trials)
@@ -82,11 +95,12 @@ def read_plan(given: argparse.Namespace, name: str) -> Plan:
     check_range("--stop-early-after", given.stop_early_after, 1, MOST_POINTS)
     trials = _trials(given.search, space, given.trials)
     _check_names(name, trials)
+    then = read_then(given.then, space)
     options = {option: getattr(given, option) for option in _OPTIONS}
     return Plan(
         name=name, program=tuple(given.program), options=tuple(_words(options)), cluster={},
         space=space, search=given.search, trials=trials, parallel=parallel, metric=given.metric, goal=given.goal,
-        stop_early=given.stop_early, stop_early_after=given.stop_early_after,
+        stop_early=given.stop_early, stop_early_after=given.stop_early_after, then=then,
     )  # fmt: skip
 
 
@@ -109,6 +123,7 @@ def _check_names(name: str, trials: int) -> None:
     """Refuse a sweep whose trials could not be named; the last has the longest name."""
     check_name("--name", name)
     check_name("name of the last trial", run_name(name, trials - 1))
+    check_name("name of the run of --then", f"{name}-then")
 
 
 def run_name(sweep: str, number: int) -> str:

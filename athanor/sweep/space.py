@@ -58,16 +58,26 @@ def check_template(program: Sequence[str], space: Sequence[Parameter]) -> None:
         RefusalError: naming it.
     """
     names = [parameter.name for parameter in space]
-    used = {name for word in program for name in _PLACEHOLDER.findall(word)}
-    for name in sorted(used.difference(names)):
-        limit = "the command has this placeholder, and the sweep no parameter of that name"
-        raise RefusalError("command", f"{{{name}}}", limit, f"{choices(name, names)} Or add --param {name}=…")
+    used = check_placeholders("command", program, names)
     for name in names:
         if name not in used:
             limit = "the command does not use this parameter, so all its values would do the same"
             raise RefusalError(
                 "--param", name, limit, f"write {{{name}}} where its value goes, such as --{name} {{{name}}}"
             )
+
+
+def check_placeholders(what: str, program: Sequence[str], names: Sequence[str]) -> set[str]:
+    """Return the names of a command's placeholders.
+
+    Raises:
+        RefusalError: one is not among the names.
+    """
+    used = {name for word in program for name in _PLACEHOLDER.findall(word)}
+    for name in sorted(used.difference(names)):
+        limit = "the command has this placeholder, and the sweep no parameter of that name"
+        raise RefusalError(what, f"{{{name}}}", limit, f"{choices(name, names)} Or add --param {name}=…")
+    return used
 
 
 def fill(program: Sequence[str], values: Mapping[str, str]) -> list[str]:

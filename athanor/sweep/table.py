@@ -97,12 +97,13 @@ def lines(metric: str, title: str) -> Callable[[list[Row]], None]:
     return show
 
 
-def to_json(name: str, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the sweep for --json: all trials, and the run of the best, or null."""
+def to_json(name: str, rows: Sequence[Row], then: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the sweep for --json: all trials, the run of the best, or null, and what came of --then, or null."""
     return {
         "sweep": name,
         "best": next((row.run for row in rows if row.best), None),
         "trials": [asdict(row) for row in rows],
+        "then": then,
     }
 
 

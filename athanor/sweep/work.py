@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from athanor.runs.cluster import Cluster
 from athanor.runs.ending import FAILED, INTERRUPTED
 from athanor.runs.stack import all_runs
+from athanor.sweep.afterwards import options_of, run_then
 from athanor.sweep.loop import Sweep
 from athanor.sweep.plan import run_name
 from athanor.sweep.runs import ClusterRuns, StartError
@@ -53,11 +54,29 @@ def continue_sweep(kept: Kept, plan: Plan, *, as_json: bool) -> int:
                 _warn(f"trials that run go on; to continue: athanor sweep --resume {plan.name}")
             raise
         rows = sweep.rows()
-        if as_json:
-            sys.stdout.write(json.dumps(to_json(plan.name, rows)) + "\n")
-        elif not (is_terminal and sys.stdout.isatty()):  # where the last table is still on the screen
+        if not as_json and not (is_terminal and sys.stdout.isatty()):  # where the last table is still on the screen
             sys.stdout.writelines(f"{line}\n" for line in table(rows, plan.metric))
-        return 0 if trials.best() is not None else FAILED
+        try:
+            then = _then(kept, plan, trials, lock) if trials.best() is not None else None
+        except KeyboardInterrupt:
+            _warn(f"\ndetached: {plan.then_run} runs on, and `athanor sweep --resume {plan.name}` waits for it again")
+            return INTERRUPTED
+        if as_json:
+            sys.stdout.write(json.dumps(to_json(plan.name, rows, then)) + "\n")
+        return 0 if trials.best() is not None and (then is None or then["completed"]) else FAILED
+
+
+def _then(kept: Kept, plan: Plan, trials: Trials, lock: int) -> dict[str, Any] | None:
+    """Run the command of --then; return its run and whether it completed, or None without one."""
+    if not plan.then:
+        return None
+    runs = ClusterRuns(_cluster(plan), plan.model_copy(update={"options": options_of(plan)}), kept, lock)
+    try:
+        completed = run_then(plan, trials, runs, _warn)
+    except StartError as error:
+        _warn(f"athanor sweep: {error}")
+        completed = False
+    return {"run": plan.then_run, "completed": completed}
 
 
 def check_names_are_free(plan: Plan) -> None:
@@ -66,9 +85,10 @@ def check_names_are_free(plan: Plan) -> None:
     Raises:
         RefusalError: naming one of them.
     """
-    taken = {run_name(plan.name, number) for number in range(plan.trials)}.intersection(all_runs())
+    names = {run_name(plan.name, number) for number in range(plan.trials)}
+    taken = {*names, *([plan.then_run] if plan.then else [])}.intersection(all_runs())
     if taken:
-        limit = f"a trial would have the name of your run {min(taken)}"
+        limit = f"a run of the sweep would have the name of your run {min(taken)}"
         raise RefusalError("--name", plan.name, limit, f"choose another, or `athanor delete {min(taken)}` first")
 
 
@@ -90,7 +110,8 @@ def delete(kept: Kept, plan: Plan) -> int:
     with kept.locked() as lock:
         trials = Trials(plan, kept.journal)
         runs, existing = ClusterRuns(_cluster(plan), plan, kept, lock), set(all_runs())
-        waiting = [name for trial in trials.all() if (name := trials.run(trial.number)) in existing]
+        names = [*(trials.run(trial.number) for trial in trials.all()), *([plan.then_run] if plan.then else [])]
+        waiting = [name for name in names if name in existing]
         deleting: set[str] = set()
         while waiting or deleting:
             while waiting and len(deleting) < _DELETIONS:

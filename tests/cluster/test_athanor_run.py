@@ -283,11 +283,13 @@ def test_a_sweep_survives_its_client_and_stops_the_worse_trial(engineer: Enginee
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate(timeout=60)
 
-    answer = json.loads(engineer.shell("athanor sweep --resume tune --json").stdout)
+    then = "--then 'test -d {output} -o {rate} = 1'"
+    answer = json.loads(engineer.shell(f"athanor sweep --resume tune {then} --json").stdout)
     trials = {trial["values"]["rate"]: trial for trial in answer["trials"]}
     assert {rate: trial["state"] for rate, trial in trials.items()} == {"1": "completed", "9": "stopped early"}
     assert (answer["best"], trials["1"]["metric"]) == (trials["1"]["run"], pytest.approx(1 / 3))
-    assert [run["run"] for run in engineer.listed() if run["run"].startswith("tune-")] == [answer["best"]]
+    assert answer["then"] == {"run": "tune-then", "completed": True}
+    assert {run["run"] for run in engineer.listed() if run["run"].startswith("tune-")} == {answer["best"], "tune-then"}
     stopped = trials["9"]["run"]
     wait_until(lambda: not engineer.objects_of(stopped), lambda: str(engineer.objects_of(stopped)))
     engineer.shell("athanor sweep --delete tune")

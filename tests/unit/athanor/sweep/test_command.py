@@ -12,8 +12,9 @@ import pytest
 
 from athanor.command_line import main
 from athanor.sweep import work
+from athanor.sweep.afterwards import options_of
 from athanor.sweep.kept import Kept
-from tests.unit.athanor.sweep.sweeps import OwnRuns, Run
+from tests.unit.athanor.sweep.sweeps import OwnRuns, Run, plan
 
 VIEW = {
     "contexts": [{"name": "mine", "context": {"namespace": "team"}}],
@@ -74,6 +75,69 @@ def test_ctrl_c_detaches_and_resume_continues_with_other_numbers(runs, capsys):
     assert Kept.of("tune").plan.trials == 4
 
 
+THEN = ("--then", "sh -c 'cp {output}/best.pt /data/output/{run}-{lr}.pt; echo ${HOME}' export 1")
+
+
+def test_a_command_runs_at_the_end_with_the_values_and_files_of_the_best_trial(runs, capsys):
+    assert _sweep(*BEGIN, *THEN, "--json", *COMMAND) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["then"] == {"run": "tune-then", "completed": True}
+    best = json.loads(said.out)["best"]
+    words = f"cp /data/output/{best}-job/best.pt /data/output/{best}-1.pt; echo ${{HOME}}"
+    assert runs.alive["tune-then"].program == ["sh", "-c", words, "export", "1"]
+    assert "tune-then: Completed (then: sh -c " in said.err
+    assert _sweep("--resume", "tune") == 0
+    assert runs.started.count("tune-then") == 1
+    assert _sweep("--delete", "tune") == 0
+    assert not runs.alive
+
+
+def test_a_command_for_the_end_may_come_later_and_its_failure_is_one_of_the_sweep(runs, capsys):
+    assert _sweep(*BEGIN, *COMMAND) == 0
+    runs.program = lambda program: Run(program, [], then="Failed")
+    assert _sweep("--resume", "tune", "--then", "python3 export.py {lr} 1") == 1
+    assert "tune-then: Failed (then: python3 export.py 1 1)" in capsys.readouterr().err
+    assert _sweep("--resume", "tune", "--then", "python3 other.py") == 1
+    said = (
+        "--then = 'python3 other.py': the sweep has another. Fix: omit it, or run yours with `athanor run`; the sweep's"
+    )
+    assert said in capsys.readouterr().err
+
+
+def test_ctrl_c_while_the_command_of_the_end_runs(runs, capsys):
+    _sweep(*BEGIN, *COMMAND)
+    runs.rounds, runs.killed_at = 0, 1
+    assert _sweep("--resume", "tune", "--then", "python3 export.py 1") == 130
+    assert "tune-then runs on, and `athanor sweep --resume tune` waits for it again" in capsys.readouterr().err
+    assert _sweep("--resume", "tune") == 0
+    assert runs.started.count("tune-then") == 1
+
+
+def test_a_command_for_the_end_that_cannot_start_is_reported(runs, capsys):
+    _sweep(*BEGIN, *COMMAND)
+    runs.refuses = "queue = 'nope': no such queue"
+    assert _sweep("--resume", "tune", "--then", "python3 export.py 1") == 1
+    assert "athanor sweep: queue = 'nope': no such queue" in capsys.readouterr().err
+
+
+def test_the_run_of_the_end_is_one_pod_without_gpus():
+    words = (
+        "--gpus",
+        "2",
+        "--workers",
+        "4",
+        "--env",
+        "A=--kind=mpi",
+        "--cpu",
+        "2",
+        "--deadline",
+        "2h",
+        "--image",
+        "i:1",
+    )
+    assert options_of(plan(*BEGIN[2:], *words)) == ("--kind=batch", "--image=i:1", "--env=A=--kind=mpi", "--cpu=2")
+
+
 def test_delete_deletes_all_runs_and_the_sweep(runs, capsys):
     _sweep(*BEGIN, *COMMAND)
     runs.alive["tune-7"] = Run([], [])
@@ -111,7 +175,7 @@ def test_a_later_start_that_is_refused_keeps_what_there_is(runs, capsys):
 def test_a_trial_is_never_mistaken_for_another_run(runs, capsys):
     runs.alive["tune-1"] = Run([], [])
     assert _sweep(*BEGIN, *COMMAND) == 1
-    assert "--name = 'tune': a trial would have the name of your run tune-1" in capsys.readouterr().err
+    assert "--name = 'tune': a run of the sweep would have the name of your run tune-1" in capsys.readouterr().err
     assert not Kept.of("tune").folder.exists()
 
 
@@ -125,6 +189,17 @@ def test_a_trial_is_never_mistaken_for_another_run(runs, capsys):
         (("--resume", "tune", "--gpus", "1"), "--gpus = 1: does not go with --resume"),
         (("--resume", "tune", "--stop-early", "median"), "--stop-early = 'median': does not go with --resume"),
         (("--resume", "tune", "--", "python"), "command = ['python']: does not go with --resume"),
+        ((*BEGIN, "--then", "", *COMMAND), "--then = '': is empty"),
+        ((*BEGIN, "--then", "echo 'a", *COMMAND), '--then = "echo \'a": is not a command: No closing quotation'),
+        (
+            (*BEGIN, "--then", "echo {wd}", *COMMAND),
+            "--then = '{wd}': the command has this placeholder, and the sweep no",
+        ),
+        (
+            (*BEGIN, "--param", "run=1,2", *THEN, *COMMAND, "{run}"),
+            "--param = 'run': --then has a placeholder {run} of",
+        ),
+        (("--delete", "tune", "--then", "a"), "--then = 'a': does not go with --delete"),
         (("--delete", "tune", "--trials", "1"), "--trials = 1: does not go with --delete"),
         (("--resume", "tune"), "sweep = 'tune': is not in"),
     ],

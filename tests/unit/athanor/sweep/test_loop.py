@@ -213,6 +213,6 @@ def test_what_is_shown(journal, capsys):
     assert [line.split() for line in table(rows, "loss") if line.startswith("*")] == [
         ["*", str(best.trial), best.run, "completed", "1", "30", "0.25"]
     ]
-    answer = to_json("tune", rows)
+    answer = to_json("tune", rows, None)
     assert answer["best"] == best.run
     assert answer["trials"][best.trial]["values"] == {"lr": "1"}
