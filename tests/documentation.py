@@ -10,6 +10,8 @@ JOBS = Path(__file__).parent.parent / "docs" / "jobs.md"
 USER = JOBS.with_name("user.md")
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_RUN = re.compile(r"^athanor run (?:.*\\\n)*.*$", re.MULTILINE)
+"""With the lines that a backslash continues."""
 _NAME = re.compile(r'^(?:    )?[A-Z]\w+\(\n\s+f?"([a-z0-9-]+)', re.MULTILINE)
 
 
@@ -32,8 +34,18 @@ def own_script() -> str:
 
 def own_command() -> str:
     """Return the command of docs/user.md that runs this script."""
-    lines = USER.read_text(encoding="utf-8").splitlines()
-    return next(line for line in lines if line.startswith("athanor run "))
+    return commands_of_run()[0]
+
+
+def commands_of_run() -> list[str]:
+    """Return the commands of docs/user.md that begin with `athanor run` on a line of their own, in their order."""
+    return _RUN.findall(USER.read_text(encoding="utf-8"))
+
+
+def command_with(words: str) -> str:
+    """Return the only one of them that contains certain words."""
+    [command] = [each for each in commands_of_run() if words in each]
+    return command
 
 
 def job_examples() -> list[Example]:

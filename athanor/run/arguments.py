@@ -11,6 +11,7 @@ _EPILOG = """examples:
   athanor run --workers 2 --gpus 8 --pool train --follow -- torchrun train.py
   athanor run --kind mpi --workers 2 --gpus 8 -- mpirun -np 16 python train.py
   athanor run --kind batch --workers 10 -- sh -c 'python convert.py --part "$VC_TASK_INDEX"'
+  athanor run --volume imagenet:/imagenet:ro -- python train.py
   athanor run --deadline 2h -- python train.py        # fails after two hours
   athanor run --egress internet --egress 10.64.3.7/32:5432 -- python train.py
   athanor run --print-program -- python train.py      # the same as a Pulumi program
@@ -68,6 +69,13 @@ def _add_job(run: argparse.ArgumentParser, what: str) -> None:
         default=[],
         metavar="TO[:PORTS]",
         help="let the pods connect to the internet, oss or a CIDR; ports such as :443,5432 (default: 443)",
+    )
+    job.add_argument(
+        "--volume",
+        action="append",
+        default=[],
+        metavar="CLAIM:PATH[:ro]",
+        help="a PersistentVolumeClaim of the namespace, in addition to /data/data and /data/output",
     )
     job.add_argument("--queue", help="default: the platform's first")
     job.add_argument(

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import secrets
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from athanor.run.pasted import Pasted, read_mpi, read_pytorch
+from athanor.run.pasted import Pasted, read_mpi, read_pytorch, split
 from athanor.run.script import SCRIPT_SUFFIXES, check_script
 from infra.errors import RefusalError
 from workloads.batch import BatchJob, BatchJobArgs
 from workloads.egress import Egress
 from workloads.local_folder import LocalFolder
 from workloads.mpi import MPIJob, MPIJobArgs
+from workloads.pods import ClaimMount
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
 from workloads.tensorflow import TensorFlowJob, TensorFlowJobArgs
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
     from infra.platform import Platform
@@ -57,6 +58,7 @@ def describe(arguments: argparse.Namespace) -> Description:
         RefusalError: it is not a job that could run.
     """
     source = LocalFolder(path=arguments.workdir)
+    arguments = argparse.Namespace(**{**vars(arguments), "program": list(split(arguments.program))})
     job, args = _KINDS[arguments.kind](arguments, source)
     check_script(args.command if isinstance(args, BatchJobArgs) else args.program, source)
     name = arguments.name or default_name(arguments.program)
@@ -119,6 +121,7 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder) -> d
         "env": {**pasted.env, **dict(given.env)} or None,
         "secrets": tuple(given.secret) or None,
         "egress": tuple(_egress(word) for word in given.egress) or None,
+        "volumes": tuple(_volume(word) for word in given.volume) or None,
     }
     return {
         "source": source,
@@ -149,6 +152,15 @@ def _egress(word: str) -> Egress:
     if not _PORTS.fullmatch(ports):
         raise RefusalError("--egress", word, "its ports must be numbers", f"write {to}:443, or {to}:443,5432")
     return Egress(to=to, ports=tuple(int(port) for port in ports.split(",")))
+
+
+def _volume(word: str) -> ClaimMount:
+    """Return the volume of CLAIM:PATH, or CLAIM:PATH:ro."""
+    claim, _, rest = word.partition(":")
+    path, colon, mode = rest.partition(":")
+    if not claim or not path or (colon and mode not in {"ro", "rw"}):
+        raise RefusalError("--volume", word, "must be CLAIM:PATH", "write imagenet:/imagenet, or imagenet:/imagenet:ro")
+    return ClaimMount(claim=claim, path=path, read_only=mode == "ro")
 
 
 def _processes(given: argparse.Namespace, pasted: Pasted) -> int:

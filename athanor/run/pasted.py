@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from infra.errors import RefusalError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_OPERATORS = set("();<>|&")
 _PYTHON = re.compile(r"python[\d.]*")
 _MPIRUN = {"mpirun", "mpiexec", "orterun", "prterun"}
 _TORCHRUN_MODULES = {"torch.distributed.run", "torch.distributed.launch"}
@@ -38,6 +40,29 @@ class Pasted:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     options: tuple[str, ...] = ()
     """Further options of mpirun."""
+
+
+def split(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a command that may have been pasted as one text in quotes, as arena's are.
+
+    Raises:
+        RefusalError: the text is not the words of one program: it needs a shell.
+    """
+    if len(words) != 1 or not any(character.isspace() for character in words[0]):
+        return tuple(words)
+    continued = words[0].replace("\\\n", " ")  # single quotes keep what continues a line
+    reader = shlex.shlex(continued, posix=True, punctuation_chars=True)
+    reader.whitespace_split, reader.commenters = True, ""
+    try:
+        command = tuple(reader)
+    except ValueError as error:
+        raise RefusalError("command", words[0], f"is not a command: {error}", "close its quotes") from None
+    operator = next((word for word in command if set(word) <= _OPERATORS), None)
+    if operator is not None or not command:
+        limit = f"{operator} needs a shell" if operator else "is empty"
+        fix = "put it into a script, or write `--kind batch -- sh -c '…'`"
+        raise RefusalError("command", words[0], limit, fix)
+    return command
 
 
 def read_pytorch(words: Sequence[str]) -> Pasted:

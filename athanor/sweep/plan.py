@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_PARALLEL = 32
 """kubectl asks for each running trial in turn."""
 _OPTIONS = (
-    "kind", "image", "env", "secret", "egress", "queue", "deadline", "priority", "workers", "elastic", "gpus",
+    "kind", "image", "env", "secret", "egress", "volume", "queue", "deadline", "priority", "workers", "elastic", "gpus",
     "processes", "cpu", "memory", "pool", "platform",
 )  # fmt: skip
 """Of `athanor run`, which every trial gets; the name and the folder are the sweep's."""

@@ -10,12 +10,12 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.documentation import own_command, own_script
+from tests.documentation import command_with, own_command, own_script
 from tests.fixtures.example import team_kubeconfig
 from tests.waiting import wait_until
 
@@ -113,6 +113,17 @@ def test_its_curves_are_a_page(engineer: Engineer, trained: subprocess.Completed
     assert "<h2>loss</h2>" in (engineer.folder / "curves.html").read_text(encoding="utf-8")
     last = json.loads(engineer.shell(f"athanor curves --json {run}").stdout)["points"][-1]
     assert last["step"] == 100
+
+
+def test_a_program_with_the_five_arguments_of_uai_train(engineer: Engineer) -> None:
+    """As the page prints it; the trainer is in the image, so the folder may be empty."""
+    folder = engineer.folder.parent / "empty"
+    folder.mkdir()
+    done = replace(engineer, folder=folder).shell(command_with("--num_gpu"))
+    assert done.stderr.splitlines()[-1] == "digits: Completed"
+    [digits] = [run for run in engineer.listed() if run["run"] == "digits"]
+    assert digits["latest"]["loss"] < 1
+    assert list((engineer.clone.home / "local" / "volumes" / "output" / "digits-logs").iterdir())
 
 
 def test_an_edited_script_is_another_job_that_replaces_the_first(engineer: Engineer) -> None:

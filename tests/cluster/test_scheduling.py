@@ -15,6 +15,7 @@ from athanor.inspection.case import Case
 from athanor.inspection.why import why
 from infra.simulated_nodes import simulated_node_manifest
 from infra.workload_labels import JOB_LABEL
+from tests.documentation import command_with
 from tests.fixtures.cluster_api import NAMESPACE, PATHS
 from tests.fixtures.local_cluster import quiet_progress
 from tests.fixtures.scheduling import (
@@ -109,6 +110,18 @@ class TestEqualQueues:
         finding = why_not(platform, "gang")
         assert finding.cause == "gang"
         assert "2 of the 3 waiting worker pods can be placed" in finding.sentence
+
+    def test_a_command_of_arena_from_the_page(self, platform: SchedulingPlatform, tmp_path: Path) -> None:
+        """docs/user.md's, as it is printed there; the programs of simulated nodes' pods do not run."""
+        platform.own_command(command_with("--name=resnet50"), tmp_path)
+        try:
+            workers = platform.runs("resnet50", pods=2)
+            assert len(set(workers.values())) == 2
+            [launcher] = [pod for pod in platform.pods("resnet50") if "-launcher-" in pod["metadata"]["name"]]
+            said = " ".join(launcher["spec"]["containers"][0]["command"])
+            assert "/examples/tensorflow_synthetic_benchmark.py --model ResNet50" in said
+        finally:
+            platform.own_command("athanor delete resnet50", tmp_path)
 
     def test_a_queue_that_is_not_there_is_named(self, platform: SchedulingPlatform) -> None:
         platform.submit(platform.gpu_job("queueless", queue="vision"))

@@ -23,6 +23,7 @@ from workloads.batch import BatchJobArgs
 from workloads.egress import Egress
 from workloads.local_folder import LocalFolder
 from workloads.mpi import MPIJobArgs
+from workloads.pods import ClaimMount
 from workloads.pytorch import PyTorchJobArgs
 from workloads.resources import Resources
 from workloads.tensorflow import TensorFlowJobArgs
@@ -81,6 +82,23 @@ CASES = [
         "--deadline 2h -- python train.py",
         PyTorchJobArgs(
             program=("train.py",), workers=1, source=LocalFolder(), deadline_seconds=7200, max_restarts=0
+        ),
+    ),
+    (
+        "--volume imagenet:/imagenet:ro --volume scratch:/scratch -- python train.py",
+        PyTorchJobArgs(
+            program=("train.py",), workers=1, source=LocalFolder(),
+            volumes=(
+                ClaimMount(claim="imagenet", path="/imagenet", read_only=True),
+                ClaimMount(claim="scratch", path="/scratch"),
+            ),
+        ),
+    ),
+    (
+        "--kind mpi --workers=2 --gpus=8 'mpirun -np 16 python train.py'",
+        MPIJobArgs(
+            program=("python", "train.py"), workers=2, slots_per_worker=8, source=LocalFolder(),
+            resources=Resources(gpus=8),
         ),
     ),
     (
@@ -143,6 +161,10 @@ def _objects(program) -> list[dict]:
         ("--kind batch --elastic 1 -- a", ("--elastic = 1", "pytorch")),
         ("--kind batch --processes 2 -- a", ("--processes = 2",)),
         ("--workdir gone -- python train.py", ("source.path = 'gone': is not a folder",)),
+        ("--volume imagenet -- python train.py", ("--volume = 'imagenet'", "must be CLAIM:PATH")),
+        ("--volume a:/b:rx -- python train.py", ("--volume = 'a:/b:rx'", "write imagenet:/imagenet")),
+        ("--volume a:/data/output -- python train.py", ("volumes.path = '/data/output'", "already exists")),
+        ("--volume A_B:/b -- python train.py", ("volumes.claim = 'A_B'",)),
         ("--egress huggingface.co -- python train.py", ("egress.to = 'huggingface.co'", "know no host names")),
         ("--deadline 2 -- python train.py", ("--deadline = '2'", "write it as 90m, 2h or 1d")),
         ("--deadline 0m -- python train.py", ("deadline_seconds = 0: must be 1 to",)),
