@@ -11,6 +11,7 @@ _EPILOG = """examples:
   athanor run --workers 2 --gpus 8 --pool train --follow -- torchrun train.py
   athanor run --kind mpi --workers 2 --gpus 8 -- mpirun -np 16 python train.py
   athanor run --kind batch --workers 10 -- sh -c 'python convert.py --part "$VC_TASK_INDEX"'
+  athanor run --no-code --image registry.example/trainer:1 -- python /app/train.py
   athanor run --volume imagenet:/imagenet:ro -- python train.py
   athanor run --deadline 2h -- python train.py        # fails after two hours
   athanor run --egress internet --egress 10.64.3.7/32:5432 -- python train.py
@@ -38,6 +39,7 @@ def add_run(commands: Commands) -> None:
     )
     run.add_argument("program", nargs="+", metavar="COMMAND", help="what to run, such as python train.py --lr 0.1")
     add_job(run)
+    run.add_argument("--no-code", action="store_true", help="send no folder: the program is in the image")
     run.add_argument("--replace", action="store_true", help="let --name be a run of yours: it stops, and this one runs")
     how = run.add_mutually_exclusive_group()
     how.add_argument("--follow", action="store_true", help="print the logs until the job ends; Ctrl-C only detaches")

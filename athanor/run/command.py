@@ -55,7 +55,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _start(arguments: argparse.Namespace, described: Description) -> int:
-    _ = described.source.archive  # refused before the engine starts
+    if described.source is not None:
+        _ = described.source.archive  # refused before the engine starts
     cluster = Cluster.of(arguments)
     # Read here: an engine that has started would only bury a refusal.
     known = None if arguments.platform else cluster.platform()

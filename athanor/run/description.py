@@ -46,8 +46,8 @@ class Description:
     declare: Callable[[str, Platform, Any], Job]
     """The class."""
     args: JobArgs
-    source: LocalFolder
-    """The code that `args` names."""
+    source: LocalFolder | None
+    """The code that `args` names; None: the image's."""
     workers: int
 
 
@@ -57,15 +57,16 @@ def describe(arguments: argparse.Namespace) -> Description:
     Raises:
         RefusalError: it is not a job that could run.
     """
-    source = LocalFolder(path=arguments.workdir)
+    source = None if arguments.no_code else LocalFolder(path=arguments.workdir)
     arguments = argparse.Namespace(**{**vars(arguments), "program": list(split(arguments.program))})
     job, args = _KINDS[arguments.kind](arguments, source)
-    check_script(args.command if isinstance(args, BatchJobArgs) else args.program, source)
+    if source is not None:
+        check_script(args.command if isinstance(args, BatchJobArgs) else args.program, source)
     name = arguments.name or default_name(arguments.program)
     return Description(name=name, kind=job.__name__, declare=job, args=args, source=source, workers=arguments.workers)
 
 
-def _pytorch(given: argparse.Namespace, source: LocalFolder) -> Kind:
+def _pytorch(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     pasted = read_pytorch(given.program)
     _check_workers(given, pasted)
     processes = _processes(given, pasted)
@@ -76,7 +77,7 @@ def _pytorch(given: argparse.Namespace, source: LocalFolder) -> Kind:
     )
 
 
-def _mpi(given: argparse.Namespace, source: LocalFolder) -> Kind:
+def _mpi(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     _check_not_elastic(given)
     pasted = read_mpi(given.program)
     slots = _slots(given, pasted)
@@ -91,7 +92,7 @@ def _mpi(given: argparse.Namespace, source: LocalFolder) -> Kind:
     )
 
 
-def _tensorflow(given: argparse.Namespace, source: LocalFolder) -> Kind:
+def _tensorflow(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     _check_not_elastic(given)
     _check_single_process(given)
     pasted = Pasted(program=tuple(given.program))
@@ -100,7 +101,7 @@ def _tensorflow(given: argparse.Namespace, source: LocalFolder) -> Kind:
     )
 
 
-def _batch(given: argparse.Namespace, source: LocalFolder) -> Kind:
+def _batch(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     _check_not_elastic(given)
     _check_single_process(given)
     pasted = Pasted(program=tuple(given.program))
@@ -110,7 +111,7 @@ def _batch(given: argparse.Namespace, source: LocalFolder) -> Kind:
 _KINDS = {"pytorch": _pytorch, "mpi": _mpi, "tensorflow": _tensorflow, "batch": _batch}
 
 
-def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder) -> dict[str, Any]:
+def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder | None) -> dict[str, Any]:
     """Return what every kind of job takes, without what was not given: the classes know the defaults."""
     asked = {"cpu": given.cpu, "memory": given.memory, "gpus": given.gpus or None}
     named = {

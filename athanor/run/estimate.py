@@ -55,7 +55,9 @@ def _queue(described: Description, platform: PlatformOutputs, line: Snapshot | N
     return f"{words}, as far as you may see" if line.unreadable else words
 
 
-def _code(source: LocalFolder) -> str:
+def _code(source: LocalFolder | None) -> str:
+    if source is None:
+        return "code: the image's"
     archive = source.archive
     size = f"{len(archive.content) / 1024:,.0f} KiB"
     files = "1 file" if archive.files == 1 else f"{archive.files} files"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def recorded(described: Description) -> dict[str, str]:
     """Return the arguments by name, such as resources.gpus; the code is there as its digest and its commit."""
-    commit = commit_of(described.source.path)
+    commit = commit_of(described.source.path) if described.source else None
     code = {"commit": commit} if commit else {}
     return {"kind": described.kind, **code, **dict(_flat("", described.args))}
 

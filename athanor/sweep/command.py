@@ -46,6 +46,7 @@ def _begin(arguments: argparse.Namespace) -> int:
     plan = read_plan(arguments, arguments.name or default_name(arguments.program))
     sample = fill(plan.program, {parameter.name: parameter.sample for parameter in plan.space})
     source = describe(argparse.Namespace(**{**vars(arguments), "program": sample})).source
+    assert source is not None
     _ = source.archive  # refused before anything is kept
     work, cluster = _work(), Cluster.of(arguments)
     where = {

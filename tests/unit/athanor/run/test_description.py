@@ -84,6 +84,7 @@ CASES = [
             program=("train.py",), workers=1, source=LocalFolder(), deadline_seconds=7200, max_restarts=0
         ),
     ),
+    ("--no-code -- python /app/train.py", PyTorchJobArgs(program=("/app/train.py",), workers=1)),
     (
         "--volume imagenet:/imagenet:ro --volume scratch:/scratch -- python train.py",
         PyTorchJobArgs(
