@@ -38,6 +38,7 @@ def add_runs(commands: Commands) -> None:
     why.add_argument("run", metavar="RUN")
     _add_json(why, "print one JSON object")
     commands_of_runs = [runs, logs, watch, compare, curves, why, *_controls(commands), *_inside(commands)]
+    commands_of_runs.append(_copy(commands))
     for command in commands_of_runs:
         add_cluster(command)
 
@@ -74,6 +75,20 @@ def _inside(commands: Commands) -> list[argparse.ArgumentParser]:
     shell.add_argument("program", nargs="*", metavar="COMMAND", help="after --: run this instead of a shell")
     forward.add_argument("ports", nargs="+", type=_ports, metavar="[LOCAL:]PORT", help="on 127.0.0.1, until Ctrl-C")
     return [shell, forward]
+
+
+def _copy(commands: Commands) -> argparse.ArgumentParser:
+    copy = _command(
+        commands,
+        "copy",
+        "copy files from or to the platform's volumes",
+        "athanor copy train-3f9a01:model.pt .",
+    )
+    copy.add_argument("source", metavar="SOURCE", help="a path here, or RUN:PATH, data:PATH or output:PATH")
+    copy.add_argument("target", metavar="TARGET", help="the same; a folder that exists gets the copy inside")
+    copy.add_argument("--replace", action="store_true", help="the target may exist")
+    _add_json(copy, "print what was written, its bytes and its SHA-256 as one JSON object")
+    return copy
 
 
 def _number(word: str) -> int:

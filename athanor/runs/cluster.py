@@ -128,6 +128,14 @@ class Cluster:
         answer = _kubectl([*self.prefix[1:], "create", "--filename=-", "--output=json"], content=json.dumps(manifest))
         return json.loads(answer)["metadata"]["name"]
 
+    def delete(self, kind: str, name: str) -> None:
+        """Begin to delete an object; one that is gone is not missed.
+
+        Raises:
+            RefusalError: as `items`.
+        """
+        self.run("delete", kind, name, "--ignore-not-found", "--wait=false")
+
     def platform(self) -> PlatformOutputs:
         """Return what the platform of the namespace says of itself, else of the only namespace that has one.
 

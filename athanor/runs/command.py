@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from athanor.runs.cluster import Cluster
 from athanor.runs.comparison import Comparison
 from athanor.runs.control import resume, stop
+from athanor.runs.copy import folder_of, read_copy, run_copy
 from athanor.runs.curves import COLOURS, fields, page
 from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end, print_logs
@@ -159,6 +160,19 @@ def _forward(arguments: argparse.Namespace, cluster: Cluster) -> int:
     return forward(where, job_name, arguments.pod, arguments.ports)
 
 
+def _copy(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    platform = cluster.platform()
+
+    def job_of_run(run: str) -> tuple[str, str]:
+        where, job_name = _place(cluster, run)
+        return job_name, folder_of(where, job_name)
+
+    asked = read_copy(arguments.source, arguments.target, job_of_run, replace=arguments.replace)
+    done = run_copy(cluster.within(platform.namespace), platform, asked)
+    sys.stdout.write(f"{json.dumps(done) if arguments.json else done['path']}\n")
+    return 0
+
+
 def _delete(arguments: argparse.Namespace, cluster: Cluster) -> int:
     with cluster.variables() as variables:
         remove(open_run(arguments.run, variables))
@@ -180,4 +194,5 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Cluster], int]] = {
     "delete": _delete,
     "shell": _shell,
     "port-forward": _forward,
+    "copy": _copy,
 }

@@ -257,6 +257,24 @@ def test_a_stopped_run_saves_frees_its_pods_and_goes_on(engineer: Engineer, coun
     wait_until(lambda: "start 2" in engineer.shell("athanor logs counting", check=False).stdout, "the second start")
 
 
+def test_files_go_to_a_volume_and_back_whole(engineer: Engineer, counting: str) -> None:
+    folder = engineer.folder / "cifar"
+    folder.mkdir()
+    (folder / "größe.bin").write_bytes(os.urandom(20_000_000))
+    there = json.loads(engineer.shell("athanor copy --json cifar data:own/cifar").stdout)
+    assert there["path"] == "/data/data/own/cifar"
+    refused = engineer.shell("athanor copy cifar/größe.bin data:own/cifar", check=False)
+    assert (refused.returncode, "größe.bin': exists" in refused.stderr) == (1, True)
+    back = json.loads(engineer.shell("athanor copy --json data:own/cifar back").stdout)
+    assert (engineer.folder / "back" / "größe.bin").read_bytes() == (folder / "größe.bin").read_bytes()
+    assert there["sha256"] == back["sha256"]
+    assert not [name for name in engineer.clone.kubectl("get", "jobs", "-A", "-o", "name").split() if "/copy-" in name]
+    # Through the run's own pod, which takes no job.
+    done = engineer.shell(f"athanor copy {counting}:starts .")
+    assert "waiting for a pod" not in done.stderr
+    assert int((engineer.folder / "starts").read_text(encoding="utf-8")) >= 1
+
+
 def test_the_progress_of_a_run_and_what_differs_from_another(
     engineer: Engineer, trained: subprocess.CompletedProcess[str], counting: str
 ) -> None:

@@ -1,0 +1,220 @@
+"""`athanor copy`: files between this machine and the platform's volumes, also of runs whose pods are gone.
+
+Through a running pod of the run, where there is one that can; else a job of one small pod mounts the volumes while it
+lasts. It is a job, not a bare pod, so that it needs no other rights than a run and counts in the queue.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from athanor.inspection.objects import JOBS
+from athanor.runs.job import ENDED, job_of, main_container, message_of, phase_of, readable_pods
+from athanor.runs.rerun import output_folder
+from athanor.runs.tar_stream import ALIVE
+from athanor.runs.transfer import NoGreetingError, download, upload
+from infra.errors import RefusalError
+from workloads.pods import DATA_PATH, OUTPUT_PATH, Claims, Container, GpuAccess, pod_spec
+from workloads.resources import Resources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from athanor.runs.cluster import Cluster
+    from infra.outputs import PlatformOutputs
+
+VOLUMES = {"data": DATA_PATH, "output": OUTPUT_PATH}
+_IDLE_SECONDS = 300
+"""After which the pod ends by itself, when the command that started it was killed."""
+_WAIT_SECONDS = 300
+_POLL_SECONDS = 1.0
+_KEEP = f"""
+import pathlib, time
+alive = pathlib.Path({str(ALIVE)!r})
+alive.touch()
+while time.time() - alive.stat().st_mtime < {_IDLE_SECONDS}:
+    time.sleep(5)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A path in a volume."""
+
+    path: str
+    """As a pod sees it."""
+    run: str | None = None
+    """The run whose folder it is in; None for data: and output:."""
+    job_name: str = ""
+    """Of this run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """What is copied where: exactly one of both is a place in a volume, the other a path of this machine."""
+
+    source: Place | Path
+    target: Place | Path
+    replace: bool
+    """Whether the target may exist."""
+
+
+def read_copy(source: str, target: str, job_of_run: Callable[[str], tuple[str, str]], *, replace: bool) -> Copy:
+    """Return what a command line asks for.
+
+    Args:
+        source: A path of this machine, or data:PATH, output:PATH, or RUN:PATH for what a run wrote.
+        target: The same.
+        job_of_run: Returns the name of a run's job, and its folder in the volume `output`.
+        replace: Whether the target may exist.
+
+    Raises:
+        RefusalError: not exactly one of them is in a volume, one leaves it, or there is no such run or file.
+    """
+    places = [_place(text, job_of_run) for text in (source, target)]
+    if (places[0] is None) == (places[1] is None):
+        limit = "exactly one of source and target must be in a volume"
+        fix = "write data:PATH, output:PATH or RUN:PATH, and ./NAME for a file here whose name has a colon"
+        raise RefusalError("copy", f"{source} {target}", limit, fix)
+    if places[0] is None and not Path(source).exists():
+        raise RefusalError("source", source, "does not exist", "name a file or a folder of this machine")
+    return Copy(source=places[0] or Path(source), target=places[1] or Path(target), replace=replace)
+
+
+def run_copy(cluster: Cluster, platform: PlatformOutputs, asked: Copy) -> dict[str, Any]:
+    """Copy a file or a folder.
+
+    Args:
+        cluster: The cluster, in the workloads' namespace.
+        platform: Whose volumes they are.
+        asked: What is copied.
+
+    Returns:
+        `path` that was written, and `bytes` and `sha256` of the archive that both sides agree on.
+
+    Raises:
+        RefusalError: the source does not exist, the target does, no pod could run, or the connection was lost.
+    """
+    place = asked.source if isinstance(asked.source, Place) else asked.target
+    assert isinstance(place, Place)
+    own = _pod_of(cluster, place)
+    if own is not None:
+        try:
+            return _copied(_exec(cluster, own), asked)
+        except NoGreetingError as error:
+            sys.stderr.write(f"the pod of {place.run} cannot run it ({error}); another pod does\n")
+    with _pod(cluster, platform) as prefix:
+        try:
+            return _copied(prefix, asked)
+        except NoGreetingError as error:
+            fix = "use an image of the platform with Python in it"
+            raise RefusalError("pod of the copy", platform.trainer_image, f"cannot run it: {error}", fix) from None
+
+
+def _copied(prefix: Sequence[str], asked: Copy) -> dict[str, Any]:
+    if isinstance(asked.source, Place):
+        assert isinstance(asked.target, Path)
+        return download(prefix, asked.source.path, asked.target, replace=asked.replace)
+    assert isinstance(asked.target, Place)
+    return upload(prefix, asked.source, asked.target.path, replace=asked.replace)
+
+
+def _place(text: str, job_of_run: Callable[[str], tuple[str, str]]) -> Place | None:
+    """Return the place of what is in a volume; None for a path of this machine.
+
+    Raises:
+        RefusalError: it would leave the volume, or there is no such run.
+    """
+    head, colon, tail = text.partition(":")
+    if not colon or "/" in head or head in {"", ".", ".."}:
+        return None
+    inside = PurePosixPath(tail)
+    if inside.is_absolute() or ".." in inside.parts:
+        limit = "would leave the volume"
+        raise RefusalError("copy", text, limit, "write a path relative to the volume's top, without ..")
+    if head in VOLUMES:
+        return Place(path=str(PurePosixPath(VOLUMES[head]) / inside))
+    job_name, folder = job_of_run(head)
+    return Place(path=str(PurePosixPath(OUTPUT_PATH) / folder / inside), run=head, job_name=job_name)
+
+
+def folder_of(cluster: Cluster, job_name: str) -> str:
+    """Return the folder of a job's files in the volume `output`; of one that is gone, its name."""
+    job = cluster.find(JOBS, job_name)
+    return job_name if job is None else output_folder(job)
+
+
+def _pod_of(cluster: Cluster, place: Place) -> dict[str, Any] | None:
+    """Return a pod of the run whose container is ready to run another program."""
+    if place.run is None:
+        return None
+    return next((pod for pod in readable_pods(cluster, place.job_name) if _is_ready(pod)), None)
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    """Return whether the main container has started: exec into one that starts may never answer."""
+    name, states = main_container(pod), pod["status"].get("containerStatuses", [])
+    return any(state["name"] == name and state.get("started") and "running" in state["state"] for state in states)
+
+
+def _exec(cluster: Cluster, pod: dict[str, Any]) -> list[str]:
+    words = ["exec", "--stdin", f"--container={main_container(pod)}", pod["metadata"]["name"], "--"]
+    return [*cluster.prefix, *words]
+
+
+@contextmanager
+def _pod(cluster: Cluster, platform: PlatformOutputs) -> Generator[list[str]]:
+    """Yield the words of a command that runs in a pod with the volumes, as long as the pod is needed."""
+    name = cluster.create(job_manifest(platform))
+    try:
+        yield _exec(cluster, _started(cluster, name))
+    finally:
+        cluster.delete(JOBS, name)
+
+
+def _started(cluster: Cluster, name: str) -> dict[str, Any]:
+    """Wait for the pod and return it."""
+    for poll in range(int(_WAIT_SECONDS / _POLL_SECONDS)):
+        ready = next((pod for pod in readable_pods(cluster, name) if _is_ready(pod)), None)
+        if ready is not None:
+            return ready
+        if phase_of(job_of(cluster, name)) in ENDED:
+            break
+        if poll == 0:
+            sys.stderr.write("waiting for a pod that mounts the volumes\n")
+        time.sleep(_POLL_SECONDS)
+    job = job_of(cluster, name)
+    limit = f"did not run in {_WAIT_SECONDS} s: its job is {phase_of(job)}. {message_of(job)}".strip()
+    raise RefusalError("pod of the copy", name, limit, "see whether the queue has room, and try again")
+
+
+def job_manifest(platform: PlatformOutputs) -> dict[str, Any]:
+    """Return the job whose pod mounts the volumes, writable."""
+    container = Container(
+        name="copy",
+        image=platform.trainer_image,
+        command=["python3", "-c", _KEEP],
+        resources=Resources(cpu="100m", memory="256Mi"),
+        writes_data=True,
+    )
+    claims = Claims(data=platform.data_claim, output=platform.output_claim)
+    spec = pod_spec(container, claims, grace_period_seconds=1, gpus=GpuAccess())
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"generateName": "copy-", "namespace": platform.namespace},
+        "spec": {
+            "schedulerName": "volcano",
+            "queue": platform.queue,
+            "minAvailable": 1,
+            "maxRetry": 1,
+            # Whatever became of the command that started it, and with the job its pod.
+            "ttlSecondsAfterFinished": 60,
+            "tasks": [{"name": "copy", "replicas": 1, "template": {"spec": {**spec, "restartPolicy": "Never"}}}],
+        },
+    }

@@ -1,0 +1,236 @@
+"""Files as a tar archive in frames: what `athanor copy` runs in a pod, sent along as text, and the same here.
+
+A frame is its payload's length in 4 bytes, big-endian, and the payload; one of length 0 ends the archive, and the
+SHA-256 of all payloads follows it. So each side knows the end without the other closing its stream, which kubectl
+does not always pass on, and an archive that was cut is never taken for a whole one.
+
+Only Python's standard library, of 3.8 and later: the pod's image may be of any release. Arguments: `send PATH`, or
+`receive PATH NAME REPLACE` with REPLACE 0 or 1. It prints GREETING first, and `receive` a line of JSON at its end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import sys
+import tarfile
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GREETING = b"athanor-copy 1\n"
+ALIVE = Path("/tmp/athanor-copy-alive")  # noqa: S108 - in a pod of its own
+"""Its age is how long nothing was copied: the pod ends when it is old."""
+_COPY = "copy"
+_FRAME_BYTES = 1 << 18
+_LONGEST_FRAME_BYTES = 1 << 24
+
+
+class StreamError(Exception):
+    """The other side ended early, or sent something else than frames."""
+
+
+class FrameWriter(io.RawIOBase):
+    """Writes what an archive consists of as frames."""
+
+    def __init__(self, stream: IO[bytes], moved: Callable[[int], None]) -> None:
+        super().__init__()
+        self._stream, self._moved, self._digest = stream, moved, hashlib.sha256()
+        self.bytes = 0
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer
+        """Write one frame or several."""
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), _FRAME_BYTES):
+            part = view[start : start + _FRAME_BYTES]
+            self._stream.write(len(part).to_bytes(4, "big"))
+            self._stream.write(part)
+            self._stream.flush()
+            self._digest.update(part)
+            self.bytes += len(part)
+            self._moved(len(part))
+        return len(view)
+
+    def end(self) -> str:
+        """Write the end; return the digest."""
+        self._stream.write(bytes(4) + self._digest.digest())
+        self._stream.flush()
+        return self._digest.hexdigest()
+
+
+class FrameReader(io.RawIOBase):
+    """Reads the payloads of frames, up to the end that the other side wrote."""
+
+    def __init__(self, stream: IO[bytes], moved: Callable[[int], None]) -> None:
+        super().__init__()
+        self._stream, self._moved, self._digest = stream, moved, hashlib.sha256()
+        self._left, self._ended = b"", False
+        self.bytes = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return that many bytes, or fewer at the end of the archive.
+
+        Raises:
+            StreamError: the stream ends before the archive does.
+        """
+        parts = [self._left]
+        length = len(self._left)
+        while not self._ended and (size < 0 or length < size):
+            parts.append(self._frame())
+            length += len(parts[-1])
+        whole = b"".join(parts)
+        end = len(whole) if size < 0 else size
+        self._left = whole[end:]
+        return whole[:end]
+
+    def end(self) -> str:
+        """Read to the end; return the digest, which is the sender's.
+
+        Raises:
+            StreamError: as `read`.
+        """
+        while self.read(_FRAME_BYTES):
+            pass
+        return self._digest.hexdigest()
+
+    def _frame(self) -> bytes:
+        length = int.from_bytes(self._exactly(4), "big")
+        if length > _LONGEST_FRAME_BYTES:
+            raise StreamError("what came is not an archive")
+        if length == 0:
+            self._ended = True
+            if self._exactly(self._digest.digest_size) != self._digest.digest():
+                raise StreamError("what came is not what was sent")
+            return b""
+        payload = self._exactly(length)
+        self._digest.update(payload)
+        self.bytes += length
+        self._moved(length)
+        return payload
+
+    def _exactly(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size > 0:
+            part = self._stream.read(size)
+            if not part:
+                raise StreamError("the other side ended early")
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+
+def send(path: Path, stream: IO[bytes], moved: Callable[[int], None]) -> dict[str, Any]:
+    """Write a file or a folder; a link stands for what it leads to, links inside stay links.
+
+    Args:
+        path: What is sent.
+        stream: Where to.
+        moved: Called with the bytes of each frame.
+
+    Raises:
+        StreamError: it does not exist.
+        OSError: it cannot be read, or nobody reads the stream.
+    """
+    if not path.exists():
+        raise StreamError(f"{path} does not exist")
+    writer = FrameWriter(stream, moved)
+    with tarfile.open(fileobj=writer, mode="w|", bufsize=_FRAME_BYTES) as archive:
+        archive.add(str(path.resolve()), arcname=_COPY)
+    return {"bytes": writer.bytes, "sha256": writer.end()}
+
+
+def receive(
+    target: Path, name: str, stream: IO[bytes], moved: Callable[[int], None], *, replace: bool
+) -> dict[str, Any]:
+    """Create a file or a folder: all of it under a name of its own first, then under its own at once.
+
+    Args:
+        target: Its path; a folder that exists gets it inside.
+        name: What it is called there.
+        stream: Where it comes from.
+        moved: Called with the bytes of each frame.
+        replace: Whether it may exist.
+
+    Raises:
+        StreamError: it exists and may not be replaced, something in it is refused, or the stream ended early.
+        OSError: it cannot be written.
+    """
+    path = target / name if target.is_dir() else target
+    if not replace and (path.exists() or path.is_symlink()):
+        raise StreamError(f"{path} exists")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    reader = FrameReader(stream, moved)
+    partial = path.parent / f".{path.name[:100]}.{uuid.uuid4().hex[:12]}.partial"
+    try:
+        try:
+            with tarfile.open(fileobj=reader, mode="r|", bufsize=_FRAME_BYTES) as archive:
+                _extract(archive, partial)
+        except tarfile.TarError as error:
+            raise StreamError(f"{path} was not copied: {error}") from None
+        digest = reader.end()
+        _put(partial / _COPY, path)
+    finally:
+        shutil.rmtree(str(partial), ignore_errors=True)
+    return {"path": str(path), "bytes": reader.bytes, "sha256": digest}
+
+
+def _extract(archive: tarfile.TarFile, folder: Path) -> None:
+    """Write files, folders and links, none of which leads out of the folder (PEP 706, in all releases since 3.8.17)."""
+    folder.mkdir()
+    for member in archive:
+        if not hasattr(tarfile, "data_filter"):
+            raise StreamError(f"Python {sys.version.split()[0]} is too old to unpack archives safely")
+        archive.extract(member, str(folder), filter="data")
+
+
+def _put(new: Path, path: Path) -> None:
+    """Give what is whole its name. What was there before goes only when it has another: a failure loses neither."""
+    if path.is_symlink() or not path.is_dir():
+        new.replace(path)
+        return
+    old = new.with_name("replaced")
+    path.rename(old)
+    try:
+        new.rename(path)
+    except OSError:
+        old.rename(path)
+        raise
+
+
+def _alive(_moved: int) -> None:
+    with suppress(OSError):  # the pod of a run, where nothing looks at it
+        ALIVE.touch()
+
+
+def main(arguments: list[str]) -> str | None:
+    """Copy over standard input and output; return what went wrong."""
+    sys.stdout.buffer.write(GREETING)
+    sys.stdout.buffer.flush()
+    path = Path(arguments[1])
+    try:
+        if arguments[0] == "send":
+            send(path, sys.stdout.buffer, _alive)
+        else:
+            done = receive(path, arguments[2], sys.stdin.buffer, _alive, replace=arguments[3] == "1")
+            print(json.dumps(done), flush=True)
+    except (StreamError, OSError) as error:
+        return f"copy: {error}"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,156 @@
+"""`athanor copy`: what its two paths mean, and through which pod it goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from athanor.runs import copy as module
+from athanor.runs.copy import Copy, Place, read_copy, run_copy
+from athanor.runs.transfer import NoGreetingError
+from infra.errors import RefusalError
+from tests.unit.workloads.job_cases import plain_platform
+
+
+def _job(run: str) -> tuple[str, str]:
+    if run != "train-1":
+        raise RefusalError("run", run, "is not in your Pulumi backend", "`athanor runs` lists yours")
+    return "train-1-abc", "train-1-abc-fresh"
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path, monkeypatch):
+    (tmp_path / "cifar").mkdir()
+    (tmp_path / "a:b").write_text("x")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "place"),
+    [
+        ("cifar", "data:own/cifar", "/data/data/own/cifar"),
+        ("cifar", "output:", "/data/output"),
+        ("data:a:b", ".", "/data/data/a:b"),
+        ("./a:b", "data:a", "/data/data/a"),
+        ("train-1:model.pt", "model.pt", "/data/output/train-1-abc-fresh/model.pt"),
+        ("train-1:", "all", "/data/output/train-1-abc-fresh"),
+    ],
+)
+def test_places(source, target, place):
+    asked = read_copy(source, target, _job, replace=False)
+    remote = asked.source if isinstance(asked.source, Place) else asked.target
+    assert isinstance(remote, Place)
+    assert remote.path == place
+    assert (remote.run, remote.job_name) == (("train-1", "train-1-abc") if "train-1" in source else (None, ""))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ("cifar", "there", "exactly one of source and target must be in a volume"),
+        ("data:a", "output:b", "exactly one of source and target"),
+        ("data:/etc", ".", "'data:/etc': would leave the volume"),
+        ("cifar", "data:../output/models", "would leave the volume"),
+        ("train-1:../other", ".", "would leave the volume"),
+        ("gone", "data:a", "source = 'gone': does not exist"),
+        ("train-2:a", ".", "run = 'train-2': is not in your Pulumi backend"),
+    ],
+)
+def test_what_is_refused(source, target, message):
+    with pytest.raises(RefusalError) as refusal:
+        read_copy(source, target, _job, replace=False)
+    assert message in str(refusal.value)
+
+
+class Cluster:
+    """A cluster in which each created job has a pod that starts after a while."""
+
+    prefix = ("kubectl",)
+
+    def __init__(self) -> None:
+        self.pods: list[dict] = []
+        self.jobs: list[str] = []
+        self.deleted: list[str] = []
+        self.phase = "Pending"
+
+    @staticmethod
+    def pod(name: str, *, started: bool = True) -> dict:
+        state = {"running": {}} if started else {"waiting": {}}
+        states = [{"name": "worker", "started": started, "state": state}]
+        spec = {"containers": [{"name": "worker"}]}
+        return {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Running", "containerStatuses": states}}
+
+    def items(self, _kind: str, selector: str) -> list[dict]:
+        name = selector.partition("=")[2]
+        if name in self.jobs:
+            return [self.pod("copy-pod")]
+        return [pod for pod in self.pods if pod["metadata"]["name"].startswith(name)]
+
+    def create(self, _manifest: dict) -> str:
+        self.jobs.append("copy-x1")
+        return "copy-x1"
+
+    def delete(self, _kind: str, name: str) -> None:
+        self.deleted.append(name)
+
+    def find(self, _kind: str, _name: str) -> dict:
+        return {"status": {"state": {"phase": self.phase, "message": "no room"}}}
+
+
+@pytest.fixture
+def uploads(monkeypatch) -> list[str]:
+    """The pods that were asked to take files; one whose name has `bare` has no Python."""
+    pods: list[str] = []
+
+    def upload(prefix, _source, path, **_):
+        pods.append(prefix[-2])
+        if "bare" in prefix[-2]:
+            raise NoGreetingError("python3: not found")
+        return {"path": path, "bytes": 1, "sha256": ""}
+
+    monkeypatch.setattr(module, "upload", upload)
+    return pods
+
+
+ASKED = Copy(source=Path("cifar"), target=Place(path="/data/output/t", run="t", job_name="t-1"), replace=False)
+
+
+def test_a_pod_of_the_run_is_used_where_one_has_started(uploads):
+    cluster = Cluster()
+    cluster.pods = [cluster.pod("t-1-worker-0", started=False), cluster.pod("t-1-worker-1")]
+    run_copy(cluster, plain_platform(), ASKED)
+    assert (uploads, cluster.jobs) == (["t-1-worker-1"], [])
+
+
+def test_another_pod_is_started_where_none_runs_or_none_can(uploads, capsys):
+    cluster = Cluster()
+    run_copy(cluster, plain_platform(), ASKED)
+    cluster.jobs.clear()
+    cluster.pods = [cluster.pod("t-1-bare")]
+    run_copy(cluster, plain_platform(), ASKED)
+    assert uploads == ["copy-pod", "t-1-bare", "copy-pod"]
+    assert cluster.deleted == ["copy-x1", "copy-x1"]
+    assert "cannot run it (python3: not found)" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("uploads")
+def test_the_job_is_deleted_also_when_its_pod_never_ran(monkeypatch):
+    monkeypatch.setattr(module, "_WAIT_SECONDS", 1)
+    cluster = Cluster()
+    monkeypatch.setattr(cluster, "items", lambda *_: [])
+    with pytest.raises(RefusalError, match=r"its job is Pending\. no room\. Fix: see whether the queue has room"):
+        run_copy(cluster, plain_platform(), ASKED)
+    cluster.phase = "Failed"
+    with pytest.raises(RefusalError, match="its job is Failed"):
+        run_copy(cluster, plain_platform(), ASKED)
+    assert cluster.deleted == ["copy-x1", "copy-x1"]
+
+
+def test_the_pod_writes_both_volumes_and_ends_by_itself():
+    spec = module.job_manifest(plain_platform())["spec"]["tasks"][0]["template"]["spec"]
+    mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in spec["containers"][0]["volumeMounts"]}
+    assert (mounts["/data/data"], mounts["/data/output"]) == (False, False)
+    program = spec["containers"][0]["command"][-1]
+    compile(program, "keep", "exec")
+    assert "/tmp/athanor-copy-alive" in program
