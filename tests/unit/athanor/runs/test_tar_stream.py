@@ -107,7 +107,7 @@ def test_other_bytes_than_were_sent_are_refused(folder, tmp_path, at):
 
 
 @pytest.mark.parametrize("content", [b"\x7fELF", b"OCI runtime exec failed\n" * 3])
-def test_what_is_no_archive_is_refused(tmp_path, content):
+def test_bytes_of_another_kind_are_refused(tmp_path, content):
     with pytest.raises(StreamError):
         came(tmp_path / "back", content)
 
