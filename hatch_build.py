@@ -36,6 +36,8 @@ class WheelHook(BuildHookInterface[Any]):
         self._copies = copies
         write_package(Path(self.root), copies)
         build_data["force_include"][str(copies)] = PACKAGE
+        # By the name that it has in pods, so that a program that imports it runs on its author's machine, too.
+        build_data["force_include"][str(Path(self.root, "infra", "athanor_run.py"))] = "athanor_run.py"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the copies."""

@@ -19,6 +19,7 @@ from infra.placeholders import warn_of_placeholders
 from infra.platform import Platform
 from infra.pools import platform_offers
 from infra.quotas import WorkloadLimits, WorkloadLimitsArgs
+from infra.run_module import run_module_manifest
 from infra.scheduling import GangScheduling, GangSchedulingArgs
 from infra.shared_storage import SharedStorage, SharedStorageArgs
 from infra.simulated_nodes import SimulatedGpuNodes, SimulatedGpuNodesArgs
@@ -135,6 +136,7 @@ def _platform(
     )
     described = pulumi.ResourceOptions(provider=provider, depends_on=list(ready))
     resource("platform-contract", contract_manifest(platform), described)
+    resource("athanor-run", run_module_manifest(platform.namespace), described)
     return platform
 
 

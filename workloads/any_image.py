@@ -1,9 +1,13 @@
-"""What lets an image made for root run as our user on a read-only root: an account, a home, a place to write."""
+"""What lets an image made for root run as our user on a read-only root: an account, a home, a place to write.
+
+And a module that every program may import there, athanor_run.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infra.run_module import RUN_MODULE_OBJECT
 from workloads.pods import USER_ID, Mount
 
 if TYPE_CHECKING:
@@ -36,11 +40,18 @@ def annotation_volume(annotation: str, path: str) -> Manifest:
 ACCOUNTS = Mount(name="accounts", path="/etc/passwd", volume=annotation_volume(_USERS, "passwd"), sub_path="passwd")
 """The image's list of users does not have ours: getpass, ssh and sshd refuse one without an entry."""
 
+_MODULES = "/etc/athanor/python"
+MODULES = Mount(name="athanor-run", path=_MODULES, volume={"configMap": {"name": RUN_MODULE_OBJECT, "optional": True}})
+"""athanor_run, of the platform's release; a platform of an earlier one has none, which must not stop a pod."""
+_IMPORT = f'export PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{_MODULES}"; '
+"""In a shell, since a variable of the pod would replace the image's own PYTHONPATH."""
 _MOVE = (
     f'[ -w . ] || {{ to={WORKING_DIRECTORY}; mkdir -p "$to"; for each in "$PWD"/* "$PWD"/.[!.]*; do '
     '[ -e "$each" ] && ln -s "$each" "$to/" 2>/dev/null; done; cd "$to"; }; exec "$@"'
 )
-IN_WRITABLE_DIRECTORY = ("sh", "-c", _MOVE, "start")
+IN_NAMED_DIRECTORY = ("sh", "-c", _IMPORT + 'exec "$@"', "start")
+"""Runs what comes after it where the pod says, with athanor_run among Python's modules."""
+IN_WRITABLE_DIRECTORY = ("sh", "-c", _IMPORT + _MOVE, "start")
 """Runs what comes after it in the image's working directory, or in a writable one with links to all its files.
 
 Only the image knows which directory that is, so no volume can be mounted there; and it would hide what the image has.

@@ -10,7 +10,14 @@ from infra.job_cleanup import TTL_LABEL
 from infra.metrics_access import METRICS_PORT_NAME
 from infra.pod_network_modes import pod_labels, port
 from infra.workload_labels import JOB_LABEL, KIND_LABEL, OWNER_LABEL
-from workloads.any_image import ACCOUNT_ANNOTATIONS, ACCOUNTS, HOME, IN_WRITABLE_DIRECTORY
+from workloads.any_image import (
+    ACCOUNT_ANNOTATIONS,
+    ACCOUNTS,
+    HOME,
+    IN_NAMED_DIRECTORY,
+    IN_WRITABLE_DIRECTORY,
+    MODULES,
+)
 from workloads.git_source import CODE_PATH, GitSource, code_mount, source_role, take_container
 from workloads.local_folder import unpack_container
 from workloads.placement import capabilities, devices, gpu_access, network_environment, placed
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
     from infra.manifests import Manifest
     from infra.pod_network_modes import PodNetwork
     from workloads.job_args import JobArgs
+    from workloads.pods import Mount
     from workloads.resolved import ResolvedJob
     from workloads.roles import Role, Step
 
@@ -150,8 +158,8 @@ def _ttl_labels(args: JobArgs) -> dict[str, str]:
 
 def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJob) -> Manifest:
     placement, offers = role.placement(job_labels(label, resolved.owner)), resolved.platform.offers
-    own_code = args.source is not None and not role.in_platform_image
-    mounts = [ACCOUNTS, *role.mounts, *claim_mounts(role.pod.volumes), *([code_mount()] if own_code else [])]
+    code = [code_mount()] if args.source and not role.in_platform_image else []
+    mounts = [ACCOUNTS, *_modules(role), *role.mounts, *claim_mounts(role.pod.volumes), *code]
     container = Container(
         name=role.name,
         image=resolved.platform.trainer_image if role.in_platform_image else resolved.image,
@@ -215,8 +223,10 @@ def _working_directory(args: JobArgs) -> dict[str, str]:
 
 
 def _start(args: JobArgs) -> Sequence[str]:
-    """Return what makes the image's own working directory writable; one that is named needs nothing."""
-    return () if _working_directory(args) else IN_WRITABLE_DIRECTORY
+    """Return what starts a program; one in a directory that the user names may have an image without a shell."""
+    if args.working_directory:
+        return ()
+    return IN_NAMED_DIRECTORY if args.source else IN_WRITABLE_DIRECTORY
 
 
 def _init_containers(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJob) -> list[Container]:
@@ -233,7 +243,12 @@ def _code_containers(label: str, name: str, args: JobArgs, resolved: ResolvedJob
     return [unpack_container(args.source, image, label, resolved.owner)]
 
 
+def _modules(what: Role | Step) -> list[Mount]:
+    return [] if what.in_platform_image else [MODULES]
+
+
 def _step_container(step: Step, args: JobArgs, role: Role, resolved: ResolvedJob) -> Container:
+    code = [] if step.in_platform_image or not args.source else [code_mount()]
     return Container(
         name=step.name,
         image=resolved.platform.trainer_image if step.in_platform_image else resolved.image,
@@ -244,7 +259,7 @@ def _step_container(step: Step, args: JobArgs, role: Role, resolved: ResolvedJob
         resources=role.pod.resources,
         writes_data=step.writes_data,
         writes_output=False,
-        mounts=[ACCOUNTS, *role.mounts, *([] if step.in_platform_image or not args.source else [code_mount()])],
+        mounts=[ACCOUNTS, *_modules(step), *role.mounts, *code],
         extra={} if step.in_platform_image else _working_directory(args),
     )
 

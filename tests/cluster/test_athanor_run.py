@@ -145,7 +145,8 @@ def test_an_edited_script_is_another_job_that_replaces_the_first(engineer: Engin
 
 
 def test_the_list_says_what_ran_and_how_it_did_also_when_the_job_is_gone(engineer: Engineer) -> None:
-    (engineer.folder / "seen.py").write_text('print(\'{"step": 1, "loss": 0.5}\')\n', encoding="utf-8")
+    program = "from athanor_run import report\nreport(step=1, loss=0.5)\n"
+    (engineer.folder / "seen.py").write_text(program, encoding="utf-8")
     engineer.shell(f"athanor run --kind batch --name seen {SMALL} --follow -- python3 seen.py")
     before = next(run for run in engineer.listed() if run["run"] == "seen")
     assert (before["phase"], before["step"], before["latest"]) == ("Completed", 1, {"loss": 0.5})

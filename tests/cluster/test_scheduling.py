@@ -24,7 +24,9 @@ from tests.fixtures.scheduling import (
     INSTANCE_TYPE,
     POOL,
     SchedulingPlatform,
+    claim,
     scheduling_platform,
+    volume,
 )
 from tests.waiting import wait_for_count, wait_until
 from tools.kubectl import Kubectl
@@ -113,6 +115,8 @@ class TestEqualQueues:
 
     def test_a_command_of_arena_from_the_page(self, platform: SchedulingPlatform, tmp_path: Path) -> None:
         """docs/user.md's, as it is printed there; the programs of simulated nodes' pods do not run."""
+        platform.api.create("volumes", volume("imagenet"))
+        platform.api.create("claims", claim("imagenet"))
         platform.own_command(command_with("--name=resnet50"), tmp_path)
         try:
             workers = platform.runs("resnet50", pods=2)

@@ -12,7 +12,7 @@ import pytest
 
 from infra.errors import RefusalError
 from tests.unit.workloads.job_cases import environment, manifest_of, pod
-from workloads.any_image import IN_WRITABLE_DIRECTORY, WORKING_DIRECTORY
+from workloads.any_image import IN_NAMED_DIRECTORY, IN_WRITABLE_DIRECTORY, WORKING_DIRECTORY
 from workloads.batch import BatchJobArgs, batch_shape
 from workloads.git_source import GitSource
 from workloads.mpi import MPIJobArgs, mpi_shape
@@ -81,16 +81,32 @@ def test_programs_start_in_a_writable_directory(made):
 
 
 @pytest.mark.parametrize(
-    ("more", "directory"),
+    ("more", "directory", "has_shell"),
     [
-        ({"source": GitSource(repository="https://git.example/a.git", branch="main")}, "/source/code"),
-        ({"working_directory": "/app"}, "/app"),
+        (
+            {"source": GitSource(repository="https://git.example/a.git", branch="main")},
+            "/source/code",
+            True,
+        ),
+        ({"working_directory": "/app"}, "/app", False),
     ],
 )
-def test_a_directory_that_is_known_needs_no_shell(made, more, directory):
+def test_a_directory_that_is_known_need_not_be_made_writable(made, more, directory, *, has_shell):
+    """One that the user names needs no shell in the image either."""
     for container in _own_containers(made(**more)):
         assert container["workingDir"] == directory
         assert WORKING_DIRECTORY not in str(container)
+        assert (container["command"] == list(IN_NAMED_DIRECTORY)) == has_shell
+
+
+def test_every_own_container_has_the_module_of_the_platform(made):
+    manifest = made()
+    for container in _own_containers(manifest):
+        [mount] = [each for each in container["volumeMounts"] if each["mountPath"] == "/etc/athanor/python"]
+        assert mount["readOnly"] is True
+    volumes = [volume for each in manifest["spec"]["tasks"] for volume in each["template"]["spec"]["volumes"]]
+    [module, *_] = [volume["configMap"] for volume in volumes if volume["name"] == "athanor-run"]
+    assert module == {"name": "athanor-run", "optional": True}
 
 
 def test_a_relative_directory_is_refused():

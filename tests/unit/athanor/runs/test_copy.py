@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,6 @@ from athanor.runs import copy as module
 from athanor.runs.copy import Copy, Place, read_copy, run_copy
 from athanor.runs.transfer import NoGreetingError
 from infra.errors import RefusalError
-from tests.unit.workloads.job_cases import plain_platform
 
 
 def _job(run: str) -> tuple[str, str]:
@@ -113,22 +113,25 @@ def uploads(monkeypatch) -> list[str]:
     return pods
 
 
+PLATFORM = SimpleNamespace(
+    namespace="team", queue="training", trainer_image="trainer:1", data_claim="data", output_claim="output"
+)
 ASKED = Copy(source=Path("cifar"), target=Place(path="/data/output/t", run="t", job_name="t-1"), replace=False)
 
 
 def test_a_pod_of_the_run_is_used_where_one_has_started(uploads):
     cluster = Cluster()
     cluster.pods = [cluster.pod("t-1-worker-0", started=False), cluster.pod("t-1-worker-1")]
-    run_copy(cluster, plain_platform(), ASKED)
+    run_copy(cluster, PLATFORM, ASKED)
     assert (uploads, cluster.jobs) == (["t-1-worker-1"], [])
 
 
 def test_another_pod_is_started_where_none_runs_or_none_can(uploads, capsys):
     cluster = Cluster()
-    run_copy(cluster, plain_platform(), ASKED)
+    run_copy(cluster, PLATFORM, ASKED)
     cluster.jobs.clear()
     cluster.pods = [cluster.pod("t-1-bare")]
-    run_copy(cluster, plain_platform(), ASKED)
+    run_copy(cluster, PLATFORM, ASKED)
     assert uploads == ["copy-pod", "t-1-bare", "copy-pod"]
     assert cluster.deleted == ["copy-x1", "copy-x1"]
     assert "cannot run it (python3: not found)" in capsys.readouterr().err
@@ -140,15 +143,15 @@ def test_the_job_is_deleted_also_when_its_pod_never_ran(monkeypatch):
     cluster = Cluster()
     monkeypatch.setattr(cluster, "items", lambda *_: [])
     with pytest.raises(RefusalError, match=r"its job is Pending\. no room\. Fix: see whether the queue has room"):
-        run_copy(cluster, plain_platform(), ASKED)
+        run_copy(cluster, PLATFORM, ASKED)
     cluster.phase = "Failed"
     with pytest.raises(RefusalError, match="its job is Failed"):
-        run_copy(cluster, plain_platform(), ASKED)
+        run_copy(cluster, PLATFORM, ASKED)
     assert cluster.deleted == ["copy-x1", "copy-x1"]
 
 
 def test_the_pod_writes_both_volumes_and_ends_by_itself():
-    spec = module.job_manifest(plain_platform())["spec"]["tasks"][0]["template"]["spec"]
+    spec = module.job_manifest(PLATFORM)["spec"]["tasks"][0]["template"]["spec"]
     mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in spec["containers"][0]["volumeMounts"]}
     assert (mounts["/data/data"], mounts["/data/output"]) == (False, False)
     program = spec["containers"][0]["command"][-1]

@@ -1,0 +1,167 @@
+"""A program's progress for `athanor watch`, `athanor curves` and the dashboards; in every job's pods by itself.
+
+    from athanor_run import checkpoint_dir, report, saved
+
+    for step in range(1, 1001):
+        ...
+        report(step=step, total_steps=1000, loss=loss)
+    torch.save(model.state_dict(), checkpoint_dir() / "last.pt")
+    saved()
+
+Outside of a job it prints the same lines, and keeps checkpoints in ./checkpoints. Only Python's standard library, of
+3.8 and later: the pod's image may have any.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import sys
+import threading
+import time
+from collections import deque
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_MOST_NAMES = 100
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
+_OUTPUT = Path("/data/output")
+_PREFIX = "athanor_training_"
+
+
+def report(step: int, total_steps: int | None = None, **numbers: object) -> None:
+    """Print a step as a line of JSON, from rank 0 alone, and let Prometheus read it, from each rank.
+
+    Args:
+        step: How many steps are done.
+        total_steps: How many there will be; with it, the time left is known.
+        numbers: Such as loss=0.31; anything that float() takes, one-element tensors included. NaN becomes null.
+
+    Raises:
+        TypeError: a value is not a number.
+        ValueError: a name is not of letters, digits and underscores, or there are too many.
+    """
+    values = {name: _number(name, value) for name, value in numbers.items()}
+    line = {"step": int(step), **({} if total_steps is None else {"total_steps": int(total_steps)}), **values}
+    _PROGRESS.note(line)
+    if _first(_RANKS) in {None, "0"}:
+        finite = {name: value if math.isfinite(value) else None for name, value in line.items()}
+        # In one piece: ranks and threads write to the same pipe.
+        sys.stdout.write(json.dumps(finite) + "\n")
+        sys.stdout.flush()
+
+
+def checkpoint_dir() -> Path:
+    """Return the folder for this run's checkpoints, which outlives its pods; it exists."""
+    job = os.environ.get("ATHANOR_JOB")
+    folder = _OUTPUT / job / "checkpoints" if job else Path("checkpoints")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def saved() -> None:
+    """Note that a checkpoint is complete: the dashboards show its age, and an alert says when it is too old."""
+    _PROGRESS.checkpoint = time.time()
+    _PROGRESS.serve()
+
+
+class _Progress:
+    """What Prometheus reads of this process."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, float] = {}
+        self.checkpoint: float | None = None
+        self._steps: deque[tuple[float, int]] = deque(maxlen=50)
+        self._lock = threading.Lock()
+        self._served = False
+
+    def note(self, line: dict[str, Any]) -> None:
+        with self._lock:
+            if len({*self.numbers, *line}) > _MOST_NAMES:
+                raise ValueError(f"report: more than {_MOST_NAMES} names. Fix: use the same names in every step")
+            self._steps.append((time.monotonic(), line["step"]))
+            self.numbers.update(line, last_step_timestamp_seconds=time.time())
+            left = self._seconds_left(line)
+            if left is not None:
+                self.numbers["seconds_left"] = left
+        self.serve()
+
+    def _seconds_left(self, line: dict[str, Any]) -> float | None:
+        (began, first), (now, last) = self._steps[0], self._steps[-1]
+        if "total_steps" not in line or last <= first or now <= began:
+            return None
+        return max(0, line["total_steps"] - last) * (now - began) / (last - first)
+
+    def serve(self) -> None:
+        """Answer Prometheus at this rank's port, unless something else does there."""
+        with self._lock:
+            port = os.environ.get("ATHANOR_METRICS_PORT")
+            if self._served or port is None:
+                return
+            self._served = True
+        try:
+            server = ThreadingHTTPServer(("", int(port) + int(_first(_LOCAL_RANKS) or 0)), _Metrics)
+        except (OSError, ValueError, OverflowError):
+            return  # the program serves metrics of its own there
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def text(self) -> str:
+        """Return the metrics (Prometheus, "Text-based format", 0.0.4)."""
+        labels = f'{{run="{_escaped(os.environ.get("ATHANOR_JOB", ""))}",rank="{_escaped(_first(_RANKS) or "0")}"}}'
+        with self._lock:
+            numbers = dict(self.numbers)
+        if self.checkpoint is not None:
+            numbers["checkpoint_timestamp_seconds"] = self.checkpoint
+            numbers["checkpoint_age_seconds"] = time.time() - self.checkpoint
+        return "".join(
+            f"# TYPE {_PREFIX}{name} gauge\n{_PREFIX}{name}{labels} {_written(value)}\n"
+            for name, value in sorted(numbers.items())
+        )
+
+
+class _Metrics(BaseHTTPRequestHandler):
+    timeout = 10
+
+    def do_GET(self) -> None:
+        body = _PROGRESS.text().encode() if self.path == "/metrics" else b""
+        self.send_response(200 if body else 404)
+        self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        pass  # a line for each scrape would hide the program's own
+
+
+def _first(names: tuple[str, ...]) -> str | None:
+    return next((os.environ[name] for name in names if name in os.environ), None)
+
+
+def _number(name: str, value: Any) -> float:  # noqa: ANN401 - whatever float() takes
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"report: {name!r} must be letters, digits and underscores")
+    if isinstance(value, (str, bytes, bool)):
+        raise TypeError(f"report: {name} = {value!r} is not a number")
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"report: {name} is a {type(value).__name__}, not one number. Fix: such as .mean()") from None
+
+
+def _written(value: float) -> str:
+    special = {math.inf: "+Inf", -math.inf: "-Inf"}
+    return "NaN" if math.isnan(value) else special.get(value, repr(value))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+_PROGRESS = _Progress()
