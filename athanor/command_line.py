@@ -51,7 +51,7 @@ _MODULES = {
     "runs": "athanor.runs.command",
     "logs": "athanor.runs.command",
     **dict.fromkeys(("watch", "compare", "curves", "stop", "resume", "delete", "why", "rerun"), "athanor.runs.command"),
-    **dict.fromkeys(("shell", "port-forward", "copy"), "athanor.runs.command"),
+    **dict.fromkeys(("shell", "port-forward", "copy", "tensorboard"), "athanor.runs.command"),
 }
 """By command: the module whose `run` does the work. Importing some of them takes longer than everything else."""
 

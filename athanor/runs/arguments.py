@@ -38,7 +38,7 @@ def add_runs(commands: Commands) -> None:
     why.add_argument("run", metavar="RUN")
     _add_json(why, "print one JSON object")
     commands_of_runs = [runs, logs, watch, compare, curves, why, *_controls(commands), *_inside(commands)]
-    commands_of_runs.append(_copy(commands))
+    commands_of_runs += [_copy(commands), _tensorboard(commands)]
     for command in commands_of_runs:
         add_cluster(command)
 
@@ -89,6 +89,18 @@ def _copy(commands: Commands) -> argparse.ArgumentParser:
     copy.add_argument("--replace", action="store_true", help="the target may exist")
     _add_json(copy, "print what was written, its bytes and its SHA-256 as one JSON object")
     return copy
+
+
+def _tensorboard(commands: Commands) -> argparse.ArgumentParser:
+    board = _command(
+        commands,
+        "tensorboard",
+        "show runs' event files in TensorBoard",
+        "athanor tensorboard train-3f9a01",
+    )
+    board.add_argument("runs", nargs="+", metavar="RUN", help="whose files are fetched every half minute")
+    board.add_argument("--port", type=_number, default=6006, metavar="N", help="on 127.0.0.1 (default: 6006)")
+    return board
 
 
 def _number(word: str) -> int:

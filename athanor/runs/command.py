@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from athanor.runs.cluster import Cluster
 from athanor.runs.comparison import Comparison
 from athanor.runs.control import resume, stop
-from athanor.runs.copy import folder_of, read_copy, run_copy
+from athanor.runs.copy import Place, folder_of, read_copy, run_copy
 from athanor.runs.curves import COLOURS, fields, page
 from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end, print_logs
@@ -24,9 +24,11 @@ from athanor.runs.overview import overview
 from athanor.runs.rerun import rerun
 from athanor.runs.series import Series, read_series
 from athanor.runs.stack import open_run, outputs_of, remove
+from athanor.runs.tensorboard import show
 from athanor.runs.watch import series_of, watch
 from athanor.runs.why import why
 from infra.errors import RefusalError
+from workloads.pods import OUTPUT_PATH
 
 if TYPE_CHECKING:
     import argparse
@@ -173,6 +175,17 @@ def _copy(arguments: argparse.Namespace, cluster: Cluster) -> int:
     return 0
 
 
+def _tensorboard(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    platform = cluster.platform()
+
+    def place(run: str) -> Place:
+        where, job_name = _place(cluster, run)
+        return Place(path=f"{OUTPUT_PATH}/{folder_of(where, job_name)}", run=run, job_name=job_name)
+
+    runs = {run: place(run) for run in arguments.runs}
+    return show(cluster.within(platform.namespace), platform, runs, arguments.port)
+
+
 def _delete(arguments: argparse.Namespace, cluster: Cluster) -> int:
     with cluster.variables() as variables:
         remove(open_run(arguments.run, variables))
@@ -195,4 +208,5 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Cluster], int]] = {
     "shell": _shell,
     "port-forward": _forward,
     "copy": _copy,
+    "tensorboard": _tensorboard,
 }

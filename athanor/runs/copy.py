@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from athanor.inspection.objects import JOBS
 from athanor.runs.job import ENDED, job_of, main_container, message_of, phase_of, readable_pods
@@ -23,11 +23,12 @@ from workloads.pods import DATA_PATH, OUTPUT_PATH, Claims, Container, GpuAccess,
 from workloads.resources import Resources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
 
     from athanor.runs.cluster import Cluster
     from infra.outputs import PlatformOutputs
 
+Result = TypeVar("Result")
 VOLUMES = {"data": DATA_PATH, "output": OUTPUT_PATH}
 _IDLE_SECONDS = 300
 """After which the pod ends by itself, when the command that started it was killed."""
@@ -102,18 +103,43 @@ def run_copy(cluster: Cluster, platform: PlatformOutputs, asked: Copy) -> dict[s
     """
     place = asked.source if isinstance(asked.source, Place) else asked.target
     assert isinstance(place, Place)
-    own = _pod_of(cluster, place)
-    if own is not None:
+    with VolumePods(cluster, platform) as pods:
+        return pods.through(place, lambda prefix: _copied(prefix, asked))
+
+
+class VolumePods(AbstractContextManager["VolumePods"]):
+    """The pods that reach the volumes: those of runs, and one more that is started when it is needed, and then ends."""
+
+    def __init__(self, cluster: Cluster, platform: PlatformOutputs) -> None:
+        self._cluster, self._platform = cluster, platform
+        self._started: str | None = None
+        self._own: list[str] = []
+
+    def __exit__(self, *_: object) -> None:
+        """Delete the pod that was started."""
+        if self._started is not None:
+            self._cluster.delete(JOBS, self._started)
+
+    def through(self, place: Place, work: Callable[[Sequence[str]], Result]) -> Result:
+        """Return what some work returns that gets the words of `kubectl exec` into a pod which has a place.
+
+        Raises:
+            RefusalError: no pod could run, or none can run Python.
+        """
+        own = _pod_of(self._cluster, place)
+        if own is not None:
+            try:
+                return work(_exec(self._cluster, own))
+            except NoGreetingError as error:
+                sys.stderr.write(f"the pod of {place.run} cannot run it ({error}); another pod does\n")
+        if not self._own:
+            self._started = self._cluster.create(job_manifest(self._platform))
+            self._own = _exec(self._cluster, _started(self._cluster, self._started))
         try:
-            return _copied(_exec(cluster, own), asked)
+            return work(self._own)
         except NoGreetingError as error:
-            sys.stderr.write(f"the pod of {place.run} cannot run it ({error}); another pod does\n")
-    with _pod(cluster, platform) as prefix:
-        try:
-            return _copied(prefix, asked)
-        except NoGreetingError as error:
-            fix = "use an image of the platform with Python in it"
-            raise RefusalError("pod of the copy", platform.trainer_image, f"cannot run it: {error}", fix) from None
+            image, fix = self._platform.trainer_image, "use an image of the platform with Python in it"
+            raise RefusalError("pod of the copy", image, f"cannot run it: {error}", fix) from None
 
 
 def _copied(prefix: Sequence[str], asked: Copy) -> dict[str, Any]:
@@ -165,16 +191,6 @@ def _is_ready(pod: dict[str, Any]) -> bool:
 def _exec(cluster: Cluster, pod: dict[str, Any]) -> list[str]:
     words = ["exec", "--stdin", f"--container={main_container(pod)}", pod["metadata"]["name"], "--"]
     return [*cluster.prefix, *words]
-
-
-@contextmanager
-def _pod(cluster: Cluster, platform: PlatformOutputs) -> Generator[list[str]]:
-    """Yield the words of a command that runs in a pod with the volumes, as long as the pod is needed."""
-    name = cluster.create(job_manifest(platform))
-    try:
-        yield _exec(cluster, _started(cluster, name))
-    finally:
-        cluster.delete(JOBS, name)
 
 
 def _started(cluster: Cluster, name: str) -> dict[str, Any]:

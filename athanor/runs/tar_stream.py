@@ -5,7 +5,8 @@ SHA-256 of all payloads follows it. So each side knows the end without the other
 does not always pass on, and an archive that was cut is never taken for a whole one.
 
 Only Python's standard library, of 3.8 and later: the pod's image may be of any release. Arguments: `send PATH`, or
-`receive PATH NAME REPLACE` with REPLACE 0 or 1. It prints GREETING first, and `receive` a line of JSON at its end.
+`send-some PATH PATTERN SINCE`, or `receive PATH NAME REPLACE` with REPLACE 0 or 1. It prints GREETING first, and
+`receive` a line of JSON at its end.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import posixpath
 import shutil
 import sys
 import tarfile
@@ -153,6 +156,36 @@ def send(path: Path, stream: IO[bytes], moved: Callable[[int], None]) -> dict[st
     return {"bytes": writer.bytes, "sha256": writer.end()}
 
 
+def send_some(
+    folder: Path, pattern: str, since: float, stream: IO[bytes], moved: Callable[[int], None]
+) -> dict[str, Any]:
+    """Write the files of a folder that have a name, at any depth; none if there is no such folder.
+
+    Args:
+        folder: Where they are.
+        pattern: Such as *.json.
+        since: Only those that were written at this time or later, in seconds since 1970.
+        stream: Where to.
+        moved: Called with the bytes of each frame.
+    """
+    writer = FrameWriter(stream, moved)
+    with tarfile.open(fileobj=writer, mode="w|", bufsize=_FRAME_BYTES) as archive:
+        top = tarfile.TarInfo(_COPY)
+        top.type = tarfile.DIRTYPE
+        archive.addfile(top)
+        for file in sorted(folder.rglob(pattern)):
+            if file.is_file() and not file.is_symlink() and file.stat().st_mtime >= since:
+                _add_growing(archive, file, f"{_COPY}/{file.relative_to(folder)}")
+    return {"bytes": writer.bytes, "sha256": writer.end()}
+
+
+def _add_growing(archive: tarfile.TarFile, file: Path, name: str) -> None:
+    """Add as much of a file as there is now: its program may be writing."""
+    with file.open("rb") as reading:
+        member = archive.gettarinfo(arcname=name, fileobj=reading)
+        archive.addfile(member, reading)
+
+
 def receive(
     target: Path, name: str, stream: IO[bytes], moved: Callable[[int], None], *, replace: bool
 ) -> dict[str, Any]:
@@ -189,12 +222,44 @@ def receive(
 
 
 def _extract(archive: tarfile.TarFile, folder: Path) -> None:
-    """Write files, folders and links, none of which leads out of the folder (PEP 706, in all releases since 3.8.17)."""
+    """Write files, folders and links, none of which leads out of the folder.
+
+    tarfile's own filters (PEP 706) are not in every Python of an image: Debian 12 has 3.11.2.
+    """
     folder.mkdir()
     for member in archive:
-        if not hasattr(tarfile, "data_filter"):
-            raise StreamError(f"Python {sys.version.split()[0]} is too old to unpack archives safely")
-        archive.extract(member, str(folder), filter="data")
+        _check_inside(member.name, member.name)
+        path = folder / member.name
+        if any((folder / parent).is_symlink() for parent in Path(member.name).parents):
+            raise StreamError(f"{member.name} lies behind a link")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if member.isdir():
+            path.mkdir(parents=True, exist_ok=True)
+        elif member.isreg():
+            _write(archive, member, path)
+        elif member.issym():
+            _check_inside(member.name, posixpath.join(posixpath.dirname(member.name), member.linkname))
+            path.symlink_to(member.linkname)
+        elif member.islnk() and (folder / member.linkname).is_file() and not (folder / member.linkname).is_symlink():
+            _check_inside(member.name, member.linkname)
+            shutil.copy2(str(folder / member.linkname), str(path))
+        else:
+            raise StreamError(f"{member.name} is not a file, a folder or a link")
+
+
+def _check_inside(name: str, leads_to: str) -> None:
+    if posixpath.isabs(leads_to) or posixpath.normpath(leads_to).split("/")[0] != _COPY:
+        raise StreamError(f"{name} leads out of what is copied")
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    content = archive.extractfile(member)
+    assert content
+    with content, path.open("xb") as writing:
+        shutil.copyfileobj(content, writing, _FRAME_BYTES)
+    # Others may read it, and never write it; its owner both.
+    path.chmod(member.mode & 0o755 | 0o600)
+    os.utime(str(path), (member.mtime, member.mtime))
 
 
 def _put(new: Path, path: Path) -> None:
@@ -224,6 +289,8 @@ def main(arguments: list[str]) -> str | None:
     try:
         if arguments[0] == "send":
             send(path, sys.stdout.buffer, _alive)
+        elif arguments[0] == "send-some":
+            send_some(path, arguments[2], float(arguments[3]), sys.stdout.buffer, _alive)
         else:
             done = receive(path, arguments[2], sys.stdin.buffer, _alive, replace=arguments[3] == "1")
             print(json.dumps(done), flush=True)

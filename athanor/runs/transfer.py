@@ -65,6 +65,27 @@ def download(prefix: Sequence[str], path: str, target: Path, *, replace: bool) -
             raise agent.failure(path, str(error)) from None
 
 
+def download_some(prefix: Sequence[str], folder: str, pattern: str, since: float, target: Path) -> None:
+    """Copy the files of a folder in a container that have a name and were written since a time.
+
+    Args:
+        prefix: Words of `kubectl exec` up to the command.
+        folder: Which need not exist.
+        pattern: Such as *.json; at any depth.
+        since: In seconds since 1970.
+        target: A new folder, which has them as they lie in theirs.
+
+    Raises:
+        NoGreetingError: the container cannot run Python.
+        RefusalError: the connection was lost.
+    """
+    with _agent(prefix, "send-some", folder, pattern, repr(since)) as agent:
+        try:
+            tar_stream.receive(target, target.name, agent.reads, agent.moved, replace=False)
+        except StreamError as error:
+            raise agent.failure(folder, str(error)) from None
+
+
 def upload(prefix: Sequence[str], source: Path, path: str, *, replace: bool) -> dict[str, Any]:
     """Copy a file or a folder into a container.
 

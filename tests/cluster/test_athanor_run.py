@@ -276,6 +276,37 @@ def test_files_go_to_a_volume_and_back_whole(engineer: Engineer, counting: str) 
     assert int((engineer.folder / "starts").read_text(encoding="utf-8")) >= 1
 
 
+EVENTS = """
+import os
+from tensorboardX import SummaryWriter
+with SummaryWriter(os.path.join("/data/output", os.environ["ATHANOR_JOB"])) as writer:
+    writer.add_scalar("own/loss", 0.25, 1)
+"""
+
+
+def test_event_files_of_an_ended_run_are_in_tensorboard(engineer: Engineer) -> None:
+    (engineer.folder / "events.py").write_text(EVENTS, encoding="utf-8")
+    engineer.shell(f"athanor run --kind batch --name events {SMALL} --follow -- python3 events.py")
+    board = engineer.started("athanor tensorboard events --port 0")
+    try:
+        assert board.stderr
+        said = next(line for line in board.stderr if "http://" in line)
+        address = re.search(r"http://\S+/", said)
+        assert address
+        assert "http://127.0.0.1:" in address[0] or "http://localhost:" in address[0]
+
+        def tags() -> dict[str, Any]:
+            with urllib.request.urlopen(f"{address[0]}data/plugin/scalars/tags", timeout=60) as answer:
+                return json.load(answer)
+
+        wait_until(lambda: "own/loss" in tags().get("events", {}), lambda: str(tags()))
+    finally:
+        os.killpg(board.pid, signal.SIGINT)
+        board.communicate(timeout=60)
+    assert board.returncode == 0
+    assert not [name for name in engineer.clone.kubectl("get", "jobs", "-A", "-o", "name").split() if "/copy-" in name]
+
+
 def test_the_progress_of_a_run_and_what_differs_from_another(
     engineer: Engineer, trained: subprocess.CompletedProcess[str], counting: str
 ) -> None:

@@ -122,7 +122,8 @@ class TestEqualQueues:
             workers = platform.runs("resnet50", pods=2)
             assert len(set(workers.values())) == 2
             [launcher] = [pod for pod in platform.pods("resnet50") if "-launcher-" in pod["metadata"]["name"]]
-            said = " ".join(launcher["spec"]["containers"][0]["command"])
+            container = launcher["spec"]["containers"][0]
+            said = " ".join([*container["command"], *container["args"]])
             assert "/examples/tensorflow_synthetic_benchmark.py --model ResNet50" in said
         finally:
             platform.own_command("athanor delete resnet50", tmp_path)
