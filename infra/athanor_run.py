@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,9 @@ def report(step: int, total_steps: int | None = None, **numbers: object) -> None
     if _first(_RANKS) in {None, "0"}:
         finite = {name: value if math.isfinite(value) else None for name, value in line.items()}
         # In one piece: ranks and threads write to the same pipe.
-        sys.stdout.write(json.dumps(finite) + "\n")
-        sys.stdout.flush()
+        with suppress(OSError, ValueError):  # nobody reads on, or the program closed it
+            sys.stdout.write(json.dumps(finite) + "\n")
+            sys.stdout.flush()
 
 
 def checkpoint_dir() -> Path:
@@ -84,6 +86,8 @@ class _Progress:
         with self._lock:
             if len({*self.numbers, *line}) > _MOST_NAMES:
                 raise ValueError(f"report: more than {_MOST_NAMES} names. Fix: use the same names in every step")
+            if self._steps and line["step"] < self._steps[-1][1]:
+                self._steps.clear()  # it went back to a checkpoint
             self._steps.append((time.monotonic(), line["step"]))
             self.numbers.update(line, last_step_timestamp_seconds=time.time())
             left = self._seconds_left(line)
@@ -147,6 +151,8 @@ def _first(names: tuple[str, ...]) -> str | None:
 def _number(name: str, value: Any) -> float:  # noqa: ANN401 - whatever float() takes
     if not _NAME.fullmatch(name):
         raise ValueError(f"report: {name!r} must be letters, digits and underscores")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
     if isinstance(value, (str, bytes, bool)):
         raise TypeError(f"report: {name} = {value!r} is not a number")
     try:

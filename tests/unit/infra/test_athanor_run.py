@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import math
 import os
@@ -71,6 +72,21 @@ def test_only_the_first_rank_prints(module, capsys, monkeypatch, variable):
     monkeypatch.setenv(variable, "0")
     module.report(step=2, loss=1.0)
     assert [line["step"] for line in lines(capsys)] == [2]
+
+
+def test_time_left_begins_again_when_a_run_goes_back_to_a_checkpoint(module):
+    module.report(step=100, total_steps=200)
+    module.report(step=50, total_steps=200)
+    assert "seconds_left" not in module._PROGRESS.numbers
+    module.report(step=51, total_steps=200)
+    assert module._PROGRESS.numbers["seconds_left"] > 0
+
+
+def test_a_closed_output_stops_nothing(module, monkeypatch):
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stdout", closed)
+    module.report(step=1, loss=1)
 
 
 @pytest.mark.parametrize(
