@@ -168,7 +168,7 @@ class _Agent:
         if self.stands_still:
             limit = f"nothing moved for {_STILL_SECONDS} s, and nothing was copied"
             return RefusalError("copy", path, limit, "try again; `kubectl exec` may have lost its connection")
-        words = (self.last_words() or otherwise).removeprefix(path).strip()
+        words = (self.last_words() or otherwise).removeprefix(f"{path} ")
         return RefusalError("copy", path, words, "look with `athanor shell`, or replace what exists with --replace")
 
 

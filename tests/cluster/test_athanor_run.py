@@ -259,15 +259,15 @@ def test_a_stopped_run_saves_frees_its_pods_and_goes_on(engineer: Engineer, coun
 
 
 def test_files_go_to_a_volume_and_back_whole(engineer: Engineer, counting: str) -> None:
-    folder = engineer.folder / "cifar"
+    folder = engineer.folder.parent / "cifar"  # not in the one whose code is sent
     folder.mkdir()
     (folder / "größe.bin").write_bytes(os.urandom(20_000_000))
-    there = json.loads(engineer.shell("athanor copy --json cifar data:own/cifar").stdout)
+    there = json.loads(engineer.shell("athanor copy --json ../cifar data:own/cifar").stdout)
     assert there["path"] == "/data/data/own/cifar"
-    refused = engineer.shell("athanor copy cifar/größe.bin data:own/cifar", check=False)
-    assert (refused.returncode, "größe.bin': exists" in refused.stderr) == (1, True)
-    back = json.loads(engineer.shell("athanor copy --json data:own/cifar back").stdout)
-    assert (engineer.folder / "back" / "größe.bin").read_bytes() == (folder / "größe.bin").read_bytes()
+    refused = engineer.shell("athanor copy ../cifar/größe.bin data:own/cifar", check=False)
+    assert (refused.returncode, "größe.bin exists" in refused.stderr) == (1, True)
+    back = json.loads(engineer.shell("athanor copy --json data:own/cifar ../back").stdout)
+    assert (folder.parent / "back" / "größe.bin").read_bytes() == (folder / "größe.bin").read_bytes()
     assert there["sha256"] == back["sha256"]
     assert not [name for name in engineer.clone.kubectl("get", "jobs", "-A", "-o", "name").split() if "/copy-" in name]
     # Through the run's own pod, which takes no job.
