@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from athanor.account.arguments import add_leftovers
+from athanor.dev.arguments import add_dev
 from athanor.pipeline.arguments import add_commands, add_policy_pack
 from athanor.run.arguments import add_run
 from athanor.runs.arguments import Commands, add_runs
@@ -48,6 +49,7 @@ _MODULES = {
     "completion": "athanor.completion",
     "run": "athanor.run.command",
     "sweep": "athanor.sweep.command",
+    "dev": "athanor.dev.command",
     "runs": "athanor.runs.command",
     "logs": "athanor.runs.command",
     **dict.fromkeys(("watch", "compare", "curves", "stop", "resume", "delete", "why", "rerun"), "athanor.runs.command"),
@@ -86,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     add_leftovers(commands)
     add_run(commands)
     add_sweep(commands)
+    add_dev(commands)
     add_runs(commands)
     _add_completion(commands)
     return whole

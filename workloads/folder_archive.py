@@ -62,7 +62,7 @@ def pack(folder: Path) -> FolderArchive:
         RefusalError: they are too many or too large, one looks like a secret, a link leaves the folder, one is neither
             a file nor a folder nor a link or cannot be read, or there are none.
     """
-    paths = list(_chosen(folder))
+    paths = list(chosen_files(folder))
     if not paths:
         raise RefusalError(
             "source.path", str(folder), "has no files that are not ignored", f"check .gitignore and {OWN_RULES}"
@@ -75,8 +75,13 @@ def pack(folder: Path) -> FolderArchive:
     return FolderArchive(content=packed.getvalue(), files=len(paths))
 
 
-def _chosen(folder: Path) -> Iterator[Path]:
-    """Yield the files and links to send, in the order of their names."""
+def chosen_files(folder: Path) -> Iterator[Path]:
+    """Yield the files and links of a folder that are code, in the order of their names.
+
+    Raises:
+        RefusalError: they are too many, one looks like a secret, a link leaves the folder, or one is neither a file nor
+            a folder nor a link or cannot be read.
+    """
     waiting = [(folder, IgnoreRules.of(folder))]
     seen = 0
     while waiting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from athanor.runs.arguments import Commands, add_cluster
+from athanor.runs.arguments import Arguments, Commands, add_cluster
 
 _EPILOG = """examples:
   athanor run -- python train.py --lr 0.1
@@ -50,15 +50,20 @@ def add_run(commands: Commands) -> None:
 
 def add_job(run: argparse.ArgumentParser, what: str = "run") -> None:
     """Add what describes a job and names its cluster, for all commands that start one; `what` has the name."""
-    _add_job(run, what)
-    _add_pods(run)
-    add_cluster(run, with_platform=True)
-
-
-def _add_job(run: argparse.ArgumentParser, what: str) -> None:
     job = run.add_argument_group("job")
     job.add_argument("--name", help=f"name of the {what} (default: the script's, with six random digits)")
     job.add_argument("--kind", choices=("pytorch", "mpi", "tensorflow", "batch"), default="pytorch")
+    add_what_it_has(job)
+    pods = run.add_argument_group("pods")
+    pods.add_argument("--workers", type=int, default=1, metavar="N", help="pods that compute (default: 1)")
+    pods.add_argument("--elastic", type=int, metavar="N", help="continue with as few as N of the workers (pytorch)")
+    pods.add_argument("--processes", type=int, metavar="N", help="ranks of each worker (default: one per GPU, or 1)")
+    add_resources(pods, "each worker")
+    add_cluster(run, with_platform=True)
+
+
+def add_what_it_has(job: Arguments) -> None:
+    """Add what a job of any kind has."""
     job.add_argument("--workdir", default=".", metavar="FOLDER", help="the code that is sent (default: this folder)")
     job.add_argument("--image", help="image of the pods (default: the platform's)")
     job.add_argument("--env", action="append", default=[], type=_variable, metavar="NAME=VALUE")
@@ -88,14 +93,11 @@ def _add_job(run: argparse.ArgumentParser, what: str) -> None:
     job.add_argument("--priority", metavar="CLASS", help="one of the platform's priority classes, such as high")
 
 
-def _add_pods(run: argparse.ArgumentParser) -> None:
-    pods = run.add_argument_group("pods")
-    pods.add_argument("--workers", type=int, default=1, metavar="N", help="pods that compute (default: 1)")
-    pods.add_argument("--elastic", type=int, metavar="N", help="continue with as few as N of the workers (pytorch)")
-    pods.add_argument("--gpus", type=int, default=0, metavar="N", help="whole GPUs of each worker (default: 0)")
-    pods.add_argument("--processes", type=int, metavar="N", help="ranks of each worker (default: one per GPU, or 1)")
-    pods.add_argument("--cpu", help="cores of each worker, such as 8 or 500m (default: 500m)")
-    pods.add_argument("--memory", help="memory of each worker, such as 16Gi (default: 1Gi, or 8Gi per GPU)")
+def add_resources(pods: Arguments, whose: str) -> None:
+    """Add what pods take."""
+    pods.add_argument("--gpus", type=int, default=0, metavar="N", help=f"whole GPUs of {whose} (default: 0)")
+    pods.add_argument("--cpu", help=f"cores of {whose}, such as 8 or 500m (default: 500m)")
+    pods.add_argument("--memory", help=f"memory of {whose}, such as 16Gi (default: 1Gi, or 8Gi per GPU)")
     pods.add_argument("--pool", help="node pool (default: any whose nodes fit)")
 
 

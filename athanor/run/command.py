@@ -51,21 +51,37 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.print_program:
         sys.stdout.write(program_text(described, arguments.platform))
         return 0
-    return _start(arguments, described)
+    cluster = Cluster.of(arguments)
+    outputs = start(arguments, described, cluster)
+    if outputs is None:
+        return 0
+    return _report(arguments, cluster.within(outputs["namespace"]), described.name, outputs["job_name"])
 
 
-def _start(arguments: argparse.Namespace, described: Description) -> int:
+def start(arguments: argparse.Namespace, described: Description, cluster: Cluster) -> dict[str, Any] | None:
+    """Start a run, or with --preview only look whether it could start.
+
+    Args:
+        arguments: Those of `athanor run`.
+        described: What they describe.
+        cluster: The cluster that they name.
+
+    Returns:
+        The outputs of its stack, with `namespace` and `job_name`; None after a preview.
+
+    Raises:
+        RefusalError: it is not a job that could run, or there is one of that name.
+        EngineError: the engine or the cluster did not do it.
+    """
     if described.source is not None:
         _ = described.source.archive  # refused before the engine starts
-    cluster = Cluster.of(arguments)
     # Read here: an engine that has started would only bury a refusal.
     known = None if arguments.platform else cluster.platform()
     with cluster.variables() as variables:
         outputs = _apply(arguments, variables, described.name, _program(described, cluster, known, arguments))
-    if outputs is None:
-        return 0
-    Seen(outputs=outputs).keep(described.name)
-    return _report(arguments, cluster.within(outputs["namespace"]), described.name, outputs["job_name"])
+    if outputs is not None:
+        Seen(outputs=outputs).keep(described.name)
+    return outputs
 
 
 def _apply(

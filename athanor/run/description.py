@@ -134,13 +134,24 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder | Non
 
 def _limits(deadline: str | None) -> dict[str, int]:
     """Return what makes a deadline one of the run: that of the pods starts again with each restart."""
-    if deadline is None:
-        return {}
-    match = _TIME.fullmatch(deadline)
+    return {} if deadline is None else {"deadline_seconds": seconds_of("--deadline", deadline), "max_restarts": 0}
+
+
+def seconds_of(option: str, text: str) -> int:
+    """Return a time in seconds.
+
+    Args:
+        option: Which has it.
+        text: Such as 90m.
+
+    Raises:
+        RefusalError: it is not such a time.
+    """
+    match = _TIME.fullmatch(text)
     if match is None:
         limit = "must be a whole number of s, m, h or d"
-        raise RefusalError("--deadline", deadline, limit, "write it as 90m, 2h or 1d")
-    return {"deadline_seconds": int(match["number"]) * _SECONDS[match["unit"]], "max_restarts": 0}
+        raise RefusalError(option, text, limit, "write it as 90m, 2h or 1d")
+    return int(match["number"]) * _SECONDS[match["unit"]]
 
 
 def _egress(word: str) -> Egress:

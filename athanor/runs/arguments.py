@@ -73,7 +73,7 @@ def _inside(commands: Commands) -> list[argparse.ArgumentParser]:
         command.add_argument("run", metavar="RUN")
         command.add_argument("--pod", type=_number, default=0, metavar="N", help="which of its running pods, from 0")
     shell.add_argument("program", nargs="*", metavar="COMMAND", help="after --: run this instead of a shell")
-    forward.add_argument("ports", nargs="+", type=_ports, metavar="[LOCAL:]PORT", help="on 127.0.0.1, until Ctrl-C")
+    forward.add_argument("ports", nargs="+", type=ports, metavar="[LOCAL:]PORT", help="on 127.0.0.1, until Ctrl-C")
     return [shell, forward]
 
 
@@ -109,7 +109,12 @@ def _number(word: str) -> int:
     return int(word[:6])
 
 
-def _ports(word: str) -> str:
+def ports(word: str) -> str:
+    """Return the word of ports that kubectl port-forward takes.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not such a word.
+    """
     numbers = word.split(":")
     if len(numbers) > _PAIR or not all(each.isascii() and each.isdigit() for each in numbers):
         raise argparse.ArgumentTypeError(f"{word!r} is not a port, such as 6006 or 8080:6006")

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from athanor.inspection.objects import JOBS
-from athanor.runs.job import ENDED, job_of, main_container, message_of, phase_of, readable_pods
+from athanor.runs.job import ENDED, exec_words, has_started, job_of, message_of, phase_of, readable_pods
 from athanor.runs.rerun import output_folder
 from athanor.runs.tar_stream import ALIVE
 from athanor.runs.transfer import NoGreetingError, download, upload
@@ -129,12 +129,12 @@ class VolumePods(AbstractContextManager["VolumePods"]):
         own = _pod_of(self._cluster, place)
         if own is not None:
             try:
-                return work(_exec(self._cluster, own))
+                return work(exec_words(self._cluster, own))
             except NoGreetingError as error:
                 sys.stderr.write(f"the pod of {place.run} cannot run it ({error}); another pod does\n")
         if not self._own:
             self._started = self._cluster.create(job_manifest(self._platform))
-            self._own = _exec(self._cluster, _started(self._cluster, self._started))
+            self._own = exec_words(self._cluster, _started(self._cluster, self._started))
         try:
             return work(self._own)
         except NoGreetingError as error:
@@ -179,24 +179,13 @@ def _pod_of(cluster: Cluster, place: Place) -> dict[str, Any] | None:
     """Return a pod of the run whose container is ready to run another program."""
     if place.run is None:
         return None
-    return next((pod for pod in readable_pods(cluster, place.job_name) if _is_ready(pod)), None)
-
-
-def _is_ready(pod: dict[str, Any]) -> bool:
-    """Return whether the main container has started: exec into one that starts may never answer."""
-    name, states = main_container(pod), pod["status"].get("containerStatuses", [])
-    return any(state["name"] == name and state.get("started") and "running" in state["state"] for state in states)
-
-
-def _exec(cluster: Cluster, pod: dict[str, Any]) -> list[str]:
-    words = ["exec", "--stdin", f"--container={main_container(pod)}", pod["metadata"]["name"], "--"]
-    return [*cluster.prefix, *words]
+    return next((pod for pod in readable_pods(cluster, place.job_name) if has_started(pod)), None)
 
 
 def _started(cluster: Cluster, name: str) -> dict[str, Any]:
     """Wait for the pod and return it."""
     for poll in range(int(_WAIT_SECONDS / _POLL_SECONDS)):
-        ready = next((pod for pod in readable_pods(cluster, name) if _is_ready(pod)), None)
+        ready = next((pod for pod in readable_pods(cluster, name) if has_started(pod)), None)
         if ready is not None:
             return ready
         if phase_of(job_of(cluster, name)) in ENDED:

@@ -51,6 +51,18 @@ def main_container(pod: dict[str, Any]) -> str:
     return pod["spec"]["containers"][0]["name"]
 
 
+def has_started(pod: dict[str, Any]) -> bool:
+    """Return whether the main container has started: exec into one that starts may never answer."""
+    name, states = main_container(pod), pod["status"].get("containerStatuses", [])
+    return any(state["name"] == name and state.get("started") and "running" in state["state"] for state in states)
+
+
+def exec_words(cluster: Cluster, pod: dict[str, Any], *options: str) -> list[str]:
+    """Return the words that run what comes after them in a pod, with its input."""
+    words = ["exec", "--stdin", *options, f"--container={main_container(pod)}", pod["metadata"]["name"], "--"]
+    return [*cluster.prefix, *words]
+
+
 def running_pod(cluster: Cluster, job_name: str, number: int) -> dict[str, Any]:
     """Return a running pod of a job.
 

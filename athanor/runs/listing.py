@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from athanor.inspection.control_characters import printable
+from athanor.inspection.control_characters import printable, shortened
 from athanor.runs.job import phase_of
 from athanor.runs.prices import amount
 from athanor.runs.series import LOSSES
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _RUNNING = "Running"
 _HEADINGS = ("RUN", "PHASE", "BY", "CREATED", "WAITED", "RAN", "GPU-HOURS", "CNY", "LOSS", "CODE", "COMMAND")
 _UNKNOWN = "-"
+_LONGEST_COMMAND = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +117,7 @@ def _row(listed: Listed) -> tuple[str, ...]:
         "" if listed.cost_cny is None else amount(*listed.cost_cny),
         "" if loss is None else f"{listed.latest[loss]:.4g}",
         listed.arguments.get("source", "").removeprefix("sha256 "),
-        printable(" ".join(listed.command.split())),
+        shortened(listed.command, _LONGEST_COMMAND),
     )
 
 

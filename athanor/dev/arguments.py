@@ -1,0 +1,57 @@
+"""The command line of `athanor dev`, with the standard library alone."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from athanor.run.arguments import add_resources, add_what_it_has
+from athanor.runs.arguments import add_cluster, ports
+
+if TYPE_CHECKING:
+    from athanor.runs.arguments import Commands
+
+_EPILOG = """examples:
+  athanor dev --gpus 1                                # a shell in a pod that has this folder's files
+  athanor dev -- python train.py --steps 10           # one command there
+  athanor dev --egress internet --forward 8888 -- jupyter lab --port 8888
+  athanor dev --sync-only                             # until Ctrl-C, for other terminals and editors
+  athanor dev --stop                                  # end the pod and forget it
+
+Files go both ways while the command runs, without what .gitignore names and without files above 8 MiB. The pod stays
+when you leave; the same command in the same folder connects again.
+
+exit status:
+  0  the shell ended, or Ctrl-C ended --sync-only
+  1  refused, or the engine or the cluster did not do it
+  2  wrong arguments
+  others: the command's own
+"""
+
+
+def add_dev(commands: Commands) -> None:
+    """Add the command to the parser's."""
+    dev: argparse.ArgumentParser = commands.add_parser(
+        "dev",
+        help="work in a pod as in this folder",
+        description="Start a pod to develop in, or connect to it again, and keep this folder and its own equal.",
+        usage="athanor dev [options] [-- COMMAND…]",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    dev.add_argument("program", nargs="*", metavar="COMMAND", help="run this there instead of a shell")
+    dev.add_argument("--name", help="name of its run (default: the folder's, with six digits of its path)")
+    idle = (
+        "the pod ends when nobody is connected and nothing works in it for this long, such as 30m or 8h (default: 1h)"
+    )
+    dev.add_argument("--idle", default="1h", metavar="TIME", help=idle)
+    dev.add_argument("--forward", action="append", default=[], type=ports, metavar="[LOCAL:]PORT",
+                     help="open a port of the pod on 127.0.0.1, too")  # fmt: skip
+    how = dev.add_mutually_exclusive_group()
+    how.add_argument("--sync-only", action="store_true", help="keep the folders equal until Ctrl-C, without a shell")
+    how.add_argument("--stop", action="store_true", help="end the pod and forget it; its files in the volume stay")
+    add_what_it_has(dev.add_argument_group("job"))
+    add_resources(dev.add_argument_group("pod"), "the pod")
+    add_cluster(dev, with_platform=True)
+    # What else a run has: one pod that runs no code of its own.
+    dev.set_defaults(kind="batch", workers=1, elastic=None, processes=None, no_code=True, replace=False, preview=False)

@@ -1,0 +1,227 @@
+"""`athanor dev`: start a pod, or find it, and work in it."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from athanor.dev import keeper
+from athanor.dev.session import Forwards, Session
+from athanor.dev.tree import ALIVE
+from athanor.inspection.objects import JOBS
+from athanor.run.command import start
+from athanor.run.description import default_name, describe, seconds_of
+from athanor.runs.backend import data_folder
+from athanor.runs.cluster import Cluster
+from athanor.runs.control import resume
+from athanor.runs.ending import exit_status
+from athanor.runs.history import forget
+from athanor.runs.job import (
+    ABORTED,
+    ENDED,
+    exec_words,
+    has_started,
+    job_of,
+    message_of,
+    phase_of,
+    readable_pods,
+)
+from athanor.runs.rerun import output_folder, rerun
+from athanor.runs.stack import all_runs, open_run, outputs_of, remove
+from infra.errors import RefusalError
+from workloads.pods import OUTPUT_PATH
+
+if TYPE_CHECKING:
+    from athanor.run.description import Description
+
+_KEEPER = Path(keeper.__file__).read_text(encoding="utf-8")
+_POLL_SECONDS = 1.0
+_OF_THE_POD = (
+    "gpus",
+    "cpu",
+    "memory",
+    "pool",
+    "image",
+    "env",
+    "secret",
+    "egress",
+    "volume",
+    "queue",
+    "priority",
+    "deadline",
+)
+"""Options that are decided when the pod starts."""
+_SHELL = 'cd "$0" && { command -v bash >/dev/null && exec bash; exec sh; }'
+_COMMAND = 'cd "$0" && exec "$@"'
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; return its exit status.
+
+    Args:
+        arguments: as athanor/dev/arguments.py parses them.
+    """
+    hint = "interrupted: the pod stays until it is idle; the same command connects to it, and --stop ends it"
+    return exit_status("dev", lambda: _run(arguments), hint)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    folder = Path(arguments.workdir).resolve()
+    name = arguments.name or _name_of(folder)
+    if arguments.stop:
+        return _stop(arguments, name)
+    described = _described(arguments, name)
+    where, job_name = _pod(arguments, described)
+    _await_pod(where, job_name)
+    there = f"{OUTPUT_PATH}/{output_folder(job_of(where, job_name))}/dev"
+    return _work(arguments, where, job_name, (folder, there))
+
+
+def _name_of(folder: Path) -> str:
+    """Return the name of a folder's pod: the same in each terminal, and another for another folder."""
+    stem = default_name([f"{folder.name}.py"]).rpartition("-")[0]
+    return f"dev-{stem}-{hashlib.sha256(str(folder).encode()).hexdigest()[:6]}"
+
+
+def _described(arguments: argparse.Namespace, name: str) -> Description:
+    """Return the pod as a job.
+
+    Raises:
+        RefusalError: it is not a job that could run.
+    """
+    idle = seconds_of("--idle", arguments.idle)
+    program = ["python3", "-c", _KEEPER, str(ALIVE), str(idle)]
+    return describe(argparse.Namespace(**{**vars(arguments), "name": name, "program": program}))
+
+
+def _pod(arguments: argparse.Namespace, described: Description) -> tuple[Cluster, str]:
+    """Start the pod or find it; return the cluster in its namespace, and the name of its job."""
+    cluster = Cluster.of(arguments)
+    if described.name not in all_runs():
+        outputs = start(arguments, described, cluster)
+        assert outputs is not None
+        return cluster.within(outputs["namespace"]), outputs["job_name"]
+    outputs = outputs_of(open_run(described.name))
+    where = cluster.within(outputs.get("namespace", cluster.namespace))
+    job = where.find(JOBS, outputs.get("job_name", ""))
+    if job is None:  # deleted, or its start was cut off
+        again = argparse.Namespace(**{**vars(arguments), "replace": True})
+        return where, (start(again, described, cluster) or {})["job_name"]
+    _check_same(arguments, described.name)
+    if phase_of(job) == ABORTED:
+        resume(where, described.name, outputs["job_name"])
+    elif phase_of(job) in ENDED:
+        rerun(where, described.name, outputs["job_name"], fresh=False, force=False)
+    return where, outputs["job_name"]
+
+
+def _check_same(arguments: argparse.Namespace, name: str) -> None:
+    """Refuse options for a pod that exists: they would be taken for granted, and not be there."""
+    given = vars(arguments)
+    asked = next((option for option in _OF_THE_POD if given[option]), None)
+    if asked is not None:
+        fix = f"omit it to connect, or end that pod first: athanor dev --stop --name {name}"
+        raise RefusalError(f"--{asked}", given[asked], f"this folder has a pod already, {name}", fix)
+
+
+def _await_pod(cluster: Cluster, job_name: str) -> None:
+    """Return when the pod runs; say what it waits for.
+
+    Raises:
+        RefusalError: it ended.
+    """
+    said = ""
+    while not any(has_started(pod) for pod in readable_pods(cluster, job_name)):
+        job = job_of(cluster, job_name)
+        phase = phase_of(job)
+        words = f"{phase} {message_of(job)}".strip()
+        if phase in ENDED:
+            raise RefusalError("pod", job_name, f"ended: {words}", "see `athanor logs`, or begin again with --stop")
+        if words != said:
+            said = words
+            sys.stderr.write(f"waiting: {words}\n")
+        time.sleep(_POLL_SECONDS)
+
+
+def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folders: tuple[Path, str]) -> int:
+    alone = bool(arguments.program) or arguments.sync_only
+    state = data_folder(os.environ) / "dev" / f"{job_name}.json"
+    with ExitStack() as stack:
+        stack.enter_context(Forwards(cluster, job_name, arguments.forward))
+        lock = _lock(state)
+        if lock is None:
+            sys.stderr.write("another athanor dev keeps this folder equal; this one only connects\n")
+        else:
+            stack.enter_context(lock)
+            show = _say if alone else _say_problems
+            session = stack.enter_context(Session(cluster, job_name, folders, state, show))
+            session.settle()
+            session.start()
+        sys.stderr.write(
+            f"{folders[0]} and {folders[1]} in the pod are equal; the pod ends {arguments.idle} after you\n"
+        )
+        if arguments.sync_only:
+            return _until_interrupted()
+        return _inside(arguments, cluster, job_name, folders[1])
+
+
+def _inside(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder: str) -> int:
+    """Run a shell or a command in the pod; return its exit status."""
+    pod = next((pod for pod in readable_pods(cluster, job_name) if has_started(pod)), None)
+    if pod is None:
+        raise RefusalError("pod", job_name, "does not run any more", "run the command again")
+    terminal = ["--tty"] if sys.stdin.isatty() and sys.stdout.isatty() else []
+    words = [*exec_words(cluster, pod, *terminal), "sh", "-c"]
+    own = [_COMMAND, folder, *arguments.program] if arguments.program else [_SHELL, folder]
+    return subprocess.run([*words, *own], check=False).returncode
+
+
+def _until_interrupted() -> int:
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _lock(state: Path) -> IO[str] | None:
+    """Return the lock of a folder, to be closed in the end; None if another client has it."""
+    state.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = state.with_suffix(".lock").open("w", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock
+
+
+def _stop(arguments: argparse.Namespace, name: str) -> int:
+    cluster = Cluster.of(arguments)
+    with cluster.variables() as variables:
+        stack = open_run(name, variables)
+        job_name = outputs_of(stack).get("job_name", "")
+        remove(stack)
+    forget(name)
+    for suffix in (".json", ".lock"):
+        (data_folder(os.environ) / "dev" / f"{job_name}{suffix}").unlink(missing_ok=True)
+    sys.stderr.write(f"stopped: {name}\n")
+    return 0
+
+
+def _say(words: str) -> None:
+    sys.stderr.write(f"{words}\n")
+
+
+def _say_problems(words: str) -> None:
+    """Show what needs somebody; anything else would disturb the shell."""
+    if words.startswith(("changed on both sides", "not copied")):
+        sys.stderr.write(f"\r\n{words}\r\n")

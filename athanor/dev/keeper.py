@@ -1,0 +1,50 @@
+"""What a development pod runs: it stays as long as somebody is connected or something works in it.
+
+Sent along as text, so only Python's standard library. Arguments: the file that a connected client touches, and after
+how many seconds without one the pod ends.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+_LOOK_SECONDS = 5.0
+_BUSY = 0.1
+"""Cores: less is what waiting programs and the client's questions take."""
+_USAGE = Path("/sys/fs/cgroup/cpu.stat")
+"""Of all processes of the container (Linux, Documentation/admin-guide/cgroup-v2.rst, "cpu.stat")."""
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of everything in the container; 0 where the kernel does not say."""
+    try:
+        fields = dict(line.split() for line in _USAGE.read_text(encoding="utf-8").splitlines())
+        return int(fields["usage_usec"]) / 1e6
+    except (OSError, KeyError, ValueError):
+        return 0.0
+
+
+def keep(alive: Path, idle_seconds: float, look_seconds: float = _LOOK_SECONDS) -> None:
+    """Return when nobody was connected and nothing worked for that long."""
+    alive.touch()
+    used = cpu_seconds()
+    while time.time() - alive.stat().st_mtime < idle_seconds:
+        time.sleep(look_seconds)
+        before, used = used, cpu_seconds()
+        if (used - before) / look_seconds > _BUSY:
+            alive.touch()
+
+
+def _end(_number: int, _frame: object) -> None:
+    sys.exit(143)
+
+
+if __name__ == "__main__":
+    # As the first process of a container it would not even notice the signal.
+    signal.signal(signal.SIGTERM, _end)
+    print(f"the development pod ends when nobody is connected and nothing works in it for {sys.argv[2]} s", flush=True)
+    keep(Path(sys.argv[1]), float(sys.argv[2]))
+    print("nobody was connected: the pod ends", flush=True)

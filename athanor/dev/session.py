@@ -1,0 +1,155 @@
+"""A connection to a development pod: the folders kept equal and ports open, also across a sleep of this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING
+
+from athanor.dev.sides import LostError, OwnFolder, PodFolder
+from athanor.dev.sync import Sync
+from athanor.runs.job import exec_words, has_started, readable_pods
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from athanor.runs.cluster import Cluster
+
+_ROUND_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 15.0
+_MOST_ROUNDS = 50
+"""Until the first state is equal; a program that writes all the time would never let it be."""
+
+
+class Session(AbstractContextManager["Session"]):
+    """Keeps a folder of this machine equal to one in the pod of a job, in a thread of its own."""
+
+    def __init__(
+        self, cluster: Cluster, job_name: str, folders: tuple[Path, str], file: Path, say: Callable[[str], None]
+    ) -> None:
+        """Prepare a session.
+
+        Args:
+            cluster: The cluster, in the job's namespace.
+            job_name: The job, of one pod.
+            folders: The one here, and the path of the one there.
+            file: Keeps the last equal state.
+            say: Shows what was copied.
+        """
+        self._cluster, self._job_name = cluster, job_name
+        self._here, self._folder = OwnFolder(folders[0]), folders[1]
+        self._file, self._say = file, say
+        self._pod: PodFolder | None = None
+        self._sync: Sync | None = None
+        self._end = threading.Event()
+        self._working = threading.Lock()
+        self._thread = threading.Thread(target=self._go_on, daemon=True)
+        self._problem = ""
+
+    def __exit__(self, *_: object) -> None:
+        """Copy what was changed last, and end the connection."""
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        with suppress(RefusalError, OSError):
+            self.settle()
+        self._close()
+
+    def settle(self) -> None:
+        """Make the folders equal.
+
+        Raises:
+            RefusalError: a file here may not be sent, or all of them are gone.
+            OSError: a file cannot be written, or the pod does not answer.
+        """
+        for _ in range(_MOST_ROUNDS):
+            if self.once() == 0:
+                return
+
+    def start(self) -> None:
+        """Keep them equal from now on."""
+        self._thread.start()
+
+    def once(self) -> int:
+        """Copy what was changed; return the number of files.
+
+        Raises:
+            RefusalError: as `settle`.
+            OSError: as `settle`.
+        """
+        with self._working:
+            try:
+                return self._connected().once()
+            except LostError:
+                self._close()
+                raise
+
+    def wait(self) -> None:
+        """Return when the session ends."""
+        self._thread.join()
+
+    def _connected(self) -> Sync:
+        if self._sync is None:
+            pod = next((pod for pod in readable_pods(self._cluster, self._job_name) if has_started(pod)), None)
+            if pod is None:
+                raise LostError("the pod does not run")
+            self._pod = PodFolder(exec_words(self._cluster, pod), self._folder)
+            self._sync = Sync(
+                here=self._here, there=self._pod, file=self._file, say=self._say, may_arrive=self._here.may_arrive
+            )
+        return self._sync
+
+    def _close(self) -> None:
+        if self._pod is not None:
+            self._pod.close()
+        self._pod = self._sync = None
+
+    def _go_on(self) -> None:
+        pause = _ROUND_SECONDS
+        while not self._end.wait(pause):
+            try:
+                self.once()
+                pause, self._problem = _ROUND_SECONDS, ""
+            except (RefusalError, OSError, subprocess.TimeoutExpired) as error:
+                pause = min(_LONGEST_PAUSE_SECONDS, pause * 2)
+                if str(error) != self._problem:
+                    self._problem = str(error)
+                    self._say(f"not copied: {error}")
+
+
+class Forwards(AbstractContextManager["Forwards"]):
+    """Ports of the pod on this machine, opened again when the connection was lost."""
+
+    def __init__(self, cluster: Cluster, job_name: str, ports: Sequence[str]) -> None:
+        self._cluster, self._job_name, self._ports = cluster, job_name, ports
+        self._end = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._go_on, daemon=True)
+        if ports:
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        """Close them."""
+        self._end.set()
+        if self._process is not None:
+            self._process.terminate()
+        if self._ports:
+            self._thread.join()
+
+    def _go_on(self) -> None:
+        while not self._end.is_set():
+            with suppress(RefusalError, subprocess.TimeoutExpired):
+                pod = next((pod for pod in readable_pods(self._cluster, self._job_name) if has_started(pod)), None)
+                if pod is not None:
+                    self._forward(pod["metadata"]["name"])
+            self._end.wait(_ROUND_SECONDS)
+
+    def _forward(self, pod: str) -> None:
+        words = [*self._cluster.prefix, "port-forward", "--address=127.0.0.1", f"pod/{pod}", *self._ports]
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True) as process:
+            self._process = process
+            if self._end.is_set():
+                process.terminate()

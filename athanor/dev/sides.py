@@ -1,0 +1,149 @@
+"""The two folders of `athanor dev`: the user's, by the rules of its ignore files, and the pod's, through kubectl."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from athanor.dev import tree
+from athanor.dev.tree import GREETING, Tree, receive, send
+from athanor.inspection.control_characters import printable
+from workloads.folder_archive import chosen_files
+from workloads.ignore_rules import IgnoreRules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ANSWER_SECONDS = 60
+_PROGRAM = Path(tree.__file__).read_text(encoding="utf-8")
+
+
+class OwnFolder(Tree):
+    """The user's folder: the files that `athanor run` would send."""
+
+    def scan(self, paths: object = None) -> dict[str, str]:
+        """Return the files and their digests.
+
+        Raises:
+            RefusalError: as `workloads.folder_archive.chosen_files`.
+        """
+        del paths
+        return super().scan(path for path in chosen_files(self.folder) if not path.is_symlink())
+
+    def may_arrive(self, name: str) -> bool:
+        """Return whether a new file of the pod belongs to the code here."""
+        rules, place = IgnoreRules.of(self.folder), self.folder
+        *folders, last = Path(name).parts
+        for each in folders:
+            place /= each
+            if rules.ignores(place, is_folder=True):
+                return False
+            rules = rules.within(place)
+        return not rules.ignores(place / last, is_folder=False)
+
+
+class LostError(OSError):
+    """The connection to the pod ended; the next request opens another one."""
+
+
+class PodFolder:
+    """A folder in a pod: a program there that answers one request after the other."""
+
+    def __init__(self, prefix: Sequence[str], folder: str) -> None:
+        """Start the program.
+
+        Args:
+            prefix: Words of `kubectl exec --stdin` up to the command.
+            folder: Its path there; it is created.
+
+        Raises:
+            LostError: the pod does not answer, or cannot run Python.
+        """
+        self.too_large: set[str] = set()
+        self._said: list[str] = []
+        self._process = subprocess.Popen(
+            [*prefix, "python3", "-c", _PROGRAM, folder],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        self._listening = threading.Thread(target=self._listen, daemon=True)
+        self._listening.start()
+        if self._limited(lambda: self._reads.read(len(GREETING))) != GREETING:
+            self.close()
+            raise self._lost()
+
+    def close(self) -> None:
+        """End the program."""
+        for stream in (self._writes, self._reads):
+            with suppress(OSError):
+                stream.close()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._listening.join(2)
+
+    def scan(self) -> dict[str, str]:
+        """Return the files and their digests."""
+        answer, _ = self._ask({"do": "scan"})
+        self.too_large = set(answer["too_large"])
+        return answer["files"]
+
+    def read(self, name: str) -> tuple[bytes, bool] | None:
+        """Return a file's content, and whether it can be executed; None if it is gone."""
+        answer, content = self._ask({"do": "read", "name": name})
+        return (content, answer["executable"]) if answer["there"] else None
+
+    def write(self, name: str, content: bytes, was: str | None, *, executable: bool) -> bool:
+        """Write a file if it is what it was; return whether it was."""
+        asked = {"do": "write", "name": name, "was": was, "executable": executable}
+        return self._ask(asked, content)[0]["done"]
+
+    def delete(self, name: str, was: str) -> bool:
+        """Delete a file if it is what it was; return whether it was."""
+        return self._ask({"do": "delete", "name": name, "was": was})[0]["done"]
+
+    @property
+    def _writes(self) -> IO[bytes]:
+        assert self._process.stdin
+        return self._process.stdin
+
+    @property
+    def _reads(self) -> IO[bytes]:
+        assert self._process.stdout
+        return self._process.stdout
+
+    def _ask(self, asked: dict[str, Any], content: bytes = b"") -> tuple[dict[str, Any], bytes]:
+        def exchange() -> tuple[dict[str, Any], bytes]:
+            send(self._writes, asked, content)
+            return receive(self._reads)
+
+        try:
+            answer, content = self._limited(exchange)
+        except (EOFError, BrokenPipeError, ValueError):
+            raise self._lost() from None
+        if "error" in answer:
+            raise OSError(answer["error"])
+        return answer, content
+
+    def _limited(self, work: Any) -> Any:  # noqa: ANN401 - what the work returns
+        """Return what some work returns; kubectl is killed when it takes too long, and the work ends then."""
+        late = threading.Timer(_ANSWER_SECONDS, self._process.kill)
+        late.start()
+        try:
+            return work()
+        finally:
+            late.cancel()
+
+    def _listen(self) -> None:
+        assert self._process.stderr
+        with self._process.stderr as stream:
+            for line in stream:
+                self._said[:] = [printable(line.decode(errors="replace").rstrip("\n"))]
+
+    def _lost(self) -> LostError:
+        self._listening.join(1)
+        return LostError(self._said[-1] if self._said else "the pod does not answer")

@@ -1,0 +1,152 @@
+"""Two folders that are changed on both sides are made equal, round by round, and nothing is lost.
+
+A change is what differs from the last state in which both were equal. What changed on one side goes to the other; of
+what changed on both, this machine's stays, and the pod's is kept next to it under another name.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Protocol
+
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Side(Protocol):
+    """A folder, here or in a pod."""
+
+    def scan(self) -> dict[str, str]:
+        """Return the digests of its files by their paths."""
+        ...
+
+    def read(self, name: str) -> tuple[bytes, bool] | None:
+        """Return a file's content, and whether it can be executed; None if it is gone."""
+        ...
+
+    def write(self, name: str, content: bytes, was: str | None, *, executable: bool) -> bool:
+        """Write a file if it is what it was; return whether it was."""
+        ...
+
+    def delete(self, name: str, was: str) -> bool:
+        """Delete a file if it is what it was; return whether it was."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Sync:
+    """A folder here and one there."""
+
+    here: Side
+    there: Side
+    file: Path
+    """What keeps the last equal state, so that a deletion is not taken for a new file after a restart."""
+    say: Callable[[str], None]
+    may_arrive: Callable[[str], bool] = lambda _: True
+    """Whether a new file of the pod belongs here: not one that the ignore files name."""
+    _equal: dict[str, str] = field(default_factory=dict[str, str])
+    _sent: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """What the last round began to copy to the pod: found there after a kill, the pod did not change it."""
+
+    def __post_init__(self) -> None:
+        """Read the last equal state."""
+        try:
+            kept = json.loads(self.file.read_text(encoding="utf-8"))
+            self._equal, self._sent = kept["equal"], kept["sent"]
+        except (OSError, ValueError, KeyError, TypeError):
+            self._equal = {}
+
+    def once(self) -> int:
+        """Make both equal, as far as nobody changes them meanwhile; return how many files were copied or deleted.
+
+        Raises:
+            RefusalError: all files here are gone, as when a disk is not there.
+            OSError: a file cannot be written, or the pod does not answer.
+        """
+        here, there = self.here.scan(), self.there.scan()
+        there = {name: digest for name, digest in there.items() if name in here or self.may_arrive(name)}
+        if self._equal and not here and there:
+            fix = "bring it back, or `athanor dev --stop`, and start again"
+            raise RefusalError("folder", ".", "has no files any more, and the pod's are not deleted for that", fix)
+        if not there:
+            self._equal = {}  # another pod, with an empty volume: it gets everything
+        names = sorted({*here, *there, *self._equal})
+        if all(here.get(name) == there.get(name) == self._equal.get(name) for name in names):
+            return 0
+        self._sent = {
+            name: [*self._known_there(name, there.get(name)), digest]
+            for name, digest in here.items()
+            if there.get(name) != digest
+        }
+        self._keep()
+        try:
+            return sum(self._settle(name, here.get(name), there.get(name)) for name in names)
+        finally:
+            self._keep()
+
+    def _settle(self, name: str, here: str | None, there: str | None) -> bool:
+        was = self._equal.get(name)
+        if here == there:
+            self._note(name, here)
+            return False
+        if there == was or self._known_there(name, there):
+            return self._to(self.there, self.here, name, here, there)
+        if here == was:
+            return self._to(self.here, self.there, name, there, here)
+        # Both changed it: a change counts more than a deletion.
+        if there is None:
+            return self._to(self.there, self.here, name, here, there)
+        if here is None:
+            return self._to(self.here, self.there, name, there, here)
+        return self._keep_both(name, here, there)
+
+    def _known_there(self, name: str, there: str | None) -> list[str]:
+        """Return the digest of a file in the pod if a round that was cut off put it there; also across rounds."""
+        return [there] if there is not None and there in self._sent.get(name, []) else []
+
+    def _to(self, target: Side, source: Side, name: str, new: str | None, old: str | None) -> bool:
+        """Let one side have what the other has; what changed since it was seen waits for the next round."""
+        if new is None:
+            done = old is None or target.delete(name, old)
+            word = "deleted"
+        else:
+            read = source.read(name)
+            done = read is not None and target.write(name, read[0], old, executable=read[1])
+            word = "copied"
+        if done:
+            self._note(name, new)
+            self.say(f"{word} {'here' if target is self.here else 'to the pod'}: {name}")
+        return done
+
+    def _keep_both(self, name: str, here: str, there: str) -> bool:
+        theirs = self.there.read(name)
+        if theirs is None:
+            return False
+        other = _conflict_name(name)
+        if not self.here.write(other, theirs[0], None, executable=theirs[1]):
+            return False
+        self.say(f"changed on both sides: {name}; the pod's is {other}")
+        return self._to(self.there, self.here, name, here, there)
+
+    def _note(self, name: str, digest: str | None) -> None:
+        if digest is None:
+            self._equal.pop(name, None)
+        else:
+            self._equal[name] = digest
+
+    def _keep(self) -> None:
+        self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new = self.file.with_suffix(".new")
+        new.write_text(json.dumps({"equal": self._equal, "sent": self._sent}), encoding="utf-8")
+        new.replace(self.file)
+
+
+def _conflict_name(name: str) -> str:
+    path = PurePosixPath(name)
+    return str(path.with_name(f"{path.stem}.conflict-{time.time_ns()}{path.suffix}"))
