@@ -19,6 +19,7 @@ from benchmarks import (
     scale,
     scheduling,
     submission,
+    tokens,
     training,
     warm_start,
 )
@@ -37,6 +38,7 @@ MEASURES = {
     "compression": compression.measure,
     "checkpoint-pause": checkpoint_pause.measure,
     "training": training.measure,
+    "tokens": tokens.measure,
 }
 """What prints a table; the second to the fifth of the running local environment, the others need none."""
 
