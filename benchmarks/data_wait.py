@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 5
 WORKERS = (0, 2)
-_WARM_UP, _EPOCHS = 20, 10
+_WARM_UP, _EPOCHS = 20, 6
 """Steps that do not count: in the first ones the readers start."""
 _REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -46,7 +46,13 @@ def measure(report: Progress) -> Table:
 def _wait(data_dir: Path, workers: int) -> tuple[float, float]:
     """Return the mean seconds of a step's wait for its batch, and of the whole step."""
     with tempfile.TemporaryDirectory() as folder:
-        options = ("--dataset=image_folder", "--model_name=images", "--num_gpu=0", f"--data_workers={workers}")
+        options = (
+            "--dataset=image_folder",
+            "--model_name=images",
+            "--num_gpu=0",
+            f"--data_workers={workers}",
+            "--num_cpu_threads=1",
+        )
         lengths = (f"--epochs={_EPOCHS}", "--log_interval_steps=1", "--checkpoint_interval_steps=1000")
         folders = (f"--data_dir={data_dir}", f"--output_dir={folder}", f"--work_dir={folder}/work")
         command = [sys.executable, "-m", "trainer.train", *options, *lengths, *folders]
