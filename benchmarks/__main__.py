@@ -12,13 +12,16 @@ from rich.console import Console
 from benchmarks import (
     checkpoint_pause,
     compression,
+    data_wait,
     engine_overhead,
     environment_preview,
     monitoring_cost,
     platform_memory,
+    restart,
     scale,
     scheduling,
     submission,
+    tokens,
     training,
     warm_start,
 )
@@ -37,6 +40,9 @@ MEASURES = {
     "compression": compression.measure,
     "checkpoint-pause": checkpoint_pause.measure,
     "training": training.measure,
+    "tokens": tokens.measure,
+    "restart": restart.measure,
+    "data-wait": data_wait.measure,
 }
 """What prints a table; the second to the fifth of the running local environment, the others need none."""
 

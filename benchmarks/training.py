@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.peers import installed
 from benchmarks.rounds import spread
-from tools.paths import paths
 from tools.tables import table
 from trainer.training import cifar
 
@@ -64,7 +64,7 @@ def measure(report: Progress) -> Table:
     with tempfile.TemporaryDirectory() as folder:
         data_dir = Path(folder) / "data"
         _write_images(data_dir)
-        peers = _installed_peers(report)
+        peers = installed(PEERS, report)
         rows = [_row(setting, data_dir, peers, report) for setting in SETTINGS]
     names = [*_contenders(SETTINGS[0])]
     title = f"ResNet-18, CIFAR-10's format, batch {_BATCH}: samples/s, {ROUNDS} interleaved rounds, median (range)"
@@ -164,14 +164,3 @@ def _write_images(data_dir: Path) -> None:
         labels = random.integers(0, cifar.NUM_CLASSES, each, dtype=np.uint8)
         (folder / name).write_bytes(cifar.encode(cifar.Samples(images=images, labels=labels)))
     (folder / cifar.NAMES_FILE).write_text("".join(f"class {number}\n" for number in range(cifar.NUM_CLASSES)))
-
-
-def _installed_peers(report: Progress) -> Path:
-    """Install the peers into the cache once per set of versions; return the folder."""
-    folder = paths().cache / "bench-peers" / "-".join(sorted(each.replace("==", "-") for each in PEERS))
-    if not folder.is_dir():
-        report.detail(f"installing {', '.join(PEERS)}")
-        words: list[Any] = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", folder.with_suffix(".new")]
-        subprocess.run([sys.executable, *words, *PEERS], check=True)
-        folder.with_suffix(".new").rename(folder)
-    return folder

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Precision = Literal["fp32", "bf16_autocast", "bf16"]
 
+Float32Matmul = Literal["highest", "high", "medium"]
+
 _BF16_CAPABILITY = "8.0"
 """From Ampere on, tensor cores compute bfloat16 (NVIDIA, "CUDA Programming Guide", table of compute capabilities). On
 older GPUs torch emulates it, slower than float32."""
@@ -25,6 +27,22 @@ older GPUs torch emulates it, slower than float32."""
 def precision_arguments(precision: Precision | None) -> Sequence[str]:
     """Return what the trainer's command line says of it."""
     return () if precision is None else (f"--precision={precision}",)
+
+
+def float32_arguments(float32_matmul: Float32Matmul | None) -> Sequence[str]:
+    """Return what the trainer's command line says of it."""
+    return () if float32_matmul is None else (f"--float32_matmul={float32_matmul}",)
+
+
+def check_products(float32_matmul: Float32Matmul | None, precision: Precision | None) -> None:
+    """Refuse what the trainer would refuse.
+
+    Raises:
+        RefusalError: less exact products of float32 numbers where the products are in bfloat16.
+    """
+    if float32_matmul not in {None, "highest"} and precision not in {None, "fp32"}:
+        limit = f"is for products of float32 numbers; with precision={precision!r} they are in bfloat16"
+        raise RefusalError("float32_matmul", float32_matmul, limit, "omit one of them")
 
 
 def check_layout(precision: Precision | None, parallel: Parallel | None) -> None:

@@ -21,7 +21,14 @@ from workloads.launchers import check_once, check_torchrun_program
 from workloads.liveness import WORK_ARGUMENT, liveness_probe
 from workloads.parallel import Parallel, check_parallel
 from workloads.pods import OUTPUT_PATH
-from workloads.precision import Precision, check_layout, precision_arguments
+from workloads.precision import (
+    Float32Matmul,
+    Precision,
+    check_layout,
+    check_products,
+    float32_arguments,
+    precision_arguments,
+)
 from workloads.resources import Resources
 from workloads.roles import RESTART_ALONE, RESTART_TOGETHER, START_WAIT_SECONDS, Role, Step, helper_pod, prepare_steps
 from workloads.volcano_job import ENDS_THE_JOB, POD_INDEX, JobShape, host, metrics_ports
@@ -79,6 +86,10 @@ class PyTorchJobArgs(JobArgs):
     """Numbers that the program computes in: `bf16` (copies of the float32 parameters), `bf16_autocast` (products and
     convolutions alone; every rank has the whole model) or `fp32`. bfloat16 is refused on GPUs before Ampere. `program`
     gets it as an argument, which the platform's trainer understands. Default: as the program does by itself."""
+    float32_matmul: Float32Matmul | None = None
+    """How exactly float32 numbers are multiplied, in torch's words: `high` and `medium` are TF32 on GPUs from Ampere
+    on; other hardware multiplies in float32, and the trainer says so. Not with bfloat16. `program` gets it as an
+    argument, which the platform's trainer understands. Default: as the program does by itself."""
     liveness_probe: bool = False
     """Whether the kubelet ends a pod whose ranks no longer make progress, so that the job restarts from its checkpoint.
     `program` must be the platform's trainer, in an image that contains it."""
@@ -112,6 +123,8 @@ class PyTorchJobArgs(JobArgs):
             check_once(self.program, "checkpoints", self.checkpoints.arguments())
         check_once(self.program, "precision", precision_arguments(self.precision))
         check_layout(self.precision, self.parallel)
+        check_once(self.program, "float32_matmul", float32_arguments(self.float32_matmul))
+        check_products(self.float32_matmul, self.precision)
         if self.liveness_probe:
             check_once(self.program, "liveness_probe", (WORK_ARGUMENT,))
         if self.numa_binding and not self._a_gpu_for_each_rank:
@@ -124,7 +137,8 @@ class PyTorchJobArgs(JobArgs):
         fields = (each for each in (self.parallel, self.checkpoints) if each is not None)
         work = (WORK_ARGUMENT,) if self.liveness_probe else ()
         of_fields = (argument for each in fields for argument in each.arguments())
-        return (*self.program, *of_fields, *precision_arguments(self.precision), *work)
+        numbers = (*precision_arguments(self.precision), *float32_arguments(self.float32_matmul))
+        return (*self.program, *of_fields, *numbers, *work)
 
     @property
     def _a_gpu_for_each_rank(self) -> bool:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MODELS_PATH = f"{OUTPUT_PATH}/models"
 _LINKS_PATH = "/tmp/models"  # noqa: S108 - inside the container
+_WARMUP = "warmup"
+"""Folder of a model with the files that `model_warmup` names (`input_data_file`)."""
 
 
 @checked("runtime")
@@ -100,7 +102,8 @@ def repository_links(image: str, model: str, version: int | None) -> Container:
     """Return the init container that gives Triton a repository of links: one model, and if asked one version.
 
     Polling loads every model of a repository, and Triton has no flag for a version. The links may lead nowhere yet:
-    Triton looks again at every poll.
+    Triton looks again at every poll. But a link to inputs for the warm-up that never come would keep the model from
+    loading, so there is one only where they are there when the pod starts.
     """
     folder, source = f"{_LINKS_PATH}/{model}", f"{MODELS_PATH}/{model}"
     if version is None:
@@ -108,7 +111,8 @@ def repository_links(image: str, model: str, version: int | None) -> Container:
     else:
         names = ("config.pbtxt", str(version))
         links = (f"ln -sfn {source}/{name} {folder}/{name}" for name in names)
-        script = " && ".join((f"mkdir -p {folder}", *links))
+        warmup = f"if [ -d {source}/{_WARMUP} ]; then ln -sfn {source}/{_WARMUP} {folder}/{_WARMUP}; fi"
+        script = " && ".join((f"mkdir -p {folder}", warmup, *links))
     return Container(
         name="links",
         image=image,

@@ -42,7 +42,10 @@ def _state(page: str, uid: str, title: str) -> str:
 @pytest.mark.parametrize(
     ("uid", "titles"),
     [
-        ("athanor-job", ("Progress", "Loss", "Loss over time", "Gradient norm", "Where its pods are")),
+        (
+            "athanor-job",
+            ("Progress", "Loss", "Loss over time", "Gradient norm", "Time left", "Memory peak", "Where its pods are"),
+        ),
         ("athanor-cluster", ("Nodes ready", "CPU of nodes", "Targets up", "Series in Prometheus")),
         ("athanor-queues", ("Queues above their share", "CPU of each queue")),
         ("athanor-serving", ("Pods ready", "Versions loaded", "CPU", "Memory")),

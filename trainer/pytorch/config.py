@@ -147,14 +147,13 @@ class TrainConfig:
             # nor those from the time when there was one data set
             del data["dataset"]
         del optimizer["optimizer_kernels"]
-        precision = dataclasses.asdict(self.precision) if self.precision != PrecisionConfig() else {}
         return {
             **data,
             "epochs": self.epochs,
             "seed": self.runtime.seed,
             **model,
             **optimizer,
-            **precision,
+            **self.precision.settings(),
         }
 
 

@@ -71,6 +71,7 @@ class Trainer:
         self.distributed = distributed = Distributed(config.distributed)
         stack.callback(distributed.close)
         config.runtime.apply(processes_per_node=distributed.local_world_size)
+        config.precision.apply(distributed.device, warns=distributed.is_main)
         self._folders = config.folders
         create_folders(self._folders, distributed)
         self._reporter = Reporter(distributed, config.report, config.reported_run())

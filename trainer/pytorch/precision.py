@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy
+
+from trainer.pytorch import float32_products
+from trainer.pytorch.float32_products import Float32Matmul  # noqa: TC001  the command line parser reads the annotations
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,8 +23,32 @@ class PrecisionConfig:
     precision: Literal["fp32", "bf16_autocast", "bf16"] = "fp32"
     """`bf16_autocast` computes matrix products and convolutions in bfloat16, for replicas only. `bf16` computes
     everything in bfloat16 with copies of the float32 parameters (FSDP2's mixed precision)."""
+    float32_matmul: Float32Matmul = "highest"
+    """How exactly float32 numbers are multiplied, as `torch.set_float32_matmul_precision` names it. `high` and `medium`
+    use TF32 on GPUs from Ampere on; on CPUs with AMX, `medium` uses bfloat16, in convolutions, too. Sums, parameters
+    and results stay float32. Other hardware multiplies in float32. `highest` leaves torch as it is: float32 in matrix
+    products, TF32 in convolutions on GPUs."""
     channels_last: bool = False
     """Keep the channels of a pixel next to each other: faster convolutions on GPUs with bf16."""
+
+    def __post_init__(self) -> None:
+        if self.float32_matmul != "highest" and self.precision != "fp32":
+            limit = f"is for --precision fp32; with {self.precision} products are in bfloat16"
+            raise ValueError(f"float32_matmul={self.float32_matmul}: {limit}. Fix: leave one of them out")
+
+    def apply(self, device: torch.device, *, warns: bool) -> None:
+        """Set up this process; see `float32_products.use`."""
+        float32_products.use(self.float32_matmul, device, warns=warns)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what decides the course of the loss, as JSON values; nothing of what is as it was at first."""
+        if self == PrecisionConfig():
+            return {}
+        settings = dataclasses.asdict(self)
+        if self.float32_matmul == "highest":
+            # checkpoints from the time when there was no choice do not name it
+            del settings["float32_matmul"]
+        return settings
 
     def check(self, *, only_replicas: bool, reads_images: bool) -> None:
         """Refuse what the layout or the model does not allow.

@@ -21,6 +21,8 @@ _JOBS = 'namespace_pod:workload:info{kind!="service"}'
 _RUNS_LISTED = "7d"
 _MARGIN_SECONDS = 60
 _ANY = Look(unit=units.NoUnit, least=None)
+_QUARTER = 6
+"""Columns of each of the four numbers of the second line."""
 
 
 def board(thresholds: AlertThresholds) -> Board:
@@ -64,6 +66,10 @@ def _now(thresholds: TrainingThresholds) -> Section:
             _samples_per_second(),
             _gpus(),
             _checkpoint_age(checkpoint),
+            _time_left(),
+            _mfu(),
+            _memory_peak(),
+            _slowest_rank(),
         ),
     )
 
@@ -132,6 +138,57 @@ def _checkpoint_age(checkpoint: float) -> Panel:
             when_bad="Older than the checkpoint interval: see the failed checkpoints below.",
         ),
         Look(unit=units.Seconds, limits=Limits(doubtful=checkpoint / 2, bad=checkpoint), last_known=True),
+    )
+
+
+def _time_left() -> Panel:
+    return number(
+        "Time left",
+        f"max(athanor_training_seconds_left{{{WORKLOAD}}})",
+        Text(
+            asks="When will it be done, at the pace of the latest steps, checkpoints and evaluations included?",
+            when_bad="It grows: steps have become slower. The panels about the time per step show where the time goes.",
+        ),
+        Look(unit=units.Seconds, last_known=True, width=_QUARTER),
+    )
+
+
+def _mfu() -> Panel:
+    return number(
+        "MFU",
+        f"max(athanor_training_mfu{{{WORKLOAD}}})",
+        Text(
+            asks="Which share of its GPUs' peak does the model use? Only where the peak of the GPU is known.",
+            when_bad="Far lower than before: a straggler, or the data. Low from the start: a larger batch, bf16 or "
+            "--compile inductor.",
+        ),
+        Look(unit=units.PercentUnit, most=1, decimals=1, last_known=True, width=_QUARTER),
+    )
+
+
+def _memory_peak() -> Panel:
+    return number(
+        "Memory peak",
+        f"max(athanor_training_memory_peak_bytes{{{WORKLOAD}}})",
+        Text(
+            asks="How much memory has a rank used at most: of its GPU, or of the pod where there is none?",
+            when_bad="Close to what the GPU or the pod has: use a smaller batch, more shards or activation "
+            "checkpointing.",
+        ),
+        Look(unit=units.BytesIEC, last_known=True, width=_QUARTER),
+    )
+
+
+def _slowest_rank() -> Panel:
+    return number(
+        "Slowest rank",
+        f"max(athanor_training_slowest_rank{{{WORKLOAD}}})",
+        Text(
+            asks="Which rank took the longest at the last comparison? The row Speed shows by how much.",
+            when_bad="The same rank each time, and slower than the others: check its node. An event slow_rank names "
+            "its pod.",
+        ),
+        Look(unit=units.NoUnit, last_known=True, width=_QUARTER),
     )
 
 

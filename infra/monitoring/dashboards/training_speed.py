@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from grafana_foundation_sdk.models import units
 
 from infra.monitoring.dashboards.board import Section
-from infra.monitoring.dashboards.panels import Limits, Look, Text, over_time
+from infra.monitoring.dashboards.panels import RATIO, Limits, Look, Text, over_time
 from infra.monitoring.dashboards.promql import WORKLOAD, mean, most
 from infra.monitoring.rules.training import STRAGGLING, waited_for
 
@@ -27,6 +27,9 @@ def section(thresholds: TrainingThresholds) -> Section:
             _data_wait_of_the_slowest_ranks(),
             _own_time_per_step_of_the_slowest_ranks(),
             _straggler(thresholds),
+            _slowest_rank_over_time(thresholds),
+            _mfu_over_time(),
+            _memory_peak_of_ranks(),
         ),
     )
 
@@ -107,4 +110,42 @@ def _straggler(thresholds: TrainingThresholds) -> Panel:
             when_bad="See the runbook TrainingStraggler: find the rank's node, and what is wrong with it.",
         ),
         Look(unit=units.PercentUnit, most=1, limits=Limits(doubtful=bad / 2, bad=bad)),
+    )
+
+
+def _slowest_rank_over_time(thresholds: TrainingThresholds) -> Panel:
+    bad = thresholds.straggler_factor
+    return over_time(
+        "Slowest rank next to the median",
+        {"{{run}}": f"max by (run) (athanor_training_slowest_rank_ratio{{{WORKLOAD}}})"},
+        Text(
+            asks="How many times as long as the median does the slowest rank take for its own part of a step?",
+            when_bad="Lastingly above 1.3: one node is slow. An event slow_rank names the rank, its pod and its node.",
+        ),
+        Look(limits=Limits(doubtful=(1 + bad) / 2, bad=bad)),
+    )
+
+
+def _mfu_over_time() -> Panel:
+    return over_time(
+        "MFU over time",
+        {"of the peak": f"max(athanor_training_mfu{{{WORKLOAD}}})"},
+        Text(
+            asks="How much of what its GPUs can compute does the model use?",
+            when_bad="A lasting drop, or less than other runs of this model: compare the share of a step spent waiting "
+            "for data, and the slowest rank.",
+        ),
+        RATIO,
+    )
+
+
+def _memory_peak_of_ranks() -> Panel:
+    return over_time(
+        "Memory peak of ranks",
+        {"rank {{rank}}": most(10, f"max by (rank) (athanor_training_memory_peak_bytes{{{WORKLOAD}}})")},
+        Text(
+            asks="Is there memory left for a larger batch, and do some ranks need more than others?",
+            when_bad="Rising from epoch to epoch: something keeps tensors. Uneven: the stages of a pipeline.",
+        ),
+        Look(unit=units.BytesIEC),
     )

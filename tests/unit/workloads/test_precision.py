@@ -40,9 +40,24 @@ def test_the_trainer_reads_the_precision_that_the_job_was_given(precision):
     assert parse(command[command.index("trainer.train") + 1 :]).precision.precision == (precision or "fp32")
 
 
+@pytest.mark.parametrize("float32_matmul", ["highest", "high", "medium", None])
+def test_the_trainer_multiplies_as_exactly_as_the_job_says(float32_matmul):
+    args = job(float32_matmul=float32_matmul, precision="fp32")
+    [container] = pod(manifest_of(args, lambda job_name: pytorch_shape(job_name, args)), "worker")["containers"]
+    command = [*container.get("command", []), *container.get("args", [])]
+    read = parse(command[command.index("trainer.train") + 1 :]).precision
+    assert read.float32_matmul == (float32_matmul or "highest")
+
+
 @pytest.mark.parametrize(
     ("fields", "refusal"),
     [
+        ({"float32_matmul": "low"}, r"float32_matmul"),
+        ({"float32_matmul": "high", "program": (*PROGRAM, "--float32_matmul=high")}, r"which float32_matmul sets"),
+        (
+            {"float32_matmul": "high", "precision": "bf16"},
+            r"float32_matmul = 'high': .* with precision='bf16' they are in bfloat16\. Fix: omit one of them",
+        ),
         ({"precision": "fp16"}, r"precision"),
         ({"precision": "bf16", "program": (*PROGRAM, "--precision=fp32")}, r"has --precision, which precision sets"),
         (

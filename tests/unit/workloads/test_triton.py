@@ -144,6 +144,17 @@ def test_triton_sees_the_pinned_version_alone_once_it_is_there(tmp_path):
     assert (links / "digits" / "config.pbtxt").read_text() == "config"
 
 
+def test_a_pinned_version_is_warmed_up_with_the_models_files_and_no_link_leads_nowhere_for_good(tmp_path):
+    _publish(tmp_path, 3)
+    links = _linked(3, tmp_path)
+    assert sorted(path.name for path in (links / "digits").iterdir()) == ["3", "config.pbtxt"]
+    inputs = tmp_path / "models" / "digits" / "warmup"
+    inputs.mkdir()
+    (inputs / "image").write_text("pixels")
+    _linked(3, tmp_path)
+    assert (links / "digits" / "warmup" / "image").read_text() == "pixels"
+
+
 def test_a_canary_pins_each_track():
     recording = serve(**TRITON, version=1, replicas=2, canary=Canary(version=2, percent=50))
     scripts = {}

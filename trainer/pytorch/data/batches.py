@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import DataLoader
 
+from trainer.pytorch.data.prefetch import Prefetch
 from trainer.training.signals import STOP_SIGNALS
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Batches:
         self.sampler = sampler
         self._workers = workers
         self._device = device
-        self._ahead: Iterator[Batch] | None = None
+        self._ahead: Prefetch | None = None
 
     def __iter__(self) -> Batches:
         return self
@@ -58,7 +59,7 @@ class Batches:
         if not self._workers:
             return self._dataset.batch(next(self.sampler)).to(self._device)
         if self._ahead is None:
-            self._ahead = self._read_ahead()
+            self._ahead = Prefetch(self._read_ahead())
         batch = next(self._ahead)
         next(self.sampler)
         return batch.to(self._device)
@@ -70,8 +71,10 @@ class Batches:
 
     def close(self) -> None:
         """End the processes; the next batch would start others."""
-        # the last reference: the loader's iterator waits for its processes when it is deleted
-        self._ahead = None
+        if self._ahead is not None:
+            # it holds the last reference: the loader's iterator waits for its processes when it is deleted
+            self._ahead.close()
+            self._ahead = None
 
     def _read_ahead(self) -> Iterator[Batch]:
         kind: Any = DataLoader  # whose types know lists of samples alone

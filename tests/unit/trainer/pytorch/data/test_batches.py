@@ -91,14 +91,17 @@ KILLED_RANK = """
 import multiprocessing, os, signal, sys, torch
 from pathlib import Path
 from trainer.pytorch.data.batches import Batches
+from trainer.pytorch.data.prefetch import Prefetch
 from trainer.pytorch.data.sampler import IndexSampler
 from trainer.pytorch.data.tokens import TokensConfig
 if __name__ == "__main__":
     dataset = TokensConfig(data_dir=Path(sys.argv[1])).open("train", (2048,))
     sampler = IndexSampler(num_samples=len(dataset), batch_size=4, rank=0, world_size=1, seed=3)
     source = Batches(dataset, sampler, workers=1, device=torch.device("cpu"))
+    loader = source._read_ahead()
+    source._ahead = Prefetch(loader)
     next(source)
-    while source._ahead._data_queue.qsize() < 2:
+    while loader._data_queue.qsize() < 2:
         pass  # until the reader has nothing to do: one that writes would notice by that
     print(multiprocessing.active_children()[0].pid, flush=True)
     sys.stdin.read()
