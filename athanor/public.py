@@ -15,6 +15,7 @@ from workloads.compression import Compression
 from workloads.egress import Egress
 from workloads.git_source import GitSource
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
+from workloads.job_secrets import SecretFiles
 from workloads.local_folder import LocalFolder
 from workloads.mpi import MPIJob, MPIJobArgs
 from workloads.network_benchmark import Measurement, NetworkBenchmark, NetworkBenchmarkArgs
@@ -61,6 +62,7 @@ __all__ = [
     "Rdma",
     "RefusalError",
     "Resources",
+    "SecretFiles",
     "SharedEni",
     "SharedGpu",
     "Spread",

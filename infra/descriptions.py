@@ -28,6 +28,11 @@ _C = TypeVar("_C")
 Input = Union[_T, InstanceOf[Awaitable[_T]], InstanceOf[pulumi.Output[_T]]]  # noqa: UP007 - a generic alias
 """The same as pulumi.Input, which refers to Output by a name that only the SDK's own module can resolve."""
 
+
+class Masked:
+    """Marks an annotation whose values are secret: `Annotated[…, Masked]`. Refusals show none of them."""
+
+
 _EXPECTATIONS = {
     "int_type": "a whole number",
     "string_type": "a string",
@@ -119,6 +124,9 @@ def _refusal(field: str, value: object, kind: object, problems: Sequence[ErrorDe
     # The type fits and the content does not: the errors about the other types do not help.
     content = next((problem for problem in here if problem["type"] == "value_error"), None)
     given: object = (content or here[0])["input"]
+    masked = Masked in getattr(kind, "__metadata__", ()) and here[0]["loc"][-1:] != ("[key]",)
+    if masked:
+        given = "…"
     if content and "ctx" in content:
         return RefusalError(places[0], given, *_content_refused(content["ctx"]["error"]))
     limit, fix = _type_refused(given, here)

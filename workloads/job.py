@@ -18,6 +18,7 @@ from workloads.cuda_fit import check_cuda
 from workloads.egress import check_egress
 from workloads.git_source import SOURCE_ROLE, GitSource
 from workloads.job_name import named_job_manifest
+from workloads.job_secrets import own_secret_manifest
 from workloads.local_folder import LocalFolder, config_map_manifests
 from workloads.network_policy import (
     PolicyIdentity,
@@ -105,6 +106,9 @@ class Job(pulumi.ComponentResource):
             for which, logical_name in policies.items()
         ]
         code = _code(name, platform, args.source, children) if isinstance(args.source, LocalFolder) else []
+        if args.secret_env:
+            values = own_secret_manifest(args.secret_env, name, own_label(), platform.namespace)
+            opened.append(resource(f"{name}-secret", values, children))
         resource_from_output(
             name,
             ("batch.volcano.sh/v1alpha1", "Job"),

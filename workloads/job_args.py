@@ -10,6 +10,7 @@ from infra.kubernetes.grammar import AbsolutePath, DnsSubdomain, Image, LabelVal
 from workloads.checks import OwnLabelKey, check_range
 from workloads.egress import Egress
 from workloads.git_source import GitSource
+from workloads.job_secrets import SecretVariables, check_variables
 from workloads.local_folder import LocalFolder
 from workloads.roles import PodArgs
 from workloads.topology import Together
@@ -30,6 +31,10 @@ class JobArgs(PodArgs):
     written there is gone with the pod."""
     prepare: Sequence[Word] = ()
     """Command that fills /data/data first, run once per computing pod; it must be safe to run twice at once."""
+    secret_env: SecretVariables = field(default_factory=dict[str, Input[str]], repr=False)
+    """Environment variables with secret values, such as {"WANDB_API_KEY": config.require_secret("wandb")}: a Secret of
+    the job's own, encrypted in the stack's state. A change replaces nothing: pods that start later have the new values,
+    and `rerun` starts them all again."""
     egress: Sequence[Egress] = ()
     """Where the pods may connect to in addition to each other and DNS. A change replaces nothing. Default: nowhere."""
     labels: Mapping[OwnLabelKey, LabelValue] = field(default_factory=dict[str, str])
@@ -59,6 +64,7 @@ class JobArgs(PodArgs):
     def __post_init__(self) -> None:
         """Refuse what could only fail later, in the cluster."""
         super().__post_init__()
+        check_variables(self.secret_env, self.env)
         check_range("max_restarts", self.max_restarts, 0, 1000)
         check_range("grace_period_seconds", self.grace_period_seconds, 10, 3600)
         check_range("rerun", self.rerun, 0, 1_000_000)

@@ -50,10 +50,19 @@ class ClaimMount:
         Raises:
             RefusalError: it is in or above a path of the pod's own.
         """
-        for own in _OWN_PATHS:
-            if own == self.path or own.startswith(f"{self.path}/") or self.path.startswith(f"{own}/"):
-                limit = f"{own} already exists in every pod"
-                raise RefusalError("volumes.path", self.path, limit, "mount it elsewhere, such as /scratch")
+        check_mount_path("volumes.path", self.path)
+
+
+def check_mount_path(field_name: str, path: str) -> None:
+    """Refuse a path that would hide what every pod has.
+
+    Raises:
+        RefusalError: it is in or above a path of the pod's own.
+    """
+    for own in _OWN_PATHS:
+        if own == path or own.startswith(f"{path}/") or path.startswith(f"{own}/"):
+            limit = f"{own} already exists in every pod"
+            raise RefusalError(field_name, path, limit, "mount it elsewhere, such as /scratch")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from infra.rdma import Rdma
 from infra.workload_labels import ROLE_LABEL
 from workloads.accelerators import GpuMemory
 from workloads.checks import Environment
+from workloads.job_secrets import SecretFiles
 from workloads.placement import Placement, Spread, Toleration
 from workloads.pods import ClaimMount
 from workloads.resources import Resources
@@ -58,6 +59,8 @@ class PodArgs:
     secrets: Sequence[DnsSubdomain] = ()
     """Secrets of the workloads' namespace whose keys become environment variables, such as WANDB_API_KEY. Variables in
     `env` and those that the job sets win. Neither the program nor the stack's state has the values."""
+    secret_files: Sequence[SecretFiles] = ()
+    """Secrets of the workloads' namespace whose keys become files: `SecretFiles(secret="gcs", path="/secrets/gcs")`."""
     volumes: Sequence[ClaimMount] = ()
     """Volumes in addition to /data/data and /data/output."""
     pool: str | None = None
@@ -79,9 +82,10 @@ class PodArgs:
         Raises:
             RefusalError: two volumes have the same path, or the pods ask for GPU memory, which only services can have.
         """
-        paths = [volume.path for volume in self.volumes]
+        paths = [mount.path for mount in (*self.volumes, *self.secret_files)]
         if twice := [path for path in paths if paths.count(path) > 1]:
-            raise RefusalError("volumes.path", twice[0], "is the path of two volumes", "mount each at its own path")
+            field_name = "volumes.path" if self.volumes else "secret_files.path"
+            raise RefusalError(field_name, twice[0], "is the path of two volumes", "mount each at its own path")
         if isinstance(self.resources.accelerator, GpuMemory):
             limit = "only the ACK scheduler can assign a card to such a pod, but Volcano schedules jobs"
             fix = "request whole GPUs, on a pool without sharing"

@@ -19,6 +19,7 @@ from workloads.any_image import (
     MODULES,
 )
 from workloads.git_source import CODE_PATH, GitSource, code_mount, source_role, take_container
+from workloads.job_secrets import own_secret_name, secret_mounts
 from workloads.local_folder import unpack_container
 from workloads.placement import capabilities, devices, gpu_access, network_environment, placed
 from workloads.pods import LOG_ENVIRONMENT, Container, claim_mounts, pod_spec
@@ -158,8 +159,8 @@ def _ttl_labels(args: JobArgs) -> dict[str, str]:
 
 def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJob) -> Manifest:
     placement, offers = role.placement(job_labels(label, resolved.owner)), resolved.platform.offers
-    code = [code_mount()] if args.source and not role.in_platform_image else []
-    mounts = [ACCOUNTS, *_modules(role), *role.mounts, *claim_mounts(role.pod.volumes), *code]
+    own = [] if role.in_platform_image else _own_mounts(args, role)
+    mounts = [ACCOUNTS, *role.mounts, *claim_mounts(role.pod.volumes), *own]
     container = Container(
         name=role.name,
         image=resolved.platform.trainer_image if role.in_platform_image else resolved.image,
@@ -173,7 +174,7 @@ def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJo
             **role.pod.env,
         },
         env_from_cluster=role.env_from_cluster,
-        secrets=() if role.in_platform_image else role.pod.secrets,
+        secrets=() if role.in_platform_image else _secrets(label, args, role, resolved),
         ports=role.ports,
         writes_data=role.writes_data,
         devices=devices(placement, offers),
@@ -229,9 +230,20 @@ def _start(args: JobArgs) -> Sequence[str]:
     return IN_NAMED_DIRECTORY if args.source else IN_WRITABLE_DIRECTORY
 
 
+def _own_mounts(args: JobArgs, role: Role) -> list[Mount]:
+    """Return what containers of the job's own image see in addition."""
+    return [MODULES, *secret_mounts(role.pod.secret_files), *([code_mount()] if args.source else [])]
+
+
+def _secrets(label: str, args: JobArgs, role: Role, resolved: ResolvedJob) -> list[str]:
+    """Return the names of the Secrets whose keys are variables; the last one wins."""
+    own = [own_secret_name(label, resolved.owner)] if args.secret_env else []
+    return [*role.pod.secrets, *own]
+
+
 def _init_containers(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJob) -> list[Container]:
     code = [] if role.in_platform_image else _code_containers(label, name, args, resolved)
-    return [*code, *(_step_container(step, args, role, resolved) for step in role.steps)]
+    return [*code, *(_step_container(label, step, args, role, resolved) for step in role.steps)]
 
 
 def _code_containers(label: str, name: str, args: JobArgs, resolved: ResolvedJob) -> list[Container]:
@@ -243,23 +255,18 @@ def _code_containers(label: str, name: str, args: JobArgs, resolved: ResolvedJob
     return [unpack_container(args.source, image, label, resolved.owner)]
 
 
-def _modules(what: Role | Step) -> list[Mount]:
-    return [] if what.in_platform_image else [MODULES]
-
-
-def _step_container(step: Step, args: JobArgs, role: Role, resolved: ResolvedJob) -> Container:
-    code = [] if step.in_platform_image or not args.source else [code_mount()]
+def _step_container(label: str, step: Step, args: JobArgs, role: Role, resolved: ResolvedJob) -> Container:
     return Container(
         name=step.name,
         image=resolved.platform.trainer_image if step.in_platform_image else resolved.image,
         command=step.command,
         start=() if step.in_platform_image else _start(args),
         env={"HOME": HOME},
-        secrets=() if step.in_platform_image else role.pod.secrets,
+        secrets=() if step.in_platform_image else _secrets(label, args, role, resolved),
         resources=role.pod.resources,
         writes_data=step.writes_data,
         writes_output=False,
-        mounts=[ACCOUNTS, *_modules(step), *role.mounts, *code],
+        mounts=[ACCOUNTS, *role.mounts, *([] if step.in_platform_image else _own_mounts(args, role))],
         extra={} if step.in_platform_image else _working_directory(args),
     )
 

@@ -14,6 +14,7 @@ _EPILOG = """examples:
   athanor run --no-code --image registry.example/trainer:1 -- python /app/train.py
   athanor run --volume imagenet:/imagenet:ro -- python train.py
   athanor run --deadline 2h -- python train.py        # fails after two hours
+  athanor run --secret wandb --secret gcs-key:/secrets/gcs -- python train.py
   athanor run --egress internet --egress 10.64.3.7/32:5432 -- python train.py
   athanor run --print-program -- python train.py      # the same as a Pulumi program
 
@@ -68,7 +69,11 @@ def add_what_it_has(job: Arguments) -> None:
     job.add_argument("--image", help="image of the pods (default: the platform's)")
     job.add_argument("--env", action="append", default=[], type=_variable, metavar="NAME=VALUE")
     job.add_argument(
-        "--secret", action="append", default=[], metavar="NAME", help="a Secret whose keys become environment variables"
+        "--secret",
+        action="append",
+        default=[],
+        metavar="NAME[:/PATH]",
+        help="a Secret whose keys become environment variables, or with a path files in that folder",
     )
     job.add_argument(
         "--egress",

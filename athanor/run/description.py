@@ -14,6 +14,7 @@ from athanor.run.script import SCRIPT_SUFFIXES, check_script
 from infra.errors import RefusalError
 from workloads.batch import BatchJob, BatchJobArgs
 from workloads.egress import Egress
+from workloads.job_secrets import SecretFiles
 from workloads.local_folder import LocalFolder
 from workloads.mpi import MPIJob, MPIJobArgs
 from workloads.pods import ClaimMount
@@ -120,7 +121,8 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder | Non
         "priority_class": given.priority,
         "pool": given.pool,
         "env": {**pasted.env, **dict(given.env)} or None,
-        "secrets": tuple(given.secret) or None,
+        "secrets": tuple(word for word in given.secret if ":" not in word) or None,
+        "secret_files": tuple(_secret_files(word) for word in given.secret if ":" in word) or None,
         "egress": tuple(_egress(word) for word in given.egress) or None,
         "volumes": tuple(_volume(word) for word in given.volume) or None,
     }
@@ -152,6 +154,12 @@ def seconds_of(option: str, text: str) -> int:
         limit = "must be a whole number of s, m, h or d"
         raise RefusalError(option, text, limit, "write it as 90m, 2h or 1d")
     return int(match["number"]) * _SECONDS[match["unit"]]
+
+
+def _secret_files(word: str) -> SecretFiles:
+    """Return the folder of NAME:/PATH."""
+    secret, _, path = word.partition(":")
+    return SecretFiles(secret=secret, path=path)
 
 
 def _egress(word: str) -> Egress:

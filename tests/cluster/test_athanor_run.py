@@ -219,7 +219,8 @@ def counting(engineer: Engineer) -> str:
     (engineer.folder / "counts.py").write_text(COUNTS, encoding="utf-8")
     create = ("create", "secret", "generic", "wandb", "-n", "athanor", "--from-literal=WANDB_API_KEY=word")
     engineer.clone.kubectl(*create)
-    engineer.shell(f"athanor run --kind batch --name counting --secret wandb {SMALL} -- python3 counts.py")
+    words = "--secret wandb --secret wandb:/secrets/wandb"
+    engineer.shell(f"athanor run --kind batch --name counting {words} {SMALL} -- python3 counts.py")
     wait_until(lambda: "start 1" in engineer.shell("athanor logs counting", check=False).stdout, "the first line")
     return "counting"
 
@@ -227,6 +228,7 @@ def counting(engineer: Engineer) -> str:
 def test_into_a_pod_by_a_shell_and_a_port(engineer: Engineer, counting: str) -> None:
     assert engineer.shell(f"athanor shell {counting} -- cat counts.py").stdout == COUNTS
     assert engineer.shell(f"athanor shell {counting} -- printenv WANDB_API_KEY").stdout == "word\n"
+    assert engineer.shell(f"athanor shell {counting} -- cat /secrets/wandb/WANDB_API_KEY").stdout == "word"
     assert engineer.shell(f"athanor shell {counting} -- sh -c 'exit 7'", check=False).returncode == 7
     assert (
         "has 1 running pod, the first is 0" in engineer.shell(f"athanor shell {counting} --pod 1", check=False).stderr

@@ -21,6 +21,7 @@ from tests.unit.athanor.inspection.cluster_objects import group, job, priority_c
 from tests.unit.workloads.job_cases import gpu_pool, plain_platform
 from workloads.batch import BatchJobArgs
 from workloads.egress import Egress
+from workloads.job_secrets import SecretFiles
 from workloads.local_folder import LocalFolder
 from workloads.mpi import MPIJobArgs
 from workloads.pods import ClaimMount
@@ -110,6 +111,13 @@ CASES = [
         ),
     ),
     (
+        "--secret wandb --secret gcs-key:/secrets/gcs -- python train.py",
+        PyTorchJobArgs(
+            program=("train.py",), workers=1, source=LocalFolder(),
+            secrets=("wandb",), secret_files=(SecretFiles(secret="gcs-key", path="/secrets/gcs"),),
+        ),
+    ),
+    (
         "--kind batch --workers 4 -- sh -c 'echo $VC_TASK_INDEX'",
         BatchJobArgs(command=("sh", "-c", "echo $VC_TASK_INDEX"), pods=4, source=LocalFolder()),
     ),
@@ -166,6 +174,7 @@ def _objects(program) -> list[dict]:
         ("--volume a:/b:rx -- python train.py", ("--volume = 'a:/b:rx'", "write imagenet:/imagenet")),
         ("--volume a:/data/output -- python train.py", ("volumes.path = '/data/output'", "already exists")),
         ("--volume A_B:/b -- python train.py", ("volumes.claim = 'A_B'",)),
+        ("--secret gcs:secrets -- python train.py", ("secret_files.path = 'secrets'",)),
         ("--egress huggingface.co -- python train.py", ("egress.to = 'huggingface.co'", "know no host names")),
         ("--deadline 2 -- python train.py", ("--deadline = '2'", "write it as 90m, 2h or 1d")),
         ("--deadline 0m -- python train.py", ("deadline_seconds = 0: must be 1 to",)),
