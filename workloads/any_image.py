@@ -11,8 +11,6 @@ from infra.run_module import RUN_MODULE_OBJECT
 from workloads.pods import USER_ID, Mount
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from infra.manifests import Manifest
 
 HOME = "/tmp"  # noqa: S108 - inside the container
@@ -20,15 +18,24 @@ HOME = "/tmp"  # noqa: S108 - inside the container
 WORKING_DIRECTORY = f"{HOME}/working-directory"
 """Where programs start if the image's own working directory cannot be written."""
 _USERS = "athanor.dev/passwd"
-ACCOUNT_ANNOTATIONS: Mapping[str, str] = {
-    _USERS: (
-        "root:x:0:0:root:/:/bin/sh\n"
-        "sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n"
-        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-        f"athanor:x:{USER_ID}:{USER_ID}::{HOME}:/bin/sh\n"
-    )
+_SYSTEM_ACCOUNTS = {
+    0: "root:x:0:0:root:/:/bin/sh\n",
+    100: "sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n",
+    65534: "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 }
-"""Annotation of the pods that ACCOUNTS shows as a file."""
+"""By user id."""
+
+
+def account_annotations(user: int | None) -> dict[str, str]:
+    """Return the annotation of a pod that ACCOUNTS shows as a file.
+
+    Args:
+        user: Id that the job runs as, if it is not the platform's user.
+    """
+    accounts = "".join(_SYSTEM_ACCOUNTS.values()) + f"athanor:x:{USER_ID}:{USER_ID}::{HOME}:/bin/sh\n"
+    if user not in {None, USER_ID, *_SYSTEM_ACCOUNTS}:
+        accounts += f"user:x:{user}:{USER_ID}::{HOME}:/bin/sh\n"
+    return {_USERS: accounts}
 
 
 def annotation_volume(annotation: str, path: str) -> Manifest:

@@ -203,6 +203,10 @@ def _check(name: str, args: JobArgs, shape: JobShape, resolved: ResolvedJob) -> 
         check_placement(role.placement(job_labels(name, resolved.owner)), offers)
     check_together(args.together, offers)
     check_egress(args.egress, offers.networks)
+    if args.run_as_user == 0 and offers.pod_security == "restricted":
+        limit = "is root, and the workloads' namespace is at Pod Security level 'restricted', which forbids it"
+        fix = "omit it, or set athanor:pod_security to baseline, which applies to all workloads"
+        raise RefusalError("run_as_user", args.run_as_user, limit, fix)
     if offers.queues and resolved.queue not in offers.queues:
         limit = "the platform has no queue of that name"
         raise RefusalError("queue", resolved.queue, limit, choices(resolved.queue, offers.queues))

@@ -29,6 +29,12 @@ class JobArgs(PodArgs):
     """Directory in the image that the program starts in; no shell is needed in the image then. Default: the code of
     `source`, else the image's own, or where that cannot be written one below /tmp with links to all its files. What is
     written there is gone with the pod."""
+    run_as_user: int | None = None
+    """User id that the program runs as, for images whose files only their own user can read; its group stays the
+    platform's. 0, root without any capability, is refused where the namespace enforces Pod Security `restricted`.
+    Default: 10001."""
+    read_only_root: bool = True
+    """Whether the root file system of the image is read-only. What a program writes there is gone with the pod."""
     prepare: Sequence[Word] = ()
     """Command that fills /data/data first, run once per computing pod; it must be safe to run twice at once."""
     secret_env: SecretVariables = field(default_factory=dict[str, Input[str]], repr=False)
@@ -65,6 +71,8 @@ class JobArgs(PodArgs):
         """Refuse what could only fail later, in the cluster."""
         super().__post_init__()
         check_variables(self.secret_env, self.env)
+        if self.run_as_user is not None:
+            check_range("run_as_user", self.run_as_user, 0, 2**31 - 1)
         check_range("max_restarts", self.max_restarts, 0, 1000)
         check_range("grace_period_seconds", self.grace_period_seconds, 10, 3600)
         check_range("rerun", self.rerun, 0, 1_000_000)

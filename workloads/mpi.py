@@ -81,6 +81,9 @@ class MPIJobArgs(JobArgs):
             limit = "would be read as an option of mpirun"
             raise RefusalError("program", self.program[0], limit, 'start with the program: ("python3", "-m", …)')
         check_mpi_program(self.program)
+        if self.run_as_user == 0:
+            limit = "is root, as which neither mpirun nor its connections between pods work"
+            raise RefusalError("run_as_user", self.run_as_user, limit, "omit it, or choose another user")
         check_ranks_per_gpu(self.resources, self.workers, "slots_per_worker", self.slots_per_worker)
         launcher = self.launcher_pod
         if port(launcher.network, SSH_PORT) != port(self.network, SSH_PORT):

@@ -129,6 +129,9 @@ class Container:
     """Whether /data/output is mounted writable."""
     devices: Mapping[str, str] = field(default_factory=dict[str, str])
     """Further resources to ask for, such as an RDMA device."""
+    user: int | None = None
+    """User id; None is the pod's own, USER_ID."""
+    read_only_root: bool = True
     capabilities: Sequence[str] = ()
     """Linux capabilities to add; any breaks Pod Security `restricted`."""
     mounts: Sequence[Mount] = ()
@@ -137,7 +140,7 @@ class Container:
     """Further fields of the container, such as probes."""
 
     def manifest(self, gpus: GpuAccess) -> Manifest:
-        """Return the container: no privilege, read-only root, /tmp and /dev/shm writable."""
+        """Return the container: no privilege, by default a read-only root, /tmp and /dev/shm writable."""
         visible = gpus.variables(has_gpus=self.resources.accelerator is not None)
         return {
             "name": self.name,
@@ -151,7 +154,10 @@ class Container:
             **({"envFrom": [{"secretRef": {"name": name}} for name in self.secrets]} if self.secrets else {}),
             "ports": [{"name": key, "containerPort": port} for key, port in self.ports.items()],
             "resources": self.resources.manifest(self.devices),
-            "securityContext": container_security(added_capabilities=self.capabilities),
+            "securityContext": {
+                **container_security(added_capabilities=self.capabilities, writable_root=not self.read_only_root),
+                **self._user(),
+            },
             "volumeMounts": [
                 {"name": "data", "mountPath": DATA_PATH, "readOnly": not self.writes_data},
                 {"name": "output", "mountPath": OUTPUT_PATH, "readOnly": not self.writes_output},
@@ -161,6 +167,11 @@ class Container:
             ],
             **self.extra,
         }
+
+    def _user(self) -> Manifest:
+        if self.user is None:
+            return {}
+        return {"runAsUser": self.user, **({} if self.user else {"runAsNonRoot": False})}
 
     def _command(self) -> Manifest:
         if not self.start:

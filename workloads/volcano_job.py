@@ -11,12 +11,12 @@ from infra.metrics_access import METRICS_PORT_NAME
 from infra.pod_network_modes import pod_labels, port
 from infra.workload_labels import JOB_LABEL, KIND_LABEL, OWNER_LABEL
 from workloads.any_image import (
-    ACCOUNT_ANNOTATIONS,
     ACCOUNTS,
     HOME,
     IN_NAMED_DIRECTORY,
     IN_WRITABLE_DIRECTORY,
     MODULES,
+    account_annotations,
 )
 from workloads.git_source import CODE_PATH, GitSource, code_mount, source_role, take_container
 from workloads.job_secrets import own_secret_name, secret_mounts
@@ -177,6 +177,8 @@ def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJo
         secrets=() if role.in_platform_image else _secrets(label, args, role, resolved),
         ports=role.ports,
         writes_data=role.writes_data,
+        user=None if role.in_platform_image else args.run_as_user,
+        read_only_root=role.in_platform_image or args.read_only_root,
         devices=devices(placement, offers),
         capabilities=capabilities(placement, offers),
         mounts=mounts,
@@ -195,7 +197,7 @@ def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJo
         "replicas": role.replicas,
         "policies": list(role.policies),
         "template": {
-            "metadata": _pod_metadata(job_labels(label, resolved.owner), role),
+            "metadata": _pod_metadata(job_labels(label, resolved.owner), args, role),
             "spec": {**placed(spec, placement, offers), **deadline, "restartPolicy": "Never"},
         },
     }
@@ -227,7 +229,8 @@ def _start(args: JobArgs) -> Sequence[str]:
     """Return what starts a program; one in a directory that the user names may have an image without a shell."""
     if args.working_directory:
         return ()
-    return IN_NAMED_DIRECTORY if args.source else IN_WRITABLE_DIRECTORY
+    # The code is the platform's user's: another one finds it in a directory that it cannot write to.
+    return IN_NAMED_DIRECTORY if args.source and args.run_as_user is None else IN_WRITABLE_DIRECTORY
 
 
 def _own_mounts(args: JobArgs, role: Role) -> list[Mount]:
@@ -264,6 +267,8 @@ def _step_container(label: str, step: Step, args: JobArgs, role: Role, resolved:
         env={"HOME": HOME},
         secrets=() if step.in_platform_image else _secrets(label, args, role, resolved),
         resources=role.pod.resources,
+        user=None if step.in_platform_image else args.run_as_user,
+        read_only_root=step.in_platform_image or args.read_only_root,
         writes_data=step.writes_data,
         writes_output=False,
         mounts=[ACCOUNTS, *role.mounts, *([] if step.in_platform_image else _own_mounts(args, role))],
@@ -271,11 +276,11 @@ def _step_container(label: str, step: Step, args: JobArgs, role: Role, resolved:
     )
 
 
-def _pod_metadata(own_labels: Mapping[str, str], role: Role) -> Manifest:
+def _pod_metadata(own_labels: Mapping[str, str], args: JobArgs, role: Role) -> Manifest:
     labels = {
         **role.labels(own_labels),
         "app.kubernetes.io/component": "training",
         **pod_labels(role.pod.network),
     }
-    annotations = {**ACCOUNT_ANNOTATIONS, **role.annotations}
+    annotations = {**account_annotations(args.run_as_user), **role.annotations}
     return {"labels": labels, "annotations": annotations}

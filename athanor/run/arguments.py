@@ -67,6 +67,8 @@ def add_what_it_has(job: Arguments) -> None:
     """Add what a job of any kind has."""
     job.add_argument("--workdir", default=".", metavar="FOLDER", help="the code that is sent (default: this folder)")
     job.add_argument("--image", help="image of the pods (default: the platform's)")
+    job.add_argument("--run-as-user", type=int, metavar="ID", help="user id in the pods (default: 10001)")
+    job.add_argument("--writable-root", action="store_true", help="let programs write anywhere in their image")
     job.add_argument("--env", action="append", default=[], type=_variable, metavar="NAME=VALUE")
     job.add_argument(
         "--secret",

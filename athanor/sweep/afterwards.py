@@ -18,7 +18,21 @@ if TYPE_CHECKING:
     from athanor.sweep.runs import Runs
     from athanor.sweep.trials import Trials
 
-_OF_ONE_POD = ("image", "env", "secret", "egress", "volume", "queue", "priority", "cpu", "memory", "pool", "platform")
+_OF_ONE_POD = (
+    "image",
+    "run_as_user",
+    "writable_root",
+    "env",
+    "secret",
+    "egress",
+    "volume",
+    "queue",
+    "priority",
+    "cpu",
+    "memory",
+    "pool",
+    "platform",
+)
 """Options of the trials that the command's run gets, too: it is one pod without GPUs."""
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 MOST_PARALLEL = 32
 """kubectl asks for each running trial in turn."""
 _OPTIONS = (
-    "kind", "image", "env", "secret", "egress", "volume", "queue", "deadline", "priority", "workers", "elastic", "gpus",
-    "processes", "cpu", "memory", "pool", "platform",
+    "kind", "image", "run_as_user", "writable_root", "env", "secret", "egress", "volume", "queue", "deadline", "priority",
+    "workers", "elastic", "gpus", "processes", "cpu", "memory", "pool", "platform",
 )  # fmt: skip
 """Of `athanor run`, which every trial gets; the name and the folder are the sweep's."""
 
@@ -134,6 +134,10 @@ def run_name(sweep: str, number: int) -> str:
 def _words(options: Mapping[str, Any]) -> Iterator[str]:
     """Yield options as a command line has them, without those that are not set."""
     for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            yield from [option] * value
+            continue
         for each in cast("list[Any]", value) if isinstance(value, list) else [value]:
             if each is not None:
-                yield f"--{name}={'='.join(cast('tuple[str, str]', each)) if isinstance(each, tuple) else each}"
+                yield f"{option}={'='.join(cast('tuple[str, str]', each)) if isinstance(each, tuple) else each}"

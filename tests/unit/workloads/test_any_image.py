@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import tempfile
@@ -11,9 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.errors import RefusalError
-from tests.unit.workloads.job_cases import environment, manifest_of, pod
+from infra.offers import PlatformOffers
+from tests.pod_security import violations
+from tests.recording_engine import Recording, record
+from tests.unit.workloads.job_cases import environment, manifest_of, plain_platform, pod, task
 from workloads.any_image import IN_NAMED_DIRECTORY, IN_WRITABLE_DIRECTORY, WORKING_DIRECTORY
-from workloads.batch import BatchJobArgs, batch_shape
+from workloads.batch import BatchJob, BatchJobArgs, batch_shape
 from workloads.git_source import GitSource
 from workloads.mpi import MPIJobArgs, mpi_shape
 from workloads.pytorch import PyTorchJobArgs, pytorch_shape
@@ -112,6 +116,56 @@ def test_every_own_container_has_the_module_of_the_platform(made):
 def test_a_relative_directory_is_refused():
     with pytest.raises(RefusalError, match="working_directory = 'app'"):
         JOBS["batch"](working_directory="app")
+
+
+def test_another_user_has_an_account_and_the_platforms_programs_keep_theirs():
+    manifest = JOBS["pytorch"](run_as_user=1000, minimum_workers=1, prepare=("./get",))
+    worker, store = (task(manifest, role)["template"] for role in ("worker", "rendezvous"))
+    users = {
+        each["name"]: each["securityContext"].get("runAsUser")
+        for template in (worker, store)
+        for each in (*template["spec"]["initContainers"], *template["spec"]["containers"])
+    }
+    assert users == {"prepare": 1000, "wait": None, "worker": 1000, "rendezvous": None}
+    assert "\nuser:x:1000:10001::/tmp:/bin/sh\n" in worker["metadata"]["annotations"]["athanor.dev/passwd"]
+    assert violations(worker["spec"]) == []
+
+
+def test_another_user_of_code_from_a_folder_starts_where_it_can_write():
+    source = GitSource(repository="https://git.example/a.git", branch="main")
+    [container] = pod(JOBS["batch"](run_as_user=1000, source=source), "pod")["containers"]
+    assert (container["command"], container["workingDir"]) == (list(IN_WRITABLE_DIRECTORY), "/source/code")
+
+
+def test_a_root_file_system_can_be_writable():
+    for container in _own_containers(JOBS["pytorch"](read_only_root=False, prepare=("./get",))):
+        assert "readOnlyRootFilesystem" not in container["securityContext"]
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("user", [-1, 2**31])
+def test_a_user_that_kubernetes_does_not_know_is_refused(user):
+    with pytest.raises(RefusalError, match=f"run_as_user = {user}: must be 0 to 2147483647"):
+        JOBS["batch"](run_as_user=user)
+
+
+def test_root_is_refused_at_restricted_and_for_mpi():
+    args = BatchJobArgs(command=("true",), run_as_user=0)
+
+    def declare(level: str) -> Recording:
+        def program() -> None:
+            platform = dataclasses.replace(plain_platform(), offers=PlatformOffers(pod_security=level))
+            BatchJob("job", platform, args)
+
+        return record(program, preview=False)
+
+    with pytest.raises(RefusalError, match=r"run_as_user = 0: is root, and .* 'restricted'"):
+        declare("restricted")
+    [job] = declare("baseline").of_kind("Job")
+    context = job.inputs["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["securityContext"]
+    assert (context["runAsUser"], context["runAsNonRoot"]) == (0, False)
+    with pytest.raises(RefusalError, match="run_as_user = 0: is root, as which neither mpirun"):
+        JOBS["mpi"](run_as_user=0)
 
 
 class TestInWritableDirectory:

@@ -111,6 +111,12 @@ CASES = [
         ),
     ),
     (
+        "--run-as-user 1000 --writable-root -- python train.py",
+        PyTorchJobArgs(
+            program=("train.py",), workers=1, source=LocalFolder(), run_as_user=1000, read_only_root=False
+        ),
+    ),
+    (
         "--secret wandb --secret gcs-key:/secrets/gcs -- python train.py",
         PyTorchJobArgs(
             program=("train.py",), workers=1, source=LocalFolder(),

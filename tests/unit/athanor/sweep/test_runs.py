@@ -17,6 +17,7 @@ from tests.unit.athanor.sweep.sweeps import plan
 from workloads.local_folder import LocalFolder
 
 # In place of Python: waits until it may go on, then says what `athanor run` or `athanor delete` would.
+_USER = ("--run-as-user=1000", "--writable-root")
 COMMAND = """#!/bin/sh
 printf '%s\\n' "$@" > {folder}/words
 echo "PyTorchJob tune-0: 1 pod" >&2
@@ -65,7 +66,17 @@ def _no_run(name):
 
 
 def _plan(*words: str):
-    described = plan("--param=lr=1,2", "--search=grid", "--gpus=2", "--env=A=b=c", "--env=D=", "--secret=wandb", *words)
+    described = plan(
+        "--param=lr=1,2",
+        "--search=grid",
+        "--gpus=2",
+        "--env=A=b=c",
+        "--env=D=",
+        "--secret=wandb",
+        "--run-as-user=1000",
+        "--writable-root",
+        *words,
+    )
     return described.model_copy(update={"cluster": {"kubeconfig": "/k", "context": "mine", "namespace": None}})
 
 
@@ -91,8 +102,8 @@ def test_a_trial_is_an_ordinary_run_with_the_code_of_the_beginning(kept, tmp_pat
     assert look.series.values("loss") == [2]
     assert (tmp_path / "words").read_text("utf-8").splitlines() == [
         "-P", "-m", "athanor", "run", "--kubeconfig=/k", "--context=mine", "--name=tune-0", f"--workdir={kept.code}",
-        "--kind=pytorch", "--env=A=b=c", "--env=D=", "--secret=wandb", "--workers=1", "--gpus=2", "--json", "--",
-        "python", "train.py", "--lr", "1",
+        "--kind=pytorch", *_USER, "--env=A=b=c", "--env=D=", "--secret=wandb", "--workers=1", "--gpus=2", "--json",
+        "--", "python", "train.py", "--lr", "1",
     ]  # fmt: skip
     assert (kept.code / "train.py").read_text("utf-8") == "before"
 
