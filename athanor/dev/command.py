@@ -50,6 +50,8 @@ _OF_THE_POD = (
     "memory",
     "pool",
     "image",
+    "run_as_user",
+    "writable_root",
     "env",
     "secret",
     "egress",
@@ -129,7 +131,7 @@ def _check_same(arguments: argparse.Namespace, name: str) -> None:
     asked = next((option for option in _OF_THE_POD if given[option]), None)
     if asked is not None:
         fix = f"omit it to connect, or end that pod first: athanor dev --stop --name {name}"
-        raise RefusalError(f"--{asked}", given[asked], f"this folder has a pod already, {name}", fix)
+        raise RefusalError(f"--{asked.replace('_', '-')}", given[asked], f"this folder has a pod already, {name}", fix)
 
 
 def _await_pod(cluster: Cluster, job_name: str) -> None:

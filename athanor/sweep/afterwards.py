@@ -19,27 +19,16 @@ if TYPE_CHECKING:
     from athanor.sweep.trials import Trials
 
 _OF_ONE_POD = (
-    "image",
-    "run_as_user",
-    "writable_root",
-    "env",
-    "secret",
-    "egress",
-    "volume",
-    "queue",
-    "priority",
-    "cpu",
-    "memory",
-    "pool",
-    "platform",
-)
+    "image", "run-as-user", "writable-root", "env", "secret", "egress", "volume", "queue", "priority", "cpu", "memory",
+    "pool", "platform",
+)  # fmt: skip
 """Options of the trials that the command's run gets, too: it is one pod without GPUs."""
 
 
 def options_of(plan: Plan) -> tuple[str, ...]:
     """Return the words for `athanor run` that describe the command's run."""
-    kept = tuple(f"--{name}=" for name in _OF_ONE_POD)
-    return ("--kind=batch", *(word for word in plan.options if word.startswith(kept)))
+    kept = {f"--{name}" for name in _OF_ONE_POD}
+    return ("--kind=batch", *(word for word in plan.options if word.partition("=")[0] in kept))
 
 
 def run_then(plan: Plan, trials: Trials, runs: Runs, warn: Callable[[str], None]) -> bool:

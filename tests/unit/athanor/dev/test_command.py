@@ -62,7 +62,9 @@ def test_what_no_pod_could_be_is_refused(words, message):
     assert message in str(refusal.value)
 
 
-@pytest.mark.parametrize("words", [("--gpus", "1"), ("--env", "A=b"), ("--image", "own:1"), ("--volume", "a:/b")])
+@pytest.mark.parametrize(
+    "words", [("--gpus", "1"), ("--env", "A=b"), ("--image", "own:1"), ("--volume", "a:/b"), ("--run-as-user", "7")]
+)
 def test_options_for_a_pod_that_exists_are_refused(words):
     with pytest.raises(RefusalError, match=f"{words[0]} = .*: this folder has a pod already, dev-a. Fix: omit it"):
         _check_same(given(*words), "dev-a")

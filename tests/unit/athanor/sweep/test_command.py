@@ -121,21 +121,13 @@ def test_a_command_for_the_end_that_cannot_start_is_reported(runs, capsys):
 
 
 def test_the_run_of_the_end_is_one_pod_without_gpus():
-    words = (
-        "--gpus",
-        "2",
-        "--workers",
-        "4",
-        "--env",
-        "A=--kind=mpi",
-        "--cpu",
-        "2",
-        "--deadline",
-        "2h",
-        "--image",
-        "i:1",
+    given = (
+        "--gpus 2 --workers 4 --env A=--kind=mpi --cpu 2 --deadline 2h --image i:1 --writable-root --run-as-user 1000"
     )
-    assert options_of(plan(*BEGIN[2:], *words)) == ("--kind=batch", "--image=i:1", "--env=A=--kind=mpi", "--cpu=2")
+    options = options_of(plan(*BEGIN[2:], *given.split()))
+    assert set(options) == {
+        "--kind=batch", "--image=i:1", "--env=A=--kind=mpi", "--cpu=2", "--writable-root", "--run-as-user=1000"
+    }  # fmt: skip
 
 
 def test_delete_deletes_all_runs_and_the_sweep(runs, capsys):
