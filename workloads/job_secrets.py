@@ -89,9 +89,9 @@ def own_secret_manifest(
             "labels": {JOB_LABEL: job, OWNER_LABEL: owner},
         },
         "type": "Opaque",
-        "data": {name: pulumi.Output.secret(value).apply(_encoded) for name, value in variables.items()},
+        "data": pulumi.Output.secret(pulumi.Output.all(**variables).apply(_encoded)),
     }
 
 
-def _encoded(value: str) -> str:
-    return base64.b64encode(value.encode()).decode()
+def _encoded(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: base64.b64encode(value.encode()).decode() for name, value in variables.items()}

@@ -60,7 +60,8 @@ platform = Platform(
 source = GitSource(
     repository="https://git.example/team/code.git", commit="0" * 40, secret="git-credentials"
 )
-BatchJob("job", platform, BatchJobArgs(command=("true",), source=source))
+token = {{"TOKEN": pulumi.Config().require_secret("token")}}
+BatchJob("job", platform, BatchJobArgs(command=("true",), source=source, secret_env=token))
 pulumi.export("vpc", vpc.id)
 pulumi.export("kubeconfig", pulumi.Output.secret(Path(os.environ["THE_KUBECONFIG"]).read_text()))
 """
@@ -141,6 +142,7 @@ def project(double: ApiDouble, planted: Planted, tmp_path_factory: pytest.TempPa
     project = EngineProject.create(folder / "project", PROGRAM, "kubernetes", variables)
     secret = planted.plant("secret configuration")
     project.run("config", "set", "--secret", "alicloud:secretKey", secret)
+    project.run("config", "set", "--secret", "token", planted.plant("secret of a job"))
     return project
 
 
@@ -205,6 +207,10 @@ def test_nothing_that_is_written_holds_a_secret(said: dict[str, str], project: E
     assert said
     assert "secure:" in (project.folder / "Pulumi.test.yaml").read_text(encoding="utf-8")
     assert list((project.folder / "rendered").rglob("*.yaml"))
+    # A Secret that is rendered instead of sent is a file with the values, which nothing else of the job has.
+    for file in (project.folder / "rendered").rglob("*-secret-*.yaml"):
+        assert planted.seen_in(file.read_text(encoding="utf-8")) == ["secret of a job"]
+        file.unlink()
     assert planted.seen_in(files_below(project.folder)) == []
 
 
@@ -216,8 +222,12 @@ def test_the_secrets_were_used(said: dict[str, str], project: EngineProject, pla
         "kubeconfig token",
         "kubeconfig client key",
         "password of another context",
+        "secret of a job",
     }
-    assert planted.seen_in(project.run("config", "--json", "--show-secrets")) == ["secret configuration"]
+    assert planted.seen_in(project.run("config", "--json", "--show-secrets")) == [
+        "secret configuration",
+        "secret of a job",
+    ]
 
 
 def test_credentials_in_an_address_are_not_repeated(project: EngineProject, planted: Planted) -> None:

@@ -59,9 +59,10 @@ def test_two_volumes_at_one_path_are_refused():
 def test_a_jobs_own_secret_has_the_values_and_nothing_else_does():
     recording = _recorded("t0ken", "pl4in")
     [secret] = recording.of_kind("Secret")
-    decoded = {name: base64.b64decode(value.value) for name, value in secret.inputs["data"].items()}
+    data = secret.inputs["data"]
+    assert isinstance(data, Secret)
+    decoded = {name: base64.b64decode(value) for name, value in data.value.items()}
     assert decoded == {"TOKEN": b"t0ken", "PLAIN": b"pl4in"}
-    assert all(isinstance(value, Secret) for value in secret.inputs["data"].values())
     assert secret.inputs["metadata"]["name"].startswith("secret.job.athanor-")
     [job] = recording.of_kind("Job")
     spec = job.inputs["spec"]["tasks"][0]["template"]["spec"]
