@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from athanor.account.errors import CloudError
+from athanor.inspection.log_store import LogStoreError
 from infra.errors import RefusalError
 from infra.images import TRAINER_FRAMEWORKS
 from tools.errors import ExpectedError
@@ -55,7 +56,7 @@ def main(words: list[str]) -> int:
             "Interrupted. `make up` continues from here, `make down` removes everything created so far."
         )
         return INTERRUPTED
-    except (ExpectedError, RefusalError, CloudError) as error:
+    except (ExpectedError, RefusalError, CloudError, LogStoreError) as error:
         report.console.print(f"[bold red]Failed:[/] {escape(str(error))}", soft_wrap=True)
         report.console.print(f"[dim]Details: {escape(str(paths().logs))}[/]", soft_wrap=True)
         return 1

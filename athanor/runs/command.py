@@ -21,17 +21,19 @@ from athanor.runs.history import forget
 from athanor.runs.inside import forward, shell
 from athanor.runs.listing import table
 from athanor.runs.overview import overview
+from athanor.runs.past_lines import are_gone, print_past, whole_series
 from athanor.runs.rerun import rerun
 from athanor.runs.series import Series, read_series
 from athanor.runs.stack import open_run, outputs_of, remove
 from athanor.runs.tensorboard import show
-from athanor.runs.watch import series_of, watch
+from athanor.runs.watch import watch
 from athanor.runs.why import why
 from infra.errors import RefusalError
 from workloads.pods import OUTPUT_PATH
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -70,7 +72,7 @@ def _logs(arguments: argparse.Namespace, cluster: Cluster) -> int:
     where, job_name = _place(cluster, arguments.run)
     if arguments.follow:
         return follow_to_the_end(where, arguments.run, job_name)
-    print_logs(where, job_name)
+    (print_past if are_gone(where, job_name) else print_logs)(where, job_name)
     return 0
 
 
@@ -83,14 +85,22 @@ def _compare(arguments: argparse.Namespace, cluster: Cluster) -> int:
     runs = (arguments.run, arguments.other)
     left, right = (outputs_of(open_run(run)) for run in runs)
     recorded = (left.get("arguments", ""), right.get("arguments", ""))
-    series = tuple(
-        series_of(cluster.within(each["namespace"]), each["job_name"]) if "job_name" in each else read_series("")
-        for each in (left, right)
-    )
+    series = tuple(_series_if_any(cluster, each) for each in (left, right))
     compared = Comparison.of(runs, recorded, (series[0], series[1]))
     lines = [json.dumps(compared.to_json())] if arguments.json else compared.lines()
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
+
+
+def _series_if_any(cluster: Cluster, recorded: Mapping[str, str]) -> Series:
+    """Return what a run has printed of its steps; nothing if it was never started, or its lines cannot be had."""
+    if "job_name" not in recorded:
+        return read_series("")
+    try:
+        return whole_series(cluster.within(recorded["namespace"]), recorded["job_name"])
+    except RefusalError as error:
+        sys.stderr.write(f"athanor compare: {error}\n")
+        return read_series("")
 
 
 def _curves(arguments: argparse.Namespace, cluster: Cluster) -> int:
@@ -109,11 +119,11 @@ def _with_points(cluster: Cluster, run: str) -> Series:
     """Return what a run has printed of its steps.
 
     Raises:
-        RefusalError: nothing, or its pods are gone.
+        RefusalError: nothing, or its pods are gone, and their lines with them.
     """
-    series = series_of(*_place(cluster, run))
+    series = whole_series(*_place(cluster, run))
     if not series.points:
-        limit = "has no lines of JSON with a step and a number in the log of its first pod, or the pod is gone"
+        limit = "has no lines of JSON with a step and a number in the log of its first pod"
         raise RefusalError("run", run, limit, 'print such as {"step": 10, "loss": 0.3}, or wait until it runs')
     return series
 

@@ -77,14 +77,13 @@ def print_logs(cluster: Cluster, job_name: str) -> None:
     """Print what the pods of a job have written so far.
 
     Raises:
-        RefusalError: the job does not exist, or its pods are gone.
+        RefusalError: the job does not exist, or has no pods yet.
         BrokenPipeError: nobody reads this process's output any more.
     """
     job_of(cluster, job_name)
     pods = readable_pods(cluster, job_name)
     if not pods:
-        fix = "wait until they run, or search the log store: `make search-logs`"
-        raise RefusalError("run", job_name, "has no pods with logs", fix)
+        raise RefusalError("run", job_name, "has no pods with logs yet", "wait until they run; `athanor why` says why")
     for pod in pods:
         reader = PodLines(cluster, job_name, pod, follow=False)
         try:

@@ -381,6 +381,25 @@ def test_a_sweep_survives_its_client_and_stops_the_worse_trial(engineer: Enginee
     assert not [run for run in engineer.listed() if run["run"].startswith("tune-")]
 
 
+def test_what_a_run_printed_outlives_its_pods_for_those_who_may_ask_the_store(
+    engineer: Engineer, trained: subprocess.CompletedProcess[str]
+) -> None:
+    named = re.search(r"started: run (train-\w+), job (\S+)", trained.stderr)
+    assert named
+    run, job = named[1], named[2]
+    engineer.clone.kubectl("delete", "jobs.batch.volcano.sh", job, "-n", "athanor", "--wait")
+    wait_until(
+        lambda: not engineer.clone.objects("pods", f"volcano.sh/job-name={job}"), lambda: "pods of a deleted job"
+    )
+    refused = engineer.shell(f"athanor logs {run}", check=False)
+    assert (refused.returncode, "you may not reach the platform's log store" in refused.stderr) == (1, True)
+
+    engineer.clone.kubectl("apply", "-f", str(engineer.clone.folder / "examples" / "team" / "past-logs.yaml"))
+    assert re.search(r'^\[worker-0\] \{.*"step": 100\b', engineer.shell(f"athanor logs {run}").stdout, re.MULTILINE)
+    [curves] = engineer.shell(f"athanor curves --json {run}").stdout.splitlines()
+    assert [point["step"] for point in json.loads(curves)["points"]][-1] == 100
+
+
 def test_the_state_has_no_code_no_credentials_and_no_path_in_clear(engineer: Engineer, trained: object) -> None:
     del trained
     state = "".join(

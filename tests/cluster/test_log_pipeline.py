@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from athanor.inspection.log_store import Origin, RejectedQueryError, origin
 from infra.monitoring.logs import (
     CONTAINER_FIELD,
     JOB_FIELD,
@@ -26,7 +27,6 @@ from tests.fixtures.local_cluster import quiet_progress
 from tests.fixtures.log_node import NODE
 from tests.fixtures.log_pipeline import COLLECTOR, STORE, LogPipeline
 from tools.operations import past_logs
-from tools.operations.log_store import Origin, RejectedQueryError, origin
 from tools.operations.search_logs import Search, search
 from tools.toolchain import ensure
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from athanor.inspection.log_store import origin, printed_fields, quoted
 from infra.errors import RefusalError, choices
-from infra.monitoring.logs import JOB_FIELD, LABEL_FIELDS, MESSAGE_FIELD, NAMESPACE_FIELD, POD_FIELD, RUN_FIELD
+from infra.monitoring.logs import JOB_FIELD, LABEL_FIELDS, NAMESPACE_FIELD, POD_FIELD, RUN_FIELD
 from infra.monitoring.logs import TIME_FIELD as TIME
 from tools.operations.log_lines import sentence
-from tools.operations.log_store import origin, quoted
 from tools.operations.logs import sortable, written
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from tools.operations.log_store import LogStore, Row
+    from athanor.inspection.log_store import LogStore, Row
     from tools.operations.logs import Line, Source
 
 PAGE_LINES = 20_000
@@ -26,10 +26,6 @@ PAGE_LINES = 20_000
 _BUCKETS = 500
 """Into how many parts a time is cut to count its lines."""
 _SMALLEST = timedelta(milliseconds=1)
-_OWN_FIELDS = ("_time", "_msg", "_stream", "_stream_id")
-_POD_FIELDS = "kubernetes."
-_NO_MESSAGE = "missing _msg field;"
-"""How the collector's stand-in for a missing message begins."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,9 +176,7 @@ def _line(row: Row) -> Line:
 
 def text_of(row: Mapping[str, str]) -> str:
     """Return a stored line for people."""
-    fields = {key: row[key] for key in row if key not in _OWN_FIELDS and not key.startswith(_POD_FIELDS)}
-    message = row.get(MESSAGE_FIELD, "")
-    return sentence({**fields, "message": "" if message.startswith(_NO_MESSAGE) else message})
+    return sentence(printed_fields(row))
 
 
 def pages(store: LogStore, query: str, span: Span) -> Iterator[Span]:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from athanor.inspection.control_characters import printable
+from athanor.inspection.log_store import origin, quoted
 from infra.errors import RefusalError
 from infra.monitoring.logs import NAMESPACE_FIELD
 from infra.monitoring.logs import TIME_FIELD as TIME
 from tools.operations.log_lines import sentence
-from tools.operations.log_store import origin, quoted
 from tools.operations.logs import sortable
 from tools.operations.past_logs import text_of
 
 if TYPE_CHECKING:
-    from tools.operations.log_store import LogStore, Row
+    from athanor.inspection.log_store import LogStore, Row
 
 _SINCE = re.compile(r"[1-9][0-9]{0,5}[smhdwy]")
 MOST_LINES = 100_000

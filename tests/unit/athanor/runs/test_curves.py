@@ -106,7 +106,7 @@ def test_json_has_every_point():
 
 def curves(monkeypatch, tmp_path, printed, *, as_json=False, runs=("a",)) -> str:
     monkeypatch.setattr(command, "_place", lambda cluster, run: (cluster, run))
-    monkeypatch.setattr(command, "series_of", lambda *_: printed)
+    monkeypatch.setattr(command, "whole_series", lambda *_: printed)
     output = tmp_path / "page.html"
     arguments = argparse.Namespace(runs=list(runs), json=as_json, output=str(output))
     assert command._COMMANDS["curves"](arguments, None) == 0

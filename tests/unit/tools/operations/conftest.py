@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from athanor.inspection.log_store import LogStore
 from tests.unit.tools.operations.stored_logs import StoredLogs
-from tools.operations.log_store import LogStore
 
 
 @pytest.fixture

@@ -1,0 +1,118 @@
+"""What a run without pods has printed: from a log store and a kubectl of these tests."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+
+from athanor.runs.past_lines import are_gone, past_lines, print_past, whole_series
+from infra.errors import RefusalError
+from infra.monitoring import NAMESPACE, VICTORIA_LOGS
+from tests.unit.tools.operations.stored_logs import START, StoredLogs
+
+JOB = "train-0a1b2c3d"
+LABEL = {"kubernetes.pod_labels.volcano.sh/job-name": JOB}
+REPOSITORY = Path(__file__).resolve().parents[4]
+
+
+class Cluster:
+    """One whose kubectl is a script, with a job in a phase, or without it."""
+
+    def __init__(self, folder: Path, script: str, *, phase: str | None = None, pods: tuple[str, ...] = ()) -> None:
+        self.namespace, self._phase, self._pods = "ml", phase, pods
+        self.asked = folder / "asked"
+        program = folder / "kubectl"
+        program.write_text(f'#!/bin/sh\necho "$@" >> {self.asked}\n{script}\n', encoding="utf-8")
+        program.chmod(0o755)
+        self.prefix = [str(program), "--namespace=ml"]
+
+    def within(self, namespace: str) -> Cluster:
+        self.prefix = [self.prefix[0], f"--namespace={namespace}"]
+        return self
+
+    def find(self, _kind: str, _name: str) -> dict[str, object] | None:
+        return None if self._phase is None else {"status": {"state": {"phase": self._phase}}}
+
+    def items(self, _kind: str, _selector: str) -> list[dict[str, object]]:
+        return [{"metadata": {"name": name}, "status": {"phase": "Running"}} for name in self._pods]
+
+
+@pytest.fixture
+def logs():
+    return StoredLogs()
+
+
+@pytest.fixture
+def cluster(logs, tmp_path):
+    """A cluster without the job, whose store is the tests'."""
+    with logs.serve() as address:
+        yield Cluster(tmp_path, f"echo 'Forwarding from {address} -> 9428'; exec sleep 600")
+
+
+@pytest.mark.parametrize(
+    ("phase", "pods", "gone"),
+    [
+        (None, (), True),
+        ("Completed", (), True),
+        ("Aborted", (), True),
+        ("Pending", (), False),
+        ("Restarting", (), False),
+        ("Completed", ("train-worker-0",), False),
+    ],
+)
+def test_pods_are_gone_only_after_they_were_there(tmp_path, phase, pods, gone):
+    assert are_gone(Cluster(tmp_path, "", phase=phase, pods=pods), JOB) == gone
+
+
+def test_the_curve_is_that_of_the_first_pod_by_time(cluster, logs):
+    for place, pod, loss in [(3, "worker-0", "0.25"), (1, "worker-0", "0.5"), (2, "worker-10", "9")]:
+        logs.add(place, f"{JOB}-{pod}", "missing _msg field; see", step=str(place), loss=loss, **LABEL)
+    logs.add(4, f"{JOB}-worker-0", "done", **LABEL)
+    series = whole_series(cluster, JOB)
+    assert series.values("loss") == [0.5, 0.25]
+    assert series.points[0].at == START + timedelta(microseconds=1)
+
+
+def test_lines_are_printed_as_the_container_wrote_them(cluster, logs, capsys):
+    logs.add(2, f"{JOB}-worker-1", "saved", **{"step": "10", "loss": "1e-3", "run": "007", **LABEL})
+    logs.add(1, f"{JOB}-worker-0", "begun \x1b[31m", **LABEL)
+    logs.add(3, f"{JOB}-worker-0", "of a namesake", **{next(iter(LABEL)): "train"})
+    print_past(cluster, JOB)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("[worker-0] begun ")
+    assert "\x1b" not in first
+    printed = {"message": "saved", "step": 10, "loss": 0.001, "run": "007"}
+    assert json.loads(second.removeprefix("[worker-1] ")) == printed
+
+
+def test_a_store_without_lines_of_it_is_a_refusal(cluster):
+    with pytest.raises(RefusalError, match="the log store has no lines of them"):
+        past_lines(cluster, JOB)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("Error from server (Forbidden): pods is forbidden", "you may not reach the platform's log store"),
+        ("Error from server (NotFound): pods not found", "the platform has no log store"),
+        ("error: unable to connect", "unable to connect"),
+    ],
+)
+def test_a_store_out_of_reach_is_a_refusal_that_says_why(tmp_path, said, message):
+    with pytest.raises(RefusalError, match=message):
+        past_lines(Cluster(tmp_path, f"echo '{said}' >&2; exit 1"), JOB)
+
+
+def test_the_right_is_for_the_store_that_is_asked(cluster, logs):
+    """The file names what the command uses, and nothing else of the namespace."""
+    logs.add(1, f"{JOB}-worker-0", **LABEL)
+    past_lines(cluster, JOB)
+    [asked] = cluster.asked.read_text(encoding="utf-8").splitlines()
+    assert asked == f"--namespace={NAMESPACE} port-forward --address=127.0.0.1 pod/{VICTORIA_LOGS}-0 :9428"
+    role, _ = yaml.safe_load_all((REPOSITORY / "examples/team/past-logs.yaml").read_text(encoding="utf-8"))
+    assert role["metadata"]["namespace"] == NAMESPACE
+    assert {tuple(rule["resourceNames"]) for rule in role["rules"]} == {(f"{VICTORIA_LOGS}-0",)}
