@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GREETING = b"athanor-copy 1\n"
+REFUSAL = "copy: "
+"""Begins the last line on standard error of a program that ended early."""
 ALIVE = Path("/tmp/athanor-copy-alive")  # noqa: S108 - in a pod of its own
 """Its age is how long nothing was copied: the pod ends when it is old."""
 _COPY = "copy"
@@ -295,7 +297,7 @@ def main(arguments: list[str]) -> str | None:
             done = receive(path, arguments[2], sys.stdin.buffer, _alive, replace=arguments[3] == "1")
             print(json.dumps(done), flush=True)
     except (StreamError, OSError) as error:
-        return f"copy: {error}"
+        return f"{REFUSAL}{error}"
     return None
 
 

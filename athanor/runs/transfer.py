@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from athanor.inspection.control_characters import printable
 from athanor.runs import tar_stream
-from athanor.runs.tar_stream import GREETING, StreamError
+from athanor.runs.tar_stream import GREETING, REFUSAL, StreamError
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
@@ -160,12 +160,16 @@ class _Agent:
             self.process.wait(_GREETING_SECONDS)
         if self._listening:
             self._listening.join(_GREETING_SECONDS)
-        own = [line.removeprefix("copy: ") for line in self.said if line.startswith("copy: ")]
-        return (own or self.said or [""])[-1]
+        return self.refusal() or (self.said or [""])[-1]
+
+    def refusal(self) -> str:
+        """Return why the program there ended; empty if it has not said so."""
+        own = [line.removeprefix(REFUSAL) for line in self.said if line.startswith(REFUSAL)]
+        return own[-1] if own else ""
 
     def failure(self, path: str, otherwise: str) -> RefusalError:
         """Return why nothing was copied, in the other side's own words where it has any."""
-        if self.stands_still:
+        if self.stands_still and not self.refusal():
             limit = f"nothing moved for {_STILL_SECONDS} s, and nothing was copied"
             return RefusalError("copy", path, limit, "try again; `kubectl exec` may have lost its connection")
         words = (self.last_words() or otherwise).removeprefix(f"{path} ")
@@ -229,9 +233,15 @@ def _started(words: Sequence[str]) -> _Agent:
 
 
 def _watch(agent: _Agent, done: threading.Event) -> None:
-    """End a stream that stands still, and show in a terminal how much was copied."""
+    """End a stream that stands still, or whose other side has refused, and show in a terminal how much was copied.
+
+    A program that ended while more was on its way to it keeps kubectl from ending.
+    """
     seen, since, is_terminal = -1, time.monotonic(), sys.stderr.isatty()
     while not done.wait(_LOOK_SECONDS):
+        if agent.refusal():
+            agent.process.kill()
+            return
         if agent.bytes != seen:
             seen, since = agent.bytes, time.monotonic()
         elif time.monotonic() - since > _STILL_SECONDS:

@@ -145,11 +145,12 @@ def test_an_edited_script_is_another_job_that_replaces_the_first(engineer: Engin
 
 
 def test_the_list_says_what_ran_and_how_it_did_also_when_the_job_is_gone(engineer: Engineer) -> None:
-    program = "from athanor_run import report\nreport(step=1, loss=0.5)\n"
+    program = "import os\nfrom athanor_run import report\nreport(step=1, loss=0.5, user=os.getuid())\n"
     (engineer.folder / "seen.py").write_text(program, encoding="utf-8")
-    engineer.shell(f"athanor run --kind batch --name seen {SMALL} --follow -- python3 seen.py")
+    user = "--run-as-user 4321 --writable-root"
+    engineer.shell(f"athanor run --kind batch --name seen {SMALL} {user} --follow -- python3 seen.py")
     before = next(run for run in engineer.listed() if run["run"] == "seen")
-    assert (before["phase"], before["step"], before["latest"]) == ("Completed", 1, {"loss": 0.5})
+    assert (before["phase"], before["step"], before["latest"]) == ("Completed", 1, {"loss": 0.5, "user": 4321})
     assert before["arguments"]["command"] == "python3 seen.py"
     row = r"^seen +Completed .* 0\.5 +[0-9a-f]{12} +python3 seen\.py$"
     assert re.search(row, engineer.shell("athanor runs").stdout, re.MULTILINE)

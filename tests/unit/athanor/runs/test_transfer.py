@@ -87,6 +87,14 @@ def test_a_stream_that_stands_still_is_ended(own, tmp_path, through, monkeypatch
     assert not (tmp_path / "back").exists()
 
 
+def test_a_refusal_ends_a_program_that_waits_for_its_input_to_be_read(own, tmp_path, through):
+    """As kubectl does while bytes are on their way to a program that has ended."""
+    (tmp_path / "there").write_text("before")
+    words = through('"$@" < /dev/null & wait; exec sleep 60')
+    with pytest.raises(RefusalError, match=r"there': exists\. Fix"):
+        upload(words, own, str(tmp_path / "there"), replace=False)
+
+
 def test_a_lost_connection_in_the_middle(own, tmp_path, through):
     words = through('"$@" | head -c 1000000')
     with pytest.raises(RefusalError, match=r"early|Broken pipe"):
