@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.run_module import RUN_MODULE_OBJECT
-from workloads.pods import USER_ID, Mount
+from workloads.pods import OUTPUT_PATH, USER_ID, Mount
 
 if TYPE_CHECKING:
     from infra.manifests import Manifest
@@ -56,6 +56,25 @@ _MOVE = (
     f'[ -w . ] || {{ to={WORKING_DIRECTORY}; mkdir -p "$to"; for each in "$PWD"/* "$PWD"/.[!.]*; do '
     '[ -e "$each" ] && ln -s "$each" "$to/" 2>/dev/null; done; cd "$to"; }; exec "$@"'
 )
+_CACHES = {
+    "XDG_CACHE_HOME": "",
+    "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
+    "TRITON_CACHE_DIR": "triton",
+    "CUDA_CACHE_PATH": "cuda",
+    "PIP_CACHE_DIR": "pip",
+}
+"""Variables that name folders of caches. Sources: freedesktop.org, "XDG Base Directory Specification"; torch 2.15,
+torch/_inductor/runtime/cache_dir_utils.py; Triton 3, python/triton/knobs.py; CUDA C++ Programming Guide, "CUDA
+Environment Variables"; pip, "Caching"."""
+
+
+def cache_variables(name: str | None) -> dict[str, str]:
+    """Return the variables that let programs keep caches in a folder of the volume `output`; none without a name."""
+    if name is None:
+        return {}
+    return {variable: f"{OUTPUT_PATH}/caches/{name}/{folder}".rstrip("/") for variable, folder in _CACHES.items()}
+
+
 IN_NAMED_DIRECTORY = ("sh", "-c", _IMPORT + 'exec "$@"', "start")
 """Runs what comes after it where the pod says, with athanor_run among Python's modules."""
 IN_WRITABLE_DIRECTORY = ("sh", "-c", _IMPORT + _MOVE, "start")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from infra.descriptions import Input, checked
-from infra.kubernetes.grammar import AbsolutePath, DnsSubdomain, Image, LabelValue, QueueName, Word
+from infra.kubernetes.grammar import AbsolutePath, DnsLabel, DnsSubdomain, Image, LabelValue, QueueName, Word
 from workloads.checks import OwnLabelKey, check_range
 from workloads.egress import Egress
 from workloads.git_source import GitSource
@@ -36,7 +36,11 @@ class JobArgs(PodArgs):
     read_only_root: bool = True
     """Whether the root file system of the image is read-only. What a program writes there is gone with the pod."""
     prepare: Sequence[Word] = ()
-    """Command that fills /data/data first, run once per computing pod; it must be safe to run twice at once."""
+    """Command that runs first in each computing pod, with the program's image, code and variables. It may fill
+    /data/data, where it must be safe to run twice at once, or install packages with `pip install --user`."""
+    cache: DnsLabel | None = None
+    """Name of a folder for caches in the volume /data/output, which later runs find again: those of torch.compile,
+    Triton, CUDA and pip, and what programs keep in ~/.cache. Default: caches are gone with the pod."""
     secret_env: SecretVariables = field(default_factory=dict[str, Input[str]], repr=False)
     """Environment variables with secret values, such as {"WANDB_API_KEY": config.require_secret("wandb")}: a Secret of
     the job's own, encrypted in the stack's state. A change replaces nothing: pods that start later have the new values,

@@ -17,6 +17,7 @@ from workloads.any_image import (
     IN_WRITABLE_DIRECTORY,
     MODULES,
     account_annotations,
+    cache_variables,
 )
 from workloads.git_source import CODE_PATH, GitSource, code_mount, source_role, take_container
 from workloads.job_secrets import own_secret_name, secret_mounts
@@ -169,6 +170,7 @@ def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJo
         resources=role.pod.resources,
         env={
             **_environment(name, role),
+            **cache_variables(None if role.in_platform_image else args.cache),
             **network_environment(placement, offers),
             **role.env,
             **role.pod.env,
@@ -264,7 +266,7 @@ def _step_container(label: str, step: Step, args: JobArgs, role: Role, resolved:
         image=resolved.platform.trainer_image if step.in_platform_image else resolved.image,
         command=step.command,
         start=() if step.in_platform_image else _start(args),
-        env={"HOME": HOME},
+        env={"HOME": HOME, **({} if step.in_platform_image else role.pod.env)},
         secrets=() if step.in_platform_image else _secrets(label, args, role, resolved),
         resources=role.pod.resources,
         user=None if step.in_platform_image else args.run_as_user,

@@ -54,4 +54,5 @@ def add_dev(commands: Commands) -> None:
     add_resources(dev.add_argument_group("pod"), "the pod")
     add_cluster(dev, with_platform=True)
     # What else a run has: one pod that runs no code of its own.
-    dev.set_defaults(kind="batch", workers=1, elastic=None, processes=None, no_code=True, replace=False, preview=False)
+    dev.set_defaults(kind="batch", workers=1, elastic=None, processes=None, no_code=True, prepare=None,
+                     replace=False, preview=False)  # fmt: skip

@@ -49,6 +49,7 @@ _OF_THE_POD = (
     "cpu",
     "memory",
     "pool",
+    "cache",
     "image",
     "run_as_user",
     "writable_root",

@@ -11,6 +11,7 @@ _EPILOG = """examples:
   athanor run --workers 2 --gpus 8 --pool train --follow -- torchrun train.py
   athanor run --kind mpi --workers 2 --gpus 8 -- mpirun -np 16 python train.py
   athanor run --kind batch --workers 10 -- sh -c 'python convert.py --part "$VC_TASK_INDEX"'
+  athanor run --prepare 'pip install --user -r requirements.txt' --egress internet -- python train.py
   athanor run --no-code --image registry.example/trainer:1 -- python /app/train.py
   athanor run --volume imagenet:/imagenet:ro -- python train.py
   athanor run --deadline 2h -- python train.py        # fails after two hours
@@ -54,6 +55,7 @@ def add_job(run: argparse.ArgumentParser, what: str = "run") -> None:
     job = run.add_argument_group("job")
     job.add_argument("--name", help=f"name of the {what} (default: the script's, with six random digits)")
     job.add_argument("--kind", choices=("pytorch", "mpi", "tensorflow", "batch"), default="pytorch")
+    job.add_argument("--prepare", metavar="COMMAND", help="run this first in each pod, such as 'pip install --user .'")
     add_what_it_has(job)
     pods = run.add_argument_group("pods")
     pods.add_argument("--workers", type=int, default=1, metavar="N", help="pods that compute (default: 1)")
@@ -67,6 +69,7 @@ def add_what_it_has(job: Arguments) -> None:
     """Add what a job of any kind has."""
     job.add_argument("--workdir", default=".", metavar="FOLDER", help="the code that is sent (default: this folder)")
     job.add_argument("--image", help="image of the pods (default: the platform's)")
+    job.add_argument("--cache", metavar="NAME", help="keep caches, as of torch.compile, for later runs with that name")
     job.add_argument("--run-as-user", type=int, metavar="ID", help="user id in the pods (default: 10001)")
     job.add_argument("--writable-root", action="store_true", help="let programs write anywhere in their image")
     job.add_argument("--env", action="append", default=[], type=_variable, metavar="NAME=VALUE")

@@ -117,6 +117,8 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder | Non
     asked = {"cpu": given.cpu, "memory": given.memory, "gpus": given.gpus or None}
     named = {
         "image": given.image,
+        "prepare": split([given.prepare]) if given.prepare else None,
+        "cache": given.cache,
         "run_as_user": given.run_as_user,
         "read_only_root": False if given.writable_root else None,
         "queue": given.queue,

@@ -74,6 +74,30 @@ def test_a_preparation_has_them_too():
     assert prepare["command"] == list(IN_WRITABLE_DIRECTORY)
 
 
+def test_a_preparation_has_the_users_variables_and_leaves_packages_where_the_program_finds_them():
+    """pip install --user writes below HOME, in the /tmp that all containers of a pod share."""
+    spec = pod(
+        JOBS["pytorch"](prepare=("pip", "install", "--user", "a"), env={"PIP_INDEX_URL": "http://own"}), "worker"
+    )
+    [prepare], [worker] = spec["initContainers"], spec["containers"]
+    assert {"name": "PIP_INDEX_URL", "value": "http://own"} in prepare["env"]
+    for container in (prepare, worker):
+        assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]
+        assert {"name": "HOME", "value": "/tmp"} in container["env"]
+
+
+def test_caches_are_kept_where_later_runs_find_them(made):
+    for each in made(cache="resnet")["spec"]["tasks"]:
+        own = environment(made(cache="resnet"), each["name"])
+        assert (own.get("XDG_CACHE_HOME"), own.get("TRITON_CACHE_DIR")) in {
+            ("/data/output/caches/resnet", "/data/output/caches/resnet/triton"), (None, None)  # of the platform's own
+        }  # fmt: skip
+    own = environment(JOBS["batch"](cache="resnet", env={"PIP_CACHE_DIR": "/tmp/pip"}), "pod")
+    assert own["XDG_CACHE_HOME"] == "/data/output/caches/resnet"
+    assert own["PIP_CACHE_DIR"] == "/tmp/pip"
+    assert "XDG_CACHE_HOME" not in environment(JOBS["batch"](), "pod")
+
+
 def test_a_home_of_the_users_own_wins():
     assert environment(JOBS["batch"](env={"HOME": "/data/output"}), "pod")["HOME"] == "/data/output"
 

@@ -87,6 +87,13 @@ CASES = [
     ),
     ("--no-code -- python /app/train.py", PyTorchJobArgs(program=("/app/train.py",), workers=1)),
     (
+        "--prepare 'pip install --user -r requirements.txt' --cache resnet -- python train.py",
+        PyTorchJobArgs(
+            program=("train.py",), workers=1, source=LocalFolder(), cache="resnet",
+            prepare=("pip", "install", "--user", "-r", "requirements.txt"),
+        ),
+    ),
+    (
         "--volume imagenet:/imagenet:ro --volume scratch:/scratch -- python train.py",
         PyTorchJobArgs(
             program=("train.py",), workers=1, source=LocalFolder(),
@@ -176,6 +183,9 @@ def _objects(program) -> list[dict]:
         ("--kind batch --elastic 1 -- a", ("--elastic = 1", "pytorch")),
         ("--kind batch --processes 2 -- a", ("--processes = 2",)),
         ("--workdir gone -- python train.py", ("source.path = 'gone': is not a folder",)),
+        ("--kind batch --prepare a -- sh -c b", ("prepare = ('a',)", "run it as part of the command")),
+        ("--prepare 'a && b' -- python train.py", ("command = 'a && b'", "&& needs a shell")),
+        ("--cache ../mine -- python train.py", ("cache = '../mine'",)),
         ("--volume imagenet -- python train.py", ("--volume = 'imagenet'", "must be CLAIM:PATH")),
         ("--volume a:/b:rx -- python train.py", ("--volume = 'a:/b:rx'", "write imagenet:/imagenet")),
         ("--volume a:/data/output -- python train.py", ("volumes.path = '/data/output'", "already exists")),
