@@ -159,6 +159,22 @@ def test_the_list_says_what_ran_and_how_it_did_also_when_the_job_is_gone(enginee
     assert after == {**before, "phase": "gone"}
 
 
+def test_packages_are_installed_first_and_caches_outlive_the_run(engineer: Engineer) -> None:
+    folder = engineer.folder.parent / "prepared"
+    folder.mkdir()
+    # Where `pip install --user` puts packages; the image has no pip.
+    install = "import os, site\nfolder = site.getusersitepackages()\nos.makedirs(folder)\n"
+    install += "open(os.path.join(folder, 'own_package.py'), 'w').write('NAME = \"own\"')\n"
+    (folder / "install.py").write_text(install, encoding="utf-8")
+    program = "import os, pathlib, own_package\npathlib.Path(os.environ['XDG_CACHE_HOME']).mkdir(parents=True)\n"
+    program += "pathlib.Path(os.environ['XDG_CACHE_HOME'], 'kept').write_text(own_package.NAME)\n"
+    (folder / "use.py").write_text(program, encoding="utf-8")
+    words = "--name prepared --cpu 250m --prepare 'python3 install.py' --cache own --follow"
+    replace(engineer, folder=folder).shell(f"athanor run {words} -- python3 use.py")
+    caches = engineer.clone.home / "local" / "volumes" / "output" / "caches"
+    assert (caches / "own" / "kept").read_text(encoding="utf-8") == "own"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
