@@ -30,6 +30,7 @@ from trainer.source.errors import SourceError, TooLateError
 from trainer.source.fetch import BROKEN_DATA, Revision, fetch
 from trainer.source.record import Record, new_record, publish, read_record
 from trainer.source.store import Store
+from trainer.source.submodules import fetch_submodules
 from trainer.training.signals import STOPPED_EXIT_STATUS
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def _check_out(
     """Fetch into the destination's own folder; return the commit and its number of files."""
     destination.start_over()
     sha = fetch(config.repository, credentials, revision, destination.objects)
+    fetch_submodules(config, credentials, destination.objects, sha)
     return _write(config, destination.objects, sha, destination)
 
 

@@ -80,7 +80,8 @@ def write_tree(store: DiskObjectStore, tree: Tree, folder: Path) -> int:
     """Write a tree into an empty folder and return the number of files.
 
     Raises:
-        SourceError: it holds a submodule, a pointer of git LFS, a link that leaves the folder or an unsafe name.
+        SourceError: it holds a submodule that was not fetched, a pointer of git LFS, a link that leaves the folder or
+            an unsafe name.
         OSError: the volume is full, or a name longer than it allows.
     """
     links: dict[Path, str] = {}
@@ -90,9 +91,9 @@ def write_tree(store: DiskObjectStore, tree: Tree, folder: Path) -> int:
         parent, current = pending.pop()
         for entry in current.iteritems():
             path = parent / _safe_name(entry.path)
-            if stat.S_ISDIR(entry.mode):
+            if stat.S_ISDIR(entry.mode) or stat.S_IFMT(entry.mode) == SUBMODULE:
                 path.mkdir()
-                pending.append((path, load(store, entry.sha, Tree)))
+                pending.append((path, _subtree(store, entry.mode, entry.sha)))
                 continue
             content = _content(store, _quoted(path, folder), entry.mode, entry.sha)
             if stat.S_ISLNK(entry.mode):
@@ -102,6 +103,11 @@ def write_tree(store: DiskObjectStore, tree: Tree, folder: Path) -> int:
             files += 1
     _write_links(folder, links)
     return files
+
+
+def _subtree(store: DiskObjectStore, mode: int, sha: ObjectID) -> Tree:
+    """Return a folder, or that of a submodule's commit."""
+    return load(store, load(store, sha, Commit).tree if stat.S_IFMT(mode) == SUBMODULE else sha, Tree)
 
 
 def _quoted(path: Path, folder: Path) -> str:
@@ -115,11 +121,6 @@ def _safe_name(name: bytes) -> str:
 
 
 def _content(store: DiskObjectStore, quoted: str, mode: int, sha: ObjectID) -> bytes:
-    if stat.S_IFMT(mode) == SUBMODULE:
-        raise SourceError(
-            f"{quoted}: is a submodule, which is not fetched and would be missing. "
-            "Fix: copy it into the repository, name a subdirectory without it, or put the code into the image"
-        )
     if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
         raise SourceError(f"{quoted}: has mode {mode:o}: must be a file, a folder or a symbolic link")
     content = load(store, sha, Blob).as_raw_string()

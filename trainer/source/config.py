@@ -13,6 +13,7 @@ from dulwich.refs import Ref, check_ref_format
 
 from trainer.common import command_line
 from trainer.common.validation import more_than
+from trainer.source.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,6 +76,19 @@ class SourceConfig:
                 f"repository={self.repository!r}: http to a host outside the cluster would send the password in clear; "
                 "must be https, or a Service (a name without dots, *.svc or *.svc.cluster.local). Fix: https://"
             )
+
+    def check_submodule(self, path: str, address: str) -> None:
+        """Refuse the address of a submodule that is not fetched as the repository is.
+
+        Raises:
+            SourceError: naming the submodule and what to do.
+        """
+        try:
+            url = _checked_url(address)
+        except ValueError as error:
+            raise SourceError(f"submodule {path!r}: {str(error).removeprefix('repository=')}") from None
+        if url.scheme == "http" and urlsplit(self.repository).scheme == "https":
+            raise SourceError(f"submodule {path!r}: {address} is http, and its repository https. Fix: https")
 
     @property
     def requested(self) -> dict[str, str]:

@@ -83,7 +83,7 @@ class Revision:
 def fetch(repository: str, credentials: Credentials | None, revision: Revision, folder: Path) -> ObjectID:
     """Fetch without history, try again while the server is away, and return the id that was asked for.
 
-    `folder` becomes an object store.
+    `folder` becomes an object store, or gets more into the one that it is.
 
     Raises:
         SourceError: trying again would not help.
@@ -91,7 +91,7 @@ def fetch(repository: str, credentials: Credentials | None, revision: Revision, 
     """
     tell = partial(say, credentials=credentials)
     pause = FIRST_PAUSE_SECONDS
-    with closing(DiskObjectStore.init(folder)) as store:
+    with closing(_store(folder)) as store:
         while True:
             client = open_client(repository, credentials)
             try:
@@ -103,6 +103,10 @@ def fetch(repository: str, credentials: Credentials | None, revision: Revision, 
             # Spread, so that a thousand pods do not come back in the same instant.
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  no secret
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def _store(folder: Path) -> DiskObjectStore:
+    return DiskObjectStore(folder) if (folder / "pack").is_dir() else DiskObjectStore.init(folder)
 
 
 def _fetch_once(

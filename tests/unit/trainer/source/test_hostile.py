@@ -141,14 +141,14 @@ def test_modes_that_git_does_not_make(repository, fetch, tmp_path, capfd):
     assert "has mode 20644: must be a file" in capfd.readouterr().err
 
 
-def test_submodules_are_refused_where_they_are_wanted(repository, fetch, tmp_path, capfd):
+def test_submodules_without_an_address_are_refused_where_they_are_wanted(repository, fetch, tmp_path, capfd):
     blob = repository.blob(b"x")
     library = repository.tree([("160000", b"nested", SUBMODULE)])
     tree = repository.tree([("100644", b".gitmodules", blob), ("40000", b"lib", library)])
     inner = repository.tree([("40000", b"ours", repository.tree([("100644", b"a", blob)])), ("40000", b"theirs", tree)])
     repository.branch_of_tree("with", inner)
     assert fetch("with") == 1
-    assert "'theirs/lib/nested': is a submodule" in capfd.readouterr().err
+    assert "'theirs/lib/nested': is a submodule that .gitmodules does not name" in capfd.readouterr().err
     assert written(tmp_path) == []
     assert fetch("with", "--subdirectory", "ours") == 0
     assert written(tmp_path) == ["a"]
