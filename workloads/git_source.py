@@ -42,7 +42,8 @@ _RUN: Manifest = {
     "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{RUN_ANNOTATION}']"}},
 }
 """Which run of the job a pod belongs to."""
-_PORTS = {"https": 443, "http": 80}
+_PORTS = {"https": 443, "http": 80, "ssh": 22}
+_SSH_USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}")
 _ADDRESS = re.compile(r"[!-~]+")
 _REFERENCE_PART = r"(?![^/]*\.(lock)?(/|\Z))(?![^/]*\.\.)[A-Za-z0-9_+][A-Za-z0-9._+-]*"
 _REFERENCE = re.compile(rf"{_REFERENCE_PART}(/{_REFERENCE_PART})*")
@@ -56,7 +57,8 @@ class GitSource:
     """Code in a git repository: one of `branch`, `tag` and `commit`."""
 
     repository: str
-    """Its address, such as https://github.com/team/project.git; without credentials."""
+    """Its address, such as https://github.com/team/project.git or ssh://git@github.com/team/project.git; without
+    credentials."""
     branch: str | None = None
     """Branch whose newest commit at the job's start all pods run, after restarts, too; a rerun is another start."""
     tag: str | None = None
@@ -65,7 +67,8 @@ class GitSource:
     subdirectory: str | None = None
     """Folder of the repository that the pods get, alone. Default: all of it."""
     secret: DnsSubdomain | None = None
-    """Secret of type kubernetes.io/basic-auth in the workloads' namespace. Default: none, a public repository."""
+    """Secret of type kubernetes.io/basic-auth in the workloads' namespace; for ssh, one of type kubernetes.io/ssh-auth
+    with `ssh-privatekey` and, in addition, `known_hosts`. Default: none, a public repository."""
 
     def __post_init__(self) -> None:
         """Refuse an address, a reference or a folder that could not be fetched.
@@ -95,6 +98,10 @@ class GitSource:
             )
         if self.secret is not None:
             self._check_way_of_the_password()
+        elif urlsplit(self.repository).scheme == "ssh":
+            limit = "is read over ssh, which needs a key"
+            fix = "set source.secret to a Secret of type kubernetes.io/ssh-auth with ssh-privatekey and known_hosts"
+            raise RefusalError("source.repository", self.repository, limit, fix)
 
     def _check_repository(self) -> None:
         fix = "write https://<host>/<path>.git"
@@ -102,14 +109,15 @@ class GitSource:
             url = urlsplit(self.repository)
         except ValueError:  # unbalanced brackets; the address is not repeated, it may contain a password
             raise RefusalError("source.repository", "…", "is not a valid address", fix) from None
-        if url.username is not None or url.password is not None:
+        named = url.username is not None and not (url.scheme == "ssh" and _SSH_USER.fullmatch(url.username))
+        if named or url.password is not None:
             limit = "contains credentials, which would be stored in plain text in the cluster and the stack's state"
             own = "put both into a Secret of type kubernetes.io/basic-auth and set source.secret to its name"
             raise RefusalError("source.repository", f"{url.scheme}://…@{url.hostname}{url.path}", limit, own)
-        incomplete = url.scheme not in _PORTS or not url.hostname or not url.path.strip("/")
+        incomplete = url.scheme not in _PORTS or (url.hostname or "-")[0] == "-" or not url.path.strip("/")
         if incomplete or url.query or url.fragment:
-            limit = "must be an http or https address of a repository, without a query or a fragment"
-            raise RefusalError("source.repository", self.repository, limit, fix)
+            limit = "must be an https, http or ssh address of a repository, without a query or a fragment"
+            raise RefusalError("source.repository", self.repository, limit, f"{fix}, or ssh://git@<host>/<path>.git")
         if not _ADDRESS.fullmatch(self.repository):
             limit = "contains characters that must be escaped in an address"
             raise RefusalError("source.repository", self.repository, limit, "write a space as %20, and so on")

@@ -29,6 +29,7 @@ from trainer.source.destination import Destination
 from trainer.source.errors import SourceError, TooLateError
 from trainer.source.fetch import BROKEN_DATA, Revision, fetch
 from trainer.source.record import Record, new_record, publish, read_record
+from trainer.source.ssh import SshKey, read_key
 from trainer.source.store import Store
 from trainer.source.submodules import fetch_submodules
 from trainer.training.signals import STOPPED_EXIT_STATUS
@@ -50,10 +51,10 @@ TERMINATION_LOG = Path("/dev/termination-log")
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; 0 when the code is in place."""
     config = parse(arguments)
-    credentials: Credentials | None = None
+    credentials: Credentials | SshKey | None = None
     try:
         with _limited(config.timeout_seconds):
-            credentials = read_credentials(config.credentials_dir) if config.credentials_dir else None
+            credentials = _login(config)
             line = _obtain(config, credentials)
     except SourceError as error:
         line, status = f"{config.repository}: {error}", 1
@@ -65,7 +66,13 @@ def main(arguments: list[str] | None = None) -> int:
     return status
 
 
-def _obtain(config: SourceConfig, credentials: Credentials | None) -> str:
+def _login(config: SourceConfig) -> Credentials | SshKey | None:
+    if config.credentials_dir is None:
+        return None
+    return read_key(config.credentials_dir) if config.is_ssh else read_credentials(config.credentials_dir)
+
+
+def _obtain(config: SourceConfig, credentials: Credentials | SshKey | None) -> str:
     if config.unprotected:
         say("warning: http without TLS, the code could be changed on its way", credentials)
     destination = Destination(config.destination)
@@ -112,7 +119,7 @@ def _chosen(config: SourceConfig) -> str | None:
 
 
 def _check_out(
-    config: SourceConfig, credentials: Credentials | None, revision: Revision, destination: Destination
+    config: SourceConfig, credentials: Credentials | SshKey | None, revision: Revision, destination: Destination
 ) -> tuple[str, int]:
     """Fetch into the destination's own folder; return the commit and its number of files."""
     destination.start_over()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
 RUN_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,179}")
+SSH_USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}")
 CLUSTER_SUFFIXES = (".svc", ".svc.cluster.local")
 
 
@@ -28,7 +29,7 @@ class SourceConfig:
     """Fetch one branch, tag or commit of a git repository into a folder."""
 
     repository: str
-    """http(s) URL of the repository, without user name, password or token."""
+    """http(s) URL of the repository, without user name, password or token; or ssh://git@<host>/<path>."""
     destination: Path
     """Folder that gets the files; empty, or left behind by an earlier attempt of this program."""
     branch: str | None = None
@@ -40,7 +41,8 @@ class SourceConfig:
     subdirectory: str | None = None
     """Take the content of this folder of the repository alone; without it everything."""
     credentials_dir: Path | None = None
-    """Folder with the files `username` and `password`: a mounted Secret of type kubernetes.io/basic-auth."""
+    """Folder with the files `username` and `password`: a mounted Secret of type kubernetes.io/basic-auth. For ssh, one
+    of type kubernetes.io/ssh-auth, with `ssh-privatekey` and `known_hosts`."""
     timeout_seconds: float = 300.0
     """Give up after this time, all attempts together."""
     record: Path | None = None
@@ -67,6 +69,8 @@ class SourceConfig:
         if self.run is not None and not RUN_PATTERN.fullmatch(self.run):
             raise ValueError(f"run={self.run!r}: must be 1 to 180 letters, digits, - and dots. Fix: another name")
         more_than("timeout_seconds", self.timeout_seconds, 0)
+        if url.scheme == "ssh" and self.credentials_dir is None and not self.take:
+            raise ValueError("credentials_dir: None: ssh needs a key. Fix: a Secret of type kubernetes.io/ssh-auth")
         if self.store is not None and self.record is None:
             raise ValueError("record: None: a store needs one, to know whose objects it holds. Fix: name both")
         if self.take and self.store is None:
@@ -87,8 +91,13 @@ class SourceConfig:
             url = _checked_url(address)
         except ValueError as error:
             raise SourceError(f"submodule {path!r}: {str(error).removeprefix('repository=')}") from None
-        if url.scheme == "http" and urlsplit(self.repository).scheme == "https":
-            raise SourceError(f"submodule {path!r}: {address} is http, and its repository https. Fix: https")
+        if url.scheme == "http" and urlsplit(self.repository).scheme != "http":
+            raise SourceError(f"submodule {path!r}: {address} is http, and its repository is not. Fix: https")
+
+    @property
+    def is_ssh(self) -> bool:
+        """Whether the repository is read over ssh."""
+        return urlsplit(self.repository).scheme == "ssh"
 
     @property
     def requested(self) -> dict[str, str]:
@@ -116,8 +125,9 @@ def parse(arguments: Sequence[str] | None = None) -> SourceConfig:
 
 
 def _checked_url(repository: str) -> SplitResult:
-    if "@" in repository.partition("://")[2].partition("/")[0]:
-        scheme, _, rest = repository.partition("://")
+    scheme, _, rest = repository.partition("://")
+    user = rest.partition("/")[0].rpartition("@")[0]
+    if user and (scheme != "ssh" or not SSH_USER.fullmatch(user)):
         raise ValueError(
             f"repository='{scheme}://***@{rest.rpartition('@')[2]}': must hold no user name or password. "
             "Fix: put them into a Secret of type kubernetes.io/basic-auth and name its mount as credentials_dir"
@@ -130,14 +140,15 @@ def _checked_url(repository: str) -> SplitResult:
         )
     try:
         url = urlsplit(repository)
-        well_formed = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
+        # ssh takes a name that begins with a dash for an option.
+        well_formed = url.scheme in {"http", "https", "ssh"} and (url.hostname or "-")[0] != "-" and url.port != 0
     except ValueError:
         well_formed, url = False, SplitResult("", "", "", "", "")
     if not well_formed or not repository.isascii() or not repository.isprintable() or " " in repository:
         public = "***" if "@" in repository else repository
         raise ValueError(
-            f"repository={public!r}: must be an http:// or https:// URL in ASCII; ssh, git and file are not supported. "
-            "Fix: the https URL of the repository, with a token in credentials_dir if it is private"
+            f"repository={public!r}: must be an https://, http:// or ssh:// URL in ASCII; git and file are not "
+            "supported. Fix: the https URL of the repository, or ssh://git@<host>/<path> with a key in credentials_dir"
         )
     return url
 

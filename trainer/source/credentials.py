@@ -13,6 +13,8 @@ from trainer.source.errors import SourceError, printable
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trainer.source.ssh import SshKey
+
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
@@ -31,7 +33,7 @@ class Credentials:
         return text
 
 
-def say(line: str, credentials: Credentials | None) -> None:
+def say(line: str, credentials: Credentials | SshKey | None) -> None:
     """Print one line for people, free of the password."""
     # First the password: what was shortened or escaped is not found any more.
     text = printable(credentials.redact(line) if credentials else line)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import time
 import zlib
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from dulwich.errors import (
     ApplyDeltaError,
@@ -24,13 +25,14 @@ from urllib3.exceptions import HTTPError
 
 from trainer.source.credentials import say
 from trainer.source.errors import ProtocolRefusedError, RetryableError, SourceError
+from trainer.source.ssh import SshKey, meaning, open_ssh_client
 from trainer.source.transport import open_client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
-    from dulwich.client import Urllib3HttpGitClient
+    from dulwich.client import GitClient
     from dulwich.refs import Ref
 
     from trainer.source.credentials import Credentials
@@ -80,7 +82,7 @@ class Revision:
         raise SourceError(f"the repository has no {self.kind} {self.name!r}. Fix: push it, or name another")
 
 
-def fetch(repository: str, credentials: Credentials | None, revision: Revision, folder: Path) -> ObjectID:
+def fetch(repository: str, credentials: Credentials | SshKey | None, revision: Revision, folder: Path) -> ObjectID:
     """Fetch without history, try again while the server is away, and return the id that was asked for.
 
     `folder` becomes an object store, or gets more into the one that it is.
@@ -93,37 +95,61 @@ def fetch(repository: str, credentials: Credentials | None, revision: Revision, 
     pause = FIRST_PAUSE_SECONDS
     with closing(_store(folder)) as store:
         while True:
-            client = open_client(repository, credentials)
             try:
-                return _fetch_once(client, revision, store, tell)
+                with _server(repository, credentials) as server:
+                    return _fetch_once(server, revision, store, tell)
             except RetryableError as error:
                 tell(f"{error}; trying again in {pause:.1f} s")
-            finally:
-                client.pool_manager.clear()
             # Spread, so that a thousand pods do not come back in the same instant.
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  no secret
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+@dataclass(frozen=True)
+class _Server:
+    client: GitClient
+    path: bytes
+    """Of the repository there; a client of http has it in its address."""
+
+
+@contextmanager
+def _server(repository: str, login: Credentials | SshKey | None) -> Generator[_Server]:
+    """Yield a connection to a repository's server.
+
+    Raises:
+        SourceError: it wants a key, and there is none.
+    """
+    if urlsplit(repository).scheme != "ssh":
+        client = open_client(repository, None if isinstance(login, SshKey) else login)
+        try:
+            yield _Server(client, b"")
+        finally:
+            client.pool_manager.clear()
+    elif isinstance(login, SshKey):
+        ssh, path = open_ssh_client(repository, login)
+        with closing(ssh):
+            yield _Server(ssh, path)
+    else:
+        raise SourceError("ssh needs a key. Fix: name a Secret of type kubernetes.io/ssh-auth")
 
 
 def _store(folder: Path) -> DiskObjectStore:
     return DiskObjectStore(folder) if (folder / "pack").is_dir() else DiskObjectStore.init(folder)
 
 
-def _fetch_once(
-    client: Urllib3HttpGitClient, revision: Revision, store: DiskObjectStore, tell: Callable[[str], None]
-) -> ObjectID:
+def _fetch_once(server: _Server, revision: Revision, store: DiskObjectStore, tell: Callable[[str], None]) -> ObjectID:
     try:
-        return _receive(client, revision, store, prefixes=[revision.prefix], everything=False)
+        return _receive(server, revision, store, prefixes=[revision.prefix], everything=False)
     except ProtocolRefusedError as error:
         if revision.kind != "commit":
             raise
         tell(f"{error}; fetching all branches and tags instead")
     prefixes = [b"refs/heads/", b"refs/tags/"]
-    return _receive(client, revision, store, prefixes=prefixes, everything=True)
+    return _receive(server, revision, store, prefixes=prefixes, everything=True)
 
 
 def _receive(
-    client: Urllib3HttpGitClient, revision: Revision, store: DiskObjectStore, *, prefixes: list[bytes], everything: bool
+    server: _Server, revision: Revision, store: DiskObjectStore, *, prefixes: list[bytes], everything: bool
 ) -> ObjectID:
     chosen: list[ObjectID] = []
 
@@ -134,8 +160,8 @@ def _receive(
 
     pack, commit, abort = store.add_pack()
     try:
-        client.fetch_pack(
-            b"",
+        server.client.fetch_pack(
+            server.path,
             determine_wants,
             ObjectStoreGraphWalker([], lambda _commit: []),
             pack.write,
@@ -155,6 +181,8 @@ def _receive(
 
 def _classified(error: Exception) -> SourceError:
     """Return what an error of the transfer means for the next attempt."""
+    if isinstance(error, HangupException) and error.stderr_lines:
+        return meaning(error.stderr_lines)
     if isinstance(error, (HTTPError, HangupException)) or isinstance(error.__cause__, HTTPError):
         return RetryableError(f"the server broke off: {error}")
     if isinstance(error, GitProtocolError):

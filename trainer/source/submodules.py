@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from dulwich.config import ConfigFile, parse_submodules
 from dulwich.object_store import DiskObjectStore
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from trainer.source.config import SourceConfig
     from trainer.source.credentials import Credentials
+    from trainer.source.ssh import SshKey
 
 GITMODULES = b".gitmodules"
 MOST_SUBMODULES = 100
@@ -48,7 +49,9 @@ class _Repository:
     """The only one of its folders that counts; `.` for all."""
 
 
-def fetch_submodules(config: SourceConfig, credentials: Credentials | None, objects: Path, sha: ObjectID) -> None:
+def fetch_submodules(
+    config: SourceConfig, credentials: Credentials | SshKey | None, objects: Path, sha: ObjectID
+) -> None:
     """Fetch the commits that a commit's files have as submodules, and those of theirs.
 
     Args:
@@ -85,7 +88,7 @@ def fetch_submodules(config: SourceConfig, credentials: Credentials | None, obje
 
 
 def _fetch(
-    config: SourceConfig, credentials: Credentials | None, objects: Path, submodule: tuple[str, str, ObjectID]
+    config: SourceConfig, credentials: Credentials | SshKey | None, objects: Path, submodule: tuple[str, str, ObjectID]
 ) -> Commit:
     """Fetch the commit of a submodule's path and address; return it."""
     path, address, commit_id = submodule
@@ -145,4 +148,4 @@ def _resolved(parent: str, address: str) -> str:
         return address
     own = urlsplit(parent)
     path = posixpath.normpath(posixpath.join(own.path, address))
-    return urljoin(parent, path)
+    return urlunsplit(own._replace(path=path))

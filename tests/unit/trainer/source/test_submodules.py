@@ -86,8 +86,8 @@ def test_only_the_repositorys_own_server_gets_its_password(repository, fetch, cr
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("ssh://git@example.com/library", "submodule 'library': "),
-        ("file:///etc", "must be an http:// or https:// URL"),
+        ("ssh://git@example.com/library", "ssh needs a key"),
+        ("file:///etc", "must be an https://, http:// or ssh:// URL"),
         ("ext::sh -c true", "submodule 'library': "),
         ("https://robot:secret@example.com/library", "must hold no user name or password"),
         ("../gone", "submodule 'library' at "),
