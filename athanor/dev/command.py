@@ -18,7 +18,7 @@ from athanor.dev.session import Forwards, Session
 from athanor.dev.tree import ALIVE
 from athanor.inspection.objects import JOBS
 from athanor.run.command import start
-from athanor.run.description import default_name, describe, seconds_of
+from athanor.run.description import beginning_of_name, describe, seconds_of
 from athanor.runs.backend import data_folder
 from athanor.runs.cluster import Cluster
 from athanor.runs.control import resume
@@ -90,8 +90,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _name_of(folder: Path) -> str:
     """Return the name of a folder's pod: the same in each terminal, and another for another folder."""
-    stem = default_name([f"{folder.name}.py"]).rpartition("-")[0]
-    return f"dev-{stem}-{hashlib.sha256(str(folder).encode()).hexdigest()[:6]}"
+    return f"dev-{beginning_of_name(folder.name)}-{hashlib.sha256(str(folder).encode()).hexdigest()[:6]}"
 
 
 def _described(arguments: argparse.Namespace, name: str) -> Description:

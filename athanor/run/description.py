@@ -223,7 +223,10 @@ def _check_single_process(given: argparse.Namespace) -> None:
 def default_name(program: list[str]) -> str:
     """Return a name that no other run has: the script's, and random digits."""
     scripts = [word for word in program if PurePosixPath(word).suffix in SCRIPT_SUFFIXES]
-    stem = PurePosixPath(scripts[0]).stem if scripts else "run"
-    kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem.lower())
-    kept = kept.lstrip("-0123456789")[:_LONGEST_STEM].rstrip("-")
-    return f"{kept or 'run'}-{secrets.token_hex(3)}"
+    return f"{beginning_of_name(PurePosixPath(scripts[0]).stem) if scripts else 'run'}-{secrets.token_hex(3)}"
+
+
+def beginning_of_name(text: str) -> str:
+    """Return what names of runs may begin with, as like a text as possible."""
+    kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in text.lower())
+    return kept.lstrip("-0123456789")[:_LONGEST_STEM].rstrip("-") or "run"
