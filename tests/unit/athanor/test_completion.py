@@ -45,7 +45,7 @@ def tab(capsys, tmp_path):
     ("words", "expected"),
     [
         (("comp",), {"compare", "completion"}),
-        (("run", "--pr"), {"--print-program", "--preview", "--priority", "--processes"}),
+        (("run", "--pr"), {"--prepare", "--print-program", "--preview", "--priority", "--processes"}),
         (("run", "--kind", ""), {"pytorch", "mpi", "tensorflow", "batch"}),
         (("run", "--kind", "m"), {"mpi"}),
         (("rerun", "train-1", "--f"), {"--fresh", "--force"}),
