@@ -9,11 +9,14 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from athanor.runs.gpu_use import gpu_use
 from athanor.runs.job import ABORTED, COMPLETED, ENDED, job_of, main_container, message_of, phase_of, readable_pods
 from athanor.runs.listing import describe, duration
 from athanor.runs.series import LOSSES, Series, read_series, sparkline
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from athanor.runs.cluster import Cluster
     from athanor.runs.listing import Run
 
@@ -33,10 +36,11 @@ def watch(cluster: Cluster, run: str, job_name: str, *, as_json: bool) -> int:
         while True:
             job, pods = job_of(cluster, job_name), cluster.items("pods", f"volcano.sh/job-name={job_name}")
             described, series = describe(run, job, datetime.now(UTC)), series_of(cluster, job_name)
+            use = gpu_use(cluster, sorted(pods, key=_number)) if described.gpus else []
             if as_json:
-                lines = [json.dumps(fields(described, message_of(job), pods, series))]
+                lines = [json.dumps({**fields(described, message_of(job), pods, series), "gpu_use": use or None})]
             else:
-                lines = view(described, message_of(job), pods, series)
+                lines = view(described, message_of(job), pods, series, use)
             sys.stdout.write((_CLEAR if live else "") + "".join(f"{line}\n" for line in lines))
             sys.stdout.flush()
             phase = phase_of(job)
@@ -60,12 +64,14 @@ def series_of(cluster: Cluster, job_name: str) -> Series:
     return read_series(done.stdout)
 
 
-def view(run: Run, message: str, pods: list[dict[str, Any]], series: Series) -> list[str]:
-    """Return the lines that show a run: its phase, its progress, its curves, and where its pods are."""
+def view(run: Run, message: str, pods: list[dict[str, Any]], series: Series, gpu_use: Sequence[int] = ()) -> list[str]:
+    """Return the lines that show a run: its phase, its progress, its curves, its GPUs, and where its pods are."""
     times = f"waited {duration(run.waited_seconds)}, ran {duration(run.ran_seconds)}"
     lines = [f"{run.run}  {run.phase}  {times}, {run.gpus or 0} GPUs  {message}".rstrip()]
     if series.step is not None:
         lines += [_progress(series), *(_curve(series, name) for name in _chosen_names(series))]
+    if gpu_use:
+        lines.append(f"  GPUs of the first pod: {' '.join(f'{percent} %' for percent in gpu_use)}")
     for pod in _pods(pods):
         lines.append(f"  {pod['pod']}  {pod['phase']}  {pod['node'] or 'no node yet'}")
     return lines
@@ -87,7 +93,7 @@ def fields(run: Run, message: str, pods: list[dict[str, Any]], series: Series) -
 
 def _pods(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return name, phase and node of each pod, by its number."""
-    in_order = sorted(pods, key=lambda each: (len(each["metadata"]["name"]), each["metadata"]["name"]))
+    in_order = sorted(pods, key=_number)
     return [
         {
             "pod": pod["metadata"]["name"],
@@ -96,6 +102,11 @@ def _pods(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         for pod in in_order
     ]
+
+
+def _number(pod: dict[str, Any]) -> tuple[int, str]:
+    """Return what puts pods in the order of their numbers."""
+    return len(pod["metadata"]["name"]), pod["metadata"]["name"]
 
 
 def _progress(series: Series) -> str:
