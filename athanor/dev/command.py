@@ -28,11 +28,10 @@ from athanor.runs.job import (
     ABORTED,
     ENDED,
     exec_words,
-    has_started,
     job_of,
     message_of,
     phase_of,
-    readable_pods,
+    started_pod,
 )
 from athanor.runs.rerun import output_folder, rerun
 from athanor.runs.stack import all_runs, open_run, outputs_of, remove
@@ -141,7 +140,7 @@ def _await_pod(cluster: Cluster, job_name: str) -> None:
         RefusalError: it ended.
     """
     said = ""
-    while not any(has_started(pod) for pod in readable_pods(cluster, job_name)):
+    while started_pod(cluster, job_name) is None:
         job = job_of(cluster, job_name)
         phase = phase_of(job)
         words = f"{phase} {message_of(job)}".strip()
@@ -177,7 +176,7 @@ def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder
 
 def _inside(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder: str) -> int:
     """Run a shell or a command in the pod; return its exit status."""
-    pod = next((pod for pod in readable_pods(cluster, job_name) if has_started(pod)), None)
+    pod = started_pod(cluster, job_name)
     if pod is None:
         raise RefusalError("pod", job_name, "does not run any more", "run the command again")
     terminal = ["--tty"] if sys.stdin.isatty() and sys.stdout.isatty() else []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from athanor.dev.sides import LostError, OwnFolder, PodFolder
 from athanor.dev.sync import Sync
-from athanor.runs.job import exec_words, has_started, readable_pods
+from athanor.runs.job import exec_words, started_pod
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Session(AbstractContextManager["Session"]):
 
     def _connected(self) -> Sync:
         if self._sync is None:
-            pod = next((pod for pod in readable_pods(self._cluster, self._job_name) if has_started(pod)), None)
+            pod = started_pod(self._cluster, self._job_name)
             if pod is None:
                 raise LostError("the pod does not run")
             self._pod = PodFolder(exec_words(self._cluster, pod), self._folder)
@@ -142,7 +142,7 @@ class Forwards(AbstractContextManager["Forwards"]):
     def _go_on(self) -> None:
         while not self._end.is_set():
             with suppress(RefusalError, subprocess.TimeoutExpired):
-                pod = next((pod for pod in readable_pods(self._cluster, self._job_name) if has_started(pod)), None)
+                pod = started_pod(self._cluster, self._job_name)
                 if pod is not None:
                     self._forward(pod["metadata"]["name"])
             self._end.wait(_ROUND_SECONDS)

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from athanor.inspection.objects import JOBS
-from athanor.runs.job import ENDED, exec_words, has_started, job_of, message_of, phase_of, readable_pods
+from athanor.runs.job import ENDED, exec_words, job_of, message_of, phase_of, started_pod
 from athanor.runs.rerun import output_folder
 from athanor.runs.tar_stream import ALIVE
 from athanor.runs.transfer import NoGreetingError, download, upload
@@ -75,7 +75,7 @@ def read_copy(source: str, target: str, job_of_run: Callable[[str], tuple[str, s
         replace: Whether the target may exist.
 
     Raises:
-        RefusalError: not exactly one of them is in a volume, one leaves it, or there is no such run or file.
+        RefusalError: both or neither are in a volume, a path leaves its volume, or the run or file does not exist.
     """
     places = [_place(text, job_of_run) for text in (source, target)]
     if (places[0] is None) == (places[1] is None):
@@ -154,7 +154,7 @@ def _place(text: str, job_of_run: Callable[[str], tuple[str, str]]) -> Place | N
     """Return the place of what is in a volume; None for a path of this machine.
 
     Raises:
-        RefusalError: it would leave the volume, or there is no such run.
+        RefusalError: the path leaves its volume, or the run does not exist.
     """
     head, colon, tail = text.partition(":")
     if not colon or "/" in head or head in {"", ".", ".."}:
@@ -179,13 +179,13 @@ def _pod_of(cluster: Cluster, place: Place) -> dict[str, Any] | None:
     """Return a pod of the run whose container is ready to run another program."""
     if place.run is None:
         return None
-    return next((pod for pod in readable_pods(cluster, place.job_name) if has_started(pod)), None)
+    return started_pod(cluster, place.job_name)
 
 
 def _started(cluster: Cluster, name: str) -> dict[str, Any]:
     """Wait for the pod and return it."""
     for poll in range(int(_WAIT_SECONDS / _POLL_SECONDS)):
-        ready = next((pod for pod in readable_pods(cluster, name) if has_started(pod)), None)
+        ready = started_pod(cluster, name)
         if ready is not None:
             return ready
         if phase_of(job_of(cluster, name)) in ENDED:

@@ -57,6 +57,11 @@ def has_started(pod: dict[str, Any]) -> bool:
     return any(state["name"] == name and state.get("started") and "running" in state["state"] for state in states)
 
 
+def started_pod(cluster: Cluster, job_name: str) -> dict[str, Any] | None:
+    """Return the first pod of a job whose main container has started; None if there is none."""
+    return next((pod for pod in readable_pods(cluster, job_name) if has_started(pod)), None)
+
+
 def exec_words(cluster: Cluster, pod: dict[str, Any], *options: str) -> list[str]:
     """Return the words that run what comes after them in a pod, with its input."""
     words = ["exec", "--stdin", *options, f"--container={main_container(pod)}", pod["metadata"]["name"], "--"]

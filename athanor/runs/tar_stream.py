@@ -161,7 +161,7 @@ def send(path: Path, stream: IO[bytes], moved: Callable[[int], None]) -> dict[st
 def send_some(
     folder: Path, pattern: str, since: float, stream: IO[bytes], moved: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Write the files of a folder that have a name, at any depth; none if there is no such folder.
+    """Write the files of a folder whose names match a pattern, at any depth; none if the folder does not exist.
 
     Args:
         folder: Where they are.
