@@ -19,6 +19,7 @@ class _Loader(yaml.CSafeLoader):
     """As Kubernetes reads YAML: a bare `=`, one of the values that Alertmanager's schema lists, is a text."""
 
 
+_KEPT_ANNOTATIONS = ("api-approved.kubernetes.io", "gateway.networking.k8s.io/")
 _ANYTHING: Manifest = {"x-kubernetes-preserve-unknown-fields": True}
 _ANY_OBJECT: Manifest = {"type": "object", **_ANYTHING}
 _ANY_LIST: Manifest = {"type": "array", "items": _ANYTHING}
@@ -52,7 +53,7 @@ def read_crds(folder: Path, names: Iterable[str], origin: str, *, levels: int | 
         if not file.is_file():
             raise RefusalError(f"CRDs of {origin}", str(file), "does not exist", "run `make tools`, which downloads it")
         document = cast("Manifest", yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader))  # noqa: S506 - it is safe
-        document["metadata"] = {"name": document["metadata"]["name"]}
+        document["metadata"] = _metadata(document["metadata"])
         document.pop("status", None)
         crd = cast("Manifest", _without_descriptions(document))
         if levels is not None:
@@ -60,6 +61,12 @@ def read_crds(folder: Path, names: Iterable[str], origin: str, *, levels: int | 
                 version["schema"]["openAPIV3Schema"] = _cut(version["schema"]["openAPIV3Schema"], levels)
         manifests[name] = crd
     return manifests
+
+
+def _metadata(given: Manifest) -> Manifest:
+    """Return the name, and what the API server asks of groups below k8s.io: who approved them."""
+    kept = {key: value for key, value in given.get("annotations", {}).items() if key.startswith(_KEPT_ANNOTATIONS)}
+    return {"name": given["name"], **({"annotations": kept} if kept else {})}
 
 
 def _cut(schema: Manifest, levels: int) -> Manifest:

@@ -12,6 +12,8 @@ from infra.registry import Mirror
 from infra.versions import (
     ALERTMANAGER,
     DCGM_EXPORTER,
+    ENVOY,
+    ENVOY_GATEWAY,
     GRAFANA,
     KUBE_STATE_METRICS,
     NODE_EXPORTER,
@@ -61,7 +63,7 @@ _CONTENTS: dict[TrainerImage, tuple[str, ...]] = {
             "wait_for_hosts.py",
             "rendezvous.py",
         ),
-        *("pytorch/", "training/", "model_repository/", "network_benchmark/", "source/", "helpers/"),
+        *("pytorch/", "training/", "model_repository/", "network_benchmark/", "source/", "helpers/", "activator/"),
     ),
     "serving": ("requirements.", "serve/", "model_repository/"),
     "tensorflow": ("requirements-tensorflow.", "tf/", "training/"),
@@ -114,6 +116,9 @@ METRICS_ADAPTER_IMAGE = f"registry.k8s.io/prometheus-adapter/prometheus-adapter:
 GRAFANA_IMAGE = f"docker.io/grafana/grafana:{GRAFANA}"
 VICTORIA_LOGS_IMAGE = f"docker.io/victoriametrics/victoria-logs:v{VICTORIA_LOGS}"
 VLAGENT_IMAGE = f"docker.io/victoriametrics/vlagent:v{VICTORIA_LOGS}"
+ENVOY_GATEWAY_IMAGE = f"docker.io/envoyproxy/gateway:v{ENVOY_GATEWAY}"
+ENVOY_IMAGE = f"docker.io/envoyproxy/envoy:distroless-v{ENVOY}"
+GATEWAY_IMAGES = (ENVOY_GATEWAY_IMAGE, ENVOY_IMAGE)
 MONITORING_IMAGES = (
     PROMETHEUS_OPERATOR_IMAGE,
     CONFIG_RELOADER_IMAGE,
@@ -132,6 +137,7 @@ PLATFORM_IMAGES = (
     DEVICE_PLUGIN_IMAGE,
     DCGM_EXPORTER_IMAGE,
     *MONITORING_IMAGES,
+    *GATEWAY_IMAGES,
 )
 """Every image of the platform's own parts: what a mirror must hold in addition to the trainer's."""
 PAUSE_IMAGE = "registry.k8s.io/pause:3.10"

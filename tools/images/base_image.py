@@ -101,6 +101,19 @@ def ensure_training_base_image(
     return name, manifest
 
 
+def ensure_debian_layer(layout: Layout, report: Progress) -> Descriptor:
+    """Return the layer of the Debian that the trainer's images begin with, which nodes have once for all of them.
+
+    Raises:
+        tools.process.CommandError, tools.images.errors.ImageError: see `ensure_base_image`.
+    """
+    image = layout.find(f"{DEBIAN_REPOSITORY}:{_content_key(_DEBIAN_RECIPE)}")
+    if image is not None:
+        return layout.members(image)[-1]
+    with _root_folder(layout.folder.parent) as root:
+        return _debian_layer(layout, root, report)
+
+
 def _debian_layer(layout: Layout, root: Path, report: Progress) -> Descriptor:
     """Fill `root` with the Debian and return its layer."""
     name = f"{DEBIAN_REPOSITORY}:{_content_key(_DEBIAN_RECIPE)}"

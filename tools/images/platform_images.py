@@ -12,6 +12,7 @@ from infra.images import (
     ALERTMANAGER_IMAGE,
     CONFIG_RELOADER_IMAGE,
     COREDNS_IMAGE,
+    ENVOY_GATEWAY_IMAGE,
     KUBE_STATE_METRICS_IMAGE,
     METRICS_ADAPTER_IMAGE,
     NODE_EXPORTER_IMAGE,
@@ -57,6 +58,8 @@ class PlatformImage:
 _NOBODY = "65534:65534"
 ADAPTER = "adapter"
 """What autoscalers read metrics from, where a stack asks for it."""
+GATEWAY = "envoy-gateway"
+"""What configures the gateway, where a stack asks for one."""
 _MONITORING = {
     "prometheus-operator": PlatformImage(reference=PROMETHEUS_OPERATOR_IMAGE, user=_NOBODY, path="/bin/operator"),
     "prometheus-config-reloader": PlatformImage(
@@ -80,6 +83,8 @@ PLATFORM_IMAGES = {
     "vc-controller-manager": PlatformImage(reference=VOLCANO_CONTROLLERS_IMAGE),
     **_MONITORING,
     ADAPTER: PlatformImage(reference=METRICS_ADAPTER_IMAGE, user=_NOBODY),
+    # Pods of its proxies call it by name.
+    GATEWAY: PlatformImage(reference=ENVOY_GATEWAY_IMAGE, user="65532:65532", path="/usr/local/bin/envoy-gateway"),
 }
 """By the name of the binary, as tools.toolchain knows it."""
 MONITORING_IMAGES = tuple(_MONITORING)

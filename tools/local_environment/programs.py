@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from infra.images import mirror
 from tools.images import fetch_platform_images, pulled_images
+from tools.images.platform_images import GATEWAY
 from tools.local_cluster import cluster as local_cluster
 from tools.local_environment import local_monitoring
 from tools.stacks.preview import engine_tools
@@ -47,7 +48,9 @@ def programs(settings: Settings, group: str) -> Programs:
         return Programs(on_machine=[], in_images=local_monitoring.images(settings))
     simulates_nodes = bool(settings.cluster.simulated_nodes)
     on_machine = {*engine_tools(settings), *local_cluster.tools(simulates_nodes=simulates_nodes)}
-    return Programs(on_machine=sorted(on_machine), in_images=(*local_cluster.PLATFORM_IMAGES, *VOLCANO_IMAGES))
+    gateway = (GATEWAY,) if settings.gateway.enabled else ()
+    in_images = (*local_cluster.PLATFORM_IMAGES, *VOLCANO_IMAGES, *gateway)
+    return Programs(on_machine=sorted(on_machine), in_images=in_images)
 
 
 def get(settings: Settings, groups: Sequence[str], report: Progress) -> None:

@@ -17,7 +17,7 @@ from infra.machine import LOCAL_CLUSTER_NAME
 from infra.monitoring import COMPONENT as MONITORING_COMPONENT
 from infra.storage import DATA_CLAIM, OUTPUT_CLAIM, local_volume_folder
 from infra.workload_labels import SERVICE_LABEL
-from tools.images import ensure_platform_images, ensure_trainer_images
+from tools.images import ensure_gateway_images, ensure_platform_images, ensure_trainer_images
 from tools.local_cluster import LocalCluster, PreflightError, Requirements
 from tools.local_environment import commands, local_monitoring, stack, training_job
 from tools.local_environment.background import Background
@@ -160,6 +160,8 @@ class _Run:
         with self.report.step("images"):
             watching = programs(self.settings, MONITORING).in_images if with_monitoring else ()
             self._load_images([*VOLCANO_IMAGES, *watching])
+            if self.settings.gateway.enabled:
+                ensure_gateway_images(self.cluster.containerd_socket, self.report, place=mirror(self.settings.images))
             self._ensure_trainer_images()
             for claim in (DATA_CLAIM, OUTPUT_CLAIM, *local_monitoring.VOLUMES):
                 local_volume_folder(claim).mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from tools.toolchain.monitoring_tools import monitoring_tools
 from tools.toolchain.tool import (
     ALICLOUD_GRAPH,
     ENGINE_WITH_CLOUDS_GRAPH,
+    GATEWAY_GRAPH,
     METRICS_ADAPTER_GRAPH,
     NODEJS_GRAPH,
     YAML_GRAPH,
@@ -40,7 +41,10 @@ NODEJS_HOST = "pulumi-language-nodejs"
 METRICS_ADAPTER = "prometheus-adapter"
 """Serves metrics to autoscalers, on clusters whose stack asks for that."""
 METRICS_ADAPTER_MODULE = "sigs.k8s.io/prometheus-adapter"
-_ON_DEMAND = {ENGINE_WITH_CLOUDS, YAML_HOST, NODEJS_HOST, METRICS_ADAPTER}
+GATEWAY = "envoy-gateway"
+"""Configures the proxies that let clients outside the cluster reach services, on clusters whose stack asks for that."""
+GATEWAY_MODULE = "github.com/envoyproxy/gateway"
+_ON_DEMAND = {ENGINE_WITH_CLOUDS, YAML_HOST, NODEJS_HOST, METRICS_ADAPTER, GATEWAY}
 """Belong to no stack: each is installed when somebody names it."""
 ALICLOUD_PROVIDER = "pulumi-resource-alicloud"
 _ALICLOUD_PROVIDER_VERSION = Version(3, 105, 0)
@@ -144,6 +148,17 @@ def _metrics_adapter() -> Tool:
     )
 
 
+def _gateway() -> Tool:
+    version = required(GATEWAY_MODULE, GATEWAY_GRAPH)
+    return Tool(
+        name=GATEWAY,
+        version=version,
+        mains={GATEWAY: GoMain(package=f"{GATEWAY_MODULE}/cmd/envoy-gateway", graph=GATEWAY_GRAPH)},
+        stamps={f"{GATEWAY_MODULE}/internal/cmd/version.envoyGatewayVersion": f"v{version}"},
+        fit=Fit.NEVER,
+    )
+
+
 def _kubernetes_provider() -> Tool:
     version = required(PROVIDER_MODULE)
     name = "pulumi-resource-kubernetes"
@@ -195,6 +210,7 @@ def _tools() -> Iterable[Tool]:
     yield _yaml_host()
     yield _nodejs_host()
     yield _metrics_adapter()
+    yield _gateway()
     yield _kubernetes_provider()
     yield _alicloud_provider()
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"):

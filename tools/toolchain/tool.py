@@ -26,8 +26,18 @@ NODEJS_GRAPH = _MODULES / "nodejs"
 """Apart, because only projects in TypeScript and JavaScript need it; its modules are of the platform's versions."""
 METRICS_ADAPTER_GRAPH = _MODULES / "metrics-adapter"
 """Apart, because only stacks with `autoscaling` need it; its modules are of the platform's versions."""
+GATEWAY_GRAPH = _MODULES / "gateway"
+"""Apart, because only stacks with a `gateway` need it, and it is for a later Kubernetes library than the platform's."""
 _SHORT_ARCH = {"amd64": "x64", "arm64": "arm64"}
-GRAPHS = (PLATFORM_GRAPH, ENGINE_WITH_CLOUDS_GRAPH, ALICLOUD_GRAPH, YAML_GRAPH, NODEJS_GRAPH, METRICS_ADAPTER_GRAPH)
+GRAPHS = (
+    PLATFORM_GRAPH,
+    ENGINE_WITH_CLOUDS_GRAPH,
+    ALICLOUD_GRAPH,
+    YAML_GRAPH,
+    NODEJS_GRAPH,
+    METRICS_ADAPTER_GRAPH,
+    GATEWAY_GRAPH,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

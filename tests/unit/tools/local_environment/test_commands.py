@@ -10,7 +10,7 @@ from rich.console import Console
 
 from infra.registry import Mirror
 from infra.settings.parse import parse_settings
-from tools.images.platform_images import ADAPTER, PLATFORM_IMAGES
+from tools.images.platform_images import ADAPTER, GATEWAY, PLATFORM_IMAGES
 from tools.local_cluster import ClusterError
 from tools.local_environment import commands, programs
 from tools.progress import Progress
@@ -59,7 +59,7 @@ def test_tools_of_the_local_cluster_hold_its_debian_packages(got, monkeypatch, t
 
 def test_a_program_is_not_asked_for_where_its_image_was_pulled(got, monkeypatch, tmp_path):
     asked = pull(monkeypatch, "vc-scheduler", "pause")
-    get_tools(monkeypatch, tmp_path, {"monitoring": {"autoscaling": {"enabled": True}}})
+    get_tools(monkeypatch, tmp_path, {"monitoring": {"autoscaling": {"enabled": True}}, "gateway": {"enabled": True}})
 
     assert asked == [{*PLATFORM_IMAGES}]
     assert {*got} & asked[0] == asked[0] - {"vc-scheduler", "pause"}
@@ -69,8 +69,8 @@ def test_what_no_setting_asks_for_is_not_pulled(got, monkeypatch, tmp_path):
     asked = pull(monkeypatch)
     get_tools(monkeypatch, tmp_path, {})
 
-    assert asked == [{*PLATFORM_IMAGES} - {ADAPTER}]
-    assert ADAPTER not in got
+    assert asked == [{*PLATFORM_IMAGES} - {ADAPTER, GATEWAY}]
+    assert not {ADAPTER, GATEWAY} & {*got}
 
 
 def test_images_are_pulled_through_the_stacks_mirror(got, monkeypatch, tmp_path):

@@ -13,6 +13,8 @@ from tools.toolchain.alicloud_sdk import SDK_MODULE as ALICLOUD_SDK_MODULE
 from tools.toolchain.catalogue import (
     ALICLOUD_PROVIDER,
     ENGINE_WITH_CLOUDS,
+    GATEWAY,
+    GATEWAY_MODULE,
     METRICS_ADAPTER,
     METRICS_ADAPTER_MODULE,
     NODEJS_HOST,
@@ -23,6 +25,7 @@ from tools.toolchain.catalogue import (
     tool_of,
 )
 from tools.toolchain.copied_modules import COPIED
+from tools.toolchain.envoy import envoy_version
 from tools.toolchain.go_build import linker_flags, recipe
 from tools.toolchain.monitoring_tools import prometheus_release
 from tools.toolchain.tool import ALICLOUD_GRAPH, ENGINE_WITH_CLOUDS_GRAPH, GRAPHS, NODEJS_GRAPH, PLATFORM_GRAPH
@@ -73,6 +76,7 @@ def test_the_host_for_typescript_shares_what_is_compiled_with_the_engine():
         ("platform", "kubernetes-sdk", SDK_MODULE),
         ("alicloud", "alibaba-cloud-sdk", ALICLOUD_SDK_MODULE),
         ("metrics-adapter", "prometheus-adapter", METRICS_ADAPTER_MODULE),
+        ("gateway", "envoy-gateway", GATEWAY_MODULE),
         # The language host's last release as a Go module is older than the engine; Kubernetes' libraries are all of one
         # release, whatever is required (below).
         *(
@@ -130,10 +134,17 @@ def test_all_kubernetes_modules_are_of_one_release(graph, at_least):
         ("victoria-logs-prod", versions.VICTORIA_LOGS),
         ("vlagent-prod", versions.VICTORIA_LOGS),
         ("prometheus-adapter", versions.PROMETHEUS_ADAPTER),
+        ("envoy-gateway", versions.ENVOY_GATEWAY),
     ],
 )
 def test_a_tool_is_of_the_version_that_is_deployed(name, deployed):
     assert str(TOOLS[name].version) == deployed
+
+
+def test_envoy_and_the_gateway_api_are_those_that_the_gateway_is_for():
+    go_mod = (MODULES / "gateway" / "go.mod").read_text()
+    assert envoy_version() == versions.ENVOY
+    assert f"sigs.k8s.io/gateway-api v{versions.GATEWAY_API} " in go_mod
 
 
 def test_a_release_of_prometheus_follows_from_its_modules_version():
@@ -220,7 +231,7 @@ def test_stacks_name_known_tools():
 
 def test_only_stacks_on_alibaba_cloud_get_its_provider():
     assert [stack for stack, names in STACKS.items() if ALICLOUD_PROVIDER in names] == ["alicloud"]
-    on_demand = {ENGINE_WITH_CLOUDS, YAML_HOST, NODEJS_HOST, METRICS_ADAPTER}
+    on_demand = {ENGINE_WITH_CLOUDS, YAML_HOST, NODEJS_HOST, METRICS_ADAPTER, GATEWAY}
     assert set(STACKS["local"]) | set(STACKS["alicloud"]) == set(TOOLS) - on_demand
 
 

