@@ -127,6 +127,21 @@ class KubernetesApi:
         """
         _expect_success("PATCH", path, self._ask("PATCH", path, body=change, body_type="application/merge-patch+json"))
 
+    def create(self, path: str, manifest: dict[str, Any]) -> Literal["created", "present"]:
+        """Create an object below a path.
+
+        Returns:
+            `present` if there is one of its name, which stays as it is.
+
+        Raises:
+            ApiError: the server did not answer, or did not accept it.
+        """
+        answer = self._ask("POST", path, body=manifest)
+        if answer.status == http.HTTPStatus.CONFLICT:
+            return "present"
+        _expect_success("POST", path, answer)
+        return "created"
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
