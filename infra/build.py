@@ -9,6 +9,7 @@ import pulumi
 from infra.cluster import ExistingCluster
 from infra.cluster_access import existing_cluster_args
 from infra.contract_object import contract_manifest
+from infra.gateway.stack import declare_gateway
 from infra.gpu.gpu_nodes import GpuNodes, GpuNodesArgs
 from infra.image_policy import enforce_image_policy
 from infra.images import platform_serving_image, platform_tensorflow_image, platform_trainer_image
@@ -119,6 +120,7 @@ def _platform(
     if settings.clean_up.enabled:
         JobCleanUp("job-cleanup", _clean_up_args(settings, (*nodes, *ready, *scheduling.ready)), in_cluster)
     monitoring = declare_monitoring(settings, (*nodes, *ready, *gpu_parts, *scheduling.namespace), in_cluster)
+    gateway = declare_gateway(settings, (*nodes, *ready), in_cluster)
     platform = Platform(
         provider=provider,
         namespace=settings.namespace,
@@ -132,7 +134,7 @@ def _platform(
         prometheus_url=monitoring.prometheus_url if monitoring else "",
         grafana_url=monitoring.grafana_url if monitoring else "",
         logs_url=monitoring.logs_url if monitoring else "",
-        depends_on=(*nodes, *ready, *gpu_parts, *scheduling.ready, *limits.parts),
+        depends_on=(*nodes, *ready, *gpu_parts, *scheduling.ready, *limits.parts, *gateway),
     )
     described = pulumi.ResourceOptions(provider=provider, depends_on=list(ready))
     resource("platform-contract", contract_manifest(platform), described)

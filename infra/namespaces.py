@@ -14,10 +14,18 @@ MONITORING_NAMESPACE = "monitoring"
 NODE_MONITORING_NAMESPACE = "monitoring-nodes"
 GPU_NAMESPACE = "gpu-system"
 CLEAN_UP_NAMESPACE = "job-cleanup-system"
+GATEWAY_NAMESPACE = "gateway-system"
 _OWNERS = {
     "default": "Kubernetes",
     **dict.fromkeys(
-        (VOLCANO_NAMESPACE, MONITORING_NAMESPACE, NODE_MONITORING_NAMESPACE, GPU_NAMESPACE, CLEAN_UP_NAMESPACE),
+        (
+            VOLCANO_NAMESPACE,
+            MONITORING_NAMESPACE,
+            NODE_MONITORING_NAMESPACE,
+            GPU_NAMESPACE,
+            CLEAN_UP_NAMESPACE,
+            GATEWAY_NAMESPACE,
+        ),
         "the platform's own components",
     ),
     "arms-prom": "ACK",

@@ -132,6 +132,16 @@ class PoolOffer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GatewayOffer:
+    """How clients outside the cluster reach services."""
+
+    domain: str
+    """Domain of all hosts."""
+    public: bool
+    """Whether it listens on the internet."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlatformOffers:
     """What a platform offers to the pods of workloads; part of its outputs."""
 
@@ -163,6 +173,8 @@ class PlatformOffers:
     """CIDRs of the VPC and of Services; empty where they are not known."""
     autoscaling: tuple[AutoscalingMetric, ...] | None = None
     """What autoscalers of services can hold; None where it is not known."""
+    gateway: GatewayOffer | None = None
+    """None where there is none."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the offers as JSON data, for the stack's outputs."""
@@ -181,6 +193,7 @@ class PlatformOffers:
             "gpu_runtime_class": self.gpu_runtime_class,
             "networks": list(self.networks),
             "autoscaling": None if self.autoscaling is None else list(self.autoscaling),
+            "gateway": asdict(self.gateway) if self.gateway else None,
         }
 
     @classmethod
@@ -205,6 +218,7 @@ class PlatformOffers:
             gpu_runtime_class=data.get("gpu_runtime_class"),
             networks=tuple(data.get("networks", ())),
             autoscaling=_optional_tuple(data.get("autoscaling")),
+            gateway=_gateway(data.get("gateway")),
         )
 
 
@@ -224,6 +238,10 @@ def _read_node(pool: Mapping[str, Any]) -> NodeFacts | None:
 
 def _image_cuda(data: Mapping[str, Any] | None) -> ImageCuda | None:
     return ImageCuda(version=data["version"], kernels=tuple(data["kernels"])) if data else None
+
+
+def _gateway(data: Mapping[str, Any] | None) -> GatewayOffer | None:
+    return GatewayOffer(domain=data["domain"], public=data["public"]) if data else None
 
 
 def _optional_tuple(values: Iterable[Any] | None) -> tuple[Any, ...] | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from infra.gpu.sharing import shares_per_gpu
 from infra.images import tensorflow_cuda, trainer_cuda
 from infra.instance_types import RdmaKind, instance_type
-from infra.offers import GPU_TAINT, PlatformOffers, PoolOffer, Taint, node_facts
+from infra.offers import GPU_TAINT, GatewayOffer, PlatformOffers, PoolOffer, Taint, node_facts
 from infra.priorities import priority_class_name
 from infra.settings.gpu import Mps, Sharing
 
@@ -54,6 +54,7 @@ def platform_offers(settings: Settings) -> PlatformOffers:
         gpu_runtime_class=settings.gpu.runtime_class,
         networks=_networks(settings),
         autoscaling=_autoscaling_metrics(settings),
+        gateway=_gateway_offer(settings),
     )
 
 
@@ -70,6 +71,11 @@ def _autoscaling_metrics(settings: Settings) -> tuple[AutoscalingMetric, ...]:
     has_cpu = settings.serves_resource_metrics or not settings.runs_on_own_local_cluster
     cpu: tuple[AutoscalingMetric, ...] = ("cpu",) if has_cpu else ()
     return (*cpu, "queue_depth", "latency") if settings.monitoring.has_metrics_adapter else cpu
+
+
+def _gateway_offer(settings: Settings) -> GatewayOffer | None:
+    gateway = settings.gateway
+    return GatewayOffer(domain=gateway.domain, public=gateway.address == "public") if gateway.enabled else None
 
 
 def simulated_pool_name(type_name: str) -> str:

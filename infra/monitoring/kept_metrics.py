@@ -45,6 +45,7 @@ KEPT_METRICS: Mapping[str, Sequence[str]] = {
         "volcano_queue_pod_group_unknown_count",
         "process_resident_memory_bytes",
     ),
+    "activator": ("athanor_activator_requests_total", "athanor_activator_waiting_requests"),
     "dcgm-exporter": tuple(field for field, kind, _ in COUNTERS if kind != "label"),
     "kubelet": (
         "kubelet_running_pods",

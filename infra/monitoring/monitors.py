@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from infra.gateway import ACTIVATOR
+from infra.gateway import NAMESPACE as GATEWAY_NAMESPACE
 from infra.gpu import nodes as gpu
 from infra.gpu.dcgm_exporter import DCGM_EXPORTER
 from infra.metrics_access import METRICS_PORT_NAME
@@ -86,6 +88,8 @@ class MonitorsArgs:
     """Whether it installed the exporter of GPU metrics."""
     victoria_logs: bool = False
     """Whether it runs VictoriaLogs and vlagent."""
+    gateway: bool = False
+    """Whether it has a gateway, whose activator wakes services."""
 
 
 def monitor_manifests(args: MonitorsArgs) -> dict[str, Manifest]:
@@ -100,6 +104,9 @@ def monitor_manifests(args: MonitorsArgs) -> dict[str, Manifest]:
         specs |= {name: _platform_pods(name, VOLCANO_NAMESPACE) for name in (SCHEDULER, CONTROLLERS)}
     if args.dcgm_exporter:
         specs[DCGM_EXPORTER] = _gpu_pods()
+    if args.gateway:
+        # A sample's namespace is the service's.
+        specs[ACTIVATOR] = _platform_pods(ACTIVATOR, GATEWAY_NAMESPACE, relabelings=[_without("namespace", "pod")])
     if args.victoria_logs:
         specs |= {VICTORIA_LOGS: _platform_pods(VICTORIA_LOGS), VLAGENT: _platform_pods(VLAGENT, NODE_NAMESPACE)}
     if args.kind == "operator":

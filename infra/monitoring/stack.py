@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pulumi
 
+from infra.gateway import NAMESPACE as GATEWAY_NAMESPACE
 from infra.gpu.nodes import NAMESPACE as GPU_NAMESPACE
 from infra.images import platform_trainer_image
 from infra.manifests import Manifest, resource
@@ -61,6 +62,8 @@ class MonitoringArgs:
     """Namespaces of the platform's own parts that have metrics."""
     trainer_image: str
     """The platform's image of training."""
+    gateway: bool = False
+    """Whether the stack has a gateway."""
     resource_metrics: bool = False
     """Whether the metrics adapter, if there is one, serves metrics.k8s.io."""
     node_folders: bool = False
@@ -77,7 +80,11 @@ def declare_monitoring(
     """Declare a stack's monitoring, if it has any. `depends_on`: see MonitoringArgs."""
     if settings.monitoring.kind == "none":
         return None
-    targets = {VOLCANO_NAMESPACE: settings.scheduling.install, GPU_NAMESPACE: settings.gpu.dcgm_exporter}
+    targets = {
+        VOLCANO_NAMESPACE: settings.scheduling.install,
+        GPU_NAMESPACE: settings.gpu.dcgm_exporter,
+        GATEWAY_NAMESPACE: settings.gateway.enabled,
+    }
     args = MonitoringArgs(
         settings=settings.monitoring,
         workloads=settings.namespace,
@@ -85,6 +92,7 @@ def declare_monitoring(
         dcgm_exporter=settings.gpu.dcgm_exporter,
         target_namespaces=[namespace for namespace, is_there in targets.items() if is_there],
         trainer_image=platform_trainer_image(settings),
+        gateway=settings.gateway.enabled,
         resource_metrics=settings.serves_resource_metrics,
         node_folders=settings.runs_on_own_local_cluster,
         storage_class=_disk_class(settings),
@@ -203,6 +211,7 @@ class Monitoring(pulumi.ComponentResource):
             volcano=self._args.volcano,
             dcgm_exporter=self._args.dcgm_exporter,
             victoria_logs=settings.logs.kind == "victoria_logs",
+            gateway=self._args.gateway,
         )
         monitors = {f"monitor-{job}": manifest for job, manifest in monitor_manifests(args).items()}
         rules = rule_manifests(

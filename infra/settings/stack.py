@@ -13,6 +13,7 @@ from infra.settings.clean_up import CleanUpSettings
 from infra.settings.cluster import ClusterSettings
 from infra.settings.digits import DigitsSettings
 from infra.settings.fields import DnsLabel, Model
+from infra.settings.gateway import GatewaySettings
 from infra.settings.gpu import ClusterGpuSettings
 from infra.settings.images import ImageSettings
 from infra.settings.monitoring import MonitoringSettings
@@ -52,6 +53,8 @@ class Settings(Model):
     """What becomes of the pods of finished jobs."""
     monitoring: MonitoringSettings = MonitoringSettings()
     """Metrics, alerts, dashboards and logs."""
+    gateway: GatewaySettings = GatewaySettings()
+    """How clients outside the cluster reach services."""
     images: ImageSettings = ImageSettings()
     """Where images come from."""
     prices: PriceSettings | None = None
@@ -109,6 +112,15 @@ class Settings(Model):
             raise ValueError(
                 "monitoring.autoscaling.resource_metrics = True: ACK has its own metrics-server, and only one can serve"
                 " them. Fix: omit it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _gateway_has_its_address(self) -> Self:
+        if self.runs_on_own_local_cluster and self.gateway.address != "cluster":
+            raise ValueError(
+                f"gateway.address = {self.gateway.address!r}: the local cluster has no load balancers. Fix: omit it, or"
+                " set cluster.kubeconfig to use your own cluster"
             )
         return self
 

@@ -1,8 +1,4 @@
-"""What we declare for the Prometheus operator, held against the whole of its own schemas.
-
-The CRDs of a stack hold only their upper levels (infra/monitoring/crds.py): below, the API server would take a misspelt
-field without a word.
-"""
+"""What we declare for the Prometheus operator, held against the whole of its own schemas (tests/crd_schemas.py)."""
 
 from __future__ import annotations
 
@@ -11,39 +7,17 @@ from typing import Any
 import jsonschema
 import pytest
 
-from infra.crds import read_crds
 from infra.monitoring.crds import CRDS, crd_manifests
+from tests.crd_schemas import validators
 from tests.fixtures.local_cluster import quiet_progress
 from tools.toolchain.charts import prometheus_operator_crds
 
 KINDS = ("Alertmanager", "PodMonitor", "Prometheus", "PrometheusRule", "ServiceMonitor")
 
 
-def strict(schema: Any) -> Any:
-    """Return a CRD's schema as one of JSON Schema that knows no other fields than those it names."""
-    if isinstance(schema, list):
-        return [strict(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if schema.get("x-kubernetes-int-or-string"):
-        return {"type": ["integer", "string"]}
-    # Go takes a flag in the middle of a regular expression, Python does not.
-    known = {key: value for key, value in schema.items() if not (key == "pattern" and "(?i)" in str(value))}
-    closed = {key: strict(value) for key, value in known.items() if not key.startswith("x-kubernetes")}
-    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object":
-        closed.setdefault("additionalProperties", bool(schema.get("x-kubernetes-preserve-unknown-fields")))
-    return closed
-
-
 @pytest.fixture(scope="module")
 def schemas(tmp_path_factory: pytest.TempPathFactory) -> dict[str, jsonschema.Draft202012Validator]:
-    folder = prometheus_operator_crds(quiet_progress(tmp_path_factory.mktemp("crds")))
-    validators = {}
-    for crd in read_crds(folder, CRDS, "the Prometheus operator").values():
-        whole = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-        # Not `jsonschema.validate`, which first checks the schema itself, each time for seconds.
-        validators[crd["spec"]["names"]["kind"]] = jsonschema.Draft202012Validator(strict(whole["properties"]["spec"]))
-    return validators
+    return validators({prometheus_operator_crds(quiet_progress(tmp_path_factory.mktemp("crds"))): CRDS})
 
 
 @pytest.mark.parametrize("kind", KINDS)

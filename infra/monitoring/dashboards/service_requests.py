@@ -25,6 +25,7 @@ def traffic() -> Section:
             _responses_by_http_status(),
             _responses_by_grpc_status(),
             _time_per_request_by_stage(),
+            _woken(),
         ),
     )
 
@@ -36,6 +37,23 @@ def _requests() -> Panel:
         Text(
             asks="How many requests does it get, and when?",
             when_bad="A sudden stop: check the clients and the Service; compare with the number of ready pods.",
+        ),
+        Look(unit=units.RequestsPerSecond),
+    )
+
+
+def _woken() -> Panel:
+    requests = rate("athanor_activator_requests_total")
+    return over_time(
+        "Requests while it may sleep",
+        {
+            "{{outcome}}": f"sum by (outcome) ({requests})",
+            "waiting": f"sum(athanor_activator_waiting_requests{{{WORKLOAD}}})",
+        },
+        Text(
+            asks="Do requests find a pod, where the service scales to zero?",
+            when_bad="held, often: raise idle_seconds, so that fewer wait for the first pod. timeout: none was ready"
+            " in time; see ServiceNotWoken.",
         ),
         Look(unit=units.RequestsPerSecond),
     )
@@ -196,6 +214,7 @@ def versions() -> Section:
             _requests_by_version(),
             _time_to_load(),
             _failed_version_loads(),
+            _restarts_of_models(),
         ),
     )
 
@@ -240,6 +259,18 @@ def _time_to_load() -> Panel:
             " is slow, or the file large.",
         ),
         Look(unit=units.Seconds),
+    )
+
+
+def _restarts_of_models() -> Panel:
+    return over_time(
+        "Restarts of models",
+        {"{{pod}} {{model}}": f"sum by (pod, model) (increase(athanor_model_worker_restarts{{{WORKLOAD}}}[1h]))"},
+        Text(
+            asks="Did the process of one of several models die within an hour?",
+            when_bad="The log names the signal or exit code. Killed by signal 9: a limit of memory; raise the pod's, or"
+            " set max_memory_mib.",
+        ),
     )
 
 

@@ -30,6 +30,7 @@ _SLOW = "service:slow:ratio_rate"
 _FAULTS = 'nv_inference_request_failure{reason=~"REJECTED|BACKEND"}'
 _CANCELED = 'nv_inference_request_failure{reason="CANCELED"}'
 _SUCCESSES = "nv_inference_request_success"
+_WAKING = "15m"
 _NAMED = "{{ $labels.namespace }}/{{ $labels.workload }}"
 
 
@@ -183,5 +184,14 @@ def _models(limits: ServingThresholds) -> Sequence[Alert]:
             severity="page",
             summary=f"{_NAMED} has no ready pod",
             description="Every request fails. `make status` shows its pods; the runbook lists what to check.",
+        ),
+        Alert(
+            name="ServiceNotWoken",
+            expr=f"""
+                sum by ({_SERVICE}) (increase(athanor_activator_requests_total{{outcome="timeout"}}[{_WAKING}])) > 0""",
+            for_seconds=0,
+            severity="ticket",
+            summary=f"{_NAMED} had no pod when requests came, and none was ready in time",
+            description="The requests that waited for its first pod got status 503.",
         ),
     )

@@ -24,17 +24,25 @@ EVERYTHING = {
     "cluster": {"simulated_nodes": [{"instance_type": "ecs.gn7i-c8g1.2xlarge"}]},
     "gpu": {"device_plugin": True, "dcgm_exporter": True, "sharing": {"mode": "mps", "replicas": 2}},
     "monitoring": {"autoscaling": {"enabled": True}},
+    "gateway": {"enabled": True},
 }
 PUBLIC = ("docker.io", "index.docker.io", "nvcr.io", "quay.io", "ghcr.io", "registry.k8s.io", "localhost/")
 
 
 def _images(recording):
-    return [
+    of_pods = [
         image
         for registration in recording.objects()
         if registration.kind != "CustomResourceDefinition"
         for image in images_of(registration.inputs)
     ]
+    proxies = [_proxies(each.inputs) for each in recording.of_kind("EnvoyProxy")]
+    return [*of_pods, *(each["container"]["image"] for each in proxies)]
+
+
+def _proxies(inputs):
+    """The Deployment that Envoy Gateway makes."""
+    return inputs["spec"]["provider"]["kubernetes"]["envoyDeployment"]
 
 
 def _pods(recording):
@@ -48,7 +56,7 @@ def mirrored(request, record_stack):
 
 def test_no_image_of_the_whole_stack_is_outside_the_registry(mirrored):
     all_images = _images(mirrored)
-    assert len(all_images) == 23
+    assert len(all_images) == 28
     assert [image for image in all_images if not image.startswith(REGISTRY + "/")] == []
 
 
@@ -65,8 +73,10 @@ def test_no_other_field_names_a_public_registry(mirrored):
 
 
 def test_every_pod_has_the_pull_secret(mirrored):
-    assert len(_pods(mirrored)) == 16
-    assert all(pod["imagePullSecrets"] == [{"name": "team-registry"}] for pod in _pods(mirrored))
+    assert len(_pods(mirrored)) == 19
+    [proxies] = mirrored.of_kind("EnvoyProxy")
+    pods = [*_pods(mirrored), _proxies(proxies.inputs)["pod"]]
+    assert all(pod["imagePullSecrets"] == [{"name": "team-registry"}] for pod in pods)
 
 
 def test_the_handle_and_the_contract_name_the_mirrored_trainer(mirrored):

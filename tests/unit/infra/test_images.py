@@ -154,8 +154,9 @@ PROGRAMS = {
         *("rendezvous.py", "export_weights.py", "heartbeat.py", "pytorch/data/describe_tokens.py"),
         *("source/__main__.py", "network_benchmark/__main__.py", "network_benchmark/report.py"),
         *("helpers/job_cleanup.py", "helpers/hardware.py", "helpers/serving_certificate.py"),
+        *("helpers/gateway_certificate.py", "activator/__main__.py"),
     ),
-    "serving": ("serve/__main__.py",),
+    "serving": ("serve/__main__.py", "serve/worker.py"),
     "tensorflow": ("tf/parameter_server.py", "tf/multi_worker.py", "tf/prepare_data.py"),
 }
 """What pods run of each image."""

@@ -88,7 +88,7 @@ def test_components_are_named_after_the_project_and_register_their_outputs(stack
         ("scheduling", {"queues": ["training"]}),
         ("storage", {"data_claim": "data", "output_claim": "output"}),
         ("digits-training", {"job_name": "digits_training_job"}),
-        ("digits", {"url": "digits_service_url", "track_urls": {}}),
+        ("digits", {"url": "digits_service_url", "track_urls": {}, "external_url": ""}),
     ],
 )
 def test_components_register_what_they_offer(local_stack, name, outputs):

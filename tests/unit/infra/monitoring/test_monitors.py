@@ -13,7 +13,9 @@ from tests.unit.infra.monitoring.relabeling import stored
 if TYPE_CHECKING:
     from infra.manifests import Manifest
 
-EVERYTHING = MonitorsArgs(kind="operator", workloads_namespace="team", dcgm_exporter=True, victoria_logs=True)
+EVERYTHING = MonitorsArgs(
+    kind="operator", workloads_namespace="team", dcgm_exporter=True, victoria_logs=True, gateway=True
+)
 
 
 def everything() -> dict[str, Manifest]:

@@ -13,6 +13,7 @@ from infra.monitoring.rules import rule_manifests
 from infra.settings.alert_thresholds import AlertThresholds
 from tests.unit.infra.monitoring.rules.queries import metrics_of
 from trainer.serve.metrics import ServerMetrics, VersionMetrics
+from trainer.serve.shadow_metrics import ShadowMetrics
 from trainer.training.metrics import TrainingMetrics
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def _of_a_trainer() -> set[str]:
 def _of_a_server() -> set[str]:
     metrics = ServerMetrics("digits")
     metrics.add_version(VersionMetrics(model="digits", version=1))
+    metrics.shadow_lines = ShadowMetrics().lines
     families = re.findall(r"^# TYPE (\w+) (\w+)$", metrics.render().decode(), flags=re.MULTILINE)
     # Triton's counters end without _total, and so do ours for the same services.
     suffixes = {"histogram": SUFFIXES["histogram"]}

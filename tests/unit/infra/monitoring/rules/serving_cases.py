@@ -150,6 +150,16 @@ CASES = (
         fires={"12m": [_SERVICE], "24m": [_SERVICE]},
         quiet=["9m", "27m"],
     ),
+    AlertCase(
+        alert="ServiceNotWoken",
+        says="a request waited in vain; those that were held and answered count for nothing",
+        series={
+            'athanor_activator_requests_total{namespace="team", workload="answers", outcome="timeout"}': "0x10 1x60",
+            'athanor_activator_requests_total{namespace="team", workload="two", outcome="held"}': "0x10 5x60",
+        },
+        fires={"12m": [_SERVICE]},
+        quiet=["9m", "40m"],
+    ),
     RecordingCase(
         record="service:requests:rate5m",
         says="successes and faults of the service",

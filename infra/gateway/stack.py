@@ -1,0 +1,121 @@
+"""The gateway of a stack, as resources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pulumi
+
+from infra.gateway import CERTIFICATES, COMPONENT, NAMESPACE
+from infra.gateway.activator import activator_manifests
+from infra.gateway.controller import certificate_manifests, certificate_name, controller_manifests
+from infra.gateway.crds import crd_manifests
+from infra.gateway.proxies import class_manifests, gateway_manifests
+from infra.images import mirror, platform_trainer_image
+from infra.manifests import resource
+from infra.namespaces import default_deny_manifest, namespace_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from infra.manifests import Manifest
+    from infra.settings.gateway import GatewaySettings
+    from infra.settings.images import ImageSettings
+    from infra.settings.stack import Settings
+
+
+_PODS = ("Deployment", "Job")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayArgs:
+    """Arguments of Gateway."""
+
+    settings: GatewaySettings
+    workloads: str
+    """Namespace of the services."""
+    images: ImageSettings
+    trainer_image: str
+    """The platform's image of training."""
+    depends_on: Sequence[pulumi.Resource] = ()
+    """What must be there first and go last: nodes, the workloads' namespace."""
+
+
+def declare_gateway(
+    settings: Settings, depends_on: Sequence[pulumi.Resource], opts: pulumi.ResourceOptions
+) -> Sequence[pulumi.Resource]:
+    """Declare a stack's gateway, if it has one; return what services that it exposes depend on."""
+    if not settings.gateway.enabled:
+        return ()
+    args = GatewayArgs(
+        settings=settings.gateway,
+        workloads=settings.namespace,
+        images=settings.images,
+        trainer_image=platform_trainer_image(settings),
+        depends_on=depends_on,
+    )
+    return Gateway("gateway", args, opts).parts
+
+
+class Gateway(pulumi.ComponentResource):
+    """Envoy Gateway, a Gateway for all services of the stack, and the activator of those that scale to zero.
+
+    The Gateway depends on the controller, so that a destroy removes it while somebody is there to finalize it.
+    """
+
+    parts: tuple[pulumi.Resource, ...]
+    """CRDs and Gateway."""
+
+    def __init__(self, name: str, args: GatewayArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__(COMPONENT, name, None, opts)
+        self._args = args
+        place = mirror(args.images)
+        rewrite = place.rewrite if place else str
+        settings = args.settings
+        certificate = settings.certificate_secret or certificate_name(settings.domain)
+        namespace = [self._child("gateway-namespace", namespace_manifest(NAMESPACE), args.depends_on)]
+        namespace.append(self._child("gateway-default-deny", default_deny_manifest(NAMESPACE), namespace))
+        crds = [self._child(f"crd-{name}", manifest, ()) for name, manifest in crd_manifests().items()]
+        certificates = self._certificates(namespace, certificate)
+        controller = self._part(controller_manifests(args.workloads, rewrite), [*certificates, *crds])
+        described = class_manifests(settings, args.workloads, rewrite, args.images.pull_secrets)
+        classes = self._part(described, controller)
+        gateway = self._part(gateway_manifests(settings.domain, args.workloads, certificate), classes)
+        self._part(activator_manifests(args.workloads, args.trainer_image), [*namespace, *crds])
+        self.parts = (*crds, *gateway)
+        self.register_outputs({"domain": settings.domain})
+
+    def _certificates(self, namespace: Sequence[pulumi.Resource], certificate: str) -> list[pulumi.Resource]:
+        settings = self._args.settings
+        manifests = certificate_manifests(
+            settings.domain, self._args.trainer_image, signs_itself=certificate != settings.certificate_secret
+        )
+        job = manifests.pop(CERTIFICATES)
+        before = [*namespace, *self._part(manifests, namespace)]
+        # Nothing of a Job's pods can be changed: another image or domain is another Job of the same name.
+        options = pulumi.ResourceOptions(parent=self, depends_on=before, delete_before_replace=True)
+        return [*before, resource(CERTIFICATES, job, options)]
+
+    def _part(self, manifests: Mapping[str, Manifest], before: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+        """Declare the objects of a part, all after `before`, and its pods after the others; return all of them.
+
+        But Services, which wait for the pods.
+        """
+        declared = [
+            self._child(name, manifest, before)
+            for name, manifest in manifests.items()
+            if manifest["kind"] not in (*_PODS, "Service")
+        ]
+        pods = [
+            self._child(name, manifest, [*before, *declared])
+            for name, manifest in manifests.items()
+            if manifest["kind"] in _PODS
+        ]
+        for name, manifest in manifests.items():
+            if manifest["kind"] == "Service":
+                self._child(name, manifest, before)
+        return [*declared, *pods]
+
+    def _child(self, name: str, manifest: Manifest, depends_on: Sequence[pulumi.Resource]) -> pulumi.Resource:
+        return resource(name, manifest, pulumi.ResourceOptions(parent=self, depends_on=list(depends_on)))
