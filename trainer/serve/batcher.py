@@ -18,19 +18,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainer.serve import metrics
-from trainer.serve.errors import ModelLoadError, RequestError
-from trainer.serve.model import last_line
+from trainer.serve.errors import ModelLoadError, RequestError, WorkerDiedError, last_line
 from trainer.serve.protocol.tensors import Array, shorten
 from trainer.serve.request_queue import RequestQueue, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer.serve.model import LoadedModel
     from trainer.serve.protocol.infer_request import InferRequest
     from trainer.serve.request_log import RequestRecord
+    from trainer.serve.servable import Servable
 
 logger = logging.getLogger(__name__)
+
+_MAX_DEATHS = 2
+"""Of the model's process during one request: more would be the request's fault, and cost the others their model."""
 
 _Outcome = list[Array] | RequestError
 
@@ -47,7 +49,7 @@ class _Batch:
 class Batcher:
     """Queue, worker threads and numbers of one version; every method belongs to the event loop's thread."""
 
-    def __init__(self, model: LoadedModel, numbers: metrics.VersionMetrics, default_queue_size: int) -> None:
+    def __init__(self, model: Servable, numbers: metrics.VersionMetrics, default_queue_size: int) -> None:
         self.model = model
         self.numbers = numbers
         self._loop = asyncio.get_running_loop()
@@ -172,6 +174,13 @@ class Batcher:
         batch.calls += 1
         try:
             return _split(self.model.infer(_joined(requests)), requests, batched=self.model.spec.max_batch_size > 0)
+        except RequestError as error:
+            # an error each: every answer raises its own
+            return [
+                RequestError(error.status, str(error), retry_after_seconds=error.retry_after_seconds) for _ in requests
+            ]
+        except WorkerDiedError as error:
+            return [outcome for request in requests for outcome in self._run_again(batch, request, error)]
         except Exception as error:  # noqa: BLE001  whatever a model raises, the others are served on
             if len(requests) > 1:
                 # values of one request must not fail those that happened to wait with it
@@ -179,6 +188,15 @@ class Batcher:
             reason = last_line(error)
             self._log_failure(reason, error, requests[0].id)
             return [RequestError(500, f"the model failed on this request: {reason}")]
+
+    def _run_again(self, batch: _Batch, request: Waiting, error: WorkerDiedError) -> list[_Outcome]:
+        """Run a request alone in the restarted process: inference changes nothing, so that twice is as good as once."""
+        request.deaths += 1
+        if request.deaths < _MAX_DEATHS:
+            return self._run(batch, [request])
+        self._log_failure(str(error), error, request.id)
+        reason = f"the model's process died {request.deaths} times with this request: {error}"
+        return [RequestError(503, f"{reason}. Fix: retry later, or send other values", retry_after_seconds=1)]
 
     def _log_failure(self, reason: str, error: Exception, request_id: str | None) -> None:
         """Log a reason once in a row: clients whose values the model cannot take must not fill the log."""

@@ -7,9 +7,9 @@ from pathlib import Path  # noqa: TC003  the command line parser reads the annot
 from typing import Literal
 
 from trainer.common.validation import at_least, between, file_name, more_than
+from trainer.serve.model_options import ModelOptions
 from trainer.serve.request_log import Choice  # noqa: TC001  read at run time, too
-
-MEBIBYTE = 1 << 20
+from trainer.serve.shadow_config import MEBIBYTE, ShadowConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,16 +53,19 @@ class LimitsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ServeConfig:
-    """Serve a TorchScript model with the Open Inference Protocol v2 over HTTP and gRPC."""
+    """Serve TorchScript models with the Open Inference Protocol v2 over HTTP and gRPC."""
 
     model_repository: Path
     """Folder in Triton's layout: <model_name>/config.pbtxt, <model_name>/<version>/{model.pt,manifest.json}."""
-    model_name: str
-    """Model to serve. The server waits for it, alive but not ready."""
+    model_name: tuple[str, ...]
+    """Model to serve, or several, each in a process of its own. The server waits for them, alive but not ready."""
     model_version: int | None = None
     """Serve this version alone and wait for it, whatever else is published; None: as config.pbtxt's version_policy."""
     model_variant: str | None = None
     """Serve this variant, such as int8, of versions that have it; None: the file that config.pbtxt names."""
+    model_options: tuple[str, ...] = ()
+    """Of several models, what differs for each: NAME:KEY=VALUE,KEY=VALUE with the keys version, variant,
+    max_queue_size, num_cpu_threads and max_memory_mib (of its process, beyond what Python and torch take)."""
     host: str = "127.0.0.1"
     """Address all ports listen on; 0.0.0.0 in a pod."""
     http_port: int = 8000
@@ -92,15 +95,21 @@ class ServeConfig:
     """Longest warm-up of a version. Each batch size up to max_batch_size is run, the largest first; model_warmup of
     config.pbtxt replaces that, whatever time it takes."""
     num_cpu_threads: int = 0
-    """Threads of CPU kernels; 0 takes OMP_NUM_THREADS or the container's CPU limit."""
+    """Threads of CPU kernels, which several models share equally; 0 takes OMP_NUM_THREADS or the container's CPU
+    limit."""
     drain_delay_seconds: float = 5.0
     """After SIGTERM: not ready but still serving for so long, until no new request is sent here."""
     drain_timeout_seconds: int = 20
     """After that delay: time for the requests under way. Both together stay below the pod's grace period."""
     limits: LimitsConfig = field(default_factory=LimitsConfig)
+    shadow: ShadowConfig = field(default_factory=ShadowConfig)
 
     def __post_init__(self) -> None:
-        file_name("model_name", self.model_name)
+        for name in self.model_name:
+            file_name("model_name", name)
+        if not self.model_name or len(set(self.model_name)) < len(self.model_name):
+            raise ValueError(f"model_name={list(self.model_name)}: must be at least one, each once")
+        self._check_options()
         if self.model_version is not None:
             at_least("model_version", self.model_version, 1)
         if self.model_variant is not None:
@@ -119,3 +128,29 @@ class ServeConfig:
         at_least("num_cpu_threads", self.num_cpu_threads, 0)
         at_least("drain_delay_seconds", self.drain_delay_seconds, 0)
         at_least("drain_timeout_seconds", self.drain_timeout_seconds, 1)
+
+    @property
+    def options(self) -> dict[str, ModelOptions]:
+        """What each model gets, by name."""
+        server = ModelOptions(name=self.model_name[0], version=self.model_version, variant=self.model_variant)
+        if len(self.model_name) == 1:
+            return {server.name: server}
+        given = {each.name: each for each in map(ModelOptions.parse, self.model_options)}
+        return {name: given.get(name, ModelOptions(name=name)) for name in self.model_name}
+
+    def _check_options(self) -> None:
+        names = [ModelOptions.parse(text).name for text in self.model_options]
+        if len(self.model_name) == 1:
+            if names:
+                fix = (
+                    "Fix: --model_version, --model_variant, --max_queue_size, --num_cpu_threads, the container's memory"
+                )
+                raise ValueError(f"model_options={list(self.model_options)}: are for several models. {fix}")
+            return
+        for field_name, value in (("version", self.model_version), ("variant", self.model_variant)):
+            if value is not None:
+                fix = f"Fix: --model_options {self.model_name[0]}:{field_name}={value}"
+                raise ValueError(f"model_{field_name}={value}: is for one model, not for {len(self.model_name)}. {fix}")
+        for name in names:
+            if name not in self.model_name or names.count(name) > 1:
+                raise ValueError(f"model_options of {name!r}: must be of one of {list(self.model_name)}, each once")

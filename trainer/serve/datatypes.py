@@ -1,4 +1,4 @@
-"""Tensor datatypes: protocol name, Triton's enum, NumPy and torch types.
+"""Tensor datatypes: protocol name, Triton's enum and NumPy types.
 
 Source: Open Inference Protocol, "Tensor Data Types"; Triton, model_config.proto `DataType`. BYTES and BF16 are left
 out: TorchScript takes no strings, and NumPy has no bfloat16.
@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-import torch
 from tritonclient.grpc import model_config_pb2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Datatype:
-    """One element type in its four spellings."""
+    """One element type in its spellings."""
 
     name: str
     numpy: np.dtype[Any]
     """Little-endian, as in binary tensors."""
-    torch: torch.dtype
 
     @property
     def json_kinds(self) -> str:
@@ -29,23 +27,23 @@ class Datatype:
         return {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}[self.numpy.kind]
 
 
-def _datatype(name: str, numpy: str, torch_type: torch.dtype) -> Datatype:
-    return Datatype(name=name, numpy=np.dtype(numpy), torch=torch_type)
+def _datatype(name: str, numpy: str) -> Datatype:
+    return Datatype(name=name, numpy=np.dtype(numpy))
 
 
 _DATATYPES = (
-    _datatype("BOOL", "|b1", torch.bool),
-    _datatype("UINT8", "|u1", torch.uint8),
-    _datatype("UINT16", "<u2", torch.uint16),
-    _datatype("UINT32", "<u4", torch.uint32),
-    _datatype("UINT64", "<u8", torch.uint64),
-    _datatype("INT8", "|i1", torch.int8),
-    _datatype("INT16", "<i2", torch.int16),
-    _datatype("INT32", "<i4", torch.int32),
-    _datatype("INT64", "<i8", torch.int64),
-    _datatype("FP16", "<f2", torch.float16),
-    _datatype("FP32", "<f4", torch.float32),
-    _datatype("FP64", "<f8", torch.float64),
+    _datatype("BOOL", "|b1"),
+    _datatype("UINT8", "|u1"),
+    _datatype("UINT16", "<u2"),
+    _datatype("UINT32", "<u4"),
+    _datatype("UINT64", "<u8"),
+    _datatype("INT8", "|i1"),
+    _datatype("INT16", "<i2"),
+    _datatype("INT32", "<i4"),
+    _datatype("INT64", "<i8"),
+    _datatype("FP16", "<f2"),
+    _datatype("FP32", "<f4"),
+    _datatype("FP64", "<f8"),
 )
 _BY_TRITON_NAME = {f"TYPE_{datatype.name}": datatype for datatype in _DATATYPES}
 

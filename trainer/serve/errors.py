@@ -24,3 +24,13 @@ class ClientDisconnectedError(Exception):
 
 class ModelLoadError(RuntimeError):
     """A version, or the model's configuration, cannot be served as it is on disk."""
+
+
+class WorkerDiedError(OSError):
+    """The process of a model ended during a call; the message says how."""
+
+
+def last_line(error: BaseException) -> str:
+    """Return the reason from an error of TorchScript, which comes after its many lines of trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else type(error).__name__

@@ -19,7 +19,6 @@ from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2_grpc
 
 from trainer.serve.errors import RequestError
-from trainer.serve.inference import infer
 from trainer.serve.management import LOG_REFUSAL, TRACE_REFUSAL, messages
 from trainer.serve.protocol import grpc_messages
 from trainer.serve.protocol.parameters import SHARED_MEMORY_REFUSAL
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from trainer.serve.buffers import BufferBudget
+    from trainer.serve.inference import Inference
     from trainer.serve.management import Management
     from trainer.serve.metrics import ServerMetrics
-    from trainer.serve.registry import ModelRegistry
     from trainer.serve.request_log import Observer
 
 logger = logging.getLogger(__name__)
@@ -113,13 +112,13 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     def __init__(
         self,
-        registry: ModelRegistry,
+        inference: Inference,
         management: Management,
         metrics: ServerMetrics,
         buffers: BufferBudget,
         observer: Observer,
     ) -> None:
-        self._registry = registry
+        self._inference = inference
         self._management = management
         self._metrics = metrics
         self._buffers = buffers
@@ -240,9 +239,10 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
         try:
             if self._buffers.exceeded:
                 raise RequestError(503, self._buffers.refusal)
-            batcher = self._registry.find(request.model_name, request.model_version or None)
+            model, version = request.model_name, request.model_version or None
             decode = functools.partial(grpc_messages.decode, request, raw)
-            return messages.ModelInferResponse(**await infer(batcher, record, decode, grpc_messages.encode))
+            answer = await self._inference.infer(model, version, record, decode, grpc_messages.encode)
+            return messages.ModelInferResponse(**answer)
         finally:
             self._buffers.release(size)
 

@@ -14,20 +14,47 @@ if TYPE_CHECKING:
 
     from trainer.serve.batcher import Batcher
     from trainer.serve.model_config import ModelSpec
+    from trainer.serve.models import Models
     from trainer.serve.protocol.infer_request import InferRequest
     from trainer.serve.protocol.tensors import Array
     from trainer.serve.request_log import RequestRecord
+    from trainer.serve.shadow import Shadow
 
 _Answer = TypeVar("_Answer")
 
 
-async def infer(
+class Inference:
+    """Finds the version for a request and runs it; every method belongs to the event loop's thread."""
+
+    def __init__(self, models: Models, shadow: Shadow | None) -> None:
+        """Answer by the versions of these models; a shadow gets a share of what was answered."""
+        self._models = models
+        self._shadow = shadow
+
+    async def infer(
+        self,
+        model: str,
+        version: str | None,
+        record: RequestRecord,
+        decode: Callable[[ModelSpec], InferRequest],
+        encode: Callable[[InferRequest, ModelSpec, int, list[Array]], _Answer],
+    ) -> _Answer:
+        """Answer a request for a version, the latest without one, and note in its record what it is.
+
+        Raises:
+            RequestError: there is no such version, the request does not fit, the queue is full, or the model failed.
+        """
+        return await _infer(self._models.find(model, version), record, decode, encode, self._shadow)
+
+
+async def _infer(
     batcher: Batcher,
     record: RequestRecord,
     decode: Callable[[ModelSpec], InferRequest],
     encode: Callable[[InferRequest, ModelSpec, int, list[Array]], _Answer],
+    shadow: Shadow | None,
 ) -> _Answer:
-    """Answer a request, and note in its record what it is.
+    """Answer a request.
 
     Nothing may be awaited between finding the batcher and its `submit`: a retired batcher takes no requests.
 
@@ -60,6 +87,8 @@ async def infer(
     numbers.compute_input_duration_us += round((decoded - decoding) * 1e6)
     numbers.compute_output_duration_us += _microseconds(encoding)
     numbers.succeed(time.perf_counter() - began)
+    if shadow is not None:
+        shadow.answered(request, record, spec, results)
     return answer
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -21,10 +22,12 @@ from trainer.serve.buffers import BufferBudget
 from trainer.serve.connection import BoundedConfig
 from trainer.serve.grpc_server import GrpcServer
 from trainer.serve.grpc_service import GrpcService
+from trainer.serve.inference import Inference
 from trainer.serve.loader import ModelLoader, Snapshot
 from trainer.serve.management import Management
 from trainer.serve.metrics import ServerMetrics
 from trainer.serve.metrics_app import MetricsApp
+from trainer.serve.models import Models
 from trainer.serve.registry import ModelRegistry
 from trainer.serve.request_log import Observers, RequestLog
 from trainer.serve.routes import Routes
@@ -34,11 +37,19 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from trainer.serve.config import ServeConfig
+    from trainer.serve.model_options import ModelOptions
+    from trainer.serve.model_worker import ModelWorker
+    from trainer.serve.servable import Load
+    from trainer.serve.shadow import Shadow
+    from trainer.serve.shadow_config import ShadowConfig
     from trainer.serve.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 
 _BACKLOG = 2048
+SWITCH_INTERVAL_SECONDS = 0.0002
+"""How long a model's thread waits for the interpreter while the event loop parses requests; Python's own 5 ms would
+leave the model idle for as long as several batches take."""
 _METRICS_SHUTDOWN_SECONDS = 1
 _TRACES_SECONDS = 2.0
 """For the last spans, after everything else."""
@@ -46,6 +57,7 @@ _TRACES_SECONDS = 2.0
 
 def run(config: ServeConfig) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status, 1 when a port is taken."""
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     log_to_stderr(logging.getLogger())
     # what clients do wrong is counted; a line for each would let them fill the log
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
@@ -73,20 +85,29 @@ def _listen(host: str, port: int) -> socket.socket:
 
 async def _serve(config: ServeConfig, http_socket: socket.socket, metrics_socket: socket.socket) -> None:
     stop = _stop_event()
-    server_metrics = ServerMetrics(config.model_name)
-    registry = ModelRegistry(config.model_name, server_metrics, config.max_queue_size)
-    watcher = _watcher(config, registry)
-    explicit = watcher if config.model_control == "explicit" else None
-    management = Management(registry, explicit)
+    server_metrics = ServerMetrics(*config.model_name)
+    workers = _workers(config)
+    server_metrics.worker_restarts.update({name: functools.partial(_restarts, each) for name, each in workers.items()})
+    registries = {
+        name: ModelRegistry(name, server_metrics, options.max_queue_size or config.max_queue_size)
+        for name, options in config.options.items()
+    }
+    models = Models(registries.values())
+    watchers = {
+        name: _watcher(config, registries[name], options, _load_function(config, options, workers.get(name)))
+        for name, options in config.options.items()
+    }
+    management = Management(models, watchers if config.model_control == "explicit" else None)
     buffers = BufferBudget(config.limits.max_buffered_bytes)
-    routes = Routes(registry, management, config.limits.max_json_bytes)
+    inference = Inference(models, _shadow(config.shadow, server_metrics))
+    routes = Routes(inference, management, config.limits.max_json_bytes)
     request_log = RequestLog(config.log_requests, config.slow_request_seconds)
     tracing = _tracing(config)
     observers = Observers(request_log, *([tracing] if tracing else []))
     app = InferenceApp(routes, server_metrics, config.limits, buffers, observers)
     grpc_server = None
     if config.grpc_port is not None:
-        service = GrpcService(registry, management, server_metrics, buffers, observers)
+        service = GrpcService(inference, management, server_metrics, buffers, observers)
         grpc_server = GrpcServer(service, config.limits)
         grpc_port = await grpc_server.start(config.host, config.grpc_port)
         logger.info("serving gRPC on port %d", grpc_port)
@@ -103,17 +124,21 @@ async def _serve(config: ServeConfig, http_socket: socket.socket, metrics_socket
         logger.info(
             "serving http://%s and metrics at http://%s/metrics", _address(http_socket), _address(metrics_socket)
         )
-        watcher.start()
+        for watcher in watchers.values():
+            watcher.start()
         await stop.wait()
         management.draining = True
         logger.info("stopping: not ready, still serving for %g s", config.drain_delay_seconds)
         await _wait(stop, config.drain_delay_seconds)
-        watcher.stop()
+        for watcher in watchers.values():
+            watcher.stop()
         http_server.should_exit = True
         if grpc_server is not None:
             await grpc_server.stop(config.drain_timeout_seconds)
         await http_task
         metrics_server.should_exit = True
+    for worker in workers.values():
+        worker.stop()
     if tracing:
         tracing.close(_TRACES_SECONDS)
 
@@ -123,10 +148,54 @@ def _tracing(config: ServeConfig) -> Tracing | None:
         return None
     from trainer.serve.tracing import Tracing  # noqa: PLC0415  takes a while, and memory
 
-    return Tracing(config.otlp_endpoint, config.trace_sample_ratio, config.model_name)
+    return Tracing(config.otlp_endpoint, config.trace_sample_ratio, "-".join(config.model_name))
 
 
-def _watcher(config: ServeConfig, registry: ModelRegistry) -> RepositoryWatcher:
+def _shadow(config: ShadowConfig, server_metrics: ServerMetrics) -> Shadow | None:
+    if config.shadow_url is None:
+        return None
+    from trainer.serve.shadow import Shadow  # noqa: PLC0415  takes memory
+
+    shadow = Shadow(config, config.shadow_url)
+    server_metrics.shadow_lines = shadow.metrics.lines
+    return shadow
+
+
+def _workers(config: ServeConfig) -> dict[str, ModelWorker]:
+    """Return the processes of several models, by name: one alone runs in the server's own, without a detour."""
+    if len(config.model_name) == 1:
+        return {}
+    from trainer.serve.model_worker import ModelWorker, WorkerSettings  # noqa: PLC0415  one model has no use for it
+
+    # main() has put what all of them together may use there
+    share = max(1, int(os.environ["OMP_NUM_THREADS"]) // len(config.model_name))
+    return {
+        name: ModelWorker(
+            WorkerSettings(
+                folder=config.model_repository / name,
+                warmup_budget_seconds=config.warmup_budget_seconds,
+                num_cpu_threads=options.num_cpu_threads or share,
+                variant=options.variant,
+                max_memory_mib=options.max_memory_mib,
+            )
+        )
+        for name, options in config.options.items()
+    }
+
+
+def _restarts(worker: ModelWorker) -> int:
+    return worker.restarts
+
+
+def _load_function(config: ServeConfig, options: ModelOptions, worker: ModelWorker | None) -> Load:
+    if worker is not None:
+        return worker.load
+    from trainer.serve.local_models import LocalModels  # noqa: PLC0415  torch: a server of several models has none
+
+    return LocalModels(config.warmup_budget_seconds, options.variant).load
+
+
+def _watcher(config: ServeConfig, registry: ModelRegistry, options: ModelOptions, load: Load) -> RepositoryWatcher:
     loop = asyncio.get_running_loop()
 
     def publish(snapshot: Snapshot) -> None:
@@ -134,8 +203,8 @@ def _watcher(config: ServeConfig, registry: ModelRegistry) -> RepositoryWatcher:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(registry.apply, snapshot)
 
-    folder = config.model_repository / config.model_name
-    loader = ModelLoader(folder, config.warmup_budget_seconds, publish, config.model_version, config.model_variant)
+    folder = config.model_repository / options.name
+    loader = ModelLoader(folder, load, publish, options.version, options.variant)
     return RepositoryWatcher(loader, config.poll_interval_seconds if config.model_control == "poll" else None)
 
 

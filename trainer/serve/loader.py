@@ -1,4 +1,4 @@
-"""Keeps loaded what the repository wants served: verifies, loads and warms up new versions while the old ones serve.
+"""Keeps loaded what the repository wants served: new versions are loaded and warmed up while the old ones serve.
 
 Runs on a thread of its own, since hashing and loading take seconds, and hands over immutable snapshots. A version that
 cannot be served is recorded, counted and left alone until its files change; it never replaces one that works.
@@ -7,29 +7,30 @@ cannot be served is recorded, counted and left alone until its files change; it 
 from __future__ import annotations
 
 import logging
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainer.model_repository.layout import variant_file
-from trainer.serve import model, model_config, repository, warmup
+from trainer.serve import model_config, repository
 from trainer.serve.errors import ModelLoadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from trainer.serve.model import LoadedModel
     from trainer.serve.repository import Candidate, Signature
+    from trainer.serve.servable import Load, Servable
 
 logger = logging.getLogger(__name__)
+
+UNLOADED = "unloaded on request"
+"""The problem of a snapshot that somebody asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """What is to answer requests from now on, and what became of the rest."""
 
-    models: Mapping[int, LoadedModel]
+    models: Mapping[int, Servable]
     """By version."""
     unavailable: Mapping[int, str]
     """Versions that could not be loaded, with the reason."""
@@ -47,7 +48,7 @@ class ModelLoader:
     def __init__(
         self,
         folder: Path,
-        warmup_budget_seconds: float,
+        load: Load,
         publish: Callable[[Snapshot], None],
         version: int | None = None,
         variant: str | None = None,
@@ -55,9 +56,9 @@ class ModelLoader:
         self._folder = folder
         self._version = version
         self._variant = variant
-        self._warmup_budget_seconds = warmup_budget_seconds
+        self._load = load
         self._publish = publish
-        self._loaded: dict[int, tuple[Signature, LoadedModel]] = {}
+        self._loaded: dict[int, tuple[Signature, Servable]] = {}
         self._broken: dict[int, tuple[Signature, str]] = {}
         self._problem = ""
         self._broken_config = ""
@@ -84,24 +85,24 @@ class ModelLoader:
     def unload(self) -> Snapshot:
         """Take all versions out of service."""
         self._loaded = {}
-        self._note_problem("unloaded on request")
+        self._note_problem(UNLOADED)
         return self._publish_changes()
 
     def _parse(self, text: str) -> model_config.ModelSpec:
         try:
-            spec = model_config.parse(text, self._folder.name, self._version)
+            return model_config.parse(text, self._folder.name, self._version, self._variant)
         except ModelLoadError:
             if text != self._broken_config:
                 self._broken_config = text
                 self._failures += 1
             raise
-        return spec if self._variant is None else replace(spec, model_file=variant_file(self._variant))
 
     def _select(self, candidates: list[Candidate], spec: model_config.ModelSpec) -> None:
         """Make the version policy true with versions that work; what was served before stays until one does."""
         on_disk = {candidate.version for candidate in candidates}
+        self._loaded = {version: entry for version, entry in self._loaded.items() if not entry[1].lost}
         self._broken = {version: why for version, why in self._broken.items() if version in on_disk}
-        served: dict[int, tuple[Signature, LoadedModel]] = {}
+        served: dict[int, tuple[Signature, Servable]] = {}
         for candidate in candidates:
             if spec.version_policy.latest is not None and len(served) >= spec.version_policy.latest:
                 break
@@ -111,9 +112,7 @@ class ModelLoader:
         if served:
             self._loaded = served
 
-    def _ensure_loaded(
-        self, candidate: Candidate, spec: model_config.ModelSpec
-    ) -> tuple[Signature, LoadedModel] | None:
+    def _ensure_loaded(self, candidate: Candidate, spec: model_config.ModelSpec) -> tuple[Signature, Servable] | None:
         """Return the loaded version, an older load of it where the files on disk are broken now, or None."""
         present = self._loaded.get(candidate.version)
         broken = self._broken.get(candidate.version)
@@ -131,21 +130,6 @@ class ModelLoader:
         self._broken.pop(candidate.version, None)
         self._successes += 1
         return fresh
-
-    def _load(self, candidate: Candidate, spec: model_config.ModelSpec) -> LoadedModel:
-        begin = time.monotonic()
-        if self._variant is not None:
-            repository.require_variant(candidate, self._variant)
-        repository.verify(candidate)
-        loaded = model.load(candidate.model_file, spec, candidate.version)
-        loaded_at = time.monotonic()
-        warmup.warm_up(loaded, self._folder, self._warmup_budget_seconds)
-        ready_at = time.monotonic()
-        loaded.load_seconds, loaded.warmup_seconds = ready_at - begin, ready_at - loaded_at
-        logger.info("%s version %d: loaded in %.2f s", spec.name, candidate.version, loaded.load_seconds)
-        if spec.ignored:
-            logger.warning("%s: no effect in this server: %s", spec.name, ", ".join(spec.ignored))
-        return loaded
 
     def _note_broken(self, candidate: Candidate, signature: Signature, reason: str) -> None:
         self._failures += 1

@@ -6,17 +6,19 @@ The answers are the protocol's own messages (tritonclient's `service_pb2`); HTTP
 from __future__ import annotations
 
 import asyncio
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
 from tritonclient.grpc import service_pb2
 
 from trainer.serve.errors import RequestError
 from trainer.serve.model_config import PLATFORM
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trainer.serve.metrics import VersionMetrics
-    from trainer.serve.registry import ModelRegistry
+    from trainer.serve.models import Models
     from trainer.serve.tensor_spec import TensorSpec
     from trainer.serve.watcher import RepositoryWatcher
 
@@ -39,38 +41,47 @@ _NANOSECONDS_PER_MICROSECOND = 1000
 class Management:
     """Answers about what is served; every method belongs to the event loop's thread."""
 
-    def __init__(self, registry: ModelRegistry, explicit_control: RepositoryWatcher | None) -> None:
-        self._registry = registry
+    def __init__(self, models: Models, explicit_control: Mapping[str, RepositoryWatcher] | None) -> None:
+        self._models = models
         self._explicit_control = explicit_control
         self.draining = False
         """The server is about to stop: not ready any more."""
 
     def check_ready(self, model: str | None = None, version: str | None = None) -> int:
-        """Return the version that answers requests; without a model, of the one that the server is for.
+        """Refuse unless a model's version answers requests; without a model, one version of each.
+
+        Returns:
+            The version; without a model, that of the last one.
 
         Raises:
             RequestError: 404 for an unknown model or version, 503 while none is loaded or the server stops.
         """
-        batcher = self._registry.find(self._registry.model_name if model is None else model, version)
+        registries = self._models.required() if model is None else [self._models.of(model)]
+        batchers = [registry.find(version) for registry in registries]
         if self.draining:
             raise RequestError(503, "shutting down")
-        return batcher.model.version
+        for batcher in batchers:
+            if problem := batcher.model.problem:
+                message = f"model {batcher.model.spec.name!r} is not ready: {problem}"
+                raise RequestError(503, message, retry_after_seconds=1)
+        return batchers[-1].model.version
 
     def server_metadata(self) -> _Message:
         """Return name, version and extensions (ServerMetadataResponse)."""
-        version = f"torch-{torch.__version__}"
+        version = f"torch-{metadata.version('torch')}"
         return messages.ServerMetadataResponse(name="athanor", version=version, extensions=EXTENSIONS)
 
     def model_metadata(self, model: str, version: str | None) -> _Message:
         """Return versions, inputs and outputs of a model (ModelMetadataResponse).
 
         Raises:
-            RequestError: 404 or 503, as `ModelRegistry.find`.
+            RequestError: 404 or 503, as `Models.find`.
         """
-        spec = self._registry.find(model, version).model.spec
+        registry = self._models.of(model)
+        spec = registry.find(version).model.spec
         return messages.ModelMetadataResponse(
             name=spec.name,
-            versions=[str(number) for number in self._registry.versions],
+            versions=[str(number) for number in registry.versions],
             platform=PLATFORM,
             inputs=[_tensor_metadata(tensor) for tensor in spec.inputs],
             outputs=[_tensor_metadata(tensor) for tensor in spec.outputs],
@@ -80,24 +91,30 @@ class Management:
         """Return config.pbtxt as it is served (ModelConfig).
 
         Raises:
-            RequestError: 404 or 503, as `ModelRegistry.find`.
+            RequestError: 404 or 503, as `Models.find`.
         """
-        return self._registry.find(model, version).model.spec.config
+        return self._models.find(model, version).model.spec.config
 
     def statistics(self, model: str | None, version: str | None) -> _Message:
         """Return what versions did since they were loaded (ModelStatisticsResponse); without a model, all of them.
 
         Raises:
-            RequestError: 404 or 503, as `ModelRegistry.find`.
+            RequestError: 404 or 503, as `Models.find`.
         """
+        registries = self._models if model is None else [self._models.of(model)]
         if model is not None:
-            self._registry.find(model, version)
-        numbers = [each for each in self._registry.numbers() if version is None or str(each.version) == version]
+            self._models.find(model, version)
+        numbers = [
+            each
+            for registry in registries
+            for each in registry.numbers()
+            if version is None or str(each.version) == version
+        ]
         return messages.ModelStatisticsResponse(model_stats=[_statistics(each) for each in numbers])
 
     def index(self, *, ready_only: bool) -> _Message:
         """Return all versions with their state (RepositoryIndexResponse)."""
-        entries = self._registry.index()
+        entries = [entry for registry in self._models for entry in registry.index()]
         return messages.RepositoryIndexResponse(
             models=[entry for entry in entries if not ready_only or entry["state"] == "READY"]
         )
@@ -122,10 +139,10 @@ class Management:
         await asyncio.wrap_future(self._control(model, "unload").unload())
 
     def _control(self, model: str, action: str) -> RepositoryWatcher:
-        self._registry.check_name(model)
+        self._models.of(model)
         if self._explicit_control is None:
             raise RequestError(400, f"{action}: the repository is polled. Fix: start with --model_control=explicit")
-        return self._explicit_control
+        return self._explicit_control[model]
 
 
 def _tensor_metadata(spec: TensorSpec) -> dict[str, Any]:

@@ -123,26 +123,29 @@ class VersionMetrics:
 class ServerMetrics:
     """All metrics of the process."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._versions: dict[int, VersionMetrics] = {}
+    def __init__(self, *models: str) -> None:
+        self._versions: dict[tuple[str, int], VersionMetrics] = {}
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
-        self.load_success = 0
-        self.load_failure = 0
+        self.loads: dict[str, tuple[int, int]] = dict.fromkeys(models, (0, 0))
+        """Versions that were loaded, and that could not be, by model."""
+        self.worker_restarts: dict[str, Callable[[], int]] = {}
+        """How often each model's process was started again, where models have one."""
         self.responses: Counter[int] = Counter()
         """HTTP responses by status."""
         self.grpc_responses: Counter[str] = Counter()
         """gRPC calls by the name of their status code."""
+        self.shadow_lines: Callable[[], Iterable[str]] = tuple
+        """Returns the lines about the shadow, where there is one."""
 
     def add_version(self, version: VersionMetrics) -> None:
         """Show the numbers of a version."""
-        self._versions[version.version] = version
+        self._versions[version.model, version.version] = version
 
     def remove_version(self, version: VersionMetrics) -> None:
         """Stop showing them, unless the version has been loaded again."""
-        if self._versions.get(version.version) is version:
-            del self._versions[version.version]
+        if self._versions.get((version.model, version.version)) is version:
+            del self._versions[version.model, version.version]
 
     def render(self) -> bytes:
         """Return the text that Prometheus scrapes."""
@@ -161,41 +164,42 @@ class ServerMetrics:
             for version in versions
             for (cause, priority), count in version.rejected.items()
         ]
-        model = {"model": self._model}
+        loads = [({"model": model}, *numbers) for model, numbers in self.loads.items()]
+        restarts = [({"model": model}, number()) for model, number in self.worker_restarts.items()]
         lines = [
-            *_family(
+            *family(
                 "nv_inference_request_success", "counter", "Successful requests", each(lambda v: v.request_success)
             ),
-            *_family("nv_inference_request_failure", "counter", "Failed requests", failures),
-            *_family("athanor_rejected_requests", "counter", "Requests that the queue rejected", rejected),
-            *_family("nv_inference_count", "counter", "Inferences (rows)", each(lambda v: v.inference_count)),
-            *_family("nv_inference_exec_count", "counter", "Model calls", each(lambda v: v.execution_count)),
-            *_family(
+            *family("nv_inference_request_failure", "counter", "Failed requests", failures),
+            *family("athanor_rejected_requests", "counter", "Requests that the queue rejected", rejected),
+            *family("nv_inference_count", "counter", "Inferences (rows)", each(lambda v: v.inference_count)),
+            *family("nv_inference_exec_count", "counter", "Model calls", each(lambda v: v.execution_count)),
+            *family(
                 "nv_inference_request_duration_us", "counter", "Request time", each(lambda v: v.request_duration_us)
             ),
-            *_family("nv_inference_queue_duration_us", "counter", "Queue time", each(lambda v: v.queue_duration_us)),
-            *_family(
+            *family("nv_inference_queue_duration_us", "counter", "Queue time", each(lambda v: v.queue_duration_us)),
+            *family(
                 "nv_inference_compute_input_duration_us",
                 "counter",
                 "Time to decode requests",
                 each(lambda v: v.compute_input_duration_us),
             ),
-            *_family(
+            *family(
                 "nv_inference_compute_infer_duration_us",
                 "counter",
                 "Model time, counted for each request of a batch",
                 each(lambda v: v.compute_infer_duration_us),
             ),
-            *_family(
+            *family(
                 "nv_inference_compute_output_duration_us",
                 "counter",
                 "Time to encode answers",
                 each(lambda v: v.compute_output_duration_us),
             ),
-            *_family(
+            *family(
                 "nv_inference_pending_request_count", "gauge", "Queued requests", each(lambda v: v.pending_requests())
             ),
-            *_family("athanor_running_batches", "gauge", "Batches in the model", each(lambda v: v.running_batches())),
+            *family("athanor_running_batches", "gauge", "Batches in the model", each(lambda v: v.running_batches())),
             *_histograms(
                 "athanor_request_duration_seconds",
                 "Time from a request's first byte to its answer, of requests that succeeded",
@@ -203,22 +207,26 @@ class ServerMetrics:
                 lambda v: v.request_seconds,
             ),
             *_histograms("athanor_batch_size", "Rows of one model call", versions, lambda v: v.batch_size),
-            *_family("athanor_model_load_seconds", "gauge", "Time to load the version", each(lambda v: v.load_seconds)),
-            *_family("athanor_model_warmup_seconds", "gauge", "Of that, the warm-up", each(lambda v: v.warmup_seconds)),
-            *_family("athanor_model_load_success", "counter", "Versions loaded", [(model, self.load_success)]),
-            *_family("athanor_model_load_failure", "counter", "Versions not loadable", [(model, self.load_failure)]),
-            *_family(
+            *family("athanor_model_load_seconds", "gauge", "Time to load the version", each(lambda v: v.load_seconds)),
+            *family("athanor_model_warmup_seconds", "gauge", "Of that, the warm-up", each(lambda v: v.warmup_seconds)),
+            *family("athanor_model_load_success", "counter", "Versions loaded", [(m, good) for m, good, _ in loads]),
+            *family(
+                "athanor_model_load_failure", "counter", "Versions not loadable", [(m, bad) for m, _, bad in loads]
+            ),
+            *family("athanor_model_worker_restarts", "counter", "Restarts of a model's process", restarts),
+            *family(
                 "athanor_http_responses",
                 "counter",
                 "HTTP responses by status",
                 [({"status": str(status)}, count) for status, count in sorted(self.responses.items())],
             ),
-            *_family(
+            *family(
                 "athanor_grpc_responses",
                 "counter",
                 "gRPC calls by status code",
                 [({"code": code}, count) for code, count in sorted(self.grpc_responses.items())],
             ),
+            *self.shadow_lines(),
         ]
         return "\n".join([*lines, ""]).encode() + generate_latest(self._process)
 
@@ -230,17 +238,22 @@ def _labels(version: VersionMetrics) -> dict[str, str]:
 def _histograms(
     name: str, text: str, versions: Iterable[VersionMetrics], of: Callable[[VersionMetrics], Histogram]
 ) -> Iterable[str]:
-    yield f"# HELP {name} {text}"
-    yield f"# TYPE {name} histogram"
+    yield from family_head(name, "histogram", text)
     for version in versions:
         yield from of(version).samples(name, _labels(version))
 
 
-def _family(name: str, kind: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> Iterable[str]:
-    yield f"# HELP {name} {text}"
-    yield f"# TYPE {name} {kind}"
+def family(name: str, kind: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> Iterable[str]:
+    """Return the lines of a counter or gauge."""
+    yield from family_head(name, kind, text)
     for labels, value in samples:
         yield _sample(name, labels, value)
+
+
+def family_head(name: str, kind: str, text: str) -> Iterable[str]:
+    """Return the lines before the samples of a metric."""
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} {kind}"
 
 
 def _sample(name: str, labels: Mapping[str, str], value: float) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from trainer.model_repository import model_file
-from trainer.serve.errors import ModelLoadError
+from trainer.serve.errors import ModelLoadError, last_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,9 +18,28 @@ if TYPE_CHECKING:
     from trainer.serve.protocol.tensors import Array
     from trainer.serve.tensor_spec import TensorSpec
 
+_TORCH_TYPES = {
+    "BOOL": torch.bool,
+    "UINT8": torch.uint8,
+    "UINT16": torch.uint16,
+    "UINT32": torch.uint32,
+    "UINT64": torch.uint64,
+    "INT8": torch.int8,
+    "INT16": torch.int16,
+    "INT32": torch.int32,
+    "INT64": torch.int64,
+    "FP16": torch.float16,
+    "FP32": torch.float32,
+    "FP64": torch.float64,
+}
+"""By the protocol's name. Here, not with the other spellings: a server of several models does without torch."""
+
 
 class LoadedModel:
     """A version of a model, ready to be called from any thread."""
+
+    problem = ""
+    lost = ""
 
     def __init__(self, spec: ModelSpec, version: int, program: Program) -> None:
         self.spec = spec
@@ -46,6 +65,9 @@ class LoadedModel:
         outputs = self._outputs(result)
         return [_checked(tensor, spec) for tensor, spec in zip(outputs, self.spec.outputs, strict=True)]
 
+    def release(self) -> None:
+        """Nothing to do: the last reference frees it."""
+
     def _outputs(self, result: object) -> list[torch.Tensor]:
         outputs = list(cast("Sequence[object]", result)) if isinstance(result, (tuple, list)) else [result]
         if len(outputs) != len(self.spec.outputs) or not all(isinstance(item, torch.Tensor) for item in outputs):
@@ -70,12 +92,6 @@ def load(path: Path, spec: ModelSpec, version: int) -> LoadedModel:
     return LoadedModel(spec, version, program)
 
 
-def last_line(error: BaseException) -> str:
-    """Return the reason from an error of TorchScript, which comes after its many lines of trace."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else type(error).__name__
-
-
 def _argument_order(arguments: list[str], spec: ModelSpec) -> list[int]:
     """Return, for each argument of forward, its index in the configuration's inputs.
 
@@ -93,6 +109,6 @@ def _argument_order(arguments: list[str], spec: ModelSpec) -> list[int]:
 
 
 def _checked(tensor: torch.Tensor, spec: TensorSpec) -> Array:
-    if tensor.dtype != spec.datatype.torch:
+    if tensor.dtype != _TORCH_TYPES[spec.datatype.name]:
         raise ModelLoadError(f"output {spec.name!r} is {tensor.dtype}; config.pbtxt says {spec.datatype.name}")
     return tensor.contiguous().numpy()

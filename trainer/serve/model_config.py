@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from trainer.model_repository.layout import MODEL_FILE
+from trainer.model_repository.layout import MODEL_FILE, variant_file
 from trainer.serve import batching_config, datatypes, warmup_config
 from trainer.serve.errors import ModelLoadError
 from trainer.serve.tensor_spec import TensorSpec
@@ -67,13 +67,14 @@ class ModelSpec:
     """The whole of it, as Triton's ModelConfig: what clients get that ask for the model's configuration."""
 
 
-def parse(text: str, model_name: str, only_version: int | None = None) -> ModelSpec:
+def parse(text: str, model_name: str, only_version: int | None = None, variant: str | None = None) -> ModelSpec:
     """Read config.pbtxt.
 
     Args:
         text: Its content.
         model_name: The model's folder.
         only_version: Stands in for the file's version_policy.
+        variant: Stands in for the file that it names as the model.
 
     Raises:
         ModelLoadError: not a model configuration, or one that this server cannot serve as it is meant.
@@ -91,7 +92,7 @@ def parse(text: str, model_name: str, only_version: int | None = None) -> ModelS
         inputs=inputs,
         outputs=_tensors("output", config.output, config.max_batch_size),
         max_batch_size=config.max_batch_size,
-        model_file=config.default_model_filename or MODEL_FILE,
+        model_file=variant_file(variant) if variant else config.default_model_filename or MODEL_FILE,
         version_policy=_version_policy(config, only_version),
         batching=batching_config.parse(config),
         instances=sum(group.count or 1 for group in config.instance_group) or 1,

@@ -1,4 +1,7 @@
-"""The versions that answer requests. Lives on the event loop: a swap happens between two requests, never within one."""
+"""The versions of a model that answer requests.
+
+Lives on the event loop: a swap happens between two requests, never within one.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from trainer.serve.batcher import Batcher
 from trainer.serve.errors import RequestError
-from trainer.serve.loader import Snapshot
+from trainer.serve.loader import UNLOADED, Snapshot
 from trainer.serve.metrics import VersionMetrics
 from trainer.serve.repository import is_version_name
 
 if TYPE_CHECKING:
     from trainer.serve.metrics import ServerMetrics
-    from trainer.serve.model import LoadedModel
+    from trainer.serve.servable import Servable
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +37,11 @@ class ModelRegistry:
         """Versions that answer, in ascending order."""
         return sorted(self._batchers)
 
+    @property
+    def is_unloaded(self) -> bool:
+        """Whether somebody asked for it to be out of service."""
+        return not self._batchers and self._snapshot.problem == UNLOADED
+
     def apply(self, snapshot: Snapshot) -> None:
         """Serve what a snapshot says from the next request on; what it lacks finishes its queue and goes."""
         before = self._batchers
@@ -41,21 +49,20 @@ class ModelRegistry:
             version: self._kept_or_new(before.get(version), loaded) for version, loaded in snapshot.models.items()
         }
         self._snapshot = snapshot
-        self._metrics.load_success = snapshot.load_success
-        self._metrics.load_failure = snapshot.load_failure
+        self._metrics.loads[self.model_name] = snapshot.load_success, snapshot.load_failure
         for version, batcher in before.items():
             if self._batchers.get(version) is not batcher:
                 self._retire(batcher)
         if self._batchers.keys() != before.keys():
             logger.info("%s: serving versions %s", self.model_name, self.versions or "none")
 
-    def find(self, model_name: str, version: str | None = None) -> Batcher:
+    def find(self, version: str | None = None) -> Batcher:
         """Return the version asked for, the latest without one.
 
         Raises:
-            RequestError: 404 for an unknown model or version, 503 while none is loaded.
+            RequestError: 404 for an unknown version, 503 while none is loaded.
         """
-        self.check_name(model_name)
+        model_name = self.model_name
         if version is not None and not is_version_name(version):
             raise RequestError(404, f"version {version[:40]!r} of {model_name!r}: versions are numbers from 1")
         if not self._batchers:
@@ -67,24 +74,23 @@ class ModelRegistry:
             raise RequestError(404, f"model {model_name!r} has no version {number}; serving: {self.versions}")
         return batcher
 
-    def check_name(self, model_name: str) -> None:
-        """Refuse other models.
-
-        Raises:
-            RequestError: 404 with the name that is served.
-        """
-        if model_name != self.model_name:
-            raise RequestError(404, f"unknown model {model_name[:80]!r}; serving: {self.model_name!r}")
-
     def index(self) -> list[dict[str, str]]:
         """Return the entries of the repository index: name, version, state and reason."""
-        ready = [{"name": self.model_name, "version": str(v), "state": "READY", "reason": ""} for v in self.versions]
+        loaded = [
+            {
+                "name": self.model_name,
+                "version": str(version),
+                "state": "UNAVAILABLE" if why else "READY",
+                "reason": why,
+            }
+            for version, why in ((version, self._batchers[version].model.problem) for version in self.versions)
+        ]
         unavailable = [
             {"name": self.model_name, "version": str(version), "state": "UNAVAILABLE", "reason": reason}
             for version, reason in sorted(self._snapshot.unavailable.items())
         ]
-        if ready or unavailable:
-            return ready + unavailable
+        if loaded or unavailable:
+            return loaded + unavailable
         return [{"name": self.model_name, "version": "", "state": "UNAVAILABLE", "reason": self._snapshot.problem}]
 
     def numbers(self) -> list[VersionMetrics]:
@@ -95,7 +101,7 @@ class ModelRegistry:
         reasons = sorted(self._snapshot.unavailable.items())
         return "; ".join(f"version {version}: {reason}" for version, reason in reasons) or "no version"
 
-    def _kept_or_new(self, batcher: Batcher | None, loaded: LoadedModel) -> Batcher:
+    def _kept_or_new(self, batcher: Batcher | None, loaded: Servable) -> Batcher:
         if batcher is not None and batcher.model is loaded:
             return batcher
         numbers = VersionMetrics(
@@ -113,6 +119,7 @@ class ModelRegistry:
         def on_drained() -> None:
             self._retiring.discard(batcher)
             self._metrics.remove_version(batcher.numbers)
+            batcher.model.release()
             logger.info("%s version %d: released", self.model_name, batcher.model.version)
 
         batcher.retire(on_drained)

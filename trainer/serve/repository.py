@@ -33,6 +33,8 @@ class Candidate:
     version: int
     folder: Path
     model_file: Path
+    config_text: str
+    """Of the model's config.pbtxt."""
     signature: Signature
     """Of its files, config.pbtxt and files of its warm-up: a version that was broken is tried again when it changes."""
 
@@ -124,7 +126,9 @@ def _candidate(folder: Path, version: int, config_text: str, spec: ModelSpec) ->
         return None
     stats += [_stat(folder.parent / WARMUP_FOLDER / name) for name in warmup_config.files(spec.warmup)]
     signature = (config_text, *(stat and (stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats))
-    return Candidate(version=version, folder=folder, model_file=model_file, signature=signature)
+    return Candidate(
+        version=version, folder=folder, model_file=model_file, config_text=config_text, signature=signature
+    )
 
 
 def _stat(path: Path) -> os.stat_result | None:

@@ -64,8 +64,11 @@ class RequestRecord:
     @property
     def id(self) -> str | None:
         """The request's id, safe to log: that of the message, else that of a header."""
-        if self.body_id:
-            return printable(self.body_id, MAX_ID_CHARACTERS)
+        return printable(self.body_id, MAX_ID_CHARACTERS) if self.body_id else self.header_id
+
+    @property
+    def header_id(self) -> str | None:
+        """The id in a header, if there is a valid one."""
         given = (valid_header_id(self.headers(name)) for name in _ID_HEADERS)
         return next(filter(None, given), None)
 
@@ -101,6 +104,32 @@ class Observers:
             observer.ended(record, status, reason)
 
 
+class LineLimit:
+    """So many lines of a kind in a second, and how many there would have been beyond."""
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._second = -1
+        self._lines = 0
+        self._left_out = 0
+
+    def take(self, now: float) -> bool:
+        """Tell whether one more line may be written at `now`, in seconds of any clock; count it either way."""
+        second = int(now)
+        if second != self._second:
+            self._second, self._lines = second, 0
+        if self._lines == self._per_second:
+            self._left_out += 1
+            return False
+        self._lines += 1
+        return True
+
+    def take_left_out(self) -> int:
+        """Return how many lines were not written since the last call."""
+        left_out, self._left_out = self._left_out, 0
+        return left_out
+
+
 class RequestLog:
     """Belongs to the event loop's thread."""
 
@@ -109,9 +138,7 @@ class RequestLog:
         self._choice = choice
         self._slow_seconds = slow_seconds
         self._clock = clock
-        self._second = -1
-        self._lines = 0
-        self._left_out = 0
+        self._limit = LineLimit(MAX_LINES_PER_SECOND)
 
     def ended(self, record: RequestRecord, status: int | str, reason: str | None = None) -> None:
         """Note that a request was answered with an HTTP or gRPC status; `reason` says why it failed."""
@@ -120,18 +147,8 @@ class RequestLog:
         now = self._clock()
         seconds = now - record.began
         is_slow = seconds > self._slow_seconds
-        if self._choice == "all" or ((reason is not None or is_slow) and self._has_room(now)):
+        if self._choice == "all" or ((reason is not None or is_slow) and self._limit.take(now)):
             self._write(record, status, seconds, reason)
-
-    def _has_room(self, now: float) -> bool:
-        second = int(now)
-        if second != self._second:
-            self._second, self._lines = second, 0
-        if self._lines == MAX_LINES_PER_SECOND:
-            self._left_out += 1
-            return False
-        self._lines += 1
-        return True
 
     def _write(self, record: RequestRecord, status: int | str, seconds: float, reason: str | None) -> None:
         fields: dict[str, Any] = {"protocol": record.protocol, "status": status, "seconds": round(seconds, 6)}
@@ -141,8 +158,8 @@ class RequestLog:
             fields["request_id"] = record_id
         if trace := trace_context.parse(record.headers("traceparent")):
             fields |= {"trace_id": trace.trace_id, "span_id": trace.span_id}
-        if self._left_out:
-            fields["requests_not_logged"], self._left_out = self._left_out, 0
+        if left_out := self._limit.take_left_out():
+            fields["requests_not_logged"] = left_out
         name = f"request '{record_id}'" if record_id else "a request without id"
         outcome = "" if reason is None else f": {printable(reason, MAX_REASON_CHARACTERS)}"
         logger.log(

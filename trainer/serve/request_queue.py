@@ -35,6 +35,8 @@ class Waiting:
     record: RequestRecord | None = None
     """Gets the times of the batch."""
     timer: asyncio.TimerHandle | None = None
+    deaths: int = 0
+    """How often the model's process died while it computed this request."""
 
 
 @dataclass(slots=True, eq=False)

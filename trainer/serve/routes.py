@@ -14,7 +14,6 @@ import orjson
 
 from trainer.serve.errors import RequestError
 from trainer.serve.http import Call, Response, header, json_response
-from trainer.serve.inference import infer
 from trainer.serve.management import LOG_REFUSAL, TRACE_REFUSAL
 from trainer.serve.protocol import request as protocol_request
 from trainer.serve.protocol import response as protocol_response
@@ -24,10 +23,10 @@ from trainer.serve.protocol.parameters import SHARED_MEMORY_REFUSAL
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from trainer.serve.inference import Inference
     from trainer.serve.management import Management
     from trainer.serve.model_config import ModelSpec
     from trainer.serve.protocol.infer_request import InferRequest
-    from trainer.serve.registry import ModelRegistry
 
 _MODEL = r"/v2/models/(?P<model>[^/]+)(?:/versions/(?P<version>[^/]+))?"
 _REPOSITORY = "/v2/repository"
@@ -37,8 +36,8 @@ _ANY = "any method"
 class Routes:
     """Which method and path leads to which answer."""
 
-    def __init__(self, registry: ModelRegistry, management: Management, max_json_bytes: int) -> None:
-        self._registry = registry
+    def __init__(self, inference: Inference, management: Management, max_json_bytes: int) -> None:
+        self._inference = inference
         self._management = management
         self._max_json_bytes = max_json_bytes
         # the most frequent first; the named groups of a path become arguments
@@ -83,9 +82,8 @@ class Routes:
         raise RequestError(404, f"{path[:200]}: no such route. Fix: see the Open Inference Protocol v2")
 
     async def _infer(self, call: Call, model: str, version: str | None) -> Response:
-        batcher = self._registry.find(model, version)
         decode = functools.partial(_decode, call, self._max_json_bytes)
-        answer = infer(batcher, call.record, decode, protocol_response.encode)
+        answer = self._inference.infer(model, version, call.record, decode, protocol_response.encode)
         headers, body = await call.client.wait_for(answer)
         return Response(headers=headers, body=body)
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainer.model_repository.layout import WARMUP_FOLDER
-from trainer.serve.errors import ModelLoadError
-from trainer.serve.model import last_line
+from trainer.serve.errors import ModelLoadError, last_line
 
 if TYPE_CHECKING:
     from pathlib import Path

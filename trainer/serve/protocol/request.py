@@ -43,23 +43,32 @@ def decode(body: bytes, header_length: bytes | None, spec: ModelSpec, max_json_b
     Raises:
         RequestError: 400 where it does not fit, 413 where its JSON part is too large.
     """
-    json_size = len(body) if header_length is None else _parse_header_length(header_length, len(body))
-    if json_size > max_json_bytes:
-        fix = "Fix: send binary tensors or smaller batches"
-        raise RequestError(413, f"JSON part of {json_size} bytes; limit: {max_json_bytes}. {fix}")
-    view = memoryview(body)
-    document = _parse_json(view[:json_size])
+    document, tail = split_body(body, header_length, max_json_bytes)
     request_id = _request_id(document)
     try:
-        return _decode(document, view[json_size:], spec, request_id)
+        return _decode(document, tail, spec, request_id)
     except RequestError as error:
         error.request_id = request_id
         raise
 
 
+def split_body(body: bytes, header_length: bytes | None, max_json_bytes: int) -> tuple[dict[str, Any], memoryview]:
+    """Return the JSON object of a body, and the bytes of the binary tensors behind it.
+
+    Raises:
+        RequestError: 400 where there is no such object, 413 where it is too large.
+    """
+    json_size = len(body) if header_length is None else _parse_header_length(header_length, len(body))
+    if json_size > max_json_bytes:
+        fix = "Fix: send binary tensors or smaller batches"
+        raise RequestError(413, f"JSON part of {json_size} bytes; limit: {max_json_bytes}. {fix}")
+    view = memoryview(body)
+    return _parse_json(view[:json_size]), view[json_size:]
+
+
 def _decode(document: dict[str, Any], tail: memoryview, spec: ModelSpec, request_id: str | None) -> InferRequest:
-    declared = _by_name("inputs", document.get("inputs"), [tensor.name for tensor in spec.inputs])
-    binary = _split_binary(declared, tail)
+    declared = by_name("inputs", document.get("inputs"), [tensor.name for tensor in spec.inputs])
+    binary = split_binary("input", declared, tail)
     check_complete(list(declared), spec)
     inputs = [_read_input(declared[tensor.name], binary.get(tensor.name), tensor) for tensor in spec.inputs]
     parameters = _parameters("body", document)
@@ -102,8 +111,12 @@ def _kind(value: object) -> str:
     return _KINDS.get(type(value), "a number")
 
 
-def _by_name(field: str, value: object, known: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the objects of a list by their names, in its order; unknown and repeated names are refused."""
+def by_name(field: str, value: object, known: list[str]) -> dict[str, dict[str, Any]]:
+    """Return the objects of a list by their names, in its order.
+
+    Raises:
+        RequestError: 400 for something else, and for unknown and repeated names.
+    """
     if not isinstance(value, list):
         raise RequestError(400, f"{field}: must be an array of objects, is {_kind(value)}")
     entries = [_object(f"{field}[{place}]", item) for place, item in enumerate(cast("list[object]", value))]
@@ -112,13 +125,22 @@ def _by_name(field: str, value: object, known: list[str]) -> dict[str, dict[str,
     return {cast("str", name): entry for name, entry in zip(names, entries, strict=True)}
 
 
-def _split_binary(declared: dict[str, dict[str, Any]], tail: memoryview) -> dict[str, memoryview]:
-    """Give each input with `binary_data_size` its part of the bytes behind the JSON, in the order of the inputs."""
+def split_binary(kind: str, declared: dict[str, dict[str, Any]], tail: memoryview) -> dict[str, memoryview]:
+    """Give each tensor with `binary_data_size` its part of the bytes behind the JSON, in the order of the tensors.
+
+    Args:
+        kind: "input" or "output".
+        declared: The tensors by name.
+        tail: What is behind the JSON.
+
+    Raises:
+        RequestError: 400 where the sizes do not fit, 501 for shared memory.
+    """
     parts: dict[str, memoryview] = {}
     offset = 0
     for name, entry in declared.items():
-        parameters = _parameters(f"input {name!r}", entry)
-        refuse_shared_memory(f"input {name!r}", parameters)
+        parameters = _parameters(f"{kind} {name!r}", entry)
+        refuse_shared_memory(f"{kind} {name!r}", parameters)
         size = parameters.get("binary_data_size")
         if size is None:
             continue
@@ -126,13 +148,13 @@ def _split_binary(declared: dict[str, dict[str, Any]], tail: memoryview) -> dict
             left = len(tail) - offset
             raise RequestError(
                 400,
-                f"input {name!r}: binary_data_size={tensors.shorten(size)}: {left} bytes are left behind the JSON. "
+                f"{kind} {name!r}: binary_data_size={tensors.shorten(size)}: {left} bytes are left behind the JSON. "
                 "Fix: set Inference-Header-Content-Length to the size of the JSON part and send all bytes",
             )
         parts[name] = tail[offset : offset + size]
         offset += size
     if offset != len(tail):
-        raise RequestError(400, f"{len(tail) - offset} bytes behind the JSON belong to no input's binary_data_size")
+        raise RequestError(400, f"{len(tail) - offset} bytes behind the JSON belong to no {kind}'s binary_data_size")
     return parts
 
 
@@ -169,7 +191,7 @@ def _requested_outputs(document: dict[str, Any], parameters: dict[str, Any], spe
     if requested is None or requested == []:
         return [RequestedOutput(index=index, binary=default) for index in range(len(names))]
     outputs: list[RequestedOutput] = []
-    for name, entry in _by_name("outputs", requested, names).items():
+    for name, entry in by_name("outputs", requested, names).items():
         where = f"output {name!r}"
         parameters = _parameters(where, entry)
         refuse_shared_memory(where, parameters)

@@ -24,7 +24,7 @@ def shorten(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
-def from_binary(data: memoryview, shape: tuple[int, ...], spec: TensorSpec) -> Array:
+def from_binary(data: memoryview, shape: tuple[int, ...], spec: TensorSpec, kind: str = "input") -> Array:
     """Return a read-only view of little-endian, row-major bytes.
 
     Raises:
@@ -33,10 +33,10 @@ def from_binary(data: memoryview, shape: tuple[int, ...], spec: TensorSpec) -> A
     expected = math.prod(shape) * spec.datatype.numpy.itemsize
     if len(data) != expected:
         needs = f"shape {list(shape)} of {spec.datatype.name} needs {expected}"
-        raise RequestError(400, f"input {spec.name!r}: {len(data)} bytes; {needs}")
+        raise RequestError(400, f"{kind} {spec.name!r}: {len(data)} bytes; {needs}")
     array = np.frombuffer(data, dtype=spec.datatype.numpy)
     if spec.datatype.numpy.kind == "b" and array.view(np.uint8).max(initial=0) > 1:
-        raise RequestError(400, f"input {spec.name!r}: a BOOL byte must be 0 or 1")
+        raise RequestError(400, f"{kind} {spec.name!r}: a BOOL byte must be 0 or 1")
     return array.reshape(shape)
 
 

@@ -77,11 +77,17 @@ class Repository:
 class Server:
     """A server process; what it logs is collected."""
 
-    def __init__(self, repository: Path, *flags: str, environment: dict[str, str] | None = None):
+    def __init__(
+        self,
+        repository: Path,
+        *flags: str,
+        models: tuple[str, ...] = ("digits",),
+        environment: dict[str, str] | None = None,
+    ):
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "trainer.serve"),
-                *(f"--model_repository={repository}", "--model_name=digits", "--http_port=0", "--metrics_port=0"),
+                *(f"--model_repository={repository}", "--model_name", *models, "--http_port=0", "--metrics_port=0"),
                 *("--poll_interval_seconds=0.05", "--drain_delay_seconds=0", "--num_cpu_threads=1", *flags),
             ],
             cwd=PROJECT,

@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 from trainer.serve import metrics
 from trainer.serve.batcher import Batcher
 from trainer.serve.batching_config import Batching, QueuePolicy
-from trainer.serve.errors import RequestError
+from trainer.serve.errors import RequestError, WorkerDiedError
 from trainer.serve.protocol.infer_request import InferRequest
 
 
@@ -141,6 +141,53 @@ def test_a_request_that_fails_does_not_fail_its_neighbours():
             assert "RuntimeError: negative" in str(bad)
             assert batcher.numbers.request_failure[metrics.BACKEND] == 1
             assert batcher.numbers.inference_count == 2
+
+    run(scenario)
+
+
+class MortalModel(GatedModel):
+    """Negative values end its process."""
+
+    def infer(self, inputs):
+        try:
+            return super().infer(inputs)
+        except RuntimeError as error:
+            raise WorkerDiedError("its process was killed by signal 9") from error
+
+
+def test_a_request_that_ends_the_process_twice_is_refused_and_its_neighbours_are_answered():
+    async def scenario():
+        model = MortalModel()
+        model.allow(100)
+        async with batcher_of(model) as batcher:
+            futures = [batcher.submit(request(value)) for value in (1, -2, 3)]
+            good, bad, other = await asyncio.gather(*futures, return_exceptions=True)
+            assert (good[0].item(), other[0].item()) == (2.0, 6.0)
+            assert (bad.status, bad.retry_after_seconds) == (503, 1)
+            assert "died 2 times with this request: its process was killed by signal 9" in str(bad)
+            assert model.calls == [[1.0, -2.0, 3.0], [1.0], [-2.0], [3.0]]
+
+    run(scenario)
+
+
+class AbsentModel(GatedModel):
+    """Has no process."""
+
+    def infer(self, inputs):
+        super().infer(inputs)
+        raise RequestError(503, "model 'digits' is not ready", retry_after_seconds=1)
+
+
+def test_requests_of_a_model_that_is_away_are_refused_without_another_attempt():
+    async def scenario():
+        model = AbsentModel()
+        model.allow(100)
+        async with batcher_of(model) as batcher:
+            futures = [batcher.submit(request(value)) for value in (1, 2)]
+            refused = await asyncio.gather(*futures, return_exceptions=True)
+            assert [(each.status, each.retry_after_seconds) for each in refused] == [(503, 1)] * 2
+            assert refused[0] is not refused[1]
+            assert model.calls == [[1.0, 2.0]]
 
     run(scenario)
 

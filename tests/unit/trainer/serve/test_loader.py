@@ -12,6 +12,7 @@ import torch
 from tests.unit.trainer.serve.conftest import Scaled
 from trainer.model_repository import exported, torchscript
 from trainer.serve.loader import ModelLoader
+from trainer.serve.local_models import LocalModels
 
 ONES = torch.ones(2, 1, 8, 8)
 
@@ -23,7 +24,7 @@ def published():
 
 @pytest.fixture
 def loader(repository, published):
-    return ModelLoader(repository.folder, 0.0, published.append)
+    return ModelLoader(repository.folder, LocalModels(0.0, None).load, published.append)
 
 
 def served(snapshot):
@@ -143,7 +144,7 @@ def test_version_policy(repository, loader, policy, expected):
 @pytest.mark.parametrize("policy", ["", "version_policy { all {} }", "version_policy { specific { versions: [1] } }"])
 def test_pinned_version_is_the_only_one_whatever_the_policy(repository, published, policy):
     repository.configure((repository.folder / "config.pbtxt").read_text() + policy)
-    pinned = ModelLoader(repository.folder, 0.0, published.append, version=2)
+    pinned = ModelLoader(repository.folder, LocalModels(0.0, None).load, published.append, version=2)
     repository.publish(1)
     repository.publish(3)
     waiting = pinned.sync()
@@ -260,7 +261,7 @@ def answer(model):
 
 @pytest.fixture
 def int8_loader(repository, published):
-    return ModelLoader(repository.folder, 0.0, published.append, variant="int8")
+    return ModelLoader(repository.folder, LocalModels(0.0, "int8").load, published.append, variant="int8")
 
 
 def test_a_variant_is_served_while_others_serve_the_model(repository, loader, int8_loader):
@@ -299,7 +300,9 @@ def test_a_torch_export_program_is_served_for_every_batch_size(repository, publi
     entry = {"model_file": "model.pt2", "sha256": hashlib.sha256((staged / "model.pt2").read_bytes()).hexdigest()}
     (staged / "manifest.json").write_text(json.dumps(manifest | {"variants": {"pt2": entry}}))
     staged.rename(repository.folder / "1")
-    model = ModelLoader(repository.folder, 10.0, published.append, variant="pt2").sync().models[1]
+    model = (
+        ModelLoader(repository.folder, LocalModels(10.0, "pt2").load, published.append, variant="pt2").sync().models[1]
+    )
     for rows in (1, 2, 8):
         [logits] = model.infer([np.ones((rows, 1, 8, 8), dtype=np.float32)])
         assert logits.shape == (rows, 10)

@@ -10,6 +10,7 @@ from trainer.serve import model_config
 from trainer.serve.batching_config import Batching, QueuePolicy
 from trainer.serve.config import LimitsConfig, ServeConfig
 from trainer.serve.errors import ModelLoadError
+from trainer.serve.model_options import ModelOptions
 
 PROJECT = Path(__file__).resolve().parents[4]
 
@@ -97,7 +98,7 @@ def test_configuration_that_cannot_be_served(old, new, message):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"model_name": "../secrets"},
+        {"model_name": ("../secrets",)},
         {"model_version": 0},
         {"http_port": 65536},
         {"metrics_port": -1},
@@ -110,7 +111,46 @@ def test_configuration_that_cannot_be_served(old, new, message):
 def test_settings_that_make_no_sense(wrong):
     (field,) = wrong
     with pytest.raises(ValueError, match=field):
-        ServeConfig(**{"model_repository": Path("/models"), "model_name": "digits"} | wrong)
+        ServeConfig(**{"model_repository": Path("/models"), "model_name": ("digits",)} | wrong)
+
+
+def several(**changes) -> ServeConfig:
+    return ServeConfig(**{"model_repository": Path("/models"), "model_name": ("a", "b")} | changes)
+
+
+def test_each_of_several_models_has_options_of_its_own():
+    text = "a:version=3,variant=int8,max_queue_size=8,num_cpu_threads=2,max_memory_mib=64"
+    assert several(model_options=(text,)).options == {
+        "a": ModelOptions(name="a", version=3, variant="int8", max_queue_size=8, num_cpu_threads=2, max_memory_mib=64),
+        "b": ModelOptions(name="b"),
+    }
+    alone = several(model_name=("a",), model_version=3, model_variant="int8")
+    assert alone.options == {"a": ModelOptions(name="a", version=3, variant="int8")}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"model_name": ()}, "must be at least one, each once"),
+        ({"model_name": ("a", "a")}, "must be at least one, each once"),
+        ({"model_version": 3}, "Fix: --model_options a:version=3"),
+        ({"model_variant": "int8"}, "Fix: --model_options a:variant=int8"),
+        ({"model_options": ("c:version=1",)}, "model_options of 'c': must be of one of"),
+        ({"model_options": ("a:version=1", "a:variant=int8")}, "model_options of 'a': must be of one of"),
+        ({"model_options": ("a",)}, "must be NAME:KEY=VALUE,KEY=VALUE with the keys version, variant"),
+        ({"model_options": ("a:threads=1",)}, "num_cpu_threads, max_memory_mib, each once"),
+        ({"model_options": ("a:version=1,version=2",)}, "each once"),
+        ({"model_options": ("a:version=",)}, "must be NAME:KEY=VALUE"),
+        ({"model_options": ("a:version=x",)}, "version='x': must be a whole number"),
+        ({"model_options": ("a:version=0",)}, "model_options a:version=0: must be at least 1"),
+        ({"model_options": ("a:variant=../x",)}, "model_options a:variant='../x'"),
+        ({"model_options": ("a:max_memory_mib=63",)}, "max_memory_mib=63: must be at least 64"),
+        ({"model_name": ("a",), "model_options": ("a:max_memory_mib=64",)}, "are for several models"),
+    ],
+)
+def test_options_that_make_no_sense(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        several(**wrong)
 
 
 def test_limits_contain_each_other():

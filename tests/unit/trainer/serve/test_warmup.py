@@ -11,6 +11,7 @@ from trainer.model_repository.model_file import Program
 from trainer.serve import model_config, warmup
 from trainer.serve.errors import ModelLoadError
 from trainer.serve.loader import ModelLoader
+from trainer.serve.local_models import LocalModels
 from trainer.serve.model import LoadedModel
 
 SAMPLE = """model_warmup [{{ name: "first" {0}
@@ -122,14 +123,14 @@ class Picky(torch.nn.Module):
 
 def test_a_model_that_fails_on_zeros_can_be_served_with_samples(repository):
     repository.publish(1, module=Picky())
-    snapshot = ModelLoader(repository.folder, 60, lambda _: None).sync()
+    snapshot = ModelLoader(repository.folder, LocalModels(60, None).load, lambda _: None).sync()
     assert "only zeros" in snapshot.unavailable[1]
     repository.configure(CONFIG + sample(data="random_data: true"))
-    assert list(ModelLoader(repository.folder, 60, lambda _: None).sync().models) == [1]
+    assert list(ModelLoader(repository.folder, LocalModels(60, None).load, lambda _: None).sync().models) == [1]
 
 
 def test_new_version_that_fails_its_warm_up_does_not_take_over(repository):
-    loader = ModelLoader(repository.folder, 60, lambda _: None)
+    loader = ModelLoader(repository.folder, LocalModels(60, None).load, lambda _: None)
     repository.configure(CONFIG + sample(data='input_data_file: "digit"'))
     folder = repository.folder / "warmup"
     folder.mkdir()
@@ -157,4 +158,4 @@ def test_file_that_is_missing_or_of_another_size(repository, content, reason):
     folder.mkdir()
     if content is not None:
         (folder / "digit").write_bytes(content)
-    assert reason in ModelLoader(repository.folder, 60, lambda _: None).sync().unavailable[1]
+    assert reason in ModelLoader(repository.folder, LocalModels(60, None).load, lambda _: None).sync().unavailable[1]

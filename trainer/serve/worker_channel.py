@@ -1,0 +1,79 @@
+"""Calls between the server and a model's process: a JSON document, then the bytes of arrays, over a Unix socket.
+
+One message: the length of the document (4 bytes, little-endian), the document, and the arrays that its `arrays` lists
+one after another. Nothing is unpickled, so neither side can run code of the other's.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainer.serve.protocol.tensors import Array
+
+_LENGTH_BYTES = 4
+_MAX_DOCUMENT_BYTES = 16 << 20
+_NUMBER_KINDS = "biuf"
+
+
+def send(connection: socket.socket, document: dict[str, Any], arrays: Sequence[Array] = ()) -> None:
+    """Send one message.
+
+    Raises:
+        OSError: the other side has ended.
+    """
+    listed = [{"dtype": array.dtype.str, "shape": array.shape} for array in arrays]
+    text = orjson.dumps({**document, "arrays": listed})
+    parts = [memoryview(len(text).to_bytes(_LENGTH_BYTES, "little") + text)]
+    # an array without values has no bytes, and no view of bytes
+    parts += [np.ascontiguousarray(array).data.cast("B") for array in arrays if array.nbytes]
+    while parts:
+        sent = connection.sendmsg(parts)
+        while parts and sent >= len(parts[0]):
+            sent -= len(parts.pop(0))
+        if sent:
+            parts[0] = parts[0][sent:]
+
+
+def receive(connection: socket.socket) -> tuple[dict[str, Any], list[Array]]:
+    """Return the next message; its arrays are writable and aligned.
+
+    Raises:
+        OSError: the other side has ended, or what it sent is not a message.
+    """
+    length = int.from_bytes(_bytes(connection, _LENGTH_BYTES), "little")
+    if length > _MAX_DOCUMENT_BYTES:
+        raise OSError(f"a document of {length} bytes; limit: {_MAX_DOCUMENT_BYTES}")
+    document: dict[str, Any] = orjson.loads(_bytes(connection, length))
+    return document, [_array(connection, each["dtype"], each["shape"]) for each in document.pop("arrays")]
+
+
+def _array(connection: socket.socket, dtype_name: str, shape: list[int]) -> Array:
+    dtype = np.dtype(dtype_name)
+    if dtype.kind not in _NUMBER_KINDS:
+        raise OSError(f"an array of {dtype_name}: must be numbers")
+    content = np.empty(math.prod(shape), dtype)
+    if content.nbytes:
+        _fill(connection, content.data.cast("B"))
+    return content.reshape(shape)
+
+
+def _bytes(connection: socket.socket, count: int) -> bytearray:
+    content = bytearray(count)
+    _fill(connection, memoryview(content))
+    return content
+
+
+def _fill(connection: socket.socket, room: memoryview) -> None:
+    while room:
+        count = connection.recv_into(room, flags=socket.MSG_WAITALL)
+        if count == 0:
+            raise ConnectionResetError("the other side has ended")
+        room = room[count:]
