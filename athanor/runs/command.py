@@ -10,6 +10,7 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
+from athanor.inspection.objects import JOBS
 from athanor.runs.cluster import Cluster
 from athanor.runs.comparison import Comparison
 from athanor.runs.control import resume, stop
@@ -17,7 +18,7 @@ from athanor.runs.copy import Place, folder_of, read_copy, run_copy
 from athanor.runs.curves import COLOURS, fields, page
 from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end, print_logs
-from athanor.runs.history import forget
+from athanor.runs.history import Seen, forget
 from athanor.runs.inside import forward, shell
 from athanor.runs.listing import table
 from athanor.runs.overview import overview
@@ -29,6 +30,7 @@ from athanor.runs.tensorboard import show
 from athanor.runs.watch import watch
 from athanor.runs.why import why
 from infra.errors import RefusalError
+from infra.workload_labels import JOB_LABEL
 from workloads.pods import OUTPUT_PATH
 
 if TYPE_CHECKING:
@@ -68,8 +70,25 @@ def _place(cluster: Cluster, run: str) -> tuple[Cluster, str]:
     return cluster.within(recorded["namespace"]), recorded["job_name"]
 
 
+def _place_to_read(cluster: Cluster, run: str) -> tuple[Cluster, str]:
+    """Return the same as `_place`, without the engine for a run that this machine has seen and whose job is there.
+
+    Another job of the run would have another name, and this one would be gone.
+
+    Raises:
+        RefusalError: see `_place`.
+    """
+    seen = Seen.last(run)
+    if seen and "job_name" in seen.outputs:
+        where, job_name = cluster.within(seen.outputs["namespace"]), seen.outputs["job_name"]
+        job = where.find(JOBS, job_name)
+        if job and job["metadata"].get("labels", {}).get(JOB_LABEL) == run:
+            return where, job_name
+    return _place(cluster, run)
+
+
 def _logs(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    where, job_name = _place(cluster, arguments.run)
+    where, job_name = _place_to_read(cluster, arguments.run)
     if arguments.follow:
         return follow_to_the_end(where, arguments.run, job_name)
     (print_past if are_gone(where, job_name) else print_logs)(where, job_name)
@@ -77,7 +96,7 @@ def _logs(arguments: argparse.Namespace, cluster: Cluster) -> int:
 
 
 def _watch(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    where, job_name = _place(cluster, arguments.run)
+    where, job_name = _place_to_read(cluster, arguments.run)
     return watch(where, arguments.run, job_name, as_json=arguments.json)
 
 
@@ -121,7 +140,7 @@ def _with_points(cluster: Cluster, run: str) -> Series:
     Raises:
         RefusalError: nothing, or its pods are gone, and their lines with them.
     """
-    series = whole_series(*_place(cluster, run))
+    series = whole_series(*_place_to_read(cluster, run))
     if not series.points:
         limit = "has no lines of JSON with a step and a number in the log of its first pod"
         raise RefusalError("run", run, limit, 'print such as {"step": 10, "loss": 0.3}, or wait until it runs')
@@ -143,7 +162,7 @@ def _resume(arguments: argparse.Namespace, cluster: Cluster) -> int:
 
 
 def _why(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    where, job_name = _place(cluster, arguments.run)
+    where, job_name = _place_to_read(cluster, arguments.run)
     why(where, job_name, as_json=arguments.json)
     return 0
 

@@ -1,6 +1,7 @@
 """What this machine last saw of runs, one file each: a job may be gone, and to read a stack takes the engine a second.
 
-Only `athanor runs` reads it, and what is lost is asked for again, as far as the stacks and the cluster still know it.
+What is lost is asked for again, as far as the stacks and the cluster still know it. Only what reads trusts it: what
+changes a run asks its stack.
 """
 
 from __future__ import annotations
@@ -34,11 +35,16 @@ class Seen:
     @classmethod
     def of(cls, name: str, updated: str) -> Self | None:
         """Return what was seen of a run since an update of its stack; None if that is nothing."""
+        seen = cls.last(name)
+        return replace(seen, updated=updated) if seen and seen.updated in {"", updated} else None
+
+    @classmethod
+    def last(cls, name: str) -> Self | None:
+        """Return what was seen of a run, whatever became of its stack since; None if that is nothing."""
         try:
-            seen = cls(**json.loads(_file(name).read_text(encoding="utf-8")))
+            return cls(**json.loads(_file(name).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
-        return replace(seen, updated=updated) if seen.updated in {"", updated} else None
 
     def keep(self, name: str) -> None:
         """Replace what was seen of a run, whole or not at all; on a full disk, not at all."""
