@@ -13,6 +13,7 @@ from workloads.canary import Canary
 from workloads.checkpoints import Checkpoints
 from workloads.compression import Compression
 from workloads.egress import Egress
+from workloads.exposure import Expose, OidcAuth, RateLimit, TokenAuth
 from workloads.git_source import GitSource
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
 from workloads.job_secrets import SecretFiles
@@ -24,6 +25,8 @@ from workloads.placement import Spread, Toleration
 from workloads.pods import ClaimMount
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
+from workloads.served_models import ServedModel
+from workloads.shadow import Shadow
 from workloads.tensorflow import ParameterServers, TensorFlowJob, TensorFlowJobArgs
 from workloads.topology import Together
 from workloads.tracing import Tracing
@@ -40,6 +43,7 @@ __all__ = [
     "CpuUtilisation",
     "Egress",
     "ExclusiveEni",
+    "Expose",
     "GitSource",
     "GpuMemory",
     "HostNetwork",
@@ -51,6 +55,7 @@ __all__ = [
     "MigInstances",
     "NetworkBenchmark",
     "NetworkBenchmarkArgs",
+    "OidcAuth",
     "Parallel",
     "ParameterServers",
     "Platform",
@@ -59,10 +64,13 @@ __all__ = [
     "PyTorchJob",
     "PyTorchJobArgs",
     "QueueDepth",
+    "RateLimit",
     "Rdma",
     "RefusalError",
     "Resources",
     "SecretFiles",
+    "ServedModel",
+    "Shadow",
     "SharedEni",
     "SharedGpu",
     "Spread",
@@ -72,6 +80,7 @@ __all__ = [
     "TensorFlowJobArgs",
     "Thin",
     "Together",
+    "TokenAuth",
     "Toleration",
     "TorchScriptService",
     "TorchScriptServiceArgs",

@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.fixtures.containerd",
     "tests.fixtures.recorded_stack",
     "tests.fixtures.team",
+    "tests.fixtures.gateway",
     "tests.fixtures.vendors",
 ]
 

@@ -20,6 +20,8 @@ _METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_:.-]*")
 _AMOUNT = re.compile(r"(?=.*[1-9])([0-9]+m|[0-9]+(\.[0-9]+)?)")
 _MAXIMUM_PODS = 1000
 _MAXIMUM_WINDOW_SECONDS = 3600
+_MAXIMUM_WAIT_SECONDS = 86_400
+_IDLE_SECONDS, _HOLD_SECONDS = 600, 120
 _MAXIMUM_QUEUE = 10_000
 _MAXIMUM_LATENCY_MILLISECONDS = 10_000
 """The last bound of the histogram of request times: above it, all are alike."""
@@ -123,24 +125,45 @@ class Autoscaling:
     """As many pods as hold every number at its target."""
 
     minimum: int = 1
-    """Pods without load. None at all would leave nobody to measure."""
+    """Pods without load. With 0, and `expose`, the gateway holds the first request until a pod is ready; inside the
+    cluster, too, clients must use the gateway's address then."""
     maximum: int
-    """Pods at the highest load."""
+    """Pods at the highest load. With 1, and minimum=0, nothing is measured: the pod is there or it is not."""
     targets: Sequence[Target] = (CpuUtilisation(),)
     """What to hold; the one that needs the most pods decides. On GPUs QueueDepth(): there the CPU idles under the
     highest load."""
     scale_down_seconds: int = 300
     """Pods go only when fewer were enough for so long: a short pause must not cost warm pods."""
+    idle_seconds: int | None = None
+    """With minimum=0: the last pod goes after so long without a request. Default: 600."""
+    hold_seconds: int | None = None
+    """With minimum=0: a request waits so long for the first pod; status 503 after it. Default: 120."""
 
     def __post_init__(self) -> None:
         """Refuse limits that cannot hold."""
-        check_range("autoscaling.minimum", self.minimum, 1, _MAXIMUM_PODS)
+        check_range("autoscaling.minimum", self.minimum, 0, _MAXIMUM_PODS)
         check_range("autoscaling.maximum", self.maximum, 1, _MAXIMUM_PODS)
         check_range("autoscaling.scale_down_seconds", self.scale_down_seconds, 0, _MAXIMUM_WINDOW_SECONDS)
+        _check_zero(self)
         if self.maximum < self.minimum:
             limit = f"must be at least the minimum, {self.minimum}"
             raise RefusalError("autoscaling.maximum", self.maximum, limit, "raise it, or lower the minimum")
         _check_targets(self.targets)
+
+    @property
+    def scales_to_zero(self) -> bool:
+        """Whether the last pod goes, too."""
+        return self.minimum == 0
+
+    @property
+    def idle(self) -> int:
+        """Seconds without a request after which it does."""
+        return _IDLE_SECONDS if self.idle_seconds is None else self.idle_seconds
+
+    @property
+    def hold(self) -> int:
+        """Seconds that a request waits for the first pod."""
+        return _HOLD_SECONDS if self.hold_seconds is None else self.hold_seconds
 
     def check_offered(self, offers: PlatformOffers) -> None:
         """Refuse a target whose metric nothing serves on the platform: the number of pods would never change.
@@ -148,7 +171,7 @@ class Autoscaling:
         Raises:
             RefusalError: naming the target and the setting that has the platform serve it.
         """
-        for target in self.targets:
+        for target in self.targets if self.maximum > 1 else ():
             if offers.autoscaling is not None and target.needs and target.needs not in offers.autoscaling:
                 raise RefusalError(
                     "autoscaling.targets",
@@ -156,6 +179,17 @@ class Autoscaling:
                     "nothing on the platform serves that metric",
                     "have the platform's owner set monitoring.autoscaling.enabled to true",
                 )
+
+
+def _check_zero(autoscaling: Autoscaling) -> None:
+    for name in ("idle_seconds", "hold_seconds"):
+        value: int | None = getattr(autoscaling, name)
+        if value is None:
+            continue
+        if not autoscaling.scales_to_zero:
+            limit = f"has no effect with minimum={autoscaling.minimum}"
+            raise RefusalError(f"autoscaling.{name}", value, limit, f"set minimum=0, or omit {name}")
+        check_range(f"autoscaling.{name}", value, 5, _MAXIMUM_WAIT_SECONDS)
 
 
 def _check_targets(targets: Sequence[Target]) -> None:
@@ -168,10 +202,13 @@ def _check_targets(targets: Sequence[Target]) -> None:
 
 
 def autoscaler_manifest(metadata: Manifest, service: str, autoscaling: Autoscaling) -> Manifest:
-    """Return the autoscaler of a service: of its Deployment, which must not name `replicas` itself."""
+    """Return the autoscaler of a service: of its Deployment, which must not name `replicas` itself.
+
+    It leaves a Deployment without pods alone until somebody starts the first one; the last one is the activator's.
+    """
     spec: dict[str, Any] = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": service},
-        "minReplicas": autoscaling.minimum,
+        "minReplicas": max(1, autoscaling.minimum),
         "maxReplicas": autoscaling.maximum,
         "metrics": [target.manifest(service) for target in autoscaling.targets],
         "behavior": {"scaleDown": {"stabilizationWindowSeconds": autoscaling.scale_down_seconds}},

@@ -20,26 +20,33 @@ class Canary:
     """A second version that answers a part of the requests.
 
     The parts are pods: of the service's replicas this percentage, rounded down to whole pods, serves the canary's
-    version. A Service hands out connections, not requests, so the share holds over many clients.
+    version. A Service hands out connections, not requests, so the share holds over many clients. Of a service with
+    `expose`, the gateway shares out requests instead, exactly, and one pod at least is the canary's.
     """
 
     version: int
     """Version of the model that the canary's pods serve."""
     percent: int
-    """Share of the pods, 1 to 99. Rounded down: never more than asked for."""
+    """Share of the pods, 1 to 99, rounded down: never more than asked for. With `expose`: of the requests."""
 
     def __post_init__(self) -> None:
         """Refuse an invalid version or share."""
         check_range("canary.version", self.version, 1, MAXIMUM_VERSION)
         check_range("canary.percent", self.percent, 1, 99)
 
-    def pods(self, replicas: int) -> int:
+    def pods(self, replicas: int, *, by_requests: bool = False) -> int:
         """Return how many of the replicas are the canary's.
+
+        Args:
+            replicas: All of them.
+            by_requests: Whether a gateway shares out requests, whatever the number of pods.
 
         Raises:
             RefusalError: it would be none; the message names the shares that can be had.
         """
         pods = replicas * self.percent // 100
+        if by_requests and replicas > 1:
+            return max(1, pods)
         if pods:
             return pods
         needed = -(-100 // self.percent)
@@ -73,15 +80,17 @@ class Track:
         return {TRACK_LABEL: self.label} if self.label else {}
 
 
-def tracks(replicas: int | None, version: int | None, canary: Canary | None) -> tuple[Track, ...]:
-    """Return the Deployments of a service.
+def tracks(
+    replicas: int | None, version: int | None, canary: Canary | None, *, by_requests: bool = False
+) -> tuple[Track, ...]:
+    """Return the Deployments of a service. `by_requests`: see `Canary.pods`.
 
     Raises:
         RefusalError: the replicas cannot be split as the canary asks.
     """
     if canary is None or replicas is None:
         return (Track(replicas=replicas, version=version),)
-    pods = canary.pods(replicas)
+    pods = canary.pods(replicas, by_requests=by_requests)
     return (
         Track(label="stable", replicas=replicas - pods, version=version),
         Track(suffix="-canary", label="canary", replicas=pods, version=canary.version),

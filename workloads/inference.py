@@ -19,7 +19,8 @@ from workloads.owner import claim_names, own_label
 from workloads.placement import Placement, check_placement
 from workloads.resolved import ResolvedWorkload
 from workloads.service_args import TorchScriptServiceArgs
-from workloads.serving_pods import HTTP_PORT, placement, service_objects
+from workloads.serving_pods import placement, service_objects, service_url
+from workloads.shadow import SHADOW_SUFFIX
 from workloads.triton import Triton
 
 if TYPE_CHECKING:
@@ -40,13 +41,17 @@ class TorchScriptService(pulumi.ComponentResource):
     """Address inside the cluster, such as http://digits.athanor.svc:8000."""
     track_urls: pulumi.Output[dict[str, str]]
     """Addresses of the two versions by `stable` and `canary`; empty without a canary."""
+    external_url: pulumi.Output[str]
+    """Address for clients outside the cluster, such as https://digits.models.example.com; empty without `expose`."""
 
     def __init__(
         self, name: str, platform: Platform, args: TorchScriptServiceArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         check_name("service name", name)
         versions = [f"{name}-{track.label}" for track in args.tracks if track.label]
-        claim_names("service", f"the service {name!r}", [name, *versions])
+        claim_names(
+            "service", f"the service {name!r}", [name, *versions, *([name + SHADOW_SUFFIX] if args.shadow else [])]
+        )
         super().__init__("athanor:workloads:TorchScriptService", name, None, opts)
         warn_without_network_policy(args.network, self)
         self._tell_rounded_share(args)
@@ -60,13 +65,16 @@ class TorchScriptService(pulumi.ComponentResource):
         children = pulumi.ResourceOptions(parent=self, provider=platform.provider, depends_on=platform.depends_on)
         for each in service_objects(name, args):
             resource_from_output(name + each.suffix, each.kind, resolved.apply(each.build), children)
-        self.url = resolved.apply(lambda known: _url(name, known))
+        self.url = resolved.apply(lambda known: service_url(name, known))
         labels = [track.label for track in args.tracks if track.label]
-        self.track_urls = resolved.apply(lambda known: {label: _url(f"{name}-{label}", known) for label in labels})
-        self.register_outputs({"url": self.url, "track_urls": self.track_urls})
+        self.track_urls = resolved.apply(
+            lambda known: {label: service_url(f"{name}-{label}", known) for label in labels}
+        )
+        self.external_url = resolved.apply(lambda known: _external_url(name, args, known))
+        self.register_outputs({"url": self.url, "track_urls": self.track_urls, "external_url": self.external_url})
 
     def _tell_rounded_share(self, args: TorchScriptServiceArgs) -> None:
-        if args.canary is None:
+        if args.canary is None or args.expose:
             return
         pods = args.canary.pods(args.most_pods)
         if pods * 100 != args.canary.percent * args.most_pods:
@@ -76,6 +84,10 @@ class TorchScriptService(pulumi.ComponentResource):
     def _checked(self, name: str, args: TorchScriptServiceArgs, resolved: ResolvedWorkload) -> ResolvedWorkload:
         asked = placement(name, args)
         check_placement(asked, resolved.platform.offers)
+        if args.expose:
+            args.expose.check_offered(resolved.platform.offers)
+        if args.shadow_args:
+            check_placement(placement(name + SHADOW_SUFFIX, args.shadow_args), resolved.platform.offers)
         if args.autoscaling:
             args.autoscaling.check_offered(resolved.platform.offers)
         require("image", resolved.image, Image)  # an Output is known only now
@@ -97,5 +109,7 @@ def _serving_image(platform: Platform) -> pulumi.Output[str]:
     return known.apply(lambda images: images[0] or images[1])
 
 
-def _url(host: str, resolved: ResolvedWorkload) -> str:
-    return f"http://{host}.{resolved.platform.namespace}.svc:{HTTP_PORT}"
+def _external_url(name: str, args: TorchScriptServiceArgs, resolved: ResolvedWorkload) -> str:
+    if args.expose is None:
+        return ""
+    return args.expose.address(name, args.expose.check_offered(resolved.platform.offers))

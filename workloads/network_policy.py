@@ -12,11 +12,14 @@ from infra.pod_network_modes import without_network_policy
 from infra.workload_labels import OWNER_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from infra.manifests import Manifest
     from infra.pod_network_modes import PodNetwork
     from workloads.egress import Egress
+
+EVERY_POD: Manifest = {"namespaceSelector": {}}
+"""The peer of a rule: every pod of the cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,16 +85,21 @@ def source_network_policy_manifest(identity: PolicyIdentity, labels: dict[str, s
 def service_network_policy_manifest(
     identity: PolicyIdentity,
     labels: dict[str, str],
-    ports: Sequence[int],
-    metrics_port: int,
+    ports: Mapping[str, int],
     egress: Sequence[Manifest] = (),
+    caller: Manifest = EVERY_POD,
 ) -> Manifest:
-    """Return the policy of a service: every pod of the cluster may call it, Prometheus reads it.
+    """Return the policy of a service: it calls nobody but what the rules of `egress` name.
 
-    It calls nobody but what the rules of `egress` name.
+    Args:
+        identity: Whose it is.
+        labels: Labels that its pods and no others carry.
+        ports: Of its pods, by name. Prometheus reads `metrics`.
+        egress: Rules of what it may call.
+        caller: Who may call the other ports.
     """
-    called: Manifest = {"ports": _tcp(ports), "from": [{"namespaceSelector": {}}]}
-    opened: Manifest = {"ingress": [called, _open_to_readers([metrics_port])]}
+    called: Manifest = {"ports": _tcp(number for name, number in ports.items() if name != "metrics"), "from": [caller]}
+    opened: Manifest = {"ingress": [called, _open_to_readers([ports["metrics"]])]}
     return _policy(identity, labels, {**opened, **({"egress": list(egress)} if egress else {})})
 
 

@@ -17,19 +17,22 @@ if TYPE_CHECKING:
 DRAIN_BEFORE_STOP: Manifest = {"lifecycle": {"preStop": {"exec": {"command": ["sleep", str(DRAIN_SECONDS)]}}}}
 """Of Triton's container, which would end without such a delay; the thin server has its own."""
 _SHUTDOWN_MARGIN_SECONDS = 2
+_RESTART_SECONDS = 30
+"""For the process of one of several models: the pod stays ready meanwhile, or the others would get no requests."""
 
 
 def probes(args: TorchScriptServiceArgs, track: Track) -> Manifest:
-    """Return the probes of a pod: alive while it waits for its model, ready when the model of its track is loaded."""
+    """Return the probes of a pod: alive while it waits for models, ready when that of its track, or all, are loaded."""
     of_version = "" if track.version is None else f"/versions/{track.version}"
     live = {"httpGet": {"path": "/v2/health/live", "port": "http"}}
-    ready = {"httpGet": {"path": f"/v2/models/{args.model}{of_version}/ready", "port": "http"}}
+    of_model = "health" if args.model is None else f"models/{args.model}{of_version}"
+    ready = {"httpGet": {"path": f"/v2/{of_model}/ready", "port": "http"}}
     # Triton answers nothing before it has loaded what was there when it started.
     startup_seconds = 900 if isinstance(args.runtime, Triton) else 120
     return {
         "startupProbe": {**live, "periodSeconds": 1, "failureThreshold": startup_seconds},
         "livenessProbe": {**live, "periodSeconds": 10},
-        "readinessProbe": {**ready, "periodSeconds": 1, "failureThreshold": 2},
+        "readinessProbe": {**ready, "periodSeconds": 1, "failureThreshold": 2 if args.model else _RESTART_SECONDS},
     }
 
 

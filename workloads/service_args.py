@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from infra.descriptions import Input, checked
 from infra.errors import RefusalError
@@ -12,7 +13,10 @@ from infra.pod_network_modes import PodNetwork, SharedEni
 from workloads.autoscaling import Autoscaling, CpuUtilisation, LatencyP99
 from workloads.canary import MAXIMUM_VERSION, Canary, Track, tracks
 from workloads.checks import WorkloadName, check_range
+from workloads.exposure import Expose
 from workloads.resources import Resources
+from workloads.served_models import ServedModel, check_models
+from workloads.shadow import Shadow
 from workloads.tracing import Tracing
 from workloads.triton import Runtime, Thin, Triton
 
@@ -25,8 +29,11 @@ DRAIN_SECONDS = 5
 class TorchScriptServiceArgs:
     """Arguments of TorchScriptService."""
 
-    model: WorkloadName
-    """Model to serve: a folder of the repository, `/data/output/models/<model>`, in Triton's layout."""
+    model: WorkloadName | None = None
+    """Model to serve: a folder of the repository, `/data/output/models/<model>`, in Triton's layout. This, or
+    `models`."""
+    models: Sequence[ServedModel] = ()
+    """Several models to serve from each pod, in a process each, for the thin runtime. Default: `model` alone."""
     version: int | None = None
     """Version to serve, and wait for. Default: as the version_policy of the model's config.pbtxt says. By default
     that is the latest version, which is loaded without a failed request as soon as it appears."""
@@ -39,12 +46,17 @@ class TorchScriptServiceArgs:
     """Let the number of pods follow the load. Default: it is fixed."""
     canary: Canary | None = None
     """A second version that serves a part of the clients. Default: none."""
+    shadow: Shadow | None = None
+    """Another model, version or variant that gets a share of the requests, and whose answers are compared and thrown
+    away; for the thin runtime. Default: none."""
     runtime: Runtime = field(default_factory=Thin)
     """What serves: Thin() on CPUs, Triton() on GPUs."""
     resources: Resources = Resources()
     """What one pod asks for."""
     pool: str | None = None
     """Node pool to run on. Default: any whose nodes fit."""
+    expose: Expose | None = None
+    """Let clients outside the cluster reach it, through the platform's gateway. Default: only pods do."""
     network: PodNetwork = SharedEni()
     """Network of the pods."""
     tracing: Tracing | None = None
@@ -66,21 +78,72 @@ class TorchScriptServiceArgs:
             check_range("replicas", self.replicas, 0, 1000)
         check_range("grace_period_seconds", self.grace_period_seconds, 2 * DRAIN_SECONDS, 3600)
         _check_runtime(self)
+        _check_model_or_models(self)
         if self.autoscaling:
             _check_autoscaling(self, self.autoscaling)
         if self.canary:
             _check_canary(self, self.canary)
+        if self.shadow:
+            _check_shadow(self, self.shadow)
+
+    @property
+    def model_names(self) -> list[str]:
+        """What a pod serves."""
+        return [self.model] if self.model is not None else [each.model for each in self.models]
 
     @property
     def tracks(self) -> tuple[Track, ...]:
         """The Deployments: one, or two with a canary."""
         fixed = 1 if self.replicas is None else self.replicas
-        return tracks(None if self.autoscaling else fixed, self.version, self.canary)
+        replicas = None if self.autoscaling else fixed
+        return tracks(replicas, self.version, self.canary, by_requests=self.expose is not None)
 
     @property
     def most_pods(self) -> int:
         """Pods at the highest load."""
         return self.autoscaling.maximum if self.autoscaling else sum(track.replicas or 0 for track in self.tracks)
+
+    @property
+    def shadow_args(self) -> TorchScriptServiceArgs | None:
+        """The arguments of the shadow, which is a service of its own; None without one."""
+        if self.shadow is None:
+            return None
+        is_other_model = self.shadow.model not in (None, self.model)
+        return replace(
+            self,
+            model=self.shadow.model or self.model,
+            version=self.shadow.version if self.shadow.version or is_other_model else self.version,
+            variant=self.shadow.variant,
+            replicas=self.shadow.replicas,
+            resources=self.shadow.resources or self.resources,
+            runtime=replace(self.runtime, grpc=False) if isinstance(self.runtime, Thin) else self.runtime,
+            autoscaling=None,
+            canary=None,
+            expose=None,
+            shadow=None,
+        )
+
+
+def _check_model_or_models(args: TorchScriptServiceArgs) -> None:
+    if args.model is None and not args.models:
+        raise RefusalError("model", args.model, "is missing", "add model=… or models=[ServedModel(model=…), …]")
+    if not args.models:
+        return
+    if args.model is not None:
+        limit = "goes without models, which name all that are served"
+        raise RefusalError("model", args.model, limit, f"add ServedModel(model={args.model!r}) to models, or omit them")
+    if isinstance(args.runtime, Triton):
+        raise RefusalError("models", args.model_names, "are for the thin runtime", "use one service for each model")
+    if args.canary is not None:
+        limit = "is of one model, and its pods would serve the others, too"
+        raise RefusalError("canary", args.canary, limit, "use a service of its own for that model")
+    if args.shadow is not None:
+        raise RefusalError("shadow", args.shadow, "is of one model", "use a service of its own for that model")
+    for name, value in (("version", args.version), ("variant", args.variant)):
+        if value is not None:
+            fix = f"write {name}={value!r} in one of them: ServedModel(model={args.model_names[0]!r}, {name}={value!r})"
+            raise RefusalError(name, value, "is of one model, but models names several", fix)
+    check_models(args.models, args.resources)
 
 
 def _check_runtime(args: TorchScriptServiceArgs) -> None:
@@ -107,6 +170,9 @@ def _check_autoscaling(args: TorchScriptServiceArgs, autoscaling: Autoscaling) -
     if args.replicas is not None:
         limit = f"the autoscaler decides that, from {autoscaling.minimum} to {autoscaling.maximum}"
         raise RefusalError("replicas", args.replicas, limit, "omit replicas, or autoscaling")
+    if autoscaling.scales_to_zero and args.expose is None:
+        limit = "without a pod nobody would hold the first request: the gateway does"
+        raise RefusalError("autoscaling.minimum", 0, limit, "add expose=Expose(), or set minimum=1")
     for target in autoscaling.targets:
         if isinstance(target, CpuUtilisation) and args.resources.accelerator:
             limit = "the pods compute on GPUs, so their CPUs stay idle even under full load"
@@ -130,4 +196,19 @@ def _check_canary(args: TorchScriptServiceArgs, canary: Canary) -> None:
         raise RefusalError(
             "canary.version", canary.version, limit, "set canary.version to the new version and version to the old one"
         )
-    canary.pods(1 if args.replicas is None else args.replicas)
+    canary.pods(1 if args.replicas is None else args.replicas, by_requests=args.expose is not None)
+
+
+def _check_shadow(args: TorchScriptServiceArgs, shadow: Shadow) -> None:
+    if isinstance(args.runtime, Triton):
+        limit = "is for the thin runtime: Triton sends requests to no other server"
+        raise RefusalError("shadow", shadow, limit, "omit shadow, or runtime")
+    if shadow.model not in (None, args.model) or shadow.variant != args.variant:
+        return
+    if shadow.version in (None, args.version):
+        limit = "serves the same as the service, so the answers would always be equal"
+        raise RefusalError("shadow", shadow, limit, "name another version, variant or model in it")
+    if args.version is None:
+        limit = "needs a version for the service's own pods, or they would load the shadow's as well"
+        fix = f"add version=… of the model in addition to shadow.version={shadow.version}"
+        raise RefusalError("shadow", shadow, limit, fix)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from infra.kubernetes import controllers
 from infra.kubernetes.controllers import PodTemplate
 from infra.pod_network_modes import pod_labels, port
-from infra.workload_labels import KIND_LABEL, OWNER_LABEL, ROLE_LABEL, SERVICE_LABEL
+from infra.workload_labels import (
+    HOLD_SECONDS_LABEL,
+    IDLE_SECONDS_LABEL,
+    KIND_LABEL,
+    OWNER_LABEL,
+    ROLE_LABEL,
+    SERVICE_LABEL,
+)
+from workloads import routes
 from workloads.autoscaling import autoscaler_manifest
-from workloads.network_policy import PolicyIdentity, service_network_policy_manifest
+from workloads.network_policy import EVERY_POD, PolicyIdentity, service_network_policy_manifest
 from workloads.placement import Placement, gpu_access, placed
 from workloads.pods import LOG_ENVIRONMENT, Container, pod_spec
 from workloads.rollout import DRAIN_BEFORE_STOP, drain_timeout_seconds, probes, rolling_update
 from workloads.service_args import DRAIN_SECONDS
+from workloads.shadow import SHADOW_SUFFIX, pods_rule
 from workloads.triton import MODELS_PATH, Thin, Triton, repository_links, triton_command
 
 if TYPE_CHECKING:
@@ -59,7 +68,7 @@ def serve_command(args: TorchScriptServiceArgs, version: int | None = None) -> l
         "-m",
         "trainer.serve",
         f"--model_repository={MODELS_PATH}",
-        f"--model_name={args.model}",
+        *_model_flags(args),
         *([] if version is None else [f"--model_version={version}"]),
         *([] if args.variant is None else [f"--model_variant={args.variant}"]),
         "--host=0.0.0.0",
@@ -72,6 +81,13 @@ def serve_command(args: TorchScriptServiceArgs, version: int | None = None) -> l
         *(args.runtime.arguments if isinstance(args.runtime, Thin) else ()),
         *(args.tracing.arguments if args.tracing else ()),
     ]
+
+
+def _model_flags(args: TorchScriptServiceArgs) -> list[str]:
+    if args.model is not None:
+        return [f"--model_name={args.model}"]
+    options = [each.options for each in args.models if each.options]
+    return ["--model_name", *args.model_names, *(["--model_options", *options] if options else [])]
 
 
 def placement(name: str, args: TorchScriptServiceArgs) -> Placement:
@@ -110,7 +126,15 @@ def deployment_manifest(name: str, args: TorchScriptServiceArgs, track: Track, r
     }
     if track.replicas is not None:  # else every update would undo what the autoscaler did
         more["replicas"] = track.replicas
-    return controllers.deployment_manifest(_metadata(name, resolved, track.suffix, track.labels), pods, more)
+    labels = {**track.labels, **_zero_labels(args)}
+    return controllers.deployment_manifest(_metadata(name, resolved, track.suffix, labels), pods, more)
+
+
+def _zero_labels(args: TorchScriptServiceArgs) -> dict[str, str]:
+    """Return what the activator finds a Deployment by."""
+    if args.autoscaling is None or not args.autoscaling.scales_to_zero:
+        return {}
+    return {IDLE_SECONDS_LABEL: str(args.autoscaling.idle), HOLD_SECONDS_LABEL: str(args.autoscaling.hold)}
 
 
 def service_manifest(
@@ -124,9 +148,14 @@ def service_manifest(
         "metadata": _metadata(name, resolved, f"-{track.label}" if track else "", labels),
         "spec": {
             "selector": {**_labels(name), **labels},
-            "ports": [{"name": key, "port": number, "targetPort": key} for key, number in ports.items()],
+            "ports": [_service_port(key, number) for key, number in ports.items()],
         },
     }
+
+
+def _service_port(name: str, number: int) -> Manifest:
+    port = {"name": name, "port": number, "targetPort": name}
+    return {**port, "appProtocol": routes.H2C} if name == "grpc" else port
 
 
 def disruption_budget_manifest(name: str, resolved: ResolvedWorkload) -> Manifest:
@@ -145,9 +174,63 @@ def disruption_budget_manifest(name: str, resolved: ResolvedWorkload) -> Manifes
 
 def service_objects(name: str, args: TorchScriptServiceArgs) -> list[ServiceObject]:
     """Return all objects of a service; which ones there are depends on the arguments alone."""
+    objects = _objects(name, args)
+    if args.most_pods > 1:
+        objects.append(
+            ServiceObject(
+                suffix="",
+                kind=("policy/v1", "PodDisruptionBudget"),
+                build=lambda known: disruption_budget_manifest(name, known),
+            )
+        )
+    objects += _exposed(name, args, service_ports(args.runtime))
+    autoscaling = args.autoscaling
+    if autoscaling and autoscaling.maximum > 1:
+        objects.append(
+            ServiceObject(
+                suffix="",
+                kind=("autoscaling/v2", "HorizontalPodAutoscaler"),
+                build=lambda known: autoscaler_manifest(_metadata(name, known), name, autoscaling),
+            )
+        )
+    if shadow := args.shadow_args:
+        # no budget: a shadow that is away fails no request
+        objects += [
+            replace(each, suffix=SHADOW_SUFFIX + each.suffix)
+            for each in _objects(name + SHADOW_SUFFIX, shadow, {"podSelector": {"matchLabels": _labels(name)}})
+        ]
+    return objects
+
+
+def _exposed(name: str, args: TorchScriptServiceArgs, ports: dict[str, int]) -> list[ServiceObject]:
+    """Return what the service has at the gateway."""
+    expose, autoscaling = args.expose, args.autoscaling
+    if expose is None:
+        return []
+    shares = routes.backends(name, args.tracks, args.canary.percent if args.canary else None)
+
+    def route(known: ResolvedWorkload) -> Manifest:
+        host = expose.full_host(name, expose.check_offered(known.platform.offers))
+        return routes.route_manifest(_metadata(name, known), shares, expose, host, ports)
+
+    def security(known: ResolvedWorkload) -> Manifest:
+        return routes.security_manifest(_metadata(name, known), name, expose.auth, autoscaling)
+
+    def traffic(known: ResolvedWorkload) -> Manifest:
+        return routes.traffic_manifest(_metadata(name, known), expose, autoscaling)
+
+    objects = [
+        ServiceObject(suffix="", kind=routes.ROUTE_KIND, build=route),
+        ServiceObject(suffix="", kind=routes.TRAFFIC_KIND, build=traffic),
+    ]
+    if expose.auth or (autoscaling and autoscaling.scales_to_zero):
+        objects.append(ServiceObject(suffix="", kind=routes.SECURITY_KIND, build=security))
+    return objects
+
+
+def _objects(name: str, args: TorchScriptServiceArgs, caller: Manifest = EVERY_POD) -> list[ServiceObject]:
+    """Return what serves one set of pods, and who may call them."""
     ports = service_ports(args.runtime)
-    numbers = pod_ports(args)
-    metrics_port = numbers.pop("metrics")
     objects = [_deployment(name, args, track) for track in args.tracks]
     objects.append(
         ServiceObject(suffix="", kind=("v1", "Service"), build=lambda known: service_manifest(name, known, ports))
@@ -160,29 +243,25 @@ def service_objects(name: str, args: TorchScriptServiceArgs) -> list[ServiceObje
             build=lambda known: service_network_policy_manifest(
                 PolicyIdentity(what="service", name=name, namespace=known.platform.namespace, owner=known.owner),
                 _labels(name),
-                list(numbers.values()),
-                metrics_port,
-                [args.tracing.collector] if args.tracing else [],
+                pod_ports(args),
+                _egress(name, args),
+                caller,
             ),
         )
     )
-    if args.most_pods > 1:
-        objects.append(
-            ServiceObject(
-                suffix="",
-                kind=("policy/v1", "PodDisruptionBudget"),
-                build=lambda known: disruption_budget_manifest(name, known),
-            )
-        )
-    if autoscaling := args.autoscaling:
-        objects.append(
-            ServiceObject(
-                suffix="",
-                kind=("autoscaling/v2", "HorizontalPodAutoscaler"),
-                build=lambda known: autoscaler_manifest(_metadata(name, known), name, autoscaling),
-            )
-        )
     return objects
+
+
+def _egress(name: str, args: TorchScriptServiceArgs) -> list[Manifest]:
+    """Return the rules of a network policy for what the server calls."""
+    collector = [args.tracing.collector] if args.tracing else []
+    shadow = args.shadow_args
+    return collector + ([pods_rule(_labels(name + SHADOW_SUFFIX), pod_ports(shadow)["http"])] if shadow else [])
+
+
+def service_url(host: str, resolved: ResolvedWorkload) -> str:
+    """Return the address of a Service inside the cluster."""
+    return f"http://{host}.{resolved.platform.namespace}.svc:{HTTP_PORT}"
 
 
 def _deployment(name: str, args: TorchScriptServiceArgs, track: Track) -> ServiceObject:
@@ -209,7 +288,9 @@ def _pod_spec(name: str, args: TorchScriptServiceArgs, track: Track, resolved: R
         name="server",
         image=resolved.image,
         command=(
-            triton_command(triton, ports, drain_timeout_seconds(args)) if triton else serve_command(args, track.version)
+            triton_command(triton, ports, drain_timeout_seconds(args))
+            if triton
+            else [*serve_command(args, track.version), *_shadow_arguments(name, args, track, resolved)]
         ),
         resources=args.resources,
         # CUDA and torch keep caches of kernels below HOME; the root file system is read-only.
@@ -218,7 +299,7 @@ def _pod_spec(name: str, args: TorchScriptServiceArgs, track: Track, resolved: R
         writes_output=False,
         extra={**probes(args, track), **(DRAIN_BEFORE_STOP if triton else {})},
     )
-    links = [repository_links(resolved.image, args.model, track.version)] if triton else []
+    links = [repository_links(resolved.image, each, track.version) for each in args.model_names] if triton else []
     return pod_spec(
         container,
         resolved.claims,
@@ -226,6 +307,15 @@ def _pod_spec(name: str, args: TorchScriptServiceArgs, track: Track, resolved: R
         grace_period_seconds=args.grace_period_seconds,
         gpus=gpu_access(placement(name, args), resolved.platform.offers),
     )
+
+
+def _shadow_arguments(
+    name: str, args: TorchScriptServiceArgs, track: Track, resolved: ResolvedWorkload
+) -> tuple[str, ...]:
+    """Return how the server reaches the shadow; a canary is compared with nothing."""
+    if args.shadow is None or track.label == "canary":
+        return ()
+    return args.shadow.arguments(service_url(name + SHADOW_SUFFIX, resolved), args.model_names[0])
 
 
 def _thin_environment(name: str) -> dict[str, str]:

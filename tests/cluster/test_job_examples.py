@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,10 +179,11 @@ SERVICE = """
 from workloads.canary import Canary
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
 from workloads.resources import Resources
+from workloads.shadow import Shadow
 
 TorchScriptService("swept", platform, TorchScriptServiceArgs(
     model="sweep", version=1, canary=Canary(version=2, percent=50), replicas=2,
-    resources=Resources(cpu="100m", memory="1Gi"),
+    shadow=Shadow(version=2, percent=100), resources=Resources(cpu="100m", memory="1Gi"),
 ))
 """
 
@@ -191,7 +193,7 @@ def test_two_versions_share_a_service(served: Clone, team: Team) -> None:
     """The sweep has exported two versions of one model."""
     team.declare(SERVICE)
     team.up()
-    for deployment in ("swept", "swept-canary"):
+    for deployment in ("swept", "swept-canary", "swept-shadow"):
         served.kubectl("rollout", "status", f"deployment/{deployment}", "-n", "athanor", KUBECTL_TIMEOUT)
     images = digits.from_source("held_out").images[:1]
     tensor = triton.InferInput("image", list(images.shape), "FP32")
@@ -210,3 +212,12 @@ def test_two_versions_share_a_service(served: Clone, team: Team) -> None:
     wait_until(lambda: versions("swept") == {"1", "2"}, "both versions to answer")
     assert versions("swept-stable") == {"1"}
     assert versions("swept-canary") == {"2"}
+
+    def compared() -> int:
+        [stable] = served.objects("pods", "athanor.dev/service=swept,athanor.dev/track=stable")
+        with urllib.request.urlopen(f"http://{stable['status']['podIP']}:8002/metrics", timeout=10) as answer:
+            metrics = answer.read().decode()
+        outcomes = re.findall(r'athanor_shadow_requests\{outcome="(?:equal|different)",.*\} (\d+)', metrics)
+        return sum(map(int, outcomes))
+
+    wait_until(lambda: bool(versions("swept-stable") and compared()), "the shadow's answers to be compared")

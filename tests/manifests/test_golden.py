@@ -89,6 +89,18 @@ def _job_cleanup(record_stack: StackRecorder) -> Recording:
     return record_stack({"clean_up": {"enabled": True}, **_UNWATCHED})
 
 
+_GATEWAY_KINDS = (
+    "ClientTrafficPolicy", "ClusterRole", "Deployment", "EnvoyProxy", "Gateway", "GatewayClass", "Job", "NetworkPolicy",
+    "ReferenceGrant", "Role",
+)  # fmt: skip
+
+
+def _gateway(record_stack: StackRecorder) -> Recording:
+    gateway = {"enabled": True, "domain": "models.example.com", "replicas": 2}
+    quiet = {"digits": {"enabled": False}, "scheduling": {"install": False}}
+    return record_stack({"gateway": gateway, **quiet, **_UNWATCHED})
+
+
 _MONITORING_KINDS = (
     "Alertmanager", "ClusterRole", "DaemonSet", "Deployment", "Namespace", "NetworkPolicy", "PersistentVolume",
     "PodMonitor", "Prometheus", "Role", "Secret", "Service", "ServiceMonitor", "StatefulSet",
@@ -118,6 +130,7 @@ CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] =
     **SERVICE_CASES,
     "monitoring": (_monitoring, _MONITORING_KINDS),
     "monitoring-cloud": (_monitoring_in_the_cloud, ("Alertmanager", "PodMonitor", "Prometheus", "StatefulSet")),
+    "gateway": (_gateway, _GATEWAY_KINDS),
     "alicloud-storage": (lambda _: _alicloud_storage(), ("PersistentVolume", "PersistentVolumeClaim", "StorageClass")),
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 GOLDEN = Path(__file__).parent / "golden"
 KEPT = {"trainer.train", "trainer.prepare_data", "trainer.wait_for_hosts", "trainer.rendezvous", "trainer.source"}
 """Programs of jobs; `trainer.network_benchmark` is in no golden file."""
-OF_THE_PLATFORM = {"trainer.helpers.job_cleanup"}
+OF_THE_PLATFORM = {"trainer.helpers.job_cleanup", "trainer.helpers.gateway_certificate", "trainer.activator"}
 """Only the stack that owns the platform, and with it the image, runs these."""
 
 

@@ -98,7 +98,7 @@ def test_a_budget_wherever_two_pods_can_run(asked, budgets):
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: Autoscaling(minimum=0, maximum=2), ("autoscaling.minimum = 0", "1 to 1000")),
+        (lambda: Autoscaling(minimum=-1, maximum=2), ("autoscaling.minimum = -1", "0 to 1000")),
         (lambda: Autoscaling(maximum=1001), ("autoscaling.maximum = 1001", "1 to 1000")),
         (lambda: Autoscaling(minimum=5, maximum=4), ("autoscaling.maximum = 4", "the minimum, 5", "raise it")),
         (lambda: Autoscaling(maximum=2, scale_down_seconds=3601), ("scale_down_seconds = 3601", "0 to 3600")),

@@ -9,9 +9,11 @@ import pytest
 from infra.errors import RefusalError
 from tests.pod_security import pod_specs, violations
 from tests.unit.workloads.job_cases import PLATFORM
+from workloads.canary import Canary
 from workloads.inference import TorchScriptServiceArgs
 from workloads.resolved import ResolvedWorkload
 from workloads.resources import Resources
+from workloads.served_models import ServedModel
 from workloads.serving_pods import (
     GRPC_PORT,
     HTTP_PORT,
@@ -23,9 +25,13 @@ from workloads.serving_pods import (
     service_objects,
     service_ports,
 )
-from workloads.triton import Thin
+from workloads.triton import Thin, Triton
 
 ARGS = TorchScriptServiceArgs(model="digits")
+SEVERAL = {
+    "model": None,
+    "models": [ServedModel(model="a", cpu_threads=3, max_memory_mib=512), ServedModel(model="b")],
+}
 RESOLVED = ResolvedWorkload(platform=PLATFORM, owner="athanor-local", image="trainer:1")
 
 
@@ -54,6 +60,25 @@ def _flags(command: list[str]) -> dict[str, str]:
         ({"replicas": 1001}, ("replicas = 1001", "0 to 1000")),
         ({"version": 0}, ("version = 0", "1 to 1000000000")),
         ({"resources": Resources(gpus=1)}, ("resources.gpus = 1", "computes on CPUs", "runtime=Triton()")),
+        ({"model": None}, ("model = None", "is missing", "models=[")),
+        ({"models": [ServedModel(model="a")]}, ("model = 'digits'", "goes without models")),
+        ({"model": None, "models": [ServedModel(model="a")]}, ("is one model", "write model='a'")),
+        ({**SEVERAL, "models": [ServedModel(model="a")] * 2}, ("names a model twice", "name each once")),
+        ({**SEVERAL, "version": 3}, ("version = 3", "models names several", "ServedModel(model='a', version=3)")),
+        ({**SEVERAL, "variant": "int8"}, ("variant = 'int8'", "ServedModel(model='a', variant='int8')")),
+        (
+            {**SEVERAL, "canary": Canary(version=2, percent=50), "version": 1, "replicas": 2},
+            ("canary", "a service of its own"),
+        ),
+        (
+            {**SEVERAL, "runtime": Triton(), "resources": Resources(gpus=1)},
+            ("models", "thin runtime", "one service for each"),
+        ),
+        ({**SEVERAL, "resources": Resources(cpu="2")}, ("resources.cpu = '2'", "3 cpu_threads", "cpu='3'")),
+        (
+            {**SEVERAL, "resources": Resources(cpu="3", memory="1Gi")},
+            ("resources.memory = '1Gi'", "less than 1152Mi", "memory='1152Mi'"),
+        ),
         ({"grace_period_seconds": 9}, ("grace_period_seconds = 9", "10 to 3600")),
     ],
 )
@@ -68,6 +93,21 @@ def test_pods_live_without_a_model_and_are_ready_with_it():
     assert container["livenessProbe"]["httpGet"]["path"] == "/v2/health/live"
     assert container["startupProbe"]["httpGet"]["path"] == "/v2/health/live"
     assert container["readinessProbe"]["httpGet"]["path"] == "/v2/models/digits/ready"
+
+
+def test_pods_of_several_models_are_ready_with_all_of_them():
+    container = _container(**SEVERAL, resources=Resources(cpu="3", memory="2Gi"))
+    assert container["readinessProbe"]["httpGet"]["path"] == "/v2/health/ready"
+    # one that is restarted does not take the others out of the Service
+    assert container["readinessProbe"]["failureThreshold"] == 30
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"version": 0}, {"max_queue_size": 0}, {"cpu_threads": 0}, {"max_memory_mib": 63}, {"model": "../a"}]
+)
+def test_a_served_model_has_limits_that_the_server_takes(wrong):
+    with pytest.raises(RefusalError, match=next(iter(wrong))):
+        ServedModel(**{"model": "a", **wrong})
 
 
 def test_probes_and_service_reach_the_port_that_the_server_opens():
@@ -91,7 +131,8 @@ def test_grpc_is_opened_everywhere_or_nowhere():
     assert {"name": "grpc", "containerPort": GRPC_PORT} in container["ports"]
     assert _flags(container["command"])["grpc_port"] == str(GRPC_PORT)
     service = service_manifest("service", RESOLVED, service_ports(args.runtime))["spec"]["ports"]
-    assert {"name": "grpc", "port": GRPC_PORT, "targetPort": "grpc"} in service
+    grpc = {"name": "grpc", "port": GRPC_PORT, "targetPort": "grpc", "appProtocol": "kubernetes.io/h2c"}
+    assert grpc in service
     assert GRPC_PORT in _opened_ports(args)
     assert "grpc_port" not in _flags(serve_command(ARGS))
     assert GRPC_PORT not in _opened_ports(ARGS)

@@ -49,7 +49,7 @@ def test_a_job_without_metrics_is_reached_by_nobody():
 
 
 def test_a_service_is_called_on_its_ports_and_calls_nobody():
-    spec = service_network_policy_manifest(SERVICE, LABELS, [8000], 8002)["spec"]
+    spec = service_network_policy_manifest(SERVICE, LABELS, {"http": 8000, "metrics": 8002})["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert "egress" not in spec
     [called, scrape] = spec["ingress"]

@@ -16,10 +16,12 @@ from trainer.pytorch.compression.config import VARIANTS, CompressionConfig
 from trainer.pytorch.config import parse
 from trainer.pytorch.result import SOURCE_RECORD
 from trainer.serve.config import ServeConfig
+from trainer.serve.model_options import ModelOptions
 from workloads.compression import Compression
 from workloads.digits import MODEL, training_program
 from workloads.git_source import GitSource, take_container
 from workloads.inference import TorchScriptServiceArgs
+from workloads.served_models import ServedModel
 from workloads.serving_pods import serve_command
 from workloads.volcano_job import RANK_METRICS_PORT
 
@@ -102,7 +104,7 @@ def test_the_preparation_writes_where_the_trainer_reads(training_pod, train_conf
 def test_the_server_looks_where_the_trainer_publishes(serving_pod, train_config):
     serve = _serve_config(serving_pod["containers"][0]["command"])
     assert serve.model_repository == train_config.folders.models
-    assert serve.model_name == train_config.export.model_name
+    assert serve.model_name == (train_config.export.model_name,)
 
 
 def test_the_server_accepts_its_command_at_any_grace_period():
@@ -116,6 +118,19 @@ def test_the_server_takes_the_version_that_its_pods_are_pinned_to():
     args = TorchScriptServiceArgs(model=MODEL)
     assert _serve_config(serve_command(args, 4)).model_version == 4
     assert _serve_config(serve_command(args)).model_version is None
+
+
+def test_the_server_takes_the_models_of_a_service_of_several():
+    models = [
+        ServedModel(model="a", version=3, variant="int8", max_queue_size=8, cpu_threads=1, max_memory_mib=64),
+        ServedModel(model="b"),
+    ]
+    config = _serve_config(serve_command(TorchScriptServiceArgs(models=models)))
+    assert config.model_name == ("a", "b")
+    assert config.options == {
+        "a": ModelOptions(name="a", version=3, variant="int8", max_queue_size=8, num_cpu_threads=1, max_memory_mib=64),
+        "b": ModelOptions(name="b"),
+    }
 
 
 def _serve_config(command):

@@ -19,6 +19,7 @@ from athanor import (
     QueueDepth,
     RefusalError,
     Resources,
+    ServedModel,
     Spread,
     TensorFlowJobArgs,
     Together,
@@ -75,6 +76,10 @@ PLATFORM = {
             TorchScriptServiceArgs(
                 model="m", autoscaling=Autoscaling(maximum=3, targets=(CpuUtilisation(), QueueDepth()))
             ),
+        ),
+        (
+            {"models": [{"model": "a", "maxQueueSize": 8.0}, {"model": "b"}]},
+            TorchScriptServiceArgs(models=(ServedModel(model="a", max_queue_size=8), ServedModel(model="b"))),
         ),
         (
             {"model": "m", "runtime": {"triton": {}}, "resources": {"gpuShare": {"gpuMemory": {"gib": 8.0}}}},

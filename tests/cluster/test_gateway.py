@@ -1,0 +1,259 @@
+"""Services for clients outside the cluster: a real gateway in front of real pods, on the cluster of `make up`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import shutil
+import signal
+import time
+import urllib.request
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import tritonclient.grpc as triton
+from prometheus_client.parser import text_string_to_metric_families
+from tritonclient.utils import InferenceServerException
+
+from infra.gateway import ACTIVATOR, ACTIVATOR_METRICS_PORT
+from infra.gateway import NAMESPACE as GATEWAY_NAMESPACE
+from infra.machine import LOCAL_CLUSTER_NAME
+from infra.storage import OUTPUT_CLAIM
+from tests.fixtures.gateway import DOMAIN, Gateway, bearer
+from tests.fixtures.load import Load
+from tests.waiting import KUBECTL_TIMEOUT, wait_until
+from trainer.training import digits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.fixtures.clone import Clone
+    from tests.fixtures.team import Team
+
+TOKEN = "token-of-alice"
+MODEL = "two-versions"
+EXPOSED, SLEEPY, SIGNED = "exposed", "sleepy", "signed"
+HOST, SLEEPY_HOST, SIGNED_HOST = (f"{name}.{DOMAIN}" for name in (EXPOSED, "shared", SIGNED))
+SLEEPY_PATH = "/vision/sleepy"
+ISSUER, AUDIENCE, KEY = "https://issuer.example.com", "models", b"0123456789abcdef0123456789abcdef"
+CLIENTS = 8
+PARTS = """
+from athanor import Autoscaling, Canary, Expose, OidcAuth, RateLimit, Resources, TokenAuth
+from athanor import Thin, TorchScriptService, TorchScriptServiceArgs
+
+small = Resources(cpu="100m", memory="1Gi")
+"""
+DECLARED = """
+TorchScriptService("exposed", platform, TorchScriptServiceArgs(
+    model="two-versions", version=1, canary={canary}, replicas=2, resources=small, runtime=Thin(grpc=True),
+    expose=Expose(auth=TokenAuth(secret="clients")), grace_period_seconds={grace},
+))
+TorchScriptService("signed", platform, TorchScriptServiceArgs(
+    model="digits", resources=small,
+    expose=Expose(
+        auth=OidcAuth(issuer={issuer!r}, audiences=["models"], keys={keys!r}),
+        rate_limit=RateLimit(requests=20, per="hour"),
+    ),
+))
+TorchScriptService("sleepy", platform, TorchScriptServiceArgs(
+    model="digits", resources=small,
+    expose=Expose(host="shared", path="/vision/sleepy", auth=TokenAuth(secret="clients")),
+    autoscaling=Autoscaling(minimum=0, maximum=1, idle_seconds={idle}),
+))
+"""
+
+
+def encoded(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def signed_token(audience: str) -> str:
+    """A JSON Web Token (RFC 7519) of our issuer, signed with HMAC."""
+    claims = {"iss": ISSUER, "aud": audience, "exp": int(time.time()) + 600}
+    parts = [encoded(json.dumps(part).encode()) for part in ({"alg": "HS256", "kid": "one", "typ": "JWT"}, claims)]
+    signature = hmac.new(KEY, ".".join(parts).encode(), hashlib.sha256).digest()
+    return ".".join([*parts, encoded(signature)])
+
+
+def program(*, canary: str = "Canary(version=2, percent=10)", grace: int = 30, idle: int = 86_400) -> str:
+    keys = json.dumps({"keys": [{"kty": "oct", "kid": "one", "alg": "HS256", "k": encoded(KEY)}]})
+    return PARTS + DECLARED.format(canary=canary, grace=grace, idle=idle, issuer=ISSUER, keys=keys)
+
+
+def roll_out(served: Clone, *deployments: str) -> None:
+    for name in deployments:
+        served.kubectl("rollout", "status", f"deployment/{name}", "-n", "athanor", KUBECTL_TIMEOUT)
+
+
+def publish_two_versions(served: Clone) -> None:
+    """Publish a model with two versions: that of the example, twice."""
+    models = served.home / LOCAL_CLUSTER_NAME / "volumes" / OUTPUT_CLAIM / "models"
+    target = models / MODEL
+    target.mkdir()
+    config = (models / "digits" / "config.pbtxt").read_text()
+    (target / "config.pbtxt").write_text(config.replace('"digits"', f'"{MODEL}"'))
+    for version in ("1", "2"):
+        shutil.copytree(models / "digits" / "1", target / version)
+
+
+@pytest.fixture(scope="module")
+def exposed(served: Clone, team: Team, gateway: Gateway) -> Iterator[Gateway]:
+    """The gateway with three services of another team behind it."""
+    publish_two_versions(served)
+    served.kubectl("create", "secret", "generic", "clients", "-n", "athanor", f"--from-literal=alice={TOKEN}")
+    team.declare(program())
+    team.up()
+    roll_out(served, EXPOSED, f"{EXPOSED}-canary", SIGNED, SLEEPY)
+    gateway.wait_for(HOST, "/v2/health/ready", TOKEN)
+    yield gateway
+    team.declare("")
+    team.up()
+    served.kubectl("delete", "secret", "clients", "-n", "athanor")
+
+
+def load(gateway: Gateway, host: str = HOST, model: str = MODEL, **options: Any) -> Load:
+    return Load("", model, connect=lambda: gateway.connection(host), headers=bearer(TOKEN), **options)
+
+
+@pytest.mark.parametrize("token", [None, "token-of-mallory"])
+def test_a_stranger_gets_no_answer(exposed: Gateway, token: str | None) -> None:
+    assert exposed.ask(HOST, f"/v2/models/{MODEL}", token)[0] == HTTPStatus.UNAUTHORIZED
+
+
+def test_a_client_gets_the_models_answer_and_nothing_that_manages_it(exposed: Gateway) -> None:
+    status, body = exposed.ask(HOST, f"/v2/models/{MODEL}", TOKEN)
+    assert (status, json.loads(body)["name"]) == (HTTPStatus.OK, MODEL)
+    assert exposed.ask(HOST, "/v2/repository/index", TOKEN)[0] == HTTPStatus.NOT_FOUND
+    assert exposed.ask(f"other.{DOMAIN}", f"/v2/models/{MODEL}", TOKEN)[0] == HTTPStatus.NOT_FOUND
+
+
+def test_grpc_passes_with_the_same_token(exposed: Gateway, tmp_path: Any) -> None:
+    (tmp_path / "ca.pem").write_bytes(exposed.certificate)
+    names = [("grpc.ssl_target_name_override", HOST), ("grpc.default_authority", HOST)]
+    images = digits.from_source("held_out").images[:1]
+    tensor = triton.InferInput("image", list(images.shape), "FP32")
+    tensor.set_data_from_numpy(images)
+    with triton.InferenceServerClient(
+        f"{exposed.address}:443", ssl=True, root_certificates=str(tmp_path / "ca.pem"), channel_args=names
+    ) as client:
+        answer = client.infer(MODEL, [tensor], headers={"authorization": f"Bearer {TOKEN}"})
+        assert answer.get_response().model_name == MODEL
+        with pytest.raises(InferenceServerException, match="UNAUTHENTICATED"):
+            client.infer(MODEL, [tensor])
+        with pytest.raises(InferenceServerException, match="UNIMPLEMENTED"):
+            client.get_model_repository_index(headers={"authorization": f"Bearer {TOKEN}"})
+
+
+def test_a_signed_token_is_for_its_audience_and_requests_are_limited(exposed: Gateway) -> None:
+    exposed.wait_for(SIGNED_HOST, "/v2/health/live", signed_token(AUDIENCE))
+    assert exposed.ask(SIGNED_HOST, "/v2/health/live", signed_token("others"))[0] == HTTPStatus.FORBIDDEN
+    assert exposed.ask(SIGNED_HOST, "/v2/health/live", TOKEN)[0] == HTTPStatus.UNAUTHORIZED
+    statuses = [exposed.ask(SIGNED_HOST, "/v2/health/live", signed_token(AUDIENCE))[0] for _ in range(25)]
+    assert statuses[-1] == HTTPStatus.TOO_MANY_REQUESTS
+    assert set(statuses) <= {HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS}
+
+
+def test_a_canary_gets_its_share_of_the_requests_whatever_its_pods(exposed: Gateway) -> None:
+    """One of two pods, and 10 percent of the requests."""
+    with load(exposed) as clients:
+        clients.clients(4)
+        wait_until(lambda: clients.answered > 600, lambda: f"answers: {clients.answered}, {clients.failures[:3]}")
+    assert clients.failures == []
+    assert 0.04 < clients.versions["2"] / clients.answered < 0.18
+
+
+def test_changes_under_load_fail_no_request(served: Clone, team: Team, exposed: Gateway) -> None:
+    """A canary's promotion and end, a rollout, a drained node, and killed servers."""
+    with load(exposed) as clients:
+        clients.clients(CLIENTS)
+        team.declare(program(canary="Canary(version=2, percent=99)"))
+        team.up()
+        seen = clients.versions["2"]
+        wait_until(lambda: clients.versions["2"] > seen + 100, lambda: f"the canary to answer: {clients.versions}")
+        team.declare(program(canary="None", grace=31))
+        team.up()
+        roll_out(served, EXPOSED)
+        before = pod_names(served)
+        pods = f"--pod-selector=athanor.dev/service={EXPOSED}"
+        node = served.cluster.node_name
+        # The budget keeps the second pod, for which there is no other node.
+        options = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=20s")
+        served.kubectl("drain", node, pods, *options, check=False)
+        served.kubectl("uncordon", node)
+        roll_out(served, EXPOSED)
+        assert len(before & pod_names(served)) == 1
+        kill_a_server(served)
+        answered = clients.answered
+        wait_until(lambda: clients.answered > answered + 200, lambda: f"answers: {clients.failures[:3]}")
+    assert clients.failures == []
+
+
+def pod_names(served: Clone) -> set[str]:
+    return {pod["metadata"]["name"] for pod in pods_of(served)}
+
+
+def pods_of(served: Clone) -> list[dict[str, Any]]:
+    about = [(pod, pod["metadata"]) for pod in served.objects("pods")]
+    return [
+        pod
+        for pod, metadata in about
+        if metadata["labels"].get("athanor.dev/service") == EXPOSED and "deletionTimestamp" not in metadata
+    ]
+
+
+def kill_a_server(served: Clone) -> None:
+    """SIGKILL the server in one of the pods, in the middle of its requests."""
+    name = min(pod_names(served)).encode()
+    processes = [process for process in Path("/proc").iterdir() if process.name.isdecimal()]
+    own = [each for each in processes if b"HOSTNAME=" + name in words(each / "environ")]
+    [server] = [each for each in own if b"trainer.serve" in words(each / "cmdline")]
+    os.kill(int(server.name), signal.SIGKILL)
+
+
+def words(file: Path) -> list[bytes]:
+    try:
+        return file.read_bytes().split(b"\0")
+    except OSError:  # it has ended
+        return []
+
+
+def replicas(served: Clone) -> int:
+    return served.object("deployments", SLEEPY)["spec"]["replicas"]
+
+
+def activator_counts(served: Clone) -> dict[tuple[str, str], float]:
+    """What the activator counted, by name of the series and outcome."""
+    pods = f"api/v1/namespaces/{GATEWAY_NAMESPACE}/pods?labelSelector=app.kubernetes.io/name={ACTIVATOR}"
+    [pod] = served.get(pods)["items"]
+    address = f"http://{pod['status']['podIP']}:{ACTIVATOR_METRICS_PORT}/metrics"
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    samples = [sample for family in families for sample in family.samples]
+    own = [sample for sample in samples if sample.labels.get("workload") == SLEEPY]
+    return {(sample.name, sample.labels.get("outcome", "")): sample.value for sample in own}
+
+
+def test_a_service_sleeps_when_nobody_asks_and_the_next_request_wakes_it(
+    served: Clone, team: Team, exposed: Gateway
+) -> None:
+    """Requests of strangers do not; all that come meanwhile are answered."""
+    path = f"{SLEEPY_PATH}/v2/models/digits/ready"
+    exposed.wait_for(SLEEPY_HOST, path, TOKEN)
+    team.declare(program(canary="None", grace=31, idle=5))
+    team.up()
+    wait_until(lambda: replicas(served) == 0, "no pod")
+    assert exposed.ask(SLEEPY_HOST, path)[0] == HTTPStatus.UNAUTHORIZED
+    assert replicas(served) == 0
+    with load(exposed, SLEEPY_HOST, "digits", path=SLEEPY_PATH) as clients:
+        clients.clients(CLIENTS)
+        wait_until(lambda: clients.answered > 100, lambda: f"answers: {clients.failures[:3]}")
+    assert clients.failures == []
+    counts = activator_counts(served)
+    assert counts["athanor_activator_starts_total", ""] == 1
+    assert counts["athanor_activator_requests_total", "held"] >= CLIENTS
+    wait_until(lambda: replicas(served) == 0, "no pod again")

@@ -1,0 +1,174 @@
+"""Services for clients outside the cluster: routes, who may use them, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from infra.errors import RefusalError
+from infra.offers import GatewayOffer, PlatformOffers
+from tests.recording_engine import record
+from tests.unit.workloads.job_cases import plain_platform
+from workloads.autoscaling import Autoscaling, QueueDepth
+from workloads.canary import Canary
+from workloads.exposure import Expose, OidcAuth, RateLimit, TokenAuth
+from workloads.inference import TorchScriptService, TorchScriptServiceArgs
+from workloads.triton import Thin
+
+PRIVATE = GatewayOffer(domain="models.internal", public=False)
+PUBLIC = GatewayOffer(domain="models.example.com", public=True)
+OIDC = {"issuer": "https://login.example.com", "audiences": ["models"]}
+
+
+def expose(gateway=PRIVATE, **asked):
+    args = TorchScriptServiceArgs(**{"model": "digits", "expose": Expose(), **asked})
+    offers = PlatformOffers(gateway=gateway)
+    return record(lambda: TorchScriptService("digits", replace(plain_platform(), offers=offers), args), preview=False)
+
+
+def route(recording):
+    [declared] = recording.of_kind("HTTPRoute")
+    return declared.inputs["spec"]
+
+
+def paths(rule):
+    return {(match["path"]["type"], match["path"]["value"]) for match in rule["matches"]}
+
+
+def test_the_host_is_the_services_name_below_the_domain():
+    recording = expose()
+    assert route(recording)["hostnames"] == ["digits.models.internal"]
+    [service] = recording.of_type("athanor:workloads:TorchScriptService")
+    assert service.outputs["external_url"] == "https://digits.models.internal"
+
+
+def test_inference_health_and_metadata_pass_and_nothing_else():
+    [rule] = route(expose())["rules"]
+    assert paths(rule) == {("Exact", "/v2"), ("PathPrefix", "/v2/models"), ("PathPrefix", "/v2/health")}
+
+
+def test_grpc_methods_that_manage_the_server_have_no_route():
+    grpc, _ = route(expose(runtime=Thin(grpc=True)))["rules"]
+    methods = {value.rpartition("/")[2] for _, value in paths(grpc)}
+    assert "ModelInfer" in methods
+    assert not [name for name in methods if "Repository" in name or "Setting" in name or "Shared" in name]
+    assert grpc["backendRefs"] == [{"name": "digits", "port": 8001, "weight": 100}]
+
+
+def test_below_a_path_there_is_no_grpc_and_the_server_sees_its_own_paths():
+    spec = route(expose(expose=Expose(host="shared", path="/a/b"), runtime=Thin(grpc=True)))
+    assert spec["hostnames"] == ["shared.models.internal"]
+    assert set().union(*(paths(rule) for rule in spec["rules"])) == {
+        ("Exact", "/a/b/v2"),
+        ("PathPrefix", "/a/b/v2/models"),
+        ("PathPrefix", "/a/b/v2/health"),
+    }
+    rewritten = [rule["filters"][0]["urlRewrite"]["path"] for rule in spec["rules"]]
+    assert [each.get("replacePrefixMatch", each.get("replaceFullPath")) for each in rewritten] == [
+        "/v2",
+        "/v2/models",
+        "/v2/health",
+    ]
+
+
+def test_a_canary_gets_its_share_of_requests_with_one_pod():
+    recording = expose(version=1, canary=Canary(version=2, percent=1), replicas=3)
+    [rule] = route(recording)["rules"]
+    assert [(each["name"], each["weight"]) for each in rule["backendRefs"]] == [
+        ("digits-stable", 99),
+        ("digits-canary", 1),
+    ]
+    deployments = [each.inputs for each in recording.of_kind("Deployment")]
+    replicas = {each["metadata"]["name"]: each["spec"]["replicas"] for each in deployments}
+    assert replicas == {"digits": 2, "digits-canary": 1}
+
+
+def test_without_limits_nothing_asks_who_a_client_is():
+    assert not expose().of_kind("SecurityPolicy")
+
+
+def test_the_server_never_sees_a_token():
+    [policy] = expose(expose=Expose(auth=TokenAuth(secret="clients"))).of_kind("SecurityPolicy")
+    keys = policy.inputs["spec"]["apiKeyAuth"]
+    assert keys["sanitize"] is True
+    assert keys["credentialRefs"] == [{"group": "", "kind": "Secret", "name": "clients"}]
+
+
+def test_tokens_of_a_provider_are_for_this_audience():
+    keys_url = "https://login.example.com/keys.json"
+    [policy] = expose(expose=Expose(auth=OidcAuth(**OIDC, keys_url=keys_url))).of_kind("SecurityPolicy")
+    [provider] = policy.inputs["spec"]["jwt"]["providers"]
+    assert provider == {
+        "name": "oidc",
+        "issuer": "https://login.example.com",
+        "audiences": ["models"],
+        "remoteJWKS": {"uri": keys_url},
+    }
+
+
+def test_a_limit_is_of_its_unit():
+    [policy] = expose(expose=Expose(rate_limit=RateLimit(requests=7, per="minute"))).of_kind("BackendTrafficPolicy")
+    [rule] = policy.inputs["spec"]["rateLimit"]["local"]["rules"]
+    assert rule == {"limit": {"requests": 7, "unit": "Minute"}}
+
+
+def test_a_service_that_sleeps_is_woken_through_the_gateway():
+    autoscaling = Autoscaling(minimum=0, maximum=3, targets=[QueueDepth()], idle_seconds=60, hold_seconds=90)
+    recording = expose(autoscaling=autoscaling)
+    [deployment] = recording.of_kind("Deployment")
+    labels = deployment.inputs["metadata"]["labels"]
+    assert (labels["athanor.dev/idle-seconds"], labels["athanor.dev/hold-seconds"]) == ("60", "90")
+    assert "replicas" not in deployment.inputs["spec"]
+    [policy] = recording.of_kind("SecurityPolicy")
+    hold = policy.inputs["spec"]["extAuth"]
+    assert (hold["http"]["pathOverride"], hold["timeout"]) == ("/hold/digits", "95s")
+    [autoscaler] = recording.of_kind("HorizontalPodAutoscaler")
+    assert autoscaler.inputs["spec"]["minReplicas"] == 1
+    [traffic] = recording.of_kind("BackendTrafficPolicy")
+    assert traffic.inputs["spec"]["routingType"] == "Service"
+
+
+def test_one_pod_or_none_needs_no_measurements():
+    recording = expose(autoscaling=Autoscaling(minimum=0, maximum=1))
+    assert not recording.of_kind("HorizontalPodAutoscaler")
+
+
+@pytest.mark.parametrize(
+    ("gateway", "asked", "words"),
+    [
+        (None, {}, ("expose", "has no gateway", "gateway.enabled")),
+        (PUBLIC, {}, ("expose.auth = None", "on the internet", "TokenAuth")),
+    ],
+)
+def test_what_the_platform_does_not_offer_is_refused(gateway, asked, words):
+    with pytest.raises(RefusalError) as refusal:
+        expose(gateway, **asked)
+    assert all(word in str(refusal.value) for word in words)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Expose(host="a.b"), ("expose.host", "'a.b'")),
+        (lambda: Expose(path="vision"), ("expose.path", "'vision'", "behind a slash")),
+        (lambda: Expose(path="/a/"), ("expose.path",)),
+        (lambda: Expose(path="/a/../b"), ("expose.path",)),
+        (lambda: Expose(timeout_seconds=0), ("expose.timeout_seconds = 0", "1 to 3600")),
+        (lambda: RateLimit(requests=0), ("expose.rate_limit.requests = 0", "1 to 1000000")),
+        (lambda: OidcAuth(issuer="http://a", audiences=["b"], keys="{}"), ("expose.auth.issuer", "https")),
+        (lambda: OidcAuth(**{**OIDC, "audiences": []}, keys="{}"), ("expose.auth.audiences", "anybody else's")),
+        (lambda: OidcAuth(**OIDC), ("expose.auth", "keys_url or keys")),
+        (lambda: OidcAuth(**OIDC, keys="{}", keys_url="https://a/b"), ("expose.auth", "keys_url or keys")),
+        (lambda: Autoscaling(maximum=2, idle_seconds=60), ("autoscaling.idle_seconds = 60", "minimum=1", "minimum=0")),
+        (lambda: Autoscaling(minimum=0, maximum=2, hold_seconds=1), ("autoscaling.hold_seconds = 1", "5 to 86400")),
+        (
+            lambda: TorchScriptServiceArgs(model="digits", autoscaling=Autoscaling(minimum=0, maximum=2)),
+            ("autoscaling.minimum = 0", "the gateway does", "expose=Expose()"),
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(make, words):
+    with pytest.raises(RefusalError) as refusal:
+        make()
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)

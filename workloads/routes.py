@@ -1,0 +1,173 @@
+"""What a service has at the platform's gateway: its route, who may use it, and what becomes of requests on the way.
+
+Source: Gateway API 1.6, HTTPRoute; Envoy Gateway 1.9, SecurityPolicy and BackendTrafficPolicy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infra.gateway import ACTIVATOR, ACTIVATOR_PORT, GATEWAY_NAME
+from infra.gateway import NAMESPACE as GATEWAY_NAMESPACE
+from workloads.exposure import OidcAuth, TokenAuth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from infra.manifests import Manifest
+    from workloads.autoscaling import Autoscaling
+    from workloads.canary import Track
+    from workloads.exposure import Auth, Expose
+
+ROUTE_KIND = ("gateway.networking.k8s.io/v1", "HTTPRoute")
+SECURITY_KIND = ("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy")
+TRAFFIC_KIND = ("gateway.envoyproxy.io/v1alpha1", "BackendTrafficPolicy")
+H2C = "kubernetes.io/h2c"
+"""`appProtocol` of a Service's port that speaks HTTP/2 without TLS, as gRPC does (Kubernetes, KEP-3726)."""
+_METADATA = "/v2"
+_PREFIXES = ("/v2/models", "/v2/health")
+_GRPC_SERVICE = "/inference.GRPCInferenceService"
+_GRPC_METHODS = (
+    "ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelConfig", "ModelStatistics",
+    "ModelInfer",
+)  # fmt: skip
+"""Without those of the repository, of traces and of the log: they manage the server."""
+_RETRIES = 8
+_FIRST_RETRY, _LONGEST_RETRY = "50ms", "1s"
+
+
+def route_manifest(
+    metadata: Manifest, backends: Sequence[tuple[str, int]], expose: Expose, host: str, ports: dict[str, int]
+) -> Manifest:
+    """Return the route of a service.
+
+    Args:
+        metadata: Of the route.
+        backends: Names of Services with their shares of the requests, in percent.
+        expose: What the user asked for.
+        host: Whole name of the host.
+        ports: The Services' ports by name.
+    """
+
+    def rule(name: str, matches: list[Manifest], protocol: str = "http") -> Manifest:
+        return _rule(name, matches, backends, expose, ports[protocol])
+
+    if expose.path != "/":
+        rules = _rules_below(expose.path, rule)
+    else:
+        grpc = [rule("grpc", _grpc_matches(), "grpc")] if "grpc" in ports else []
+        rules = [*grpc, rule("http", _plain_matches())]
+    parent = {"name": GATEWAY_NAME, "namespace": GATEWAY_NAMESPACE}
+    spec = {"parentRefs": [parent], "hostnames": [host], "rules": rules}
+    return _manifest(ROUTE_KIND, metadata, spec)
+
+
+def backends(name: str, tracks: Sequence[Track], canary_percent: int | None) -> list[tuple[str, int]]:
+    """Return the Services that answer, with their shares in percent: of requests, whatever the number of pods."""
+    if canary_percent is None:
+        return [(name, 100)]
+    shares = {"stable": 100 - canary_percent, "canary": canary_percent}
+    return [(f"{name}-{track.label}", shares[track.label]) for track in tracks if track.label]
+
+
+def security_manifest(metadata: Manifest, service: str, auth: Auth | None, autoscaling: Autoscaling | None) -> Manifest:
+    """Return who may use a route, and that a service without pods is started first."""
+    holds = _hold(service, autoscaling) if autoscaling and autoscaling.scales_to_zero else {}
+    return _manifest(
+        SECURITY_KIND, metadata, {"targetRefs": _targets(metadata), **(_auth(auth) if auth else {}), **holds}
+    )
+
+
+def traffic_manifest(metadata: Manifest, expose: Expose, autoscaling: Autoscaling | None) -> Manifest:
+    """Return what becomes of a route's requests: limits, and a second try for those whose pod went."""
+    limit = expose.rate_limit
+    rules = [{"limit": {"requests": limit.requests, "unit": limit.per.capitalize()}}] if limit else []
+    spec = {
+        "targetRefs": _targets(metadata),
+        "retry": {
+            "numRetries": _RETRIES,
+            # Of requests that got no answer because their pod went. Inference has no side effects: twice is as once.
+            "retryOn": {"triggers": ["connect-failure", "refused-stream", "reset"]},
+            "perRetry": {"backOff": {"baseInterval": _FIRST_RETRY, "maxInterval": _LONGEST_RETRY}},
+        },
+        **({"rateLimit": {"type": "Local", "local": {"rules": rules}}} if rules else {}),
+        # Of a service that was started a moment ago the proxies know no pod yet; its Service's address stays.
+        **({"routingType": "Service"} if autoscaling and autoscaling.scales_to_zero else {}),
+    }
+    return _manifest(TRAFFIC_KIND, metadata, spec)
+
+
+def _plain_matches() -> list[Manifest]:
+    return [_match("Exact", _METADATA), *(_match("PathPrefix", prefix) for prefix in _PREFIXES)]
+
+
+def _grpc_matches() -> list[Manifest]:
+    return [_match("Exact", f"{_GRPC_SERVICE}/{method}") for method in _GRPC_METHODS]
+
+
+def _rules_below(path: str, rule: Callable[[str, list[Manifest]], Manifest]) -> list[Manifest]:
+    """Return a rule for each path of the protocol, for each loses what precedes it by a filter of its own."""
+    whole = {"type": "ReplaceFullPath", "replaceFullPath": _METADATA}
+    rules = [{**rule("metadata", [_match("Exact", f"{path}{_METADATA}")]), "filters": [_rewrite(whole)]}]
+    for prefix in _PREFIXES:
+        changed = {"type": "ReplacePrefixMatch", "replacePrefixMatch": prefix}
+        own = rule(prefix.rpartition("/")[2], [_match("PathPrefix", f"{path}{prefix}")])
+        rules.append({**own, "filters": [_rewrite(changed)]})
+    return rules
+
+
+def _match(kind: str, path: str) -> Manifest:
+    return {"path": {"type": kind, "value": path}}
+
+
+def _rewrite(path: Manifest) -> Manifest:
+    return {"type": "URLRewrite", "urlRewrite": {"path": path}}
+
+
+def _rule(
+    name: str, matches: list[Manifest], backends: Sequence[tuple[str, int]], expose: Expose, port: int
+) -> Manifest:
+    return {
+        "name": name,
+        "matches": matches,
+        "timeouts": {"request": f"{expose.timeout_seconds}s"},
+        "backendRefs": [{"name": service, "port": port, "weight": share} for service, share in backends],
+    }
+
+
+def _auth(auth: Auth) -> Manifest:
+    match auth:
+        case TokenAuth():
+            header = {"headers": ["Authorization"]}
+            secret = {"group": "", "kind": "Secret", "name": auth.secret}
+            # The server gets no token, so that none is in its logs.
+            return {"apiKeyAuth": {"credentialRefs": [secret], "extractFrom": [header], "sanitize": True}}
+        case OidcAuth():
+            keys = (
+                {"remoteJWKS": {"uri": auth.keys_url}}
+                if auth.keys_url
+                else {"localJWKS": {"type": "Inline", "inline": auth.keys}}
+            )
+            provider = {"name": "oidc", "issuer": auth.issuer, "audiences": list(auth.audiences), **keys}
+            return {"jwt": {"providers": [provider]}}
+
+
+def _hold(service: str, autoscaling: Autoscaling) -> Manifest:
+    activator = {"name": ACTIVATOR, "namespace": GATEWAY_NAMESPACE, "port": ACTIVATOR_PORT}
+    return {
+        "extAuth": {
+            "http": {"backendRefs": [activator], "pathOverride": f"/hold/{service}"},
+            # A little longer than it waits itself, so that its own answer comes first.
+            "timeout": f"{autoscaling.hold + 5}s",
+            # Without it, a service that has pods answers nevertheless.
+            "failOpen": True,
+        }
+    }
+
+
+def _targets(metadata: Manifest) -> list[Manifest]:
+    return [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": metadata["name"]}]
+
+
+def _manifest(kind: tuple[str, str], metadata: Manifest, spec: Manifest) -> Manifest:
+    return {"apiVersion": kind[0], "kind": kind[1], "metadata": metadata, "spec": spec}
