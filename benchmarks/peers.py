@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -15,17 +16,24 @@ if TYPE_CHECKING:
     from tools.progress import Progress
 
 
-def installed(packages: Sequence[str], report: Progress) -> Path:
-    """Install peers into the cache, once per set of versions, without their dependencies; return the folder.
+def installed(packages: Sequence[str], report: Progress, *, with_dependencies: bool = False) -> Path:
+    """Install peers into the cache, once per set of versions; return the folder, for PYTHONPATH.
 
     Args:
         packages: As pip takes them, `name==version`, with all that the tests' environment lacks.
         report: Where to say so.
+        with_dependencies: Install what they depend on, too, in the versions that they ask for.
+
+    Raises:
+        subprocess.CalledProcessError: pip cannot install them.
     """
     folder = paths().cache / "bench-peers" / "-".join(sorted(each.replace("==", "-") for each in packages))
     if not folder.is_dir():
         report.detail(f"installing {', '.join(packages)}")
-        words: list[Any] = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", folder.with_suffix(".new")]
-        subprocess.run([sys.executable, *words, *packages], check=True)
-        folder.with_suffix(".new").rename(folder)
+        new = folder.with_name(f"{folder.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        words: list[Any] = ["-m", "pip", "install", "--quiet", "--target", new]
+        alone = [] if with_dependencies else ["--no-deps"]
+        subprocess.run([sys.executable, *words, *alone, *packages], check=True)
+        new.rename(folder)
     return folder

@@ -1,0 +1,1 @@
+"""Servers that `python -m benchmarks serving` compares ours with; each module needs its own framework alone."""
