@@ -14,6 +14,7 @@ from workloads.autoscaling import Autoscaling, CpuUtilisation, LatencyP99
 from workloads.canary import MAXIMUM_VERSION, Canary, Track, tracks
 from workloads.checks import WorkloadName, check_range
 from workloads.exposure import Expose
+from workloads.placement import Spread
 from workloads.resources import Resources
 from workloads.served_models import ServedModel, check_models
 from workloads.shadow import Shadow
@@ -57,6 +58,8 @@ class TorchScriptServiceArgs:
     """Node pool to run on. Default: any whose nodes fit."""
     expose: Expose | None = None
     """Let clients outside the cluster reach it, through the platform's gateway. Default: only pods do."""
+    spread: Spread | None = None
+    """How the pods are distributed. Default: evenly over nodes, where these have room."""
     network: PodNetwork = SharedEni()
     """Network of the pods."""
     tracing: Tracing | None = None

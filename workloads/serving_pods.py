@@ -19,7 +19,7 @@ from infra.workload_labels import (
 from workloads import routes
 from workloads.autoscaling import autoscaler_manifest
 from workloads.network_policy import EVERY_POD, PolicyIdentity, service_network_policy_manifest
-from workloads.placement import Placement, gpu_access, placed
+from workloads.placement import Placement, Spread, gpu_access, placed
 from workloads.pods import LOG_ENVIRONMENT, Container, pod_spec
 from workloads.rollout import DRAIN_BEFORE_STOP, drain_timeout_seconds, probes, rolling_update
 from workloads.service_args import DRAIN_SECONDS
@@ -99,6 +99,8 @@ def placement(name: str, args: TorchScriptServiceArgs) -> Placement:
         network=args.network,
         pool=args.pool,
         rdma=None,
+        spread=args.spread or (Spread() if args.most_pods > 1 else None),
+        spread_labels=_labels(name),
     )
 
 

@@ -9,8 +9,10 @@ import pytest
 from infra.errors import RefusalError
 from tests.pod_security import pod_specs, violations
 from tests.unit.workloads.job_cases import PLATFORM
+from workloads.autoscaling import Autoscaling
 from workloads.canary import Canary
 from workloads.inference import TorchScriptServiceArgs
+from workloads.placement import Spread
 from workloads.resolved import ResolvedWorkload
 from workloads.resources import Resources
 from workloads.served_models import ServedModel
@@ -239,3 +241,23 @@ def test_the_url_names_the_service_that_is_declared(local_stack):
     service = local_stack.one("digits", "Service").inputs
     name, namespace = service["metadata"]["name"], service["metadata"]["namespace"]
     assert local_stack.exports["digits_service_url"] == f"http://{name}.{namespace}.svc:{HTTP_PORT}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "key"),
+    [
+        ({"replicas": 2}, "kubernetes.io/hostname"),
+        ({"replicas": 2, "spread": Spread(over="zones")}, "topology.kubernetes.io/zone"),
+        ({"autoscaling": Autoscaling(maximum=3)}, "kubernetes.io/hostname"),
+    ],
+)
+def test_several_pods_are_spread(asked, key):
+    [pod] = pod_specs(_deployment(**asked))
+    [constraint] = pod["topologySpreadConstraints"]
+    assert (constraint["topologyKey"], constraint["whenUnsatisfiable"]) == (key, "ScheduleAnyway")
+    assert constraint["labelSelector"] == {"matchLabels": {"athanor.dev/service": "service"}}
+
+
+def test_one_pod_is_not():
+    [pod] = pod_specs(_deployment())
+    assert "topologySpreadConstraints" not in pod
