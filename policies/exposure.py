@@ -19,6 +19,8 @@ _NAS_RULE = "alicloud:nas/accessRule:AccessRule"
 _BUCKET, _BUCKET_ACL = "alicloud:oss/bucket:Bucket", "alicloud:oss/bucketAcl:BucketAcl"
 _ADDRESS_TYPE = "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-address-type"
 """Annotation of ACK's load balancers (ACK, "Use annotations to configure CLB instances")."""
+_ENVOY_SERVICE = ("spec", "provider", "kubernetes", "envoyService")
+"""The Service that Envoy Gateway makes for its proxies; by default a load balancer."""
 _WIDEST_IPV4, _WIDEST_IPV6 = 8, 32
 """Prefix lengths below which a range counts as the internet: no private range is wider than 10.0.0.0/8."""
 
@@ -72,21 +74,29 @@ def _buckets(bucket: Resource, _: RuleConfig) -> Iterator[Finding]:
 
 
 def _services(service: Resource, _: RuleConfig) -> Iterator[Finding]:
+    if service.kind == "EnvoyProxy":
+        given = read(service.properties, *_ENVOY_SERVICE, "type")
+        annotations = read(service.properties, *_ENVOY_SERVICE, "annotations")
+        yield from _type_and_address("LoadBalancer" if given is None else given, annotations)
     if service.kind != "Service":
         return
-    given = read(service.properties, "spec", "type")
+    annotations = read(service.properties, "metadata", "annotations")
+    yield from _type_and_address(read(service.properties, "spec", "type"), annotations)
+    for external in each(read(service.properties, "spec", "externalIPs")):
+        text = message("spec.externalIPs", external, "takes over other hosts' addresses", "omit it")
+        yield external if isinstance(external, Unknown) else text
+
+
+def _type_and_address(given: Value, annotations: Value) -> Iterator[Finding]:
     text = message("spec.type", given, "opens a port on every node", "use ClusterIP, or a load balancer of the VPC")
     yield from demand(given, lambda value: value != "NodePort", text)
     if given == "LoadBalancer":
-        annotations = entries(read(service.properties, "metadata", "annotations"))
-        address = annotations.get(_ADDRESS_TYPE, annotations.get(""))
+        values = entries(annotations)
+        address = values.get(_ADDRESS_TYPE, values.get(""))
         text = message(
             f"annotation {_ADDRESS_TYPE}", address, "a load balancer is public without it", "set it to intranet"
         )
         yield from demand(address, lambda value: value == "intranet", text)
-    for external in each(read(service.properties, "spec", "externalIPs")):
-        text = message("spec.externalIPs", external, "takes over other hosts' addresses", "omit it")
-        yield external if isinstance(external, Unknown) else text
 
 
 def _egress(policy: Resource, _: RuleConfig) -> Iterator[Finding]:

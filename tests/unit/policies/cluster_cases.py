@@ -40,19 +40,34 @@ def volume(policy: Any) -> Any:
     return manifest("core/v1", "PersistentVolume", spec={"persistentVolumeReclaimPolicy": policy})
 
 
+def proxies(service: Any) -> Any:
+    spec = {"provider": {"kubernetes": {"envoyService": service}}}
+    return manifest("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy", spec=spec)
+
+
 CASES = {
     "no-public-services": Case(
         keeps=[
             service(),
             service(type="ClusterIP"),
             service(type="LoadBalancer", annotations={ADDRESS_TYPE: "intranet"}),
+            proxies({"type": "ClusterIP"}),
+            proxies({"type": "LoadBalancer", "annotations": {ADDRESS_TYPE: "intranet"}}),
         ],
         breaks={
             "spec.type = 'NodePort'": service(type="NodePort"),
+            "= 'internet': a load balancer is public": proxies(
+                {"type": "LoadBalancer", "annotations": {ADDRESS_TYPE: "internet"}}
+            ),
+            "= None: a load balancer is public": proxies({}),
             "a load balancer is public without it": service(type="LoadBalancer"),
             "spec.externalIPs = '192.0.2.1'": service(externalIPs=["192.0.2.1"]),
         },
-        undecided=[service(type=UNKNOWN), service(type="LoadBalancer", annotations=UNKNOWN)],
+        undecided=[
+            service(type=UNKNOWN),
+            service(type="LoadBalancer", annotations=UNKNOWN),
+            proxies({"type": UNKNOWN}),
+        ],
     ),
     "no-egress-to-the-internet": Case(
         keeps=[
