@@ -7,18 +7,18 @@ below the domain and signs itself: clients that are to trust it get it from the 
 from __future__ import annotations
 
 import base64
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  the command line parser reads the annotation at run time
 from typing import TYPE_CHECKING
 
 from trainer.common import command_line
-from trainer.helpers.kubernetes_api import ApiAddress, ApiError, KubernetesApi
-from trainer.helpers.serving_certificate import CERTIFICATE, KEY, create_certificate
+from trainer.helpers.certificates import CERTIFICATE, KEY, create_and_publish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from trainer.helpers.kubernetes_api import KubernetesApi
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,21 +43,12 @@ def parse(arguments: Sequence[str] | None = None) -> GatewayCertificateConfig:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return 0 when the Secret is there, 1 when something failed."""
     config = parse(arguments)
-    try:
-        create_certificate(f"*.{config.domain}", config.folder)
-        api = KubernetesApi(ApiAddress.in_cluster())
-        try:
-            outcome = api.create(f"/api/v1/namespaces/{config.namespace}/secrets", secret_manifest(config))
-        finally:
-            api.close()
-    except subprocess.CalledProcessError as error:
-        return _failed(f"openssl: {error.stderr.strip()}")
-    except OSError as error:
-        return _failed(f"{error}. Fix: use an image with openssl (Debian package openssl)")
-    except ApiError as error:
-        return _failed(str(error))
-    print(f"Secret {config.secret}: {outcome}", flush=True)
-    return 0
+
+    def publish(api: KubernetesApi) -> None:
+        outcome = api.create(f"/api/v1/namespaces/{config.namespace}/secrets", secret_manifest(config))
+        print(f"Secret {config.secret}: {outcome}", flush=True)
+
+    return create_and_publish("gateway_certificate", f"*.{config.domain}", config.folder, publish)
 
 
 def secret_manifest(config: GatewayCertificateConfig) -> dict[str, object]:
@@ -70,11 +61,6 @@ def secret_manifest(config: GatewayCertificateConfig) -> dict[str, object]:
         "metadata": {"name": config.secret, "namespace": config.namespace},
         "data": data,
     }
-
-
-def _failed(reason: str) -> int:
-    print(f"gateway_certificate: {reason}", file=sys.stderr, flush=True)
-    return 1
 
 
 if __name__ == "__main__":

@@ -64,6 +64,8 @@ class FakeKubernetesApi:
         if method == "GET":
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             return self._list(parts.path, query, metadata_only=accept == METADATA_ONLY)
+        if method == "POST":
+            return self._create(parts.path, json.loads(body))
         if method == "PATCH":
             self.changes[parts.path] = json.loads(body)
             return 200, {}
@@ -77,6 +79,14 @@ class FakeKubernetesApi:
         if metadata_only:
             items = [{"metadata": each["metadata"]} for each in items]
         return 200, {"kind": "List", "metadata": rest, "items": items}
+
+    def _create(self, path: str, manifest: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        present = self.objects.setdefault(path, {})
+        name = manifest["metadata"]["name"]
+        if name in present:
+            return status(409, f'"{name}" already exists')
+        present[name] = manifest
+        return 201, manifest
 
     def _delete(self, path: str, options: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         collection, _, name = path.rpartition("/")
@@ -111,7 +121,7 @@ class FakeKubernetesApi:
                 self.end_headers()
                 self.wfile.write(data)
 
-            do_DELETE = do_PATCH = do_GET  # noqa: N815 - the base class's habit
+            do_DELETE = do_PATCH = do_POST = do_GET  # noqa: N815 - the base class's habit
 
             def log_message(self, *_: object) -> None:
                 """Say nothing."""
