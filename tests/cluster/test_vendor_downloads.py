@@ -12,7 +12,7 @@ from infra.settings.parse import parse_settings
 from tests.fixtures.local_cluster import quiet_progress
 from tests.fixtures.vendors import PlayedVendors, offer_tools, played_vendors
 from tools.images import ensure_platform_images
-from tools.images.platform_images import ADAPTER, PLATFORM_IMAGES, binary_image
+from tools.images.platform_images import ADAPTER, GATEWAY, PLATFORM_IMAGES, binary_image
 from tools.local_cluster import cluster as local_cluster
 from tools.local_environment import commands
 from tools.paths import paths
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 WANTED = sorted({*engine_tools(parse_settings({})), *local_cluster.tools(simulates_nodes=True)})
 """What runs outside of pods."""
-FIRST_IMAGES = [name for name in PLATFORM_IMAGES if name != ADAPTER]
+FIRST_IMAGES = [name for name in PLATFORM_IMAGES if name not in {ADAPTER, GATEWAY}]
 """Of the environment without settings of one's own."""
 SOLD = {tool.name: tool for tool in map(tool_of, WANTED) if tool.vendor or tool.is_plugin}
 
@@ -45,7 +45,7 @@ def new_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pla
     report = quiet_progress(tmp_path)
     ensure_system_packages(packages=[SKOPEO])
     real = ensure([*TOOLS["pulumi"].programs, "coredns"], report)
-    upstream_manifests(report)
+    upstream_manifests(report, gateway=False)
     session_cache = paths().cache
     with played_vendors(tmp_path / "vendors") as vendors:
         names = [*FIRST_IMAGES, *(name for tool in SOLD.values() for name in tool.programs)]

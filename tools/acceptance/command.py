@@ -127,7 +127,7 @@ def _site(  # noqa: PLR0913, PLR0917 - each is one thing that a run works with
     # Where there is no account, no program is needed either.
     programs = ensure(sorted(engine_tools(settings)), report) if settings.alicloud else {}
     if settings.alicloud:
-        upstream_manifests(report)
+        upstream_manifests(report, gateway=settings.gateway.enabled)
     nowhere = paths().cache
     return Site(
         stack=stack,

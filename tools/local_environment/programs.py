@@ -65,4 +65,4 @@ def get(settings: Settings, groups: Sequence[str], report: Progress) -> None:
     built = images - fetch_platform_images(images, report, place=mirror(settings.images))
     ensure(sorted({name for group in needed for name in group.on_machine} | built), report)
     if CORE in groups:
-        upstream_manifests(report)
+        upstream_manifests(report, gateway=settings.gateway.enabled)

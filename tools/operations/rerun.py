@@ -144,8 +144,9 @@ def _engine(stack: str | None, report: Progress) -> Engine | None:
     """Return the engine of a stack whose program is this project's; None where that never made it."""
     if stack is None or not Engine(pulumi=Path("pulumi"), stack=stack).config_file.is_file():
         return None
-    programs = ensure(sorted(engine_tools(parse_settings(stack_config(stack)))), report)
-    upstream_manifests(report)
+    settings = parse_settings(stack_config(stack))
+    programs = ensure(sorted(engine_tools(settings)), report)
+    upstream_manifests(report, gateway=settings.gateway.enabled)
     make_private_folders()
     engine = Engine(pulumi=programs["pulumi"], stack=stack)
     return engine if engine.exists() else None

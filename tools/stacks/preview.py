@@ -58,7 +58,7 @@ def engine_for_a_preview(stack: str, report: Progress) -> Engine:
     """
     settings = parse_settings(stack_config(stack))
     programs = ensure(sorted(engine_tools(settings)), report)
-    upstream_manifests(report)
+    upstream_manifests(report, gateway=settings.gateway.enabled)
     make_private_folders()
     install_commands(programs["pulumi"], programs["kubectl"])
     return Engine(pulumi=programs["pulumi"], stack=stack)

@@ -29,7 +29,7 @@ def main(words: list[str]) -> int:
         with report.step("tools"):
             provided = provide(names, report)
             if arguments.stack:
-                upstream_manifests(report)
+                upstream_manifests(report, gateway=True)
     except ToolchainError as error:
         report.console.print(f"Failed: {error}", markup=False, soft_wrap=True)
         return 1

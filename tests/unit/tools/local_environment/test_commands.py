@@ -27,7 +27,7 @@ def got(monkeypatch) -> list[str]:
     monkeypatch.setattr(commands.system_packages, "ensure_system_packages", lambda _: got.append("packages"))
     monkeypatch.setattr(commands, "ensure", ensure)
     monkeypatch.setattr(programs, "ensure", ensure)
-    monkeypatch.setattr(programs, "upstream_manifests", lambda _: None)
+    monkeypatch.setattr(programs, "upstream_manifests", lambda _, **__: None)
     for name in ("make_private_folders", "install_commands"):
         monkeypatch.setattr(commands, name, lambda *_: None)
     pull(monkeypatch)

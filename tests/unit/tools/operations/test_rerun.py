@@ -82,7 +82,7 @@ def cluster(monkeypatch, fake_program):
 def ask(monkeypatch, tmp_path, fake_program, kubectl, report):
     monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(module, "ensure", lambda names, _: dict.fromkeys(names, fake_program.path))
-    monkeypatch.setattr(module, "upstream_manifests", lambda _: None)
+    monkeypatch.setattr(module, "upstream_manifests", lambda _, **__: None)
 
     def ask(name: str = "my-run", *, stack: str | None = "local", stacks: tuple[str, ...] = ("local",), **more):
         fake_program.answer("stack ls", json.dumps([{"name": each} for each in stacks]))

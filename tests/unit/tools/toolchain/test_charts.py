@@ -48,13 +48,14 @@ def test_manifests_are_copied_once_from_their_module(get, name, file, tmp_path, 
 
 
 @pytest.mark.usefixtures("module")
-def test_all_of_them_are_there_for_the_program_that_declares_them(tmp_path):
-    upstream_manifests()
+@pytest.mark.parametrize("gateway", [False, True])
+def test_all_of_them_are_there_for_the_program_that_declares_them(tmp_path, gateway):
+    upstream_manifests(gateway=gateway)
 
     folders = {folder.name for folder in (tmp_path / "cache" / "charts").iterdir()}
+    of_the_gateway = {f"gateway-api-{GATEWAY_API}", f"envoy-gateway-{ENVOY_GATEWAY}"}
     assert folders == {
         f"volcano-{VOLCANO}",
         f"prometheus-operator-{PROMETHEUS_OPERATOR}",
-        f"gateway-api-{GATEWAY_API}",
-        f"envoy-gateway-{ENVOY_GATEWAY}",
+        *(of_the_gateway if gateway else ()),
     }

