@@ -31,6 +31,8 @@ _FAULTS = 'nv_inference_request_failure{reason=~"REJECTED|BACKEND"}'
 _CANCELED = 'nv_inference_request_failure{reason="CANCELED"}'
 _SUCCESSES = "nv_inference_request_success"
 _WAKING = "15m"
+_MANY_RESTARTS = 3
+"""Of one model within an hour: one is restarted within seconds, and answers its requests."""
 _NAMED = "{{ $labels.namespace }}/{{ $labels.workload }}"
 
 
@@ -184,6 +186,15 @@ def _models(limits: ServingThresholds) -> Sequence[Alert]:
             severity="page",
             summary=f"{_NAMED} has no ready pod",
             description="Every request fails. `make status` shows its pods; the runbook lists what to check.",
+        ),
+        Alert(
+            name="ModelRestartsOften",
+            expr=f"""
+                max by ({_SERVICE}, model) (increase(athanor_model_worker_restarts[1h])) >= {_MANY_RESTARTS}""",
+            for_seconds=0,
+            severity="ticket",
+            summary=f"The process of {{{{ $labels.model }}}} in {_NAMED} ends again and again",
+            description="Its requests wait for each restart, the other models answer. The log names the signal.",
         ),
         Alert(
             name="ServiceNotWoken",

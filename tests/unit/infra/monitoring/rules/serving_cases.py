@@ -151,6 +151,16 @@ CASES = (
         quiet=["9m", "27m"],
     ),
     AlertCase(
+        alert="ModelRestartsOften",
+        says="three restarts in an hour; one is nothing to see",
+        series={
+            served("athanor_model_worker_restarts"): "0x10 1x5 2x5 4x80",
+            'athanor_model_worker_restarts{namespace="team", workload="two", model="digits"}': "0x10 1x90",
+        },
+        fires={"25m": [_BY_MODEL], "60m": [_BY_MODEL]},
+        quiet=["15m", "95m"],
+    ),
+    AlertCase(
         alert="ServiceNotWoken",
         says="a request waited in vain; those that were held and answered count for nothing",
         series={

@@ -34,6 +34,7 @@ def own_metrics():
     }
     server = ServerMetrics("m")
     server.responses[200] += 1
+    server.worker_restarts["m"] = lambda: 1
     server.add_version(VersionMetrics(model="m", version=1))
     lines = server.render().decode().splitlines()
     return training | {line.split("{")[0].split(" ")[0] for line in lines if not line.startswith("#")}
