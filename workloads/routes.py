@@ -33,6 +33,7 @@ _GRPC_METHODS = (
 )  # fmt: skip
 """Without those of the repository, of traces and of the log: they manage the server."""
 _RETRIES = 8
+_RETRIED = ["connect-failure", "refused-stream", "reset", "retriable-status-codes"]
 _FIRST_RETRY, _LONGEST_RETRY = "50ms", "1s"
 
 
@@ -86,8 +87,8 @@ def traffic_manifest(metadata: Manifest, expose: Expose, autoscaling: Autoscalin
         "targetRefs": _targets(metadata),
         "retry": {
             "numRetries": _RETRIES,
-            # Of requests that got no answer because their pod went. Inference has no side effects: twice is as once.
-            "retryOn": {"triggers": ["connect-failure", "refused-stream", "reset"]},
+            # Of requests whose pod went, or starts again (503). Inference has no side effects: twice is as once.
+            "retryOn": {"triggers": _RETRIED, "httpStatusCodes": [503]},
             "perRetry": {"backOff": {"baseInterval": _FIRST_RETRY, "maxInterval": _LONGEST_RETRY}},
         },
         **({"rateLimit": {"type": "Local", "local": {"rules": rules}}} if rules else {}),

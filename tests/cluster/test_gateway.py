@@ -41,7 +41,7 @@ EXPOSED, SLEEPY, SIGNED = "exposed", "sleepy", "signed"
 HOST, SLEEPY_HOST, SIGNED_HOST = (f"{name}.{DOMAIN}" for name in (EXPOSED, "shared", SIGNED))
 SLEEPY_PATH = "/vision/sleepy"
 ISSUER, AUDIENCE, KEY = "https://issuer.example.com", "models", b"0123456789abcdef0123456789abcdef"
-CLIENTS = 8
+CLIENTS, PODS = 8, 2
 PARTS = """
 from athanor import Autoscaling, Canary, Expose, OidcAuth, RateLimit, Resources, TokenAuth
 from athanor import Thin, TorchScriptService, TorchScriptServiceArgs
@@ -178,6 +178,8 @@ def test_changes_under_load_fail_no_request(served: Clone, team: Team, exposed: 
         team.declare(program(canary="None", grace=31))
         team.up()
         roll_out(served, EXPOSED)
+        # The canary's pod and those of the roll-out leave after it.
+        wait_until(lambda: len(pod_names(served)) == PODS, lambda: f"two pods: {pod_names(served)}")
         before = pod_names(served)
         pods = f"--pod-selector=athanor.dev/service={EXPOSED}"
         node = served.cluster.node_name
