@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from infra.monitoring.dashboards.queries import Query
     from tests.fixtures.clone import Clone
 
-NOT_HERE = {"dcgm-exporter"}
-"""Targets that need a GPU."""
+NOT_HERE = {"activator", "dcgm-exporter"}
+"""Targets that need a gateway, or a GPU."""
 ONLY_SOMETIMES = {
     "container_fs_reads_bytes_total",
     "container_fs_writes_bytes_total",  # control groups that count what a container reads and writes

@@ -41,7 +41,11 @@ def job_phase(clone: Clone, job: str) -> str:
 def events(clone: Clone, job: str, rank: int = 0) -> list[dict[str, Any]]:
     """Return what a rank logged, over all its lives."""
     file: Path = clone.home / "local" / "volumes" / "output" / job / "logs" / f"rank-{rank:05d}.jsonl"
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+    if not file.exists():
+        return []
+    text = file.read_text(encoding="utf-8")
+    # The last line may be half written.
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
 def happened(clone: Clone, job: str) -> list[str]:
