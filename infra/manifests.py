@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 Manifest = dict[str, Any]
 """A Kubernetes object in the API's own shape: camelCase keys, `apiVersion`, `kind`, `metadata`."""
@@ -31,6 +31,40 @@ def resource_from_output(
     """Declare a manifest that depends on Outputs: only (apiVersion, kind) must be plain."""
     parts = {"apiVersion": kind[0], "kind": kind[1], "metadata": manifest["metadata"], "spec": manifest["spec"]}
     return resource(logical_name, parts, opts)
+
+
+_PODS = ("Alertmanager", "DaemonSet", "Deployment", "Job", "Prometheus", "StatefulSet")
+"""Kinds that create pods, which mount and use the other objects of their component."""
+
+
+def declare_part(
+    manifests: Mapping[str, Manifest],
+    declare: Callable[[str, Manifest, Sequence[pulumi.Resource]], pulumi.Resource],
+    before: Sequence[pulumi.Resource],
+) -> tuple[list[pulumi.Resource], list[pulumi.Resource]]:
+    """Declare the objects of a part, which all wait for `before`.
+
+    Args:
+        manifests: By logical name.
+        declare: Takes logical name, manifest and what it waits for.
+        before: What the part needs.
+
+    Returns:
+        What its pods wait for in addition (all of its objects but Services, which wait for the pods), and what creates
+        the pods.
+    """
+    used = [
+        declare(name, manifest, before)
+        for name, manifest in manifests.items()
+        if manifest["kind"] not in (*_PODS, "Service")
+    ]
+    pods: list[pulumi.Resource] = []
+    for name, manifest in manifests.items():
+        if manifest["kind"] in _PODS:
+            pods.append(declare(name, manifest, [*before, *used]))
+        elif manifest["kind"] == "Service":
+            declare(name, manifest, before)
+    return used, pods
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,4 +21,3 @@ ACTIVATOR_PORT = 8080
 ACTIVATOR_METRICS_PORT = 8081
 PROXY_METRICS_PORT = 19001
 """Fixed by Envoy Gateway."""
-PART_OF = {"app.kubernetes.io/part-of": "athanor"}

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.gateway import ACTIVATOR, ACTIVATOR_METRICS_PORT, ACTIVATOR_PORT
-from infra.gateway.parts import grant, labels, metadata, network_policy, peer
+from infra.gateway.parts import grant, metadata, network_policy, peer
 from infra.gateway.proxies import PROXY_LABELS
 from infra.kubernetes.access import rule, service_account_manifest
 from infra.kubernetes.controllers import ONE_AT_MOST, PodTemplate, deployment_manifest
+from infra.kubernetes.parts import labels
 from infra.kubernetes.pods import container_security, pod_security, resources
 from infra.metrics_access import METRICS_PORT_NAME, READERS
 from infra.workload_labels import HOLD_SECONDS_LABEL, IDLE_SECONDS_LABEL

@@ -10,11 +10,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from infra.gateway import CERTIFICATES, CONTROLLER, NAMESPACE
-from infra.gateway.parts import grant, labels, metadata, network_policy, peer
+from infra.gateway.parts import grant, metadata, network_policy, peer
 from infra.gateway.proxies import CONTROLLER_NAME, PROXY_LABELS
 from infra.images import ENVOY_GATEWAY_IMAGE
 from infra.kubernetes.access import READ, rule, service_account_manifest
 from infra.kubernetes.controllers import ONE_AT_MOST, PodTemplate, deployment_manifest
+from infra.kubernetes.parts import labels
 from infra.kubernetes.pods import container_security, pod_security, resources
 
 if TYPE_CHECKING:

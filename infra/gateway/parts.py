@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infra.gateway import NAMESPACE, PART_OF
+from infra.gateway import NAMESPACE
+from infra.kubernetes import parts
 from infra.kubernetes.access import role_manifests
+from infra.kubernetes.parts import part_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,14 +15,9 @@ if TYPE_CHECKING:
     from infra.manifests import Manifest
 
 
-def labels(name: str) -> dict[str, str]:
-    """Return the labels of a part."""
-    return {"app.kubernetes.io/name": name, **PART_OF}
-
-
 def metadata(name: str, namespace: str | None = NAMESPACE, *, part: str | None = None) -> Manifest:
     """Return an object's metadata. `namespace` None: the whole cluster's; `part`: whose it is, if not of `name`."""
-    return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels(part or name)}
+    return part_metadata(name, namespace, part)
 
 
 def grant(name: str, rules: Sequence[Manifest], namespace: str | None) -> dict[str, Manifest]:
@@ -39,25 +36,5 @@ def peer(selector: Mapping[str, str], namespace: str = NAMESPACE) -> Manifest:
 def network_policy(
     name: str, selector: Mapping[str, str], ingress: Mapping[int, Sequence[Manifest]], egress: Sequence[Manifest]
 ) -> Manifest:
-    """Return the policy of a part's pods.
-
-    Args:
-        name: The part.
-        selector: Labels of its pods.
-        ingress: Who may come in, by port; `{}` is anybody.
-        egress: Where it may connect to in addition to DNS; `{}` is anywhere.
-    """
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": metadata(name),
-        "spec": {
-            "podSelector": {"matchLabels": dict(selector)},
-            "policyTypes": ["Ingress", "Egress"],
-            "ingress": [
-                {"ports": [{"protocol": "TCP", "port": port}], **({"from": list(peers)} if {} not in peers else {})}
-                for port, peers in ingress.items()
-            ],
-            "egress": list(egress),
-        },
-    }
+    """Return the policy of the pods with these labels; see `infra.kubernetes.parts.network_policy`."""
+    return parts.network_policy(metadata(name), selector, ingress, egress)

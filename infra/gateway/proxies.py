@@ -69,14 +69,13 @@ def gateway_manifests(domain: str, workloads: str, certificate: str) -> dict[str
 
 
 def _network_policy(workloads: str) -> Manifest:
-    anybody: Manifest = {}
     egress = [
         {"to": [peer({}, workloads)]},
         {"to": [peer({})]},
         # Where an issuer of tokens publishes its keys.
         {"ports": [{"protocol": "TCP", "port": HTTPS_PORT}]},
     ]
-    ingress = {_CONTAINER_PORT: [anybody], PROXY_METRICS_PORT: READERS}
+    ingress = {_CONTAINER_PORT: (), PROXY_METRICS_PORT: READERS}
     return network_policy(PROXY, PROXY_LABELS, ingress, egress)
 
 

@@ -13,7 +13,7 @@ from infra.gateway.controller import certificate_manifests, certificate_name, co
 from infra.gateway.crds import crd_manifests
 from infra.gateway.proxies import class_manifests, gateway_manifests
 from infra.images import mirror, platform_trainer_image
-from infra.manifests import resource
+from infra.manifests import declare_part, resource
 from infra.namespaces import default_deny_manifest, namespace_manifest
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from infra.settings.gateway import GatewaySettings
     from infra.settings.images import ImageSettings
     from infra.settings.stack import Settings
-
-
-_PODS = ("Deployment", "Job")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,20 +99,8 @@ class Gateway(pulumi.ComponentResource):
 
         But Services, which wait for the pods.
         """
-        declared = [
-            self._child(name, manifest, before)
-            for name, manifest in manifests.items()
-            if manifest["kind"] not in (*_PODS, "Service")
-        ]
-        pods = [
-            self._child(name, manifest, [*before, *declared])
-            for name, manifest in manifests.items()
-            if manifest["kind"] in _PODS
-        ]
-        for name, manifest in manifests.items():
-            if manifest["kind"] == "Service":
-                self._child(name, manifest, before)
-        return [*declared, *pods]
+        used, pods = declare_part(manifests, self._child, before)
+        return [*used, *pods]
 
     def _child(self, name: str, manifest: Manifest, depends_on: Sequence[pulumi.Resource]) -> pulumi.Resource:
         return resource(name, manifest, pulumi.ResourceOptions(parent=self, depends_on=list(depends_on)))

@@ -22,9 +22,6 @@ METRICS_ADAPTER = "prometheus-adapter"
 
 INSTANCE = "athanor"
 """Name of the Prometheus and Alertmanager objects; pods are called prometheus-athanor-0, alertmanager-athanor-0."""
-PART_OF = {"app.kubernetes.io/part-of": "athanor"}
-"""Label of every object of ours. Prometheus selects all monitors and rules of NAMESPACE and no others: anyone who
-writes a monitor can send its token anywhere."""
 
 PROMETHEUS_PORT = 9090
 ALERTMANAGER_PORT = 9093

@@ -11,12 +11,12 @@ import json
 from typing import TYPE_CHECKING
 
 from infra.images import GRAFANA_IMAGE
+from infra.kubernetes.parts import PART_OF
 from infra.kubernetes.pods import container_security, pod_security, resources
 from infra.monitoring import (
     GRAFANA,
     GRAFANA_PORT,
     NAMESPACE,
-    PART_OF,
     PROMETHEUS,
     WEB_PORT_NAME,
     alertmanager,

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from infra.autoscaling_metrics import LATENCY_METRIC, QUEUE_METRIC
 from infra.images import METRICS_ADAPTER_IMAGE
 from infra.kubernetes.access import READ, rule
+from infra.kubernetes.parts import PART_OF
 from infra.kubernetes.pods import container_security, resources
-from infra.monitoring import METRICS_ADAPTER, METRICS_ADAPTER_PORT, NAMESPACE, PART_OF, prometheus
+from infra.monitoring import METRICS_ADAPTER, METRICS_ADAPTER_PORT, NAMESPACE, prometheus
 from infra.monitoring.monitors import SERVING
 from infra.monitoring.parts import account, api_client_pod, deployment, grant, metadata, network_policy
 

@@ -13,6 +13,7 @@ from infra.gateway import ACTIVATOR
 from infra.gateway import NAMESPACE as GATEWAY_NAMESPACE
 from infra.gpu import nodes as gpu
 from infra.gpu.dcgm_exporter import DCGM_EXPORTER
+from infra.kubernetes.parts import PART_OF
 from infra.metrics_access import METRICS_PORT_NAME
 from infra.monitoring import (
     ALERTMANAGER,
@@ -23,7 +24,6 @@ from infra.monitoring import (
     NODE_EXPORTER,
     NODE_NAMESPACE,
     OPERATOR,
-    PART_OF,
     PROMETHEUS,
     VICTORIA_LOGS,
     VLAGENT,
@@ -111,6 +111,8 @@ def monitor_manifests(args: MonitorsArgs) -> dict[str, Manifest]:
         specs |= {VICTORIA_LOGS: _platform_pods(VICTORIA_LOGS), VLAGENT: _platform_pods(VLAGENT, NODE_NAMESPACE)}
     if args.kind == "operator":
         specs |= _cluster_targets()
+    # Prometheus selects all monitors and rules of its namespace and no others: anyone who writes a monitor can send its
+    # token anywhere.
     metadata_labels = {**PART_OF, **args.selector_labels}
     return {
         name: {

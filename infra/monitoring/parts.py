@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infra.kubernetes import parts
 from infra.kubernetes.access import role_manifests, service_account_manifest
 from infra.kubernetes.controllers import ONE_AT_MOST, PodTemplate, deployment_manifest
+from infra.kubernetes.parts import labels, part_metadata
 from infra.kubernetes.pods import pod_security
-from infra.monitoring import NAMESPACE, PART_OF
+from infra.monitoring import NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,14 +20,9 @@ NOBODY = 65534
 """The user that upstream's images of most parts run as, too."""
 
 
-def labels(name: str) -> dict[str, str]:
-    """Return the labels of a part."""
-    return {"app.kubernetes.io/name": name, **PART_OF}
-
-
 def metadata(name: str, namespace: str | None = NAMESPACE, *, part: str | None = None) -> Manifest:
     """Return an object's metadata. `namespace` None: the whole cluster's; `part`: whose it is, if not of `name`."""
-    return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels(part or name)}
+    return part_metadata(name, namespace, part)
 
 
 def account(name: str, namespace: str = NAMESPACE) -> Manifest:
@@ -81,26 +78,5 @@ def callers(*names: str, namespace: str = NAMESPACE) -> Manifest:
 
 
 def network_policy(name: str, ingress: Mapping[int, Sequence[Manifest]], egress: Sequence[Manifest]) -> Manifest:
-    """Return the policy of a part's pods.
-
-    People come in by `kubectl port-forward`, through the kubelet of the pod's node, which no policy keeps out.
-
-    Args:
-        name: The part.
-        ingress: Who may come in, by port.
-        egress: Where it may connect to in addition to DNS; `{}` is anywhere, for what reads targets or the API server,
-            whose addresses no policy can name.
-    """
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": metadata(name),
-        "spec": {
-            "podSelector": {"matchLabels": {"app.kubernetes.io/name": name}},
-            "policyTypes": ["Ingress", "Egress"],
-            "ingress": [
-                {"from": list(peers), "ports": [{"protocol": "TCP", "port": port}]} for port, peers in ingress.items()
-            ],
-            "egress": list(egress),
-        },
-    }
+    """Return the policy of the pods of a part; see `infra.kubernetes.parts.network_policy`."""
+    return parts.network_policy(metadata(name), {"app.kubernetes.io/name": name}, ingress, egress)

@@ -10,7 +10,7 @@ import pulumi
 from infra.gateway import NAMESPACE as GATEWAY_NAMESPACE
 from infra.gpu.nodes import NAMESPACE as GPU_NAMESPACE
 from infra.images import platform_trainer_image
-from infra.manifests import Manifest, resource
+from infra.manifests import Manifest, declare_part, resource
 from infra.monitoring import (
     COMPONENT,
     KUBELET_NAMESPACE,
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from infra.settings.monitoring import MonitoringSettings, VolumeSettings
     from infra.settings.stack import Settings
     from infra.storage import Backing
-
-_PODS = ("Alertmanager", "DaemonSet", "Deployment", "Prometheus", "StatefulSet")
-"""Kinds that create pods, which mount and use the other objects of their component."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,17 +246,7 @@ class Monitoring(pulumi.ComponentResource):
 
         Return what its pods wait for in addition: all of its objects but Services, which wait for the pods.
         """
-        used: list[pulumi.Resource] = [
-            self._child(name, manifest, before)
-            for name, manifest in manifests.items()
-            if manifest["kind"] not in (*_PODS, "Service")
-        ]
-        for name, manifest in manifests.items():
-            if manifest["kind"] in _PODS:
-                self._child(name, manifest, [*before, *used])
-            elif manifest["kind"] == "Service":
-                self._child(name, manifest, before)
-        return used
+        return declare_part(manifests, self._child, before)[0]
 
     def _child(
         self, name: str, manifest: Manifest, depends_on: Sequence[pulumi.Resource] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infra.monitoring import PART_OF
+from infra.kubernetes.parts import PART_OF
 from infra.monitoring.rules import gpu, nodes, pods, prices, queues, serving, storage, targets, training
 
 if TYPE_CHECKING:
