@@ -183,7 +183,7 @@ def test_changes_under_load_fail_no_request(served: Clone, team: Team, exposed: 
         before = pod_names(served)
         pods = f"--pod-selector=athanor.dev/service={EXPOSED}"
         node = served.cluster.node_name
-        # The budget keeps the second pod, for which there is no other node.
+        # The disruption budget keeps the second pod: no other node could take its replacement.
         options = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=20s")
         served.kubectl("drain", node, pods, *options, check=False)
         served.kubectl("uncordon", node)

@@ -42,7 +42,7 @@ class Inference:
         """Answer a request for a version, the latest without one, and note in its record what it is.
 
         Raises:
-            RequestError: there is no such version, the request does not fit, the queue is full, or the model failed.
+            RequestError: the version does not exist, the request does not fit, the queue is full, or the model failed.
         """
         return await _infer(self._models.find(model, version), record, decode, encode, self._shadow)
 

@@ -47,7 +47,7 @@ class ShadowConnection:
         """Send a request and return the answer; the caller limits the time by canceling this.
 
         Raises:
-            OSError: there is no connection, or it broke.
+            OSError: the connection was refused, or broke.
             h11.RemoteProtocolError: the other end does not speak HTTP, or ended in the middle of it.
             OversizedAnswerError: the answer's body is larger than `max_answer_bytes`.
         """

@@ -56,7 +56,7 @@ def split_body(body: bytes, header_length: bytes | None, max_json_bytes: int) ->
     """Return the JSON object of a body, and the bytes of the binary tensors behind it.
 
     Raises:
-        RequestError: 400 where there is no such object, 413 where it is too large.
+        RequestError: 400 if the object is missing, 413 if it is too large.
     """
     json_size = len(body) if header_length is None else _parse_header_length(header_length, len(body))
     if json_size > max_json_bytes:

@@ -35,9 +35,9 @@ class Wide(torch.nn.Module):
 
 @pytest.fixture
 def shadow_repository(tmp_path):
-    made = Repository(tmp_path / "shadow")
-    made.configure()
-    return made
+    repository = Repository(tmp_path / "shadow")
+    repository.configure()
+    return repository
 
 
 @pytest.fixture
