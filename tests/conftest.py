@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.fixtures.containerd",
     "tests.fixtures.recorded_stack",
     "tests.fixtures.team",
+    "tests.fixtures.engineer",
     "tests.fixtures.gateway",
     "tests.fixtures.vendors",
 ]
@@ -33,7 +34,7 @@ settings.register_profile("any-machine", deadline=None, suppress_health_check=[H
 settings.register_profile("thorough", settings.get_profile("any-machine"), max_examples=1000, derandomize=False)
 settings.load_profile("any-machine")
 
-USES_ENVIRONMENT = re.compile(r"\bserved: Clone\b")
+USES_ENVIRONMENT = re.compile(r"\b(?:served: Clone|engineer: Engineer)\b")
 
 
 class FilesAndEnvironment(LoadFileScheduling):
