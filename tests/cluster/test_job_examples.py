@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import urllib.request
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import tritonclient.http as triton
 
 from tests.documentation import job_examples, own_script
-from tests.fixtures.git_server import Repository
+from tests.fixtures.git_pod import git_pod
 from tests.fixtures.team import Team, phase
 from tests.waiting import KUBECTL_TIMEOUT, wait_until
 from trainer.training import digits
@@ -21,12 +19,13 @@ from workloads.tf_config import cluster_spec, tf_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.fixtures.clone import Clone
+    from tests.fixtures.git_server import Repository
 
 NEEDS_MORE_THAN_THIS_NODE = {"resnet50"}
 """Examples for machines with GPUs; tests/unit/workloads renders them."""
-GIT_NAMESPACE = "athanor-git"
 TRAIN_FROM_GIT = """
 import os, pathlib
 print("cloned code runs in", os.getcwd())
@@ -36,42 +35,10 @@ pathlib.Path("/data/output", os.environ["ATHANOR_JOB"], "ran.txt").write_text("m
 
 @pytest.fixture(scope="module")
 def git_server(served: Clone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repository]:
-    """A real git behind http in a pod, which sees this machine's files: no image of ours holds git."""
-    root = tmp_path_factory.mktemp("git")
-    repository = Repository(root / "project.git")
-    repository.commit({"train.py": TRAIN_FROM_GIT})
-    program = Path(__file__).parents[1] / "fixtures" / "git_server.py"
-    image = served.outputs()["trainer_image"]
-    command = ["/usr/sbin/chroot", "/host", str(Path(sys.executable).resolve()), str(program)]
-    command += [f"--root={root}", "--address=0.0.0.0", "--port=8080"]
-    labels = {"app": "git"}
-    container = {
-        "name": "git", "image": image, "imagePullPolicy": "Never", "command": command,
-        "securityContext": {"runAsUser": 0, "privileged": True},
-        "volumeMounts": [{"name": "machine", "mountPath": "/host"}],
-        "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
-    }  # fmt: skip
-    volume = {"name": "machine", "hostPath": {"path": "/"}}
-    objects = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": GIT_NAMESPACE}},
-        {
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": "git", "namespace": GIT_NAMESPACE, "labels": labels},
-            "spec": {"containers": [container], "volumes": [volume], "terminationGracePeriodSeconds": 0},
-        },
-        {
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "git", "namespace": GIT_NAMESPACE},
-            "spec": {"selector": labels, "ports": [{"port": 8080}]},
-        },
-    ]  # fmt: skip
-    manifest = root / "server.json"
-    manifest.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}), encoding="utf-8")
-    served.kubectl("apply", "-f", str(manifest))
-    try:
-        served.kubectl("wait", "--for=condition=Ready", "pod/git", "-n", GIT_NAMESPACE, KUBECTL_TIMEOUT)
+    """The server of the examples, with the code of a job."""
+    with git_pod(served, tmp_path_factory.mktemp("git")) as repository:
+        repository.commit({"train.py": TRAIN_FROM_GIT})
         yield repository
-    finally:
-        served.kubectl("delete", "namespace", GIT_NAMESPACE, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +77,8 @@ def output(clone: Clone, job: dict[str, Any], *parts: str) -> Path:
 
 EXPECTED = [
     "digits-ddp", "digits-elastic", "digits-mpi", "digits-ps", "digits-mirrored", "digits-data",
-    "network-shared-eni", "sweep-0", "sweep-1", "from-git", "from-folder", "digits-sharded",
+    "network-shared-eni", "sweep-0", "sweep-1", "from-git", "from-git-ssh", "from-folder",
+    "digits-sharded",
 ]  # fmt: skip
 
 
@@ -147,10 +115,11 @@ def test_tf_config_is_what_the_pods_see(served: Clone, finished: dict[str, dict[
         assert seen["TF_CONFIG"] == tf_config(cluster, role, int(seen["VC_TASK_INDEX"]))
 
 
+@pytest.mark.parametrize("name", ["from-git", "from-git-ssh"])
 def test_the_code_came_from_git_and_the_commit_is_known(
-    served: Clone, finished: dict[str, dict[str, Any]], git_server: Repository
+    served: Clone, finished: dict[str, dict[str, Any]], git_server: Repository, name: str
 ) -> None:
-    job = finished["from-git"]
+    job = finished[name]
     assert output(served, job, "ran.txt").read_text(encoding="utf-8") == "main"
     record = json.loads(output(served, job, "source.json").read_text(encoding="utf-8"))
     assert record["commit"] == git_server.head()
