@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from athanor.inspection.case import Case
+from athanor.inspection.estimate import deadline, running_jobs, start
 from athanor.inspection.why import why
 from infra.simulated_nodes import simulated_node_manifest
 from infra.workload_labels import JOB_LABEL
@@ -189,7 +190,7 @@ class TestEqualQueues:
         assert not set(platform.runs("low", 2)) & set(before)
 
     def test_jobs_of_one_priority_take_nothing_from_each_other(self, platform: SchedulingPlatform) -> None:
-        platform.submit(platform.gpu_job("first", pods=2, priority_class="normal"))
+        platform.submit(platform.gpu_job("first", pods=2, priority_class="normal", deadline_seconds=7200))
         before = platform.runs("first", 2)
 
         platform.submit(platform.gpu_job("second", pods=2, priority_class="normal"))
@@ -197,6 +198,11 @@ class TestEqualQueues:
 
         assert platform.running("first") == before
         assert not platform.running("second")
+        snapshot = platform.snapshot()
+        [end] = [deadline(snapshot, job) for job in running_jobs(snapshot)]
+        begin = end and start(Case.of(snapshot, "second"), why_not(platform, "second").cause, [end])
+        assert begin, "a start that is known"
+        assert (begin.at, begin.after, begin.latest) == (end.at, ["first"], True)
 
     def test_a_queue_takes_back_its_share_and_no_more(self, platform: SchedulingPlatform) -> None:
         platform.submit(*(platform.gpu_job(name) for name in ("lent-1", "lent-2")))

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cluster.test_job_life_cycle import TRAINING, names
 from tests.cluster.test_training_jobs import KILL_TRAINING
+from tests.fixtures.engineer import SMALL
 from tests.fixtures.monitoring import Monitoring
 from tests.waiting import wait_until
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.fixtures.clone import Clone
+    from tests.fixtures.engineer import Engineer
     from tests.fixtures.team import Team
 
 # Short enough to see an alert come and go.
@@ -31,20 +33,57 @@ IMPATIENT = {
     "monitoring.thresholds.storage.full_for_seconds": 0,
     "monitoring.thresholds.serving.load_failure_window_seconds": 30,
 }
+HEARS, WEBHOOK_PORT = "hears-runs", 8080
+"""The Secret of a webhook, and the pod that gets what is posted."""
+HEAR = """
+import http.server
+class Hears(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        print(self.rfile.read(int(self.headers["Content-Length"])).decode(), flush=True)
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("0.0.0.0", 8080), Hears).serve_forever()
+"""
 SIGNAL_TRAINING = KILL_TRAINING.replace("os.kill(pid, 9)", "os.kill(pid, {signal})")
 SIGSTOP, SIGCONT = 19, 18
 SMALL_VOLUME = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
 
 
 @pytest.fixture(scope="module")
-def monitoring(served: Clone) -> Iterator[Monitoring]:
-    """The environment's monitoring with thresholds of seconds, until the next update."""
-    served.configure_local(**IMPATIENT)
+def webhook(served: Clone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name of a Secret with the address of a pod, also its name, that prints what is posted to it."""
+    labels = {"app": HEARS}
+    address = f"http://{HEARS}.default.svc:{WEBHOOK_PORT}/own-path"
+    container = {"name": "main", "image": served.outputs()["trainer_image"], "command": ["python3", "-c", HEAR]}
+    objects = [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": HEARS, "namespace": "monitoring"},
+         "stringData": {"url": address}},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": HEARS, "namespace": "default", "labels": labels},
+         "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}},
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": HEARS, "namespace": "default"},
+         "spec": {"selector": labels, "ports": [{"port": WEBHOOK_PORT}]}},
+    ]  # fmt: skip
+    manifests = tmp_path_factory.mktemp("webhook") / "hears.json"
+    manifests.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}), encoding="utf-8")
+    served.kubectl("apply", "-f", str(manifests))
+    try:
+        yield HEARS
+    finally:
+        served.kubectl("delete", "-f", str(manifests), "--ignore-not-found", check=False)
+
+
+@pytest.fixture(scope="module")
+def monitoring(served: Clone, webhook: str) -> Iterator[Monitoring]:
+    """The environment's monitoring with thresholds of seconds and a webhook for ends of runs, until the next update."""
+    served.configure_local(**IMPATIENT, **{"monitoring.run_webhooks[0].secret": webhook})
     try:
         served.pulumi("up", "--yes", "--skip-preview")
-        yield Monitoring(served)
+        monitoring = Monitoring(served)
+        wait_until(monitoring.posts_ends_of_runs, "Alertmanager with the webhook")
+        yield monitoring
     finally:
-        served.pulumi("config", "rm", "--path", "athanor:monitoring.thresholds")
+        for path in ("thresholds", "run_webhooks"):
+            served.pulumi("config", "rm", "--path", f"athanor:monitoring.{path}")
 
 
 @pytest.fixture(scope="class")
@@ -152,6 +191,23 @@ def test_a_volume_that_is_full_is_reported(monitoring: Monitoring, served: Clone
             goes(monitoring, "VolumeFull", persistentvolumeclaim="small")
         finally:
             served.kubectl("delete", "-f", str(manifests), "--ignore-not-found")
+
+
+@pytest.mark.usefixtures("monitoring")
+def test_a_webhook_hears_that_a_run_ended(engineer: Engineer, webhook: str) -> None:
+    def heard() -> list[dict[str, str]]:
+        lines = engineer.clone.kubectl("logs", webhook, "-n", "default").splitlines()
+        posted = [json.loads(line) for line in lines if line.startswith("{")]
+        return [alert["labels"] for each in posted for alert in each["alerts"]]
+
+    def ended(run: str, alert: str) -> bool:
+        return any((labels["workload"], labels["alertname"]) == (run, alert) for labels in heard())
+
+    for run, command, alert in (("well", "true", "JobCompleted"), ("badly", "false", "JobFailed")):
+        # With a deadline, a run that fails does not start again.
+        words = f"--no-code --kind batch --deadline 1h --name {run} {SMALL} --follow"
+        engineer.shell(f"athanor run {words} -- {command}", check=False)
+        wait_until(lambda run=run, alert=alert: ended(run, alert), lambda run=run: f"the end of {run}; {heard()}")
 
 
 class TestTraining:
