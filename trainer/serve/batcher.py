@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,29 +46,26 @@ class _Batch:
 
 
 class Batcher:
-    """Queue, worker threads and numbers of one version; every method belongs to the event loop's thread."""
+    """Queue, worker threads and numbers of one version; its methods belong to the event loop's thread."""
 
     def __init__(self, model: Servable, numbers: metrics.VersionMetrics, default_queue_size: int) -> None:
         self.model = model
         self.numbers = numbers
         self._loop = asyncio.get_running_loop()
         self._queue = RequestQueue(model.spec.batching, default_queue_size, self._loop, self._count_rejected)
-        self._timer: asyncio.TimerHandle | None = None
-        self._batches: SimpleQueue[_Batch | None] = SimpleQueue()
-        self._running = 0
-        self._dispatch_scheduled = False
         self._on_drained: Callable[[], None] | None = None
         self._logged_failure = ""
         # zeros, too: Prometheus sees no increase of a series that begins at 1
         priorities = range(1, len(model.spec.batching.policies) + 1)
         numbers.rejected.update({(cause, each): 0 for each in priorities for cause in metrics.REJECTION_CAUSES})
         numbers.pending_requests = self._queue.count_waiting
-        numbers.running_batches = lambda: self._running
+        numbers.running_batches = lambda: self._alive - self._queue.idle
         self._threads = [
             # daemon: a model that never returns must not keep the process from ending
             threading.Thread(target=self._work, name=f"model-{model.version}-{place}", daemon=True)
             for place in range(model.spec.instances)
         ]
+        self._alive = len(self._threads)
         for thread in self._threads:
             thread.start()
 
@@ -83,41 +79,14 @@ class Batcher:
         shapes = tuple(array.shape[1:] for array in request.inputs)
         waiting = Waiting(request.inputs, request.rows, shapes, future, time.perf_counter(), request.id, record)
         self._queue.add(waiting, request.priority, request.timeout_us)
-        self._schedule_dispatch()
         return future
 
     def retire(self, on_drained: Callable[[], None]) -> None:
         """Finish what waits, then end the threads and call `on_drained`. Nothing may be submitted any more."""
         self._on_drained = on_drained
-        self._end_if_drained()
-
-    def _schedule_dispatch(self) -> None:
-        # not at once: requests that arrived in the same turn of the loop join the batch
-        if not self._dispatch_scheduled and self._running < len(self._threads):
-            self._dispatch_scheduled = True
-            self._loop.call_soon(self._dispatch)
-
-    def _dispatch(self) -> None:
-        self._dispatch_scheduled = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        while self._running < len(self._threads):
-            requests = self._queue.take()
-            if not requests:
-                self._dispatch_later()
-                return
-            self._running += 1
-            self._batches.put(_Batch(requests, time.perf_counter()))
-
-    def _dispatch_later(self) -> None:
-        """Look again when requests have waited long enough for others to join them."""
-        seconds = self._queue.seconds_until_ready()
-        if seconds is not None:
-            self._timer = self._loop.call_later(seconds, self._dispatch)
+        self._queue.end()
 
     def _finish(self, batch: _Batch, outcomes: list[_Outcome]) -> None:
-        self._running -= 1
         self._count(batch)
         for request, outcome in zip(batch.requests, outcomes, strict=True):
             if request.record is not None:
@@ -131,14 +100,16 @@ class Batcher:
             else:
                 self.numbers.inference_count += request.rows
                 request.future.set_result(outcome)
-        self._dispatch()
-        self._end_if_drained()
+
+    def _thread_ended(self) -> None:
+        """Come after the last `_finish` of each thread."""
+        self._alive -= 1
+        if not self._alive and self._on_drained is not None:
+            self._on_drained()
 
     def _count_rejected(self, cause: metrics.RejectionCause, priority: int) -> None:
         self.numbers.request_failure[metrics.REJECTED] += 1
         self.numbers.rejected[cause, priority] += 1
-        # it may have been the last one that a retired batcher had to wait for
-        self._loop.call_soon(self._end_if_drained)
 
     def _count(self, batch: _Batch) -> None:
         self.numbers.execution_count += batch.calls
@@ -152,23 +123,16 @@ class Batcher:
         size.calls += batch.calls
         size.duration_us += microseconds
 
-    def _end_if_drained(self) -> None:
-        if self._on_drained is None or self._running or len(self._queue):
-            return
-        for _ in self._threads:
-            self._batches.put(None)
-        on_drained, self._on_drained = self._on_drained, None
-        on_drained()
-
     def _work(self) -> None:
-        """Call the model, batch after batch; the only part that runs on the worker threads."""
-        while (batch := self._batches.get()) is not None:
-            begin = time.perf_counter()
-            outcomes = self._run(batch, batch.requests)
-            batch.seconds = time.perf_counter() - begin
-            # the loop is closed when the server did not wait for this batch: nobody wants the outcome
-            with contextlib.suppress(RuntimeError):
+        """Call the model, batch after batch; with what it calls, the only part that runs on the worker threads."""
+        # the loop is closed when the server did not wait for this batch: nobody wants the outcome
+        with contextlib.suppress(RuntimeError):
+            while requests := self._queue.get():
+                batch = _Batch(requests, time.perf_counter())
+                outcomes = self._run(batch, requests)
+                batch.seconds = time.perf_counter() - batch.started
                 self._loop.call_soon_threadsafe(self._finish, batch, outcomes)
+            self._loop.call_soon_threadsafe(self._thread_ended)
 
     def _run(self, batch: _Batch, requests: list[Waiting]) -> list[_Outcome]:
         batch.calls += 1

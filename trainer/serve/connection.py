@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from trainer.serve.client import HttpClient
+from trainer.serve.joined_writes import JoinedWrites
 
 if TYPE_CHECKING:
     import asyncio
@@ -87,7 +88,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, or refuse it when there are too many."""
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", JoinedWrites(transport, self.loop)))
         if len(self.connections) > self._limits.max_connections:
             self._refuse(503, f"more than {self._limits.max_connections} connections. Fix: reuse connections")
             return

@@ -7,12 +7,13 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
+import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from trainer.serve.config import LimitsConfig
     from trainer.serve.grpc_service import GrpcService
@@ -55,9 +56,8 @@ class GrpcServer:
         server: Any = grpc.aio.server(
             options=_options(self._limits),
             maximum_concurrent_rpcs=self._limits.max_grpc_calls,
-            interceptors=[_MalformedMessages()],
         )
-        cast("Any", service_pb2_grpc).add_GRPCInferenceServiceServicer_to_server(self._service, server)
+        cast("Any", service_pb2_grpc).add_GRPCInferenceServiceServicer_to_server(self._service, _Registration(server))
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             number: int = server.add_insecure_port(address)
@@ -90,15 +90,26 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         loop.default_exception_handler(context)
 
 
-class _MalformedMessages(grpc.aio.ServerInterceptor):
-    """Hands the service what is not a message, as the error that it is: gRPC's own answer would be UNKNOWN."""
+class _Registration:
+    """Stands before a server while the generated code adds a service, which then also gets what is not a message.
 
-    async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:  # noqa: ANN401  no types
-        """Replace the parser of a call's handler."""
-        handler = await continuation(handler_call_details)
-        if handler is None:
-            return None
-        return handler._replace(request_deserializer=functools.partial(_parse, handler.request_deserializer))
+    As the error that it is: gRPC's own answer would be UNKNOWN. An interceptor would replace the parser at each call.
+    """
+
+    def __init__(self, server: Any) -> None:  # noqa: ANN401  no types
+        self._server = server
+
+    def add_generic_rpc_handlers(self, _handlers: Any) -> None:  # noqa: ANN401  no types
+        """Wait for the same handlers with their names."""
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
+        """Add the handlers of a service, with our parser."""
+        own = {
+            name: handler._replace(request_deserializer=functools.partial(_parse, handler.request_deserializer))
+            for name, handler in handlers.items()
+        }
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, own),))
+        self._server.add_registered_method_handlers(service, own)
 
 
 def _parse(parse: Callable[[bytes], Any], content: bytes) -> Any:  # noqa: ANN401  generated classes have no types

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import orjson
 
 from trainer.serve.errors import RequestError
-from trainer.serve.protocol import tensors
+from trainer.serve.protocol import flat_numbers, tensors
 from trainer.serve.protocol.infer_request import (
     InferRequest,
     RequestedOutput,
@@ -43,7 +44,10 @@ def decode(body: bytes, header_length: bytes | None, spec: ModelSpec, max_json_b
     Raises:
         RequestError: 400 where it does not fit, 413 where its JSON part is too large.
     """
-    document, tail = split_body(body, header_length, max_json_bytes)
+    document = flat_numbers.parse(body, spec) if header_length is None and len(body) <= max_json_bytes else None
+    tail = memoryview(b"")
+    if document is None:
+        document, tail = split_body(body, header_length, max_json_bytes)
     request_id = _request_id(document)
     try:
         return _decode(document, tail, spec, request_id)
@@ -171,9 +175,9 @@ def _read_input(entry: dict[str, Any], binary: memoryview | None, spec: TensorSp
         if data is not None:
             raise RequestError(400, f"input {spec.name!r}: has both data and binary_data_size. Fix: send one")
         return tensors.from_binary(binary, shape, spec)
-    if not isinstance(data, list):
+    if not isinstance(data, (list, np.ndarray)):
         raise RequestError(400, f"input {spec.name!r}: data must be an array, is {_kind(data)}")
-    return tensors.from_json(cast("list[Any]", data), shape, spec)
+    return tensors.from_json(cast("list[Any] | tensors.Array", data), shape, spec)
 
 
 def _request_id(document: dict[str, Any]) -> str | None:

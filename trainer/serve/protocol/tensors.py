@@ -40,7 +40,7 @@ def from_binary(data: memoryview, shape: tuple[int, ...], spec: TensorSpec, kind
     return array.reshape(shape)
 
 
-def from_json(data: list[Any], shape: tuple[int, ...], spec: TensorSpec) -> Array:
+def from_json(data: list[Any] | Array, shape: tuple[int, ...], spec: TensorSpec) -> Array:
     """Return the numbers of a flat or nested JSON array.
 
     Raises:
@@ -86,9 +86,9 @@ def from_numbers(values: Array, spec: TensorSpec) -> Array:
     return values.astype(target, copy=False)
 
 
-def _to_array(data: list[Any], spec: TensorSpec) -> Array:
+def _to_array(data: list[Any] | Array, spec: TensorSpec) -> Array:
     """Return the values in the type that NumPy finds for them."""
-    values: Array = np.array(data)
+    values: Array = np.asarray(data)
     if spec.datatype.name == "UINT64" and values.dtype.kind == "f":
         # numbers below and above 2**63 become float64 together, which rounds them
         exact = np.array(data, dtype=object)

@@ -1,0 +1,64 @@
+"""What leaves together, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from trainer.serve.joined_writes import JoinedWrites
+
+
+class Transport:
+    """Keeps what it is asked to do."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[bytes, ...] | str] = []
+
+    def write(self, data: bytes) -> None:
+        self.calls.append((data,))
+
+    def writelines(self, parts: list[bytes]) -> None:
+        self.calls.append(tuple(parts))
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def is_closing(self) -> bool:
+        return "close" in self.calls
+
+
+def _writes(*turns: tuple[bytes | str, ...]) -> list[tuple[bytes, ...] | str]:
+    """Write what each turn of the event loop has, where "close" stands for that, and return what the transport saw."""
+
+    async def write_all() -> None:
+        joined = JoinedWrites(cast("asyncio.Transport", transport), asyncio.get_running_loop())
+        for turn in turns:
+            for data in turn:
+                joined.close() if isinstance(data, str) else joined.write(data)
+            await asyncio.sleep(0)
+        assert joined.is_closing() == transport.is_closing()
+
+    transport = Transport()
+    asyncio.run(write_all())
+    return transport.calls
+
+
+@pytest.mark.parametrize(
+    ("turns", "calls"),
+    [
+        ([(b"head", b"body")], [(b"head", b"body")]),
+        ([(b"head",), (b"body",)], [(b"head",), (b"body",)]),
+        ([(b"head", b"body", b"next head"), (b"next body",)], [(b"head", b"body"), (b"next head",), (b"next body",)]),
+        ([(b"head", b"")], [(b"head", b"")]),
+        ([(b"",), (b"head",)], [(b"head",)]),
+        ([(b"refusal", "close")], [(b"refusal",), "close"]),
+        ([(b"head", b"body", "close")], [(b"head", b"body"), "close"]),
+    ],
+    ids=["both", "two turns", "pipelined", "no body", "nothing", "held when closed", "closed"],
+)
+def test_two_writes_of_a_turn_leave_together(
+    turns: list[tuple[bytes | str, ...]], calls: list[tuple[bytes, ...] | str]
+) -> None:
+    assert _writes(*turns) == calls
