@@ -22,6 +22,8 @@ USER_ID = 10001
 """The user that trainer/Dockerfile creates; volumes are made writable for its group."""
 LOG_ENVIRONMENT = {"ATHANOR_LOG_FORMAT": "json"}
 """Lets the programs of trainer/ write lines that a log store can search by job, rank and step."""
+_DATA, _OUTPUT = "data", "output"
+"""Names, within a pod, of the volumes that every pod has."""
 _SCRATCH_LIMIT = "50Gi"
 """Of /tmp: less than a node's disk, which all of its pods share; a job that needs more mounts a volume."""
 _SHARED_MEMORY_MOUNT = {"name": "shared-memory", "mountPath": "/dev/shm"}  # noqa: S108 - inside the container
@@ -159,8 +161,8 @@ class Container:
                 **self._user(),
             },
             "volumeMounts": [
-                {"name": "data", "mountPath": DATA_PATH, "readOnly": not self.writes_data},
-                {"name": "output", "mountPath": OUTPUT_PATH, "readOnly": not self.writes_output},
+                {"name": _DATA, "mountPath": DATA_PATH, "readOnly": not self.writes_data},
+                {"name": _OUTPUT, "mountPath": OUTPUT_PATH, "readOnly": not self.writes_output},
                 {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - inside the container
                 *([_SHARED_MEMORY_MOUNT] if gpus.own_shared_memory else []),
                 *(_volume_mount(mount) for mount in self.mounts),
@@ -196,21 +198,28 @@ class Claims:
     output: str
 
 
-def claim_mounts(volumes: Sequence[ClaimMount]) -> list[Mount]:
+def claim_mounts(volumes: Sequence[ClaimMount], claims: Claims) -> list[Mount]:
     """Return the user's own volumes as mounts.
 
-    A claim mounted at several paths is one volume: some kubelets never finish mounting one claim as two volumes.
+    A claim mounted at several paths, or as /data/data or /data/output too, is one volume: kubelet never finishes
+    mounting one claim as two volumes, and the pod stays Pending (kubernetes/kubernetes, issue 51853).
     """
-    claims = list(dict.fromkeys(volume.claim for volume in volumes))
+    names = {claims.data: _DATA, claims.output: _OUTPUT}
+    further = dict.fromkeys(volume.claim for volume in volumes if volume.claim not in names)
+    names |= {claim: f"volume-{number}" for number, claim in enumerate(further)}
     return [
         Mount(
-            name=f"volume-{claims.index(volume.claim)}",
+            name=names[volume.claim],
             path=volume.path,
-            volume={"persistentVolumeClaim": {"claimName": volume.claim}},
+            volume=_claim_volume(volume.claim),
             read_only=volume.read_only,
         )
         for volume in volumes
     ]
+
+
+def _claim_volume(claim: str) -> Manifest:
+    return {"persistentVolumeClaim": {"claimName": claim}}
 
 
 def pod_spec(
@@ -222,11 +231,17 @@ def pod_spec(
     gpus: GpuAccess,
 ) -> Manifest:
     """Return a pod spec with the workload volumes mounted; without added capabilities at Pod Security `restricted`."""
-    mounts = {mount.name: mount for each in (container, *init_containers) for mount in each.mounts}
     if container.resources.guaranteed:
         # A pod is of that class only if all of its containers are.
         init_containers = [_guaranteed(init) for init in init_containers]
     shared_memory = {"medium": "Memory", "sizeLimit": container.resources.shared_memory_size}
+    volumes: dict[str, Manifest] = {
+        _DATA: _claim_volume(claims.data),
+        _OUTPUT: _claim_volume(claims.output),
+        "tmp": {"emptyDir": {"sizeLimit": _SCRATCH_LIMIT}},
+        **({"shared-memory": {"emptyDir": shared_memory}} if gpus.own_shared_memory else {}),
+        **{mount.name: mount.volume for each in (container, *init_containers) for mount in each.mounts},
+    }
     return {
         "securityContext": pod_security(USER_ID),
         "automountServiceAccountToken": False,
@@ -234,13 +249,7 @@ def pod_spec(
         "terminationGracePeriodSeconds": grace_period_seconds,
         "initContainers": [init.manifest(gpus) for init in init_containers],
         "containers": [container.manifest(gpus)],
-        "volumes": [
-            {"name": "data", "persistentVolumeClaim": {"claimName": claims.data}},
-            {"name": "output", "persistentVolumeClaim": {"claimName": claims.output}},
-            {"name": "tmp", "emptyDir": {"sizeLimit": _SCRATCH_LIMIT}},
-            *([{"name": "shared-memory", "emptyDir": shared_memory}] if gpus.own_shared_memory else []),
-            *({"name": name, **mount.volume} for name, mount in mounts.items()),
-        ],
+        "volumes": [{"name": name, **volume} for name, volume in volumes.items()],
     }
 
 

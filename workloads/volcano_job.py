@@ -161,7 +161,7 @@ def _ttl_labels(args: JobArgs) -> dict[str, str]:
 def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJob) -> Manifest:
     placement, offers = role.placement(job_labels(label, resolved.owner)), resolved.platform.offers
     own = [] if role.in_platform_image else _own_mounts(args, role)
-    mounts = [ACCOUNTS, *role.mounts, *claim_mounts(role.pod.volumes), *own]
+    mounts = [ACCOUNTS, *role.mounts, *claim_mounts(role.pod.volumes, resolved.claims), *own]
     container = Container(
         name=role.name,
         image=resolved.platform.trainer_image if role.in_platform_image else resolved.image,

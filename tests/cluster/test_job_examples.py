@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import urllib.request
@@ -32,6 +33,21 @@ print("cloned code runs in", os.getcwd())
 pathlib.Path("/data/output", os.environ["ATHANOR_JOB"], "ran.txt").write_text("main")
 """
 
+TOKEN = "b0bafe77-a-token-of-the-test"
+OWN_SECRET_AND_VOLUMES = f"""
+import pulumi
+from athanor import BatchJob, BatchJobArgs, ClaimMount, Resources
+
+BatchJob("secret-and-volumes", platform, BatchJobArgs(
+    command=("sh", "-c", 'mkdir -p "$FOLDER" && printf %s "$TOKEN" | sha256sum > "$FOLDER/seen.txt" && ls /samples'),
+    env={{"FOLDER": "/results/secret-and-volumes"}},
+    secret_env={{"TOKEN": pulumi.Output.secret("{TOKEN}")}},
+    volumes=(ClaimMount(claim="output", path="/results"), ClaimMount(claim="data", path="/samples", read_only=True)),
+    resources=Resources(cpu="100m", memory="256Mi"),
+))
+"""
+"""A secret of the program's and more places for volumes that every pod has."""
+
 
 @pytest.fixture(scope="module")
 def git_server(served: Clone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repository]:
@@ -49,7 +65,7 @@ def finished(team: Team, git_server: Repository) -> dict[str, dict[str, Any]]:
     examples = [example for example in job_examples() if example.name not in NEEDS_MORE_THAN_THIS_NODE]
     (team.folder / "my-code").mkdir()
     (team.folder / "my-code" / "train.py").write_text(own_script(), encoding="utf-8")
-    team.declare("\n".join(example.code for example in examples))
+    team.declare("\n".join([*(example.code for example in examples), OWN_SECRET_AND_VOLUMES]))
     team.up()
 
     def all_ended() -> bool:
@@ -78,7 +94,7 @@ def output(clone: Clone, job: dict[str, Any], *parts: str) -> Path:
 EXPECTED = [
     "digits-ddp", "digits-elastic", "digits-mpi", "digits-ps", "digits-mirrored", "digits-data",
     "network-shared-eni", "sweep-0", "sweep-1", "from-git", "from-git-ssh", "from-folder",
-    "digits-sharded",
+    "digits-sharded", "secret-and-volumes",
 ]  # fmt: skip
 
 
@@ -123,6 +139,15 @@ def test_the_code_came_from_git_and_the_commit_is_known(
     assert output(served, job, "ran.txt").read_text(encoding="utf-8") == "main"
     record = json.loads(output(served, job, "source.json").read_text(encoding="utf-8"))
     assert record["commit"] == git_server.head()
+
+
+@pytest.mark.usefixtures("finished")
+def test_a_secret_of_the_program_reaches_the_pod_and_nothing_that_can_be_read(served: Clone, team: Team) -> None:
+    written = served.home / "local" / "volumes" / "output" / "secret-and-volumes" / "seen.txt"
+    assert written.read_text(encoding="utf-8").split()[0] == hashlib.sha256(TOKEN.encode()).hexdigest()
+    assert TOKEN not in served.pulumi("stack", "export", *team.words)
+    objects = served.kubectl("get", "pods,jobs.batch.volcano.sh", "-n", "athanor", "-o", "yaml")
+    assert TOKEN not in objects + logs(served, "secret-and-volumes")
 
 
 @pytest.mark.usefixtures("finished")

@@ -226,6 +226,25 @@ def test_a_claim_that_is_mounted_twice_is_one_volume():
     assert (mounts["/a"], mounts["/b"], mounts["/c"]) == ("volume-0", "volume-1", "volume-0")
 
 
+def test_a_claim_that_every_pod_has_stays_one_volume():
+    """Kubelet never finishes mounting one claim as two volumes."""
+    volumes = (
+        ClaimMount(claim="output", path="/results"),
+        ClaimMount(claim="data", path="/samples", read_only=True),
+        ClaimMount(claim="a", path="/a"),
+    )
+    args = _batch(volumes=volumes)
+    spec = pod(manifest_of(args, lambda _: batch_shape(args)), "pod")
+    names = {each["name"]: each.get("persistentVolumeClaim", {}).get("claimName") for each in spec["volumes"]}
+    claims = [claim for claim in names.values() if claim]
+    assert sorted(claims) == ["a", "data", "output"]
+    mounts = {each["mountPath"]: each for each in spec["containers"][0]["volumeMounts"]}
+    assert {path: names[mount["name"]] for path, mount in mounts.items() if names[mount["name"]]} == {
+        "/data/data": "data", "/data/output": "output", "/results": "output", "/samples": "data", "/a": "a",
+    }  # fmt: skip
+    assert [mounts[path].get("readOnly", False) for path in ("/results", "/samples")] == [False, True]
+
+
 @pytest.mark.parametrize(
     "repository",
     ["https://git.example:99999/a", "https://git.example:x/a", "https://git.example:0/a", "https://[::1/a",
