@@ -1,4 +1,7 @@
-"""How long training stands still for a checkpoint of 300 MB: with torch.save, and in the trainer's two modes."""
+"""How long training stands still for a checkpoint of 300 MB: with torch.save, and in the trainer's two modes.
+
+It stands still in the save itself, and in the next step from when that could change the parameters until it may.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,12 @@ from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.checkpoints.manager import CheckpointManager
 from trainer.pytorch.checkpoints.saves import Saves
 from trainer.pytorch.distributed import Distributed, DistributedConfig
+from trainer.pytorch.models.resnet import ResNetConfig
+from trainer.pytorch.optimizer import OptimizerConfig
+from trainer.pytorch.parallel import state
+from trainer.pytorch.parallel.build import Recipe
+from trainer.pytorch.parallel.degrees import ParallelConfig
+from trainer.pytorch.parallel.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,41 +38,45 @@ if TYPE_CHECKING:
     from trainer.training.metrics import TrainingMetrics
 
 ROUNDS = 7
-_STEPS_BETWEEN = 20
-_PARAMETERS = 25_000_000
-"""With AdamW three float32 values each: 300 MB."""
-_LAYERS = 10
-_WIDTH = 1024
+_STEPS_BETWEEN = 10
+_SAMPLES = 8
+_NETWORK = ResNetConfig(depth=50, image_size=32, classes=1000)
+"""25.6 million parameters, with AdamW three float32 values each: 307 MB."""
 
 
 class _Training:
-    """300 MB of AdamW's state, and steps on one thread: the other cores are free, as those of machines with GPUs."""
+    """ResNet-50 and AdamW on one thread: the other cores are free, as those of machines with GPUs."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)
-        size = _PARAMETERS // _LAYERS
-        self.parameters = {f"layer.{index}": torch.nn.Parameter(torch.randn(size)) for index in range(_LAYERS)}
-        self.optimizer = torch.optim.AdamW(self.parameters.values())
-        for parameter in self.parameters.values():
-            parameter.grad = torch.randn_like(parameter)
-        self.optimizer.step()
-        self._factor = torch.randn(_WIDTH, _WIDTH)
+        self._model = Recipe(model=_NETWORK).build(Layout(ParallelConfig().degrees(1), "cpu"), torch.device("cpu"))
+        self._optimizer = OptimizerConfig().build(self._model.module.parameters())
+        self._inputs = torch.rand(_SAMPLES, *_NETWORK.input_shape)
+        self._targets = torch.arange(_SAMPLES)
+        self.step(_nothing)
 
     def state(self) -> dict[str, Any]:
-        moments = self.optimizer.state_dict()["state"]
-        return {
-            "model": {name: parameter.detach() for name, parameter in self.parameters.items()},
-            "optimizer": {str(number): dict(values) for number, values in moments.items()},
-        }
+        return state.state_dict(self._model, self._optimizer)
 
-    def steps(self, after_each: Callable[[], None]) -> float:
-        """Do the steps between two checkpoints, and return their seconds."""
+    def step(self, before_update: Callable[[], None]) -> tuple[float, float]:
+        """Do a step, and return its seconds and those of the wait before the parameters change."""
         begin = time.perf_counter()
+        self._optimizer.zero_grad()
+        self._model.forward_backward(self._inputs, self._targets, _nothing)
+        waits = time.perf_counter()
+        before_update()
+        waited = time.perf_counter() - waits
+        self._optimizer.step()  # pyright: ignore[reportUnknownMemberType]
+        return time.perf_counter() - begin, waited
+
+    def steps(self, before_update: Callable[[], None], after_each: Callable[[], None]) -> tuple[float, float]:
+        """Do the steps between two checkpoints; what `step` returns, summed up."""
+        whole = waited = 0.0
         for _ in range(_STEPS_BETWEEN):
-            for _ in range(2):
-                torch.mm(self._factor, self._factor)
+            seconds, wait = self.step(before_update)
             after_each()
-        return time.perf_counter() - begin
+            whole, waited = whole + seconds, waited + wait
+        return whole, waited
 
 
 def measure(report: Progress) -> Table:
@@ -88,7 +101,7 @@ def _table(training: _Training, distributed: Distributed, folder: Path, report: 
     try:
         for number in range(ROUNDS + 1):
             report.detail(f"round {number} of {ROUNDS}")
-            usual = training.steps(_nothing)
+            usual, _ = training.steps(_nothing, _nothing)
             for name, way in ((name, ways.get(name)) for name in still):
                 begin = time.perf_counter()
                 if way:
@@ -96,12 +109,12 @@ def _table(training: _Training, distributed: Distributed, folder: Path, report: 
                 else:
                     torch.save(training.state(), folder / "state.pt")
                 paused = time.perf_counter() - begin
-                after = training.steps(way.look if way else _nothing)
+                after, waited = training.steps(*((way.before_update, way.look) if way else (_nothing, _nothing)))
                 if way:
                     way.wait()
                 if number:
-                    still[name].append(paused * 1000)
-                    slower[name].append((after - usual) * 1000)
+                    still[name].append((paused + waited) * 1000)
+                    slower[name].append((after - waited - usual) * 1000)
     finally:
         for saves in ways.values():
             saves.close()

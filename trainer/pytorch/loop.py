@@ -171,6 +171,7 @@ class Trainer:
         agreed = agreement.wait()
         gradient_norm = self._clip_gradient(agreed.own_loss, bad_ranks=agreed.bad_ranks)
         self.distributed.raise_if_cut()
+        self._saves.before_update()
         self.optimizer.step()  # pyright: ignore[reportUnknownMemberType]
         self.step += 1
         self._heartbeat.beat(self.step)
@@ -209,7 +210,7 @@ class Trainer:
         return scores
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that the next steps depend on; tensors are those in use, not copies."""
+        """Return all that the next steps depend on; of the parameters and the optimizer's state not copies."""
         return {
             **state.state_dict(self._parallel_model, self.optimizer),
             "progress": {"step": self.step, "sampler": self.batches.sampler.state_dict()},

@@ -1,7 +1,8 @@
 """A second process of each rank, which writes checkpoints while the first one trains.
 
-The state is copied to shared memory, which is all that training waits for. The processes of all ranks are a process
-group of their own: collectives of a save never meet those of training.
+A thread copies the state to shared memory while the next step computes its gradients. Training waits only if the copy
+is not done when that step is about to change the parameters. The processes of all ranks are a process group of their
+own: collectives of a save never meet those of training.
 
 torch has the same in `async_save` with `AsyncCheckpointerType.PROCESS` (torch 2.15), of which this uses the stager. But
 its process dies of the SIGTERM that torchrun sends to a rank's whole process group, in the middle of a save; the ranks
@@ -14,6 +15,7 @@ from __future__ import annotations
 import logging
 import shutil
 import signal
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -101,7 +103,9 @@ class Background:
         self._process.start()
         # so that each side reads the end of the pipe when the other one is gone
         theirs.close()
-        self._sender = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
+        self._copied = threading.Event()
+        self._copied.set()
         self.is_usable = True
 
     @staticmethod
@@ -113,19 +117,23 @@ class Background:
         return f"{SHARED_MEMORY} has {free / 1e6:,.0f} MB free, the state of {ranks_on_node} ranks {needed / 1e6:,.0f}"
 
     def start(self, state: dict[str, Any], writer: CheckpointWriter) -> Future[Answer]:
-        """Copy the state, and have it written; the former save must have ended."""
-        try:
-            request = (self._stager.stage(state), writer)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        except (OSError, RuntimeError) as error:
-            return self._give_up(f"the state could not be copied to {SHARED_MEMORY}: {error}")
-        # in a thread: the pipe takes no more than 64 KB before the process has started and reads
-        return self._sender.submit(self._exchange, request)  # pyright: ignore[reportUnknownArgumentType]
+        """Begin to copy the state, and have it written; the former save must have ended.
+
+        The tensors must not change before `wait_for_copy` returns. On a GPU the copy follows, in the stream that all
+        threads of this process share, what training has put there.
+        """
+        copied = self._copied = threading.Event()
+        return self._thread.submit(self._save, state, writer, copied)
+
+    def wait_for_copy(self) -> None:
+        """Wait until the tensors of the last `start` may change."""
+        self._copied.wait()
 
     def close(self) -> None:
         """End the process; what it is writing is lost, unless it was awaited."""
         self._process.kill()
         self._process.join(_END_SECONDS)
-        self._sender.shutdown()
+        self._thread.shutdown()
         self._pipe.close()
         self._stager.close()
         self._store = None
@@ -134,13 +142,17 @@ class Background:
         self._store = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)  # noqa: S104 # pyright: ignore[reportPrivateImportUsage]
         return self._store.port
 
-    def _give_up(self, failure: str) -> Future[Answer]:
-        """End the process, so that the save of the other ranks fails, too, instead of waiting for this one."""
-        self._process.kill()
-        self.is_usable = False
-        answer: Future[Answer] = Future()
-        answer.set_result(Answer(failure=failure, usable=False))
-        return answer
+    def _save(self, state: dict[str, Any], writer: CheckpointWriter, copied: threading.Event) -> Answer:
+        try:
+            staged = self._stager.stage(state)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        except Exception as error:  # noqa: BLE001  whatever it is, training must not wait for the copy forever
+            # without its process the save of the other ranks fails, too, instead of waiting for this one
+            self._process.kill()
+            self.is_usable = False
+            return Answer(failure=f"the state could not be copied to {SHARED_MEMORY}: {error!r}", usable=False)
+        finally:
+            copied.set()
+        return self._exchange((staged, writer))  # pyright: ignore[reportUnknownArgumentType]
 
     def _exchange(self, request: object) -> Answer:
         try:

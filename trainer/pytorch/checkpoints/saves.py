@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trainer.training.metrics import TrainingMetrics
 
     State = Callable[[], dict[str, Any]]
-    """Returns the state to save; collective."""
+    """Returns the state to save; collective. What a step changes before it changes the parameters is a copy."""
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _LAST_SAVE_SECONDS = 30.0
 """What a save in the background gets when its run fails; longer would keep the other ranks from starting again."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Running:
     """A save in the background."""
 
@@ -38,6 +38,7 @@ class _Running:
     answer: futures.Future[Answer]
     begin: float
     stood_still_seconds: float
+    """How long training has waited for it so far."""
 
 
 class Saves:
@@ -85,6 +86,14 @@ class Saves:
                 self._saved(step, self._manager.save(step, now))
         except CheckpointError as error:
             self._failed(step, error)
+
+    def before_update(self) -> None:
+        """Wait until the parameters and the optimizer's state may change; not collective."""
+        if self._running is None or self._background is None:
+            return
+        begin = time.monotonic()
+        self._background.wait_for_copy()
+        self._running.stood_still_seconds += time.monotonic() - begin
 
     def look(self) -> None:
         """Report a save in the background that has ended; not collective, and without waiting."""

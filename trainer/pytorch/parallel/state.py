@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 def state_dict(model: ParallelModel, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """Return "model" and "optimizer", tensors by the names of the whole model's parameters; collective.
 
+    Parameters and the optimizer's tensors are those in use; buffers, which a forward pass may change, are copies.
+
     Shards are DTensors. A stage of a pipeline has its own tensors alone, but the optimizer's list of parameters is that
     of the whole model on every rank: equal values are stored once.
     """
     own, optimizer_state = cast("tuple[dict[str, Any], dict[str, Any]]", get_state_dict(model.module, optimizer))
     for group in optimizer_state["param_groups"]:
         group["params"] = _of_all_stages(group["params"], model.layout)
-    return {"model": own, "optimizer": optimizer_state}
+    return {"model": _with_copies_of_buffers(own, model.module), "optimizer": optimizer_state}
 
 
 def load_state_dict(model: ParallelModel, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
@@ -66,6 +68,21 @@ def module_with(config: ModelConfig, whole: dict[str, Tensor]) -> nn.Module:
         module = config.build()
     module.load_state_dict(whole, assign=True)
     return module
+
+
+def _with_copies_of_buffers(own: dict[str, Any], module: nn.Module) -> dict[str, Any]:
+    """Return a state whose tensors are copies unless they are a parameter's."""
+    # not by name: what wraps the module changes names
+    parameters = {_address(parameter) for parameter in module.parameters()}
+    return {
+        name: value.clone() if isinstance(value, torch.Tensor) and _address(value) not in parameters else value
+        for name, value in own.items()
+    }
+
+
+def _address(tensor: Tensor) -> int:
+    local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return local.untyped_storage().data_ptr()
 
 
 def _of_all_stages(names: list[str], layout: Layout) -> list[str]:

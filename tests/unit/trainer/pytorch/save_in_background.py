@@ -74,6 +74,7 @@ def main() -> None:
         saves.at_interval(1, first.state)
         # what is written is the state at the save, whatever training does meanwhile
         expected = first.whole()
+        saves.before_update()
         first.change()
         process = saves._background._process
         saves._running.answer.result()

@@ -8,6 +8,7 @@ import json
 import math
 import multiprocessing
 import shutil
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -238,6 +239,32 @@ def test_a_run_saved_in_the_background_resumes_bit_for_bit(small, tmp_path):
     assert [event["step"] for event in events(config) if event["event"] == "resumed"] == [8]
     assert losses(config) == losses(reference)
     assert metric(trainer, "step") == 11
+
+
+def test_a_state_that_is_copied_while_the_next_step_computes_is_the_one_of_its_step(small, monkeypatch, tmp_path):
+    waits = threading.Event()
+    stage, wait = background.DefaultStager.stage, background.Background.wait_for_copy
+
+    def late_stage(self, state):
+        assert waits.wait(60), "the next step changes the parameters without waiting"
+        return stage(self, state)
+
+    def announced_wait(self):
+        waits.set()
+        wait(self)
+
+    reference = small(output_dir=tmp_path / "reference")
+    run(reference)
+    monkeypatch.setattr(background.DefaultStager, "stage", late_stage)
+    monkeypatch.setattr(background.Background, "wait_for_copy", announced_wait)
+    in_background = CheckpointConfig(checkpoint_interval_steps=8, checkpoint_mode="async")
+    config = small(checkpoint=in_background)
+    run(config)
+    config.folders.result.unlink()
+    shutil.rmtree(config.folders.checkpoints / "step-00000011")
+    run(config)
+    assert [event["step"] for event in events(config) if event["event"] == "resumed"] == [8]
+    assert losses(config) == losses(reference)
 
 
 def test_a_run_that_fails_finishes_the_save_that_it_has_begun(small, monkeypatch):
