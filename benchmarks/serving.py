@@ -7,6 +7,7 @@ tritonserver is the program inside the wheel nvidia-pytriton, which has the Pyth
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from benchmarks.serving_servers import (
     MLSERVER,
     MODEL,
     OURS,
+    OURS_IN_IMAGE,
     PACKAGES,
     PATH,
     TRITON,
@@ -40,6 +42,7 @@ from benchmarks.serving_servers import (
     body,
     running,
 )  # fmt: skip
+from tools.images.python_packages import SITE_PACKAGES
 from tools.tables import table
 from trainer.model_repository import torchscript
 
@@ -86,7 +89,7 @@ def _small_servers(folder: Path, requests: Mapping[str, Path], report: Progress)
                 if name not in PACKAGES:
                     raise
                 missing.append(f"{name}: not measured, {error}")
-        memory = _memory_rows(servers)
+        memory = [*_memory_rows(servers), *_image_memory_rows(model, folder, report)]
         speed, loads = _speed_rows(servers, requests, report)
         tail = _tail_row(servers, requests["json"], loads, report)
     names = [name for name in servers if name != CEILING]
@@ -163,8 +166,23 @@ def _memory_rows(servers: Mapping[str, Server]) -> list[list[str]]:
         if name != CEILING:
             size, processes = server.resident_bytes()
             rows.append([name, f"{size / 1e6:.0f}", str(processes)])
-    printed = subprocess.run([sys.executable, "-c", _IMPORT_TORCH], check=True, capture_output=True, text=True)
-    return [*rows, [f"import torch, {torch.__version__}", f"{int(printed.stdout) * 1024 / 1e6:.0f}", "1"]]
+    return [*rows, [f"import torch, {torch.__version__}", _memory_of_torch(os.environ), "1"]]
+
+
+def _image_memory_rows(model: Path, folder: Path, report: Progress) -> list[list[str]]:
+    """Return the same of our server as its pods have it: without NVIDIA's libraries, which torch would load."""
+    report.detail(f"installing what {OURS_IN_IMAGE} has")
+    with running(OURS_IN_IMAGE, model, _PIXELS, folder / "in-image", report) as server:
+        size, processes = server.resident_bytes()
+        packages = folder / "in-image" / "image" / SITE_PACKAGES
+        alone = _memory_of_torch({**os.environ, "PYTHONPATH": str(packages)})
+    return [[OURS_IN_IMAGE, f"{size / 1e6:.0f}", str(processes)], ["import torch, there", alone, "1"]]
+
+
+def _memory_of_torch(environment: Mapping[str, str]) -> str:
+    command = [sys.executable, "-c", _IMPORT_TORCH]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return f"{int(printed.stdout) * 1024 / 1e6:.0f}"
 
 
 def _resnet_table(folder: Path, request: Path, report: Progress) -> object:

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.peers import installed
+from tools.images import python_packages
 from tools.local_cluster.node import tail
 from trainer.common.files import sha256_of, write_json_atomically
+from trainer.image.variant import CPU, PYTORCH
 from trainer.model_repository.layout import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from tools.progress import Progress
 
 OURS, TRITON, MLSERVER, LITSERVE, KSERVE = "athanor", "tritonserver", "MLServer", "LitServe", "KServe"
+OURS_IN_IMAGE = "athanor, with the packages of its image for CPUs"
 CEILING = "no server"
 PACKAGES = {
     TRITON: ("nvidia-pytriton==0.7.0",),
@@ -81,8 +84,8 @@ def running(name: str, model: Path, pixels: int, folder: Path, report: Progress)
         subprocess.CalledProcessError: the peer cannot be installed.
         RuntimeError: the server does not answer.
     """
-    site = installed(PACKAGES[name], report, with_dependencies=True) if name in PACKAGES else None
     folder.mkdir()
+    site = _packages_of(name, folder, report)
     ports = _free_ports(3)
     command, variables = _COMMANDS[name](model, pixels, folder, ports, site)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": _python_path(site), **variables}
@@ -106,6 +109,19 @@ def body(pixels: int) -> dict[str, object]:
     count = 3 * pixels * pixels
     data = [round(number * 37 % 1009 / 1009, 4) for number in range(count)]
     return {"inputs": [{"name": "images", "datatype": "FP32", "shape": [1, 3, pixels, pixels], "data": data}]}
+
+
+def _packages_of(name: str, folder: Path, report: Progress) -> Path | None:
+    """Return where a server's packages are that this environment lacks, or has in another form; None for neither.
+
+    Raises:
+        subprocess.CalledProcessError: they cannot be installed.
+    """
+    if name == OURS_IN_IMAGE:
+        root = folder / "image"
+        python_packages.install(root, PYTORCH, CPU)
+        return root / python_packages.SITE_PACKAGES
+    return installed(PACKAGES[name], report, with_dependencies=True) if name in PACKAGES else None
 
 
 def _ours(
@@ -182,8 +198,13 @@ def _ceiling(
 
 
 _COMMANDS = {
-    OURS: _ours, TRITON: _triton, MLSERVER: _mlserver, LITSERVE: _litserve, KSERVE: _kserve, CEILING: _ceiling
-}  # fmt: skip
+    **dict.fromkeys((OURS, OURS_IN_IMAGE), _ours),
+    TRITON: _triton,
+    MLSERVER: _mlserver,
+    LITSERVE: _litserve,
+    KSERVE: _kserve,
+    CEILING: _ceiling,
+}
 
 
 def _python_path(first: Path | None) -> str:
