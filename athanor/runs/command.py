@@ -142,7 +142,7 @@ def _with_points(cluster: Cluster, run: str) -> Series:
     """
     series = whole_series(*_place_to_read(cluster, run))
     if not series.points:
-        limit = "has no lines of JSON with a step and a number in the log of its first pod"
+        limit = "has printed no lines of JSON with a step and a number"
         raise RefusalError("run", run, limit, 'print such as {"step": 10, "loss": 0.3}, or wait until it runs')
     return series
 

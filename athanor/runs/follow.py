@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from athanor.runs.job import ABORTED, COMPLETED, ENDED, job_of, message_of, phase_of, readable_pods
+from athanor.runs.job import ABORTED, COMPLETED, ENDED, job_of, message_of, phase_of, print_order, readable_pods
 from athanor.runs.pod_lines import PodLines
 from infra.errors import RefusalError
 
@@ -50,7 +50,7 @@ def follow(cluster: Cluster, job_name: str) -> str:
         while True:
             job = job_of(cluster, job_name)
             phase = phase_of(job)
-            for pod in readable_pods(cluster, job_name)[:MOST_PODS]:
+            for pod in _to_follow(cluster, job_name):
                 if pod["metadata"]["uid"] not in readers:
                     readers[pod["metadata"]["uid"]] = PodLines(cluster, job_name, pod, follow=True)
             if phase in ENDED or phase == ABORTED:
@@ -66,6 +66,12 @@ def follow(cluster: Cluster, job_name: str) -> str:
     finally:
         for reader in readers.values():
             reader.stop()
+
+
+def _to_follow(cluster: Cluster, job_name: str) -> list[dict[str, Any]]:
+    """Return the first pods of a job, and of a large one never without the one that prints its progress."""
+    pods = readable_pods(cluster, job_name)
+    return sorted(pods, key=lambda pod: print_order(job_name, pod["metadata"]["name"]))[:MOST_PODS]
 
 
 def _check_read(readers: Iterable[PodLines]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.objects import JOBS
 from infra.errors import RefusalError
+from infra.job_source import CONTAINER as SOURCE
 
 if TYPE_CHECKING:
     from athanor.runs.cluster import Cluster
@@ -15,6 +16,10 @@ ABORTED = "Aborted"
 """A job that was stopped and can be resumed."""
 ENDED = {COMPLETED, "Failed", "Terminated"}
 """Phases that a job never leaves (Volcano, pkg/controllers/job/state)."""
+_PRINT_FOR_ALL = {"launcher", "chief"}
+"""Roles whose pod prints what the workers do: mpirun's output is the ranks', and a chief hands out the steps."""
+HELPERS = {"ps", "evaluator", "rendezvous", SOURCE}
+"""Roles whose pods compute no steps, whatever the kind of the job."""
 
 
 def job_of(cluster: Cluster, job_name: str) -> dict[str, Any]:
@@ -44,6 +49,21 @@ def readable_pods(cluster: Cluster, job_name: str) -> list[dict[str, Any]]:
     pods = cluster.items("pods", f"volcano.sh/job-name={job_name}")
     started = [pod for pod in pods if pod.get("status", {}).get("phase") in {"Running", "Succeeded", "Failed"}]
     return sorted(started, key=lambda pod: (len(pod["metadata"]["name"]), pod["metadata"]["name"]))
+
+
+def print_order(job_name: str, pod_name: str) -> tuple[int, int, str]:
+    """Return what puts the names of a job's pods in order, the one that prints its progress first.
+
+    By the name, of which Volcano makes the role a part: of pods that are gone, the log store has nothing else.
+    """
+    role = role_of(job_name, pod_name)
+    place = 0 if role in _PRINT_FOR_ALL else 2 if role in HELPERS else 1
+    return place, len(pod_name), pod_name
+
+
+def role_of(job_name: str, pod_name: str) -> str:
+    """Return the role of a pod, such as worker."""
+    return pod_name.removeprefix(f"{job_name}-").rpartition("-")[0]
 
 
 def main_container(pod: dict[str, Any]) -> str:

@@ -11,12 +11,13 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from athanor.inspection.control_characters import printable
 from athanor.inspection.log_store import LogStore, LogStoreError, origin, printed_fields, quoted
 from athanor.inspection.objects import JOBS
-from athanor.runs.job import ABORTED, ENDED, phase_of, readable_pods
+from athanor.runs.job import ABORTED, ENDED, phase_of, print_order, readable_pods
 from athanor.runs.series import Series, read_series
 from athanor.runs.watch import series_of
 from infra.errors import RefusalError
@@ -54,14 +55,14 @@ def are_gone(cluster: Cluster, job_name: str) -> bool:
 
 
 def whole_series(cluster: Cluster, job_name: str) -> Series:
-    """Return what the first pod of a job has printed of its steps, also if it is gone.
+    """Return what a job has printed of its steps, also if its pods are gone.
 
     Raises:
-        RefusalError: it is gone, and its lines cannot be had.
+        RefusalError: they are gone, and their lines cannot be had.
     """
     if not are_gone(cluster, job_name):
         return series_of(cluster, job_name)
-    return read_series("\n".join(f"{line.time} {line.text}" for line in past_lines(cluster, job_name, first_pod=True)))
+    return read_series("\n".join(f"{line.time} {line.text}" for line in past_lines(cluster, job_name, one_pod=True)))
 
 
 def print_past(cluster: Cluster, job_name: str) -> None:
@@ -77,13 +78,13 @@ def print_past(cluster: Cluster, job_name: str) -> None:
         sys.stderr.write(f"its pods are gone; these are the latest {MOST_LINES} lines of them\n")
 
 
-def past_lines(cluster: Cluster, job_name: str, *, first_pod: bool = False) -> list[PastLine]:
+def past_lines(cluster: Cluster, job_name: str, *, one_pod: bool = False) -> list[PastLine]:
     """Return the latest lines of a job from the log store, by time.
 
     Args:
         cluster: The cluster, in the job's namespace.
         job_name: The job's name.
-        first_pod: Whether only those of its first pod are returned.
+        one_pod: Whether only those of the pod that prints its progress are returned.
 
     Raises:
         RefusalError: the store has none, does not answer, or not to this user.
@@ -95,7 +96,7 @@ def past_lines(cluster: Cluster, job_name: str, *, first_pod: bool = False) -> l
             if not pods:
                 limit = "has no pods any more, and the log store has no lines of them (any more)"
                 raise RefusalError("run", job_name, limit, "run it again")
-            query = _query(cluster.namespace, job_name, pods[:1] if first_pod else pods)
+            query = _query(cluster.namespace, job_name, pods[:1] if one_pod else pods)
             return _lines(store.rows(query, limit=str(MOST_LINES)))
         except LogStoreError as error:
             raise RefusalError("log store", VICTORIA_LOGS, str(error), "try again") from None
@@ -104,9 +105,9 @@ def past_lines(cluster: Cluster, job_name: str, *, first_pod: bool = False) -> l
 
 
 def _pods_of(store: LogStore, namespace: str, job_name: str) -> list[str]:
-    """Return the names of a job's pods, in the order of those that exist."""
+    """Return the names of a job's pods, the one that prints its progress first."""
     rows = store.rows(f"{_query(namespace, job_name)} | stats by (_stream) count() lines")
-    return sorted({origin(row).pod for row in rows}, key=lambda pod: (len(pod), pod))
+    return sorted({origin(row).pod for row in rows}, key=partial(print_order, job_name))
 
 
 def _query(namespace: str, job_name: str, pods: Iterable[str] = ()) -> str:

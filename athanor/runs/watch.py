@@ -7,10 +7,21 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from athanor.runs.gpu_use import gpu_use
-from athanor.runs.job import ABORTED, COMPLETED, ENDED, job_of, main_container, message_of, phase_of, readable_pods
+from athanor.runs.job import (
+    ABORTED,
+    COMPLETED,
+    ENDED,
+    job_of,
+    main_container,
+    message_of,
+    phase_of,
+    print_order,
+    readable_pods,
+)
 from athanor.runs.listing import describe, duration
 from athanor.runs.series import LOSSES, Series, read_series, sparkline
 
@@ -52,13 +63,14 @@ def watch(cluster: Cluster, run: str, job_name: str, *, as_json: bool) -> int:
 
 
 def series_of(cluster: Cluster, job_name: str) -> Series:
-    """Return what the first pod of a job has printed of its steps; nothing if it has no logs (any more)."""
-    pods = readable_pods(cluster, job_name)
+    """Return what a job has printed of its steps; nothing if it has no logs (any more)."""
+    pods = {pod["metadata"]["name"]: pod for pod in readable_pods(cluster, job_name)}
     if not pods:
         return Series(points=(), total_steps=None)
-    words = ["logs", "--timestamps", f"--tail={_LAST_LINES}", f"--container={main_container(pods[0])}"]
+    name = min(pods, key=partial(print_order, job_name))
+    words = ["logs", "--timestamps", f"--tail={_LAST_LINES}", f"--container={main_container(pods[name])}", name]
     done = subprocess.run(
-        [*cluster.prefix, *words, pods[0]["metadata"]["name"]],
+        [*cluster.prefix, *words],
         capture_output=True, text=True, errors="replace", check=False, timeout=60,
     )  # fmt: skip
     return read_series(done.stdout)

@@ -19,7 +19,7 @@ _EPILOG = """examples:
   athanor sweep --delete train-3f9a01           # its runs and what is kept of it
 
 A parameter has a list of values, or a range of numbers with :log or :STEP. Each trial is a run of its own:
-NAME-0, NAME-1 and so on, in `athanor runs`. Its result is the latest value of --metric that its first pod printed as
+NAME-0, NAME-1 and so on, in `athanor runs`. Its result is the latest value of --metric that it printed as
 a line of JSON, such as {"step": 10, "loss": 0.31}.
 
 exit status:

@@ -124,7 +124,7 @@ def test_json_writes_no_page(monkeypatch, tmp_path, capsys):
 
 
 def test_what_cannot_be_drawn_is_refused(monkeypatch, tmp_path):
-    with pytest.raises(RefusalError, match="run = 'a': has no lines of JSON with a step"):
+    with pytest.raises(RefusalError, match="run = 'a': has printed no lines of JSON with a step"):
         curves(monkeypatch, tmp_path, read_series("begun\n"))
     with pytest.raises(RefusalError, match="RUN = 9: a page shows at most 8 runs"):
         curves(monkeypatch, tmp_path, falling(range(1, 4)), runs=[str(number) for number in range(9)])

@@ -68,6 +68,12 @@ def test_pods_are_gone_only_after_they_were_there(tmp_path, phase, pods, gone):
     assert are_gone(Cluster(tmp_path, "", phase=phase, pods=pods), JOB) == gone
 
 
+def test_the_curve_of_an_mpi_job_is_that_of_its_launcher(cluster, logs):
+    logs.add(1, f"{JOB}-worker-0", "missing _msg field; see", step="1", loss="9", **LABEL)
+    logs.add(2, f"{JOB}-launcher-0", "missing _msg field; see", step="1", loss="0.5", **LABEL)
+    assert whole_series(cluster, JOB).values("loss") == [0.5]
+
+
 def test_the_curve_is_that_of_the_first_pod_by_time(cluster, logs):
     for place, pod, loss in [(3, "worker-0", "0.25"), (1, "worker-0", "0.5"), (2, "worker-10", "9")]:
         logs.add(place, f"{JOB}-{pod}", "missing _msg field; see", step=str(place), loss=loss, **LABEL)
