@@ -60,7 +60,7 @@ _MODULES = {
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; return the process's exit status."""
-    arguments = parser().parse_args(words)
+    arguments = parser().parse_args(_without_runs(sys.argv[1:] if words is None else words))
     run: Callable[[argparse.Namespace], int] = import_module(_MODULES[arguments.command]).run
     try:
         status = run(arguments)
@@ -69,6 +69,15 @@ def main(words: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
     return status
+
+
+def _without_runs(words: Sequence[str]) -> Sequence[str]:
+    """Return the words of a command about runs that may stand behind `runs`, as in `athanor runs compare A B`.
+
+    No parsers below that of `runs`: their defaults would silently replace options that stand before the command.
+    """
+    behind = words[1] if words[:1] == ["runs"] and len(words) > 1 else None
+    return words[1:] if behind and _MODULES.get(behind) == _MODULES["runs"] else words
 
 
 def parser() -> argparse.ArgumentParser:

@@ -16,6 +16,10 @@ _LAST_PORT = 65535
 def add_runs(commands: Commands) -> None:
     """Add the commands to the parser's."""
     runs = _command(commands, "runs", "list your runs", "athanor runs --json")
+    runs.description = (
+        "List your runs. The commands about one of them may stand behind `runs`, too: `athanor runs compare A B` is"
+        " `athanor compare A B`."
+    )
     _add_json(runs, "print one JSON object for each run")
     logs = _command(commands, "logs", "print what a run's pods write", "athanor logs --follow train-3f9a01")
     logs.add_argument("run", metavar="RUN")

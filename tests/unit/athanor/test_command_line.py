@@ -1,0 +1,41 @@
+"""Which command some words are."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from athanor import command_line
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """Parse a command line and return its arguments; nothing is run."""
+    seen = []
+    monkeypatch.setattr(command_line, "import_module", lambda _: SimpleNamespace(run=seen.append))
+
+    def parse(*words: str):
+        command_line.main(list(words))
+        return seen.pop()
+
+    return parse
+
+
+def test_commands_about_runs_may_stand_behind_runs(parsed, monkeypatch):
+    assert parsed("runs", "compare", "--context", "dev", "a", "b") == parsed("compare", "--context", "dev", "a", "b")
+    assert parsed("runs", "logs", "--follow", "a") == parsed("logs", "--follow", "a")
+    monkeypatch.setattr(command_line.sys, "argv", ["athanor", "runs", "compare", "a", "b"])
+    command_line.main()
+
+
+def test_runs_alone_lists_them(parsed):
+    assert parsed("runs").command == "runs"
+    assert parsed("runs", "--json").command == "runs"
+
+
+@pytest.mark.parametrize("words", [("runs", "sweep"), ("runs", "--json", "compare", "a", "b"), ("runs", "a")])
+def test_nothing_else_may_stand_behind_it(parsed, capsys, words):
+    with pytest.raises(SystemExit):
+        parsed(*words)
+    assert "unrecognized arguments" in capsys.readouterr().err
