@@ -69,13 +69,15 @@ def _rerun(commands: Commands) -> argparse.ArgumentParser:
 
 
 def _inside(commands: Commands) -> list[argparse.ArgumentParser]:
-    shell = _command(commands, "shell", "open a shell in a run's pod", "athanor shell train-3f9a01 -- nvidia-smi")
+    shell = _command(commands, "shell", "open a shell in a run's pod", "athanor shell train-3f9a01 --rank 3")
     forward = _command(
         commands, "port-forward", "open ports of a run's pod on this machine", "athanor port-forward train-3f9a01 6006"
     )
     for command in (shell, forward):
         command.add_argument("run", metavar="RUN")
-        command.add_argument("--pod", type=_number, default=0, metavar="N", help="which of its running pods, from 0")
+        which = command.add_mutually_exclusive_group()
+        which.add_argument("--rank", type=_number, metavar="N", help="the pod that computes this rank")
+        which.add_argument("--pod", type=_number, metavar="N", help="which of its running pods (default: 0, the first)")
     shell.add_argument("program", nargs="*", metavar="COMMAND", help="after --: run this instead of a shell")
     forward.add_argument("ports", nargs="+", type=ports, metavar="[LOCAL:]PORT", help="on 127.0.0.1, until Ctrl-C")
     return [shell, forward]

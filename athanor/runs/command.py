@@ -8,7 +8,7 @@ from collections.abc import Callable  # noqa: TC003 - of a table that is annotat
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.objects import JOBS
 from athanor.runs.cluster import Cluster
@@ -20,9 +20,11 @@ from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end, print_logs
 from athanor.runs.history import Seen, forget
 from athanor.runs.inside import forward, shell
+from athanor.runs.job import running_pod
 from athanor.runs.listing import table
 from athanor.runs.overview import overview
 from athanor.runs.past_lines import are_gone, print_past, whole_series
+from athanor.runs.ranks import pod_of_rank
 from athanor.runs.rerun import rerun
 from athanor.runs.series import Series, read_series
 from athanor.runs.stack import open_run, outputs_of, remove
@@ -183,12 +185,18 @@ def _rerun(arguments: argparse.Namespace, cluster: Cluster) -> int:
 
 def _shell(arguments: argparse.Namespace, cluster: Cluster) -> int:
     where, job_name = _place(cluster, arguments.run)
-    return shell(where, job_name, arguments.pod, arguments.program)
+    return shell(where, _chosen_pod(arguments, where, job_name), arguments.program)
 
 
 def _forward(arguments: argparse.Namespace, cluster: Cluster) -> int:
     where, job_name = _place(cluster, arguments.run)
-    return forward(where, job_name, arguments.pod, arguments.ports)
+    return forward(where, _chosen_pod(arguments, where, job_name), arguments.ports)
+
+
+def _chosen_pod(arguments: argparse.Namespace, cluster: Cluster, job_name: str) -> dict[str, Any]:
+    if arguments.rank is not None:
+        return pod_of_rank(cluster, job_name, arguments.rank)
+    return running_pod(cluster, job_name, arguments.pod or 0)
 
 
 def _copy(arguments: argparse.Namespace, cluster: Cluster) -> int:

@@ -88,6 +88,20 @@ def exec_words(cluster: Cluster, pod: dict[str, Any], *options: str) -> list[str
     return [*cluster.prefix, *words]
 
 
+def running_pods(cluster: Cluster, job: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the running pods of a job, by their number.
+
+    Raises:
+        RefusalError: there are none.
+    """
+    job_name = job["metadata"]["name"]
+    pods = [pod for pod in readable_pods(cluster, job_name) if pod["status"]["phase"] == "Running"]
+    if not pods:
+        fix = "`athanor logs` has what they wrote" if phase_of(job) in ENDED else "wait until it runs"
+        raise RefusalError("run", job_name, f"is {phase_of(job)} and has no running pod", fix)
+    return pods
+
+
 def running_pod(cluster: Cluster, job_name: str, number: int) -> dict[str, Any]:
     """Return a running pod of a job.
 
@@ -99,11 +113,7 @@ def running_pod(cluster: Cluster, job_name: str, number: int) -> dict[str, Any]:
     Raises:
         RefusalError: the job does not exist, or has fewer running pods.
     """
-    job = job_of(cluster, job_name)
-    pods = [pod for pod in readable_pods(cluster, job_name) if pod["status"]["phase"] == "Running"]
-    if not pods:
-        fix = "`athanor logs` has what they wrote" if phase_of(job) in ENDED else "wait until it runs"
-        raise RefusalError("run", job_name, f"is {phase_of(job)} and has no running pod", fix)
+    pods = running_pods(cluster, job_of(cluster, job_name))
     if number >= len(pods):
         limit = f"has {len(pods)} running {'pod' if len(pods) == 1 else 'pods'}, the first is 0"
         raise RefusalError("--pod", number, limit, f"use 0 to {len(pods) - 1}")
