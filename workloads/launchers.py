@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _LAUNCHERS = {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun", "torchrun"}
+OF_PYTHON_FILES = {"accelerate", "deepspeed"}
+"""Launchers whose scripts also run under torchrun: their libraries read its variables."""
 _LAUNCHER_MODULES = {"torch.distributed.run", "torch.distributed.launch", "horovod.runner.launch"}
 _SHELLS = {"sh", "bash", "dash", "ash", "ksh", "zsh"}
+_SHELL_SUFFIXES = {f".{shell}" for shell in _SHELLS}
 _BEFORE_A_COMMAND = {"exec", "time", "command", "nohup", "env", "if", "then", "else", "while", "do", "!", "{"}
 _PYTHON = re.compile(r"python[\d.]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
@@ -92,14 +95,15 @@ def check_mpi_program(program: Sequence[str]) -> None:
 
 
 def check_torchrun_program(program: Sequence[str]) -> None:
-    """Refuse what torchrun would take for a Python file: launchers, interpreters, shells.
+    """Refuse what torchrun would take for a Python file: launchers, interpreters, shells, their scripts.
 
     Raises:
         RefusalError: naming it, and what to write instead.
     """
-    name = PurePosixPath(program[0]).name
+    path = PurePosixPath(program[0])
+    name, others = path.name, _LAUNCHERS | OF_PYTHON_FILES | _SHELLS
     as_module = launcher_in(["python", *program]) if program[0] == "-m" else None
-    if as_module is None and name not in _LAUNCHERS | _SHELLS and not _PYTHON.fullmatch(name):
+    if as_module is None and not (name in others or path.suffix in _SHELL_SUFFIXES or _PYTHON.fullmatch(name)):
         return
     limit = "the job runs torchrun itself, which starts a Python file or module in every rank"
     rest = tuple(program[1:])

@@ -85,7 +85,7 @@ def _mpi(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     ranks = pasted.sizes.get("ranks", slots * given.workers)
     if ranks != slots * given.workers:
         limit = f"{given.workers} workers with {slots} processes each are {slots * given.workers} ranks"
-        raise RefusalError("mpirun -np", ranks, limit, "correct --workers, --gpus or --processes, or omit -np")
+        raise RefusalError("-np", ranks, limit, "correct --workers, --gpus or --processes, or omit -np")
     options: dict[str, Any] = {"mpirun_options": pasted.options} if pasted.options else {}
     common = _common(given, pasted, source)
     return MPIJob, MPIJobArgs(

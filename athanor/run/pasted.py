@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from infra.errors import RefusalError
+from workloads.launchers import OF_PYTHON_FILES, launcher_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,11 +24,25 @@ _TORCHRUN_OF_THE_JOB = {
     "node-rank", "master-addr", "master-port", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts",
     "local-addr",
 }  # fmt: skip
+_ANY_PROGRAM = "--no-python"
+"""The option with which torchrun starts any program in every rank: the job's own torchrun gets it, too."""
 # Options of mpirun (Open MPI 4.1 and 5.0, mpirun(1)), without the dashes.
 _MPIRUN_SIZES = {"np": "ranks", "n": "ranks", "c": "ranks", "N": "processes", "npernode": "processes"}
 _MPIRUN_OF_THE_JOB = {"hostfile", "machinefile", "default-hostfile", "H", "host", "bind-to", "map-by"}
 _MPIRUN_SWITCHES = {"allow-run-as-root", "oversubscribe", "tag-output", "q", "v"}
 _MPIRUN_SETTINGS = {"mca", "gmca", "prtemca", "pmixmca"}
+# Options of horovodrun (Horovod 0.28.1, horovod/runner/launch.py), without the dashes.
+_HOROVODRUN_SIZES = {"np": "ranks", "num-proc": "ranks"}
+_HOROVODRUN_OF_THE_JOB = {
+    "H", "hosts", "hostfile", "p", "ssh-port", "i", "ssh-identity-file", "network-interface", "network-interfaces",
+    "start-timeout",
+}  # fmt: skip
+_HOROVODRUN_SWITCHES = {"mpi", "verbose", "disable-cache"}
+_HOROVODRUN_MODULE = "horovod.runner.launch"
+_LAUNCHER_OF_MODULE = {
+    "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed",
+    _HOROVODRUN_MODULE: "horovodrun",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,31 +84,57 @@ def read_pytorch(words: Sequence[str]) -> Pasted:
     """Return what torchrun is to run: a script or -m and a module, with arguments.
 
     Raises:
-        RefusalError: torchrun has an option that the job cannot honour.
+        RefusalError: torchrun has an option that the job cannot honour, or the command is not of Python.
     """
-    name = PurePosixPath(words[0]).name
-    if name == "torchrun":
+    path = PurePosixPath(words[0])
+    if path.name == "torchrun":
         return _torchrun(words[1:])
-    if not _PYTHON.fullmatch(name):
-        return Pasted(program=tuple(words))
-    rest = list(words[1:])
+    if words[0] in {"-m", _ANY_PROGRAM} or path.suffix == ".py":
+        rest = list(words)
+    elif _PYTHON.fullmatch(path.name):
+        rest = list(words[1:])
+    else:
+        raise _not_of_python(path.name, words)
     while rest[:1] == ["-u"]:  # pods print without a buffer anyway
         rest.pop(0)
-    if rest[:1] == ["-m"] and rest[1:2] and rest[1] in _TORCHRUN_MODULES:
+    module = rest[1] if rest[:1] == ["-m"] and len(rest) > 1 else None
+    if module in _TORCHRUN_MODULES:
         return _torchrun(rest[2:])
-    if not rest or (rest[0].startswith("-") and rest[0] != "-m"):
-        return Pasted(program=tuple(words))  # the job's own refusal says what to write
+    if module in _LAUNCHER_OF_MODULE:
+        raise _not_of_python(_LAUNCHER_OF_MODULE[module], words)
+    if not rest or (rest[0].startswith("-") and rest[0] != _ANY_PROGRAM and module is None):
+        raise _not_of_python(path.name, words)
     return Pasted(program=tuple(rest))
+
+
+def _not_of_python(name: str, words: Sequence[str]) -> RefusalError:
+    """Return the refusal of what torchrun would read as a Python file in every rank, and fail."""
+    script = next((word for word in words if word.endswith(".py")), "train.py")
+    if name in {*_MPIRUN, "horovodrun"}:
+        return RefusalError("command", name, "--kind pytorch starts the ranks with torchrun", "add --kind mpi")
+    if name in OF_PYTHON_FILES:
+        limit = "the job starts the ranks itself, with torchrun, under which such scripts run, too"
+        fix = f"write only the script: python {script}, and set the ranks with --workers and --processes"
+        return RefusalError("command", name, limit, fix)
+    limit = "the job runs torchrun itself, which starts a Python file or module in every rank"
+    fix = (
+        f"write python {script} or python -m MODULE; any program: torchrun --no-python, or --kind batch, once in a pod"
+    )
+    return RefusalError("command", words[0], limit, fix)
 
 
 def _torchrun(words: Sequence[str]) -> Pasted:
     rest = list(words)
     sizes: dict[str, int] = {}
+    in_front: tuple[str, ...] = ()
     while rest and rest[0].startswith("-") and rest[0] not in {"-m", "--module"}:
         option = rest.pop(0)
         name, value = _split(option)
         name = name.replace("_", "-")
         if name == "standalone":
+            continue
+        if name == _ANY_PROGRAM.strip("-"):
+            in_front = (_ANY_PROGRAM,)
             continue
         if name not in {*_TORCHRUN_SIZES, *_TORCHRUN_OF_THE_JOB}:
             raise _unknown("torchrun", option)
@@ -102,21 +143,55 @@ def _torchrun(words: Sequence[str]) -> Pasted:
             sizes[_TORCHRUN_SIZES[name]] = _number(option, value)
     if rest[:1] == ["--module"]:
         rest[0] = "-m"
-    return Pasted(program=_program("torchrun", rest), sizes=sizes)
+    return Pasted(program=(*in_front, *_program("torchrun", rest)), sizes=sizes)
 
 
 def read_mpi(words: Sequence[str]) -> Pasted:
     """Return what mpirun is to start in every slot.
 
     Raises:
-        RefusalError: mpirun has an option that the job cannot honour.
+        RefusalError: mpirun has an option that the job cannot honour, or is to start a launcher.
     """
-    if PurePosixPath(words[0]).name not in _MPIRUN:
-        return Pasted(program=tuple(words))
+    name = PurePosixPath(words[0]).name
+    if name in _MPIRUN:
+        pasted = _mpirun(words)
+    elif name == "horovodrun":
+        pasted = _horovodrun(words[1:])
+    elif _PYTHON.fullmatch(name) and tuple(words[1:3]) == ("-m", _HOROVODRUN_MODULE):
+        pasted = _horovodrun(words[3:])
+    else:
+        pasted = Pasted(program=tuple(words))
+    first = PurePosixPath(pasted.program[0]).name
+    if launcher := first if first in OF_PYTHON_FILES else launcher_in(pasted.program):
+        limit = "the job runs mpirun itself, which would start this in every slot as a separate world"
+        fix = "write only the program, such as python train.py, and set the ranks with --workers and --processes"
+        raise RefusalError("command", launcher, limit, fix)
+    return pasted
+
+
+def _mpirun(words: Sequence[str]) -> Pasted:
     pasted, rest = Pasted(program=()), list(words[1:])
     while rest and rest[0].startswith("-"):
         pasted = _mpirun_option(pasted, rest)
     return replace(pasted, program=_program(words[0], rest))
+
+
+def _horovodrun(words: Sequence[str]) -> Pasted:
+    rest = list(words)
+    sizes: dict[str, int] = {}
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        name, value = _split(option)
+        if name in _HOROVODRUN_SWITCHES:
+            continue
+        if name not in {*_HOROVODRUN_SIZES, *_HOROVODRUN_OF_THE_JOB}:
+            limit = "the job starts mpirun instead of horovodrun, and cannot pass this option on"
+            fix = "omit it; Horovod reads most settings as variables, too, such as --env HOROVOD_TIMELINE=FILE"
+            raise RefusalError("command", option, limit, fix)
+        value = _value(option, value, rest)
+        if name in _HOROVODRUN_SIZES:
+            sizes[_HOROVODRUN_SIZES[name]] = _number(option, value)
+    return Pasted(program=_program("horovodrun", rest), sizes=sizes)
 
 
 def _mpirun_option(pasted: Pasted, rest: list[str]) -> Pasted:

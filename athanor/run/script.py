@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from workloads.local_folder import LocalFolder
 
-_INTERPRETER = re.compile(r"python[\d.]*|bash|sh")
+_BEFORE_A_SCRIPT = re.compile(r"python[\d.]*|bash|sh|--no-python")
 SCRIPT_SUFFIXES = {".py", ".sh"}
 """Endings of the files that are taken for scripts."""
 
@@ -47,7 +47,7 @@ def _is_sent(script: PurePosixPath, source: LocalFolder) -> bool:
 
 def _script(program: Sequence[str]) -> PurePosixPath | None:
     """Return the relative path of the script that is started; None for modules, programs and scripts elsewhere."""
-    words = program[1:] if _INTERPRETER.fullmatch(PurePosixPath(program[0]).name) else program
+    words = program[1:] if _BEFORE_A_SCRIPT.fullmatch(PurePosixPath(program[0]).name) else program
     first = PurePosixPath(words[0]) if words else None
     if (
         first is None

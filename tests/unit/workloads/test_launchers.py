@@ -68,6 +68,9 @@ def test_the_fix_is_what_to_write():
         (("torchrun", "--nproc-per-node=8", "train.py"), ("program = 'torchrun'", "processes_per_worker")),
         (("mpirun", "python", "train.py"), ("program = 'mpirun'",)),
         (("bash", "run.sh"), ("program = 'bash'",)),
+        (("./run.sh",), ("program = './run.sh'", "processes_per_worker")),
+        (("accelerate", "launch", "x.py"), ("program = 'accelerate'", 'such as ("train.py"')),
+        (("/opt/deepspeed", "x.py"), ("program = '/opt/deepspeed'",)),
         (("-m", "torch.distributed.run", "train.py"), ("program = 'torch.distributed.run'",)),
     ],
 )

@@ -111,6 +111,13 @@ CASES = [
         ),
     ),
     (
+        "--kind mpi --workers 2 --gpus 8 -- horovodrun -np 16 -H a:8,b:8 python train.py",
+        MPIJobArgs(
+            program=("python", "train.py"), workers=2, slots_per_worker=8, source=LocalFolder(),
+            resources=Resources(gpus=8),
+        ),
+    ),
+    (
         "--egress internet --egress 192.0.2.7/32:443,5432 -- python train.py",
         PyTorchJobArgs(
             program=("train.py",), workers=1, source=LocalFolder(),
@@ -173,11 +180,12 @@ def _objects(program) -> list[dict]:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("-- bash train.sh", ("program = 'bash'", "the job runs torchrun itself")),  # the class's own words
+        ("-- bash train.sh", ("command = 'bash'", "the job runs torchrun itself", "--kind batch")),
         ("--kind mpi -- torchrun train.py", ("the job runs mpirun itself",)),
         ("--workers 0 -- python train.py", ("workers = 0: must be 1 to 1000",)),
-        ("--kind mpi --workers 0 -- mpirun -np 2 a", ("mpirun -np = 2",)),
-        ("--kind mpi --workers 2 --gpus 8 -- mpirun -np 15 a", ("mpirun -np = 15", "16 ranks")),
+        ("--kind mpi --workers 0 -- mpirun -np 2 a", ("-np = 2",)),
+        ("--kind mpi --workers 2 --gpus 8 -- horovodrun -np 15 a", ("-np = 15", "16 ranks")),
+        ("--kind mpi --workers 2 --gpus 8 -- mpirun -np 15 a", ("-np = 15", "16 ranks")),
         ("--workers 2 -- torchrun --nnodes 3 train.py", ("--workers = 2", "says 3 nodes")),
         ("--processes 2 -- torchrun --nproc-per-node 4 train.py", ("--processes = 2", "says 4")),
         ("--kind batch --elastic 1 -- a", ("--elastic = 1", "pytorch")),

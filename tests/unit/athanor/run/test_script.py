@@ -42,7 +42,9 @@ def test_what_is_sent_or_elsewhere_is_accepted(source, command):
     check_script(shlex.split(command), source)
 
 
-@pytest.mark.parametrize("command", ["absent.py", "python code/absent.py --lr 1", "bash ./absent.sh"])
+@pytest.mark.parametrize(
+    "command", ["absent.py", "python code/absent.py --lr 1", "bash ./absent.sh", "--no-python ./absent.sh"]
+)
 def test_a_script_that_does_not_exist_is_refused(source, command):
     with pytest.raises(RefusalError, match=r"program = '[a-z/]*absent\.\w+': is not in /.*Fix: .*--workdir"):
         check_script(shlex.split(command), source)
