@@ -43,5 +43,6 @@ def read_contract(config_map: dict[str, Any]) -> PlatformOutputs:
         outputs: dict[str, Any] = json.loads(config_map["metadata"]["annotations"][_ANNOTATION])
     except (KeyError, TypeError, ValueError):
         limit = "does not hold a platform's outputs"
-        raise RefusalError(f"ConfigMap {CONTRACT_OBJECT}", sorted(config_map), limit, "use --platform") from None
+        fix = "name the platform's stack with --platform, in a program with Platform.from_stack"
+        raise RefusalError(f"ConfigMap {CONTRACT_OBJECT}", sorted(config_map), limit, fix) from None
     return PlatformOutputs.parse(outputs)

@@ -8,7 +8,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
 import pulumi
+from pulumi_kubernetes.core.v1 import ConfigMap
 
+from infra.contract_object import CONTRACT_OBJECT, read_contract
 from infra.offers import PlatformOffers
 from infra.outputs import CONTRACT_VERSION, FIELD_NAMES, VERSION_KEY, PlatformFields, PlatformOutputs
 
@@ -25,7 +27,7 @@ class ResolvedPlatform(PlatformFields[str, PlatformOffers]):
 
 @dataclass(frozen=True, kw_only=True)
 class Platform(PlatformFields[pulumi.Input[str], pulumi.Input[PlatformOffers]]):
-    """Where workloads run: built by `create_platform` in the owning stack, by `from_stack` in any other."""
+    """Where workloads run: built by `create_platform` in its own stack, by `from_stack` or `from_cluster` in others."""
 
     provider: kubernetes.Provider
     """Provider of the cluster."""
@@ -45,6 +47,22 @@ class Platform(PlatformFields[pulumi.Input[str], pulumi.Input[PlatformOffers]]):
             RefusalError: (when the outputs are read) they miss a key or follow a newer contract than this code.
         """
         return cls.from_outputs(PlatformOutputs.read(pulumi.StackReference(stack)), provider)
+
+    @classmethod
+    def from_cluster(cls, namespace: str, provider: kubernetes.Provider) -> Self:
+        """Return the platform that describes itself in a namespace of the cluster: no state of its stack is needed.
+
+        Args:
+            namespace: The workloads' namespace.
+            provider: Provider of the cluster, whose user may read ConfigMaps there.
+
+        Raises:
+            RefusalError: (when it is read) it follows a newer contract than this code.
+        """
+        name = f"{namespace}/{CONTRACT_OBJECT}"
+        config_map = ConfigMap.get(name, name, opts=pulumi.ResourceOptions(provider=provider))
+        outputs = config_map.metadata.apply(lambda read: read_contract({"metadata": {"annotations": read.annotations}}))
+        return cls.from_outputs(outputs, provider)
 
     @classmethod
     def from_outputs(cls, outputs: pulumi.Output[PlatformOutputs], provider: kubernetes.Provider) -> Self:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PROJECT = "athanor"
 STACK_TYPE = "pulumi:pulumi:Stack"
+STACK_REFERENCE = "pulumi:pulumi:StackReference"
 KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 
 
@@ -147,6 +148,7 @@ class RecordingEngine(pulumi.runtime.Mocks, mocks.MockMonitor):
         stacks: Mapping[str, Mapping[str, Any]],
         answers: Mapping[str, Mapping[str, Any]],
         outputs: Mapping[str, Mapping[str, Any]],
+        objects: Mapping[str, Mapping[str, Any]],
     ) -> None:
         mocks.MockMonitor.__init__(self, self)
         self.recording = Recording()
@@ -155,6 +157,7 @@ class RecordingEngine(pulumi.runtime.Mocks, mocks.MockMonitor):
         self._stacks = stacks
         self._answers = answers
         self._outputs = outputs
+        self._objects = objects
         self._root = ""
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
@@ -210,7 +213,10 @@ class RecordingEngine(pulumi.runtime.Mocks, mocks.MockMonitor):
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802 - the protocol's name
         self.recording.reads.append((request.type, request.id))
-        state = {"name": request.id, "outputs": dict(self._stacks[request.id]), "secretOutputNames": []}
+        if request.type == STACK_REFERENCE:
+            state = {"name": request.id, "outputs": dict(self._stacks[request.id]), "secretOutputNames": []}
+        else:
+            state = dict(self._objects[request.id])
         urn = self.make_urn(request.parent, request.type, request.name)
         return resource_pb2.ReadResourceResponse(urn=urn, properties=_struct(state))
 
@@ -246,6 +252,7 @@ def record(
     stacks: Mapping[str, Mapping[str, Any]] | None = None,
     answers: Mapping[str, Mapping[str, Any]] | None = None,
     outputs: Mapping[str, Mapping[str, Any]] | None = None,
+    objects: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Recording:
     """Run a program to rest and return what it asked for; whatever it raises is raised here.
 
@@ -257,10 +264,12 @@ def record(
         stacks: Outputs of the stacks that the program may refer to, by full name.
         answers: What a provider's functions return, by token; any other returns nothing.
         outputs: What an update adds to the inputs of a resource, by type token.
+        objects: The cluster's objects that the program may read, by namespace/name.
     """
     engine = RecordingEngine(
-        stack=stack, preview=preview, stacks=stacks or {}, answers=answers or {}, outputs=outputs or {}
-    )
+        stack=stack, preview=preview, stacks=stacks or {}, answers=answers or {}, outputs=outputs or {},
+        objects=objects or {},
+    )  # fmt: skip
     texts = {f"{PROJECT}:{key}": _config_text(value) for key, value in (config or {}).items()}
     # The SDK keeps all its state in context variables: a context of its own isolates one run from the next.
     contextvars.copy_context().run(lambda: asyncio.run(_run(engine, program, texts)))

@@ -15,7 +15,7 @@ from athanor.inspection.objects import JOBS
 from athanor.inspection.reader import read_line
 from athanor.run.description import describe
 from athanor.run.estimate import estimate
-from athanor.run.program_text import program_text
+from athanor.run.program_text import program_in_cluster, program_in_stack
 from athanor.run.recorded import recorded
 from athanor.runs.cluster import Cluster
 from athanor.runs.ending import exit_status
@@ -49,13 +49,21 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     described = describe(arguments)
     if arguments.print_program:
-        sys.stdout.write(program_text(described, arguments.platform))
+        sys.stdout.write(_printed(arguments, described))
         return 0
     cluster = Cluster.of(arguments)
     outputs = start(arguments, described, cluster)
     if outputs is None:
         return 0
     return _report(arguments, cluster.within(outputs["namespace"]), described.name, outputs["job_name"])
+
+
+def _printed(arguments: argparse.Namespace, described: Description) -> str:
+    """Return the program of a run, which finds the platform as the command would: by its stack, or in the cluster."""
+    if arguments.platform:
+        return program_in_stack(described, arguments.platform)
+    cluster = Cluster.of(arguments)
+    return program_in_cluster(described, cluster.within(cluster.platform().namespace), arguments.kubeconfig)
 
 
 def start(arguments: argparse.Namespace, described: Description, cluster: Cluster) -> dict[str, Any] | None:

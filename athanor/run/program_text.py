@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import is_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from athanor.run.recorded import given
@@ -11,35 +12,52 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from athanor.run.description import Description
+    from athanor.runs.cluster import Cluster
 
-_HEAD = """import pulumi
-import pulumi_kubernetes as kubernetes
+_PROGRAM = """{imports}import pulumi_kubernetes as kubernetes
 
 from athanor import {names}
 
-cluster = kubernetes.Provider("cluster", kubeconfig=pulumi.Config().require_secret("kubeconfig"))
-platform = Platform.from_stack({stack!r}, cluster)
-
+{place}
 {job}(
     {name!r},
     platform,
     {args},
 )
 """
-_STACK = "organization/athanor/local"
+_IN_A_STACK = """cluster = kubernetes.Provider("cluster", kubeconfig=pulumi.Config().require_secret("kubeconfig"))
+platform = Platform.from_stack({stack!r}, cluster)
+"""
+_IN_A_CLUSTER = """# Pulumi finds the kubeconfig by $KUBECONFIG{file}; the state gets neither it nor its path.
+cluster = kubernetes.Provider("cluster", kubeconfig="", context={context!r}, cluster_identifier={server!r})
+platform = Platform.from_cluster({namespace!r}, cluster)
+"""
 
 
-def program_text(described: Description, platform: str | None) -> str:
-    """Return a program that declares the job.
+def program_in_stack(described: Description, stack: str) -> str:
+    """Return a program that declares the job on the platform of a stack, and has a kubeconfig in its own settings."""
+    return _text_of(described, "import pulumi\n", _IN_A_STACK.format(stack=stack))
+
+
+def program_in_cluster(described: Description, cluster: Cluster, kubeconfig: str | None) -> str:
+    """Return a program that declares the job for those who have a kubeconfig alone.
 
     Args:
         described: The job.
-        platform: Name of the platform's stack; None stands for that of the local environment.
+        cluster: The cluster, in the namespace whose platform it is.
+        kubeconfig: The kubeconfig that was named; None: the one that kubectl finds.
     """
+    file = f", which must be {Path(kubeconfig).resolve()}" if kubeconfig else ""
+    place = _IN_A_CLUSTER.format(file=file, context=cluster.context, server=cluster.server, namespace=cluster.namespace)
+    return _text_of(described, "", place)
+
+
+def _text_of(described: Description, imports: str, place: str) -> str:
     names = sorted({"Platform", described.kind, *_names(described.args)})
-    return _HEAD.format(
+    return _PROGRAM.format(
+        imports=imports,
         names=", ".join(names),
-        stack=platform or _STACK,
+        place=place,
         job=described.kind,
         name=described.name,
         args=_text(described.args, 4),

@@ -66,6 +66,22 @@ def test_their_job_runs_in_the_owners_namespace_and_queue_with_their_own_credent
     assert {resource.provider for resource in consumer.objects()} == {provider.urn}
 
 
+@pytest.mark.parametrize("preview", [True, False])
+def test_the_cluster_describes_the_platform_to_those_without_its_state(preview):
+    described = {"metadata": {"annotations": {"athanor.dev/outputs": json.dumps(OUTPUTS)}}}
+
+    def program() -> None:
+        platform = Platform.from_cluster("platform", kubernetes.Provider("their-own", kubeconfig="{}"))
+        for name in FIELDS:
+            pulumi.export(name, getattr(platform, name))
+
+    objects = {"platform/athanor-platform": described}
+    recording = record(program, preview=preview, stack="theirs", objects=objects)
+    assert recording.exports == {name: OUTPUTS[name] for name in FIELDS}
+    assert recording.reads == [("kubernetes:core/v1:ConfigMap", "platform/athanor-platform")]
+    assert recording.objects() == []
+
+
 def test_a_stack_that_is_not_a_platform_is_refused():
     with pytest.raises(RefusalError, match="use a stack of the athanor project"):
         record(_consumer, preview=True, stacks={OWNER: {"url": "http://example"}})
