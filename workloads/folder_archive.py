@@ -158,7 +158,10 @@ def _check_size(folder: Path, paths: list[Path]) -> None:
     largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:3]
     named = ", ".join(f"{name} ({_mebibytes(sizes[name])})" for name in largest)
     limit = f"its {len(sizes)} files have {_mebibytes(total)}, and a folder may have 8 MiB; the largest: {named}"
-    fix = f"leave out data in {OWN_RULES} and put it on a volume, or use GitSource or an image for code of this size"
+    fix = (
+        f"leave out data in {OWN_RULES}, and copy it to a volume: `athanor copy FOLDER data:`, or your own claim with "
+        "--volume; put code of this size into an image: --image with --no-code, or in a Pulumi program GitSource"
+    )
     raise RefusalError("source.path", str(folder), limit, fix)
 
 
