@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from athanor.command_line import parser
-from athanor.run import command, program_text
+from athanor.run import program_text
 from athanor.run.description import Description, describe
 from athanor.run.estimate import estimate
 from athanor.runs.cluster import Cluster
@@ -172,36 +171,6 @@ def test_the_printed_program_declares_the_same_job(words, args):
             exec(code, {**scope, "platform": _platform()})
 
         assert _objects(printed) == expected
-
-
-@pytest.mark.parametrize(
-    ("words", "reference"),
-    [
-        ("--platform organization/athanor/prod", "Platform.from_stack('organization/athanor/prod', cluster)"),
-        ("", "Platform.from_cluster('ml', cluster)"),
-        ("--namespace other", "Platform.from_cluster('ml', cluster)"),
-    ],
-)
-def test_the_printed_program_finds_the_platform_as_the_command_does(monkeypatch, capsys, words, reference):
-    class OwnCluster(Cluster):
-        def platform(self) -> SimpleNamespace:
-            return SimpleNamespace(namespace="ml")
-
-    cluster = OwnCluster(where=(), context="dev", namespace="default", server="https://192.0.2.1:6443")
-    monkeypatch.setattr(command, "Cluster", SimpleNamespace(of=lambda _: cluster))
-    assert command.run(parser().parse_args(["run", "--print-program", *words.split(), "--", "python", "train.py"])) == 0
-    text = capsys.readouterr().out
-    compile(text, "printed", "exec")
-    assert reference in text
-    assert ("context='dev', cluster_identifier='https://192.0.2.1:6443'" in text) == ("from_cluster" in reference)
-    assert ("import pulumi\n" in text) == ("from_stack" in reference)
-
-
-def test_the_printed_program_names_a_kubeconfig_that_was_given(tmp_path):
-    described = _described("-- python train.py")
-    assert f"by $KUBECONFIG, which must be {tmp_path}/dev.yaml;" in program_text.program_in_cluster(
-        described, CLUSTER, "dev.yaml"
-    )
 
 
 def _platform() -> Platform:
