@@ -8,7 +8,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
 import pulumi
-from pulumi_kubernetes.core.v1 import ConfigMap
 
 from infra.contract_object import CONTRACT_OBJECT, read_contract
 from infra.offers import PlatformOffers
@@ -59,6 +58,9 @@ class Platform(PlatformFields[pulumi.Input[str], pulumi.Input[PlatformOffers]]):
         Raises:
             RefusalError: (when it is read) it follows a newer contract than this code.
         """
+        # a second of every other program's start
+        from pulumi_kubernetes.core.v1 import ConfigMap  # noqa: PLC0415
+
         name = f"{namespace}/{CONTRACT_OBJECT}"
         config_map = ConfigMap.get(name, name, opts=pulumi.ResourceOptions(provider=provider))
         outputs = config_map.metadata.apply(lambda read: read_contract({"metadata": {"annotations": read.annotations}}))

@@ -118,3 +118,9 @@ def test_the_namespace_of_the_settings_holds_all_workloads(record_stack):
 def test_a_stack_on_another_cluster_does_not_load_the_clouds_sdk():
     program = "import sys, infra.platform; sys.exit('pulumi_alicloud' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=False).returncode == 0
+
+
+def test_a_program_does_not_load_the_kubernetes_sdks_classes():
+    """They take a second of every preview, and only `from_cluster` needs one."""
+    program = "import sys, athanor.public; sys.exit('pulumi_kubernetes.core.v1' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False, cwd=REPOSITORY).returncode == 0
