@@ -107,21 +107,25 @@ def _pod(arguments: argparse.Namespace, described: Description) -> tuple[Cluster
     """Start the pod or find it; return the cluster in its namespace, and the name of its job."""
     cluster = Cluster.of(arguments)
     if described.name not in all_runs():
-        outputs = start(arguments, described, cluster)
-        assert outputs is not None
-        return cluster.within(outputs["namespace"]), outputs["job_name"]
+        return _started(arguments, described, cluster)
     outputs = outputs_of(open_run(described.name))
     where = cluster.within(outputs.get("namespace", cluster.namespace))
     job = where.find(JOBS, outputs.get("job_name", ""))
     if job is None:  # deleted, or its start was cut off
-        again = argparse.Namespace(**{**vars(arguments), "replace": True})
-        return where, (start(again, described, cluster) or {})["job_name"]
+        return _started(argparse.Namespace(**{**vars(arguments), "replace": True}), described, cluster)
     _check_same(arguments, described.name)
     if phase_of(job) == ABORTED:
         resume(where, described.name, outputs["job_name"])
     elif phase_of(job) in ENDED:
         rerun(where, described.name, outputs["job_name"], fresh=False, force=False)
     return where, outputs["job_name"]
+
+
+def _started(arguments: argparse.Namespace, described: Description, cluster: Cluster) -> tuple[Cluster, str]:
+    # A pod in place of a deleted one finds the files that were there and not here, such as large ones.
+    started = start(arguments, described, cluster, keep_folder=True)
+    assert started is not None
+    return cluster.within(started.namespace), started.job_name
 
 
 def _check_same(arguments: argparse.Namespace, name: str) -> None:

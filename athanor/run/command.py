@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import sys
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pulumi
@@ -17,11 +18,12 @@ from athanor.run.description import describe
 from athanor.run.estimate import estimate
 from athanor.run.program_text import program_in_cluster, program_in_stack
 from athanor.run.recorded import recorded
+from athanor.run.replaced import Replaced
 from athanor.runs.cluster import Cluster
 from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end
 from athanor.runs.history import Seen
-from athanor.runs.stack import PROJECT, EngineError, apply, create_run, open_run, preview, remove
+from athanor.runs.stack import PROJECT, EngineError, apply, create_run, open_run, outputs_of, preview, remove
 from infra.errors import RefusalError
 from infra.outputs import PlatformOutputs
 from infra.platform import Platform
@@ -34,6 +36,16 @@ if TYPE_CHECKING:
 
     from athanor.inspection.objects import Snapshot
     from athanor.run.description import Description
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """A run that is in the cluster now."""
+
+    namespace: str
+    job_name: str
+    phase: str | None = None
+    """Of the job if it was there already, of the same content, and nothing was started; else None."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,10 +64,8 @@ def _run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(_printed(arguments, described))
         return 0
     cluster = Cluster.of(arguments)
-    outputs = start(arguments, described, cluster)
-    if outputs is None:
-        return 0
-    return _report(arguments, cluster.within(outputs["namespace"]), described.name, outputs["job_name"])
+    started = start(arguments, described, cluster)
+    return 0 if started is None else _report(arguments, cluster.within(started.namespace), described.name, started)
 
 
 def _printed(arguments: argparse.Namespace, described: Description) -> str:
@@ -66,16 +76,19 @@ def _printed(arguments: argparse.Namespace, described: Description) -> str:
     return program_in_cluster(described, cluster.within(cluster.platform().namespace), arguments.kubeconfig)
 
 
-def start(arguments: argparse.Namespace, described: Description, cluster: Cluster) -> dict[str, Any] | None:
+def start(
+    arguments: argparse.Namespace, described: Description, cluster: Cluster, *, keep_folder: bool = False
+) -> Started | None:
     """Start a run, or with --preview only look whether it could start.
 
     Args:
         arguments: Those of `athanor run`.
         described: What they describe.
         cluster: The cluster that they name.
+        keep_folder: With --replace: let a job that is gone continue with its files, instead of from the beginning.
 
     Returns:
-        The outputs of its stack, with `namespace` and `job_name`; None after a preview.
+        What is in the cluster; None after a preview.
 
     Raises:
         RefusalError: it is not a job that could run, or there is one of that name.
@@ -85,21 +98,30 @@ def start(arguments: argparse.Namespace, described: Description, cluster: Cluste
         _ = described.source.archive  # refused before the engine starts
     # Read here: an engine that has started would only bury a refusal.
     known = None if arguments.platform else cluster.platform()
+    before = Replaced.of(outputs_of(open_run(described.name)), cluster) if arguments.replace else Replaced()
+    program = _program(described, cluster, known, arguments, before.next_repetition(keep_folder=keep_folder))
     with cluster.variables() as variables:
-        outputs = _apply(arguments, variables, described.name, _program(described, cluster, known, arguments))
-    if outputs is not None:
-        Seen(outputs=outputs).keep(described.name)
-    return outputs
+        outputs = _apply(arguments, variables, described.name, program, look_first=before.is_gone)
+    if outputs is None:
+        return None
+    Seen(outputs=outputs).keep(described.name)
+    phase = before.phase if before.is_still(outputs) else None
+    return Started(namespace=outputs["namespace"], job_name=outputs["job_name"], phase=phase)
 
 
 def _apply(
-    arguments: argparse.Namespace, variables: Mapping[str, str], name: str, program: Callable[[], None]
+    arguments: argparse.Namespace,
+    variables: Mapping[str, str],
+    name: str,
+    program: Callable[[], None],
+    *,
+    look_first: bool,
 ) -> dict[str, Any] | None:
     """Start the run and return its outputs, or only look whether it could start; a new run that is refused is gone."""
     stack = (open_run if arguments.replace else create_run)(name, variables, program)
     try:
         if not arguments.preview:
-            return apply(stack)
+            return apply(stack, look_first=look_first)
         preview(stack)
     except EngineError:
         if not arguments.replace:
@@ -110,12 +132,15 @@ def _apply(
     return None
 
 
-def _report(arguments: argparse.Namespace, cluster: Cluster, name: str, job: str) -> int:
+def _report(arguments: argparse.Namespace, cluster: Cluster, name: str, started: Started) -> int:
+    job, is_new = started.job_name, started.phase is None
     if arguments.json:
-        started = {"run": name, "job": job, "namespace": cluster.namespace}
-        sys.stdout.write(json.dumps(started) + "\n")
+        done = {"run": name, "job": job, "namespace": cluster.namespace, "started": is_new}
+        sys.stdout.write(json.dumps(done) + "\n")
         return 0
-    sys.stderr.write(f"started: run {name}, job {job} in namespace {cluster.namespace}\n")
+    which = f"run {name}, job {job} in namespace {cluster.namespace}"
+    unchanged = f"unchanged: {which}, is {started.phase} already; nothing was started\n"
+    sys.stderr.write(f"started: {which}\n" if is_new else unchanged)
     if arguments.follow:
         return follow_to_the_end(cluster, name, job)
     sys.stderr.write(f"its logs: athanor logs --follow {name}; to stop and delete it: athanor delete {name}\n")
@@ -123,9 +148,14 @@ def _report(arguments: argparse.Namespace, cluster: Cluster, name: str, job: str
 
 
 def _program(
-    described: Description, cluster: Cluster, known: PlatformOutputs | None, arguments: argparse.Namespace
+    described: Description,
+    cluster: Cluster,
+    known: PlatformOutputs | None,
+    arguments: argparse.Namespace,
+    repetition: int,
 ) -> Callable[[], None]:
     """Return the run's program. What it takes from the platform is shown before anything is declared there."""
+    args = replace(described.args, rerun=repetition)
 
     def look(outputs: PlatformOutputs) -> PlatformOutputs:
         if not arguments.replace:
@@ -146,11 +176,12 @@ def _program(
             else PlatformOutputs.read(pulumi.StackReference(arguments.platform))
         )
         platform = Platform.from_outputs(outputs.apply(look), provider)
-        job = described.declare(described.name, platform, described.args)
+        job = described.declare(described.name, platform, args)
         pulumi.export("job_name", job.job_name)
         pulumi.export("namespace", platform.namespace)
         pulumi.export("arguments", json.dumps(recorded(described), sort_keys=True))
         pulumi.export("by", _login_name())
+        pulumi.export("repetition", str(repetition))
 
     return program
 

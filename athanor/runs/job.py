@@ -16,6 +16,8 @@ ABORTED = "Aborted"
 """A job that was stopped and can be resumed."""
 ENDED = {COMPLETED, "Failed", "Terminated"}
 """Phases that a job never leaves (Volcano, pkg/controllers/job/state)."""
+GOING_ON = {"Pending", "Running", "Restarting"}
+"""Phases of a job that has pods or will have them; in those that are in neither set, its pods are being ended."""
 _PRINT_FOR_ALL = {"launcher", "chief"}
 """Roles whose pod prints what the workers do: mpirun's output is the ranks', and a chief hands out the steps."""
 HELPERS = {"ps", "evaluator", "rendezvous", SOURCE}
@@ -30,7 +32,8 @@ def job_of(cluster: Cluster, job_name: str) -> dict[str, Any]:
     """
     job = cluster.find(JOBS, job_name)
     if job is None:
-        raise RefusalError("run", job_name, f"has no job in namespace {cluster.namespace}", "start it again")
+        fix = "`athanor rerun` with the run's name starts it again"
+        raise RefusalError("run", job_name, f"has no job in namespace {cluster.namespace}", fix)
     return job
 
 

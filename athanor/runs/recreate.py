@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.objects import JOBS, Object, name_of
 from athanor.inspection.reader import pods_of_run
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from athanor.inspection.reader import Asked
@@ -21,13 +21,13 @@ _KEPT = ("name", "namespace", "labels", "annotations", "ownerReferences")
 """Of an object's metadata: what somebody wrote, and not the API server."""
 
 
-def check_allowed(cluster: Asked, namespace: str) -> None:
+def check_allowed(cluster: Asked, namespace: str, verbs: Sequence[str] = ("delete", "create")) -> None:
     """Refuse what would end half-way, with the job deleted.
 
     Raises:
-        RefusalError: this user may not delete or create jobs there.
+        RefusalError: this user may not do that to jobs there.
     """
-    for verb in ("delete", "create"):
+    for verb in verbs:
         try:
             cluster.run("auth", "can-i", verb, JOBS, "-n", namespace, "--quiet")
         except cluster.failure:
@@ -61,7 +61,21 @@ def recreate(
     say(f"deleting the job; if this is interrupted, `kubectl create -f {file}` creates it again")
     cluster.run("delete", JOBS, name, "-n", namespace, "--cascade=foreground", "--wait=false")
     _await_end(cluster, whole, say)
-    cluster.run(*_creation(whole), "-f", str(file))
+    cluster.run(*_creation(_owner(whole)), "-f", str(file))
+    file.unlink()
+
+
+def create(cluster: Asked, manifest: Object, owner: str | None, folder: Path) -> None:
+    """Create a job that is gone; `cluster.failure` is raised where the cluster refuses.
+
+    Args:
+        cluster: Where it was.
+        manifest: The job.
+        owner: Who applied its fields, and owns them again; None: nobody, it was only created.
+        folder: Where it is written down until it is created.
+    """
+    file = _written_down(_manifest(manifest), folder)
+    cluster.run(*_creation(owner), "-f", str(file))
     file.unlink()
 
 
@@ -82,11 +96,16 @@ def _written_down(manifest: Object, folder: Path) -> Path:
     return file
 
 
-def _creation(job: Object) -> list[str]:
-    """Return the words that create it: as the one who applied it, so that a program's next update finds its own."""
-    fields = cast("list[dict[str, str]]", job["metadata"].get("managedFields", []))
+def _owner(job: Object) -> str | None:
+    """Return who applied a job; None if somebody created it."""
+    fields: list[dict[str, str]] = job["metadata"].get("managedFields", [])
     owners = [each["manager"] for each in fields if each["operation"] == "Apply" and not each.get("subresource")]
-    return ["apply", "--server-side", f"--field-manager={owners[0]}"] if owners else ["create"]
+    return owners[0] if owners else None
+
+
+def _creation(owner: str | None) -> list[str]:
+    """Return the words that create it: as the one who applied it, so that a program's next update finds its own."""
+    return ["apply", "--server-side", f"--field-manager={owner}"] if owner else ["create"]
 
 
 def _await_end(cluster: Asked, job: Object, say: Callable[[str], None]) -> None:

@@ -1,21 +1,28 @@
 """`athanor rerun`: a run's job once more, as the cluster has it, whether or not its folder is still the same.
 
-Its stack is left alone: the job keeps its name, and its fields the owner that the engine knows.
+One that the cluster has no more is created as the run's stack recorded it. The stack is left alone: the job keeps its
+name, and its fields the owner that the engine knows.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
+from athanor.inspection.objects import JOBS
 from athanor.runs.backend import data_folder
-from athanor.runs.job import ABORTED, ENDED, job_of, phase_of
-from athanor.runs.recreate import check_allowed, recreate
+from athanor.runs.job import ABORTED, ENDED, phase_of
+from athanor.runs.recreate import check_allowed, create, recreate
+from athanor.runs.stack import declared_job, open_run, outputs_of
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from athanor.inspection.objects import Object
     from athanor.runs.cluster import Cluster
 
@@ -24,7 +31,7 @@ _JOB_VARIABLE = "ATHANOR_JOB"
 
 
 def rerun(cluster: Cluster, run: str, job_name: str, *, fresh: bool, force: bool) -> str:
-    """Run an ended job again; return the folder that it writes to under /data/output.
+    """Run a job again that has ended or is gone; return the folder that it writes to under /data/output.
 
     Args:
         cluster: The cluster, in the job's namespace.
@@ -36,18 +43,44 @@ def rerun(cluster: Cluster, run: str, job_name: str, *, fresh: bool, force: bool
     Raises:
         RefusalError: there is no such job, it has not ended, this user may not, or the cluster refuses.
     """
-    job = job_of(cluster, job_name)
+    job = cluster.find(JOBS, job_name)
+    folder = f"{job_name}-{secrets.token_hex(3)}" if fresh else None
+    if job is None:
+        return _create_again(cluster, run, job_name, folder)
     phase = phase_of(job)
     if phase not in {*ENDED, ABORTED} and not force:
         fix = f"wait until it has ended, `athanor stop {run}` first, or --force"
         raise RefusalError("run", run, f"is {phase}", fix)
-    asked = cluster.asked
-    check_allowed(asked, cluster.namespace)
-    folder = f"{job_name}-{secrets.token_hex(3)}" if fresh else output_folder(job)
-    recreate(
-        asked, job, data_folder(os.environ) / "reruns", _say, lambda manifest: with_output_folder(manifest, folder)
-    )
-    return folder
+    check_allowed(cluster.asked, cluster.namespace)
+    to = folder or output_folder(job)
+    recreate(cluster.asked, job, _drafts(), _say, lambda manifest: with_output_folder(manifest, to))
+    return to
+
+
+def _create_again(cluster: Cluster, run: str, job_name: str, folder: str | None) -> str:
+    """Create a job from its run's stack; return the folder that it writes to, by default that of its first start."""
+    declared = declared_job(open_run(run), job_name)
+    if declared is None:
+        limit = f"has no job in namespace {cluster.namespace}, and its stack has no record of one"
+        raise RefusalError("run", run, limit, f"with the options that it had: {_first_command(run)}")
+    check_allowed(cluster.asked, cluster.namespace, ["create"])
+    job: Object = declared["inputs"]
+    to = folder or output_folder(job)
+    owner = declared.get("outputs", {}).get("__fieldManager")
+    create(cluster.asked, with_output_folder(job, to), owner, _drafts())
+    return to
+
+
+def _first_command(run: str) -> str:
+    """Return the words that start a run as at first, as far as its stack recorded them."""
+    arguments: dict[str, str] = json.loads(outputs_of(open_run(run)).get("arguments") or "{}")
+    program = arguments.get("program") or arguments.get("command") or "COMMAND"
+    return f"athanor run --name {shlex.quote(run)} --replace -- {program}"
+
+
+def _drafts() -> Path:
+    """Return the folder of jobs that are being created again."""
+    return data_folder(os.environ) / "reruns"
 
 
 def _say(words: str) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PROJECT = "athanor-runs"
 """Pulumi project of all runs; each is a stack of it."""
+_JOB = "kubernetes:batch.volcano.sh/v1alpha1:Job"
 _SERVER = "Exception calling application: "
 _NO_PLUGIN = re.compile(r"download and install resource plugin 'pulumi-resource-(?P<name>[a-z-]+)'")
 _COLOURS = re.compile(r"<\{%[^%]*%\}>")
@@ -72,15 +73,19 @@ def all_runs() -> dict[str, str]:
     return dict(sorted(stacks, key=lambda stack: stack[1], reverse=True))
 
 
-def apply(stack: automation.Stack) -> dict[str, Any]:
+def apply(stack: automation.Stack, *, look_first: bool = False) -> dict[str, Any]:
     """Update a run; return its outputs.
+
+    Args:
+        stack: The run's.
+        look_first: Whether the engine looks for the run's objects, and so creates again those that are gone.
 
     Raises:
         EngineError: with the messages of what went wrong, and nothing else.
     """
     errors: list[str] = []
     try:
-        done = stack.up(on_event=lambda event: _note(event, errors), suppress_outputs=True)
+        done = stack.up(refresh=look_first, on_event=lambda event: _note(event, errors), suppress_outputs=True)
     except automation.CommandError as error:
         raise _failure(errors, error) from None
     return {name: each.value for name, each in done.outputs.items()}
@@ -123,6 +128,20 @@ def outputs_of(stack: automation.Stack) -> dict[str, str]:
         return {name: str(each.value) for name, each in stack.outputs().items()}
     except automation.CommandError as error:
         raise _failure([], error) from None
+
+
+def declared_job(stack: automation.Stack, job_name: str) -> dict[str, Any] | None:
+    """Return what a run's state has of its job: `inputs`, which are the manifest, and `outputs`; None without it.
+
+    Raises:
+        EngineError: as `outputs_of`.
+    """
+    try:
+        resources: list[dict[str, Any]] = (stack.export_stack().deployment or {}).get("resources", [])
+    except automation.CommandError as error:
+        raise _failure([], error) from None
+    jobs = [each for each in resources if each["type"] == _JOB and not each.get("delete")]
+    return next((each for each in jobs if each["inputs"]["metadata"]["name"] == job_name), None)
 
 
 def _note(event: automation.EngineEvent, errors: list[str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from athanor.command_line import parser
 from athanor.dev import command as module
 from athanor.dev.command import _check_same, _described, _lock, _name_of, _pod
+from athanor.run.command import Started
 from infra.errors import RefusalError
 from workloads.batch import BatchJobArgs
 
@@ -99,9 +100,10 @@ class Cluster:
 def test_it_starts_a_pod_or_finds_the_one_of_the_folder(exists, phase, does, monkeypatch):
     done: list[str] = []
 
-    def start(arguments, *_):
+    def start(arguments, *_, keep_folder):
+        assert keep_folder
         done.append("replace" if arguments.replace else "start")
-        return {"namespace": "team", "job_name": "dev-a-1"}
+        return Started(namespace="team", job_name="dev-a-1")
 
     monkeypatch.setattr(module, "start", start)
     monkeypatch.setattr(module, "rerun", lambda *_, **__: done.append("rerun"))

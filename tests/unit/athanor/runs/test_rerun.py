@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from athanor.inspection.reader import Asked
+from athanor.runs import rerun as module
 from athanor.runs.rerun import output_folder, rerun
 from infra.errors import RefusalError
 
@@ -117,3 +118,53 @@ def test_who_may_not_create_it_again_deletes_nothing(verb):
     with pytest.raises(RefusalError, match=f"not allowed to {verb} jobs there"):
         rerun(cluster, "train", NAME, fresh=False, force=False)
     assert "delete" not in verbs(cluster)
+
+
+@pytest.fixture
+def _state(monkeypatch):
+    """What the run's stack has of its job."""
+    declared = {"inputs": job(""), "outputs": {"__fieldManager": "pulumi-kubernetes-1"}}
+    del declared["inputs"]["status"]
+    monkeypatch.setattr(module, "open_run", lambda run: run)
+    monkeypatch.setattr(module, "declared_job", lambda run, name: declared if (run, name) == ("train", NAME) else None)
+    monkeypatch.setattr(
+        module, "outputs_of", lambda _: {"arguments": json.dumps({"kind": "PyTorchJob", "program": "a.py --lr 0.1"})}
+    )
+
+
+def gone() -> Cluster:
+    cluster = Cluster("Completed")
+    cluster.job = None
+    return cluster
+
+
+@pytest.mark.usefixtures("_state")
+def test_a_job_that_is_gone_is_created_as_the_stack_has_it_by_its_owner(tmp_path):
+    cluster = gone()
+    assert rerun(cluster, "train", NAME, fresh=False, force=False) == NAME
+    assert verbs(cluster) == ["auth", "apply"]
+    assert "--field-manager=pulumi-kubernetes-1" in cluster.calls[-1]
+    assert cluster.created["spec"] == job("")["spec"]
+    assert "managedFields" not in cluster.created["metadata"]
+    assert not list((tmp_path / "athanor" / "reruns").iterdir())
+    fresh = gone()
+    folder = rerun(fresh, "train", NAME, fresh=True, force=False)
+    assert folder.startswith(f"{NAME}-")
+    assert output_folder(fresh.created) == folder
+
+
+@pytest.mark.usefixtures("_state")
+def test_a_job_of_which_nothing_is_recorded_is_refused_with_the_command():
+    with pytest.raises(
+        RefusalError, match=r"has no record of one\. Fix: .*athanor run --name other --replace -- a\.py --lr"
+    ):
+        rerun(gone(), "other", NAME, fresh=False, force=False)
+
+
+@pytest.mark.usefixtures("_state")
+def test_who_may_not_create_a_job_that_is_gone_is_refused():
+    cluster = gone()
+    cluster.forbidden = "create"
+    with pytest.raises(RefusalError, match="not allowed to create jobs there"):
+        rerun(cluster, "train", NAME, fresh=False, force=False)
+    assert verbs(cluster) == ["auth"]

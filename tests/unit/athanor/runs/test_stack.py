@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from pulumi import automation
 
-from athanor.runs.stack import EngineError, apply
+from athanor.runs.stack import EngineError, apply, declared_job
 
 NO_PLUGIN = (
     "Could not automatically download and install resource plugin 'pulumi-resource-kubernetes' at version v4.34.2,"
@@ -42,3 +43,17 @@ def test_without_any_provider_only_the_engine_speaks(plugins):
     with pytest.raises(EngineError) as caught:
         apply(RefusingStack())
     assert "Fix:" not in str(caught.value)
+
+
+def test_the_job_of_a_run_is_found_in_its_state_unless_it_is_to_be_deleted():
+    kind = "kubernetes:batch.volcano.sh/v1alpha1:Job"
+    resources = [
+        {"type": "pulumi:pulumi:Stack", "urn": "s"},
+        {"type": kind, "urn": "old", "delete": True, "inputs": {"metadata": {"name": "lr-1"}}},
+        {"type": kind, "urn": "new", "inputs": {"metadata": {"name": "lr-2"}}},
+    ]
+    stack = SimpleNamespace(export_stack=lambda: SimpleNamespace(deployment={"resources": resources}))
+    assert declared_job(stack, "lr-2") == resources[2]
+    assert declared_job(stack, "lr-1") is None
+    empty = SimpleNamespace(export_stack=lambda: SimpleNamespace(deployment=None))
+    assert declared_job(empty, "lr-1") is None
