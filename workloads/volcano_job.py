@@ -261,18 +261,19 @@ def _code_containers(label: str, name: str, args: JobArgs, resolved: ResolvedJob
 
 
 def _step_container(label: str, step: Step, args: JobArgs, role: Role, resolved: ResolvedJob) -> Container:
+    cache = None if step.in_platform_image else args.cache
     return Container(
         name=step.name,
         image=resolved.platform.trainer_image if step.in_platform_image else resolved.image,
         command=step.command,
         start=() if step.in_platform_image else _start(args),
-        env={"HOME": HOME, **({} if step.in_platform_image else role.pod.env)},
+        env={"HOME": HOME, **cache_variables(cache), **({} if step.in_platform_image else role.pod.env)},
         secrets=() if step.in_platform_image else _secrets(label, args, role, resolved),
         resources=role.pod.resources,
         user=None if step.in_platform_image else args.run_as_user,
         read_only_root=step.in_platform_image or args.read_only_root,
         writes_data=step.writes_data,
-        writes_output=False,
+        writes_output=cache is not None,
         mounts=[ACCOUNTS, *role.mounts, *([] if step.in_platform_image else _own_mounts(args, role))],
         extra={} if step.in_platform_image else _working_directory(args),
     )

@@ -86,6 +86,26 @@ def test_a_preparation_has_the_users_variables_and_leaves_packages_where_the_pro
         assert {"name": "HOME", "value": "/tmp"} in container["env"]
 
 
+def test_a_preparation_writes_to_the_caches_of_a_job_that_has_some():
+    """Else pip would download the packages in each pod of each run."""
+
+    def steps(**more: object) -> dict[str, tuple[str | None, bool]]:
+        spec = pod(JOBS["pytorch"](minimum_workers=1, prepare=("pip", "install", "a"), **more), "worker")
+        return {each["name"]: (_pip_cache(each), _writes_output(each)) for each in spec["initContainers"]}
+
+    assert steps() == {"prepare": (None, False), "wait": (None, False)}
+    assert steps(cache="resnet") == {"prepare": ("/data/output/caches/resnet/pip", True), "wait": (None, False)}
+    assert steps(cache="resnet", env={"PIP_CACHE_DIR": "/tmp/pip"})["prepare"] == ("/tmp/pip", True)
+
+
+def _pip_cache(container: Manifest) -> str | None:
+    return {each["name"]: each["value"] for each in container["env"]}.get("PIP_CACHE_DIR")
+
+
+def _writes_output(container: Manifest) -> bool:
+    return not next(each["readOnly"] for each in container["volumeMounts"] if each["mountPath"] == "/data/output")
+
+
 def test_caches_are_kept_where_later_runs_find_them(made):
     for each in made(cache="resnet")["spec"]["tasks"]:
         own = environment(made(cache="resnet"), each["name"])
