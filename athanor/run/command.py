@@ -20,6 +20,7 @@ from athanor.run.program_text import program_in_cluster, program_in_stack
 from athanor.run.recorded import recorded
 from athanor.run.replaced import Replaced
 from athanor.runs.cluster import Cluster
+from athanor.runs.elsewhere import host
 from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end
 from athanor.runs.history import Seen
@@ -98,13 +99,14 @@ def start(
         _ = described.source.archive  # refused before the engine starts
     # Read here: an engine that has started would only bury a refusal.
     known = None if arguments.platform else cluster.platform()
-    before = Replaced.of(outputs_of(open_run(described.name)), cluster) if arguments.replace else Replaced()
+    name = described.name
+    before = Replaced.of(name, outputs_of(open_run(name)), cluster) if arguments.replace else Replaced()
     program = _program(described, cluster, known, arguments, before.next_repetition(keep_folder=keep_folder))
     with cluster.variables() as variables:
-        outputs = _apply(arguments, variables, described.name, program, look_first=before.is_gone)
+        outputs = _apply(arguments, variables, name, program, look_first=before.is_gone)
     if outputs is None:
         return None
-    Seen(outputs=outputs).keep(described.name)
+    Seen(outputs=outputs).keep(name)
     phase = before.phase if before.is_still(outputs) else None
     return Started(namespace=outputs["namespace"], job_name=outputs["job_name"], phase=phase)
 
@@ -179,6 +181,7 @@ def _program(
         job = described.declare(described.name, platform, args)
         pulumi.export("job_name", job.job_name)
         pulumi.export("namespace", platform.namespace)
+        pulumi.export("server", host(cluster.server))
         pulumi.export("arguments", json.dumps(recorded(described), sort_keys=True))
         pulumi.export("by", _login_name())
         pulumi.export("repetition", str(repetition))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from athanor.inspection.objects import JOBS
+from athanor.runs.elsewhere import check_is_here
 from athanor.runs.job import GOING_ON, phase_of
 
 if TYPE_CHECKING:
@@ -27,20 +28,23 @@ class Replaced:
     """Of its job; None if the cluster has none."""
 
     @classmethod
-    def of(cls, recorded: Mapping[str, str], cluster: Cluster) -> Self:
+    def of(cls, name: str, recorded: Mapping[str, str], cluster: Cluster) -> Self:
         """Look at the job of a run.
 
         Args:
+            name: The run's name.
             recorded: The outputs of its stack.
-            cluster: Where it was started.
+            cluster: Where the next one is to start.
 
         Raises:
-            RefusalError: the cluster does not answer, or not to this user.
+            RefusalError: the run is of another cluster, or this one does not answer, or not to this user.
         """
         if "job_name" not in recorded:
             return cls()
         namespace, job_name = recorded["namespace"], recorded["job_name"]
-        job = cluster.within(namespace).find(JOBS, job_name)
+        where = cluster.within(namespace)
+        check_is_here(where, name, recorded)
+        job = where.find(JOBS, job_name)
         return cls(
             namespace=namespace,
             job_name=job_name,

@@ -16,6 +16,7 @@ from athanor.runs.comparison import Comparison
 from athanor.runs.control import resume, stop
 from athanor.runs.copy import Place, folder_of, read_copy, run_copy
 from athanor.runs.curves import COLOURS, fields, page
+from athanor.runs.elsewhere import check_is_here
 from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end, print_logs
 from athanor.runs.history import Seen, forget
@@ -64,12 +65,14 @@ def _place(cluster: Cluster, run: str) -> tuple[Cluster, str]:
     """Return the cluster in a run's namespace, and the name of its job.
 
     Raises:
-        RefusalError: there is no such run, or it was never started.
+        RefusalError: there is no such run, it was never started, or another cluster has it.
     """
     recorded = outputs_of(open_run(run))
     if "job_name" not in recorded:
         raise RefusalError("run", run, "was never started", f"`athanor delete {run}`, and run it again")
-    return cluster.within(recorded["namespace"]), recorded["job_name"]
+    where = cluster.within(recorded["namespace"])
+    check_is_here(where, run, recorded)
+    return where, recorded["job_name"]
 
 
 def _place_to_read(cluster: Cluster, run: str) -> tuple[Cluster, str]:

@@ -14,6 +14,7 @@ from athanor.runs.series import LOSSES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+ELSEWHERE = "elsewhere"
 _RUNNING = "Running"
 _HEADINGS = ("RUN", "PHASE", "BY", "CREATED", "WAITED", "RAN", "GPU-HOURS", "CNY", "LOSS", "CODE", "COMMAND")
 _UNKNOWN = "-"
@@ -26,7 +27,7 @@ class Run:
 
     run: str
     phase: str
-    """Of its job; `gone` if the cluster has it no more."""
+    """Of its job; `gone` if the cluster has it no more, ELSEWHERE if it is not of the one that was asked."""
     job: str = ""
     created: str = ""
     """RFC 3339, UTC."""
@@ -57,11 +58,15 @@ class Listed:
     """The latest that it printed."""
     latest: Mapping[str, float]
     """The latest of each number that it printed, by name."""
+    server: str | None = None
+    """Host and port of the API server of its cluster."""
+    namespace: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields for --json; what is not known is null."""
         own = {"by": self.by, "arguments": self.arguments, "cost_cny": self.cost_cny}
-        return {**self.run.to_json(), **own, "step": self.step, "latest": self.latest}
+        where = {"server": self.server, "namespace": self.namespace}
+        return {**self.run.to_json(), **own, "step": self.step, "latest": self.latest, **where}
 
     @property
     def command(self) -> str:
@@ -108,7 +113,7 @@ def _row(listed: Listed) -> tuple[str, ...]:
     run, loss = listed.run, next((name for name in LOSSES if name in listed.latest), None)
     return (
         run.run,
-        run.phase,
+        _phase(listed),
         printable(listed.by or ""),
         run.created,
         duration(run.waited_seconds),
@@ -119,6 +124,12 @@ def _row(listed: Listed) -> tuple[str, ...]:
         listed.arguments.get("source", "").removeprefix("sha256 "),
         shortened(listed.command, _LONGEST_COMMAND),
     )
+
+
+def _phase(listed: Listed) -> str:
+    if listed.run.phase != ELSEWHERE:
+        return listed.run.phase
+    return printable(f"{ELSEWHERE} ({listed.server}/{listed.namespace})")
 
 
 def _spans(job: dict[str, Any], now: datetime) -> list[tuple[datetime, datetime]]:

@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.objects import JOBS
+from athanor.runs.elsewhere import is_elsewhere
 from athanor.runs.history import Seen
 from athanor.runs.job import ENDED
-from athanor.runs.listing import Listed, Run, describe
+from athanor.runs.listing import ELSEWHERE, Listed, Run, describe
 from athanor.runs.prices import gpu_prices
 from athanor.runs.stack import EngineError, all_runs, open_run, outputs_of
 from athanor.runs.watch import series_of
@@ -63,6 +64,9 @@ def _listed(around: _Around, name: str, updated: str) -> Listed:
     if before and job and before.outputs.get("job_name") != job["metadata"]["name"]:
         before = None  # started again, from another machine
     seen = before or Seen(updated=updated, outputs=_outputs(name))
+    away = is_elsewhere(seen.outputs, around.cluster)
+    if job is not None and away and job["metadata"]["name"] != seen.outputs["job_name"]:
+        job = None  # of somebody else's run, which is called alike
     if job is not None:
         seen = _look(around, name, job, seen)
     if seen != before and seen.outputs:
@@ -70,12 +74,14 @@ def _listed(around: _Around, name: str, updated: str) -> Listed:
     run = Run(**seen.run) if seen.run else Run(run=name, phase="gone", job=seen.outputs.get("job_name", ""))
     arguments: dict[str, str] = json.loads(seen.outputs.get("arguments") or "{}")
     return Listed(
-        run=run if job is not None else replace(run, phase="gone"),
+        run=run if job is not None else replace(run, phase=ELSEWHERE if away else "gone"),
         by=seen.outputs.get("by"),
         arguments=arguments,
         cost_cny=_cost(run, arguments, around.offers),
         step=seen.step,
         latest=seen.latest,
+        server=seen.outputs.get("server"),
+        namespace=seen.outputs.get("namespace"),
     )
 
 

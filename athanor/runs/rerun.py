@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.objects import JOBS
 from athanor.runs.backend import data_folder
+from athanor.runs.elsewhere import host, of_another
 from athanor.runs.job import ABORTED, ENDED, phase_of
 from athanor.runs.recreate import check_allowed, create, recreate
 from athanor.runs.stack import declared_job, open_run, outputs_of
@@ -63,11 +64,11 @@ def _create_again(cluster: Cluster, run: str, job_name: str, folder: str | None)
     if declared is None:
         limit = f"has no job in namespace {cluster.namespace}, and its stack has no record of one"
         raise RefusalError("run", run, limit, f"with the options that it had: {_first_command(run)}")
+    if declared.server not in {"", cluster.server}:
+        raise of_another(run, host(declared.server), cluster)
     check_allowed(cluster.asked, cluster.namespace, ["create"])
-    job: Object = declared["inputs"]
-    to = folder or output_folder(job)
-    owner = declared.get("outputs", {}).get("__fieldManager")
-    create(cluster.asked, with_output_folder(job, to), owner, _drafts())
+    to = folder or output_folder(declared.manifest)
+    create(cluster.asked, with_output_folder(declared.manifest, to), declared.owner, _drafts())
     return to
 
 

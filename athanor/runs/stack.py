@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pulumi import automation
@@ -130,8 +131,19 @@ def outputs_of(stack: automation.Stack) -> dict[str, str]:
         raise _failure([], error) from None
 
 
-def declared_job(stack: automation.Stack, job_name: str) -> dict[str, Any] | None:
-    """Return what a run's state has of its job: `inputs`, which are the manifest, and `outputs`; None without it.
+@dataclass(frozen=True, kw_only=True)
+class DeclaredJob:
+    """The job of a run as its state has it."""
+
+    manifest: dict[str, Any]
+    owner: str | None
+    """Who applied its fields; None if that is not recorded."""
+    server: str
+    """Address of its API server; empty if that is not recorded."""
+
+
+def declared_job(stack: automation.Stack, job_name: str) -> DeclaredJob | None:
+    """Return what a run's state has of its job; None without one.
 
     Raises:
         EngineError: as `outputs_of`.
@@ -141,7 +153,12 @@ def declared_job(stack: automation.Stack, job_name: str) -> dict[str, Any] | Non
     except automation.CommandError as error:
         raise _failure([], error) from None
     jobs = [each for each in resources if each["type"] == _JOB and not each.get("delete")]
-    return next((each for each in jobs if each["inputs"]["metadata"]["name"] == job_name), None)
+    job = next((each for each in jobs if each["inputs"]["metadata"]["name"] == job_name), None)
+    if job is None:
+        return None
+    providers = [each for each in resources if job.get("provider", "").startswith(f"{each['urn']}::")]
+    server = providers[0]["inputs"].get("clusterIdentifier", "") if providers else ""
+    return DeclaredJob(manifest=job["inputs"], owner=job.get("outputs", {}).get("__fieldManager"), server=server)
 
 
 def _note(event: automation.EngineEvent, errors: list[str]) -> None:

@@ -159,6 +159,16 @@ def test_a_run_whose_start_was_cut_off_is_started_as_at_first(world, capsys):
     assert "started: run lr" in capsys.readouterr().err
 
 
+def test_a_run_of_another_cluster_is_refused_and_stays(world, capsys):
+    run()
+    assert world.outputs is not None
+    assert world.outputs["server"] == "10.0.0.1:6443"
+    world.jobs, world.server = {}, "https://10.0.0.2:6443"
+    assert run("--replace") == 1
+    assert "run = 'lr': was started in the cluster at 10.0.0.1:6443" in capsys.readouterr().err
+    assert world.looked_first == [False]
+
+
 @pytest.mark.usefixtures("world")
 def test_a_run_that_does_not_exist_is_not_replaced(capsys):
     assert run("--replace") == 1

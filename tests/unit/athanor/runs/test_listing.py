@@ -64,6 +64,12 @@ def test_the_table_has_a_column_for_each_and_says_what_is_not_known():
     assert first.index("Running") == second.index("gone", 5)
 
 
+def test_a_run_elsewhere_is_shown_with_its_place():
+    listed = _listed(Run(run="lr", phase="elsewhere"), server="10.0.0.2:6443", namespace="team")
+    assert "lr   elsewhere (10.0.0.2:6443/team)  -" in table([listed])[1]
+    assert (listed.to_json()["server"], listed.to_json()["namespace"]) == ("10.0.0.2:6443", "team")
+
+
 def test_a_command_cannot_write_to_the_terminal_and_is_cut_at_its_edge():
     arguments = {"command": "sh '\x1b]0;title\x07e \u202e'\n" + "x " * 300}
     _, line = table([_listed(Run(run="a", phase="Running"), arguments=arguments)], width=90)

@@ -24,6 +24,8 @@ OFFERS = SimpleNamespace(pools=[POOL])
 class World:
     """A backend and a cluster, and how often they were asked."""
 
+    server, namespace = "https://10.0.0.1:6443", "team"
+
     def __init__(self) -> None:
         self.stacks: dict[str, str] = {"lr": "2026-01-01T10:00:00Z"}
         self.jobs = [self.job("lr", "lr-1", "Running")]
@@ -31,6 +33,8 @@ class World:
         self.outputs_read: list[str] = []
         self.logs_read: list[str] = []
         self.wrong: set[str] = set()
+        self.recorded_server: str | None = None
+        self.recorded_namespace = "team"
 
     @staticmethod
     def job(run: str, name: str, phase: str) -> dict:
@@ -59,7 +63,8 @@ class World:
         arguments = {"program": "train.py --lr 0.1", "source": "sha256 2b50b04353dd", "pool": "a10"}
         return {
             "job_name": job,
-            "namespace": "team",
+            "namespace": self.recorded_namespace,
+            **({} if self.recorded_server is None else {"server": self.recorded_server}),
             "arguments": json.dumps(arguments),
             "by": "ada",
         }
@@ -117,6 +122,34 @@ def test_a_gone_job_keeps_what_was_seen_of_it(world):
     before = world.listed()["lr"]
     world.jobs = []
     assert world.listed()["lr"] == {**before, "phase": "gone"}
+
+
+@pytest.mark.parametrize(
+    ("server", "namespace", "phase"),
+    [
+        ("10.0.0.1:6443", "team", "gone"),
+        ("10.0.0.2:6443", "team", "elsewhere"),
+        ("10.0.0.1:6443", "other", "elsewhere"),
+        (None, "other", "gone"),
+    ],
+    ids=["here", "another-cluster", "another-namespace", "not-recorded"],
+)
+def test_a_run_of_another_cluster_or_namespace_is_not_called_gone(world, server, namespace, phase):
+    world.jobs, world.recorded_server, world.recorded_namespace = [], server, namespace
+    run = world.listed()["lr"]
+    assert (run["phase"], run["server"], run["namespace"]) == (phase, server, namespace)
+
+
+def test_a_job_that_is_here_is_of_the_run_whatever_address_the_cluster_had(world):
+    world.recorded_server = "127.0.0.1:41234"
+    assert world.listed()["lr"]["phase"] == "Running"
+
+
+def test_the_job_of_somebody_elses_run_of_that_name_is_not_that_of_one_elsewhere(world, monkeypatch):
+    recorded = {"job_name": "lr-2", "namespace": "team", "server": "10.0.0.2:6443"}
+    monkeypatch.setattr(module, "outputs_of", lambda _: recorded)
+    run = world.listed()["lr"]
+    assert (run["phase"], run["job"]) == ("elsewhere", "lr-2")
 
 
 def test_a_gone_job_that_was_never_seen_has_its_arguments(world):

@@ -8,6 +8,7 @@ import pytest
 
 from athanor.runs import command
 from athanor.runs.history import Seen
+from infra.errors import RefusalError
 
 RUN, JOB = "lr", "lr-0123abcd"
 
@@ -18,6 +19,7 @@ class Cluster:
 
     jobs: dict[str, dict] = field(default_factory=dict)
     namespace: str = ""
+    server: str = "https://10.0.0.1:6443"
 
     def within(self, namespace):
         return Cluster(self.jobs, namespace)
@@ -68,3 +70,12 @@ def test_what_was_not_seen_is_asked_of_the_stack(engine, outputs):
         Seen(outputs=outputs).keep(RUN)
     assert place(Cluster({JOB: job(RUN)})) == ("team", "lr-of-the-stack")
     assert engine == [RUN]
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_run_of_another_cluster_is_not_looked_for_here(monkeypatch):
+    recorded = {"job_name": JOB, "namespace": "team", "server": "10.0.0.2:6443"}
+    monkeypatch.setattr(command, "outputs_of", lambda _: recorded)
+    with pytest.raises(RefusalError, match=r"run = 'lr': was started in the cluster at 10\.0\.0\.2:6443"):
+        place(Cluster({}))
+    assert place(Cluster({JOB: job(RUN)})) == ("team", JOB)

@@ -11,6 +11,7 @@ import pytest
 from athanor.inspection.reader import Asked
 from athanor.runs import rerun as module
 from athanor.runs.rerun import output_folder, rerun
+from athanor.runs.stack import DeclaredJob
 from infra.errors import RefusalError
 
 NAME = "train-1a2b3c4d"
@@ -33,7 +34,7 @@ def job(phase: str, uid: str = "u1") -> dict[str, Any]:
 class Cluster:
     """A namespace with one job, which is gone at the second look after it was deleted."""
 
-    namespace = "team"
+    namespace, server = "team", "https://10.0.0.1:6443"
 
     def __init__(self, phase: str, forbidden: str = "") -> None:
         self.job: dict[str, Any] | None = job(phase)
@@ -123,8 +124,7 @@ def test_who_may_not_create_it_again_deletes_nothing(verb):
 @pytest.fixture
 def _state(monkeypatch):
     """What the run's stack has of its job."""
-    declared = {"inputs": job(""), "outputs": {"__fieldManager": "pulumi-kubernetes-1"}}
-    del declared["inputs"]["status"]
+    declared = DeclaredJob(manifest=job(""), owner="pulumi-kubernetes-1", server="https://10.0.0.1:6443")
     monkeypatch.setattr(module, "open_run", lambda run: run)
     monkeypatch.setattr(module, "declared_job", lambda run, name: declared if (run, name) == ("train", NAME) else None)
     monkeypatch.setattr(
@@ -159,6 +159,15 @@ def test_a_job_of_which_nothing_is_recorded_is_refused_with_the_command():
         RefusalError, match=r"has no record of one\. Fix: .*athanor run --name other --replace -- a\.py --lr"
     ):
         rerun(gone(), "other", NAME, fresh=False, force=False)
+
+
+@pytest.mark.usefixtures("_state")
+def test_a_job_is_not_created_in_another_cluster_than_it_was_in():
+    cluster = gone()
+    cluster.server = "https://10.0.0.2:6443"
+    with pytest.raises(RefusalError, match=r"run = 'train': was started in the cluster at 10\.0\.0\.1:6443"):
+        rerun(cluster, "train", NAME, fresh=False, force=False)
+    assert cluster.calls == []
 
 
 @pytest.mark.usefixtures("_state")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from pulumi import automation
 
-from athanor.runs.stack import EngineError, apply, declared_job
+from athanor.runs.stack import DeclaredJob, EngineError, apply, declared_job
 
 NO_PLUGIN = (
     "Could not automatically download and install resource plugin 'pulumi-resource-kubernetes' at version v4.34.2,"
@@ -46,14 +46,19 @@ def test_without_any_provider_only_the_engine_speaks(plugins):
 
 
 def test_the_job_of_a_run_is_found_in_its_state_unless_it_is_to_be_deleted():
-    kind = "kubernetes:batch.volcano.sh/v1alpha1:Job"
+    kind, provider = "kubernetes:batch.volcano.sh/v1alpha1:Job", "urn:pulumi:providers:kubernetes::cluster"
     resources = [
-        {"type": "pulumi:pulumi:Stack", "urn": "s"},
+        {"type": "pulumi:providers:kubernetes", "urn": provider, "inputs": {"clusterIdentifier": "https://10.0.0.1"}},
         {"type": kind, "urn": "old", "delete": True, "inputs": {"metadata": {"name": "lr-1"}}},
-        {"type": kind, "urn": "new", "inputs": {"metadata": {"name": "lr-2"}}},
-    ]
+        {
+            "type": kind, "urn": "new", "provider": f"{provider}::0123", "inputs": {"metadata": {"name": "lr-2"}},
+            "outputs": {"__fieldManager": "pulumi-kubernetes-1"},
+        },
+    ]  # fmt: skip
     stack = SimpleNamespace(export_stack=lambda: SimpleNamespace(deployment={"resources": resources}))
-    assert declared_job(stack, "lr-2") == resources[2]
+    assert declared_job(stack, "lr-2") == DeclaredJob(
+        manifest={"metadata": {"name": "lr-2"}}, owner="pulumi-kubernetes-1", server="https://10.0.0.1"
+    )
     assert declared_job(stack, "lr-1") is None
     empty = SimpleNamespace(export_stack=lambda: SimpleNamespace(deployment=None))
     assert declared_job(empty, "lr-1") is None

@@ -1,0 +1,48 @@
+"""Runs of other clusters and namespaces: a job that is not where a command looks is not gone for that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from athanor.inspection.objects import JOBS
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from athanor.runs.cluster import Cluster
+
+
+def host(server: str) -> str:
+    """Return what a run records of an API server's address: host and port, without what may be a credential."""
+    address = urlsplit(server if "//" in server else f"//{server}")
+    return address.netloc.rpartition("@")[2]
+
+
+def is_elsewhere(recorded: Mapping[str, str], cluster: Cluster) -> bool:
+    """Return whether a run was started in another cluster or namespace; False where it did not record that."""
+    if "server" not in recorded:
+        return False
+    return (recorded["server"], recorded["namespace"]) != (host(cluster.server), cluster.namespace)
+
+
+def check_is_here(cluster: Cluster, run: str, recorded: Mapping[str, str]) -> None:
+    """Refuse a run of another cluster; one whose job is here is here, since a cluster may have several addresses.
+
+    Args:
+        cluster: The one that a command names, in the namespace of the run.
+        run: The run's name.
+        recorded: The outputs of its stack.
+
+    Raises:
+        RefusalError: it is of another cluster, or this one does not answer.
+    """
+    if is_elsewhere(recorded, cluster) and cluster.find(JOBS, recorded["job_name"]) is None:
+        raise of_another(run, recorded["server"], cluster)
+
+
+def of_another(run: str, server: str, cluster: Cluster) -> RefusalError:
+    """Return the refusal of a run that another cluster has."""
+    limit = f"was started in the cluster at {server}, and this is the one at {host(cluster.server)}"
+    return RefusalError("run", run, limit, "name its cluster with --context or --kubeconfig")
