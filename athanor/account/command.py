@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from athanor.complaint import complain
 from infra.errors import RefusalError
 from infra.settings.parse import parse_settings
 from infra.settings.stack_file import own_config
@@ -42,14 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
         from athanor.account.errors import CloudError  # noqa: PLC0415
         from athanor.account.owned import Owner, leftovers  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        _complain(f"{error.name} is not installed, which asks the account. Fix: pip install 'athanor[alicloud]'")
+        words = f"{error.name} is not installed, which asks the account. Fix: pip install 'athanor[alicloud]'"
+        complain("leftovers", words, as_json=arguments.json)
         return NOT_ASKED
     try:
         project, settings, account = _read(Path.cwd(), arguments.stack)
         cloud = open_cloud(account, os.environ)
         left = leftovers(cloud, Owner(project=project, stack=arguments.stack), settings)
     except (CloudError, OSError, RefusalError) as error:
-        _complain(str(error))
+        complain("leftovers", error, as_json=arguments.json)
         return NOT_ASKED
     if arguments.json:
         sys.stdout.writelines(f"{json.dumps(asdict(one))}\n" for one in left)
@@ -104,7 +106,3 @@ def _read(folder: Path, stack: str) -> tuple[str, Settings, AlicloudSettings]:
         limit = "has no `alicloud` settings, so it created nothing in an account"
         raise RefusalError("stack", stack, limit, "name a stack that has them")
     return project, settings, settings.alicloud
-
-
-def _complain(message: str) -> None:
-    sys.stderr.write(f"athanor leftovers: {message}\n")

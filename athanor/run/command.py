@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments: as athanor/run/arguments.py parses them.
     """
     hint = "interrupted: `athanor runs` shows whether the run was started"
-    return exit_status("run", lambda: _run(arguments), hint)
+    return exit_status("run", lambda: _run(arguments), hint, as_json=arguments.json)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ def add_runs(commands: Commands) -> None:
     logs = _command(commands, "logs", "print what a run's pods write", "athanor logs --follow train-3f9a01")
     logs.add_argument("run", metavar="RUN")
     logs.add_argument("--follow", action="store_true", help="until the job ends; Ctrl-C only detaches")
+    _add_json(logs, "print one JSON object for each line: pod, time and line")
     watch = _command(commands, "watch", "show a run's progress and curves", "athanor watch train-3f9a01")
     watch.add_argument("run", metavar="RUN", help="until it ends; printed once where the output is not a terminal")
     _add_json(watch, "print one JSON object of now, with the latest numbers")
@@ -54,6 +55,8 @@ def _controls(commands: Commands) -> list[argparse.ArgumentParser]:
     stop.add_argument("run", metavar="RUN", help="its pods save and end; its GPUs are free for others")
     resume.add_argument("run", metavar="RUN", help="from its latest checkpoint, as after any restart")
     delete.add_argument("run", metavar="RUN", help="its files under /data/output stay")
+    for command in (stop, resume, delete):
+        _add_json(command, "print what was done as one JSON object")
     return [stop, resume, delete, _rerun(commands)]
 
 

@@ -21,7 +21,7 @@ from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end, print_logs
 from athanor.runs.history import Seen, forget
 from athanor.runs.inside import forward, shell
-from athanor.runs.job import running_pod
+from athanor.runs.job import ABORTED, running_pod
 from athanor.runs.listing import table
 from athanor.runs.overview import overview
 from athanor.runs.past_lines import are_gone, print_past, whole_series
@@ -47,7 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
     Args:
         arguments: as athanor/runs/arguments.py parses them.
     """
-    return exit_status(arguments.command, lambda: _COMMANDS[arguments.command](arguments, Cluster.of(arguments)))
+    as_json = getattr(arguments, "json", False)  # the interactive ones have no --json
+    return exit_status(
+        arguments.command, lambda: _COMMANDS[arguments.command](arguments, Cluster.of(arguments)), as_json=as_json
+    )
 
 
 def _list(arguments: argparse.Namespace, cluster: Cluster) -> int:
@@ -95,8 +98,8 @@ def _place_to_read(cluster: Cluster, run: str) -> tuple[Cluster, str]:
 def _logs(arguments: argparse.Namespace, cluster: Cluster) -> int:
     where, job_name = _place_to_read(cluster, arguments.run)
     if arguments.follow:
-        return follow_to_the_end(where, arguments.run, job_name)
-    (print_past if are_gone(where, job_name) else print_logs)(where, job_name)
+        return follow_to_the_end(where, arguments.run, job_name, as_json=arguments.json)
+    (print_past if are_gone(where, job_name) else print_logs)(where, job_name, as_json=arguments.json)
     return 0
 
 
@@ -155,15 +158,24 @@ def _with_points(cluster: Cluster, run: str) -> Series:
 def _stop(arguments: argparse.Namespace, cluster: Cluster) -> int:
     where, job_name = _place(cluster, arguments.run)
     stop(where, arguments.run, job_name)
-    sys.stderr.write(f"stopped: run {arguments.run}; to continue it: athanor resume {arguments.run}\n")
+    words = f"stopped: run {arguments.run}; to continue it: athanor resume {arguments.run}"
+    return _done(arguments, job_name, ABORTED, words)
+
+
+def _done(arguments: argparse.Namespace, job_name: str | None, state: str, words: str) -> int:
+    """Say what was done to a run, for people or for programs."""
+    if arguments.json:
+        sys.stdout.write(f"{json.dumps({'run': arguments.run, 'job': job_name, 'state': state})}\n")
+    else:
+        sys.stderr.write(f"{words}\n")
     return 0
 
 
 def _resume(arguments: argparse.Namespace, cluster: Cluster) -> int:
     where, job_name = _place(cluster, arguments.run)
     phase = resume(where, arguments.run, job_name)
-    sys.stderr.write(f"resumed: run {arguments.run} is {phase}; its logs: athanor logs --follow {arguments.run}\n")
-    return 0
+    words = f"resumed: run {arguments.run} is {phase}; its logs: athanor logs --follow {arguments.run}"
+    return _done(arguments, job_name, phase, words)
 
 
 def _why(arguments: argparse.Namespace, cluster: Cluster) -> int:
@@ -228,10 +240,11 @@ def _tensorboard(arguments: argparse.Namespace, cluster: Cluster) -> int:
 
 def _delete(arguments: argparse.Namespace, cluster: Cluster) -> int:
     with cluster.variables() as variables:
-        remove(open_run(arguments.run, variables))
+        stack = open_run(arguments.run, variables)
+        job_name = outputs_of(stack).get("job_name") if arguments.json else None
+        remove(stack)
     forget(arguments.run)
-    sys.stderr.write(f"deleted: run {arguments.run}\n")
-    return 0
+    return _done(arguments, job_name, "deleted", f"deleted: run {arguments.run}")
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, Cluster], int]] = {

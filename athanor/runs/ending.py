@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from athanor.complaint import complain
 from athanor.runs.stack import EngineError
 from infra.errors import RefusalError
 
@@ -15,13 +16,16 @@ FAILED = 1
 INTERRUPTED = 130
 
 
-def exit_status(command: str, work: Callable[[], int], interrupted: str = "interrupted") -> int:
+def exit_status(
+    command: str, work: Callable[[], int], interrupted: str = "interrupted", *, as_json: bool = False
+) -> int:
     """Do the work of a command; return its exit status, and say on standard error why it failed.
 
     Args:
         command: Name of the command, without `athanor`.
         work: Returns the status of a command that ends by itself.
         interrupted: What Ctrl-C prints.
+        as_json: Whether the command was called with --json.
 
     Raises:
         BrokenPipeError: nobody reads what the command prints.
@@ -31,7 +35,7 @@ def exit_status(command: str, work: Callable[[], int], interrupted: str = "inter
     except BrokenPipeError:
         raise
     except (RefusalError, EngineError, OSError) as error:
-        sys.stderr.write(f"athanor {command}: {error}\n")
+        complain(command, error, as_json=as_json)
         return FAILED
     except KeyboardInterrupt:
         sys.stderr.write(f"\n{interrupted}\n")

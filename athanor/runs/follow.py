@@ -21,14 +21,14 @@ _POLL_SECONDS = 1.0
 _LAST_LINES_SECONDS = 10
 
 
-def follow_to_the_end(cluster: Cluster, run: str, job_name: str) -> int:
+def follow_to_the_end(cluster: Cluster, run: str, job_name: str, *, as_json: bool = False) -> int:
     """Follow a run; return the exit status of the command: Ctrl-C only detaches.
 
     Raises:
         RefusalError: the job does not exist (any more).
     """
     try:
-        phase = follow(cluster, job_name)
+        phase = follow(cluster, job_name, as_json=as_json)
     except KeyboardInterrupt:
         sys.stderr.write(f"\ndetached; the run goes on: athanor logs --follow {run}\n")
         return 0
@@ -37,7 +37,7 @@ def follow_to_the_end(cluster: Cluster, run: str, job_name: str) -> int:
     return 0 if phase == COMPLETED else 1
 
 
-def follow(cluster: Cluster, job_name: str) -> str:
+def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
     """Print the lines of a job's pods as they come; return the phase in which it ended.
 
     Raises:
@@ -52,7 +52,8 @@ def follow(cluster: Cluster, job_name: str) -> str:
             phase = phase_of(job)
             for pod in _to_follow(cluster, job_name):
                 if pod["metadata"]["uid"] not in readers:
-                    readers[pod["metadata"]["uid"]] = PodLines(cluster, job_name, pod, follow=True)
+                    reader = PodLines(cluster, job_name, pod, follow=True, as_json=as_json)
+                    readers[pod["metadata"]["uid"]] = reader
             if phase in ENDED or phase == ABORTED:
                 # The pods have ended, and with them their logs.
                 for reader in readers.values():
@@ -79,7 +80,7 @@ def _check_read(readers: Iterable[PodLines]) -> None:
         raise BrokenPipeError
 
 
-def print_logs(cluster: Cluster, job_name: str) -> None:
+def print_logs(cluster: Cluster, job_name: str, *, as_json: bool = False) -> None:
     """Print what the pods of a job have written so far.
 
     Raises:
@@ -91,7 +92,7 @@ def print_logs(cluster: Cluster, job_name: str) -> None:
     if not pods:
         raise RefusalError("run", job_name, "has no pods with logs yet", "wait until they run; `athanor why` says why")
     for pod in pods:
-        reader = PodLines(cluster, job_name, pod, follow=False)
+        reader = PodLines(cluster, job_name, pod, follow=False, as_json=as_json)
         try:
             reader.wait()
         finally:

@@ -18,6 +18,7 @@ from athanor.inspection.control_characters import printable
 from athanor.inspection.log_store import LogStore, LogStoreError, origin, printed_fields, quoted
 from athanor.inspection.objects import JOBS
 from athanor.runs.job import ABORTED, ENDED, phase_of, print_order, readable_pods
+from athanor.runs.pod_lines import json_line
 from athanor.runs.series import Series, read_series
 from athanor.runs.watch import series_of
 from infra.errors import RefusalError
@@ -65,7 +66,7 @@ def whole_series(cluster: Cluster, job_name: str) -> Series:
     return read_series("\n".join(f"{line.time} {line.text}" for line in past_lines(cluster, job_name, one_pod=True)))
 
 
-def print_past(cluster: Cluster, job_name: str) -> None:
+def print_past(cluster: Cluster, job_name: str, *, as_json: bool = False) -> None:
     """Print the latest lines of a job whose pods are gone.
 
     Raises:
@@ -73,7 +74,8 @@ def print_past(cluster: Cluster, job_name: str) -> None:
     """
     lines = past_lines(cluster, job_name)
     for line in lines:
-        sys.stdout.write(f"[{line.pod.removeprefix(f'{job_name}-')}] {printable(line.text)}\n")
+        plain = f"[{line.pod.removeprefix(f'{job_name}-')}] {printable(line.text)}"
+        sys.stdout.write(f"{json_line(line.pod, line.time, line.text) if as_json else plain}\n")
     if len(lines) == MOST_LINES:
         sys.stderr.write(f"its pods are gone; these are the latest {MOST_LINES} lines of them\n")
 

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     Args:
         arguments: as athanor/sweep/arguments.py parses them.
     """
-    return exit_status("sweep", lambda: _run(arguments))
+    return exit_status("sweep", lambda: _run(arguments), as_json=arguments.json)
 
 
 def _run(arguments: argparse.Namespace) -> int:

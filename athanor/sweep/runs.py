@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -172,8 +173,11 @@ class ClusterRuns:
             )  # fmt: skip
 
     def _said(self, name: str, process: subprocess.Popen[bytes]) -> str:
-        # Lines above the refusal are what `athanor run` shows before it starts.
-        *_, words = re.split(r"^athanor \w+: ", self._output(name), maxsplit=1, flags=re.MULTILINE)
+        output = self._output(name)
+        with suppress(ValueError, IndexError, KeyError, TypeError):
+            return json.loads(output.splitlines()[-1])["error"]
+        # Lines above the refusal are what the command shows before it starts.
+        *_, words = re.split(r"^athanor \w+: ", output, maxsplit=1, flags=re.MULTILINE)
         return words.strip() or f"ended with {process.returncode}"
 
     def _output(self, name: str) -> str:

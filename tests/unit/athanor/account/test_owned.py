@@ -167,6 +167,9 @@ def test_an_account_that_does_not_answer_is_not_clean(capsys, monkeypatch):
     monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", "nobody")
     assert main(["leftovers", STACK]) == NOT_ASKED
     assert "InvalidAccessKeyId.NotFound" in capsys.readouterr().err
+    assert main(["leftovers", STACK, "--json"]) == NOT_ASKED
+    refused = json.loads(capsys.readouterr().err)
+    assert (refused["command"], "InvalidAccessKeyId.NotFound" in refused["error"]) == ("leftovers", True)
 
 
 @pytest.mark.usefixtures("double")

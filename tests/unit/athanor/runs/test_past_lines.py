@@ -93,6 +93,11 @@ def test_lines_are_printed_as_the_container_wrote_them(cluster, logs, capsys):
     assert "\x1b" not in first
     printed = {"message": "saved", "step": 10, "loss": 0.001, "run": "007"}
     assert json.loads(second.removeprefix("[worker-1] ")) == printed
+    print_past(cluster, JOB, as_json=True)
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (first["pod"], first["line"]) == (f"{JOB}-worker-0", "begun \x1b[31m")
+    assert first["time"] < second["time"]
+    assert json.loads(second["line"]) == printed
 
 
 def test_a_store_without_lines_of_it_is_a_refusal(cluster):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -56,6 +57,23 @@ def test_nothing_that_a_terminal_obeys_is_printed(kubectl, capsys):
     lines.wait()
     lines.stop()
     assert capsys.readouterr().out == "[worker-0] 100% \\u202e \\xff\n[worker-0] last\n"
+
+
+def test_for_programs_each_line_has_its_pod_and_its_time_and_stays_as_it_was(kubectl, capsys):
+    script = (
+        r"case $* in *--timestamps*) printf '2026-01-01T10:00:00.5Z a\033[31m b\n"
+        r"2026-01-01T10:00:01+08:00 \nno time\n' ;; esac"
+    )
+    lines = PodLines(Cluster(kubectl(script)), "train-1", POD, follow=False, as_json=True)
+    lines.wait()
+    lines.stop()
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert [json.loads(line) for line in printed.splitlines()] == [
+        {"pod": "train-1-worker-0", "time": "2026-01-01T10:00:00.5Z", "line": "a\x1b[31m b"},
+        {"pod": "train-1-worker-0", "time": "2026-01-01T10:00:01+08:00", "line": ""},
+        {"pod": "train-1-worker-0", "time": None, "line": "no time"},
+    ]
 
 
 def test_reading_can_be_ended_before_the_pod_ends(kubectl, capsys):

@@ -22,6 +22,7 @@ COMMAND = """#!/bin/sh
 printf '%s\\n' "$@" > {folder}/words
 echo "PyTorchJob tune-0: 1 pod" >&2
 read -r _ < {folder}/go
+case "$*" in *--json*broken*) echo "{{\\"error\\": \\"queue = 'nope': no such queue. Fix: x\\"}}" >&2; exit 1 ;; esac
 case "$*" in *broken*) echo "athanor $4: queue = 'nope': no such queue. Fix: x" >&2; exit 1 ;; esac
 echo '{{"run": "tune-0", "job": "tune-0-job", "namespace": "team"}}'
 """
