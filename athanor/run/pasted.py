@@ -120,7 +120,7 @@ def _not_of_python(name: str, words: Sequence[str]) -> RefusalError:
     fix = (
         f"write python {script} or python -m MODULE; any program: torchrun --no-python, or --kind batch, once in a pod"
     )
-    return RefusalError("command", words[0], limit, fix)
+    return RefusalError("program", words[0], limit, fix)
 
 
 def _torchrun(words: Sequence[str]) -> Pasted:

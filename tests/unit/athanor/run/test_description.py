@@ -185,7 +185,7 @@ def _objects(program) -> list[dict]:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("-- bash train.sh", ("command = 'bash'", "the job runs torchrun itself", "--kind batch")),
+        ("-- bash train.sh", ("program = 'bash'", "the job runs torchrun itself", "--kind batch")),
         ("--kind mpi -- torchrun train.py", ("the job runs mpirun itself",)),
         ("--workers 0 -- python train.py", ("workers = 0: must be 1 to 1000",)),
         ("--kind mpi --workers 0 -- mpirun -np 2 a", ("-np = 2",)),
