@@ -27,6 +27,9 @@ _ADDRESS_TYPE = "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-address-t
 _CONTAINER_PORT = 10443
 """Envoy Gateway adds 10,000 to ports below 1024, which its proxies may not listen on."""
 _DRAIN_SECONDS = 60
+_GRACE_SECONDS = _DRAIN_SECONDS + 15
+"""Of the proxies' pods. Envoy Gateway would give them five minutes more than they may drain, and who deletes a namespace
+waits for half of that before it looks at its pods again."""
 _MOST_CONNECTIONS = 10_000
 _LARGEST_RETRIED = "1Mi"
 """Requests up to this size can be tried again on another pod; larger ones are not kept."""
@@ -85,6 +88,10 @@ def _proxies(settings: GatewaySettings, image: str, pull_secrets: Sequence[str])
         "name": PROXY,
         "replicas": settings.replicas,
         "container": {"image": image, "resources": resources("100m", "128Mi", "1Gi")},
+        "patch": {
+            "type": "StrategicMerge",
+            "value": {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": _GRACE_SECONDS}}}},
+        },
         **({"pod": secrets} if secrets else {}),
     }
     return {
