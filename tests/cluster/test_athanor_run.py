@@ -58,6 +58,35 @@ def test_an_edited_script_is_another_job_that_replaces_the_first(engineer: Engin
     assert "after" in engineer.shell("athanor logs --follow edited").stdout
     again = engineer.jobs()["edited"]["metadata"]
     assert (again["name"], again["uid"] == before["uid"]) == (before["name"], False)
+    # The same content, whose job has ended: it starts once more, with and without the job.
+    assert "after" in engineer.shell(f"{command} --replace -- python3 edited.py").stdout
+    third = engineer.jobs()["edited"]["metadata"]["name"]
+    assert third != again["name"]
+    engineer.clone.kubectl("delete", "jobs.batch.volcano.sh", third, "-n", "athanor")
+    assert "after" in engineer.shell(f"{command} --replace -- python3 edited.py").stdout
+    assert engineer.jobs()["edited"]["metadata"]["name"] not in {again["name"], third}
+
+
+RING = """
+import json
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+for step in (1, 2):
+    total = world.allreduce(world.Get_rank() + step)
+    if world.Get_rank() == 0:
+        print(json.dumps({"step": step, "loss": 1 / total}), flush=True)
+"""
+
+
+def test_a_pasted_mpirun_runs_and_its_progress_is_known(engineer: Engineer) -> None:
+    """Only the launcher's pod prints what the ranks do."""
+    (engineer.folder / "ring.py").write_text(RING, encoding="utf-8")
+    words = f"--kind mpi --name ring --workers 2 {SMALL} --follow"
+    done = engineer.shell(f"athanor run {words} -- mpirun -np 2 --allow-run-as-root python3 ring.py")
+    assert done.stderr.splitlines()[-1] == "ring: Completed"
+    assert '[launcher-0] {"step": 2, "loss": 0.2}' in done.stdout
+    [ring] = [run for run in engineer.listed() if run["run"] == "ring"]
+    assert (ring["step"], ring["latest"]) == (2, {"loss": 0.2})
 
 
 def test_packages_are_installed_first_and_caches_outlive_the_run(engineer: Engineer) -> None:
@@ -94,7 +123,7 @@ def test_what_a_preview_refuses_is_refused_in_the_same_words(engineer: Engineer,
 
 
 def test_the_printed_program_declares_the_same_job(engineer: Engineer) -> None:
-    """Its platform is read from the outputs of the platform's stack, as --platform reads it."""
+    """Its platform is read from the outputs of the platform's stack, as --platform reads it, or from the cluster."""
     folder, name = engineer.folder.parent / "printed", "organization/athanor/local"
     folder.mkdir()
     (folder / "own.py").write_text("print('declared')\n", encoding="utf-8")
@@ -116,6 +145,12 @@ def test_the_printed_program_declares_the_same_job(engineer: Engineer) -> None:
         clone.pulumi("up", "--yes", "--skip-preview", *at)
         assert_completed(engineer.clone, "printed")
         assert "declared" in engineer.clone.make("logs", "JOB=printed")
+
+        alone = there.shell(f"athanor run --kind batch --name printed {SMALL} --print-program -- python3 own.py").stdout
+        assert "Platform.from_cluster('athanor', cluster)" in alone
+        (folder / "__main__.py").write_text(alone, encoding="utf-8")
+        clone = replace(clone, variables={**variables, "KUBECONFIG": engineer.variables["KUBECONFIG"]})
+        assert re.search(r"batch\.volcano\.sh\S+:Job printed", clone.pulumi("preview", *at))
     finally:
         clone.pulumi("destroy", "--yes", "--skip-preview", *at, check=False)
         clone.pulumi("stack", "rm", "--yes", *at, check=False)
