@@ -16,8 +16,8 @@ option = $(if $(filter command,$(origin $1)),'--option=--$2=$($1)')
 export PYTHONDONTWRITEBYTECODE :=
 WHERE = --stack=$(STACK) $(call given,KUBECONFIG,kubeconfig) $(call given,CONTEXT,context) $(call given,NAMESPACE,namespace)
 # Most tests wait for a cluster or a provider: four processes share them, each takes whole files, and all files that use
-# the environment of `make up` are one piece of work (tests/conftest.py), the longest, so it is among the first. What
-# compares the machine before and after runs alone, at the end.
+# one of the two environments of `make up` are one piece of work (tests/conftest.py). These are the longest, so they are
+# among the first. What compares the machine before and after runs alone, at the end.
 ALONE := tests/cluster/test_local_cluster_down.py
 SHARED := -n 4 --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%) \
 	tests/cloud tests/cluster tests/unit/trainer/tf tests/engine tests/faults tests/unit tests/manifests

@@ -35,25 +35,31 @@ settings.register_profile("thorough", settings.get_profile("any-machine"), max_e
 settings.load_profile("any-machine")
 
 USES_ENVIRONMENT = re.compile(r"\b(?:served: Clone|engineer: Engineer)\b")
+RUNS_WORKLOADS = re.compile(r"\b(?:team: Team|engineer: Engineer)\b")
 
 
 class FilesAndEnvironment(LoadFileScheduling):
     """Give a file's tests to one process, and files that share something that is created once to the same one.
 
-    All that use the environment of `make up` build on each other; those of tests/cloud have one cluster. (xdist's own
-    `--dist loadgroup` does not group on pytest 9.2.)
+    All that use an environment of `make up` build on each other. There are two of them, for one process would need longer
+    for all these tests than the others for the rest: one for workloads of teams and engineers, one for what is about the
+    platform. Those of tests/cloud have one cluster. (xdist's own `--dist loadgroup` does not group on pytest 9.2.)
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
         if file.startswith("tests/cloud/"):
             return "cloud"
-        return "environment" if _uses_environment(self.config.rootpath / file) else file
+        return _environment(self.config.rootpath / file) or file
 
 
 @cache
-def _uses_environment(file: Path) -> bool:
-    return USES_ENVIRONMENT.search(file.read_text(encoding="utf-8")) is not None
+def _environment(file: Path) -> str:
+    """Return the name of the environment that a file's tests use; empty if they use none."""
+    content = file.read_text(encoding="utf-8")
+    if not USES_ENVIRONMENT.search(content):
+        return ""
+    return "workloads" if RUNS_WORKLOADS.search(content) else "platform"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndEnvironment:
