@@ -50,6 +50,7 @@ _MODULES = {
     "run": "athanor.run.command",
     "sweep": "athanor.sweep.command",
     "dev": "athanor.dev.command",
+    "status": "athanor.runs.status",
     "runs": "athanor.runs.command",
     "logs": "athanor.runs.command",
     **dict.fromkeys(("watch", "compare", "curves", "stop", "resume", "delete", "why", "rerun"), "athanor.runs.command"),

@@ -31,7 +31,7 @@ MAKE = Commands(
 ATHANOR = Commands(
     logs="athanor logs {}",
     rerun="athanor rerun {}",
-    overview="`athanor runs` shows yours",
+    overview="`athanor status` shows who uses what",
     update="start it again with `athanor run --replace`",
     new_code="start it again with `athanor run --replace`",
 )

@@ -77,9 +77,14 @@ def used_by_node(snapshot: Snapshot) -> dict[str, Amounts]:
     return {node: added(each) for node, each in held.items()}
 
 
+def sees_all_pods(snapshot: Snapshot) -> bool:
+    """Return whether the pods are those of every namespace."""
+    return not {"pods", "pods of other namespaces"} & set(snapshot.unreadable)
+
+
 def used_by_queue(snapshot: Snapshot) -> dict[str, Amounts]:
-    """Return what pods hold, by queue; where other namespaces cannot be read, what Volcano counted."""
-    if any("pods" in kind for kind in snapshot.unreadable):
+    """Return what pods hold, by queue; where other namespaces cannot be read, what Volcano counted, if that can be."""
+    if snapshot.queues and not sees_all_pods(snapshot):
         return {name_of(queue): amounts(queue.get("status", {}).get("allocated")) for queue in snapshot.queues}
     held: defaultdict[str, list[Amounts]] = defaultdict(list)
     for pod in snapshot.pods:
@@ -99,10 +104,13 @@ def pool_of(node: Object) -> str:
 
 
 def queue_rows(snapshot: Snapshot) -> list[list[str]]:
-    """Return a row per queue and kind of GPU: used, guaranteed, deserved, limit."""
+    """Return a row per queue and kind of GPU: used, guaranteed, deserved, limit.
+
+    Where queues cannot be read, the pods name those that they are in, and the limits stay unknown.
+    """
     used = used_by_queue(snapshot)
     rows: list[list[str]] = []
-    for queue in snapshot.queues:
+    for queue in snapshot.queues or [{"metadata": {"name": name}, "spec": {}} for name in sorted(used)]:
         spec = queue["spec"]
         columns = [
             used.get(name_of(queue), Amounts()),
@@ -124,7 +132,12 @@ def queue_rows(snapshot: Snapshot) -> list[list[str]]:
 
 
 def node_rows(snapshot: Snapshot) -> list[list[str]]:
-    """Return a row per GPU node and kind of GPU: pool, node, kind, used / allocatable; by pool where nodes are many."""
+    """Return a row per GPU node and kind of GPU: pool, node, kind, used / allocatable; by pool where nodes are many.
+
+    Where nodes cannot be read, those are shown that the pods name.
+    """
+    if "nodes" in snapshot.unreadable:
+        return _named_by_pods(snapshot)
     nodes = [node for node in snapshot.nodes if any(map(is_gpu, allocatable(node)))]
     if len(nodes) <= MOST_NODES:
         groups: dict[tuple[str, str], list[Object]] = {(pool_of(node), name_of(node)): [node] for node in nodes}
@@ -139,6 +152,14 @@ def node_rows(snapshot: Snapshot) -> list[list[str]]:
         for (pool, label), members in sorted(groups.items())
         for there, taken in [_totals(members, used)]
         for kind in sorted(filter(is_gpu, there))
+    ]
+
+
+def _named_by_pods(snapshot: Snapshot) -> list[list[str]]:
+    return [
+        [NO_POOL, node, kind, formatted(taken[kind]), "-"]
+        for node, taken in sorted(used_by_node(snapshot).items())
+        for kind in sorted(filter(is_gpu, taken))
     ]
 
 

@@ -67,7 +67,7 @@ class Snapshot:
 def unread_words(snapshot: Snapshot) -> str:
     """Say what is left out because it may not be read; empty if nothing is."""
     kinds = ", ".join(snapshot.unreadable)
-    return f"Not displayed, because this user is not allowed to read it: {kinds}." if kinds else ""
+    return f"Not displayed, because this user does not have the right to list {kinds}." if kinds else ""
 
 
 def name_of(item: Object) -> str:

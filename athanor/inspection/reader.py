@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from athanor.inspection.objects import JOB_NAME, JOBS, Object, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 _OWN = {
     "jobs": (JOBS, "Job"),
@@ -55,26 +55,37 @@ class Asked:
 def read(cluster: Asked, namespace: str) -> Snapshot:
     """Return what the cluster says now.
 
-    What this user may not read is left out and named in `unreadable`: a team of its own may have a role in one
-    namespace only. `cluster.failure` is raised where the cluster could not be asked.
+    What this user may not read outside of the namespace is left out and named in `unreadable`: a team of its own may
+    have a role in one namespace only. `cluster.failure` is raised where the cluster could not be asked, or refuses to
+    say what is in the namespace.
     """
+    return _read(cluster, namespace, _OWN, {**_EVERYWHERE, **_OF_THE_CLUSTER}, must=namespace)
+
+
+def read_for_status(cluster: Asked, namespace: str) -> Snapshot:
+    """Return what runs where; as `read`, and what may not be read of the namespace itself is left out, too."""
+    own = {field: _OWN[field] for field in ("jobs", "deployments", "services")}
+    return _read(cluster, namespace, own, {"pods": _EVERYWHERE["pods"], **_OF_THE_CLUSTER}, must=None)
+
+
+def _read(cluster: Asked, namespace: str, own: _Kinds, wide: _Kinds, *, must: str | None) -> Snapshot:
     with ThreadPoolExecutor(max_workers=2) as pool:
-        own = pool.submit(_at_once, cluster, _OWN, namespace)
-        wide = pool.submit(_at_once, cluster, {**_EVERYWHERE, **_OF_THE_CLUSTER}, None)
-        if (of_namespace := own.result()) is not None and (of_cluster := wide.result()) is not None:
-            return Snapshot(namespace=namespace, unreadable=(), **of_namespace, **of_cluster)
-    return _one_by_one(cluster, namespace)
+        asked = [pool.submit(_at_once, cluster, own, namespace), pool.submit(_at_once, cluster, wide, None)]
+        answers = [future.result() for future in asked]
+    objects: dict[str, list[Object]] = {}
+    refused: list[str] = []
+    for kinds, answer in zip((own, wide), answers, strict=True):
+        by_field, unreadable = _one_by_one(cluster, kinds, namespace, must) if answer is None else (answer, [])
+        objects.update(by_field)
+        refused += unreadable
+    return Snapshot(namespace=namespace, **objects, unreadable=tuple(refused))
 
 
 def read_line(cluster: Asked, namespace: str) -> Snapshot:
     """Return who waits, and with which priority: all that a place in a queue depends on; otherwise as `read`."""
-    kinds = {"pod_groups": namespace, "priority_classes": None}
-    resources = {field: ({**_EVERYWHERE, **_OF_THE_CLUSTER})[field][0] for field in kinds}
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        asked = {field: pool.submit(_if_allowed, cluster, resources[field], kinds[field]) for field in kinds}
-        answers = {field: future.result() for field, future in asked.items()}
-    refused = tuple(words for _, words in answers.values() if words)
-    return Snapshot(namespace=namespace, **{field: items for field, (items, _) in answers.items()}, unreadable=refused)
+    kinds = {"pod_groups": _EVERYWHERE["pod_groups"], "priority_classes": _OF_THE_CLUSTER["priority_classes"]}
+    objects, refused = _one_by_one(cluster, kinds, namespace, namespace)
+    return Snapshot(namespace=namespace, **objects, unreadable=tuple(refused))
 
 
 def _at_once(cluster: Asked, kinds: _Kinds, namespace: str | None) -> dict[str, list[Object]] | None:
@@ -87,32 +98,37 @@ def _at_once(cluster: Asked, kinds: _Kinds, namespace: str | None) -> dict[str, 
     return {field: [each for each in items if each["kind"] == kind] for field, (_, kind) in kinds.items()}
 
 
-def _one_by_one(cluster: Asked, namespace: str) -> Snapshot:
+def _one_by_one(
+    cluster: Asked, kinds: _Kinds, namespace: str, must: str | None
+) -> tuple[dict[str, list[Object]], list[str]]:
+    """Return each kind as far as it may be read, and what may not be; a refusal in the namespace `must` is raised."""
     with ThreadPoolExecutor(max_workers=4) as pool:
-        own = {field: pool.submit(cluster.items, resource, namespace) for field, (resource, _) in _OWN.items()}
-        wide = {
-            field: pool.submit(_if_allowed, cluster, resource, namespace if field in _EVERYWHERE else None)
-            for field, (resource, _) in {**_EVERYWHERE, **_OF_THE_CLUSTER}.items()
+        asked = {
+            field: pool.submit(_readable, cluster, resource, _places(field, namespace), must)
+            for field, (resource, _) in kinds.items()
         }
-        objects: dict[str, Sequence[Object]] = {field: future.result() for field, future in own.items()}
-        unreadable: list[str] = []
-        for field, future in wide.items():
-            objects[field], refused = future.result()
-            unreadable += [refused] if refused else []
-    return Snapshot(namespace=namespace, **objects, unreadable=tuple(unreadable))
+        answers = {field: future.result() for field, future in asked.items()}
+    return {field: items for field, (items, _) in answers.items()}, [words for _, words in answers.values() if words]
 
 
-def _if_allowed(cluster: Asked, kind: str, fallback: str | None) -> tuple[list[Object], str]:
-    """Return a kind's objects everywhere, else those of the namespace `fallback`; and what could not be read."""
-    try:
-        return cluster.items(kind, None), ""
-    except cluster.failure as error:
-        if "(Forbidden)" not in str(error):
-            raise
-    plain = kind.split(".", maxsplit=1)[0]
-    if fallback is None:
-        return [], plain
-    return cluster.items(kind, fallback), f"{plain} of other namespaces"
+def _places(field: str, namespace: str) -> tuple[str | None, ...]:
+    """Return where a kind is looked for, as far as it may be read there: None is everywhere."""
+    if field in _OWN:
+        return (namespace,)
+    return (None, namespace) if field in _EVERYWHERE else (None,)
+
+
+def _readable(cluster: Asked, kind: str, places: tuple[str | None, ...], must: str | None) -> tuple[list[Object], str]:
+    """Return a kind's objects from the first place where they may be read, and what may not be read."""
+    plain, refused = kind.split(".", maxsplit=1)[0], ""
+    for place in places:
+        try:
+            return cluster.items(kind, place), refused
+        except cluster.failure as error:
+            if "(Forbidden)" not in str(error) or (must is not None and place == must):
+                raise
+        refused = plain if place == places[-1] else f"{plain} of other namespaces"
+    return [], refused
 
 
 def pods_of_run(items: Items, namespace: str, job_name: str, uid: str) -> list[Object]:

@@ -21,6 +21,10 @@ def add_runs(commands: Commands) -> None:
         " `athanor compare A B`."
     )
     _add_json(runs, "print one JSON object for each run")
+    status = _command(
+        commands, "status", "show what runs in your namespace, and who has the GPUs", "athanor status --json"
+    )
+    _add_json(status, "print one JSON object")
     logs = _command(commands, "logs", "print what a run's pods write", "athanor logs --follow train-3f9a01")
     logs.add_argument("run", metavar="RUN")
     logs.add_argument("--follow", action="store_true", help="until the job ends; Ctrl-C only detaches")
@@ -42,7 +46,7 @@ def add_runs(commands: Commands) -> None:
     why = _command(commands, "why", "say why a run does not run, and when it can start", "athanor why train-3f9a01")
     why.add_argument("run", metavar="RUN")
     _add_json(why, "print one JSON object")
-    commands_of_runs = [runs, logs, watch, compare, curves, why, *_controls(commands), *_inside(commands)]
+    commands_of_runs = [runs, status, logs, watch, compare, curves, why, *_controls(commands), *_inside(commands)]
     commands_of_runs += [_copy(commands), _tensorboard(commands)]
     for command in commands_of_runs:
         add_cluster(command)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from athanor.inspection.columns import columns
 from athanor.inspection.control_characters import printable, shortened
 from athanor.runs.job import phase_of
 from athanor.runs.prices import amount
@@ -104,9 +105,7 @@ def table(runs: Iterable[Listed], width: int | None = None) -> list[str]:
         width: Where its lines, which end with the command, are cut off; None: nowhere.
     """
     rows = [_HEADINGS, *(tuple(cell or _UNKNOWN for cell in _row(run)) for run in runs)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return [line if width is None or len(line) <= width else f"{line[: width - 1]}…" for line in lines]
+    return [line if width is None or len(line) <= width else f"{line[: width - 1]}…" for line in columns(rows)]
 
 
 def _row(listed: Listed) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.trial import TrialState
 
+from athanor.inspection.columns import columns
 from athanor.sweep.trials import reason_of
 
 if TYPE_CHECKING:
@@ -67,9 +68,7 @@ def table(rows: Sequence[Row], metric: str) -> list[str]:
          _short(row.step), _short(row.metric))
         for row in rows
     ]  # fmt: skip
-    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-    return [*lines, *(f"trial {row.trial}: {row.reason}" for row in rows if row.reason)]
+    return [*columns(cells), *(f"trial {row.trial}: {row.reason}" for row in rows if row.reason)]
 
 
 def live(metric: str, title: str) -> Callable[[list[Row]], None]:

@@ -20,7 +20,7 @@ from infra.monitoring import NAMESPACE
 from tools.operations import logs as job_logs
 from tools.operations.log_store import NoLogStoreError, log_store
 from tools.operations.past_logs import show_past
-from tools.operations.reader import last_lines, read
+from tools.operations.reader import last_lines, read, read_for_status
 from tools.operations.rerun import Request
 from tools.operations.rerun import rerun as run_again
 from tools.operations.search_logs import Search, search
@@ -58,7 +58,7 @@ class LogView:
 def status(place: Place, console: Console, report: Progress, platform_namespaces: Sequence[str] = ()) -> None:
     """Show jobs, services, pods and GPUs."""
     target = resolve(place, report)
-    snapshot = read(target.kubectl, target.namespace)
+    snapshot = read_for_status(target.kubectl, target.namespace)
     for each in status_tables(snapshot, datetime.now(UTC), platform_namespaces):
         console.print(each)
     if words := unread_words(snapshot):

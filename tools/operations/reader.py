@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from athanor.inspection.last_words import last_words
 from athanor.inspection.reader import Asked
 from athanor.inspection.reader import read as read_from
+from athanor.inspection.reader import read_for_status as read_status_from
 from tools.operations.log_lines import readable
 from tools.process import CommandError
 
@@ -31,6 +32,11 @@ def read(kubectl: Kubectl, namespace: str) -> Snapshot:
         CommandError: the cluster could not be asked.
     """
     return read_from(asked(kubectl), namespace)
+
+
+def read_for_status(kubectl: Kubectl, namespace: str) -> Snapshot:
+    """Return what the tables of `make status` need; otherwise as `read`."""
+    return read_status_from(asked(kubectl), namespace)
 
 
 def last_lines(kubectl: Kubectl, namespace: str, log: LogReference) -> list[str]:

@@ -8,8 +8,8 @@ from athanor.inspection import queues
 from athanor.inspection.containers import state_words
 from athanor.inspection.jobs import job_phase, kind_of, pod_group_of, restarts, short_name
 from athanor.inspection.objects import TASK, Object, age, mark, name_of, node_of, phase_of
+from athanor.inspection.status import MOST_PODS, priority_words
 from tools.operations.job_code import code_words
-from tools.operations.status import MOST_PODS, priority_words
 from tools.tables import table
 
 if TYPE_CHECKING:

@@ -45,6 +45,8 @@ def tab(capsys, tmp_path):
     ("words", "expected"),
     [
         (("comp",), {"compare", "completion"}),
+        (("st",), {"status", "stop"}),
+        (("status", "--j"), {"--json"}),
         (("run", "--pr"), {"--prepare", "--print-program", "--preview", "--priority", "--processes"}),
         (("run", "--kind", ""), {"pytorch", "mpi", "tensorflow", "batch"}),
         (("run", "--kind", "m"), {"mpi"}),

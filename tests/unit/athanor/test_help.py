@@ -43,6 +43,8 @@ def test_its_exit_statuses_are_on_the_page(name):
     assert any(re.search(rf"`{name}\b", row) for row in rows), f"docs/user.md has no exit status of {name}"
 
 
-@pytest.mark.parametrize("name", ["run", "sweep", "runs", "watch", "compare", "curves", "why", "rerun", "leftovers"])
+@pytest.mark.parametrize(
+    "name", ["run", "sweep", "runs", "status", "watch", "compare", "curves", "why", "rerun", "leftovers"]
+)
 def test_what_programs_read_is_json(name):
     assert "--json" in commands()[name].format_help()

@@ -87,7 +87,7 @@ def test_a_run_that_waits_shows_its_place_and_when_it_can_start(monkeypatch, cap
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "mine  Pending  age 2h30m, 0 of 10 restarts, queue training: number 1 of 2 that wait"
     assert lines[1].startswith("why: not enough free GPUs for mine ")
-    assert "`athanor runs` shows yours" in lines[1]
+    assert "`athanor status` shows who uses what" in lines[1]
     assert "make" not in lines[1]
     assert lines[2] == "start: room for all of it about in 10m 0s (2026-11-21 12:40 UTC), when other has ended"
 
@@ -111,7 +111,7 @@ def test_a_team_that_may_not_see_the_cluster_sees_the_ends_of_its_own(monkeypatc
         "start: not known; running jobs that are expected to end:",
         "  other: in 10m 0s (2026-11-21 12:40 UTC) (steps left)",
     ]
-    assert "not allowed to read it: queues, nodes, priorityclasses" in said.err
+    assert "does not have the right to list queues, nodes, priorityclasses" in said.err
 
 
 def test_a_failed_run_shows_the_end_of_its_log(capsys):

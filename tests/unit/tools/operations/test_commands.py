@@ -141,7 +141,7 @@ def test_why_and_status_say_what_they_could_not_read(fake_program, screen, repor
     answer(fake_program, jobs=[job()])
     commands.status(Place(), screen, report.progress)
     commands.why(Place(), "my-run", screen, report.progress)
-    assert text(screen).count("Not displayed, because this user is not allowed to read it: nodes.") == 2
+    assert text(screen).count("Not displayed, because this user does not have the right to list nodes.") == 2
 
 
 def test_status_shows_the_tables(fake_program, screen, report):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from athanor.inspection.containers import LogReference
-from tools.operations.reader import last_lines, read
+from tools.operations.reader import last_lines, read, read_for_status
 from tools.process import CommandError
 
 KINDS = {
@@ -42,8 +42,15 @@ def test_everything_is_read_by_two_programs(kubectl, fake_program):
     assert len(fake_program.lines) == 2
 
 
-@pytest.mark.parametrize("part", [",nodes,", ",services "], ids=["of the cluster", "of the namespace"])
-def test_everything_is_read_one_by_one_where_not_all_of_it_is_given(kubectl, fake_program, part):
+@pytest.mark.parametrize(
+    ("part", "again"),
+    [(",nodes,", list(KINDS)[6:]), (",services ", OF_THE_NAMESPACE)],
+    ids=["of the cluster", "of the namespace"],
+)
+def test_where_not_all_is_given_at_once_that_half_is_read_one_by_one(kubectl, fake_program, part, again):
+    for half in (OF_THE_NAMESPACE, [each for each in KINDS if each not in OF_THE_NAMESPACE]):
+        if part.strip(" ,") not in half:
+            fake_program.answer(f"get {','.join(half)} ", items(*half))
     fake_program.answer(part, items(), stderr="error: the server doesn't have a resource type", status=1)
     for resource in KINDS:
         fake_program.answer(f"get {resource} ", items(resource))
@@ -52,7 +59,7 @@ def test_everything_is_read_one_by_one_where_not_all_of_it_is_given(kubectl, fak
     assert kinds_of(snapshot) == list(KINDS.values())
     assert snapshot.unreadable == ()
     singly = [line.split(" get ")[1] for line in fake_program.lines if "," not in line]
-    assert {line.split()[0] for line in singly if "--all-namespaces" not in line} == set(OF_THE_NAMESPACE)
+    assert sorted(line.split()[0] for line in singly) == sorted(again)
 
 
 def test_a_team_with_a_role_in_its_namespace_sees_that(kubectl, fake_program):
@@ -65,6 +72,22 @@ def test_a_team_with_a_role_in_its_namespace_sees_that(kubectl, fake_program):
     assert set(snapshot.unreadable) == {
         "pods of other namespaces", "podgroups of other namespaces", "queues", "nodes", "priorityclasses",
     }  # fmt: skip
+
+
+def test_a_status_leaves_out_what_may_not_be_read_even_in_the_namespace(kubectl, fake_program):
+    fake_program.answer("--all-namespaces", stderr=FORBIDDEN, status=1)
+    fake_program.answer("get jobs.batch.volcano.sh -n team", items("jobs.batch.volcano.sh"))
+    fake_program.answer("-n team", stderr=FORBIDDEN, status=1)
+    snapshot = read_for_status(kubectl, "team")
+    assert [len(each) for each in (snapshot.jobs, snapshot.deployments, snapshot.pods)] == [1, 0, 0]
+    assert set(snapshot.unreadable) == {"deployments", "services", "pods", "queues", "nodes", "priorityclasses"}
+
+
+def test_what_a_cause_depends_on_is_not_left_out(kubectl, fake_program):
+    fake_program.answer("-n team", stderr=FORBIDDEN, status=1)
+    fake_program.answer("get", items())
+    with pytest.raises(CommandError, match="Forbidden"):
+        read(kubectl, "team")
 
 
 def test_another_failure_is_raised(kubectl, fake_program):
