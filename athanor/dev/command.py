@@ -159,14 +159,14 @@ def _await_pod(cluster: Cluster, job_name: str) -> None:
 def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folders: tuple[Path, str]) -> int:
     alone = bool(arguments.program) or arguments.sync_only
     state = data_folder(os.environ) / "dev" / f"{job_name}.json"
+    show = _say if alone else _say_problems
     with ExitStack() as stack:
-        stack.enter_context(Forwards(cluster, job_name, arguments.forward))
+        stack.enter_context(Forwards(cluster, job_name, arguments.forward, show))
         lock = _lock(state)
         if lock is None:
             sys.stderr.write("another athanor dev keeps this folder equal; this one only connects\n")
         else:
             stack.enter_context(lock)
-            show = _say if alone else _say_problems
             session = stack.enter_context(Session(cluster, job_name, folders, state, show))
             session.settle()
             session.start()
@@ -228,5 +228,5 @@ def _say(words: str) -> None:
 
 def _say_problems(words: str) -> None:
     """Show what needs somebody; anything else would disturb the shell."""
-    if words.startswith(("changed on both sides", "not copied")):
+    if words.startswith(("changed on both sides", "not copied", "not forwarded")):
         sys.stderr.write(f"\r\n{words}\r\n")

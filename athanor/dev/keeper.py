@@ -27,11 +27,20 @@ def cpu_seconds() -> float:
         return 0.0
 
 
+def _last(alive: Path) -> float:
+    """Return when somebody was there; now, if a program has removed the file, as those that empty /tmp do."""
+    try:
+        return alive.stat().st_mtime
+    except FileNotFoundError:
+        alive.touch()
+        return time.time()
+
+
 def keep(alive: Path, idle_seconds: float, look_seconds: float = _LOOK_SECONDS) -> None:
     """Return when nobody was connected and nothing worked for that long."""
     alive.touch()
     used = cpu_seconds()
-    while time.time() - alive.stat().st_mtime < idle_seconds:
+    while time.time() - _last(alive) < idle_seconds:
         time.sleep(look_seconds)
         before, used = used, cpu_seconds()
         if (used - before) / look_seconds > _BUSY:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from athanor.dev.sides import LostError, OwnFolder, PodFolder
 from athanor.dev.sync import Sync
+from athanor.inspection.control_characters import printable
 from athanor.runs.job import exec_words, started_pod
 from infra.errors import RefusalError
 
@@ -49,24 +50,34 @@ class Session(AbstractContextManager["Session"]):
         self._thread = threading.Thread(target=self._go_on, daemon=True)
         self._problem = ""
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         """Copy what was changed last, and end the connection."""
         self._end.set()
         if self._thread.is_alive():
             self._thread.join()
-        with suppress(RefusalError, OSError):
-            self.settle()
+        if not isinstance(error, (RefusalError, OSError)):
+            self._copy_the_last()
         self._close()
 
+    def _copy_the_last(self) -> None:
+        try:
+            self.settle()
+        except (RefusalError, OSError) as error:
+            self._say(f"not copied: {error}")
+
     def settle(self) -> None:
-        """Make the folders equal.
+        """Make the folders equal, over a new connection if the present one turns out to be lost.
 
         Raises:
             RefusalError: a file here may not be sent, or all of them are gone.
             OSError: a file cannot be written, or the pod does not answer.
         """
         for _ in range(_MOST_ROUNDS):
-            if self.once() == 0:
+            try:
+                copied = self.once()
+            except LostError:
+                copied = self.once()
+            if copied == 0:
                 return
 
     def start(self) -> None:
@@ -113,7 +124,7 @@ class Session(AbstractContextManager["Session"]):
             try:
                 self.once()
                 pause, self._problem = _ROUND_SECONDS, ""
-            except (RefusalError, OSError, subprocess.TimeoutExpired) as error:
+            except (RefusalError, OSError) as error:
                 pause = min(_LONGEST_PAUSE_SECONDS, pause * 2)
                 if str(error) != self._problem:
                     self._problem = str(error)
@@ -123,8 +134,9 @@ class Session(AbstractContextManager["Session"]):
 class Forwards(AbstractContextManager["Forwards"]):
     """Ports of the pod on this machine, opened again when the connection was lost."""
 
-    def __init__(self, cluster: Cluster, job_name: str, ports: Sequence[str]) -> None:
-        self._cluster, self._job_name, self._ports = cluster, job_name, ports
+    def __init__(self, cluster: Cluster, job_name: str, ports: Sequence[str], say: Callable[[str], None]) -> None:
+        self._cluster, self._job_name, self._ports, self._say = cluster, job_name, ports, say
+        self._problem = ""
         self._end = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._go_on, daemon=True)
@@ -141,7 +153,7 @@ class Forwards(AbstractContextManager["Forwards"]):
 
     def _go_on(self) -> None:
         while not self._end.is_set():
-            with suppress(RefusalError, subprocess.TimeoutExpired):
+            with suppress(RefusalError, OSError):
                 pod = started_pod(self._cluster, self._job_name)
                 if pod is not None:
                     self._forward(pod["metadata"]["name"])
@@ -149,7 +161,19 @@ class Forwards(AbstractContextManager["Forwards"]):
 
     def _forward(self, pod: str) -> None:
         words = [*self._cluster.prefix, "port-forward", "--address=127.0.0.1", f"pod/{pod}", *self._ports]
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True) as process:
+        # Standard output belongs to the user's command.
+        with subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        ) as process:
             self._process = process
             if self._end.is_set():
                 process.terminate()
+            assert process.stderr
+            for line in process.stderr:
+                self._report(printable(line.decode(errors="replace").rstrip("\n")))
+
+    def _report(self, problem: str) -> None:
+        """Show what kubectl complains about, once as long as it stays the same."""
+        if problem != self._problem and not self._end.is_set():
+            self._problem = problem
+            self._say(f"not forwarded: {problem}")

@@ -32,6 +32,17 @@ def test_a_connected_client_keeps_it(tmp_path):
     keeping.join()
 
 
+def test_a_program_that_empties_tmp_does_not_end_it(tmp_path):
+    alive, ended = tmp_path / "alive", threading.Event()
+    keeping = threading.Thread(target=lambda: (keep(alive, 0.5, look_seconds=0.05), ended.set()), daemon=True)
+    keeping.start()
+    while not alive.exists():
+        time.sleep(0.01)
+    alive.unlink()
+    assert not ended.wait(0.3)
+    assert ended.wait(30)
+
+
 def test_so_does_a_program_that_works(tmp_path, monkeypatch):
     used = iter([0.0, 5.0, 10.0, 15.0])
     monkeypatch.setattr(keeper, "cpu_seconds", lambda: next(used, 15.0))
