@@ -15,7 +15,8 @@ _EPILOG = """examples:
   athanor dev --gpus 1                                # a shell in a pod that has this folder's files
   athanor dev -- python train.py --steps 10           # one command there
   athanor dev --egress internet --forward 8888 -- jupyter lab --port 8888
-  athanor dev --sync-only                             # until Ctrl-C, for other terminals and editors
+  athanor dev --sync-only                             # until Ctrl-C, for other terminals
+  athanor dev --ssh --sync-only                       # the same for an editor that connects by ssh
   athanor dev --stop                                  # end the pod and forget it
 
 Files go both ways while the command runs, without what .gitignore names and without files above 8 MiB. The pod stays
@@ -27,6 +28,12 @@ exit status:
   2  wrong arguments
   others: the command's own
 """
+
+
+def _port(word: str) -> str:
+    if ":" in word:
+        raise argparse.ArgumentTypeError(f"{word!r} is not one port, such as 2222")
+    return ports(word)
 
 
 def add_dev(commands: Commands) -> None:
@@ -47,6 +54,10 @@ def add_dev(commands: Commands) -> None:
     dev.add_argument("--idle", default="1h", metavar="TIME", help=idle)
     dev.add_argument("--forward", action="append", default=[], type=ports, metavar="[LOCAL:]PORT",
                      help="open a port of the pod on 127.0.0.1, too")  # fmt: skip
+    dev.add_argument("--ssh", nargs="?", const="2222", type=_port, metavar="PORT",
+                     help="for editors: run the image's sshd, on this port of 127.0.0.1 (default: 2222)")  # fmt: skip
+    dev.add_argument("--ssh-key", default="~/.ssh/id_ed25519.pub", metavar="FILE",
+                     help="the public key that may connect (default: ~/.ssh/id_ed25519.pub)")  # fmt: skip
     how = dev.add_mutually_exclusive_group()
     how.add_argument("--sync-only", action="store_true", help="keep the folders equal until Ctrl-C, without a shell")
     how.add_argument("--stop", action="store_true", help="end the pod and forget it; its files in the volume stay")

@@ -6,6 +6,7 @@ import argparse
 import fcntl
 import hashlib
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 from athanor.dev import keeper
 from athanor.dev.session import Forwards, Session
+from athanor.dev.ssh import PORT, public_key, start_server, write_entry
 from athanor.dev.tree import ALIVE
 from athanor.inspection.objects import JOBS
 from athanor.run.command import start
@@ -81,6 +83,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.stop:
         return _stop(arguments, name)
     described = _described(arguments, name)
+    if arguments.ssh:
+        public_key(Path(arguments.ssh_key).expanduser())  # before a pod is started for it
     where, job_name = _pod(arguments, described)
     _await_pod(where, job_name)
     there = f"{OUTPUT_PATH}/{output_folder(job_of(where, job_name))}/dev"
@@ -161,7 +165,8 @@ def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder
     state = data_folder(os.environ) / "dev" / f"{job_name}.json"
     show = _say if alone else _say_problems
     with ExitStack() as stack:
-        stack.enter_context(Forwards(cluster, job_name, arguments.forward, show))
+        ssh = [f"{arguments.ssh}:{PORT}"] if arguments.ssh else []
+        stack.enter_context(Forwards(cluster, job_name, [*arguments.forward, *ssh], show))
         lock = _lock(state)
         if lock is None:
             sys.stderr.write("another athanor dev keeps this folder equal; this one only connects\n")
@@ -173,9 +178,27 @@ def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder
         sys.stderr.write(
             f"{folders[0]} and {folders[1]} in the pod are equal; the pod ends {arguments.idle} after you\n"
         )
+        if ssh:
+            _open_ssh(arguments, cluster, job_name, folders[1], state.with_suffix(".ssh_config"))
         if arguments.sync_only:
             return _until_interrupted()
         return _inside(arguments, cluster, job_name, folders[1])
+
+
+def _open_ssh(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder: str, entry: Path) -> None:
+    """Start the server in the pod, and say how to connect to it.
+
+    Raises:
+        RefusalError: as `start_server`.
+    """
+    key_file = Path(arguments.ssh_key).expanduser().resolve()
+    server = start_server(cluster, job_name, folder, public_key(key_file))
+    write_entry(entry, job_name, server, arguments.ssh, key_file)
+    sys.stderr.write(
+        f"ssh: ssh -F {shlex.quote(str(entry))} {job_name}\n"
+        f'for editors, once, at the top of ~/.ssh/config: Include "{entry.parent}/*.ssh_config"\n'
+        f"the host is {job_name}\n"
+    )
 
 
 def _inside(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder: str) -> int:
@@ -216,7 +239,7 @@ def _stop(arguments: argparse.Namespace, name: str) -> int:
         job_name = outputs_of(stack).get("job_name", "")
         remove(stack)
     forget(name)
-    for suffix in (".json", ".lock"):
+    for suffix in (".json", ".lock", ".ssh_config", ".known_hosts"):
         (data_folder(os.environ) / "dev" / f"{job_name}{suffix}").unlink(missing_ok=True)
     sys.stderr.write(f"stopped: {name}\n")
     return 0
