@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 KUBECTL = """
 import json, os, pathlib, socket, subprocess, sys, threading
 folder, words = pathlib.Path(sys.argv[1]), sys.argv[2:]
-with (folder / "calls").open("a") as calls:
-    calls.write(json.dumps([os.getpid(), *words]) + "\\n")
+with (folder / "calls").open("ab", buffering=0) as calls:
+    calls.write(json.dumps([os.getpid(), *words]).encode() + b"\\n")
 if "port-forward" in words:
     if (folder / "refused").exists():
         sys.exit((folder / "refused").read_text())
@@ -86,7 +86,8 @@ class Cluster:
 
     @property
     def calls(self) -> list[list]:
-        return [json.loads(line) for line in (self.folder / "calls").read_text().splitlines()]
+        written = (self.folder / "calls").read_text().rpartition("\n")[0]
+        return [json.loads(line) for line in written.splitlines()]
 
 
 @pytest.fixture
