@@ -59,7 +59,7 @@ class Batcher:
         priorities = range(1, len(model.spec.batching.policies) + 1)
         numbers.rejected.update({(cause, each): 0 for each in priorities for cause in metrics.REJECTION_CAUSES})
         numbers.pending_requests = self._queue.count_waiting
-        numbers.running_batches = lambda: self._alive - self._queue.idle
+        numbers.running_batches = lambda: self._queue.running
         self._threads = [
             # daemon: a model that never returns must not keep the process from ending
             threading.Thread(target=self._work, name=f"model-{model.version}-{place}", daemon=True)
@@ -131,6 +131,7 @@ class Batcher:
                 batch = _Batch(requests, time.perf_counter())
                 outcomes = self._run(batch, requests)
                 batch.seconds = time.perf_counter() - batch.started
+                self._queue.done()
                 self._loop.call_soon_threadsafe(self._finish, batch, outcomes)
             self._loop.call_soon_threadsafe(self._thread_ended)
 

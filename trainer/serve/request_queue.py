@@ -75,14 +75,16 @@ class RequestQueue:
         self._lock = threading.RLock()
         """Guards the lanes and what follows."""
         self._idle = 0
+        """Threads that wait for requests and that nobody has woken."""
+        self._running = 0
         self._ending = False
         self._wake_ups: SimpleQueue[None] = SimpleQueue()
         """One for each thread that is to look again. A threading.Condition costs several times as much."""
 
     @property
-    def idle(self) -> int:
-        """How many threads wait for requests."""
-        return self._idle
+    def running(self) -> int:
+        """How many batches were taken and are not done."""
+        return self._running
 
     def add(self, waiting: Waiting, priority: int = 0, timeout_us: int = 0) -> None:
         """Queue a request; `timeout_us` is what it asked for itself, 0 for nothing. For the loop's thread.
@@ -103,11 +105,15 @@ class RequestQueue:
             waiting.future.add_done_callback(lambda _: timer.cancel())
 
     def get(self) -> list[Waiting]:
-        """Wait for the next batch and take it; none once nothing waits after `end`. For the model's threads."""
+        """Wait for the next batch and take it; none once nothing waits after `end`. For the model's threads.
+
+        Each batch is to be followed by a call of `done`.
+        """
         while True:
             with self._lock:
                 batch = self._take()
                 if batch or self._ending:
+                    self._running += bool(batch)
                     return batch
                 self._idle += 1
                 seconds = self._seconds_until_ready()
@@ -115,6 +121,11 @@ class RequestQueue:
                 self._wake_ups.get(timeout=seconds)
             except Empty:
                 self._stop_waiting()
+
+    def done(self) -> None:
+        """Say that a batch is no longer in the model."""
+        with self._lock:
+            self._running -= 1
 
     def end(self) -> None:
         """Wait for no further requests: what is there runs at once, then `get` returns nothing."""

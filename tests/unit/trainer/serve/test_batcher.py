@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+import time
 from collections import Counter
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from trainer.serve.batcher import Batcher
 from trainer.serve.batching_config import Batching, QueuePolicy
 from trainer.serve.errors import RequestError, WorkerDiedError
 from trainer.serve.protocol.infer_request import InferRequest
+from trainer.serve.request_queue import RequestQueue, Waiting
 
 
 class GatedModel:
@@ -112,6 +114,23 @@ def test_what_waits_is_run_together_up_to_the_limit():
             assert model.calls == [[1.0], [2.0, 3.0, 4.0, 5.0], [6.0], [7.0, 8.0, 9.0, 10.0]]
             assert batcher.numbers.execution_count == 4
             assert batcher.numbers.inference_count == 10
+
+    run(scenario)
+
+
+def test_a_batch_runs_from_when_it_is_taken_until_the_model_is_done_with_it():
+    """Neither a thread that starts nor one that was woken has a batch yet."""
+
+    async def scenario():
+        queue = RequestQueue(GatedModel().spec.batching, 8, asyncio.get_running_loop(), lambda *_: None)
+        queue.add(Waiting(rows(1), 1, ((1,),), asyncio.get_running_loop().create_future(), time.perf_counter()))
+        assert queue.running == 0
+        assert len(queue.get()) == 1
+        assert queue.running == 1
+        queue.done()
+        queue.end()
+        assert queue.get() == []
+        assert queue.running == 0
 
     run(scenario)
 
