@@ -41,9 +41,9 @@ RUNS_WORKLOADS = re.compile(r"\b(?:team: Team|engineer: Engineer)\b")
 class FilesAndEnvironment(LoadFileScheduling):
     """Give a file's tests to one process, and files that share something that is created once to the same one.
 
-    All that use an environment of `make up` build on each other. There are two of them, for one process would need longer
-    for all these tests than the others for the rest: one for workloads of teams and engineers, one for what is about the
-    platform. Those of tests/cloud have one cluster. (xdist's own `--dist loadgroup` does not group on pytest 9.2.)
+    All that use an environment of `make up` build on each other. There are two of them, one for workloads of teams and
+    engineers, one for the platform itself: a single process would need longer for these tests than the others for the
+    rest. Those of tests/cloud have one cluster. (xdist's own `--dist loadgroup` does not group on pytest 9.2.)
     """
 
     def _split_scope(self, nodeid: str) -> str:
