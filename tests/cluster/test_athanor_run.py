@@ -14,6 +14,7 @@ import pytest
 from tests.documentation import command_with, own_script
 from tests.fixtures.engineer import SMALL
 from tests.fixtures.example import assert_completed
+from tests.ports import held_port
 from tests.waiting import wait_until
 from tools.stacks.state_file import backend_url
 
@@ -197,8 +198,24 @@ def test_a_pod_to_develop_in_has_the_files_of_the_folder_and_gives_its_own_back(
     again = there.shell("athanor dev -- sh -c 'ls; python3 new.py; cat made.txt'")
     assert again.stdout.split() == ["made.txt", "new.py", "new", "1"]
     assert "copied to the pod: new.py" in again.stderr
+    assert over_ssh(there, "cat made.txt") == "1"
     there.shell("athanor dev --stop")
     assert not [run for run in engineer.listed() if run["run"] == name]
+
+
+def over_ssh(there: Engineer, command: str) -> str:
+    """Run a command in the folder's pod as an editor does, through the image's sshd and a forwarded port."""
+    key = there.folder.parent / "id_ed25519"
+    there.shell(f"ssh-keygen -q -t ed25519 -N '' -f {key}")
+    with held_port() as port:
+        client = there.started(f"athanor dev --ssh {port} --ssh-key {key}.pub --sync-only")
+        try:
+            assert client.stderr is not None
+            connect = next(line for line in iter(client.stderr.readline, "") if line.startswith("ssh: "))
+            return there.shell(f"{connect.removeprefix('ssh: ').strip()} {command}").stdout
+        finally:
+            os.killpg(client.pid, signal.SIGINT)
+            client.communicate(timeout=60)
 
 
 TUNED = """
