@@ -137,7 +137,7 @@ def _platform(
         depends_on=(*nodes, *ready, *gpu_parts, *scheduling.ready, *limits.parts, *gateway),
     )
     described = pulumi.ResourceOptions(provider=provider, depends_on=list(ready))
-    resource("platform-contract", contract_manifest(platform), described)
+    resource("platform-contract", contract_manifest(platform.namespace, platform.outputs()), described)
     resource("athanor-run", run_module_manifest(platform.namespace), described)
     return platform
 

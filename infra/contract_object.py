@@ -11,8 +11,9 @@ from infra.errors import RefusalError
 from infra.outputs import PlatformOutputs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from infra.manifests import Manifest
-    from infra.platform import Platform
 
 CONTRACT_OBJECT = "athanor-platform"
 """Name of the ConfigMap in the workloads' namespace."""
@@ -20,15 +21,20 @@ _ANNOTATION = "athanor.dev/outputs"
 """Not data: the Kubernetes provider replaces a ConfigMap whose data changes, so every edited pool would show one."""
 
 
-def contract_manifest(platform: Platform) -> Manifest:
-    """Return the ConfigMap with the outputs of the stack that owns the platform; none of them is secret."""
+def contract_manifest(namespace: pulumi.Input[str], outputs: Mapping[str, object]) -> Manifest:
+    """Return the ConfigMap with the outputs of the stack that owns the platform; none of them is secret.
+
+    Args:
+        namespace: The workloads' namespace.
+        outputs: The outputs by their names.
+    """
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
             "name": CONTRACT_OBJECT,
-            "namespace": platform.namespace,
-            "annotations": {_ANNOTATION: pulumi.Output.json_dumps(platform.outputs(), sort_keys=True)},
+            "namespace": namespace,
+            "annotations": {_ANNOTATION: pulumi.Output.json_dumps(outputs, sort_keys=True)},
         },
     }
 
