@@ -61,7 +61,7 @@ _MODULES = {
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; return the process's exit status."""
-    arguments = parser().parse_args(_without_runs(sys.argv[1:] if words is None else words))
+    arguments = parsed(sys.argv[1:] if words is None else words)
     run: Callable[[argparse.Namespace], int] = import_module(_MODULES[arguments.command]).run
     try:
         status = run(arguments)
@@ -70,6 +70,20 @@ def main(words: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
     return status
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of one command.
+
+    argparse settles the optional words of `athanor shell RUN --rank 3 -- nvidia-smi` when it has read RUN, as none, and
+    then does not know what stands behind `--`.
+    """
+    words = _without_runs(words)
+    end = words.index("--") if words[:1] == ["shell"] and "--" in words else len(words)
+    arguments = parser().parse_args(words[:end])
+    if behind := words[end + 1 :]:
+        arguments.program = list(behind)
+    return arguments
 
 
 def _without_runs(words: Sequence[str]) -> Sequence[str]:

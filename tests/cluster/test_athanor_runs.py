@@ -76,7 +76,7 @@ def counting(engineer: Engineer) -> str:
 def test_into_a_pod_by_a_shell_and_a_port(engineer: Engineer, counting: str) -> None:
     assert re.search(rf"^{counting}\b.*Running", engineer.shell("athanor status").stdout, re.MULTILINE)
     assert engineer.shell(f"athanor shell {counting} -- cat counts.py").stdout == COUNTS
-    assert engineer.shell(f"athanor shell {counting} --rank 0 -- hostname").stdout.startswith("counting-")
+    assert engineer.shell(f"athanor shell {counting} --rank 0 -- printenv HOSTNAME").stdout.startswith("counting-")
     assert engineer.shell(f"athanor shell {counting} -- printenv WANDB_API_KEY").stdout == "word\n"
     assert engineer.shell(f"athanor shell {counting} -- cat /secrets/wandb/WANDB_API_KEY").stdout == "word"
     assert engineer.shell(f"athanor shell {counting} -- sh -c 'exit 7'", check=False).returncode == 7

@@ -39,3 +39,12 @@ def test_nothing_else_may_stand_behind_it(parsed, capsys, words):
     with pytest.raises(SystemExit):
         parsed(*words)
     assert "unrecognized arguments" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [(), ("--rank", "3"), ("--pod", "1")])
+def test_a_command_in_a_pod_stands_behind_the_options(parsed, options):
+    for before in (("a", *options), (*options, "a")):
+        arguments = parsed("shell", *before, "--", "sh", "-c", "exit 7 -- x")
+        assert (arguments.run, arguments.program) == ("a", ["sh", "-c", "exit 7 -- x"])
+        assert parsed("shell", *before).program == []
+    assert parsed("runs", "shell", "a", *options, "--", "ls", "--", "b").program == ["ls", "--", "b"]
