@@ -102,13 +102,6 @@ def cluster(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def here(tmp_path) -> Path:
-    folder = tmp_path / "here"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def there(tmp_path) -> Path:
     folder = tmp_path / "there"
     folder.mkdir()
@@ -118,11 +111,6 @@ def there(tmp_path) -> Path:
 @pytest.fixture
 def folders(here, there) -> tuple[Path, Path]:
     return here, there
-
-
-@pytest.fixture
-def said() -> list[str]:
-    return []
 
 
 @pytest.fixture

@@ -15,13 +15,6 @@ from infra.errors import RefusalError
 
 
 @pytest.fixture
-def here(tmp_path) -> Path:
-    folder = tmp_path / "here"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def there(tmp_path) -> Path:
     return tmp_path / "there"
 
@@ -31,11 +24,6 @@ def pod(there):
     pod = PodFolder([], str(there))
     yield pod
     pod.close()
-
-
-@pytest.fixture
-def said() -> list[str]:
-    return []
 
 
 @pytest.fixture
