@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from trainer.training.events import EventLog
     from trainer.training.metrics import TrainingMetrics
 
-ROUNDS = 7
-_STEPS_BETWEEN = 10
+ROUNDS = 5
+_STEPS_BETWEEN = 4
 _SAMPLES = 8
 _NETWORK = ResNetConfig(depth=50, image_size=32, classes=1000)
 """25.6 million parameters, with AdamW three float32 values each: 307 MB."""
