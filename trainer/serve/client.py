@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, TypeVar
-
-from trainer.serve.errors import ClientDisconnectedError
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-_Answer = TypeVar("_Answer")
+    import asyncio
 
 
 class HttpClient:
@@ -18,26 +13,23 @@ class HttpClient:
 
     def __init__(self) -> None:
         self._gone = False
-        self._waiting: asyncio.Task[object] | None = None
+        self._waits_for: asyncio.Future[Any] | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Nobody hears an answer."""
+        return self._gone
 
     def leave(self) -> None:
-        """Say that the connection is lost; cancels what waits in `wait_for`."""
+        """Say that the connection is lost; cancels what the client waits for."""
         self._gone = True
-        if self._waiting is not None:
-            self._waiting.cancel()
+        if self._waits_for is not None:
+            self._waits_for.cancel()
 
-    async def wait_for(self, answer: Awaitable[_Answer]) -> _Answer:
-        """Await an answer for as long as the client does.
+    def expect(self, answer: asyncio.Future[Any]) -> None:
+        """Cancel an answer when the client leaves before `served` is called."""
+        self._waits_for = answer
 
-        Raises:
-            ClientDisconnectedError: it left, and `answer` was cancelled.
-        """
-        self._waiting = asyncio.current_task()
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            if self._gone:
-                raise ClientDisconnectedError from None
-            raise
-        finally:
-            self._waiting = None
+    def served(self) -> None:
+        """Let go of what was expected."""
+        self._waits_for = None

@@ -44,10 +44,11 @@ class BoundedConfig(uvicorn.Config):
         responses: Counter[int],
         *,
         shutdown_seconds: int,
+        protocol: type[BoundedHttpProtocol] | None = None,
     ) -> None:
         super().__init__(
             app,
-            http=BoundedHttpProtocol,
+            http=protocol or BoundedHttpProtocol,
             ws="none",
             lifespan="off",
             log_config=None,

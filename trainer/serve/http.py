@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _MAX_LENGTH_DIGITS = 18
 _CLOSE = (b"connection", b"close")
+BODY_DUE = "body_due"
+"""In the scope's state: when a body has to be complete, by the loop's clock, where its time has begun already."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +108,7 @@ class BodyReader:
             raise self._too_large(declared[:40].decode())
         received = _Received()
         try:
-            async with asyncio.timeout(self._limits.body_timeout_seconds):
+            async with asyncio.timeout_at(self._due(scope)):
                 await self._receive_all(receive, received)
         except TimeoutError:
             self.release(received.size)
@@ -120,6 +122,10 @@ class BodyReader:
     def release(self, size: int) -> None:
         """Give back what `read` took."""
         self._buffers.release(size)
+
+    def _due(self, scope: Scope) -> float:
+        now = asyncio.get_running_loop().time()
+        return scope.get("state", {}).get(BODY_DUE, now + self._limits.body_timeout_seconds)
 
     async def _receive_all(self, receive: Receive, received: _Received) -> None:
         more = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from trainer.serve import metrics
@@ -31,6 +32,35 @@ class Inference:
         self._models = models
         self._shadow = shadow
 
+    def begin(
+        self, model: str, version: str | None, record: RequestRecord, decode: Callable[[ModelSpec], InferRequest]
+    ) -> RunningRequest:
+        """Queue a request for a version, the latest without one, and note in its record what it is.
+
+        Raises:
+            RequestError: the version does not exist, the request does not fit, or the queue is full.
+        """
+        # no coroutine: a batcher that is retired between finding it and its `submit` would take no request
+        batcher = self._models.find(model, version)
+        numbers, spec = batcher.numbers, batcher.model.spec
+        record.model, record.version = spec.name, batcher.model.version
+        decoding = time.perf_counter()
+        try:
+            try:
+                request = decode(spec)
+            except RequestError as error:
+                numbers.request_failure[metrics.OTHER] += 1
+                record.body_id = error.request_id or record.body_id
+                raise
+            record.decoded = time.perf_counter()
+            record.body_id = request.id
+            future = batcher.submit(request, record)
+        except RequestError:
+            numbers.failure_duration_us += _microseconds(record.began)
+            raise
+        decoding_us = round((record.decoded - decoding) * 1e6)
+        return RunningRequest(future, batcher, request, record, decoding_us, self._shadow)
+
     async def infer(
         self,
         model: str,
@@ -39,57 +69,54 @@ class Inference:
         decode: Callable[[ModelSpec], InferRequest],
         encode: Callable[[InferRequest, ModelSpec, int, list[Array]], _Answer],
     ) -> _Answer:
-        """Answer a request for a version, the latest without one, and note in its record what it is.
+        """Answer a request.
 
         Raises:
-            RequestError: the version does not exist, the request does not fit, the queue is full, or the model failed.
+            RequestError: as `begin`, or the model failed.
         """
-        return await _infer(self._models.find(model, version), record, decode, encode, self._shadow)
+        running = self.begin(model, version, record, decode)
+        with running:
+            results = await running.future
+        return running.answer(results, encode)
 
 
-async def _infer(
-    batcher: Batcher,
-    record: RequestRecord,
-    decode: Callable[[ModelSpec], InferRequest],
-    encode: Callable[[InferRequest, ModelSpec, int, list[Array]], _Answer],
-    shadow: Shadow | None,
-) -> _Answer:
-    """Answer a request.
+@dataclass(slots=True, eq=False)
+class RunningRequest:
+    """A request that the model's queue has; a `with` block that waits for its outcome counts its failure."""
 
-    Nothing may be awaited between finding the batcher and its `submit`: a retired batcher takes no requests.
+    future: asyncio.Future[list[Array]]
+    """Gives the model's outputs; raises a RequestError where it waited for too long or the model failed."""
+    _batcher: Batcher
+    _request: InferRequest
+    _record: RequestRecord
+    _decoding_us: int
+    _shadow: Shadow | None
 
-    Raises:
-        RequestError: the request does not fit, the queue is full, or the model failed.
-    """
-    numbers, spec, began = batcher.numbers, batcher.model.spec, record.began
-    record.model, record.version = spec.name, batcher.model.version
-    decoding = time.perf_counter()
-    try:
-        try:
-            request = decode(spec)
-        except RequestError as error:
-            numbers.request_failure[metrics.OTHER] += 1
-            record.body_id = error.request_id or record.body_id
-            raise
-        record.decoded = decoded = time.perf_counter()
-        record.body_id = request.id
-        results = await batcher.submit(request, record)
-    except asyncio.CancelledError:
-        numbers.request_failure[metrics.CANCELED] += 1
-        numbers.failure_duration_us += _microseconds(began)
-        raise
-    except RequestError:
-        numbers.failure_duration_us += _microseconds(began)
-        raise
-    encoding = time.perf_counter()
-    answer = encode(request, spec, batcher.model.version, results)
-    record.encoded = time.perf_counter()
-    numbers.compute_input_duration_us += round((decoded - decoding) * 1e6)
-    numbers.compute_output_duration_us += _microseconds(encoding)
-    numbers.succeed(time.perf_counter() - began)
-    if shadow is not None:
-        shadow.answered(request, record, spec, results)
-    return answer
+    def __enter__(self) -> None:
+        """Begin to wait."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Count why there are no outputs."""
+        numbers = self._batcher.numbers
+        if isinstance(error, asyncio.CancelledError):
+            numbers.request_failure[metrics.CANCELED] += 1
+        if isinstance(error, (asyncio.CancelledError, RequestError)):
+            numbers.failure_duration_us += _microseconds(self._record.began)
+
+    def answer(
+        self, results: list[Array], encode: Callable[[InferRequest, ModelSpec, int, list[Array]], _Answer]
+    ) -> _Answer:
+        """Return the answer with these outputs, and count it."""
+        record, model, numbers = self._record, self._batcher.model, self._batcher.numbers
+        encoding = time.perf_counter()
+        answer = encode(self._request, model.spec, model.version, results)
+        record.encoded = time.perf_counter()
+        numbers.compute_input_duration_us += self._decoding_us
+        numbers.compute_output_duration_us += _microseconds(encoding)
+        numbers.succeed(record.encoded - record.began)
+        if self._shadow is not None:
+            self._shadow.answered(self._request, record, model.spec, results)
+        return answer
 
 
 def _microseconds(since: float) -> int:

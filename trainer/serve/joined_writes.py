@@ -31,6 +31,11 @@ class JoinedWrites:
             self._held = data
             self._loop.call_soon(self._send_held)
 
+    def send(self, *parts: bytes) -> None:
+        """Send these now, after what was held back."""
+        held, self._held = self._held, b""
+        self._transport.writelines([held, *parts])
+
     def close(self) -> None:
         """Close after everything is sent."""
         self._send_held()

@@ -20,6 +20,7 @@ from trainer.common.log_lines import log_to_stderr
 from trainer.serve.app import InferenceApp
 from trainer.serve.buffers import BufferBudget
 from trainer.serve.connection import BoundedConfig
+from trainer.serve.direct import DirectConfig
 from trainer.serve.grpc_server import GrpcServer
 from trainer.serve.grpc_service import GrpcService
 from trainer.serve.inference import Inference
@@ -112,7 +113,9 @@ async def _serve(config: ServeConfig, http_socket: socket.socket, metrics_socket
         grpc_port = await grpc_server.start(config.host, config.grpc_port)
         logger.info("serving gRPC on port %d", grpc_port)
     http_server = _Server(
-        BoundedConfig(app, config.limits, server_metrics.responses, shutdown_seconds=config.drain_timeout_seconds)
+        DirectConfig(
+            app, config.limits, server_metrics.responses, buffers, shutdown_seconds=config.drain_timeout_seconds
+        )
     )
     metrics_app = MetricsApp(server_metrics)
     metrics_server = _Server(

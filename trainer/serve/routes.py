@@ -6,13 +6,14 @@ extensions.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from trainer.serve.errors import RequestError
+from trainer.serve.errors import ClientDisconnectedError, RequestError
 from trainer.serve.http import Call, Response, header, json_response
 from trainer.serve.management import LOG_REFUSAL, TRACE_REFUSAL
 from trainer.serve.protocol import request as protocol_request
@@ -23,14 +24,36 @@ from trainer.serve.protocol.parameters import SHARED_MEMORY_REFUSAL
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from trainer.serve.inference import Inference
+    from trainer.serve.http import Scope
+    from trainer.serve.inference import Inference, RunningRequest
     from trainer.serve.management import Management
     from trainer.serve.model_config import ModelSpec
     from trainer.serve.protocol.infer_request import InferRequest
+    from trainer.serve.protocol.tensors import Array
 
 _MODEL = r"/v2/models/(?P<model>[^/]+)(?:/versions/(?P<version>[^/]+))?"
+_INFER = re.compile(rf"{_MODEL}/infer")
 _REPOSITORY = "/v2/repository"
 _ANY = "any method"
+
+
+class InferenceTarget(NamedTuple):
+    """Whom a request asks."""
+
+    model: str
+    version: str | None
+
+
+def inference_target(scope: Scope) -> InferenceTarget | None:
+    """Return what an inference request asks; None for requests of another kind."""
+    match = _INFER.fullmatch(scope["path"]) if scope["method"] == "POST" else None
+    return match and InferenceTarget(match["model"], match["version"])
+
+
+def inference_response(running: RunningRequest, results: list[Array]) -> Response:
+    """Return the response with a model's outputs."""
+    headers, body = running.answer(results, protocol_response.encode)
+    return Response(headers=headers, body=body)
 
 
 class Routes:
@@ -42,7 +65,7 @@ class Routes:
         self._max_json_bytes = max_json_bytes
         # the most frequent first; the named groups of a path become arguments
         table: list[tuple[str, str, Callable[..., Awaitable[Response]]]] = [
-            ("POST", rf"{_MODEL}/infer", self._infer),
+            ("POST", _INFER.pattern, self._infer),
             ("GET", rf"{_MODEL}/ready", self._model_ready),
             ("GET", r"/v2/health/live", self._live),
             ("GET", r"/v2/health/ready", self._server_ready),
@@ -81,11 +104,28 @@ class Routes:
             return await handler(call, **match.groupdict())
         raise RequestError(404, f"{path[:200]}: no such route. Fix: see the Open Inference Protocol v2")
 
-    async def _infer(self, call: Call, model: str, version: str | None) -> Response:
+    def begin_inference(self, call: Call, target: InferenceTarget) -> RunningRequest:
+        """Queue an inference request.
+
+        Raises:
+            RequestError: it cannot be queued.
+        """
         decode = functools.partial(_decode, call, self._max_json_bytes)
-        answer = self._inference.infer(model, version, call.record, decode, protocol_response.encode)
-        headers, body = await call.client.wait_for(answer)
-        return Response(headers=headers, body=body)
+        return self._inference.begin(target.model, target.version, call.record, decode)
+
+    async def _infer(self, call: Call, model: str, version: str | None) -> Response:
+        running = self.begin_inference(call, InferenceTarget(model, version))
+        call.client.expect(running.future)
+        try:
+            with running:
+                results = await running.future
+        except asyncio.CancelledError:
+            if call.client.gone:
+                raise ClientDisconnectedError from None
+            raise
+        finally:
+            call.client.served()
+        return inference_response(running, results)
 
     async def _live(self, _call: Call) -> Response:
         return json_response({"live": True})

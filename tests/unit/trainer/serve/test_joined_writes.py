@@ -62,3 +62,16 @@ def test_two_writes_of_a_turn_leave_together(
     turns: list[tuple[bytes | str, ...]], calls: list[tuple[bytes, ...] | str]
 ) -> None:
     assert _writes(*turns) == calls
+
+
+def test_what_was_held_leaves_before_what_is_sent_at_once() -> None:
+    async def send() -> None:
+        joined = JoinedWrites(cast("asyncio.Transport", transport), asyncio.get_running_loop())
+        joined.write(b"first")
+        joined.send(b"head", b"body")
+        await asyncio.sleep(0)
+        joined.send(b"alone")
+
+    transport = Transport()
+    asyncio.run(send())
+    assert transport.calls == [(b"first", b"head", b"body"), (b"", b"alone")]

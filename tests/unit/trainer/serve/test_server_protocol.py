@@ -196,3 +196,31 @@ def test_json_answer_without_id_and_with_binary_default(shared_server, document)
     size = int(headers["Inference-Header-Content-Length"])
     assert json.loads(content[:size])["outputs"][0]["parameters"] == {"binary_data_size": 40}
     assert np.frombuffer(content[size:], "<f4").tolist() == [1.0] * 10
+
+
+@pytest.mark.parametrize(
+    ("headers", "changes"),
+    [
+        ({}, {}),
+        ({"x-request-id": "a-1"}, {"id": "b"}),
+        ({}, {"parameters": {"binary_data_output": True}}),
+        ({}, {"inputs": []}),
+        ({"content-encoding": "gzip"}, {}),
+    ],
+    ids=["plain", "ids", "binary", "refused", "compressed"],
+)
+def test_a_request_has_the_same_answer_whichever_way_it_goes_through_the_server(
+    shared_server, document, headers, changes
+):
+    """Announced small bodies go past ASGI, chunks go through it."""
+    content = json.dumps(document() | changes).encode()
+    answers = [
+        shared_server.request("POST", "/v2/models/digits/infer", body, headers)
+        for body in (content, iter([content[:50], content[50:]]))
+    ]
+    (status, own_headers, answer), (asgi_status, asgi_headers, asgi_answer) = answers
+    assert (status, answer) == (asgi_status, asgi_answer)
+    # the second may have ended in between
+    assert {name.lower(): value for name, value in own_headers.items() if name != "date"} == {
+        name.lower(): value for name, value in asgi_headers.items() if name != "date"
+    }
