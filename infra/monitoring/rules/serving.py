@@ -31,6 +31,9 @@ _FAULTS = 'nv_inference_request_failure{reason=~"REJECTED|BACKEND"}'
 _CANCELED = 'nv_inference_request_failure{reason="CANCELED"}'
 _SUCCESSES = "nv_inference_request_success"
 _WAKING = "15m"
+_SHADOW_WINDOW = "1h"
+_SHADOW_RATIO = 0.05
+"""Share of the compared requests: a shadow that loses or changes more than one in twenty is not ready to take over."""
 _MANY_RESTARTS = 3
 """Of one model within an hour: one is restarted within seconds, and answers its requests."""
 _NAMED = "{{ $labels.namespace }}/{{ $labels.workload }}"
@@ -39,7 +42,9 @@ _NAMED = "{{ $labels.namespace }}/{{ $labels.workload }}"
 def area(limits: ServingThresholds) -> Area:
     """Return the rules of services."""
     return Area(
-        name="serving", recordings=_recordings(limits), alerts=(*_burn(limits), _canceled(limits), *_models(limits))
+        name="serving",
+        recordings=_recordings(limits),
+        alerts=(*_burn(limits), _canceled(limits), *_models(limits), *_shadows(limits)),
     )
 
 
@@ -206,3 +211,34 @@ def _models(limits: ServingThresholds) -> Sequence[Alert]:
             description="The requests that waited for its first pod got status 503.",
         ),
     )
+
+
+def _shadows(limits: ServingThresholds) -> Sequence[Alert]:
+    """Return what only the owner of a shadow can see: clients get none of its answers."""
+    return (
+        Alert(
+            name="ShadowAnswersDiffer",
+            expr=_shadow_share("different", limits),
+            for_seconds=0,
+            severity="ticket",
+            summary=f"The shadow of {_NAMED} answers otherwise than the service",
+            description="{{ $value | humanizePercentage }} of the requests of an hour got other values, beyond the "
+            "tolerance. Clients do not see them.",
+        ),
+        Alert(
+            name="ShadowFails",
+            expr=_shadow_share("failed", limits),
+            for_seconds=0,
+            severity="ticket",
+            summary=f"The shadow of {_NAMED} fails requests that the service answers",
+            description="{{ $value | humanizePercentage }} of the requests of an hour had no answer to compare. "
+            "Clients do not notice.",
+        ),
+    )
+
+
+def _shadow_share(outcome: str, limits: ServingThresholds) -> str:
+    """Return the share of the requests sent to a shadow that had an outcome, where it is too large and of enough."""
+    sent = _sum("increase", 'athanor_shadow_requests{outcome!="dropped"}', _SHADOW_WINDOW)
+    share = _sum("increase", f'athanor_shadow_requests{{outcome="{outcome}"}}', _SHADOW_WINDOW)
+    return f"{share} / {sent} > {_SHADOW_RATIO:g} and {sent} >= {limits.minimum_requests_per_hour}"

@@ -41,6 +41,11 @@ def latencies(fast, every, service="answers"):
     }
 
 
+def _shadow(service, **counts):
+    """Return what a server counts of requests for its shadow by outcome."""
+    return {served("athanor_shadow_requests", service, outcome=outcome): samples for outcome, samples in counts.items()}
+
+
 _READY = 'kube_pod_status_ready{namespace="team", pod="answers-0", condition="true"}'
 _LOADED, _NOT_LOADED = "athanor_model_load_success", "athanor_model_load_failure"
 _GIVEN_UP = {**_SERVICE, "workload": "given-up"}
@@ -170,12 +175,56 @@ CASES = (
         fires={"12m": [_SERVICE]},
         quiet=["9m", "40m"],
     ),
+    AlertCase(
+        alert="ShadowAnswersDiffer",
+        says="one in ten differs; one in fifty, too few requests, and those that were not sent are nothing to see",
+        series={
+            **_shadow("answers", equal="0+9x140", different="0+1x60 60x80"),
+            **_shadow("two", equal="0+49x60", different="0+1x60"),
+            **_shadow("three", equal="0x60", different="0x10 1x50"),
+            **_shadow("four", equal="0+10x60", dropped="0+10x60"),
+        },
+        fires={"50m": [_SERVICE]},
+        quiet=["1m", "130m"],
+    ),
+    AlertCase(
+        alert="ShadowFails",
+        says="one in ten has no answer to compare; different ones are another matter",
+        series={
+            **_shadow("answers", equal="0+9x140", failed="0+1x60 60x80"),
+            **_shadow("two", equal="0+9x60", different="0+1x60"),
+        },
+        fires={"50m": [_SERVICE]},
+        quiet=["1m", "130m"],
+    ),
     RecordingCase(
         record="service:requests:rate5m",
         says="successes and faults of the service",
         series=requests("0+60x60", "0+30x60"),
         at="30m",
         gives={'{namespace="team", workload="answers"}': 1.5},
+    ),
+    AlertCase(
+        alert="ShadowAnswersDiffer",
+        says="one in ten differs; one in fifty, too few requests, and those that were not sent are nothing to see",
+        series={
+            **_shadow("answers", equal="0+9x140", different="0+1x60 60x80"),
+            **_shadow("two", equal="0+49x60", different="0+1x60"),
+            **_shadow("three", equal="0x60", different="0x10 1x50"),
+            **_shadow("four", equal="0+10x60", dropped="0+10x60"),
+        },
+        fires={"50m": [_SERVICE]},
+        quiet=["1m", "130m"],
+    ),
+    AlertCase(
+        alert="ShadowFails",
+        says="one in ten has no answer to compare; different ones are another matter",
+        series={
+            **_shadow("answers", equal="0+9x140", failed="0+1x60 60x80"),
+            **_shadow("two", equal="0+9x60", different="0+1x60"),
+        },
+        fires={"50m": [_SERVICE]},
+        quiet=["1m", "130m"],
     ),
     RecordingCase(
         record="service:requests:rate5m",

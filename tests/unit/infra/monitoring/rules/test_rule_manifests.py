@@ -13,6 +13,7 @@ from infra.monitoring.rules.xid import SEVERITIES, XIDS
 from infra.settings.alert_thresholds import AlertThresholds
 from tests.unit.infra.monitoring.rules.queries import metrics_of
 from trainer.serve.metrics import ServerMetrics, VersionMetrics
+from trainer.serve.shadow_metrics import ShadowMetrics
 from trainer.training.metrics import TrainingMetrics
 
 RULES = [rule for area in areas(AlertThresholds()) for rule in (*area.recordings, *area.alerts)]
@@ -35,6 +36,7 @@ def own_metrics():
     server = ServerMetrics("m")
     server.responses[200] += 1
     server.worker_restarts["m"] = lambda: 1
+    server.shadow_lines = ShadowMetrics().lines
     server.add_version(VersionMetrics(model="m", version=1))
     lines = server.render().decode().splitlines()
     return training | {line.split("{")[0].split(" ")[0] for line in lines if not line.startswith("#")}
