@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import hashlib
 import os
 import shlex
@@ -12,12 +11,13 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from athanor.dev import keeper
 from athanor.dev.session import Forwards, Session
 from athanor.dev.ssh import PORT, public_key, start_server, write_entry
 from athanor.dev.tree import ALIVE
+from athanor.dev.turns import Successor, take
 from athanor.inspection.objects import JOBS
 from athanor.run.command import start
 from athanor.run.description import beginning_of_name, describe, seconds_of
@@ -167,12 +167,15 @@ def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder
     with ExitStack() as stack:
         ssh = [f"{arguments.ssh}:{PORT}"] if arguments.ssh else []
         stack.enter_context(Forwards(cluster, job_name, [*arguments.forward, *ssh], show))
-        lock = _lock(state)
+        session = Session(cluster, job_name, folders, state, show)
+        lock = take(state.with_suffix(".lock"))
         if lock is None:
-            sys.stderr.write("another athanor dev keeps this folder equal; this one only connects\n")
+            sys.stderr.write("another athanor dev keeps this folder equal; this one takes over when that one ends\n")
+            say = _say if alone else _say_aside
+            stack.enter_context(Successor(state.with_suffix(".lock"), session, say))
         else:
             stack.enter_context(lock)
-            session = stack.enter_context(Session(cluster, job_name, folders, state, show))
+            stack.enter_context(session)
             session.settle()
             session.start()
         sys.stderr.write(
@@ -220,18 +223,6 @@ def _until_interrupted() -> int:
         return 0
 
 
-def _lock(state: Path) -> IO[str] | None:
-    """Return the lock of a folder, to be closed in the end; None if another client has it."""
-    state.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock = state.with_suffix(".lock").open("w", encoding="utf-8")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return None
-    return lock
-
-
 def _stop(arguments: argparse.Namespace, name: str) -> int:
     cluster = Cluster.of(arguments)
     with cluster.variables() as variables:
@@ -252,4 +243,9 @@ def _say(words: str) -> None:
 def _say_problems(words: str) -> None:
     """Show what needs somebody; anything else would disturb the shell."""
     if words.startswith(("changed on both sides", "not copied", "not forwarded")):
-        sys.stderr.write(f"\r\n{words}\r\n")
+        _say_aside(words)
+
+
+def _say_aside(words: str) -> None:
+    """Show something next to a shell, whose terminal is in raw mode."""
+    sys.stderr.write(f"\r\n{words}\r\n")

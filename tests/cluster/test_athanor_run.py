@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from tools.stacks.state_file import backend_url
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Iterator
 
     from tests.fixtures.engineer import Engineer
 
@@ -198,24 +200,42 @@ def test_a_pod_to_develop_in_has_the_files_of_the_folder_and_gives_its_own_back(
     again = there.shell("athanor dev -- sh -c 'ls; python3 new.py; cat made.txt'")
     assert again.stdout.split() == ["made.txt", "new.py", "new", "1"]
     assert "copied to the pod: new.py" in again.stderr
-    assert over_ssh(there, "cat made.txt") == "1"
+    with ExitStack() as terminals:
+        with over_ssh(there) as connect:
+            assert there.shell(f"{connect} cat made.txt").stdout == "1"
+            second = terminals.enter_context(client(there, "athanor dev --sync-only"))
+            said_by(second, "another athanor dev keeps this folder equal; this one takes over when that one ends")
+        said_by(second, "the other athanor dev has ended: this one keeps the folder equal now")
+        (folder / "later.py").write_text("print('later')", encoding="utf-8")
+        said_by(second, "copied to the pod: later.py")
     there.shell("athanor dev --stop")
     assert not [run for run in engineer.listed() if run["run"] == name]
 
 
-def over_ssh(there: Engineer, command: str) -> str:
-    """Run a command in the folder's pod as an editor does, through the image's sshd and a forwarded port."""
+@contextmanager
+def over_ssh(there: Engineer) -> Iterator[str]:
+    """Yield what connects to the folder's pod as an editor does, to its image's sshd through a forwarded port."""
     key = there.folder.parent / "id_ed25519"
     there.shell(f"ssh-keygen -q -t ed25519 -N '' -f {key}")
-    with held_port() as port:
-        client = there.started(f"athanor dev --ssh {port} --ssh-key {key}.pub --sync-only")
-        try:
-            assert client.stderr is not None
-            connect = next(line for line in iter(client.stderr.readline, "") if line.startswith("ssh: "))
-            return there.shell(f"{connect.removeprefix('ssh: ').strip()} {command}").stdout
-        finally:
-            os.killpg(client.pid, signal.SIGINT)
-            client.communicate(timeout=60)
+    with held_port() as port, client(there, f"athanor dev --ssh {port} --ssh-key {key}.pub --sync-only") as dev:
+        yield said_by(dev, "ssh: ").removeprefix("ssh: ").strip()
+
+
+@contextmanager
+def client(there: Engineer, command: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a command that Ctrl-C ends with the block."""
+    process = there.started(command)
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+def said_by(process: subprocess.Popen[str], beginning: str) -> str:
+    """Return the next line on standard error that begins like that."""
+    assert process.stderr is not None
+    return next(line for line in iter(process.stderr.readline, "") if line.startswith(beginning))
 
 
 TUNED = """

@@ -8,7 +8,7 @@ import pytest
 
 from athanor.command_line import parser
 from athanor.dev import command as module
-from athanor.dev.command import _check_same, _described, _lock, _name_of, _pod
+from athanor.dev.command import _check_same, _described, _name_of, _pod
 from athanor.run.command import Started
 from infra.errors import RefusalError
 from workloads.batch import BatchJobArgs
@@ -116,14 +116,3 @@ def test_it_starts_a_pod_or_finds_the_one_of_the_folder(exists, phase, does, mon
     arguments = given()
     assert _pod(arguments, _described(arguments, "dev-a")) == (cluster, "dev-a-1")
     assert done == does
-
-
-def test_two_terminals_do_not_copy_the_same_folder(tmp_path):
-    state = tmp_path / "dev" / "a.json"
-    first = _lock(state)
-    assert first
-    assert _lock(state) is None
-    first.close()
-    again = _lock(state)
-    assert again
-    again.close()

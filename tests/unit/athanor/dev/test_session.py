@@ -24,6 +24,7 @@ from athanor.dev.command import _work
 from athanor.dev.keeper import keep
 from athanor.dev.session import Forwards, Session
 from athanor.dev.tree import ALIVE
+from athanor.dev.turns import take
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
@@ -288,3 +289,26 @@ def test_a_command_runs_in_the_pods_folder_and_what_it_wrote_is_here_when_it_has
     assert work("--forward", str(port), "--", "sh", "-c", "cp train.py copy.py; exit 3") == 3
     assert content(here) == {"train.py": "1", "copy.py": "1"}
     assert any("port-forward" in call for call in cluster.calls)
+
+
+def test_a_terminal_takes_over_when_the_one_ends_that_kept_the_folder_equal(
+    work, folders, tmp_path, monkeypatch, capsys
+):
+    here, there = folders
+    first = take(tmp_path / "data" / "athanor" / "dev" / "dev-a.lock")
+    assert first
+
+    def interrupted(_seconds: float) -> None:
+        (here / "train.py").write_text("1")
+        assert content(there) == {}
+        first.close()
+        until(lambda: content(there) == {"train.py": "1"})
+        (there / "result.txt").write_text("0.9")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_module, "time", SimpleNamespace(sleep=interrupted))
+    assert work("--sync-only") == 0
+    assert content(here) == {"train.py": "1", "result.txt": "0.9"}
+    said = capsys.readouterr().err
+    assert "this one takes over when that one ends" in said
+    assert "the other athanor dev has ended: this one keeps the folder equal now" in said
