@@ -89,7 +89,7 @@ class Job(pulumi.ComponentResource):
         warn_without_network_policy(args.network, self)
         image = args.image or (platform.trainer_image if default_image is None else default_image)
         built = _resolved(platform, image, args.queue or platform.queue).apply(
-            lambda known: _build(name, kind, args, shape, known)
+            lambda known: job_manifests(name, kind, args, shape, known)
         )
         self.job_name = built.apply(lambda known: known["job"]["metadata"]["name"])
         children = pulumi.ResourceOptions(parent=self, provider=platform.provider, depends_on=platform.depends_on)
@@ -147,14 +147,18 @@ def _timeouts(args: JobArgs) -> pulumi.CustomTimeouts | None:
     return pulumi.CustomTimeouts(create=f"{args.wait_seconds}s") if args.wait_seconds else None
 
 
-def _build(
+def job_manifests(
     name: str,
     kind: str,
     args: JobArgs,
     shape: Callable[[str, ResolvedJob], JobShape],
     resolved: ResolvedJob,
 ) -> dict[str, Manifest]:
-    """Return the manifests of the job and of its network policies."""
+    """Return the manifests of the job and of its network policies.
+
+    Raises:
+        RefusalError: the platform cannot run it, as the preview says.
+    """
     whole = with_source(shape(name, resolved), args, name)
     _check(name, args, whole, resolved)
     for role in whole.roles:

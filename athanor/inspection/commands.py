@@ -19,6 +19,8 @@ class Commands:
     """What makes a corrected job take effect, as a clause."""
     new_code: str
     """What makes corrected code take effect, as a clause."""
+    memory: str
+    """What sets the memory of a pod."""
 
 
 MAKE = Commands(
@@ -27,6 +29,7 @@ MAKE = Commands(
     overview="`make status` shows who uses what",
     update="run `pulumi up`",
     new_code="run `pulumi up`, or `make rerun` if it is in git",
+    memory="the role's resources.memory",
 )
 ATHANOR = Commands(
     logs="athanor logs {}",
@@ -34,4 +37,5 @@ ATHANOR = Commands(
     overview="`athanor status` shows who uses what",
     update="start it again with `athanor run --replace`",
     new_code="start it again with `athanor run --replace`",
+    memory="--memory",
 )

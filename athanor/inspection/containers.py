@@ -173,7 +173,7 @@ def exit_words(ended: Object) -> str:
 
 def _exit_fix(ended: Object, commands: Commands, name: str) -> str:
     if ended.get("reason") == "OOMKilled":
-        return "raise the role's resources.memory (/dev/shm counts towards it), or use less"
+        return f"raise {commands.memory} (/dev/shm counts towards it), or use less"
     if ended["exitCode"] in {_KILLED, _TERMINATED}:
         return "it was killed from outside: look at the node and at `kubectl get events`"
     return f"read its log (`{commands.logs.format(name)}`), correct the program, then {commands.new_code}"

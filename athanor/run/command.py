@@ -16,6 +16,8 @@ from athanor.inspection.objects import JOBS
 from athanor.inspection.reader import read_line
 from athanor.run.description import describe
 from athanor.run.estimate import estimate
+from athanor.run.fit import check_fits
+from athanor.run.options import refused_in_options
 from athanor.run.program_text import program_in_cluster, program_in_stack
 from athanor.run.recorded import recorded
 from athanor.run.replaced import Replaced
@@ -96,9 +98,12 @@ def start(
         EngineError: the engine or the cluster did not do it.
     """
     if described.source is not None:
-        _ = described.source.archive  # refused before the engine starts
-    # Read here: an engine that has started would only bury a refusal.
+        with refused_in_options(arguments):
+            _ = described.source.archive
+    # Read and checked here: an engine that has started would only bury a refusal.
     known = None if arguments.platform else cluster.platform()
+    if known is not None:
+        check_fits(arguments, described, known)
     name = described.name
     before = Replaced.of(name, outputs_of(open_run(name)), cluster) if arguments.replace else Replaced()
     program = _program(described, cluster, known, arguments, before.next_repetition(keep_folder=keep_folder))
@@ -160,6 +165,8 @@ def _program(
     args = replace(described.args, rerun=repetition)
 
     def look(outputs: PlatformOutputs) -> PlatformOutputs:
+        if known is None:
+            check_fits(arguments, described, outputs)
         if not arguments.replace:
             _check_name(described.name, cluster.within(outputs.namespace))
         waiting = _line(cluster.within(outputs.namespace))

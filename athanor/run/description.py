@@ -1,4 +1,4 @@
-"""From a command line to a job's class and arguments; what does not fit is refused in the words of these classes."""
+"""From a command line to a job's class and arguments; what does not fit is refused in the words of the command line."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from athanor.run.options import refused_in_options
 from athanor.run.pasted import Pasted, read_mpi, read_pytorch, split
 from athanor.run.script import SCRIPT_SUFFIXES, check_script
 from infra.errors import RefusalError
 from workloads.batch import BatchJob, BatchJobArgs
+from workloads.checks import check_name
 from workloads.egress import Egress
 from workloads.job_secrets import SecretFiles
 from workloads.local_folder import LocalFolder
@@ -58,12 +60,14 @@ def describe(arguments: argparse.Namespace) -> Description:
     Raises:
         RefusalError: it is not a job that could run.
     """
-    source = None if arguments.no_code else LocalFolder(path=arguments.workdir)
     arguments = argparse.Namespace(**{**vars(arguments), "program": list(split(arguments.program))})
-    job, args = _KINDS[arguments.kind](arguments, source)
-    if source is not None:
-        check_script(args.command if isinstance(args, BatchJobArgs) else args.program, source)
     name = arguments.name or default_name(arguments.program)
+    with refused_in_options(arguments):
+        source = None if arguments.no_code else LocalFolder(path=arguments.workdir)
+        check_name("job name", name)
+        job, args = _KINDS[arguments.kind](arguments, source)
+        if source is not None:
+            check_script(args.command if isinstance(args, BatchJobArgs) else args.program, source)
     return Description(name=name, kind=job.__name__, declare=job, args=args, source=source, workers=arguments.workers)
 
 
@@ -83,7 +87,7 @@ def _mpi(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     pasted = read_mpi(given.program)
     slots = _slots(given, pasted)
     ranks = pasted.sizes.get("ranks", slots * given.workers)
-    if ranks != slots * given.workers:
+    if ranks != slots * given.workers and given.workers > 0:
         limit = f"{given.workers} workers with {slots} processes each are {slots * given.workers} ranks"
         raise RefusalError("-np", ranks, limit, "correct --workers, --gpus or --processes, or omit -np")
     options: dict[str, Any] = {"mpirun_options": pasted.options} if pasted.options else {}
@@ -192,13 +196,13 @@ def _processes(given: argparse.Namespace, pasted: Pasted) -> int:
     if given.processes is not None and said not in {None, given.processes}:
         limit = f"the command says {said}"
         raise RefusalError("--processes", given.processes, limit, "omit one of the two")
-    return given.processes or said or given.gpus or 1
+    return next((each for each in (given.processes, said, given.gpus or None) if each is not None), 1)
 
 
 def _slots(given: argparse.Namespace, pasted: Pasted) -> int:
     """Return the ranks of a worker; without GPUs and any other number, mpirun's -np is shared evenly."""
     slots, ranks = _processes(given, pasted), pasted.sizes.get("ranks", 0)
-    named = given.processes or pasted.sizes.get("processes") or given.gpus
+    named = given.processes is not None or pasted.sizes.get("processes") or given.gpus
     shared_evenly = ranks and not named and given.workers > 0 and ranks % given.workers == 0
     return ranks // given.workers if shared_evenly else slots
 

@@ -111,11 +111,16 @@ def test_packages_are_installed_first_and_caches_outlive_the_run(engineer: Engin
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--queue nope -- python train.py", "queue = 'nope': the platform has no queue of that name. Fix: use one of "),
-        ("-- bash train.py", "program = 'bash': the job runs torchrun itself"),
+        (
+            "--queue nope -- python train.py",
+            "--queue = 'nope': the platform has no queue of that name. Fix: use one",
+        ),
+        ("-- bash train.py", "command = 'bash': the job runs torchrun itself"),
     ],
 )
-def test_what_a_preview_refuses_is_refused_in_the_same_words(engineer: Engineer, words: str, message: str) -> None:
+def test_a_run_is_refused_before_it_starts_by_what_was_typed(
+    engineer: Engineer, words: str, message: str
+) -> None:
     (engineer.folder / "train.py").write_text(own_script(), encoding="utf-8")
     before = engineer.shell("athanor runs").stdout
     refused = engineer.shell(f"athanor run {words}", check=False)

@@ -53,8 +53,8 @@ def test_it_is_one_pod_that_waits_and_sends_no_code():
     ("words", "message"),
     [
         (("--idle", "soon"), "--idle = 'soon': must be a whole number of s, m, h or d"),
-        (("--gpus", "-1"), "resources.gpus = -1"),
-        (("--egress", "huggingface.co"), "egress.to = 'huggingface.co'"),
+        (("--gpus", "-1"), "--gpus = -1"),
+        (("--egress", "huggingface.co"), "--egress = 'huggingface.co'"),
     ],
 )
 def test_what_no_pod_could_be_is_refused(words, message):

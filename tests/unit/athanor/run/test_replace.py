@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +12,7 @@ from athanor.command_line import main, parser
 from athanor.run import command as module
 from athanor.run.description import describe
 from infra.errors import RefusalError
+from infra.outputs import PlatformOutputs
 from infra.platform import Platform
 from tests.recording_engine import record
 from tests.unit.workloads.job_cases import PLATFORM
@@ -41,7 +41,7 @@ class World:
         return []
 
     def platform(self) -> object:
-        return SimpleNamespace(namespace=self.namespace)
+        return PlatformOutputs(contract_version=1, **{**vars(PLATFORM), "offers": ""})
 
     def variables(self) -> AbstractContextManager[dict[str, str]]:
         return nullcontext({})

@@ -175,9 +175,9 @@ def test_a_trial_is_never_mistaken_for_another_run(runs, capsys):
     ("words", "message"),
     [
         (BEGIN, "command = '': is missing"),
-        ((*BEGIN, "--gpus", "-1", *COMMAND), "resources.gpus = -1: must be 0 to 16"),
+        ((*BEGIN, "--gpus", "-1", *COMMAND), "--gpus = -1: must be 0 to 16"),
         ((*BEGIN, "--kind", "batch", "--elastic", "1", *COMMAND), "--elastic = 1: applies only to --kind pytorch"),
-        ((*BEGIN, "--workdir", "nope", *COMMAND), "source.path = 'nope': is not a folder"),
+        ((*BEGIN, "--workdir", "nope", *COMMAND), "--workdir = 'nope': is not a folder"),
         (("--resume", "tune", "--gpus", "1"), "--gpus = 1: does not go with --resume"),
         (("--resume", "tune", "--stop-early", "median"), "--stop-early = 'median': does not go with --resume"),
         (("--resume", "tune", "--", "python"), "command = ['python']: does not go with --resume"),

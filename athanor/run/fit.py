@@ -1,0 +1,61 @@
+"""Whether a platform can run a job, asked before the engine starts: what its preview would refuse, and sooner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from athanor.run.options import refused_in_options
+from athanor.runs.stack import PROJECT
+from infra.outputs import FIELD_NAMES
+from infra.platform import ResolvedPlatform
+from workloads.batch import BatchJobArgs, batch_shape
+from workloads.job import job_manifests
+from workloads.mpi import MPIJobArgs, mpi_shape
+from workloads.owner import owner_label
+from workloads.pytorch import PyTorchJobArgs, pytorch_shape
+from workloads.resolved import ResolvedJob
+from workloads.tensorflow import TensorFlowJobArgs, tensorflow_shape
+
+if TYPE_CHECKING:
+    import argparse
+
+    from athanor.run.description import Description
+    from infra.outputs import PlatformOutputs
+    from workloads.job_args import JobArgs
+    from workloads.volcano_job import JobShape
+
+
+def check_fits(arguments: argparse.Namespace, described: Description, outputs: PlatformOutputs) -> None:
+    """Refuse a job that the platform cannot run.
+
+    Args:
+        arguments: What was typed.
+        described: The job that it describes.
+        outputs: The platform.
+
+    Raises:
+        RefusalError: in the words of the command line.
+    """
+    values: dict[str, Any] = {name: getattr(outputs, name) for name in FIELD_NAMES}
+    values["offers"] = outputs.platform_offers
+    platform, args = ResolvedPlatform(**values), described.args
+    default = platform.tensorflow_image if isinstance(args, TensorFlowJobArgs) else platform.trainer_image
+    resolved = ResolvedJob(
+        platform=platform,
+        owner=owner_label(PROJECT, described.name),
+        image=str(args.image or default),
+        queue=str(args.queue or platform.queue),
+    )
+    with refused_in_options(arguments):
+        job_manifests(described.name, described.kind, args, lambda name, _: _shape(name, args), resolved)
+
+
+def _shape(job_name: str, args: JobArgs) -> JobShape:
+    if isinstance(args, PyTorchJobArgs):
+        return pytorch_shape(job_name, args)
+    if isinstance(args, MPIJobArgs):
+        return mpi_shape(job_name, args)
+    if isinstance(args, TensorFlowJobArgs):
+        return tensorflow_shape(job_name, args)
+    assert isinstance(args, BatchJobArgs)
+    return batch_shape(args)
