@@ -24,6 +24,7 @@ from athanor.run.description import beginning_of_name, describe, seconds_of
 from athanor.runs.backend import data_folder
 from athanor.runs.cluster import Cluster
 from athanor.runs.control import resume
+from athanor.runs.elsewhere import check_can_be_deleted
 from athanor.runs.ending import exit_status
 from athanor.runs.history import forget
 from athanor.runs.job import (
@@ -227,7 +228,9 @@ def _stop(arguments: argparse.Namespace, name: str) -> int:
     cluster = Cluster.of(arguments)
     with cluster.variables() as variables:
         stack = open_run(name, variables)
-        job_name = outputs_of(stack).get("job_name", "")
+        recorded = outputs_of(stack)
+        check_can_be_deleted(cluster.within(recorded.get("namespace", "")), name, recorded)
+        job_name = recorded.get("job_name", "")
         remove(stack)
     forget(name)
     for suffix in (".json", ".lock", ".ssh_config", ".known_hosts"):

@@ -59,6 +59,8 @@ def _controls(commands: Commands) -> list[argparse.ArgumentParser]:
     stop.add_argument("run", metavar="RUN", help="its pods save and end; its GPUs are free for others")
     resume.add_argument("run", metavar="RUN", help="from its latest checkpoint, as after any restart")
     delete.add_argument("run", metavar="RUN", help="its files under /data/output stay")
+    delete.add_argument("--forget", action="store_true",
+                        help="only remove it from your list, because its cluster is gone for good")  # fmt: skip
     for command in (stop, resume, delete):
         _add_json(command, "print what was done as one JSON object")
     return [stop, resume, delete, _rerun(commands)]

@@ -16,7 +16,7 @@ from athanor.runs.comparison import Comparison
 from athanor.runs.control import resume, stop
 from athanor.runs.copy import Place, folder_of, read_copy, run_copy
 from athanor.runs.curves import COLOURS, fields, page
-from athanor.runs.elsewhere import check_is_here
+from athanor.runs.elsewhere import check_can_be_deleted, check_is_here
 from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end, print_logs
 from athanor.runs.history import Seen, forget
@@ -28,7 +28,7 @@ from athanor.runs.past_lines import are_gone, print_past, whole_series
 from athanor.runs.ranks import pod_of_rank
 from athanor.runs.rerun import rerun
 from athanor.runs.series import Series, read_series
-from athanor.runs.stack import open_run, outputs_of, remove
+from athanor.runs.stack import drop, open_run, outputs_of, remove
 from athanor.runs.tensorboard import show
 from athanor.runs.watch import watch
 from athanor.runs.why import why
@@ -48,9 +48,13 @@ def run(arguments: argparse.Namespace) -> int:
         arguments: as athanor/runs/arguments.py parses them.
     """
     as_json = getattr(arguments, "json", False)  # the interactive ones have no --json
-    return exit_status(
-        arguments.command, lambda: _COMMANDS[arguments.command](arguments, Cluster.of(arguments)), as_json=as_json
-    )
+    return exit_status(arguments.command, lambda: _run(arguments), as_json=as_json)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.command == "delete" and arguments.forget:
+        return _forget(arguments)  # its kubeconfig may be gone with the cluster
+    return _COMMANDS[arguments.command](arguments, Cluster.of(arguments))
 
 
 def _list(arguments: argparse.Namespace, cluster: Cluster) -> int:
@@ -241,10 +245,28 @@ def _tensorboard(arguments: argparse.Namespace, cluster: Cluster) -> int:
 def _delete(arguments: argparse.Namespace, cluster: Cluster) -> int:
     with cluster.variables() as variables:
         stack = open_run(arguments.run, variables)
-        job_name = outputs_of(stack).get("job_name") if arguments.json else None
+        recorded = outputs_of(stack)
+        check_can_be_deleted(cluster.within(recorded.get("namespace", "")), arguments.run, recorded)
         remove(stack)
     forget(arguments.run)
-    return _done(arguments, job_name, "deleted", f"deleted: run {arguments.run}")
+    return _done(arguments, recorded.get("job_name"), "deleted", f"deleted: run {arguments.run}")
+
+
+def _forget(arguments: argparse.Namespace) -> int:
+    """Delete the stack of a run alone, and say what its cluster may still have."""
+    run = arguments.run
+    stack = open_run(run)
+    recorded = outputs_of(stack)
+    drop(stack)
+    forget(run)
+    words = f"forgotten: run {run}; nothing was deleted in a cluster"
+    if "job_name" in recorded:
+        where = f"at {recorded['server']}" if "server" in recorded else "where it was started"
+        words += (
+            f"; the one {where} may still have its job {recorded['job_name']}, with its pods, its code and its network"
+            f" policy, in namespace {recorded['namespace']}, labelled {JOB_LABEL}={run}"
+        )
+    return _done(arguments, recorded.get("job_name"), "forgotten", words)
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, Cluster], int]] = {

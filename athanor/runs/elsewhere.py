@@ -42,6 +42,22 @@ def check_is_here(cluster: Cluster, run: str, recorded: Mapping[str, str]) -> No
         raise of_another(run, recorded["server"], cluster)
 
 
+def check_can_be_deleted(cluster: Cluster, run: str, recorded: Mapping[str, str]) -> None:
+    """Refuse to delete the objects of a run in a cluster that is another one, or that does not answer.
+
+    Raises:
+        RefusalError: naming what forgets a run whose cluster no longer exists.
+    """
+    if "job_name" not in recorded:
+        return
+    try:
+        check_is_here(cluster, run, recorded)
+        cluster.find(JOBS, recorded["job_name"])
+    except RefusalError as refusal:
+        fix = f"{refusal.fix}; if its cluster is gone for good, `athanor delete {run} --forget` only forgets the run"
+        raise RefusalError(refusal.field, refusal.value, refusal.limit, fix) from None
+
+
 def of_another(run: str, server: str, cluster: Cluster) -> RefusalError:
     """Return the refusal of a run that another cluster has."""
     limit = f"was started in the cluster at {server}, and this is the one at {host(cluster.server)}"

@@ -119,6 +119,18 @@ def remove(stack: automation.Stack) -> None:
     stack.workspace.remove_stack(stack.name)
 
 
+def drop(stack: automation.Stack) -> None:
+    """Delete the state of a run, and nothing in a cluster.
+
+    Raises:
+        EngineError: as `apply`.
+    """
+    try:
+        stack.workspace.remove_stack(stack.name, force=True)
+    except automation.CommandError as error:
+        raise _failure([], error) from None
+
+
 def outputs_of(stack: automation.Stack) -> dict[str, str]:
     """Return what a run recorded of itself.
 

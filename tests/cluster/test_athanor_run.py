@@ -118,9 +118,7 @@ def test_packages_are_installed_first_and_caches_outlive_the_run(engineer: Engin
         ("-- bash train.py", "command = 'bash': the job runs torchrun itself"),
     ],
 )
-def test_a_run_is_refused_before_it_starts_by_what_was_typed(
-    engineer: Engineer, words: str, message: str
-) -> None:
+def test_a_run_is_refused_before_it_starts_by_what_was_typed(engineer: Engineer, words: str, message: str) -> None:
     (engineer.folder / "train.py").write_text(own_script(), encoding="utf-8")
     before = engineer.shell("athanor runs").stdout
     refused = engineer.shell(f"athanor run {words}", check=False)

@@ -19,8 +19,9 @@ def _run(tmp_path, monkeypatch):
     """A run whose commands succeed."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     cluster = SimpleNamespace(
-        server="https://10.0.0.1:6443", namespace="team", within=lambda _: cluster, variables=lambda: nullcontext({})
-    )
+        server="https://10.0.0.1:6443", namespace="team", within=lambda _: cluster, variables=lambda: nullcontext({}),
+        find=lambda *_: None,
+    )  # fmt: skip
     monkeypatch.setattr(module.Cluster, "of", lambda _: cluster)
     monkeypatch.setattr(module, "open_run", lambda *_: "stack")
     monkeypatch.setattr(module, "outputs_of", lambda _: {"job_name": "lr-1", "namespace": "team"})
