@@ -7,7 +7,7 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from athanor.account.arguments import add_leftovers
 from athanor.dev.arguments import add_dev
@@ -35,6 +35,10 @@ _COMPLETION = """examples:
   eval "$(athanor completion bash)"                                       # in ~/.bashrc
   athanor completion zsh > ~/.zfunc/_athanor                              # with ~/.zfunc in fpath, before compinit
   athanor completion fish > ~/.config/fish/completions/athanor.fish
+
+exit status:
+  0  printed
+  2  wrong arguments
 """
 _SHORTEST_LIMIT = 2000
 _PIPE_CLOSED = 141
@@ -80,10 +84,23 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     """
     words = _without_runs(words)
     end = words.index("--") if words[:1] == ["shell"] and "--" in words else len(words)
-    arguments = parser().parse_args(words[:end])
+    whole = parser()
+    arguments, unknown = whole.parse_known_args(words[:end])
+    if unknown:
+        _refuse(whole, arguments, unknown)
     if behind := words[end + 1 :]:
         arguments.program = list(behind)
     return arguments
+
+
+def _refuse(whole: argparse.ArgumentParser, arguments: argparse.Namespace, unknown: Sequence[str]) -> NoReturn:
+    """End with what argparse says of options that no command has, and with where those of a program stand."""
+    [commands] = [action for action in whole._actions if action.dest == "command"]  # noqa: SLF001 - it has no name
+    command = cast("dict[str, argparse.ArgumentParser]", commands.choices)[arguments.command]
+    own = (
+        f"; options of your own program stand behind --, as in: athanor {arguments.command} … -- python train.py --lr 1"
+    )
+    command.error(f"unrecognized arguments: {' '.join(unknown)}{own if hasattr(arguments, 'program') else ''}")
 
 
 def _without_runs(words: Sequence[str]) -> Sequence[str]:

@@ -41,6 +41,10 @@ class SecretFiles:
         """Refuse a path that would hide what every pod has."""
         check_mount_path("secret_files.path", self.path)
 
+    def __str__(self) -> str:
+        """Return it as `athanor run --secret` takes it."""
+        return f"{self.secret}:{self.path}"
+
 
 def secret_mounts(files: Sequence[SecretFiles]) -> list[Mount]:
     """Return the user's Secrets as mounts; the group of the pod's user may read them."""

@@ -54,6 +54,10 @@ class ClaimMount:
         """
         check_mount_path("volumes.path", self.path)
 
+    def __str__(self) -> str:
+        """Return it as `athanor run --volume` takes it."""
+        return f"{self.claim}:{self.path}{':ro' if self.read_only else ''}"
+
 
 def check_mount_path(field_name: str, path: str) -> None:
     """Refuse a path that would hide what every pod has.

@@ -19,6 +19,8 @@ class Commands:
     """What makes a corrected job take effect, as a clause."""
     new_code: str
     """What makes corrected code take effect, as a clause."""
+    priority: str
+    """What sets the priority of a job."""
     memory: str
     """What sets the memory of a pod."""
 
@@ -29,6 +31,7 @@ MAKE = Commands(
     overview="`make status` shows who uses what",
     update="run `pulumi up`",
     new_code="run `pulumi up`, or `make rerun` if it is in git",
+    priority="priority_class",
     memory="the role's resources.memory",
 )
 ATHANOR = Commands(
@@ -37,5 +40,6 @@ ATHANOR = Commands(
     overview="`athanor status` shows who uses what",
     update="start it again with `athanor run --replace`",
     new_code="start it again with `athanor run --replace`",
+    priority="--priority",
     memory="--memory",
 )

@@ -205,8 +205,10 @@ def behind(case: Case) -> Finding | None:
     known = {job["metadata"].get("uid"): logical_name(job) for job in case.snapshot.jobs}
     names = ", ".join([*(_owner(each, known) for each in first[:_NAMED]), *(["…"] if len(first) > _NAMED else [])])
     rank = f"{len(higher)} with a higher priority than its {own}" if higher else "of its priority, but older"
-    because = f"{len(first)} waiting jobs of queue {case.queue!r} come before {case.name} ({rank}: {names})"
-    step = "wait for them, or give the job a priority_class above theirs"
+    jobs = "1 waiting job" if len(first) == 1 else f"{len(first)} waiting jobs"
+    verb = "comes" if len(first) == 1 else "come"
+    because = f"{jobs} of queue {case.queue!r} {verb} before {case.name} ({rank}: {names})"
+    step = f"wait for them, or give the job a {case.commands.priority} above theirs"
     return Finding(cause="behind", because=because, next_step=step)
 
 

@@ -29,6 +29,14 @@ exit status:
   5  a check failed
 """
 
+_WRITTEN = """example: {example}
+
+exit status:
+  0  written, or nothing had changed
+  1  refused, or GitHub did not do it
+  2  wrong arguments
+"""
+
 
 def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the class to itself
     """Add `apply`, `drift`, `comment` and `issue` to the command's parser.
@@ -56,13 +64,15 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse keeps the cl
     comment = commands.add_parser(
         "comment",
         help="keep one comment of a GitHub pull request equal to a report",
-        epilog="example: athanor comment report.md --pull-request 7",
+        epilog=_WRITTEN.format(example="athanor comment report.md --pull-request 7"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     comment.add_argument("--pull-request", required=True, type=_number, metavar="NUMBER", help="its number")
     issue = commands.add_parser(
         "issue",
         help="keep one GitHub issue open, with a report, or close it",
-        epilog="example: athanor issue drift.md --title 'Drift in dev'",
+        epilog=_WRITTEN.format(example="athanor issue drift.md --title 'Drift in dev'"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     action = issue.add_mutually_exclusive_group(required=True)
     action.add_argument("--title", help="open the issue under this title, or update it")
@@ -83,6 +93,7 @@ def add_policy_pack(command: argparse.ArgumentParser) -> None:
 
 def _add_github(command: argparse.ArgumentParser) -> None:
     command.description = "The token is read from GITHUB_TOKEN, the address of the API from GITHUB_API_URL."
+    command.add_argument("--json", action="store_true", help="print what was done as one JSON object: state and url")
     command.add_argument("report", type=Path, metavar="FILE", help="report of `athanor review` or `athanor drift`")
     command.add_argument("--repository", metavar="OWNER/NAME", help="default: $GITHUB_REPOSITORY")
     command.add_argument(

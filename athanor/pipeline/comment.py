@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING
 
+from athanor.complaint import complain
 from athanor.pipeline.github import GitHubError
 from athanor.pipeline.report_file import read_report, repository
 from infra.errors import RefusalError
@@ -23,13 +25,16 @@ def run(arguments: argparse.Namespace) -> int:
         report = read_report(arguments.report)
         github = repository(arguments, "pull-requests: write")
         comments = f"issues/{arguments.pull_request}/comments"
-        comment = report.latest(github.every(comments), arguments.author)
+        comment, state = report.latest(github.every(comments), arguments.author), "unchanged"
         if comment is None:
+            state = "created"
             comment = github.send("POST", comments, {"body": report.text})
         elif comment["body"] != report.text:
+            state = "updated"
             github.send("PATCH", f"issues/comments/{comment['id']}", {"body": report.text})
     except (OSError, RefusalError, GitHubError) as error:
-        sys.stderr.write(f"athanor comment: {error}\n")
+        complain("comment", error, as_json=arguments.json)
         return 1
-    sys.stdout.write(f"{comment.get('html_url', '')}\n")
+    url = comment.get("html_url", "")
+    sys.stdout.write(f"{json.dumps({'state': state, 'url': url}) if arguments.json else url}\n")
     return 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from athanor.complaint import complain
 from athanor.pipeline.github import GitHub, GitHubError
 from athanor.pipeline.report_file import ReportFile, read_report, repository
 from infra.errors import RefusalError
@@ -26,25 +28,27 @@ def run(arguments: argparse.Namespace) -> int:
         issue = report.latest(listed, arguments.author)
         done = _close(github, issue, report) if arguments.close else _open(github, issue, report, arguments.title)
     except (OSError, RefusalError, GitHubError) as error:
-        sys.stderr.write(f"athanor issue: {error}\n")
+        complain("issue", error, as_json=arguments.json)
         return 1
-    sys.stdout.write(f"{done}\n")
+    state, url = done
+    text = json.dumps({"state": state, "url": url}) if arguments.json else f"{state} {url or ''}".rstrip()
+    sys.stdout.write(f"{text}\n")
     return 0
 
 
-def _open(github: GitHub, issue: dict[str, Any] | None, report: ReportFile, title: str) -> str:
+def _open(github: GitHub, issue: dict[str, Any] | None, report: ReportFile, title: str) -> tuple[str, str | None]:
     if issue is None:
         issue = github.send("POST", "issues", {"title": title, "body": report.text})
-        return f"opened {issue.get('html_url', '')}"
+        return "opened", issue.get("html_url")
     if issue["body"] == report.text:
-        return f"unchanged {issue.get('html_url', '')}"
+        return "unchanged", issue.get("html_url")
     github.send("PATCH", f"issues/{issue['number']}", {"title": title, "body": report.text})
-    return f"updated {issue.get('html_url', '')}"
+    return "updated", issue.get("html_url")
 
 
-def _close(github: GitHub, issue: dict[str, Any] | None, report: ReportFile) -> str:
+def _close(github: GitHub, issue: dict[str, Any] | None, report: ReportFile) -> tuple[str, str | None]:
     if issue is None:
-        return "nothing to close"
+        return "nothing to close", None
     change = {"body": report.text, "state": "closed", "state_reason": "completed"}
     github.send("PATCH", f"issues/{issue['number']}", change)
-    return f"closed {issue.get('html_url', '')}"
+    return "closed", issue.get("html_url")

@@ -22,6 +22,9 @@ _EPILOG = """examples:
 The cluster is that of the kubeconfig's current context, the platform that of its namespace. --platform reads the
 platform from the outputs of its stack instead.
 
+To hear when a run ends: --follow, or `athanor logs --follow RUN` at any time, or a webhook of your team's queue,
+which the platform's operator sets up.
+
 exit status:
   0  the job is accepted; with --follow: it completed, or you detached with Ctrl-C
   1  refused, or the engine or the cluster did not do it; with --follow: the job failed
@@ -47,7 +50,7 @@ def add_run(commands: Commands) -> None:
     how.add_argument("--follow", action="store_true", help="print the logs until the job ends; Ctrl-C only detaches")
     how.add_argument("--preview", action="store_true", help="show what would run, and run nothing")
     how.add_argument("--print-program", action="store_true", help="print the equal Pulumi program, and run nothing")
-    how.add_argument("--json", action="store_true", help="print what was started as one JSON object")
+    run.add_argument("--json", action="store_true", help="print what was started as one JSON object; then lines, too")
 
 
 def add_job(run: argparse.ArgumentParser, what: str = "run") -> None:

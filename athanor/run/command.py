@@ -64,11 +64,20 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     described = describe(arguments)
     if arguments.print_program:
-        sys.stdout.write(_printed(arguments, described))
+        text = _printed(arguments, described)
+        sys.stdout.write(json.dumps({"program": text}) + "\n" if arguments.json else text)
         return 0
     cluster = Cluster.of(arguments)
     started = start(arguments, described, cluster)
-    return 0 if started is None else _report(arguments, cluster.within(started.namespace), described.name, started)
+    if started is not None:
+        return _report(arguments, cluster.within(started.namespace), described.name, started)
+    if arguments.json:
+        sys.stdout.write(json.dumps(_result(described.name, None, None, is_new=False)) + "\n")
+    return 0
+
+
+def _result(name: str, job: str | None, namespace: str | None, *, is_new: bool) -> dict[str, Any]:
+    return {"run": name, "job": job, "namespace": namespace, "started": is_new}
 
 
 def _printed(arguments: argparse.Namespace, described: Description) -> str:
@@ -142,9 +151,9 @@ def _apply(
 def _report(arguments: argparse.Namespace, cluster: Cluster, name: str, started: Started) -> int:
     job, is_new = started.job_name, started.phase is None
     if arguments.json:
-        done = {"run": name, "job": job, "namespace": cluster.namespace, "started": is_new}
-        sys.stdout.write(json.dumps(done) + "\n")
-        return 0
+        sys.stdout.write(json.dumps(_result(name, job, cluster.namespace, is_new=is_new)) + "\n")
+        sys.stdout.flush()
+        return follow_to_the_end(cluster, name, job, as_json=True) if arguments.follow else 0
     which = f"run {name}, job {job} in namespace {cluster.namespace}"
     unchanged = f"unchanged: {which}, is {started.phase} already; nothing was started\n"
     sys.stderr.write(f"started: {which}\n" if is_new else unchanged)

@@ -33,7 +33,9 @@ def estimate(described: Description, platform: PlatformOutputs, line: Snapshot |
     resources = args.resources
     asked = resources.accelerator
     gpus = asked.count if isinstance(asked, WholeGpus) else 0
-    each = f"{resources.cpu} CPU, {resources.memory_size} memory" + (f", {gpus} GPUs" if gpus else "")
+    each = f"{resources.cpu} CPU, {resources.memory_size} memory" + (
+        f", {gpus} {'GPU' if gpus == 1 else 'GPUs'}" if gpus else ""
+    )
     lines = [
         f"{described.kind} {described.name}: {pods} {'pod' if pods == 1 else 'pods'} of {each}",
         f"queue: {_queue(described, platform, line)}; pool: {args.pool or 'any that fits'}",

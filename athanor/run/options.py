@@ -96,6 +96,9 @@ def in_options(refusal: RefusalError, given: argparse.Namespace) -> RefusalError
     field = f"{option} {match['key']}" if match["key"] else option
     if option == "--deadline":
         return _deadline(refusal, given)
+    if option == "--elastic":
+        limit = f"{refusal.limit}, the number of --workers"
+        return RefusalError(option, refusal.value, limit, "use fewer, or raise --workers")
     value = getattr(given, _TYPED[option], None) if option in _TYPED else None
     return RefusalError(field, _value(refusal.value) if value is None else value, *_sentences(refusal))
 

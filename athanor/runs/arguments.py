@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Commands = Any
 """What argparse's add_subparsers returns: it has no public name."""
 Arguments = Any
 """A parser, or a group of its arguments: what they have in common has no public name either."""
 _PAIR = 2
+_STATUSES = {
+    "0": "done",
+    "1": "refused, or the engine or the cluster did not do it",
+    "2": "wrong arguments",
+    "130": "Ctrl-C",
+}
+_FOLLOWED = {"0": "printed; with --follow: the job completed, or you detached with Ctrl-C",
+             "1": f"{_STATUSES['1']}; with --follow: the job failed or was stopped"}  # fmt: skip
+_WATCHED = {"0": "the job has not failed, or you pressed Ctrl-C", "1": f"{_STATUSES['1']}, or the job failed"}
+_EXPLAINED = {"0": "explained, whatever the cause"}
+_INSIDE = {"0": "the shell or the command ended with 0", "others": "the command's own"}
+_FORWARDED = {"0": "you pressed Ctrl-C", "others": "kubectl's own"}
+_SHOWN = {"0": "you pressed Ctrl-C", "others": "TensorBoard's own"}
 _LAST_PORT = 65535
 
 
@@ -25,11 +41,11 @@ def add_runs(commands: Commands) -> None:
         commands, "status", "show what runs in your namespace, and who has the GPUs", "athanor status --json"
     )
     _add_json(status, "print one JSON object")
-    logs = _command(commands, "logs", "print what a run's pods write", "athanor logs --follow train-3f9a01")
+    logs = _command(commands, "logs", "print what a run's pods write", "athanor logs --follow train-3f9a01", _FOLLOWED)
     logs.add_argument("run", metavar="RUN")
     logs.add_argument("--follow", action="store_true", help="until the job ends; Ctrl-C only detaches")
     _add_json(logs, "print one JSON object for each line: pod, time and line")
-    watch = _command(commands, "watch", "show a run's progress and curves", "athanor watch train-3f9a01")
+    watch = _command(commands, "watch", "show a run's progress and curves", "athanor watch train-3f9a01", _WATCHED)
     watch.add_argument("run", metavar="RUN", help="until it ends; printed once where the output is not a terminal")
     _add_json(watch, "print one JSON object of now, with the latest numbers")
     compare = _command(commands, "compare", "show what two runs differ in", "athanor compare train-3f9a01 train-77c0de")
@@ -43,7 +59,9 @@ def add_runs(commands: Commands) -> None:
     how = curves.add_mutually_exclusive_group()
     how.add_argument("--output", default="curves.html", metavar="FILE", help="the page (default: curves.html)")
     _add_json(how, "print one JSON object for each run, with all points, and write no page")
-    why = _command(commands, "why", "say why a run does not run, and when it can start", "athanor why train-3f9a01")
+    why = _command(
+        commands, "why", "say why a run does not run, and when it can start", "athanor why train-3f9a01", _EXPLAINED
+    )
     why.add_argument("run", metavar="RUN")
     _add_json(why, "print one JSON object")
     commands_of_runs = [runs, status, logs, watch, compare, curves, why, *_controls(commands), *_inside(commands)]
@@ -78,9 +96,13 @@ def _rerun(commands: Commands) -> argparse.ArgumentParser:
 
 
 def _inside(commands: Commands) -> list[argparse.ArgumentParser]:
-    shell = _command(commands, "shell", "open a shell in a run's pod", "athanor shell train-3f9a01 --rank 3")
+    shell = _command(commands, "shell", "open a shell in a run's pod", "athanor shell train-3f9a01 --rank 3", _INSIDE)
     forward = _command(
-        commands, "port-forward", "open ports of a run's pod on this machine", "athanor port-forward train-3f9a01 6006"
+        commands,
+        "port-forward",
+        "open ports of a run's pod on this machine",
+        "athanor port-forward train-3f9a01 6006",
+        _FORWARDED,
     )
     for command in (shell, forward):
         command.add_argument("run", metavar="RUN")
@@ -112,6 +134,7 @@ def _tensorboard(commands: Commands) -> argparse.ArgumentParser:
         "tensorboard",
         "show runs' event files in TensorBoard",
         "athanor tensorboard train-3f9a01",
+        _SHOWN,
     )
     board.add_argument("runs", nargs="+", metavar="RUN", help="whose files are fetched every half minute")
     board.add_argument("--port", type=_number, default=6006, metavar="N", help="on 127.0.0.1 (default: 6006)")
@@ -142,9 +165,18 @@ def _add_json(command: Arguments, help_text: str) -> None:
     command.add_argument("--json", action="store_true", help=help_text)
 
 
-def _command(commands: Commands, name: str, help_text: str, example: str) -> argparse.ArgumentParser:
+def _command(
+    commands: Commands, name: str, help_text: str, example: str, statuses: Mapping[str, str] | None = None
+) -> argparse.ArgumentParser:
+    """Add a command; `statuses` says of its exit statuses what differs from those of the others."""
+    ends = {**_STATUSES, **(statuses or {})}
+    listed = "".join(f"  {status:<6}  {meaning}\n" for status, meaning in ends.items())
     return commands.add_parser(
-        name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.", epilog=f"example: {example}"
+        name,
+        help=help_text,
+        description=f"{help_text[0].upper()}{help_text[1:]}.",
+        epilog=f"example: {example}\n\nexit status:\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
 

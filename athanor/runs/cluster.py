@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -46,10 +47,7 @@ class Cluster:
             raise RefusalError("kubectl", "PATH", "has no kubectl", "install it, or activate the platform's .venv")
         named = {"kubeconfig": given.kubeconfig, "context": given.context}
         where = [f"--{name}={value}" for name, value in named.items() if value]
-        view: dict[str, Any] = json.loads(_kubectl([*where, "config", "view", "--minify", "--output=json"]))
-        if not view.get("contexts") or not view.get("clusters"):
-            fix = "name the file with --kubeconfig and the context with --context"
-            raise RefusalError("kubeconfig", given.kubeconfig or "the default one", "has no current context", fix)
+        view = _view(given, where)
         context = view["contexts"][0]
         return cls(
             where=where,
@@ -169,6 +167,38 @@ class Cluster:
             RefusalError: as `items`.
         """
         return _kubectl([*self.prefix[1:], *words])
+
+
+def _view(given: argparse.Namespace, where: Sequence[str]) -> dict[str, Any]:
+    """Return the part of the kubeconfig that the command line names.
+
+    Raises:
+        RefusalError: there is no such file or context, or none is current.
+    """
+    try:
+        view: dict[str, Any] = json.loads(_kubectl([*where, "config", "view", "--minify", "--output=json"]))
+    except RefusalError as refusal:
+        raise _no_context(given, refusal) from None
+    if not view.get("contexts") or not view.get("clusters"):
+        raise _no_context(given, None)
+    return view
+
+
+def _no_context(given: argparse.Namespace, refusal: RefusalError | None) -> RefusalError:
+    """Return why there is no context, which kubectl says without the file's name."""
+    named = str(given.kubeconfig or os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
+    if not any(Path(file).exists() for file in named.split(os.pathsep) if file):
+        fix = "name your kubeconfig with --kubeconfig or in $KUBECONFIG"
+        return RefusalError("kubeconfig", named, "does not exist", fix)
+    said = refusal.limit if refusal else ""
+    if given.context and "context" in said:
+        fix = "name one that `kubectl config get-contexts` lists, or another file with --kubeconfig"
+        return RefusalError("--context", given.context, f"is not in {named}", fix)
+    if not said or "current-context" in said:
+        return RefusalError("kubeconfig", named, "has no current context", "name the context with --context")
+    return RefusalError(
+        "kubeconfig", named, f"cannot be read ({said})", "correct it, or name another with --kubeconfig"
+    )
 
 
 def _kubectl(words: Sequence[str], content: str = "") -> str:

@@ -101,7 +101,7 @@ def running_pods(cluster: Cluster, job: dict[str, Any]) -> list[dict[str, Any]]:
     pods = [pod for pod in readable_pods(cluster, job_name) if pod["status"]["phase"] == "Running"]
     if not pods:
         fix = "`athanor logs` has what they wrote" if phase_of(job) in ENDED else "wait until it runs"
-        raise RefusalError("run", job_name, f"is {phase_of(job)} and has no running pod", fix)
+        raise RefusalError("job", job_name, f"is {phase_of(job)} and has no running pod", fix)
     return pods
 
 

@@ -21,6 +21,12 @@ PROJECT = "athanor-runs"
 _JOB = "kubernetes:batch.volcano.sh/v1alpha1:Job"
 _SERVER = "Exception calling application: "
 _NO_PLUGIN = re.compile(r"download and install resource plugin 'pulumi-resource-(?P<name>[a-z-]+)'")
+_NOTHING_NEW = "update failed"
+_NO_STACK = "unknown stack "
+_FIX_OF_STACK = (
+    "\nFix: name the platform's stack as `pulumi stack ls --all` lists it, or omit --platform: the namespace of the"
+    " kubeconfig has a description of its platform"
+)
 _COLOURS = re.compile(r"<\{%[^%]*%\}>")
 
 
@@ -183,9 +189,9 @@ def _note(event: automation.EngineEvent, errors: list[str]) -> None:
 
 def _failure(errors: list[str], error: automation.CommandError) -> EngineError:
     # What the program raised comes once more, in a sentence of the server that ran it.
-    own = [each for each in errors if not each.startswith(_SERVER)]
+    own = [each for each in errors if not each.startswith(_SERVER) and each != _NOTHING_NEW]
     text = "\n".join(own or errors) or str(error)
-    return EngineError(text + _fix_of_plugin(text))
+    return EngineError(text + _fix_of_plugin(text) + (_FIX_OF_STACK if _NO_STACK in text else ""))
 
 
 def _fix_of_plugin(text: str) -> str:

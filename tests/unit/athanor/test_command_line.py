@@ -29,6 +29,24 @@ def test_commands_about_runs_may_stand_behind_runs(parsed, monkeypatch):
     command_line.main()
 
 
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (("run", "python", "train.py", "--lr", "1"), "run"),
+        (("sweep", "--param", "lr=1,2", "python", "x.py", "--lr", "{lr}"), "sweep"),
+        (("dev", "python", "x.py", "--lr", "1"), "dev"),
+    ],
+)
+def test_options_of_a_program_before_the_dashes_are_refused_with_where_they_stand(parsed, capsys, words, command):
+    with pytest.raises(SystemExit) as ended:
+        parsed(*words)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"usage: athanor {command} ")
+    assert f"athanor {command}: error: unrecognized arguments: --lr" in said
+    assert f"stand behind --, as in: athanor {command} … -- python train.py --lr 1" in said
+
+
 def test_runs_alone_lists_them(parsed):
     assert parsed("runs").command == "runs"
     assert parsed("runs", "--json").command == "runs"

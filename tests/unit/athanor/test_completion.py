@@ -58,6 +58,45 @@ def test_bash_completes_commands_options_and_choices(tab, words, expected):
     assert set(tab(*words)) == expected
 
 
+def own_options(name: str) -> set[str]:
+    [commands] = [each for each in parser()._actions if each.dest == "command"]
+    command = (commands.choices or {})[name]
+    return {word for action in command._actions for word in action.option_strings if word.startswith("--")}
+
+
+COMMANDS = sorted(next(each for each in parser()._actions if each.dest == "command").choices or {})
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_bash_completes_every_command_and_all_of_its_options(tab, name):
+    assert name in tab(name)
+    assert set(tab(name, "--")) == own_options(name)
+
+
+CHOICES = {
+    ("sweep", "--search"): {"grid", "random", "tpe"},
+    ("sweep", "--goal"): {"minimize", "maximize"},
+    ("sweep", "--stop-early"): {"median"},
+    ("sweep", "--kind"): {"pytorch", "mpi", "tensorflow", "batch"},
+    ("review", "--fail-on"): {"never", "destructive", "replace", "change"},
+}
+
+
+@pytest.mark.parametrize("words", CHOICES)
+def test_bash_completes_the_choices_of_an_option(tab, words):
+    assert set(tab(*words, "")) == CHOICES[words]
+
+
+OF_RUNS = ("logs", "watch", "compare", "curves", "why", "stop", "resume", "delete", "rerun", "shell", "port-forward",
+           "tensorboard")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_RUNS)
+def test_bash_completes_the_runs_of_every_command_about_them(tab, kubectl, name):
+    kubectl(f"cat <<END\n{JOBS}END")
+    assert tab(name, "t") == ["train-1", "train-22"]
+
+
 def test_bash_completes_files_and_folders(tab, tmp_path):
     (tmp_path / "file.yaml").touch()
     (tmp_path / "folder").mkdir()

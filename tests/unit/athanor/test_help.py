@@ -43,8 +43,21 @@ def test_its_exit_statuses_are_on_the_page(name):
     assert any(re.search(rf"`{name}\b", row) for row in rows), f"docs/user.md has no exit status of {name}"
 
 
-@pytest.mark.parametrize(
-    "name", ["run", "sweep", "runs", "status", "watch", "compare", "curves", "why", "rerun", "leftovers"]
-)
-def test_what_programs_read_is_json(name):
-    assert "--json" in commands()[name].format_help()
+WITHOUT_JSON = {"dev", "shell", "port-forward", "tensorboard", "completion", "review", "apply", "drift"}
+"""A terminal's, a shell's script, a report in Markdown, and the engine's own output."""
+
+
+@pytest.mark.parametrize("name", commands())
+def test_what_programs_read_is_json_and_the_page_names_the_commands_without_it(name):
+    options = {word for action in commands()[name]._actions for word in action.option_strings}
+    assert ("--json" in options) == (name not in WITHOUT_JSON)
+    page = PAGE.read_text(encoding="utf-8")
+    named = page.partition("Without `--json` are")[2].partition(".")[0]
+    assert (f"`{name}`" in named) == (name in WITHOUT_JSON)
+
+
+@pytest.mark.parametrize("name", commands())
+def test_the_help_has_its_exit_statuses(name):
+    listed = (commands()[name].epilog or "").partition("exit status:\n")[2]
+    statuses = dict(line.split(maxsplit=1) for line in listed.splitlines() if line.strip())
+    assert {"0", "2"} <= set(statuses), f"athanor {name} --help does not list its exit statuses"

@@ -194,7 +194,7 @@ def test_jobs_of_a_higher_priority_come_first():
         priority_classes=[priority_class("high", 1000)],
     )
     said = sentence_about(situation, "behind")
-    assert "1 waiting jobs of queue 'training' come before my-run (1 with a higher priority than its 0: urgent)" in said
+    assert "1 waiting job of queue 'training' comes before my-run (1 with a higher priority than its 0: urgent)" in said
 
 
 def test_older_jobs_of_the_same_priority_come_first():

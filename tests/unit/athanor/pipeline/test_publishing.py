@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -198,3 +199,26 @@ def test_texts_without_body_or_author_are_passed_over() -> None:
         {"body": "m", "user": {"login": "bot"}},
     ]
     assert ReportFile(mark="m", text="m").latest(written, "bot") is written[2]
+
+
+def test_programs_read_what_was_done_and_why_not(github: GitHubServer, report: Path, monkeypatch, capsys) -> None:
+    def printed() -> dict[str, str]:
+        said = capsys.readouterr()
+        return json.loads(said.out or said.err)
+
+    states = []
+    for text in ("first", "first", "second"):
+        report.write_text(f"{REVIEW}{text}\n", encoding="utf-8")
+        assert main(["comment", str(report), "--pull-request", "7", "--json"]) == 0
+        done = printed()
+        states.append((done["state"], set(done)))
+    assert states == [(each, {"state", "url"}) for each in ("created", "unchanged", "updated")]
+    states = []
+    for action in (("--title", "Drift"), ("--title", "Drift"), ("--close",), ("--close",)):
+        assert issue(report, f"{DRIFT}first\n", *action, "--json") == 0
+        states.append(printed()["state"])
+    assert states == ["opened", "unchanged", "closed", "nothing to close"]
+    assert github.issues
+    monkeypatch.delenv("GITHUB_TOKEN")
+    assert issue(report, f"{DRIFT}first\n", "--close", "--json") == 1
+    assert printed()["command"] == "issue"

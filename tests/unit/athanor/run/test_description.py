@@ -247,7 +247,7 @@ def _lines(words: str, offers: PlatformOffers, line: Snapshot | None = None) -> 
 
 def test_what_it_takes_is_shown_with_the_price_of_its_gpus():
     lines = _lines("--workers 2 --gpus 1 --pool train --name a -- python train.py", _offers())
-    assert lines[0] == "PyTorchJob a: 2 pods of 500m CPU, 8Gi memory, 1 GPUs"
+    assert lines[0] == "PyTorchJob a: 2 pods of 500m CPU, 8Gi memory, 1 GPU"
     assert lines[1] == "queue: training; pool: train"
     [pool, _] = _offers().pools
     price = _price(pool.instance_types[0])

@@ -103,7 +103,31 @@ def test_the_engine_gets_a_private_file_for_as_long_as_it_runs():
     assert not file.exists()
 
 
-def test_without_a_context_the_message_says_how_to_name_one(folder):
+@pytest.mark.parametrize(
+    ("given", "said", "message"),
+    [
+        (
+            {"kubeconfig": "/gone"},
+            "error: current-context must exist",
+            "kubeconfig = '/gone': does not exist. Fix: name",
+        ),
+        ({"kubeconfig": "{folder}/view"}, "", "view': has no current context. Fix: name the context with --context"),
+        (
+            {"kubeconfig": "{folder}/view", "context": "prod"},
+            "error: cannot locate context prod",
+            "--context = 'prod': is not in {folder}/view. Fix: name one that `kubectl config get-contexts` lists",
+        ),
+        (
+            {"kubeconfig": "{folder}/view"},
+            "error: yaml: line 1",
+            "view': cannot be read (error: yaml: line 1). Fix: corr",
+        ),
+    ],
+)
+def test_a_kubeconfig_without_the_context_is_named(folder, given, said, message):
     (folder / "view").write_text("{}", encoding="utf-8")
-    with pytest.raises(RefusalError, match="--context"):
-        _cluster()
+    if said:
+        (folder / "kubectl").write_text(f"#!/bin/sh\necho '{said}' >&2; exit 1\n", encoding="utf-8")
+    with pytest.raises(RefusalError) as refusal:
+        _cluster(**{name: value.format(folder=folder) for name, value in given.items()})
+    assert message.format(folder=folder) in str(refusal.value)
