@@ -1,12 +1,14 @@
-"""From Enter to the first line of a user's program: `athanor run` against `kubectl create` of the same job.
+"""From Enter to the first line of a user's program: `athanor run` against other submitters of the same job.
 
-The peer is the least that any submitter can take: the manifest lies ready, and its code is in the cluster already.
+`kubectl create` is the least that any submitter can take: the manifest lies ready, and its code is in the cluster
+already. Volcano's own command line, `vcctl job run`, gets the same; it is compared where it is on PATH.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 ROUNDS = 5
 _LINE = "the first line"
 _NAMESPACE = "athanor"
-_OURS, _EDITED, _PEER = "athanor run", "athanor run --replace, edited", "kubectl create"
+_OURS, _EDITED = "athanor run", "athanor run --replace, edited"
+_KUBECTL, _VCCTL = "kubectl create", "vcctl job run"
+_JOBS = "jobs.batch.volcano.sh"
 
 
 def measure() -> Table:
@@ -53,8 +57,10 @@ def _seconds(user: _User) -> dict[str, list[float]]:
         variants = {
             _OURS: lambda: user.submit(f"bench-{next(numbers)}"),
             _EDITED: partial(user.submit, "edited", "--replace"),
-            _PEER: partial(user.create, _again(job)),
+            _KUBECTL: partial(user.create, _again(job)),
         }
+        if shutil.which("vcctl", path=user.environment["PATH"]):
+            variants[_VCCTL] = partial(user.create_with_vcctl, _again(job))
         user.submit("edited")
         return interleaved_seconds(variants, ROUNDS, lambda _: user.edit())
 
@@ -63,6 +69,7 @@ class _User:
     """Somebody with a folder, the installed command and a kubeconfig."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._manifest = folder / "job.yaml"
         self.folder = folder / "code"
         self.folder.mkdir()
         self.environment = dict(environment)
@@ -84,18 +91,30 @@ class _User:
     def run(self, name: str) -> Generator[dict[str, Any]]:
         """Yield the job of a run of ours, which stays until the end of the block, and its code with it."""
         self.submit(name)
-        jobs = json.loads(self._kubectl("get", "jobs.batch.volcano.sh", f"-lathanor.dev/job={name}", "-ojson"))["items"]
+        jobs = json.loads(self._kubectl("get", _JOBS, f"-lathanor.dev/job={name}", "-ojson"))["items"]
         yield jobs[0]
 
     def create(self, manifest: dict[str, Any]) -> None:
         """Create a job and return at its program's first line."""
-        name = self._kubectl("create", "-f-", "-oname", content=json.dumps(manifest)).strip().rpartition("/")[2]
+        self._first_line_of(self._kubectl("create", "-f-", "-oname", content=json.dumps(manifest)))
+
+    def create_with_vcctl(self, manifest: dict[str, Any]) -> None:
+        """Create a job by Volcano's own command line, which takes files that are called YAML; return at its line."""
+        self._manifest.write_text(json.dumps(manifest), encoding="utf-8")
+        where = [f"--kubeconfig={self.environment['KUBECONFIG']}", f"--namespace={_NAMESPACE}"]
+        words = ["vcctl", "job", "run", *where, f"--filename={self._manifest}"]
+        done = subprocess.run(words, env=self.environment, check=True, capture_output=True, text=True)
+        self._first_line_of(done.stdout.removeprefix("run job ").removesuffix(" successfully\n"))
+
+    def _first_line_of(self, created: str) -> None:
+        """Return at the first line of a job's program, and delete the job."""
+        name = created.strip().rpartition("/")[2]
         try:
             # Returns at once, again and again, as long as the container has not started.
             logs = f"kubectl --namespace={_NAMESPACE} logs --selector=volcano.sh/job-name={name} --follow 2>/dev/null"
             self._until_line(["sh", "-c", f"until {logs} | grep --max-count=1 '{_LINE}'; do :; done"])
         finally:
-            self._kubectl("delete", "jobs.batch.volcano.sh", name, "--wait=false")
+            self._kubectl("delete", _JOBS, name, "--wait=false")
 
     def delete_all(self) -> None:
         """Remove what was run."""
