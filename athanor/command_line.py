@@ -43,6 +43,7 @@ exit status:
 _SHORTEST_LIMIT = 2000
 _PIPE_CLOSED = 141
 """What a shell makes of SIGPIPE, which ends other programs there."""
+_INTERRUPTED = 130
 _MODULES = {
     "review": "athanor.review.command",
     "apply": "athanor.pipeline.apply",
@@ -66,13 +67,16 @@ _MODULES = {
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; return the process's exit status."""
     arguments = parsed(sys.argv[1:] if words is None else words)
-    run: Callable[[argparse.Namespace], int] = import_module(_MODULES[arguments.command]).run
     try:
+        run: Callable[[argparse.Namespace], int] = import_module(_MODULES[arguments.command]).run
         status = run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # a `head` that has enough; what is still unwritten must not fail at the end of Python
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
+    except KeyboardInterrupt:  # while the command was being imported, or of one that does not handle it
+        sys.stderr.write("\ninterrupted\n")
+        return _INTERRUPTED
     return status
 
 

@@ -22,11 +22,15 @@ _JOB = "kubernetes:batch.volcano.sh/v1alpha1:Job"
 _SERVER = "Exception calling application: "
 _NO_PLUGIN = re.compile(r"download and install resource plugin 'pulumi-resource-(?P<name>[a-z-]+)'")
 _NOTHING_NEW = "update failed"
-_NO_STACK = "unknown stack "
-_FIX_OF_STACK = (
-    "\nFix: name the platform's stack as `pulumi stack ls --all` lists it, or omit --platform: the namespace of the"
-    " kubeconfig has a description of its platform"
-)
+_STDERR = "stderr: "
+"""What stands before the engine's own words in an error of the Automation API, after its status and output."""
+_FIXES = {
+    "unknown stack ": "\nFix: name the platform's stack as `pulumi stack ls --all` lists it, or omit --platform: the"
+    " namespace of the kubeconfig has a description of its platform",
+    "stack is currently locked": "\nFix: wait until the other command about this run has ended; if it was killed,"
+    " remove the lock that is named",
+}
+"""By words of the engine: what to do."""
 _COLOURS = re.compile(r"<\{%[^%]*%\}>")
 
 
@@ -190,8 +194,9 @@ def _note(event: automation.EngineEvent, errors: list[str]) -> None:
 def _failure(errors: list[str], error: automation.CommandError) -> EngineError:
     # What the program raised comes once more, in a sentence of the server that ran it.
     own = [each for each in errors if not each.startswith(_SERVER) and each != _NOTHING_NEW]
-    text = "\n".join(own or errors) or str(error)
-    return EngineError(text + _fix_of_plugin(text) + (_FIX_OF_STACK if _NO_STACK in text else ""))
+    said = str(error)
+    text = "\n".join(own or errors) or (said.partition(_STDERR)[2] or said).strip()
+    return EngineError(text + _fix_of_plugin(text) + "".join(fix for words, fix in _FIXES.items() if words in text))
 
 
 def _fix_of_plugin(text: str) -> str:

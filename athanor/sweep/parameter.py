@@ -100,7 +100,7 @@ def listed(name: str, values: list[str]) -> Parameter:
         RefusalError: the values are fewer than two, equal or empty.
     """
     if "" in values or len(values) < 2:
-        one = "is no range of numbers" if ".." in values[0] else "has a single value, which needs no search"
+        one = "is not a range of numbers" if ".." in values[0] else "has a single value, which needs no search"
         limit = "has an empty value" if "" in values else one
         raise RefusalError(name, ",".join(values), limit, f"{_LIST_HELP}; a fixed value belongs into the command")
     repeated = next((value for value in values if values.count(value) > 1), None)

@@ -66,3 +66,12 @@ def test_a_command_in_a_pod_stands_behind_the_options(parsed, options):
         assert (arguments.run, arguments.program) == ("a", ["sh", "-c", "exit 7 -- x"])
         assert parsed("shell", *before).program == []
     assert parsed("runs", "shell", "a", *options, "--", "ls", "--", "b").program == ["ls", "--", "b"]
+
+
+def test_ctrl_c_while_a_command_is_imported_prints_no_traceback(monkeypatch, capsys):
+    def interrupted(_module: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "import_module", interrupted)
+    assert command_line.main(["runs"]) == 130
+    assert capsys.readouterr().err == "\ninterrupted\n"

@@ -62,3 +62,24 @@ def test_the_job_of_a_run_is_found_in_its_state_unless_it_is_to_be_deleted():
     assert declared_job(stack, "lr-1") is None
     empty = SimpleNamespace(export_stack=lambda: SimpleNamespace(deployment=None))
     assert declared_job(empty, "lr-1") is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            'error: unknown stack "o/a/b"',
+            r"unknown stack \"o/a/b\"\nFix: name the platform's stack as `pulumi stack ls",
+        ),
+        ("error: the stack is currently locked by 1 lock(s).", r"\Aerror: the stack is .*\nFix: wait until the other"),
+    ],
+)
+def test_the_engines_own_words_come_without_its_output_and_with_a_fix(plugins, words, message):
+    plugins([])
+
+    def up(**_):
+        raise automation.errors.create_command_error(automation.CommandResult(stdout="noise", stderr=words, code=255))
+
+    with pytest.raises(EngineError, match=message) as caught:
+        apply(SimpleNamespace(up=up))
+    assert "noise" not in str(caught.value)

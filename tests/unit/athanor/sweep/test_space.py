@@ -47,7 +47,7 @@ def test_only_the_names_in_braces_are_replaced():
     [
         ([], "--param = '': a sweep without parameters has nothing to search. Fix: give at least one"),
         (["--param=lr=0.1"], "lr = '0.1': has a single value"),
-        (["--param=lr=0.1..O.2"], "lr = '0.1..O.2': is no range of numbers"),
+        (["--param=lr=0.1..O.2"], "lr = '0.1..O.2': is not a range of numbers"),
         (["--param=lr="], "lr = '': has an empty value"),
         (["--param=lr=1,2,1"], "lr = '1': is listed twice"),
         (["--param=1r=1,2"], "--param = '1r=1,2': must be NAME=VALUES"),
