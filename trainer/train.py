@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 
+from trainer.common.processes import end_with
+
 
 def main() -> None:
     """Run the command line.
@@ -11,14 +13,13 @@ def main() -> None:
     Raises:
         SystemExit: 2 for wrong arguments, 143 after a stop on request.
     """
-    # A quarter of the time of the imports, and of a rank's start with it, would be collections that find nothing.
+    # A quarter of the time of the imports, and of a rank's start with it, would be collections that find nothing. `run`
+    # turns them on when the model is there: torch imports its compiler, an eighth of all modules, with the optimizer.
     gc.disable()
     from trainer.pytorch.program import run  # noqa: PLC0415
 
-    gc.freeze()  # what is there now stays: later collections need not look at it
-    gc.enable()
     run()
 
 
 if __name__ == "__main__":
-    main()
+    end_with(main)

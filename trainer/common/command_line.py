@@ -26,6 +26,6 @@ def parse(kind: type[Config], program: str, arguments: Sequence[str] | None = No
     Raises:
         SystemExit: 0 after `--help`, 2 after reporting which value is wrong, its limit and the fix.
     """
-    return tyro.cli(
-        kind, prog=f"python -m {program}", args=arguments, use_underscores=True, config=(tyro.conf.OmitArgPrefixes,)
-    )
+    # our help texts are docstrings: looking for comments, too, would make parsing half as long again
+    config = (tyro.conf.OmitArgPrefixes, tyro.conf.HelptextFromCommentsOff)
+    return tyro.cli(kind, prog=f"python -m {program}", args=arguments, use_underscores=True, config=config)

@@ -17,7 +17,6 @@ from trainer.model_repository.layout import CONFIG_FILE, MANIFEST_FILE, MODEL_FI
 from trainer.pytorch.compression.config import CompressionConfig
 from trainer.pytorch.measurement import machine
 from trainer.pytorch.model_files import write_model, write_variants
-from trainer.pytorch.triton_config import write_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +67,9 @@ def publish(
     staging = folder / f".staging-{trained.run_name}"
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir()
+    # imported here, for it imports gRPC: a rank that starts does not need it
+    from trainer.pytorch.triton_config import write_config  # noqa: PLC0415
+
     try:
         manifest = _fill(staging, config, trained, compression)
         # before the version: a server that sees the version must be able to read how to serve it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -22,6 +23,8 @@ def run() -> None:
     config = parse()
     log_to_stderr()
     trainer = Trainer(config)
+    gc.freeze()  # what is there now stays: later collections need not look at it
+    gc.enable()
     # not before: a process that waits for others has nothing to save and should end at once when asked to
     stop = StopRequest()
     try:

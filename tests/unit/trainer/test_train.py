@@ -10,6 +10,7 @@ import pytest
 
 from trainer import train
 from trainer.pytorch import program
+from trainer.pytorch.loop import Outcome
 
 
 @pytest.fixture(autouse=True)
@@ -24,8 +25,34 @@ def test_nothing_slow_is_imported_before_collections_are_off():
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
 
 
-def test_a_run_collects_what_it_leaves_and_not_what_was_imported(monkeypatch):
+class FakeTrainer:
+    """Notes whether collections are on, and whether something is left out of them, when it is built and trains."""
+
+    def __init__(self, seen: list[tuple[bool, bool]]) -> None:
+        self._seen = seen
+        self._note()
+
+    def _note(self) -> None:
+        self._seen.append((gc.isenabled(), gc.get_freeze_count() > 0))
+
+    def train(self, _stop: object) -> Outcome:
+        self._note()
+        return Outcome.FINISHED
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_run_collects_what_it_leaves_and_not_what_its_start_made(monkeypatch):
+    gc.unfreeze()
     seen = []
-    monkeypatch.setattr(program, "run", lambda: seen.append((gc.isenabled(), gc.get_freeze_count() > 0)))
+    monkeypatch.setattr(program, "parse", lambda: seen)
+    monkeypatch.setattr(program, "log_to_stderr", lambda: None)
+    monkeypatch.setattr(program, "Trainer", FakeTrainer)
     train.main()
-    assert seen == [(True, True)]
+    assert seen == [(False, False), (True, True)]
+
+
+def test_a_rank_starts_without_what_only_publishing_needs():
+    script = "import sys, trainer.pytorch.program; print(sorted({'grpc', 'tritonclient'} & sys.modules.keys()))"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
