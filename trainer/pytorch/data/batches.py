@@ -13,15 +13,19 @@ import torch
 from torch.utils.data import DataLoader
 
 from trainer.pytorch.data.prefetch import Prefetch
+from trainer.pytorch.data.transfer import packed, unpacked
 from trainer.training.signals import STOP_SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from trainer.pytorch.data.dataset import Batch, Dataset
     from trainer.pytorch.data.sampler import IndexSampler
+    from trainer.pytorch.data.transfer import PipedBatch
 
 
 class Batches:
@@ -59,7 +63,7 @@ class Batches:
         if not self._workers:
             return self._dataset.batch(next(self.sampler)).to(self._device)
         if self._ahead is None:
-            self._ahead = Prefetch(self._read_ahead())
+            self._ahead = Prefetch(map(unpacked, self._read_ahead()))
         batch = next(self._ahead)
         next(self.sampler)
         return batch.to(self._device)
@@ -76,14 +80,14 @@ class Batches:
             self._ahead.close()
             self._ahead = None
 
-    def _read_ahead(self) -> Iterator[Batch]:
+    def _read_ahead(self) -> Iterator[Batch | PipedBatch]:
         kind: Any = DataLoader  # whose types know lists of samples alone
         loader = kind(
             _ByBatch(self._dataset),
             # a copy, which runs ahead of the position that is saved
-            batch_sampler=copy.copy(self.sampler),
+            batch_sampler=map(_as_array, copy.copy(self.sampler)),
             num_workers=self._workers,
-            collate_fn=_unchanged,
+            collate_fn=packed,
             pin_memory=self._device.type == "cuda",
             worker_init_fn=_leave_group,
             # not a fork of this process: its children would keep the sockets open by which others notice its end
@@ -110,12 +114,13 @@ class _ByBatch:
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def __getitems__(self, indices: Tensor) -> Batch:
-        return self._dataset.batch(indices)
+    def __getitems__(self, indices: NDArray[np.int64]) -> Batch:
+        return self._dataset.batch(torch.from_numpy(indices))  # pyright: ignore[reportUnknownMemberType]
 
 
-def _unchanged(batch: Batch) -> Batch:
-    return batch
+def _as_array(indices: Tensor) -> NDArray[np.int64]:
+    """Return numbers that pickle as such: a tensor would be a file of shared memory on its way to a reader."""
+    return indices.numpy()
 
 
 def _leave_group(_worker: int) -> None:

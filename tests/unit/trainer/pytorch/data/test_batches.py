@@ -94,12 +94,13 @@ from trainer.pytorch.data.batches import Batches
 from trainer.pytorch.data.prefetch import Prefetch
 from trainer.pytorch.data.sampler import IndexSampler
 from trainer.pytorch.data.tokens import TokensConfig
+from trainer.pytorch.data.transfer import unpacked
 if __name__ == "__main__":
     dataset = TokensConfig(data_dir=Path(sys.argv[1])).open("train", (2048,))
     sampler = IndexSampler(num_samples=len(dataset), batch_size=4, rank=0, world_size=1, seed=3)
     source = Batches(dataset, sampler, workers=1, device=torch.device("cpu"))
     loader = source._read_ahead()
-    source._ahead = Prefetch(loader)
+    source._ahead = Prefetch(map(unpacked, loader))
     next(source)
     while loader._data_queue.qsize() < 2:
         pass  # until the reader has nothing to do: one that writes would notice by that
