@@ -28,11 +28,11 @@ def end_with(main: Callable[[], None]) -> NoReturn:
         if not isinstance(end.code, int):
             raise  # it is a message, or nothing
         status = end.code
-    except Exception:  # noqa: BLE001  what the interpreter would do
-        sys.excepthook(*sys.exc_info())
+    except Exception as error:  # noqa: BLE001  what the interpreter would do
+        sys.excepthook(type(error), error, error.__traceback__)
         status = 1
     # as multiprocessing ends its processes, whose modules are not deleted either
-    atexit._run_exitfuncs()  # noqa: SLF001
+    atexit._run_exitfuncs()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  no public name
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -6,6 +6,7 @@ import copy
 import os
 import signal
 import threading
+from itertools import chain
 from multiprocessing import parent_process, resource_tracker
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from trainer.pytorch.data.prefetch import Prefetch
-from trainer.pytorch.data.transfer import packed, unpacked
+from trainer.pytorch.data.transfer import batches_of_message, packed, unpacked
 from trainer.training.signals import STOP_SIGNALS
 
 if TYPE_CHECKING:
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from trainer.pytorch.data.dataset import Batch, Dataset
     from trainer.pytorch.data.sampler import IndexSampler
     from trainer.pytorch.data.transfer import PipedBatch
+
+_NICENESS = 5
+"""Of the readers: they work ahead, while a step that loses its core is late. A rank that waits leaves them its own."""
 
 
 class Batches:
@@ -63,7 +66,7 @@ class Batches:
         if not self._workers:
             return self._dataset.batch(next(self.sampler)).to(self._device)
         if self._ahead is None:
-            self._ahead = Prefetch(map(unpacked, self._read_ahead()))
+            self._ahead = Prefetch(chain.from_iterable(map(unpacked, self._read_ahead())))
         batch = next(self._ahead)
         next(self.sampler)
         return batch.to(self._device)
@@ -80,16 +83,17 @@ class Batches:
             self._ahead.close()
             self._ahead = None
 
-    def _read_ahead(self) -> Iterator[Batch | PipedBatch]:
+    def _read_ahead(self) -> Iterator[list[Batch | PipedBatch]]:
         kind: Any = DataLoader  # whose types know lists of samples alone
+        # a copy, which runs ahead of the position that is saved
+        ahead = copy.copy(self.sampler)
         loader = kind(
-            _ByBatch(self._dataset),
-            # a copy, which runs ahead of the position that is saved
-            batch_sampler=map(_as_array, copy.copy(self.sampler)),
+            _ByMessage(self._dataset),
+            batch_sampler=_numbers(ahead, batches_of_message(self._dataset, ahead.batch_size_per_rank)),
             num_workers=self._workers,
             collate_fn=packed,
             pin_memory=self._device.type == "cuda",
-            worker_init_fn=_leave_group,
+            worker_init_fn=_begin_reading,
             # not a fork of this process: its children would keep the sockets open by which others notice its end
             multiprocessing_context="forkserver",
             # else the loader would draw a number from the generator that dropout draws from
@@ -105,8 +109,8 @@ class Batches:
             signal.pthread_sigmask(signal.SIG_SETMASK, former)
 
 
-class _ByBatch:
-    """A data set as torch's loader takes it: `__getitems__` gets all numbers of a batch."""
+class _ByMessage:
+    """A data set as torch's loader takes it: `__getitems__` gets all numbers of a message, an array for each batch."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
@@ -114,16 +118,23 @@ class _ByBatch:
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def __getitems__(self, indices: NDArray[np.int64]) -> Batch:
-        return self._dataset.batch(torch.from_numpy(indices))  # pyright: ignore[reportUnknownMemberType]
+    def __getitems__(self, numbers: list[NDArray[np.int64]]) -> list[Batch]:
+        return [self._dataset.batch(torch.from_numpy(each)) for each in numbers]  # pyright: ignore[reportUnknownMemberType]
 
 
-def _as_array(indices: Tensor) -> NDArray[np.int64]:
-    """Return numbers that pickle as such: a tensor would be a file of shared memory on its way to a reader."""
-    return indices.numpy()
+def _numbers(sampler: IndexSampler, batches: int) -> Iterator[list[NDArray[np.int64]]]:
+    """Yield the numbers of each message's samples, as arrays: tensors would be files of shared memory on their way."""
+    while True:
+        yield [next(sampler).numpy() for _ in range(batches)]
 
 
-def _leave_group(_worker: int) -> None:
+def _begin_reading(_worker: int) -> None:
+    """Prepare a process that reads: where there is not a core for each, the rank comes first."""
+    os.nice(_NICENESS)
+    _leave_group()
+
+
+def _leave_group() -> None:
     """Let no signal reach this process that is not for it alone, such as the one that ends it with the rank."""
     os.setpgid(0, 0)
     former = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # forgets one that was for the group

@@ -1,4 +1,4 @@
-"""The next batch of a loader, taken by a thread while a step computes.
+"""The next batches of a loader, taken by a thread while a step computes.
 
 A batch comes from another process over a socket, a pipe and shared memory. That takes a millisecond, and several on a
 busy machine, for which a step would wait though the batch was read long ago. For GPUs, torch's loader has such a thread
@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 
     from trainer.pytorch.data.dataset import Batch
 
+_AHEAD = 4
+"""Batches that wait for their steps: those of a message are there at once, and the next one may be late."""
 _END_SECONDS = 10
 
 
 class Prefetch:
-    """The batches of an endless iterator, in their order, one ahead."""
+    """The batches of an endless iterator, in their order, a few ahead."""
 
     def __init__(self, batches: Iterator[Batch]) -> None:
         """Begin with the first batch."""
-        self._taken: queue.Queue[Batch | Exception] = queue.Queue(maxsize=1)
+        self._taken: queue.Queue[Batch | Exception] = queue.Queue(maxsize=_AHEAD)
         self._closed = threading.Event()
         # a daemon: a read that hangs with its volume must not keep the process
         self._thread = threading.Thread(target=self._take, args=(batches,), name="batches", daemon=True)

@@ -29,7 +29,7 @@ class IndexSampler:
         self.num_samples = num_samples
         self.batch_size = batch_size
         self.steps_per_epoch = num_samples // batch_size
-        self._batch_size_per_rank = batch_size // world_size
+        self.batch_size_per_rank = batch_size // world_size
         self._rank = rank
         self._seed = seed
         self.epoch = 0
@@ -41,8 +41,8 @@ class IndexSampler:
 
     def __next__(self) -> Tensor:
         """Return this rank's indices of the next batch, int64 [batch_size / ranks]."""
-        begin = self.offset + self._rank * self._batch_size_per_rank
-        indices = self._order[begin : begin + self._batch_size_per_rank]
+        begin = self.offset + self._rank * self.batch_size_per_rank
+        indices = self._order[begin : begin + self.batch_size_per_rank]
         self.offset += self.batch_size
         if self.offset + self.batch_size > self.num_samples:
             self._go_to(epoch=self.epoch + 1, offset=0)

@@ -7,6 +7,7 @@ values through the pipe twice costs less.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,19 @@ import torch
 from trainer.pytorch.data.dataset import Batch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
+    from trainer.pytorch.data.dataset import Dataset
+
 PIPE_BYTES = 256 * 1024
 """Largest batch that goes through the pipe. At 800 kB both ways cost the same (docs/benchmarks.md)."""
+_MOST_BATCHES = 4
+"""Of a message: the first step waits until all of them are read."""
+_BYTES_OF_VALUE = 8
+"""At most: tokens and targets are int64."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +50,23 @@ class PipedBatch:
         return self.unpacked().pin_memory()
 
 
-def packed(batch: Batch) -> Batch | PipedBatch:
-    """Return what a reader sends for a batch on the CPU."""
+def batches_of_message(dataset: Dataset, batch_size: int) -> int:
+    """Return how many batches a reader sends at once: small ones share what a message costs both sides."""
+    batch_bytes = _BYTES_OF_VALUE * batch_size * (math.prod(dataset.sample_shape) + 1)
+    return max(1, min(_MOST_BATCHES, PIPE_BYTES // batch_bytes))
+
+
+def packed(batches: Sequence[Batch]) -> list[Batch | PipedBatch]:
+    """Return the message that a reader sends for batches on the CPU."""
+    return [_packed(batch) for batch in batches]
+
+
+def unpacked(message: Sequence[Batch | PipedBatch]) -> list[Batch]:
+    """Return the batches of a message that a rank received."""
+    return [each.unpacked() if isinstance(each, PipedBatch) else each for each in message]
+
+
+def _packed(batch: Batch) -> Batch | PipedBatch:
     if batch.inputs.nbytes + batch.targets.nbytes > PIPE_BYTES:
         return batch
     return PipedBatch(inputs=batch.inputs.numpy(), targets=batch.targets.numpy())
-
-
-def unpacked(received: Batch | PipedBatch) -> Batch:
-    """Return the batch that a rank received."""
-    return received.unpacked() if isinstance(received, PipedBatch) else received

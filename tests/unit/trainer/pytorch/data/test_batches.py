@@ -49,6 +49,9 @@ def test_what_workers_have_read_ahead_does_not_count_as_used(tokens):
     assert torch.equal(torch.get_rng_state(), before), "dropout would draw other numbers than without workers"
     state = first.sampler.state_dict()
     assert state["offset"] == 3 * 4
+    readers = [os.getpriority(os.PRIO_PROCESS, each.pid) for each in multiprocessing.active_children()]
+    assert len(readers) == 2
+    assert min(readers) > os.getpriority(os.PRIO_PROCESS, 0), "a step would be late for what is read for later ones"
     first.close()
 
     alone = batches(tokens)
@@ -89,6 +92,7 @@ def test_a_stop_of_the_whole_group_of_processes_leaves_the_readers_to_the_rank(t
 
 KILLED_RANK = """
 import multiprocessing, os, signal, sys, torch
+from itertools import chain
 from pathlib import Path
 from trainer.pytorch.data.batches import Batches
 from trainer.pytorch.data.prefetch import Prefetch
@@ -100,7 +104,7 @@ if __name__ == "__main__":
     sampler = IndexSampler(num_samples=len(dataset), batch_size=4, rank=0, world_size=1, seed=3)
     source = Batches(dataset, sampler, workers=1, device=torch.device("cpu"))
     loader = source._read_ahead()
-    source._ahead = Prefetch(map(unpacked, loader))
+    source._ahead = Prefetch(chain.from_iterable(map(unpacked, loader)))
     next(source)
     while loader._data_queue.qsize() < 2:
         pass  # until the reader has nothing to do: one that writes would notice by that
