@@ -1,7 +1,7 @@
 """How long an elastic job of two workers trains nothing when a rank is killed, when a worker is lost, when one is back.
 
-A rendezvous and two torchruns of one rank each with the options of the pods, on loopback: without the time that
-Kubernetes takes to start a pod.
+A rendezvous and two torchruns of one rank each, started as in the pods and with their options, on loopback: without the
+time that Kubernetes takes to start a pod.
 """
 
 from __future__ import annotations
@@ -90,9 +90,11 @@ class _Job:
         args = PyTorchJobArgs(program=_PROGRAM, workers=2, minimum_workers=1, max_restarts=5, resources=Resources())
         command = torchrun_command("job", args)
         settings = [word for word in command if word.startswith("--rdzv-") and "endpoint" not in word]
-        addresses = [f"--rdzv-endpoint=127.0.0.1:{self._port}", "--local-addr=127.0.0.1"]
+        store = f"127.0.0.1:{self._port}"
+        addresses = [f"--rdzv-endpoint={store}", "--local-addr=127.0.0.1"]
         more = [f"--{name}_dir={self._folder / name}" for name in ("output", "work")]
-        words = ["-m", "torch.distributed.run", "--nnodes=1:2", "--max-restarts=5", *settings, *addresses, *_PROGRAM]
+        launcher = ["-m", "workloads.elastic_worker", store]
+        words = [*launcher, "--nnodes=1:2", "--max-restarts=5", *settings, *addresses, *_PROGRAM]
         return self._start([*words, f"--data_dir={self._folder}", *more])
 
     def _start(self, words: list[str]) -> subprocess.Popen[str]:

@@ -61,7 +61,7 @@ class Batches:
         """Return the next batch of this rank.
 
         Raises:
-            DataError: a file is damaged.
+            DataError: a file is damaged; with workers also one of the few batches that would come next.
         """
         if not self._workers:
             return self._dataset.batch(next(self.sampler)).to(self._device)
