@@ -86,7 +86,7 @@ def measure(report: Progress) -> Table:
     distributed = Distributed(DistributedConfig())
     try:
         # here and not in /tmp, which may be memory
-        with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        with tempfile.TemporaryDirectory(prefix=".athanor-bench-", dir=Path.cwd()) as folder:
             return _table(_Training(), distributed, Path(folder), report)
     finally:
         distributed.close()
