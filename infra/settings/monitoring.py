@@ -90,7 +90,7 @@ class MonitoringSettings(Model):
     memory_limit: MemoryQuantity = "4Gi"
     """Memory above which Prometheus is killed and restarted; it needs about 8 KiB per series."""
     scrape_interval_seconds: Count = Field(default=30, ge=1, le=300)
-    """How often every target is scraped."""
+    """How often targets are scraped; what changes slowly is not scraped more often than every 10 or 30 seconds."""
     grafana: bool = True
     """Whether to run Grafana with our dashboards."""
     grafana_admin_secret: DnsSubdomain | None = None

@@ -180,18 +180,31 @@ def test_a_stack_that_is_there_reads_the_cluster_itself() -> None:
         assert manifest["metadata"]["labels"]["release"] == "kps"
 
 
+def intervals(monitors: dict[str, Manifest]) -> dict[str, int]:
+    """Return the seconds between two scrapes by the monitor's name."""
+    return {name: int(endpoint_of(each)["interval"].removesuffix("s")) for name, each in monitors.items()}
+
+
 def test_nothing_is_read_without_monitoring() -> None:
     assert monitor_manifests(MonitorsArgs(kind="none", workloads_namespace="team")) == {}
 
 
-def test_the_api_server_is_read_less_often_than_a_short_interval() -> None:
-    monitors = monitor_manifests(MonitorsArgs(kind="operator", workloads_namespace="team", interval_seconds=5))
-    assert endpoint_of(monitors["apiserver"])["interval"] == "30s"
-    assert endpoint_of(monitors["kubelet"])["interval"] == "5s"
+def test_a_short_interval_is_for_what_changes_as_quickly() -> None:
+    args = MonitorsArgs(kind="operator", workloads_namespace="team", interval_seconds=5, victoria_logs=True)
+    monitors = monitor_manifests(args)
+    longer = {name: interval for name, interval in intervals(monitors).items() if interval != 5}
+    assert longer == {
+        "apiserver": 30, "kubelet": 30, "cadvisor": 10, "prometheus": 30, "alertmanager": 30, "vlagent": 30,
+    }  # fmt: skip
     for manifest in monitors.values():
         endpoint = endpoint_of(manifest)
         # Prometheus refuses a whole configuration with a timeout beyond the interval
         assert int(endpoint["scrapeTimeout"][:-1]) <= int(endpoint["interval"][:-1])
+
+
+def test_a_long_interval_is_for_everything() -> None:
+    monitors = monitor_manifests(MonitorsArgs(kind="operator", workloads_namespace="team", interval_seconds=60))
+    assert set(intervals(monitors).values()) == {60}
 
 
 def test_no_certificate_but_the_kubelets_is_taken_on_trust() -> None:
