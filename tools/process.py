@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from tools.errors import ExpectedError
 
@@ -42,10 +42,12 @@ def run(  # noqa: PLR0913 - each is one property of a process
     log: Path | None = None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    stdin: str | None = None,
+    stdin: str | IO[bytes] | None = None,
     timeout_seconds: float | None = None,
 ) -> str:
     """Run a program to its end and return its standard output (no shell; `env` is added to this process's).
+
+    `stdin` is what it reads: text, or an open file.
 
     Raises:
         CommandError: it ended with a non-zero status; the message holds the end of what it printed.
@@ -61,8 +63,8 @@ def run(  # noqa: PLR0913 - each is one property of a process
             errors="replace",  # logs of pods may hold any bytes
             env={**os.environ, **(env or {})},
             cwd=cwd,
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
+            input=stdin if isinstance(stdin, str) else None,
+            stdin=None if isinstance(stdin, str) else stdin or subprocess.DEVNULL,
             timeout=timeout_seconds,
         )
     except subprocess.TimeoutExpired as expired:

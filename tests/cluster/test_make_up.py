@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tritonclient.http as triton
 
+from tools.images.containerd import LINKED_FROM_BYTES, NODE_BLOBS
 from trainer.training import digits
 
 if TYPE_CHECKING:
@@ -63,6 +64,12 @@ def test_the_exported_manifest_describes_the_served_file(served: Clone) -> None:
     assert len(manifest["sha256"]) == 64
     assert manifest["torch_version"]
     assert "pytorch_libtorch" in (folder / "config.pbtxt").read_text(encoding="utf-8")
+
+
+def test_the_node_has_large_layers_as_links_to_the_cache(served: Clone) -> None:
+    """If containerd kept its blobs elsewhere, all of them would be sent, hashed and written once more."""
+    layers = [file.stat() for file in (served.home / "local" / NODE_BLOBS).iterdir()]
+    assert any(layer.st_nlink > 1 and layer.st_size >= LINKED_FROM_BYTES for layer in layers)
 
 
 def test_a_second_up_changes_nothing(served: Clone) -> None:

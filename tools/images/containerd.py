@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
 from tools.images.errors import ImageError
@@ -11,11 +13,16 @@ from tools.images.oci import Sink
 from tools.process import CommandError, run
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from tools.images.oci import Descriptor, Layout
 
 KUBERNETES_NAMESPACE = "k8s.io"
+NODE_BLOBS = "node/lib/containerd/io.containerd.content.v1.content/blobs/sha256"
+"""Where a local cluster's containerd keeps blobs, from its socket's folder: `node/lib` is the node's /var/lib."""
+LINKED_FROM_BYTES = 1 << 20
+"""Blobs from this size on are linked. Each costs a start of `ctr`, which sends a smaller one in less time."""
 
 
 class NodeImages:
@@ -23,6 +30,7 @@ class NodeImages:
 
     def __init__(self, socket: Path, *, namespace: str = KUBERNETES_NAMESPACE) -> None:
         self._ctr = ["ctr", "--address", str(socket), "--namespace", namespace]
+        self._blobs = socket.parent / NODE_BLOBS
         self._manifests: dict[str, str] | None = None
 
     def manifests(self) -> dict[str, str]:
@@ -39,6 +47,8 @@ class NodeImages:
     def load(self, layout: Layout, reference: str, manifest: Descriptor) -> bool:
         """Bring an image in under the name `reference`, sending only blobs that are not there yet; unpack it.
 
+        Large blobs become hard links to the files of `layout` where the node's disk is the same one.
+
         Returns:
             Whether anything had to be done.
 
@@ -48,7 +58,9 @@ class NodeImages:
         if self.manifests().get(reference) == manifest.digest:
             return False
         try:
-            self._import(layout, reference, manifest, self._content())
+            present = self._content()
+            present |= self._link([layout.path(blob.digest) for blob in layout.members(manifest)], present)
+            self._import(layout, reference, manifest, present)
         except CommandError:
             # containerd may have collected a blob between the listing and the import: send all of them.
             self._import(layout, reference, manifest, set())
@@ -60,6 +72,29 @@ class NodeImages:
     def _content(self) -> set[str]:
         """Return the digests of all blobs that the node has."""
         return set(run([*self._ctr, "content", "ls", "--quiet"]).split())
+
+    def _link(self, files: Iterable[Path], present: Collection[str]) -> set[str]:
+        """Put links to large blobs where containerd keeps its own, and return their digests.
+
+        To send a gigabyte, which containerd hashes and writes once more, takes it longer than to unpack it. A file that
+        is there already is only entered in its books; an unpacked layer's digest is checked in any case.
+        """
+        linked: set[str] = set()
+        for file in files:
+            digest = f"sha256:{file.name}"
+            if digest in present or file.stat().st_size < LINKED_FROM_BYTES:
+                continue
+            try:
+                with suppress(FileExistsError):
+                    os.link(file, self._blobs / file.name)
+            except OSError:
+                continue  # another disk, or a containerd that is not a local cluster's: the archive has the blob
+            size = str(file.stat().st_size)
+            words = ["--expected-digest", digest, "--expected-size", size, f"athanor-{digest}"]
+            with file.open("rb") as content:
+                run([*self._ctr, "content", "ingest", *words], stdin=content)
+            linked.add(digest)
+        return linked
 
     def _import(self, layout: Layout, reference: str, manifest: Descriptor, present: set[str]) -> None:
         command = [*self._ctr, "images", "import", "-"]

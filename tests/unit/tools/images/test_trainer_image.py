@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -274,7 +275,7 @@ class RecordingNode(containerd.NodeImages):
     """A node with the content that a test gives it, which records what it is sent."""
 
     def __init__(self, *, content, failures=0):
-        super().__init__("/nowhere")
+        super().__init__(Path("/nowhere"))
         self.content, self.failures, self.sent, self.images = content, failures, [], {}
 
     def manifests(self):
