@@ -12,6 +12,7 @@ _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _RUN = re.compile(r"^athanor run (?:.*\\\n)*.*$", re.MULTILINE)
 """With the lines that a backslash continues."""
+_THEN = re.compile(r"^--then '.*'$", re.MULTILINE)
 _NAME = re.compile(r'^(?:    )?[A-Z]\w+\(\n\s+f?"([a-z0-9-]+)', re.MULTILINE)
 
 
@@ -46,6 +47,12 @@ def command_with(words: str) -> str:
     """Return the only one of them that contains certain words."""
     [command] = [each for each in commands_of_run() if words in each]
     return command
+
+
+def export_of_best() -> str:
+    """Return the option of docs/user.md by which `athanor sweep` makes a model of its best trial."""
+    [option] = _THEN.findall(USER.read_text(encoding="utf-8"))
+    return option
 
 
 def job_examples() -> list[Example]:

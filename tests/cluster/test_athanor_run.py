@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.documentation import command_with, own_script
+from tests.cluster.test_training_jobs import events
+from tests.documentation import command_with, export_of_best, own_script
 from tests.fixtures.engineer import SMALL
 from tests.fixtures.example import assert_completed
 from tests.ports import held_port
@@ -40,7 +41,7 @@ def test_a_program_with_the_five_arguments_of_uai_train(engineer: Engineer) -> N
     assert done.stderr.splitlines()[-1] == "digits: Completed"
     [digits] = [run for run in engineer.listed() if run["run"] == "digits"]
     assert digits["latest"]["loss"] < 1
-    assert list((engineer.clone.home / "local" / "volumes" / "output" / "digits-logs").iterdir())
+    assert list(engineer.volume("digits-logs").iterdir())
 
 
 def test_an_edited_script_is_another_job_that_replaces_the_first(engineer: Engineer) -> None:
@@ -90,9 +91,17 @@ def test_a_pasted_mpirun_runs_and_its_progress_is_known(engineer: Engineer) -> N
     assert '[launcher-0] {"step": 2, "loss": 0.2}' in done.stdout
     [ring] = [run for run in engineer.listed() if run["run"] == "ring"]
     assert (ring["step"], ring["latest"]) == (2, {"loss": 0.2})
+    assert engineer.opened("ring") == []
 
 
-def test_packages_are_installed_first_and_caches_outlive_the_run(engineer: Engineer) -> None:
+PRIVATE = {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"}
+METADATA = {"169.254.0.0/16", "100.64.0.0/10"}
+"""Where nodes of clouds have theirs; on Alibaba Cloud it is 100.100.100.200."""
+
+
+def test_packages_are_installed_first_caches_outlive_the_run_and_it_may_connect_where_it_says(
+    engineer: Engineer,
+) -> None:
     folder = engineer.folder.parent / "prepared"
     folder.mkdir()
     # Where `pip install --user` puts packages; the image has no pip.
@@ -103,9 +112,17 @@ def test_packages_are_installed_first_and_caches_outlive_the_run(engineer: Engin
     program += "pathlib.Path(os.environ['XDG_CACHE_HOME'], 'kept').write_text(own_package.NAME)\n"
     (folder / "use.py").write_text(program, encoding="utf-8")
     words = "--name prepared --cpu 250m --prepare 'python3 install.py' --cache own --follow"
-    replace(engineer, folder=folder).shell(f"athanor run {words} -- python3 use.py")
-    caches = engineer.clone.home / "local" / "volumes" / "output" / "caches"
-    assert (caches / "own" / "kept").read_text(encoding="utf-8") == "own"
+    egress = "--egress internet --egress 203.0.113.7/32:5432"
+    replace(engineer, folder=folder).shell(f"athanor run {words} {egress} -- python3 use.py")
+    assert engineer.volume("caches", "own", "kept").read_text(encoding="utf-8") == "own"
+
+    # The local cluster's network enforces no policies: what the API server was given is what can be seen here.
+    internet, host = engineer.opened("prepared")
+    block = internet["to"][0]["ipBlock"]
+    assert (block["cidr"], internet["ports"]) == ("0.0.0.0/0", [{"protocol": "TCP", "port": 443}])
+    assert set(block["except"]) >= PRIVATE | METADATA
+    ports = [{"protocol": "TCP", "port": 5432}]
+    assert host == {"to": [{"ipBlock": {"cidr": "203.0.113.7/32"}}], "ports": ports}
 
 
 @pytest.mark.parametrize(
@@ -242,35 +259,63 @@ def said_by(process: subprocess.Popen[str], beginning: str) -> str:
 
 
 TUNED = """
-import json, signal, sys
-rate = int(sys.argv[1])
-for step in (1, 2, 3):
-    print(json.dumps({"step": step, "loss": rate / step}), flush=True)
-if rate == 9:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+import os, signal, subprocess, sys, time
+from athanor_run import checkpoint_dir, report
+run = os.environ["ATHANOR_JOB"]
+if run.startswith("tune-1-"):
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    report(step=400, loss=99)
     signal.pause()
+is_first = not any(checkpoint_dir().iterdir())
+words = ["--data_dir=/data/data", "--output_dir=/data/output", f"--run_name={run}", f"--learning_rate={sys.argv[1]}"]
+more = ["--epochs=20", "--checkpoint_interval_steps=5", "--last_scrape_seconds=0"]
+training = subprocess.Popen([sys.executable, "-m", "trainer.train", *words, *more])
+signal.signal(signal.SIGTERM, lambda *_: [training.send_signal(each) for each in (signal.SIGCONT, signal.SIGTERM)])
+if is_first:
+    while not any(checkpoint_dir().glob("*/complete.json")):
+        time.sleep(0.02)
+    training.send_signal(signal.SIGSTOP)
+    (checkpoint_dir().parent / "held").touch()
+sys.exit(training.wait())
 """
+"""Trains with the first trial's values, and holds its first life after a checkpoint; the second trial is no good."""
 
 
-def test_a_sweep_survives_its_client_and_stops_the_worse_trial(engineer: Engineer) -> None:
+def test_a_sweep_survives_its_client_and_a_preemption_and_exports_the_best_model(engineer: Engineer) -> None:
     (engineer.folder / "tuned.py").write_text(TUNED, encoding="utf-8")
-    search = "--param rate=1,9 --search grid --parallel 2 --stop-early median --stop-early-after 1"
-    killed = engineer.started(f"athanor sweep --name tune --kind batch {SMALL} {search} -- python3 tuned.py {{rate}}")
+    search = "--param rate=1e-3..1e-2:log --search tpe --trials 2 --parallel 2"
+    words = f"--kind batch {SMALL} {search} --stop-early median --stop-early-after 1"
+    killed = engineer.started(f"athanor sweep --name tune {words} -- python3 tuned.py {{rate}}")
     assert killed.stderr is not None
     said = iter(killed.stderr.readline, "")
     assert any(line.startswith("tune-0: ") and "starting" not in line for line in said)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate(timeout=60)
 
-    then = "--then 'test -d {output} -o {rate} = 1'"
-    answer = json.loads(engineer.shell(f"athanor sweep --resume tune {then} --json").stdout)
-    trials = {trial["values"]["rate"]: trial for trial in answer["trials"]}
-    assert {rate: trial["state"] for rate, trial in trials.items()} == {"1": "completed", "9": "stopped early"}
-    assert (answer["best"], trials["1"]["metric"]) == (trials["1"]["run"], pytest.approx(1 / 3))
+    resumed = engineer.started(f"athanor sweep --resume tune {export_of_best()} --json")
+    best = engineer.jobs()["tune-0"]["metadata"]["name"]
+    wait_until(engineer.volume(best, "held").exists, lambda: engineer.shell("athanor logs tune-0").stdout)
+    [pod] = engineer.clone.objects("pods", "athanor.dev/job=tune-0")
+    engineer.evict(pod["metadata"]["name"])
+    printed, said = resumed.communicate(timeout=600)
+    assert resumed.returncode == 0, said
+
+    answer = json.loads(printed)
+    assert [trial["state"] for trial in answer["trials"]] == ["completed", "stopped early"]
+    assert answer["best"] == "tune-0"
+    assert 1e-3 <= float(answer["trials"][0]["values"]["rate"]) <= 1e-2
     assert answer["then"] == {"run": "tune-then", "completed": True}
-    assert {run["run"] for run in engineer.listed() if run["run"].startswith("tune-")} == {answer["best"], "tune-then"}
-    stopped = trials["9"]["run"]
-    wait_until(lambda: not engineer.objects_of(stopped), lambda: str(engineer.objects_of(stopped)))
+    [stopped] = [event for event in events(engineer.clone, best) if event["event"] == "stopped"]
+    [continued] = [event for event in events(engineer.clone, best) if event["event"] == "resumed"]
+    assert continued["step"] == stopped["step"] > 0
+    assert engineer.jobs()["tune-0"]["status"].get("retryCount", 0) == 0
+    exported = engineer.volume("models", "rate", "1")
+    manifest = json.loads((exported / "manifest.json").read_text(encoding="utf-8"))
+    assert (manifest["run_name"], (exported / "model.pt").is_file()) == (best, True)
+    assert manifest["accuracy"] > 0.9
+
+    assert {run["run"] for run in engineer.listed() if run["run"].startswith("tune-")} == {"tune-0", "tune-then"}
+    wait_until(lambda: not engineer.objects_of("tune-1"), lambda: str(engineer.objects_of("tune-1")))
     engineer.shell("athanor sweep --delete tune")
     assert not [run for run in engineer.listed() if run["run"].startswith("tune-")]
 

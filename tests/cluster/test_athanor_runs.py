@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
 import socket
 import urllib.request
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from athanor.inspection.gpus import requests
+from athanor.inspection.objects import has_ended, node_of
+from infra.kubernetes.quantities import quantity_value
+from infra.monitoring.dashboards.queries import EXAMPLE_VALUES, queries
 from tests.fixtures.engineer import SMALL
+from tests.fixtures.monitoring import Monitoring
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -45,17 +52,21 @@ def test_the_list_says_what_ran_and_how_it_did_also_when_the_job_is_gone(enginee
 
 
 COUNTS = """
-import os, pathlib, signal, sys, threading, http.server
-saved = pathlib.Path("/data/output", os.environ["ATHANOR_JOB"], "starts")
-saved.parent.mkdir(parents=True, exist_ok=True)
-starts = int(saved.read_text()) + 1 if saved.exists() else 1
+import http.server, signal, sys, threading, time
+from athanor_run import checkpoint_dir, report, saved
+file = checkpoint_dir() / "starts"
+starts = int(file.read_text()) + 1 if file.exists() else 1
 def save(*_):
-    saved.write_text(str(starts))
+    file.write_text(str(starts))
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 8123), http.server.SimpleHTTPRequestHandler)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 print("start", starts, flush=True)
+report(step=1, total_steps=1001, loss=0.5)
+saved()
+time.sleep(0.5)  # a step
+report(step=2, total_steps=1001, loss=0.25)
 while True:
     signal.pause()
 """
@@ -68,8 +79,8 @@ def counting(engineer: Engineer) -> str:
     create = ("create", "secret", "generic", "wandb", "-n", "athanor", "--from-literal=WANDB_API_KEY=word")
     engineer.clone.kubectl(*create)
     words = "--secret wandb --secret wandb:/secrets/wandb"
-    engineer.shell(f"athanor run --kind batch --name counting {words} {SMALL} -- python3 counts.py")
-    wait_until(lambda: "start 1" in engineer.shell("athanor logs counting", check=False).stdout, "the first line")
+    engineer.shell(f"athanor run --name counting {words} {SMALL} -- python3 counts.py")
+    wait_until(lambda: '"step": 2' in engineer.shell("athanor logs counting", check=False).stdout, "the second step")
     return "counting"
 
 
@@ -123,7 +134,7 @@ def test_files_go_to_a_volume_and_back_whole(engineer: Engineer, counting: str) 
     assert (folder.parent / "back" / "größe.bin").read_bytes() == (folder / "größe.bin").read_bytes()
     assert not [name for name in engineer.clone.kubectl("get", "jobs", "-A", "-o", "name").split() if "/copy-" in name]
     # Through the run's own pod, which takes no job.
-    done = engineer.shell(f"athanor copy {counting}:starts .")
+    done = engineer.shell(f"athanor copy {counting}:checkpoints/starts .")
     assert "waiting for a pod" not in done.stderr
     assert int((engineer.folder / "starts").read_text(encoding="utf-8")) >= 1
 
@@ -169,8 +180,51 @@ def test_the_progress_of_a_run_and_what_differs_from_another(
     assert "  step 100" in seen
     assert re.search(r"  loss  .*[▁-█]{10}", seen)
     compared = engineer.shell(f"athanor compare {named[1]} {counting}").stdout
-    assert re.search(r"^kind +PyTorchJob +BatchJob$", compared, re.MULTILINE)
-    assert re.search(r"^latest step +100 +-$", compared, re.MULTILINE)
+    assert re.search(r"^command +python train.py .* +python3 counts.py$", compared, re.MULTILINE)
+    assert re.search(r"^latest step +100 +2$", compared, re.MULTILINE)
+    assert re.search(rf"^{counting}: loss [▁-█]{{2}}$", compared, re.MULTILINE)
+
+
+def test_what_a_program_reports_is_what_the_dashboards_show(engineer: Engineer, counting: str) -> None:
+    monitoring = Monitoring(engineer.clone)
+    panels = ("Progress", "Loss", "Time left", "Checkpoint age")
+    asked = {each.panel: each.expr for each in queries({**EXAMPLE_VALUES, "workload": counting})
+             if each.dashboard == "athanor-job" and each.panel in panels}  # fmt: skip
+
+    def shown() -> dict[str, float]:
+        answers = {panel: monitoring.query(expr) for panel, expr in asked.items()}
+        return {panel: float(series[0]["value"][1]) for panel, series in answers.items() if series}
+
+    seen = wait_until(lambda: answers if set(answers := shown()) == set(panels) else {}, lambda: str(shown()))
+    assert (seen["Progress"], seen["Loss"]) == (pytest.approx(2 / 1001), 0.25)
+    assert 499 < seen["Time left"] < 999
+    assert 0 < seen["Checkpoint age"] < 900
+
+
+def test_why_estimates_a_start_by_the_steps_left_of_what_runs(engineer: Engineer, counting: str) -> None:
+    # All that is free on the node, and more than half of what ends with the run.
+    engineer.shell(f"athanor run --kind batch --name waits --cpu {free_millis(engineer) + 60}m -- python3 counts.py")
+    of_a_team = wait_until(
+        lambda: said if "start: " in (said := engineer.shell("athanor why waits").stdout) else "", "an estimate"
+    )
+    assert "start: not known; running jobs that are expected to end:" in of_a_team, of_a_team
+    assert re.search(rf"^  {counting}: in 1?\dm .* \(steps left\)$", of_a_team, re.MULTILINE), of_a_team
+
+    everything = f"--kubeconfig {engineer.clone.cluster.kubeconfig} --namespace athanor"
+    start = json.loads(engineer.shell(f"athanor why {everything} --json waits").stdout)["start"]
+    [end] = start["ends"]
+    assert (start["after"], start["latest"], end["run"], end["by"]) == ([counting], False, counting, "steps left")
+    left = (datetime.fromisoformat(start["at"]) - datetime.now(UTC)).total_seconds()
+    assert 450 < left < 999
+    engineer.shell("athanor delete waits")
+
+
+def free_millis(engineer: Engineer) -> int:
+    """Return what no pod requests of the node's CPUs, in thousandths."""
+    [node] = engineer.clone.objects("nodes")
+    pods = engineer.clone.get("api/v1/pods")["items"]
+    held = sum(requests(pod["spec"])["cpu"] for pod in pods if not has_ended(pod) and node_of(pod))
+    return math.floor((quantity_value(node["status"]["allocatable"]["cpu"]) - held) * 1000)
 
 
 def test_what_a_run_printed_outlives_its_pods_for_those_who_may_ask_the_store(

@@ -12,7 +12,8 @@ import pytest
 import tritonclient.http as triton
 
 from tests.documentation import job_examples, own_script
-from tests.fixtures.git_pod import git_pod
+from tests.fixtures.git_pod import LIBRARY, git_pod
+from tests.fixtures.git_server import Repository
 from tests.fixtures.team import Team, phase
 from tests.waiting import KUBECTL_TIMEOUT, wait_until
 from trainer.training import digits
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.fixtures.clone import Clone
-    from tests.fixtures.git_server import Repository
 
 NEEDS_MORE_THAN_THIS_NODE = {"resnet50"}
 """Examples for machines with GPUs; tests/unit/workloads renders them."""
 TRAIN_FROM_GIT = """
 import os, pathlib
+from library.saying import SAYING
 print("cloned code runs in", os.getcwd())
-pathlib.Path("/data/output", os.environ["ATHANOR_JOB"], "ran.txt").write_text("main")
+pathlib.Path("/data/output", os.environ["ATHANOR_JOB"], "ran.txt").write_text(SAYING)
 """
 
 TOKEN = "b0bafe77-a-token-of-the-test"
@@ -51,9 +52,13 @@ BatchJob("secret-and-volumes", platform, BatchJobArgs(
 
 @pytest.fixture(scope="module")
 def git_server(served: Clone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repository]:
-    """The server of the examples, with the code of a job."""
+    """The server of the examples, with the code of a job, which uses a commit of a submodule that is not the latest."""
     with git_pod(served, tmp_path_factory.mktemp("git")) as repository:
+        library = Repository(repository.folder.with_name(LIBRARY))
+        named = library.commit({"saying.py": 'SAYING = "of the submodule"'})
+        library.commit({"saying.py": 'SAYING = "of a later commit"'})
         repository.commit({"train.py": TRAIN_FROM_GIT})
+        repository.add_submodule("library", f"../{LIBRARY}", named)
         yield repository
 
 
@@ -132,11 +137,11 @@ def test_tf_config_is_what_the_pods_see(served: Clone, finished: dict[str, dict[
 
 
 @pytest.mark.parametrize("name", ["from-git", "from-git-ssh"])
-def test_the_code_came_from_git_and_the_commit_is_known(
+def test_the_code_came_from_git_with_its_submodule_and_the_commit_is_known(
     served: Clone, finished: dict[str, dict[str, Any]], git_server: Repository, name: str
 ) -> None:
     job = finished[name]
-    assert output(served, job, "ran.txt").read_text(encoding="utf-8") == "main"
+    assert output(served, job, "ran.txt").read_text(encoding="utf-8") == "of the submodule"
     record = json.loads(output(served, job, "source.json").read_text(encoding="utf-8"))
     assert record["commit"] == git_server.head()
 

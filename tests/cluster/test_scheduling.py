@@ -129,6 +129,28 @@ class TestEqualQueues:
         finally:
             platform.own_command("athanor delete resnet50", tmp_path)
 
+    def test_an_elastic_run_starts_with_the_workers_that_fit_and_goes_on_with_fewer(
+        self, platform: SchedulingPlatform, tmp_path: Path
+    ) -> None:
+        (tmp_path / "own").mkdir()
+        (tmp_path / "own" / "train.py").write_text("print()", encoding="utf-8")
+        words = f"--name elastic --workers 3 --elastic 1 --gpus {GPUS_PER_NODE} --pool {POOL}"
+        platform.own_command(f"athanor run {words} -- python train.py", tmp_path)
+        try:
+            before = platform.runs("elastic", pods=2)
+            [worker, *_] = [pod for pod in platform.pods("elastic") if pod["metadata"]["uid"] in before]
+            assert "--nnodes=1:3" in worker["spec"]["containers"][0]["command"]
+
+            platform.submit(platform.gpu_job("urgent", priority_class="high"))
+            [taken] = platform.runs("urgent").values()
+            [(left, node)] = platform.runs("elastic").items()
+            assert (before[left], node == taken) == (node, False)
+
+            platform.end("urgent")
+            assert platform.runs("elastic", pods=2)[left] == node
+        finally:
+            platform.own_command("athanor delete elastic", tmp_path)
+
     def test_a_queue_that_is_not_there_is_named(self, platform: SchedulingPlatform) -> None:
         platform.submit(platform.gpu_job("queueless", queue="vision"))
         finding = wait_until(
@@ -325,6 +347,33 @@ class TestQuota:
 
         platform.end("uses")
         platform.runs("over")
+
+    def test_a_pod_to_develop_in_counts_in_its_queue_and_in_the_quota(
+        self, platform: SchedulingPlatform, tmp_path: Path
+    ) -> None:
+        """The command itself cannot work in the pod of a simulated node."""
+        (tmp_path / "own").mkdir()
+        dev, said = "athanor dev --queue b", ("waiting: ", "athanor dev: ")
+        with platform.own_command_begun(f"{dev} --name first --gpus 1", tmp_path) as printed:
+            assert any(line.startswith(said) for line in printed)
+            [node] = platform.runs("first").values()
+        assert node in platform.ready_nodes(POOL)
+        wait_until(lambda: platform.allocated("b") == "1", lambda: f"a GPU in its queue, not {platform.allocated('b')}")
+        assert platform.allocated("a") == "0"
+
+        with platform.own_command_begun(f"{dev} --name second --gpus {GPUS_PER_NODE}", tmp_path) as printed:
+            assert any(line.startswith(said) for line in printed)
+        explained = wait_until(
+            lambda: text if "quota" in (text := platform.own_command("athanor why second", tmp_path)) else "",
+            lambda: platform.said("second"),
+        )
+        assert "1 of 8 are used" in explained
+        assert platform.pods("second") == []
+
+        platform.own_command("athanor dev --stop --name first", tmp_path)
+        platform.runs("second")
+        wait_until(lambda: platform.allocated("b") == "8", lambda: f"its GPUs in its queue, {platform.allocated('b')}")
+        platform.own_command("athanor dev --stop --name second", tmp_path)
 
     def test_a_pod_beyond_the_quota_is_refused(self, platform: SchedulingPlatform) -> None:
         platform.submit(platform.gpu_job("uses-all"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fixtures.git_server import Repository
 from tests.unit.trainer.source.fetched import files, record_of
 from trainer.source.__main__ import main
 from trainer.source.errors import RetryableError, SourceError
@@ -73,16 +74,15 @@ def test_a_branch_comes_over_ssh_with_the_secrets_key_and_hosts(repository, over
 
 
 def test_a_submodule_of_the_same_server_comes_over_ssh_too(repository, over_ssh, play, destination):
-    from tests.fixtures.git_server import Repository  # noqa: PLC0415
-    from tests.unit.trainer.source.test_submodules import add  # noqa: PLC0415
-
-    play()
+    """Also a commit that no branch ends with, from an sshd that drops GIT_PROTOCOL, as they do by default."""
+    play("unset GIT_PROTOCOL")
     library = Repository(repository.folder.with_name("library"))
-    library.commit({"loss.py": "x"})
+    old = library.commit({"loss.py": "old"})
+    library.commit({"loss.py": "new"})
     repository.commit({"train.py": "print()"})
-    add(repository, "library", "../library", library.head())
+    repository.add_submodule("library", "../library", old)
     assert over_ssh() == 0
-    assert files(destination)["library/loss.py"] == "x"
+    assert files(destination)["library/loss.py"] == "old"
 
 
 @pytest.mark.parametrize(
