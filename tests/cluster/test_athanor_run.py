@@ -264,11 +264,11 @@ from athanor_run import checkpoint_dir, report
 run = os.environ["ATHANOR_JOB"]
 if run.startswith("tune-1-"):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    report(step=400, loss=99)
+    report(step=200, loss=99)
     signal.pause()
 is_first = not any(checkpoint_dir().iterdir())
 words = ["--data_dir=/data/data", "--output_dir=/data/output", f"--run_name={run}", f"--learning_rate={sys.argv[1]}"]
-more = ["--epochs=20", "--checkpoint_interval_steps=5", "--last_scrape_seconds=0"]
+more = ["--epochs=10", "--checkpoint_interval_steps=20", "--last_scrape_seconds=0"]
 training = subprocess.Popen([sys.executable, "-m", "trainer.train", *words, *more])
 signal.signal(signal.SIGTERM, lambda *_: [training.send_signal(each) for each in (signal.SIGCONT, signal.SIGTERM)])
 if is_first:

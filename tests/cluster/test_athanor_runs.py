@@ -180,7 +180,7 @@ def test_the_progress_of_a_run_and_what_differs_from_another(
     assert "  step 100" in seen
     assert re.search(r"  loss  .*[▁-█]{10}", seen)
     compared = engineer.shell(f"athanor compare {named[1]} {counting}").stdout
-    assert re.search(r"^command +python train.py .* +python3 counts.py$", compared, re.MULTILINE)
+    assert re.search(r"^program +train.py .* +counts.py$", compared, re.MULTILINE)
     assert re.search(r"^latest step +100 +2$", compared, re.MULTILINE)
     assert re.search(rf"^{counting}: loss [▁-█]{{2}}$", compared, re.MULTILINE)
 
