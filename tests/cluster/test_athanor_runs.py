@@ -191,11 +191,11 @@ def test_what_a_program_reports_is_what_the_dashboards_show(engineer: Engineer, 
     asked = {each.panel: each.expr for each in queries({**EXAMPLE_VALUES, "workload": counting})
              if each.dashboard == "athanor-job" and each.panel in panels}  # fmt: skip
 
-    def shown() -> dict[str, float]:
+    def numbers() -> dict[str, float]:
         answers = {panel: monitoring.query(expr) for panel, expr in asked.items()}
         return {panel: float(series[0]["value"][1]) for panel, series in answers.items() if series}
 
-    seen = wait_until(lambda: answers if set(answers := shown()) == set(panels) else {}, lambda: str(shown()))
+    seen = wait_until(lambda: answers if set(answers := numbers()) == set(panels) else {}, lambda: str(numbers()))
     assert (seen["Progress"], seen["Loss"]) == (pytest.approx(2 / 1001), 0.25)
     assert 499 < seen["Time left"] < 999
     assert 0 < seen["Checkpoint age"] < 900

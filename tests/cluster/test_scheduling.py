@@ -129,7 +129,7 @@ class TestEqualQueues:
         finally:
             platform.own_command("athanor delete resnet50", tmp_path)
 
-    def test_an_elastic_run_starts_with_the_workers_that_fit_and_goes_on_with_fewer(
+    def test_an_elastic_run_starts_with_the_workers_that_fit_and_continues_with_fewer(
         self, platform: SchedulingPlatform, tmp_path: Path
     ) -> None:
         (tmp_path / "own").mkdir()
