@@ -278,7 +278,7 @@ if is_first:
     (checkpoint_dir().parent / "held").touch()
 sys.exit(training.wait())
 """
-"""Trains with the first trial's values, and holds its first life after a checkpoint; the second only prints a bad loss."""
+"""Trains with the first trial's values, and holds its first life at a checkpoint; the second only prints a bad loss."""
 
 
 def test_a_sweep_survives_its_client_and_a_preemption_and_exports_the_best_model(engineer: Engineer) -> None:
