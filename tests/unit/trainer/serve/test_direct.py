@@ -43,7 +43,7 @@ class Transport(asyncio.Transport):
 
 
 class Inference:
-    """Notes what it is asked, and leaves the answer to the test; as ASGI's application it notes the request and its body."""
+    """Notes what it is asked and leaves the answer to the test; as ASGI's application it notes requests with bodies."""
 
     def __init__(self):
         self.asked = []
