@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from trainer.common.processes import end_with
+from trainer.pytorch.processes import end_with
 
 
 def main() -> None:

@@ -204,28 +204,6 @@ CASES = (
         at="30m",
         gives={'{namespace="team", workload="answers"}': 1.5},
     ),
-    AlertCase(
-        alert="ShadowAnswersDiffer",
-        says="one in ten differs; one in fifty, too few requests, and those that were not sent are nothing to see",
-        series={
-            **_shadow("answers", equal="0+9x140", different="0+1x60 60x80"),
-            **_shadow("two", equal="0+49x60", different="0+1x60"),
-            **_shadow("three", equal="0x60", different="0x10 1x50"),
-            **_shadow("four", equal="0+10x60", dropped="0+10x60"),
-        },
-        fires={"50m": [_SERVICE]},
-        quiet=["1m", "130m"],
-    ),
-    AlertCase(
-        alert="ShadowFails",
-        says="one in ten has no answer to compare; different ones are another matter",
-        series={
-            **_shadow("answers", equal="0+9x140", failed="0+1x60 60x80"),
-            **_shadow("two", equal="0+9x60", different="0+1x60"),
-        },
-        fires={"50m": [_SERVICE]},
-        quiet=["1m", "130m"],
-    ),
     RecordingCase(
         record="service:requests:rate5m",
         says="of a server that counts no failures",

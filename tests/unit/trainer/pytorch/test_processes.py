@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
     import atexit, sys
-    from trainer.common.processes import end_with
+    from trainer.pytorch.processes import end_with
 
     class Kept:
         def __del__(self):
