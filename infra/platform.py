@@ -23,6 +23,17 @@ if TYPE_CHECKING:
 class ResolvedPlatform(PlatformFields[str, PlatformOffers]):
     """A platform with every Output known: what builders of manifests take."""
 
+    @classmethod
+    def of(cls, outputs: PlatformOutputs) -> Self:
+        """Return the platform that a stack's outputs describe.
+
+        Raises:
+            RefusalError: this code cannot read its offers.
+        """
+        values: dict[str, Any] = {name: getattr(outputs, name) for name in FIELD_NAMES}
+        values["offers"] = outputs.platform_offers
+        return cls(**values)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Platform(PlatformFields[pulumi.Input[str], pulumi.Input[PlatformOffers]]):
@@ -74,8 +85,8 @@ class Platform(PlatformFields[pulumi.Input[str], pulumi.Input[PlatformOffers]]):
             outputs: The contract between stacks.
             provider: Provider of the platform's cluster.
         """
-        values: dict[str, Any] = {name: outputs.apply(attrgetter(name)) for name in FIELD_NAMES}
-        values["offers"] = outputs.apply(attrgetter("platform_offers"))
+        resolved = outputs.apply(ResolvedPlatform.of)
+        values: dict[str, Any] = {name: resolved.apply(attrgetter(name)) for name in FIELD_NAMES}
         return cls(provider=provider, **values)
 
     def resolved(self) -> pulumi.Output[ResolvedPlatform]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from athanor.run.options import refused_in_options
 from athanor.runs.stack import PROJECT
-from infra.outputs import FIELD_NAMES
 from infra.platform import ResolvedPlatform
 from workloads.batch import BatchJobArgs, batch_shape
 from workloads.job import job_manifests
@@ -36,9 +35,7 @@ def check_fits(arguments: argparse.Namespace, described: Description, outputs: P
     Raises:
         RefusalError: in the words of the command line.
     """
-    values: dict[str, Any] = {name: getattr(outputs, name) for name in FIELD_NAMES}
-    values["offers"] = outputs.platform_offers
-    platform, args = ResolvedPlatform(**values), described.args
+    platform, args = ResolvedPlatform.of(outputs), described.args
     default = platform.tensorflow_image if isinstance(args, TensorFlowJobArgs) else platform.trainer_image
     resolved = ResolvedJob(
         platform=platform,

@@ -173,7 +173,7 @@ def _view(given: argparse.Namespace, where: Sequence[str]) -> dict[str, Any]:
     """Return the part of the kubeconfig that the command line names.
 
     Raises:
-        RefusalError: there is no such file or context, or none is current.
+        RefusalError: the file or the context does not exist, or no context is current.
     """
     try:
         view: dict[str, Any] = json.loads(_kubectl([*where, "config", "view", "--minify", "--output=json"]))
@@ -185,7 +185,7 @@ def _view(given: argparse.Namespace, where: Sequence[str]) -> dict[str, Any]:
 
 
 def _no_context(given: argparse.Namespace, refusal: RefusalError | None) -> RefusalError:
-    """Return why there is no context, which kubectl says without the file's name."""
+    """Return why no context can be used; kubectl's own message leaves out the file."""
     named = str(given.kubeconfig or os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
     if not any(Path(file).exists() for file in named.split(os.pathsep) if file):
         fix = "name your kubeconfig with --kubeconfig or in $KUBECONFIG"

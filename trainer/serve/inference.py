@@ -96,7 +96,7 @@ class RunningRequest:
         """Begin to wait."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Count why there are no outputs."""
+        """Count the failure, if the wait ended with one."""
         numbers = self._batcher.numbers
         if isinstance(error, asyncio.CancelledError):
             numbers.request_failure[metrics.CANCELED] += 1

@@ -272,15 +272,26 @@ def work(cluster, here, there, tmp_path, monkeypatch):
     return lambda *words: _work(parser().parse_args(["dev", *words]), cluster, "dev-a", (here, str(there)))
 
 
-def test_sync_only_keeps_the_folders_equal_until_it_is_interrupted(work, here, there, monkeypatch):
-    def interrupted(_seconds: float) -> None:
-        (here / "train.py").write_text("1")
-        until(lambda: content(there) == {"train.py": "1"})
-        (there / "result.txt").write_text("0.9")
-        raise KeyboardInterrupt
+@pytest.fixture
+def sync_and_interrupt(work, here, there, monkeypatch):
+    """Runs `athanor dev --sync-only`; files change on both sides, then comes Ctrl-C."""
 
-    monkeypatch.setattr(command_module, "time", SimpleNamespace(sleep=interrupted))
-    assert work("--sync-only") == 0
+    def run(between: Callable[[], None] = lambda: None) -> None:
+        def interrupted(_seconds: float) -> None:
+            (here / "train.py").write_text("1")
+            between()
+            until(lambda: content(there) == {"train.py": "1"})
+            (there / "result.txt").write_text("0.9")
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(command_module, "time", SimpleNamespace(sleep=interrupted))
+        assert work("--sync-only") == 0
+
+    return run
+
+
+def test_sync_only_keeps_the_folders_equal_until_it_is_interrupted(sync_and_interrupt, here):
+    sync_and_interrupt()
     assert content(here) == {"train.py": "1", "result.txt": "0.9"}
 
 
@@ -292,22 +303,17 @@ def test_a_command_runs_in_the_pods_folder_and_what_it_wrote_is_here_when_it_has
 
 
 def test_a_terminal_takes_over_when_the_one_ends_that_kept_the_folder_equal(
-    work, folders, tmp_path, monkeypatch, capsys
+    sync_and_interrupt, folders, tmp_path, capsys
 ):
     here, there = folders
     first = take(tmp_path / "data" / "athanor" / "dev" / "dev-a.lock")
     assert first
 
-    def interrupted(_seconds: float) -> None:
-        (here / "train.py").write_text("1")
+    def end_the_first() -> None:
         assert content(there) == {}
         first.close()
-        until(lambda: content(there) == {"train.py": "1"})
-        (there / "result.txt").write_text("0.9")
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(command_module, "time", SimpleNamespace(sleep=interrupted))
-    assert work("--sync-only") == 0
+    sync_and_interrupt(end_the_first)
     assert content(here) == {"train.py": "1", "result.txt": "0.9"}
     said = capsys.readouterr().err
     assert "this one takes over when that one ends" in said

@@ -205,8 +205,8 @@ def test_no_refusal_has_words_that_nobody_typed(kind, options, program):
 
 def test_every_field_stands_for_an_option_that_there_is():
     run = next(action.choices["run"] for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
-    known = {word for action in run._actions for word in action.option_strings}
-    assert {option for option in OPTIONS.values() if option.startswith("--")} <= known
+    option_words = {word for action in run._actions for word in action.option_strings}
+    assert {option for option in OPTIONS.values() if option.startswith("--")} <= option_words
 
 
 def test_what_has_no_option_stays_as_it_is():

@@ -12,11 +12,11 @@ PROGRAM = """
     import atexit, sys
     from trainer.pytorch.processes import end_with
 
-    class Kept:
+    class ReportsDeletion:
         def __del__(self):
             print("deleted")
 
-    kept = Kept()
+    reporter = ReportsDeletion()
     atexit.register(print, "registered")
 
     def main():
