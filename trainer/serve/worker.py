@@ -6,6 +6,7 @@ that first socket closes: it never outlives the server, however that ends.
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -150,6 +151,7 @@ def main() -> None:
     if config.max_memory_mib is not None:
         limit_memory(config.max_memory_mib)
     calls = ModelCalls(config.model_folder, config.warmup_budget_seconds, config.model_variant)
+    gc.freeze()  # as the server does, for the same reason
     serve(socket.socket(fileno=config.control_socket), calls)
     # not through the interpreter's end, as the server: a thread may still be inside torch
     os._exit(0)
