@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
-import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -49,8 +49,13 @@ MEASURES = {
 """What prints a table; the second to the fifth of the running local environment, the others need none."""
 
 
-def main(names: list[str]) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Print one table after the other: those named, else all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, and print a table of each.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(MEASURES)}")
+    names: list[str] = parser.parse_args(arguments).names
+    if unknown := set(names) - set(MEASURES):
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}. Fix: one or more of {', '.join(MEASURES)}")
     console = Console(highlight=False, width=120)
     report = Progress(durations_file=paths().cache / "bench-durations.json")
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -66,4 +71,4 @@ def _cpu_model() -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
