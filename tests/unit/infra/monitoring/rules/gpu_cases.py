@@ -42,14 +42,16 @@ def shared(field, whole, *, of_process=False):
     return {**dict.fromkeys(pods, "0x100"), dcgm(field): whole} if of_process else pods
 
 
-def standing_code(alert, code, wrong):
-    """Return the case of a code that stands until the GPU was repaired, and of one that belongs to another alert."""
-    firing = {**gpu(), "xid": str(code)}
+def standing_codes(alert, *codes, wrong):
+    """Return the case of codes, each of a GPU, that stand until the repair, and of others that another alert has."""
+    firing = [{**gpu(index), "xid": str(code)} for index, code in enumerate(codes)]
+    standing = {dcgm(_XID, index): f"0x4 {code}x295 0x200" for index, code in enumerate(codes)}
+    others = {dcgm(_XID, index, "n2"): f"{code}x500" for index, code in enumerate(wrong)}
     return AlertCase(
         alert=alert,
-        says=f"{code} stands until the repair, however long ago the error was",
-        series={dcgm(_XID): f"0x4 {code}x295 0x200", dcgm(_XID, 1): f"{wrong}x500"},
-        fires={"5m": [firing], "240m": [firing], "350m": [firing]},
+        says=f"{', '.join(map(str, codes))} stand until the repair, however long ago the error was",
+        series={**standing, **others},
+        fires={"5m": firing, "240m": firing, "350m": firing},
         quiet=["4m", "365m"],
     )
 
@@ -75,15 +77,12 @@ WARM = AlertCase(
 )
 
 CASES = (
-    *(standing_code("GpuXidRestartNode", code, wrong=119) for code in (79, 151)),
-    *(
-        standing_code("GpuXidResetGpu", code, wrong=79)
-        for code in (46, 48, 62, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158)
+    standing_codes("GpuXidRestartNode", 79, 151, wrong=[119]),
+    standing_codes(
+        "GpuXidResetGpu", 46, 48, 62, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158, wrong=[79]
     ),
-    standing_code("GpuXidResetLater", 94, wrong=63),
-    standing_code("GpuXidOther", 999, wrong=45),
-    standing_code("GpuXidOther", 145, wrong=92),
-    standing_code("GpuXidOther", 154, wrong=63),
+    standing_codes("GpuXidResetLater", 94, wrong=[63]),
+    standing_codes("GpuXidOther", 999, 145, 154, wrong=[45, 92, 63]),
     harmless_code(63),
     harmless_code(92),
     AlertCase(
