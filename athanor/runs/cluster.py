@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.reader import Asked
+from athanor.runs.reach import is_silent
 from infra.contract_object import CONTRACT_OBJECT, read_contract
 from infra.errors import RefusalError
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from infra.outputs import PlatformOutputs
 
 _TIMEOUT_SECONDS = 60
+_PATIENCE_SECONDS = 5
+"""After which a server that has not answered is tried without kubectl, which may wait for a login in a browser."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +126,8 @@ class Cluster:
         Raises:
             RefusalError: as `items`, or the server does not accept it.
         """
-        answer = _kubectl([*self.prefix[1:], "create", "--filename=-", "--output=json"], content=json.dumps(manifest))
+        words = [*self.prefix[1:], "create", "--filename=-", "--output=json"]
+        answer = _kubectl(words, content=json.dumps(manifest), server=self.server)
         return json.loads(answer)["metadata"]["name"]
 
     def delete(self, kind: str, name: str) -> None:
@@ -166,7 +170,7 @@ class Cluster:
         Raises:
             RefusalError: as `items`.
         """
-        return _kubectl([*self.prefix[1:], *words])
+        return _kubectl([*self.prefix[1:], *words], server=self.server)
 
 
 def _view(given: argparse.Namespace, where: Sequence[str]) -> dict[str, Any]:
@@ -201,17 +205,48 @@ def _no_context(given: argparse.Namespace, refusal: RefusalError | None) -> Refu
     )
 
 
-def _kubectl(words: Sequence[str], content: str = "") -> str:
+def _kubectl(words: Sequence[str], content: str = "", server: str = "") -> str:
+    """Run kubectl; return its output.
+
+    Args:
+        words: Behind `kubectl`.
+        content: Its standard input.
+        server: Address of the API server that it asks; empty if it asks none.
+
+    Raises:
+        RefusalError: it fails, or the server does not answer.
+    """
     verb = " ".join([word for word in words if not word.startswith("-")][:2])
-    try:
-        done = subprocess.run(
-            ["kubectl", *words], capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS,
-            input=content,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        limit = f"did not answer in {_TIMEOUT_SECONDS} s"
-        raise RefusalError("kubectl", verb, limit, "check the kubeconfig and the network") from None
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
+    with subprocess.Popen(
+        ["kubectl", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            output, errors = _ended(process, content, server)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        said = (errors.strip().splitlines() or [f"ended with {process.returncode}"])[-1]
         raise RefusalError("kubectl", verb, said, "check the kubeconfig, its context and your rights")
-    return done.stdout
+    return output
+
+
+def _ended(process: subprocess.Popen[str], content: str, server: str) -> tuple[str, str]:
+    """Wait for kubectl's end; return what it wrote to standard output and standard error.
+
+    Raises:
+        RefusalError: the server does not answer.
+    """
+    try:
+        return process.communicate(content, timeout=_PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        if server and is_silent(server):
+            raise _silent(server, "does not answer") from None
+    try:
+        return process.communicate(timeout=_TIMEOUT_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise _silent(server, f"did not answer in {_TIMEOUT_SECONDS} s") from None
+
+
+def _silent(server: str, limit: str) -> RefusalError:
+    return RefusalError("API server", server, limit, "check the network, such as a VPN, and the kubeconfig")
