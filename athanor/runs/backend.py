@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
 _BACKEND = "PULUMI_BACKEND_URL"
+_NOT_LOGGED_IN = "PULUMI_ACCESS_TOKEN must be set"
+"""What pulumi says where nobody has logged in, and also where a login is no longer valid."""
+_WHOAMI_SECONDS = 60
 
 
 def data_folder(environment: Mapping[str, str]) -> Path:
@@ -33,7 +36,7 @@ def engine_variables() -> dict[str, str]:
     A passphrase is set up where none is: a file that only its user can read, with a random word for each user.
 
     Raises:
-        RefusalError: there is no `pulumi` on PATH.
+        RefusalError: there is no `pulumi` on PATH, or the backend that it is told to use does not answer.
     """
     if shutil.which("pulumi") is None:
         fix = "install it (pulumi.com/docs/install), or activate the platform's .venv"
@@ -53,14 +56,38 @@ def engine_variables() -> dict[str, str]:
 
 
 def _backend_in_use() -> str | None:
-    """Return the address of the backend that `pulumi` is logged in to; None without one."""
-    done = subprocess.run(
-        ["pulumi", "whoami", "--json", "--non-interactive"],
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60,
-    )  # fmt: skip
-    if done.returncode:
+    """Return the address of the backend that `pulumi` is logged in to; None without one.
+
+    Raises:
+        RefusalError: it is told to use one that does not answer: with another one, all runs would seem to be gone.
+    """
+    try:
+        done = subprocess.run(
+            ["pulumi", "whoami", "--json", "--non-interactive"],
+            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=_WHOAMI_SECONDS,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise _no_answer(f"did not answer in {_WHOAMI_SECONDS} s") from None
+    if done.returncode == 0:
+        return str(json.loads(done.stdout)["url"])
+    if _NOT_LOGGED_IN in done.stderr and _chosen_backend() is None:
         return None
-    return str(json.loads(done.stdout)["url"])
+    raise _no_answer((done.stderr.strip().splitlines() or [f"pulumi whoami ended with {done.returncode}"])[-1])
+
+
+def _no_answer(said: str) -> RefusalError:
+    fix = f"log in to it again with `pulumi login`, or correct {_BACKEND}"
+    return RefusalError("Pulumi backend", _chosen_backend() or "the current one", said.removeprefix("error: "), fix)
+
+
+def _chosen_backend() -> str | None:
+    """Return the backend that the user has chosen, by a variable or `pulumi login`; None without one."""
+    if os.environ.get(_BACKEND):
+        return os.environ[_BACKEND]
+    home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
+    with suppress(OSError, ValueError, AttributeError):
+        return json.loads((home / "credentials.json").read_text(encoding="utf-8")).get("current") or None
+    return None
 
 
 def _passphrase(file: Path) -> Path:

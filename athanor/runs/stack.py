@@ -12,6 +12,7 @@ from pulumi import automation
 
 from athanor.runs.backend import engine_variables
 from infra.errors import RefusalError
+from workloads.checks import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,14 +55,21 @@ def open_run(
 
     Raises:
         RefusalError: the run does not exist.
+        EngineError: the backend cannot be read.
     """
+    unknown = RefusalError("run", name, "is not in your Pulumi backend", "`athanor runs` lists yours")
+    try:
+        check_name("run", name)  # to the engine, a name with a slash is a stack of another project
+    except RefusalError:
+        raise unknown from None
     try:
         return automation.select_stack(
             stack_name=name, project_name=PROJECT, program=program, opts=_options(variables or {})
         )
     except automation.StackNotFoundError:
-        fix = "`athanor runs` lists yours"
-        raise RefusalError("run", name, "is not in your Pulumi backend", fix) from None
+        raise unknown from None
+    except automation.CommandError as error:
+        raise _failure([], error) from None
 
 
 def create_run(name: str, variables: Mapping[str, str], program: Callable[[], None]) -> automation.Stack:
@@ -69,18 +77,29 @@ def create_run(name: str, variables: Mapping[str, str], program: Callable[[], No
 
     Raises:
         RefusalError: there is one of that name.
+        EngineError: the backend cannot be written.
     """
     try:
         return automation.create_stack(stack_name=name, project_name=PROJECT, program=program, opts=_options(variables))
     except automation.StackAlreadyExistsError:
         fix = f"choose another, stop and replace it with --replace, or `athanor delete {name}` first"
         raise RefusalError("--name", name, "is the name of a run of yours", fix) from None
+    except automation.CommandError as error:
+        raise _failure([], error) from None
 
 
 def all_runs() -> dict[str, str]:
-    """Return when the runs in the user's backend were last updated, by their names, the latest first."""
+    """Return when the runs in the user's backend were last updated, by their names, the latest first.
+
+    Raises:
+        EngineError: the backend cannot be read.
+    """
     workspace = automation.LocalWorkspace(project_settings=_settings(), env_vars=engine_variables())
-    stacks = [(stack.name.rpartition("/")[2], str(stack.last_update or "")) for stack in workspace.list_stacks()]
+    try:
+        listed = workspace.list_stacks()
+    except automation.CommandError as error:
+        raise _failure([], error) from None
+    stacks = [(stack.name.rpartition("/")[2], str(stack.last_update or "")) for stack in listed]
     return dict(sorted(stacks, key=lambda stack: stack[1], reverse=True))
 
 

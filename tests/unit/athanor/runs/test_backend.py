@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from athanor.runs import backend
 from athanor.runs.backend import engine_variables
 from infra.errors import RefusalError
 
@@ -62,4 +63,33 @@ def test_a_bucket_needs_a_passphrase_and_the_users_own_is_kept(own, monkeypatch)
 def test_without_pulumi_the_message_says_where_to_get_it(own, monkeypatch):
     monkeypatch.setenv("PATH", str(own))
     with pytest.raises(RefusalError, match=r"pulumi\.com/docs/install"):
+        engine_variables()
+
+
+NO_LOGIN = "echo 'error: PULUMI_ACCESS_TOKEN must be set for login' >&2; exit 3"
+
+
+@pytest.mark.parametrize("said", ["error: unable to open bucket: no such file or directory", NO_LOGIN.split("'")[1]])
+def test_a_chosen_backend_that_does_not_answer_is_not_replaced_by_another(own, monkeypatch, said):
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://team-runs")
+    _pulumi(own, f"echo '{said}' >&2; exit 3")
+    with pytest.raises(RefusalError, match=f"Pulumi backend = 's3://team-runs': {said.removeprefix('error: ')}. Fix"):
+        engine_variables()
+    assert not (own / "data").exists()
+
+
+def test_a_login_that_is_no_longer_valid_is_refused(own, monkeypatch):
+    monkeypatch.setenv("PULUMI_HOME", str(own))
+    _pulumi(own, NO_LOGIN)
+    (own / "credentials.json").write_text('{"current": ""}', encoding="utf-8")
+    assert "PULUMI_BACKEND_URL" in engine_variables()
+    (own / "credentials.json").write_text('{"current": "https://api.pulumi.com"}', encoding="utf-8")
+    with pytest.raises(RefusalError, match=r"'https://api\.pulumi\.com': PULUMI_ACCESS_TOKEN .* `pulumi login`"):
+        engine_variables()
+
+
+def test_a_backend_that_does_not_answer_ends_the_wait(own, monkeypatch):
+    monkeypatch.setattr(backend, "_WHOAMI_SECONDS", 0.1)
+    _pulumi(own, "exec sleep 60")
+    with pytest.raises(RefusalError, match=r"did not answer in 0\.1 s"):
         engine_variables()

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 from pulumi import automation
 
-from athanor.runs.stack import DeclaredJob, EngineError, apply, declared_job
+from athanor.runs.stack import DeclaredJob, EngineError, all_runs, apply, create_run, declared_job, open_run
+from infra.errors import RefusalError
 
 NO_PLUGIN = (
     "Could not automatically download and install resource plugin 'pulumi-resource-kubernetes' at version v4.34.2,"
@@ -83,3 +84,25 @@ def test_the_engines_own_words_come_without_its_output_and_with_a_fix(plugins, w
     with pytest.raises(EngineError, match=message) as caught:
         apply(SimpleNamespace(up=up))
     assert "noise" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../up", "organization/athanor/local", "Upper", "-x"])
+def test_a_name_that_no_run_can_have_never_reaches_the_engine(name):
+    with pytest.raises(RefusalError, match=f"run = {name!r}: is not in your Pulumi backend"):
+        open_run(name)
+
+
+@pytest.mark.parametrize("ask", [all_runs, lambda: open_run("lr"), lambda: create_run("lr", {}, lambda: None)])
+def test_a_backend_that_cannot_be_read_is_a_failure_in_the_engines_words(tmp_path, monkeypatch, ask):
+    script = """#!/bin/sh
+case "$*" in
+    version*) echo v3.232.0 ;;
+    whoami*) echo '{"user": "me", "url": "https://team.example"}' ;;
+    *) echo 'error: the bucket is on fire' >&2; exit 1 ;;
+esac
+"""
+    (tmp_path / "pulumi").write_text(script, encoding="utf-8")
+    (tmp_path / "pulumi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(EngineError, match=r"^error: the bucket is on fire$"):
+        ask()
