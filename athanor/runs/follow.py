@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 from athanor.runs.job import ABORTED, COMPLETED, ENDED, job_of, message_of, phase_of, print_order, readable_pods
+from athanor.runs.pod_changes import PodChanges
 from athanor.runs.pod_lines import PodLines
 from infra.errors import RefusalError
 
@@ -46,6 +46,7 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
     """
     readers: dict[str, PodLines] = {}
     said = ""
+    changes = PodChanges(cluster, job_name)
     try:
         while True:
             job = job_of(cluster, job_name)
@@ -63,8 +64,9 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
             if not readers and (words := f"{phase} {message_of(job)}".strip()) != said:
                 said = words
                 sys.stderr.write(f"waiting: {words}\n")
-            time.sleep(_POLL_SECONDS)
+            changes.wait(_POLL_SECONDS)
     finally:
+        changes.close()
         for reader in readers.values():
             reader.stop()
 

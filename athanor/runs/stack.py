@@ -6,11 +6,13 @@ import json
 import re
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pulumi import automation
 
 from athanor.runs.backend import engine_variables
+from athanor.runs.run_stack import RunStack
 from infra.errors import RefusalError
 from workloads.checks import check_name
 
@@ -43,9 +45,7 @@ def _nothing() -> None:
     """Declare nothing: for commands that only need the stack's state."""
 
 
-def open_run(
-    name: str, variables: Mapping[str, str] | None = None, program: Callable[[], None] = _nothing
-) -> automation.Stack:
+def open_run(name: str, variables: Mapping[str, str] | None = None, program: Callable[[], None] = _nothing) -> RunStack:
     """Return the stack of a run that exists.
 
     Args:
@@ -63,16 +63,14 @@ def open_run(
     except RefusalError:
         raise unknown from None
     try:
-        return automation.select_stack(
-            stack_name=name, project_name=PROJECT, program=program, opts=_options(variables or {})
-        )
+        return RunStack.select(name, _workspace(variables or {}, program))
     except automation.StackNotFoundError:
         raise unknown from None
     except automation.CommandError as error:
         raise _failure([], error) from None
 
 
-def create_run(name: str, variables: Mapping[str, str], program: Callable[[], None]) -> automation.Stack:
+def create_run(name: str, variables: Mapping[str, str], program: Callable[[], None]) -> RunStack:
     """Return the stack of a new run.
 
     Raises:
@@ -80,7 +78,7 @@ def create_run(name: str, variables: Mapping[str, str], program: Callable[[], No
         EngineError: the backend cannot be written.
     """
     try:
-        return automation.create_stack(stack_name=name, project_name=PROJECT, program=program, opts=_options(variables))
+        return RunStack.create(name, _workspace(variables, program))
     except automation.StackAlreadyExistsError:
         fix = f"choose another, stop and replace it with --replace, or `athanor delete {name}` first"
         raise RefusalError("--name", name, "is the name of a run of yours", fix) from None
@@ -94,9 +92,8 @@ def all_runs() -> dict[str, str]:
     Raises:
         EngineError: the backend cannot be read.
     """
-    workspace = automation.LocalWorkspace(project_settings=_settings(), env_vars=engine_variables())
     try:
-        listed = workspace.list_stacks()
+        listed = _workspace({}, _nothing).list_stacks()
     except automation.CommandError as error:
         raise _failure([], error) from None
     stacks = [(stack.name.rpartition("/")[2], str(stack.last_update or "")) for stack in listed]
@@ -235,9 +232,7 @@ def _installed_plugins() -> list[dict[str, Any]]:
     return json.loads(done.stdout) if done.returncode == 0 else []
 
 
-def _options(variables: Mapping[str, str]) -> automation.LocalWorkspaceOptions:
-    return automation.LocalWorkspaceOptions(project_settings=_settings(), env_vars={**engine_variables(), **variables})
-
-
-def _settings() -> automation.ProjectSettings:
-    return automation.ProjectSettings(name=PROJECT, runtime="python")
+def _workspace(variables: Mapping[str, str], program: Callable[[], None]) -> automation.LocalWorkspace:
+    settings = automation.ProjectSettings(name=PROJECT, runtime="python", main=str(Path.cwd()))
+    environment = {**engine_variables(), **variables}
+    return automation.LocalWorkspace(project_settings=settings, env_vars=environment, program=program)

@@ -1,0 +1,60 @@
+"""The stack of a run, by the real engine: how often it is started, and what is known of the outputs."""
+
+from __future__ import annotations
+
+import os
+
+import pulumi
+import pytest
+from pulumi import automation
+
+from athanor.runs.run_stack import RunStack
+from tools.stacks.engine import engine_path
+from tools.toolchain import ensure
+from tools.toolchain.store import pulumi_home
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """Put a pulumi on PATH that notes its words; return a function that gives what was noted since."""
+    engine, noted = ensure(["pulumi"])["pulumi"], tmp_path / "words"
+    wrapper = tmp_path / "bin" / "pulumi"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\necho "$1 $2" >> {noted}\nexec {engine} "$@"\n', encoding="utf-8")
+    wrapper.chmod(0o755)
+    (tmp_path / "backend").mkdir()
+    monkeypatch.setenv("PATH", os.pathsep.join([str(wrapper.parent), *engine_path(engine), os.environ["PATH"]]))
+    monkeypatch.setenv("PULUMI_HOME", str(pulumi_home()))
+    monkeypatch.setenv("PULUMI_SKIP_UPDATE_CHECK", "true")
+    monkeypatch.setenv("PULUMI_BACKEND_URL", (tmp_path / "backend").as_uri())
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "test")
+
+    def since():
+        words = noted.read_text(encoding="utf-8").splitlines()
+        noted.write_text("", encoding="utf-8")
+        return words
+
+    return since
+
+
+def workspace(tmp_path, job_name):
+    settings = automation.ProjectSettings(name="runs", runtime="python", main=str(tmp_path))
+    return automation.LocalWorkspace(project_settings=settings, program=lambda: pulumi.export("job_name", job_name))
+
+
+def test_the_engine_is_not_asked_for_what_it_said(tmp_path, started):
+    stack = RunStack.create("lr", workspace(tmp_path, "lr-1"))
+    started()
+    assert stack.up(suppress_outputs=True).outputs["job_name"].value == "lr-1"
+    assert stack.outputs()["job_name"].value == "lr-1"
+    assert started() == ["up --yes"]
+    unchanged = stack.up(suppress_outputs=True)
+    assert unchanged.outputs["job_name"].value == "lr-1"
+    assert started() == ["up --yes"]
+
+
+def test_of_an_update_by_another_process_it_is_asked(tmp_path, started):
+    RunStack.create("lr", workspace(tmp_path, "lr-1")).up(suppress_outputs=True)
+    started()
+    assert RunStack.select("lr", workspace(tmp_path, "lr-2")).outputs()["job_name"].value == "lr-1"
+    assert "stack output" in started()
