@@ -9,10 +9,11 @@ from pathlib import Path  # noqa: TC003  the command line parser reads the annot
 from trainer.common import command_line
 from trainer.common.files import read_json
 from trainer.model_repository.layout import MANIFEST_FILE
-from trainer.pytorch.checkpoint_source import CheckpointSource, SourceError
+from trainer.pytorch.checkpoint_source import CheckpointSource  # noqa: TC001  read at run time, too
 from trainer.pytorch.compression.config import CompressionConfig
 from trainer.pytorch.export import publish
 from trainer.pytorch.export_config import ExportConfig, ExportError
+from trainer.pytorch.source_error import SourceError
 from trainer.training.events import log_to_stderr
 
 

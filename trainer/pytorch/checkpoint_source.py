@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
-import pickle
 import warnings
+import zipfile
+import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from torch import nn
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict_loader import load  # pyright: ignore[reportUnknownVariableType]
 
+from trainer.common.files import sha256_of
 from trainer.common.validation import NAME_PATTERN, file_name
+from trainer.pytorch import network_file
 from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.checkpoints.stored import latest_of_run
 from trainer.pytorch.compression.samples import Samples
@@ -23,21 +25,20 @@ from trainer.pytorch.data.registry import dataset_of
 from trainer.pytorch.measurement import share_correct
 from trainer.pytorch.models.registry import model_of
 from trainer.pytorch.result import NOT_A_CLASSIFIER, source_commit
+from trainer.pytorch.source_error import SourceError, reason
 from trainer.pytorch.splits import load_splits
 from trainer.pytorch.task import Task
 from trainer.pytorch.trained_model import Splits, TensorSpec, TrainedModel
 from trainer.training.digits import DataError
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from collections.abc import Generator
+
+    from torch import Tensor, nn
 
     from trainer.pytorch.models.model_config import ModelConfig
 
 _ARRAYS = ("training_inputs", "training_labels", "held_out_inputs", "held_out_labels")
-
-
-class SourceError(Exception):
-    """The checkpoint, the network or the data cannot be used; the message says which and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,9 @@ class CheckpointSource:
 
     def __post_init__(self) -> None:
         file_name("run_name", self.name)
+        for field_name, value in (("input_name", self.input_name), ("output_name", self.output_name)):
+            if not (value and value.isprintable()):
+                raise ValueError(f"{field_name}={value!r}: must be one printable character or more")
 
     @property
     def name(self) -> str:
@@ -83,39 +87,55 @@ class CheckpointSource:
         module, step = (self._read_run(run), run.step) if run else (self._read_state_dict(), 0)
         module.eval()
         inputs = data.held_out.inputs
-        try:
-            with torch.inference_mode():
-                outputs = module(inputs[:2])
-        except RuntimeError as error:
-            fix = "Fix: data of the shape that the network takes"
-            raise SourceError(
-                f"data={self.data}: the network fails on {list(inputs[:2].shape)}: {error}. {fix}"
-            ) from error
-        _check_outputs(outputs)
+        with self._explained(inputs[:2]), torch.inference_mode():
+            outputs: object = module(inputs[:2])
+        classes = _classes(outputs)
+        _check_labels(self.data, data, classes)
+        with self._explained(inputs):
+            accuracy = share_correct(module, data.held_out)
         return TrainedModel(
             module=module,
             inputs=TensorSpec(name=self.input_name, shape=tuple(inputs.shape[1:])),
-            outputs=TensorSpec(name=self.output_name, shape=tuple(outputs.shape[1:])),
+            outputs=TensorSpec(name=self.output_name, shape=(classes,)),
             samples=inputs,
             run_name=self.name,
             step=step,
-            accuracy=share_correct(module, data.held_out),
+            accuracy=accuracy,
             data=data,
             commit=self.commit or source_commit(self.checkpoint),
             method=self.method,
+            source_files=self._source_files(),
         )
+
+    @contextmanager
+    def _explained(self, inputs: Tensor) -> Generator[None]:
+        """Report what the network raises with the shape that it was called with."""
+        try:
+            yield
+        except Exception as error:  # whatever a user's network raises
+            file = self.network.rpartition(":")[0] if self.network else None
+            fix = "Fix: data of the shape that the network takes, or the network"
+            raise SourceError(
+                f"data={self.data}: the network fails on {list(inputs.shape)}: {reason(error, file)}. {fix}"
+            ) from error
+
+    def _source_files(self) -> dict[str, str] | None:
+        """Return the SHA-256 of each file that was given: a later one may have the same name."""
+        network = [Path(self.network.rpartition(":")[0])] if self.network else []
+        files = [*([] if self.checkpoint.is_dir() else [self.checkpoint]), *network]
+        return {path.name: sha256_of(path) for path in files} or None
 
     def _read_state_dict(self) -> nn.Module:
         if self.network is None:
             fix = "Fix: add --network=FILE.py:NAME"
             raise SourceError(f"checkpoint={self.checkpoint}: a file says nothing about the network. {fix}")
-        module = _build(self.network)
+        module = network_file.build(self.network)
         try:
             state: Any = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
             module.load_state_dict(state)
-        except (OSError, RuntimeError, TypeError, pickle.UnpicklingError) as error:
+        except Exception as error:  # torch raises anything for files that are not its own
             fix = f"Fix: torch.save(model.state_dict(), …) of the network {self.network}"
-            raise SourceError(f"checkpoint={self.checkpoint}: {_in_one_line(error)}. {fix}") from error
+            raise SourceError(f"checkpoint={self.checkpoint}: {reason(error)}. {fix}") from error
         return module
 
     def _find_run(self) -> _RunCheckpoint:
@@ -128,7 +148,7 @@ class CheckpointSource:
 
     def _read_run(self, run: _RunCheckpoint) -> nn.Module:
         """Return the network of a run with the parameters of its checkpoint."""
-        module = _build(self.network) if self.network else _model_of(run.settings).build()
+        module = network_file.build(self.network) if self.network else _model_of(run.settings).build()
         state: dict[str, Any] = {"model": module.state_dict()}
         try:
             with warnings.catch_warnings():
@@ -136,7 +156,7 @@ class CheckpointSource:
                 load(state, storage_reader=FileSystemReader(run.path), no_dist=True)
             module.load_state_dict(state["model"])
         except Exception as error:  # torch raises anything for files that do not fit
-            raise SourceError(f"{run.path}: cannot be loaded: {_in_one_line(error)}") from error
+            raise SourceError(f"{run.path}: cannot be loaded: {reason(error)}") from error
         return module
 
 
@@ -159,30 +179,15 @@ def _model_of(settings: dict[str, Any]) -> ModelConfig:
     return model
 
 
-def _build(network: str) -> nn.Module:
-    file, _, name = network.rpartition(":")
-    spec = importlib.util.spec_from_file_location("network", file) if Path(file).is_file() else None
-    if spec is None or spec.loader is None:
-        raise SourceError(f"network={network!r}: no such file. Fix: FILE.py:NAME")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    build = getattr(module, name, None)
-    if build is None:
-        raise SourceError(f"network={network!r}: {file} defines no {name!r}. Fix: a class or function of that file")
-    built: object = build()
-    if not isinstance(built, nn.Module):
-        raise SourceError(f"network={network!r}: {name}() returns {type(built).__name__}; must be a torch.nn.Module")
-    return built
-
-
 def _read_data(path: Path, settings: dict[str, Any]) -> Splits:
     """Return the data set of a run with these settings, or what an .npz file has."""
     if path.is_dir():
         return _read_data_set(path, settings)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # NumPy does not close a file that it cannot read
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in _ARRAYS}
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise SourceError(
             f"data={path}: {error}. Fix: np.savez(path, {', '.join(f'{n}=…' for n in _ARRAYS)})"
         ) from error
@@ -195,6 +200,9 @@ def _read_data(path: Path, settings: dict[str, Any]) -> Splits:
         ),
     )
     for kind, samples in (("training", splits.training), ("held_out", splits.held_out)):
+        if samples.inputs.ndim == 0 or samples.labels.ndim != 1:
+            shapes = f"{kind}_inputs {list(samples.inputs.shape)} and {kind}_labels {list(samples.labels.shape)}"
+            raise SourceError(f"data={path}: {shapes}; must be [N, …] and [N]")
         if len(samples.inputs) != len(samples) or len(samples) < 2:
             counts = f"{len(samples.inputs)} inputs and {len(samples)} labels"
             raise SourceError(f"data={path}: {kind} has {counts}; must be as many, at least 2")
@@ -219,11 +227,21 @@ def _tensor(path: Path, arrays: dict[str, Any], name: str) -> Tensor:
     return torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType]
 
 
-def _check_outputs(outputs: object) -> None:
-    if not isinstance(outputs, torch.Tensor) or outputs.ndim != 2:
+def _check_labels(path: Path, data: Splits, classes: int) -> None:
+    for kind, samples in (("training", data.training), ("held_out", data.held_out)):
+        lowest, highest = (int(value) for value in samples.labels.aminmax())
+        if lowest < 0 or highest >= classes:
+            labels = f"{kind}_labels are from {lowest} to {highest}"
+            raise SourceError(f"data={path}: {labels}; the network has {classes} outputs. Fix: 0 to {classes - 1}")
+
+
+def _classes(outputs: object) -> int:
+    """Return how many classes the network tells apart, from its outputs for two samples."""
+    if not isinstance(outputs, torch.Tensor) or outputs.ndim != 2 or len(outputs) != 2:
         shape = list(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-        raise SourceError(f"the network returns {shape}; must be a tensor of logits [N, classes]")
-
-
-def _in_one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+        raise SourceError(f"the network returns {shape} for 2 samples; must be a tensor of logits [2, classes]")
+    if outputs.dtype != torch.float32:
+        raise SourceError(f"the network returns {outputs.dtype}; must be float32. Fix: logits.float()")
+    if not outputs.isfinite().all():
+        raise SourceError("the network returns NaN or infinity for the first held-out samples. Fix: train it again")
+    return outputs.shape[1]

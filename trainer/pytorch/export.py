@@ -1,6 +1,6 @@
 """Publish a trained model into the model repository (`trainer/model_repository/layout.py`).
 
-Versions are 1, 2, 3 …; a run publishes exactly one for each set of variants.
+Versions are 1, 2, 3 …; a run, or a file of weights, publishes exactly one for each set of variants.
 """
 
 from __future__ import annotations
@@ -38,20 +38,26 @@ def find_version(repository: Path, model_name: str, origin: dict[str, Any]) -> i
 
 
 def origin(trained: TrainedModel, compression: CompressionConfig = NO_VARIANTS) -> dict[str, Any]:
-    """Return what makes a version the same as another, as JSON values: run, step, and how it is compressed."""
+    """Return what makes a version the same as another, as JSON values.
+
+    That is the run and its step or the files, how clients call it, and how it is compressed.
+    """
     settings = dataclasses.asdict(compression) | {"variants": list(compression.variants)}
     return {
         "run_name": trained.run_name,
         "step": trained.step,
         # absent as in manifests from before there were variants
         "compression": settings if compression.variants else None,
+        "source_files": trained.source_files,
+        "inputs": [trained.inputs.to_manifest()],
+        "outputs": [trained.outputs.to_manifest()],
     }
 
 
 def publish(
     repository: Path, config: ExportConfig, trained: TrainedModel, compression: CompressionConfig = NO_VARIANTS
 ) -> int:
-    """Publish a model as the next version, once per run: a second call finds the first one's version.
+    """Publish a model as the next version, once per origin: a second call finds the first one's version.
 
     Raises:
         ExportError: the written file does not compute what the model computes, or the repository holds a model of
@@ -89,8 +95,6 @@ def _fill(staging: Path, config: ExportConfig, trained: TrainedModel, compressio
         "format_version": MANIFEST_FORMAT_VERSION,
         "model_name": config.model_name,
         "torch_version": torch.__version__,
-        "inputs": [trained.inputs.to_manifest()],
-        "outputs": [trained.outputs.to_manifest()],
         "commit": trained.commit,
         "measured_on": machine(),
     }

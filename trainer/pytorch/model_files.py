@@ -44,10 +44,17 @@ def write_model(path: Path, trained: TrainedModel) -> dict[str, Any]:
     """Write the model itself as TorchScript, and return its entry.
 
     Raises:
-        ExportError: the file does not compute what the model computes.
+        ExportError: the network cannot become TorchScript, or the file does not compute what the model computes.
     """
     example = trained.samples[:2] if trained.method == "trace" else None
-    torchscript.save_frozen(trained.module, path, example)
+    try:
+        torchscript.save_frozen(trained.module, path, example)
+    except OSError:
+        raise
+    except Exception as error:
+        fix = "Fix: what it names" + ("" if example is not None else ", or --method=trace, which records one call")
+        why = _first_line(error).rstrip(":.")
+        raise ExportError(f"the network cannot become TorchScript: {why}. {fix}") from error
     _verify(path, trained.module, trained.samples)
     return _entry(path, model_file.load(path), trained.accuracy, trained.samples)
 
@@ -120,7 +127,7 @@ def _verify(path: Path, model: nn.Module, samples: Tensor) -> None:
         if not torch.allclose(answer, expected, rtol=_RELATIVE_TOLERANCE, atol=_ABSOLUTE_TOLERANCE):
             difference = (answer - expected).abs().max().item()
             raise ExportError(
-                f"{path}: differs from the trained model by {difference:g} on {len(batch)} samples; "
+                f"{path.name}: differs from the trained model by {difference:g} on {len(batch)} samples; "
                 f"allowed: {_ABSOLUTE_TOLERANCE:g} + {_RELATIVE_TOLERANCE:g} of the value"
             )
 

@@ -51,3 +51,5 @@ class TrainedModel:
     """Of the code that trained it, 40 hex digits; None where the code came with the image."""
     method: Literal["script", "trace"] = "script"
     """How it becomes TorchScript."""
+    source_files: dict[str, str] | None = None
+    """SHA-256 of the files that it was read from, where run and step do not identify it."""

@@ -27,6 +27,26 @@ class Net(nn.Module):
 
 def number():
     return 3
+
+class NeedsWidth(Net):
+    def __init__(self, width):
+        super().__init__()
+
+class Fails(Net):
+    def forward(self, features):
+        return self.linear(features)[:, [7]]
+
+class Half(Net):
+    def forward(self, features):
+        return self.linear(features).half()
+
+class NotANumber(Net):
+    def forward(self, features):
+        return self.linear(features) / 0 * 0
+
+class Flexible(Net):
+    def forward(self, features, **options):
+        return self.linear(features)
 """
 
 
@@ -103,6 +123,24 @@ def test_a_variant_that_is_not_published_fails_the_command_but_not_the_version(f
     assert (files / "models/net/1/model.pt").exists()
 
 
+def test_the_same_files_are_found_again_and_other_weights_become_a_version(files):
+    published = files / "models/net"
+    for versions in ({"1"}, {"1"}):
+        assert export.main(arguments(files)) == 0
+        assert {path.name for path in published.iterdir() if path.is_dir()} == versions
+    torch.save({"linear.weight": 2 * torch.eye(3, 4), "linear.bias": torch.zeros(3)}, files / "weights.pt")
+    assert export.main(arguments(files)) == 0
+    rows = torch.ones(1, 4)
+    with torch.inference_mode():
+        assert model_file.load(published / "2/model.pt").call(rows).tolist() == [[2.0, 2.0, 2.0]]
+    (files / "net.py").write_text(
+        NETWORK.replace("return self.linear(features)\n\ndef", "return -self.linear(features)\n\ndef")
+    )
+    assert export.main(arguments(files)) == 0
+    with torch.inference_mode():
+        assert model_file.load(published / "3/model.pt").call(rows).tolist() == [[-2.0, -2.0, -2.0]]
+
+
 def lose_weights(folder):
     torch.save({"linear.bias": torch.zeros(3)}, folder / "weights.pt")
 
@@ -126,6 +164,31 @@ def drop_labels(folder):
     np.savez(folder / "data.npz", **arrays | {"training_labels": arrays["training_labels"][:5]})
 
 
+def cut(name):
+    def damage(folder):
+        (folder / name).write_bytes((folder / name).read_bytes()[:200])
+
+    return damage
+
+
+def empty_the_weights(folder):
+    (folder / "weights.pt").write_bytes(b"")
+
+
+def break_the_syntax(folder):
+    (folder / "net.py").write_text("def f(:")
+
+
+def shift_labels(folder):
+    arrays = dict(np.load(folder / "data.npz"))
+    np.savez(folder / "data.npz", **arrays | {"training_labels": arrays["training_labels"] + 1})
+
+
+def one_column_of_labels(folder):
+    arrays = dict(np.load(folder / "data.npz"))
+    np.savez(folder / "data.npz", **arrays | {"held_out_labels": arrays["held_out_labels"][:, None]})
+
+
 @pytest.mark.parametrize(
     ("damage", "changes", "message"),
     [
@@ -141,6 +204,16 @@ def drop_labels(folder):
         (widen, {}, "the network fails on [2, 5]"),
         (double, {}, "held_out_inputs is float64. Fix: held_out_inputs.astype('float32')"),
         (drop_labels, {}, "training has 64 inputs and 5 labels"),
+        (None, {"network": "{folder}/net.py:NeedsWidth"}, "missing 1 required positional argument: 'width'"),
+        (None, {"network": "{folder}/net.py:Fails"}, "the network fails on [2, 4]: IndexError: index 7"),
+        (None, {"network": "{folder}/net.py:Half"}, "returns torch.float16; must be float32. Fix: logits.float()"),
+        (None, {"network": "{folder}/net.py:NotANumber"}, "returns NaN or infinity"),
+        (break_the_syntax, {}, "net.py cannot be imported: SyntaxError: "),
+        (cut("data.npz"), {}, "not a zip file. Fix: np.savez"),
+        (cut("weights.pt"), {}, "Fix: torch.save(model.state_dict(), …)"),
+        (empty_the_weights, {}, "EOFError. Fix: torch.save(model.state_dict(), …)"),
+        (shift_labels, {}, "training_labels are from 1 to 3; the network has 3 outputs. Fix: 0 to 2"),
+        (one_column_of_labels, {}, "held_out_inputs [64, 4] and held_out_labels [64, 1]; must be [N, …] and [N]"),
     ],
 )
 def test_what_cannot_be_exported_is_refused_with_a_fix(files, capsys, damage, changes, message):
@@ -150,3 +223,11 @@ def test_what_cannot_be_exported_is_refused_with_a_fix(files, capsys, damage, ch
     assert export.main(arguments(files, **changes)) == 1
     assert message in capsys.readouterr().err
     assert not (files / "models").exists()
+
+
+def test_python_that_torchscript_does_not_know_is_refused_with_the_other_method(files, capsys):
+    words = arguments(files, network=f"{files / 'net.py'}:Flexible")
+    assert export.main(words) == 1
+    assert "--method=trace, which records one call" in capsys.readouterr().err
+    assert list((files / "models/net").iterdir()) == []
+    assert export.main([*words, "--method=trace"]) == 0

@@ -50,6 +50,7 @@ def test_layout_manifest_and_config_are_what_servers_read(tmp_path):
         "format_version": 1,
         "commit": None,
         "compression": None,
+        "source_files": None,
         "model_name": "digits",
         "version": 1,
         "model_file": "model.pt",
