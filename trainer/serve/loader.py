@@ -78,7 +78,7 @@ class ModelLoader:
             self._note_problem(str(error))
         else:
             awaited = "a version" if self._version is None else f"version {self._version}"
-            self._note_problem("" if candidates else f"waiting for {awaited} in {self._folder}")
+            self._note_problem("" if candidates else f"waiting for {awaited} in {self._folder}{self._incomplete(spec)}")
             self._select(candidates, spec)
         return self._publish_changes()
 
@@ -87,6 +87,14 @@ class ModelLoader:
         self._loaded = {}
         self._note_problem(UNLOADED)
         return self._publish_changes()
+
+    def _incomplete(self, spec: model_config.ModelSpec) -> str:
+        """Return why what is on disk is no version yet."""
+        try:
+            reasons = repository.incomplete_versions(self._folder, spec)
+        except OSError:
+            return ""  # it goes away this very moment; the next look says so
+        return "".join(f"; {version} {reason}" for version, reason in reasons.items())
 
     def _parse(self, text: str) -> model_config.ModelSpec:
         try:

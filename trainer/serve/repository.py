@@ -77,6 +77,28 @@ def find_versions(folder: Path, config_text: str, spec: ModelSpec) -> list[Candi
     return [candidate for candidate in candidates if candidate is not None]
 
 
+def incomplete_versions(folder: Path, spec: ModelSpec) -> dict[int, str]:
+    """Return the versions that the version policy allows and that lack a file, with what they lack and what to do.
+
+    Raises:
+        OSError: the repository cannot be read.
+    """
+    numbers = (int(path.name) for path in folder.iterdir() if is_version_name(path.name) and path.is_dir())
+    lacking = {
+        number: [name for name in (MANIFEST_FILE, spec.model_file) if not (folder / str(number) / name).exists()]
+        for number in sorted(numbers)
+        if spec.version_policy.allows(number)
+    }
+    return {number: f"has no {' and no '.join(names)}{_fix(names)}" for number, names in lacking.items() if names}
+
+
+def _fix(missing: list[str]) -> str:
+    """Return what to do, where that is not to wait until a file is copied."""
+    if missing != [MANIFEST_FILE]:
+        return ""
+    return f'. Fix: write {MANIFEST_FILE} last, {{"sha256": "…"}} with what sha256sum prints of the model file'
+
+
 def verify(candidate: Candidate) -> None:
     """Compare the model file with the SHA-256 in its manifest.
 

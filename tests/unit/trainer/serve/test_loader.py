@@ -115,6 +115,19 @@ def test_half_written_version_is_not_seen(repository, loader, missing):
     assert served(loader.sync()) == [2]
 
 
+@pytest.mark.parametrize(
+    ("missing", "why"),
+    [
+        ("manifest.json", "; 1 has no manifest.json. Fix: write manifest.json last, {"),
+        ("model.pt", "; 1 has no model.pt"),
+    ],
+)
+def test_what_a_version_lacks_is_named_while_there_is_no_other(repository, loader, missing, why):
+    repository.publish(1)
+    (repository.folder / "1" / missing).unlink()
+    assert loader.sync().problem.startswith(f"waiting for a version in {repository.folder}{why}")
+
+
 def test_names_that_are_not_versions_are_not_seen(repository, loader):
     repository.publish(1)
     for name in ("01", "0", "-2", "2.0", "two", ".staging-9", "²", "9" * 30):
