@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _Message = Any
 _DELAY = 1  # ModelQueuePolicy.TimeoutAction
 _MOST_LEVELS = 100
+_LONGEST_DELAY_US = 3_600_000_000
+"""An hour. Far beyond it, a number of microseconds is no time that a thread can wait for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,10 @@ def parse(config: _Message) -> Batching:
     if levels and not 1 <= given.default_priority_level <= levels:
         value = given.default_priority_level
         raise ModelLoadError(f"config.pbtxt: default_priority_level={value}: must be 1 to priority_levels, {levels}")
+    delay_us: int = given.max_queue_delay_microseconds
+    if delay_us > _LONGEST_DELAY_US:
+        limit = f"must be at most {_LONGEST_DELAY_US}"
+        raise ModelLoadError(f"config.pbtxt: max_queue_delay_microseconds={delay_us}: {limit}")
     own: Mapping[int, _Message] = given.priority_queue_policy
     if unknown := [level for level in own if not 1 <= level <= levels]:
         raise ModelLoadError(
@@ -85,7 +91,7 @@ def parse(config: _Message) -> Batching:
     return Batching(
         max_rows=config.max_batch_size if config.max_batch_size > 1 else 0,
         preferred_sizes=sizes,
-        max_delay_seconds=given.max_queue_delay_microseconds / 1e6,
+        max_delay_seconds=delay_us / 1e6,
         default_priority=given.default_priority_level or 1,
         policies=tuple(_policy(own.get(level, given.default_queue_policy)) for level in range(1, max(1, levels) + 1)),
     )

@@ -28,7 +28,19 @@ _Message = Any
 
 PLATFORM = "pytorch_libtorch"
 _UNSUPPORTED = ("sequence_batching", "ensemble_scheduling", "batch_input", "batch_output")
-_IGNORED = ("optimization", "parameters", "response_cache", "model_transaction_policy")
+_IGNORED = (
+    "cc_model_filenames",
+    "metric_tags",
+    "model_operations",
+    "model_repository_agents",
+    "model_transaction_policy",
+    "optimization",
+    "parameters",
+    "response_cache",
+    "runtime",
+)
+_MOST_INSTANCES = 256
+"""Each is a thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +107,7 @@ def parse(text: str, model_name: str, only_version: int | None = None, variant: 
         model_file=variant_file(variant) if variant else config.default_model_filename or MODEL_FILE,
         version_policy=_version_policy(config, only_version),
         batching=batching_config.parse(config),
-        instances=sum(group.count or 1 for group in config.instance_group) or 1,
+        instances=_instances(config),
         warmup=warmup_config.parse(config, inputs),
         ignored=_ignored(config),
         config=config,
@@ -110,8 +122,9 @@ def _check(config: _Message, model_name: str) -> None:
         raise ModelLoadError(f"config.pbtxt: {given}: must be platform {PLATFORM!r} or backend 'pytorch'")
     if config.max_batch_size < 0:
         raise ModelLoadError(f"config.pbtxt: max_batch_size={config.max_batch_size}: must be at least 0")
-    if "/" in config.default_model_filename:
-        raise ModelLoadError(f"config.pbtxt: default_model_filename={config.default_model_filename!r}: no folders")
+    file_name = config.default_model_filename
+    if file_name in (".", "..") or "/" in file_name or "\0" in file_name:
+        raise ModelLoadError(f"config.pbtxt: default_model_filename={file_name!r}: must be a file's name, no folders")
     present = {descriptor.name for descriptor, _ in config.ListFields()}
     for name in _UNSUPPORTED:
         if name in present:
@@ -120,10 +133,19 @@ def _check(config: _Message, model_name: str) -> None:
         raise ModelLoadError("config.pbtxt: instance_group KIND_GPU: this server runs on CPUs. Fix: KIND_CPU or Triton")
 
 
+def _instances(config: _Message) -> int:
+    counts = [group.count for group in config.instance_group]
+    # Triton takes a count of 0 for 1
+    total = sum(count or 1 for count in counts) or 1
+    if total > _MOST_INSTANCES or any(count < 0 for count in counts):
+        raise ModelLoadError(f"config.pbtxt: instance_group count {counts}: must be 1 to {_MOST_INSTANCES} together")
+    return total
+
+
 def _tensors(kind: str, tensors: Iterable[_Message], max_batch_size: int) -> tuple[TensorSpec, ...]:
     specs = tuple(_tensor(kind, tensor, batched=max_batch_size > 0) for tensor in tensors)
     names = [spec.name for spec in specs]
-    if not names or len(set(names)) != len(names):
+    if not names or not all(names) or len(set(names)) != len(names):
         raise ModelLoadError(f"config.pbtxt: {kind}s {names}: at least one is needed, each with a name of its own")
     return specs
 

@@ -68,6 +68,17 @@ def test_everything_that_has_an_effect():
         ("max_batch_size: 8", 'default_model_filename: "../x"', "no folders"),
         ("max_batch_size: 8", "sequence_batching {}", "sequence_batching is not supported"),
         ("max_batch_size: 8", "instance_group { kind: KIND_GPU }", "KIND_GPU"),
+        # no thread would answer
+        ("max_batch_size: 8", "instance_group [{ count: -1 }, { count: 2 }]", r"count \[-1, 2\]: must be 1 to 256"),
+        ("max_batch_size: 8", "instance_group { count: 257 }", r"count \[257\]: must be 1 to 256 together"),
+        ("max_batch_size: 8", 'default_model_filename: ".."', "default_model_filename='..': must be a file's name"),
+        ("max_batch_size: 8", 'default_model_filename: "a\\000"', "must be a file's name"),
+        (
+            "max_batch_size: 8",
+            "dynamic_batching { max_queue_delay_microseconds: 9223372036854775808 }",
+            "must be at most 3600000000",
+        ),
+        ("max_batch_size: 8", 'input { name: "" data_type: TYPE_FP32 dims: [1] }', "each with a name of its own"),
         ("max_batch_size: 8", "max_batch_size: 8 dynamic_batching { preferred_batch_size: 9 }", "preferred_batch_size"),
         ("max_batch_size: 8", "dynamic_batching { priority_levels: 101 }", "priority_levels=101"),
         ("max_batch_size: 8", "dynamic_batching { priority_levels: 2 }", "default_priority_level=0: must be 1"),
