@@ -2,7 +2,8 @@
 
 uvicorn 0.54 bounds the body it buffers and idle keep-alive connections. It does not bound the size of the head or of
 trailers, the number of pipelined requests, nor the time that a head, or a client that does not read its response, may
-take.
+take. And it loses the body of a request that offers to go on with another protocol, as Java's HttpClient does
+(`Upgrade: h2c`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import http
 from typing import TYPE_CHECKING, Any, cast
 
+import httptools
 import orjson
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -110,7 +112,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._start_head_timer()
         body_before = self._body_bytes
         self._message_ended = False
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
         if self._message_ended:
             self._overhead_bytes = self._body_bytes = 0
             return
@@ -125,6 +128,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         Raises:
             TooManyPipelinedError: the client sends on without reading; the parser stops here.
         """
+        if self.parser.should_upgrade():
+            return  # it is parsed once more, without the offer
         self._in_head = False
         self._stop_head_timer()
         if len(self.pipeline) >= _MAX_PIPELINED_REQUESTS:
@@ -139,6 +144,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Be ready for the next head."""
+        if self.parser.should_upgrade():
+            return
         self._in_head = True
         self._message_ended = True
         super().on_message_complete()
@@ -156,6 +163,28 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Go on: the client reads."""
         self._stop_write_timer()
         super().resume_writing()
+
+    def _parse(self, data: bytes) -> None:
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as offer:
+                if self.parser.get_method() == b"CONNECT":
+                    self._refuse(405, "CONNECT: not allowed. Fix: this is no proxy")
+                    return
+                data = self._head_without_offer() + data[offer.args[0] :]
+                self.parser = _new_parser(self)
+            except httptools.HttpParserError:
+                self.send_400_response("Invalid HTTP request received.")
+                return
+            else:
+                return
+
+    def _head_without_offer(self) -> bytes:
+        """Return the head that was parsed last; the parser stops at an offer to upgrade, which a server may ignore."""
+        version = self.parser.get_http_version().encode()
+        lines = [b"%s: %s" % (name, value) for name, value in self.headers if name != b"upgrade"]
+        return b"\r\n".join([b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version), *lines, b"", b""])
 
     def _start_head_timer(self) -> None:
         self._head_timer = self.loop.call_later(self._limits.head_timeout_seconds, self._on_head_timeout)
@@ -184,3 +213,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             head = f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
             self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
         self.transport.close()
+
+
+def _new_parser(protocol: BoundedHttpProtocol) -> httptools.HttpRequestParser:
+    """Return a parser like uvicorn's own."""
+    parser = httptools.HttpRequestParser(protocol)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser

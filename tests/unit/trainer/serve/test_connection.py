@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 from collections import Counter
 
+import pytest
 from uvicorn.server import ServerState
 
 from trainer.serve.client import HttpClient
@@ -97,3 +98,94 @@ def test_what_a_client_got_is_let_go():
     client.served()
     client.leave()
     assert not got.cancelled()
+
+
+class RecordingTransport(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self):
+        super().__init__()
+        self.closed = False
+        self.written = b""
+
+    def is_closing(self):
+        return self.closed
+
+    def close(self):
+        self.closed = True
+
+    def write(self, data):
+        self.written += data
+
+    def writelines(self, parts):
+        self.written += b"".join(parts)
+
+    def pause_reading(self):
+        pass
+
+    def resume_reading(self):
+        pass
+
+
+async def echo(_scope, receive, send):
+    """Answer with the body of the request."""
+    message = await receive()
+    body = message["body"]
+    while message["more_body"]:
+        message = await receive()
+        body += message["body"]
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def answers_to(*packets: bytes) -> RecordingTransport:
+    """Return the transport of a connection that got some packets, once all its requests are answered."""
+    config = BoundedConfig(echo, LimitsConfig(), Counter(), shutdown_seconds=1)
+    protocol = BoundedHttpProtocol(config, ServerState(), {})
+    transport = RecordingTransport()
+    protocol.connection_made(transport)
+    for packet in packets:
+        protocol.data_received(packet)
+    while tasks := set(protocol.tasks):
+        await asyncio.gather(*tasks)
+        await asyncio.sleep(0)
+    # not None, for which uvicorn closes the transport once more
+    protocol.connection_lost(ConnectionResetError())
+    return transport
+
+
+OFFER = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAEAAEAAAAIAAAAB\r\n"
+"""Of Java's HttpClient."""
+HEAD = b"POST / HTTP/1.1\r\nhost: a\r\n" + OFFER
+
+
+@pytest.mark.parametrize(
+    ("packets", "bodies"),
+    [
+        ([HEAD + b"content-length: 5\r\n\r\nfirst"], [b"first"]),
+        ([HEAD + b"content-length: 5\r\n\r\n", b"fir", b"st"], [b"first"]),
+        ([HEAD[:20], HEAD[20:] + b"content-length: 5\r\n\r\nfi", b"rst"], [b"first"]),
+        ([HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n0\r\n\r\n"], [b"first"]),
+        (
+            [2 * (HEAD + b"content-length: 5\r\n\r\nfirst") + b"POST / HTTP/1.1\r\ncontent-length: 4\r\n\r\nlast"],
+            [b"first", b"first", b"last"],
+        ),
+        ([b"GET / HTTP/1.1\r\nhost: a\r\n" + OFFER + b"\r\n"], [b""]),
+    ],
+    ids=["one packet", "body later", "split head", "chunked", "pipelined", "no body"],
+)
+def test_an_offer_to_upgrade_is_ignored_and_the_body_is_read(packets, bodies):
+    transport = asyncio.run(answers_to(*packets))
+    written = transport.written
+    for body in bodies:
+        _, found, written = written.partition(b"HTTP/1.1 200 OK\r\n")
+        assert found
+        assert written.split(b"\r\n\r\n", 1)[1].startswith(body), transport.written
+    assert written.endswith(b"\r\n\r\n" + bodies[-1])
+    assert not transport.closed
+
+
+def test_connect_is_refused():
+    transport = asyncio.run(answers_to(b"CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\nabc"))
+    assert transport.written.startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
+    assert transport.closed
