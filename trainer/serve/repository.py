@@ -6,7 +6,7 @@ Layout: Triton Inference Server, "Model Repository"; `trainer.pytorch.export` wr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from trainer.common.files import read_json, sha256_of
 from trainer.model_repository.layout import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE, WARMUP_FOLDER
@@ -120,7 +120,7 @@ def require_variant(candidate: Candidate, variant: str) -> None:
         ModelLoadError: with the variants that it has, and why not this one where the manifest says so.
     """
     manifest = read_json(candidate.folder / MANIFEST_FILE) or {}
-    variants: dict[str, Any] = manifest.get("variants", {})
+    variants = _variants(manifest)
     if variant in variants:
         return
     rejected: dict[str, Any] = manifest.get("rejected_variants", {}).get(variant, {})
@@ -128,12 +128,23 @@ def require_variant(candidate: Candidate, variant: str) -> None:
     raise ModelLoadError(f"published without the variant {variant!r}: {why}")
 
 
+def _variants(manifest: dict[str, Any]) -> dict[str, object]:
+    variants = manifest.get("variants", {})
+    if not isinstance(variants, dict):
+        raise ModelLoadError(f"{MANIFEST_FILE}: variants must be a JSON object, each variant with its sha256")
+    return cast("dict[str, object]", variants)
+
+
 def _sha256_in(manifest: dict[str, Any], name: str) -> str:
     """Return the digest of a model file: the model's own, or a variant's."""
-    entries = [manifest, *manifest.get("variants", {}).values()]
-    if not isinstance(manifest.get("sha256"), str):
-        raise ModelLoadError(f"{MANIFEST_FILE}: no JSON object with the model's sha256")
-    listed = {entry.get("model_file", name): entry["sha256"] for entry in reversed(entries)}
+    entries: list[object] = [manifest, *_variants(manifest).values()]
+    listed: dict[str, str] = {}
+    for entry in reversed(entries):
+        # a file that somebody wrote by hand
+        digest = cast("dict[str, object]", entry).get("sha256") if isinstance(entry, dict) else None
+        if not isinstance(digest, str):
+            raise ModelLoadError(f"{MANIFEST_FILE}: no JSON object with the model's sha256, and that of each variant")
+        listed[cast("dict[str, str]", entry).get("model_file", name)] = digest
     if name not in listed:
         raise ModelLoadError(f"{MANIFEST_FILE} is for {sorted(listed)}; {CONFIG_FILE} serves {name!r}")
     return listed[name]

@@ -128,6 +128,20 @@ def test_what_a_version_lacks_is_named_while_there_is_no_other(repository, loade
     assert loader.sync().problem.startswith(f"waiting for a version in {repository.folder}{why}")
 
 
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"variants": ["int8"]}, "manifest.json: variants must be a JSON object"),
+        ({"variants": {"int8": {}}}, "manifest.json: no JSON object with the model's sha256, and that of each variant"),
+        ({"variants": {"int8": "model.int8.pt"}}, "and that of each variant"),
+        ({"sha256": 1}, "manifest.json: no JSON object with the model's sha256"),
+    ],
+)
+def test_a_manifest_written_by_hand_is_refused_with_what_it_lacks(repository, loader, more, reason):
+    repository.publish(1, **more)
+    assert reason in loader.sync().unavailable[1]
+
+
 def test_names_that_are_not_versions_are_not_seen(repository, loader):
     repository.publish(1)
     for name in ("01", "0", "-2", "2.0", "two", ".staging-9", "²", "9" * 30):
