@@ -17,7 +17,7 @@ _Message = Any
 _DELAY = 1  # ModelQueuePolicy.TimeoutAction
 _MOST_LEVELS = 100
 _LONGEST_DELAY_US = 3_600_000_000
-"""An hour. Far beyond it, a number of microseconds is no time that a thread can wait for."""
+"""An hour. A thread cannot wait for the longest times that the field can hold."""
 
 
 @dataclass(frozen=True, kw_only=True)

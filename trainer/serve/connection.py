@@ -2,7 +2,7 @@
 
 uvicorn 0.54 bounds the body it buffers and idle keep-alive connections. It does not bound the size of the head or of
 trailers, the number of pipelined requests, nor the time that a head, or a client that does not read its response, may
-take. And it loses the body of a request that offers to go on with another protocol, as Java's HttpClient does
+take. And it loses the body of a request that offers to switch to another protocol, as Java's HttpClient does
 (`Upgrade: h2c`).
 """
 
@@ -170,7 +170,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as offer:
                 if self.parser.get_method() == b"CONNECT":
-                    self._refuse(405, "CONNECT: not allowed. Fix: this is no proxy")
+                    self._refuse(405, "CONNECT: not allowed. Fix: send requests without a proxy")
                     return
                 data = self._head_without_offer() + data[offer.args[0] :]
                 self.parser = _new_parser(self)

@@ -89,7 +89,7 @@ class ModelLoader:
         return self._publish_changes()
 
     def _incomplete(self, spec: model_config.ModelSpec) -> str:
-        """Return why what is on disk is no version yet."""
+        """Return what the versions on disk lack."""
         try:
             reasons = repository.incomplete_versions(self._folder, spec)
         except OSError:

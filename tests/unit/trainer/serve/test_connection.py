@@ -178,8 +178,8 @@ def test_an_offer_to_upgrade_is_ignored_and_the_body_is_read(packets, bodies):
     transport = asyncio.run(answers_to(*packets))
     written = transport.written
     for body in bodies:
-        _, found, written = written.partition(b"HTTP/1.1 200 OK\r\n")
-        assert found
+        _, status_line, written = written.partition(b"HTTP/1.1 200 OK\r\n")
+        assert status_line
         assert written.split(b"\r\n\r\n", 1)[1].startswith(body), transport.written
     assert written.endswith(b"\r\n\r\n" + bodies[-1])
     assert not transport.closed
