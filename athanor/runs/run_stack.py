@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
 from pulumi import automation
 from pulumi.automation._stack import StackInitMode  # the type of a public argument, exported nowhere
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _ROOT = "pulumi:pulumi:Stack"
 
@@ -45,20 +42,8 @@ class RunStack(automation.Stack):
         """
         return cls(stack_name, workspace, StackInitMode.SELECT)
 
-    def up(self, **options: Any) -> automation.UpResult:  # noqa: ANN401 - those of the Automation API
-        """Update the stack; its outputs are known from then on."""
-        self._declared = None
-        told = options.pop("on_event", None)
-
-        def note(event: automation.EngineEvent) -> None:
-            self._note(event)
-            if told:
-                told(event)
-
-        return super().up(on_event=note, **options)
-
     def outputs(self) -> automation.OutputMap:
-        """Return what the last update declared; the engine is asked where this process saw none."""
+        """Return what the last update declared, if `note` was given its events, else what the engine says."""
         return super().outputs() if self._declared is None else self._declared
 
     def info(self, show_secrets: bool | None = None) -> automation.UpdateSummary:  # noqa: ARG002, FBT001 - as in the base
@@ -67,8 +52,9 @@ class RunStack(automation.Stack):
             kind="update", start_time=datetime.now(UTC), message="", environment={}, config={}, result="succeeded"
         )
 
-    def _note(self, event: automation.EngineEvent) -> None:
+    def note(self, event: automation.EngineEvent) -> None:
+        """Take the outputs from an event of an update."""
         finished = event.res_outputs_event
         if finished is not None and finished.metadata.type == _ROOT and finished.metadata.new is not None:
-            outputs: Mapping[str, Any] = finished.metadata.new.outputs
+            outputs = finished.metadata.new.outputs or {}
             self._declared = {name: automation.OutputValue(value, secret=False) for name, value in outputs.items()}

@@ -100,7 +100,7 @@ def all_runs() -> dict[str, str]:
     return dict(sorted(stacks, key=lambda stack: stack[1], reverse=True))
 
 
-def apply(stack: automation.Stack, *, look_first: bool = False) -> dict[str, Any]:
+def apply(stack: RunStack, *, look_first: bool = False) -> dict[str, Any]:
     """Update a run; return its outputs.
 
     Args:
@@ -111,8 +111,13 @@ def apply(stack: automation.Stack, *, look_first: bool = False) -> dict[str, Any
         EngineError: with the messages of what went wrong, and nothing else.
     """
     errors: list[str] = []
+
+    def told(event: automation.EngineEvent) -> None:
+        stack.note(event)
+        _note(event, errors)
+
     try:
-        done = stack.up(refresh=look_first, on_event=lambda event: _note(event, errors), suppress_outputs=True)
+        done = stack.up(refresh=look_first, on_event=told, suppress_outputs=True)
     except automation.CommandError as error:
         raise _failure(errors, error) from None
     return {name: each.value for name, each in done.outputs.items()}

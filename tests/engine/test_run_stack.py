@@ -45,10 +45,10 @@ def workspace(tmp_path, job_name):
 def test_the_engine_is_not_asked_for_what_it_said(tmp_path, started):
     stack = RunStack.create("lr", workspace(tmp_path, "lr-1"))
     started()
-    assert stack.up(suppress_outputs=True).outputs["job_name"].value == "lr-1"
+    assert stack.up(suppress_outputs=True, on_event=stack.note).outputs["job_name"].value == "lr-1"
     assert stack.outputs()["job_name"].value == "lr-1"
     assert started() == ["up --yes"]
-    unchanged = stack.up(suppress_outputs=True)
+    unchanged = stack.up(suppress_outputs=True, on_event=stack.note)
     assert unchanged.outputs["job_name"].value == "lr-1"
     assert started() == ["up --yes"]
 
