@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainer.common import command_line
-from trainer.common.validation import at_least
+from trainer.common.validation import SettingsError, at_least
 from trainer.pytorch.config import with_model
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.model_config import ModelConfig  # noqa: TC001  the parser reads the annotation at run time
@@ -65,7 +65,7 @@ def estimates(config: DryRunConfig) -> list[RankEstimate]:
     """Return the costs of a rank of each pipeline stage, in their order.
 
     Raises:
-        ValueError: the degrees do not fit the ranks, the model or the batch.
+        SettingsError: the degrees do not fit the ranks, the model or the batch.
     """
     degrees = config.parallel.degrees(config.ranks)
     degrees.check_batch(config.batch_size, config.parallel.microbatches)
@@ -88,7 +88,7 @@ def report(config: DryRunConfig) -> Iterator[str]:
     """Yield the lines of the report.
 
     Raises:
-        ValueError: see `estimates`.
+        SettingsError: see `estimates`.
     """
     degrees = config.parallel.degrees(config.ranks)
     with torch.device("meta"):
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     config = command_line.parse(with_model(DryRunConfig, words, _PROGRAM), _PROGRAM, words)
     try:
         lines = list(report(config))
-    except ValueError as error:
+    except SettingsError as error:
         print(f"python -m {_PROGRAM}: {error}", file=sys.stderr)
         sys.exit(2)
     print("\n".join(lines))

@@ -9,6 +9,13 @@ from typing import Any
 NAME_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?")
 
 
+class SettingsError(ValueError):
+    """Settings that fit neither each other nor the ranks, the data or the machine; the message says what would fit.
+
+    For what is known only after the command line was read: a program ends with the message, without a traceback.
+    """
+
+
 def at_least(field: str, value: float, minimum: float) -> None:
     """Refuse a number below `minimum`, or one that is not finite.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import torch
 import torch.distributed as dist
 
-from trainer.common.validation import at_least
+from trainer.common.validation import SettingsError, at_least
 from trainer.pytorch import flight_recorder
 from trainer.pytorch.gpu_driver import why_no_gpu
 from trainer.pytorch.guard import Guard
@@ -73,8 +73,8 @@ class Distributed:
         """Join the group named by torchrun's environment variables, or make one of this process alone.
 
         Raises:
-            ValueError: the number of GPUs fits neither the machine nor the number of processes, or torchrun would hang
-                in a restart.
+            SettingsError: the number of GPUs fits neither the machine nor the number of processes, or torchrun would
+                hang in a restart.
             LimitError: RDMA is asked for and memory cannot be locked.
             torch.distributed.DistNetworkError: the other workers were not found in time.
         """
@@ -255,14 +255,14 @@ class Distributed:
             return torch.device("cpu")
         # First of all: device_count asks the driver's management library, which also counts GPUs that CUDA cannot use.
         if reason := why_no_gpu():
-            raise ValueError(f"num_gpu={requested}: {reason}")
+            raise SettingsError(f"num_gpu={requested}: {reason}")
         present = torch.cuda.device_count()
         if requested > present:
             fix = "Fix: request that many GPUs for the pod, or --num_gpu 0 to train on the CPU"
-            raise ValueError(f"num_gpu={requested}: this machine has {present} usable GPUs. {fix}")
+            raise SettingsError(f"num_gpu={requested}: this machine has {present} usable GPUs. {fix}")
         if requested != self.local_world_size:
             fix = f"Fix: torchrun --nproc-per-node={requested}"
-            raise ValueError(f"num_gpu={requested}: {self.local_world_size} processes were started here. {fix}")
+            raise SettingsError(f"num_gpu={requested}: {self.local_world_size} processes were started here. {fix}")
         torch.cuda.set_device(self.local_rank)
         return torch.device("cuda", self.local_rank)
 
@@ -287,4 +287,4 @@ def _refuse_shared_store() -> None:
     restarts = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
     if shared and restarts > 0:
         fix = "Fix: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun"
-        raise ValueError(f"max_restarts={restarts}: workers would reuse the store of dead ones and hang. {fix}")
+        raise SettingsError(f"max_restarts={restarts}: workers would reuse the store of dead ones and hang. {fix}")

@@ -56,7 +56,7 @@ class Trainer:
         """Join the other ranks, read the data and build the model.
 
         Raises:
-            ValueError: settings that do not fit each other, the number of ranks, the GPUs or the data.
+            SettingsError: settings that do not fit each other, the number of ranks, the GPUs or the data.
             DataError, FolderError: see their modules.
         """
         self.config = config
@@ -83,7 +83,7 @@ class Trainer:
 
         samples = config.data.open("train", config.model.input_shape).on(distributed.device)
         self._held_out = config.data.open("held_out", config.model.input_shape).on(distributed.device)
-        config.model.check_data(samples.sample_shape, samples.classes)
+        config.model.refuse_misfit(samples.sample_shape, samples.classes)
         sampler = IndexSampler(
             num_samples=len(samples),
             batch_size=config.data.batch_size,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy
 
+from trainer.common.validation import SettingsError
 from trainer.pytorch import float32_products
 from trainer.pytorch.float32_products import Float32Matmul  # noqa: TC001  the command line parser reads the annotations
 
@@ -58,13 +59,13 @@ class PrecisionConfig:
             reads_images: Whether inputs have channels.
 
         Raises:
-            ValueError: naming the option and the fix.
+            SettingsError: naming the option and the fix.
         """
         if self.precision == "bf16_autocast" and not only_replicas:
             limit = "is for replicas of the whole model"
-            raise ValueError(f"precision=bf16_autocast: {limit}. Fix: --precision bf16 for sharded ones")
+            raise SettingsError(f"precision=bf16_autocast: {limit}. Fix: --precision bf16 for sharded ones")
         if self.channels_last and not reads_images:
-            raise ValueError("channels_last=True: the model reads no images. Fix: leave it out")
+            raise SettingsError("channels_last=True: the model reads no images. Fix: leave it out")
 
     @property
     def policy(self) -> MixedPrecisionPolicy:

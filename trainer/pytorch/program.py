@@ -3,34 +3,67 @@
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from trainer.pytorch.config import parse
-from trainer.pytorch.loop import Outcome, Trainer
+from trainer.common.validation import SettingsError
+from trainer.pytorch.checkpoints.errors import CheckpointError
+from trainer.pytorch.config import TrainConfig, parse
+from trainer.pytorch.distributed import MainRankError
+from trainer.pytorch.export_config import ExportError
+from trainer.pytorch.guard import PeersLostError
+from trainer.pytorch.limits import LimitError
+from trainer.pytorch.loop import NonFiniteError, Outcome, Trainer
+from trainer.pytorch.shared_volume import FolderError
+from trainer.training.digits import DataError
 from trainer.training.events import log_to_stderr
 from trainer.training.signals import STOPPED_EXIT_STATUS, StopRequest
 
+logger = logging.getLogger(__name__)
 
-@record
+_FAILURES = (
+    SettingsError,
+    DataError,
+    FolderError,
+    LimitError,
+    CheckpointError,
+    ExportError,
+    NonFiniteError,
+    PeersLostError,
+    MainRankError,
+)
+"""Whose messages say what happened and what to do: a traceback would hide that."""
+
+
 def run() -> None:
     """Run the command line.
 
     Raises:
-        SystemExit: 2 for wrong arguments, 143 after a stop on request.
+        SystemExit: 2 for wrong arguments, 1 after saying why training failed, 143 after a stop on request.
     """
     config = parse()
     log_to_stderr()
+    try:
+        outcome = _train(config)
+    except _FAILURES as error:
+        logger.error("%s", error)  # noqa: TRY400  without the traceback
+        sys.exit(1)
+    if outcome is Outcome.STOPPED:
+        sys.exit(STOPPED_EXIT_STATUS)
+
+
+@record
+def _train(config: TrainConfig) -> Outcome:
+    """Train; torchrun reads from what is recorded which rank failed first, and why."""
     trainer = Trainer(config)
     gc.freeze()  # what is there now stays: later collections need not look at it
     gc.enable()
     # not before: a process that waits for others has nothing to save and should end at once when asked to
     stop = StopRequest()
     try:
-        outcome = trainer.train(stop)
+        return trainer.train(stop)
     finally:
         trainer.close()
         stop.close()
-    if outcome is Outcome.STOPPED:
-        sys.exit(STOPPED_EXIT_STATUS)

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 import torch
 
 from trainer.common.cpu import threads_per_process
-from trainer.common.validation import at_least
+from trainer.common.validation import between
+
+_LARGEST_SEED = 2**63 - 1
+"""torch takes 64 bits, and each rank adds its number."""
+_MOST_THREADS = 1024
+"""OpenMP ends the process without a word where it gets no memory for the stacks of its threads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +28,8 @@ class RuntimeConfig:
     """Threads of CPU kernels in each process; 0 takes OMP_NUM_THREADS or a share of the container's CPU limit."""
 
     def __post_init__(self) -> None:
-        at_least("seed", self.seed, 0)
-        at_least("num_cpu_threads", self.num_cpu_threads, 0)
+        between("seed", self.seed, 0, _LARGEST_SEED)
+        between("num_cpu_threads", self.num_cpu_threads, 0, _MOST_THREADS)
 
     def apply(self, *, processes_per_node: int) -> None:
         """Set up this process; to be called before the first kernel runs."""

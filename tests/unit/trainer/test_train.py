@@ -56,3 +56,22 @@ def test_a_run_collects_what_it_leaves_and_not_what_its_start_made(monkeypatch):
 def test_a_rank_starts_without_what_only_publishing_needs():
     script = "import sys, trainer.pytorch.program; print(sorted({'grpc', 'tritonclient'} & sys.modules.keys()))"
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "data_dir=nowhere: nowhere/digits/manifest.json is missing or not JSON. Fix: "),
+        (
+            ["--tensor_parallel", "2"],
+            "tensor_parallel=2: they make 2 ranks or a multiple of that, but there are 1. Fix: ",
+        ),
+    ],
+)
+def test_what_is_wrong_with_data_or_layout_is_said_without_a_traceback(tmp_path, arguments, message):
+    run = ("--data_dir", "nowhere", "--output_dir", tmp_path / "output", "--work_dir", tmp_path / "work")
+    command = [sys.executable, "-m", "trainer.train", *run, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr

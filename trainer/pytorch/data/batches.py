@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 
 from trainer.pytorch.data.prefetch import Prefetch
 from trainer.pytorch.data.transfer import batches_of_message, packed, unpacked
+from trainer.training.digits import DataError
 from trainer.training.signals import STOP_SIGNALS
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Batches:
             self._ahead.close()
             self._ahead = None
 
-    def _read_ahead(self) -> Iterator[list[Batch | PipedBatch]]:
+    def _read_ahead(self) -> Iterator[list[Batch | PipedBatch] | DataError]:
         kind: Any = DataLoader  # whose types know lists of samples alone
         # a copy, which runs ahead of the position that is saved
         ahead = copy.copy(self.sampler)
@@ -118,8 +119,12 @@ class _ByMessage:
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def __getitems__(self, numbers: list[NDArray[np.int64]]) -> list[Batch]:
-        return [self._dataset.batch(torch.from_numpy(each)) for each in numbers]  # pyright: ignore[reportUnknownMemberType]
+    def __getitems__(self, numbers: list[NDArray[np.int64]]) -> list[Batch] | DataError:
+        try:
+            return [self._dataset.batch(torch.from_numpy(each)) for each in numbers]  # pyright: ignore[reportUnknownMemberType]
+        except DataError as error:
+            # a message like any other: raised here, it would reach the rank as the text of a traceback
+            return error
 
 
 def _numbers(sampler: IndexSampler, batches: int) -> Iterator[list[NDArray[np.int64]]]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from trainer.common.validation import SettingsError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -23,9 +25,14 @@ class IndexSampler:
             multiple = -(-batch_size // world_size) * world_size
             elastic = "in an elastic job a multiple of every number of ranks from its least to its most"
             fix = f"Fix: a multiple of {world_size}, for example {multiple}; {elastic}"
-            raise ValueError(f"batch_size={batch_size}: {world_size} ranks cannot share it evenly. {fix}")
+            raise SettingsError(f"batch_size={batch_size}: {world_size} ranks cannot share it evenly. {fix}")
         if batch_size > num_samples:
-            raise ValueError(f"batch_size={batch_size}: must be at most {num_samples}, the samples of one epoch")
+            largest = num_samples // world_size * world_size
+            fix = (
+                f"Fix: --batch_size {largest} or less" if largest else f"Fix: at most {num_samples} data-parallel ranks"
+            )
+            limit = f"must be at most {num_samples}, the samples of one epoch"
+            raise SettingsError(f"batch_size={batch_size}: {limit}. {fix}, or more samples")
         self.num_samples = num_samples
         self.batch_size = batch_size
         self.steps_per_epoch = num_samples // batch_size
@@ -56,10 +63,10 @@ class IndexSampler:
         """Go to a position that `state_dict` returned.
 
         Raises:
-            ValueError: it belongs to another seed, so the order would not be the same.
+            SettingsError: it belongs to another seed, so the order would not be the same.
         """
         if state["seed"] != self._seed:
-            raise ValueError(f"seed={self._seed}: the saved position belongs to seed {state['seed']}")
+            raise SettingsError(f"seed={self._seed}: the saved position belongs to seed {state['seed']}")
         self._go_to(epoch=int(state["epoch"]), offset=int(state["offset"]))
 
     def _go_to(self, *, epoch: int, offset: int) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trainer.pytorch.data.dataset import Batch
+from trainer.training.digits import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,13 +57,21 @@ def batches_of_message(dataset: Dataset, batch_size: int) -> int:
     return max(1, min(_MOST_BATCHES, PIPE_BYTES // batch_bytes))
 
 
-def packed(batches: Sequence[Batch]) -> list[Batch | PipedBatch]:
-    """Return the message that a reader sends for batches on the CPU."""
+def packed(batches: Sequence[Batch] | DataError) -> list[Batch | PipedBatch] | DataError:
+    """Return the message that a reader sends for batches on the CPU, or for the error that it met in their place."""
+    if isinstance(batches, DataError):
+        return batches
     return [_packed(batch) for batch in batches]
 
 
-def unpacked(message: Sequence[Batch | PipedBatch]) -> list[Batch]:
-    """Return the batches of a message that a rank received."""
+def unpacked(message: Sequence[Batch | PipedBatch] | DataError) -> list[Batch]:
+    """Return the batches of a message that a rank received.
+
+    Raises:
+        DataError: what the reader met.
+    """
+    if isinstance(message, DataError):
+        raise message
     return [each.unpacked() if isinstance(each, PipedBatch) else each for each in message]
 
 

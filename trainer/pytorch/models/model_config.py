@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from trainer.common.validation import SettingsError
 from trainer.pytorch.task import Task
 
 if TYPE_CHECKING:
@@ -87,6 +88,17 @@ class ModelConfig(ABC):
         Raises:
             ValueError: naming both sides and the fix.
         """
+
+    def refuse_misfit(self, sample_shape: Sequence[int], classes: int) -> None:
+        """Let `check_data` refuse the data.
+
+        Raises:
+            SettingsError: saying what it says.
+        """
+        try:
+            self.check_data(sample_shape, classes)
+        except ValueError as error:
+            raise SettingsError(str(error)) from error
 
     def stage(self, whole: nn.Module, blocks: Sequence[int]) -> nn.Module:
         """Return a module of some blocks of `whole`, sharing their parameters under the same names.

@@ -17,6 +17,8 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,  # pyright: ignore[reportUnknownVariableType]
 )
 
+from trainer.common.validation import SettingsError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -50,7 +52,7 @@ class BlocksConfig:
         """Refuse a compiler that the image does not have.
 
         Raises:
-            ValueError: naming the program and the fix.
+            SettingsError: naming the program and the fix.
         """
         if self.compile != "inductor":
             return
@@ -58,7 +60,7 @@ class BlocksConfig:
         program = os.environ.get("CXX", "g++") if device_type == "cpu" else os.environ.get("CC", "gcc")
         if shutil.which(program) is None:
             fix = "Fix: an image with that program, or --compile off"
-            raise ValueError(f"compile=inductor: needs {program}, which is not on PATH. {fix}")
+            raise SettingsError(f"compile=inductor: needs {program}, which is not on PATH. {fix}")
 
     def apply(self, model: nn.Module, names: Sequence[str]) -> None:
         """Prepare the blocks of a model, in place."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from trainer.common.validation import SettingsError
 from trainer.pytorch.parallel.blocks import BlocksConfig
 from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.parallel.parallel_model import ParallelModel, WholeModel
@@ -34,14 +35,14 @@ class Recipe:
         """Refuse options that do not fit each other.
 
         Raises:
-            ValueError: naming the option, the limit and the fix.
+            SettingsError: naming the option, the limit and the fix.
         """
         plan = self.model.plan()
         layout.degrees.check_model(self.model.model, plan)
         if plan.averages_over_batch and self.is_sharded(layout):
             limit = f"FSDP would let each rank keep other statistics of the batch normalisation of {self.model.model}"
             fix = "--norm group, or replicas in fp32 or bf16_autocast, which take the statistics of rank 0"
-            raise ValueError(f"data_parallel_shard={layout.degrees.shard}: {limit}. Fix: {fix}")
+            raise SettingsError(f"data_parallel_shard={layout.degrees.shard}: {limit}. Fix: {fix}")
         self.precision.check(only_replicas=layout.degrees.only_replicas, reads_images=self.model.reads_images)
         self.blocks.check(device.type)
 
@@ -49,7 +50,7 @@ class Recipe:
         """Build this rank's part of the model; collective.
 
         Raises:
-            ValueError: options that do not fit each other.
+            SettingsError: options that do not fit each other.
         """
         self.check(layout, device)
         module, stages = self.divide(layout, device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from trainer.common.validation import at_least
+from trainer.common.validation import SettingsError, at_least
 
 if TYPE_CHECKING:
     from trainer.pytorch.models.model_config import ShardingPlan
@@ -56,12 +56,12 @@ class ParallelConfig:
         """Return the degrees for a number of ranks.
 
         Raises:
-            ValueError: their product is another number; the message says what would fit.
+            SettingsError: their product is another number; the message says what would fit.
         """
         others = self.data_parallel_shard * self.tensor_parallel * self.pipeline_parallel
         replicate = self.data_parallel_replicate or world_size // others
         if replicate * others != world_size:
-            raise ValueError(self._misfit(world_size, others))
+            raise SettingsError(self._misfit(world_size, others))
         return Degrees(
             replicate=replicate,
             shard=self.data_parallel_shard,
@@ -119,22 +119,24 @@ class Degrees:
         """Refuse degrees that the model cannot be divided by.
 
         Raises:
-            ValueError: naming the degree, the limit and what would fit.
+            SettingsError: naming the degree, the limit and what would fit.
         """
         if self.tensor > 1:
             self._check_tensor(name, plan)
         stages = self.pipeline * self.stages_per_rank
         if self.pipeline > 1 and not plan.pipelined:
-            raise ValueError(f"pipeline_parallel={self.pipeline}: {name} cannot be cut into stages. Fix: leave it out")
+            raise SettingsError(
+                f"pipeline_parallel={self.pipeline}: {name} cannot be cut into stages. Fix: leave it out"
+            )
         if self.pipeline > 1 and len(plan.blocks) % stages:
             fitting = [n for n in _divisors(len(plan.blocks))[1:] if len(plan.blocks) % (n * self.stages_per_rank) == 0]
             fits = f"one of {', '.join(map(str, fitting))}, or another" if fitting else "another"
             limit = f"{stages} stages do not divide the {len(plan.blocks)} layers evenly"
-            raise ValueError(f"pipeline_parallel={self.pipeline}: {limit}. Fix: {fits} number of layers")
+            raise SettingsError(f"pipeline_parallel={self.pipeline}: {limit}. Fix: {fits} number of layers")
 
     def _check_tensor(self, name: str, plan: ShardingPlan) -> None:
         if not plan.tensor:
-            raise ValueError(
+            raise SettingsError(
                 f"tensor_parallel={self.tensor}: {name} has no plan for it. Fix: --data_parallel_shard instead"
             )
         misfits = [f"{what}={size}" for what, size in plan.tensor_sizes.items() if size % self.tensor]
@@ -145,19 +147,19 @@ class Degrees:
                 if not any(s % n for s in plan.tensor_sizes.values())
             ]
             fix = f"Fix: one of {', '.join(map(str, fits))}"
-            raise ValueError(f"tensor_parallel={self.tensor}: does not divide {', '.join(misfits)}. {fix}")
+            raise SettingsError(f"tensor_parallel={self.tensor}: does not divide {', '.join(misfits)}. {fix}")
 
     def check_batch(self, batch_size: int, microbatches: int) -> None:
         """Refuse a batch that data-parallel ranks and microbatches cannot share evenly.
 
         Raises:
-            ValueError: naming the batch size and one that fits.
+            SettingsError: naming the batch size and one that fits.
         """
         parts = self.data * microbatches
         if batch_size % parts:
             limit = f"{self.data} data-parallel ranks with {microbatches} microbatches each cannot share it evenly"
             fix = f"Fix: a multiple of {parts}, for example {-(-batch_size // parts) * parts}"
-            raise ValueError(f"batch_size={batch_size}: {limit}. {fix}")
+            raise SettingsError(f"batch_size={batch_size}: {limit}. {fix}")
 
 
 def _divisors(number: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trainer.common.validation import at_least, between
+from trainer.common.validation import SettingsError, at_least, between
 
 _MOST_RECORDED = 100
 """Steps of a trace: a larger one takes minutes to write, in which all ranks wait, and no viewer opens it."""
@@ -48,11 +48,11 @@ class ProfileConfig:
         """Refuse a window after the end of a run of so many steps.
 
         Raises:
-            ValueError: naming the steps of the run.
+            SettingsError: naming the steps of the run.
         """
         if self.profile_steps and self.profile_start_step > total_steps:
             limit = f"the run has {total_steps} steps"
-            raise ValueError(f"profile_start_step={self.profile_start_step}: {limit}. Fix: an earlier step")
+            raise SettingsError(f"profile_start_step={self.profile_start_step}: {limit}. Fix: an earlier step")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,7 +76,7 @@ class Reporter:
         """Prepare for the steps of a run of `total_steps`.
 
         Raises:
-            ValueError: the profiler should record steps that the run does not have.
+            SettingsError: the profiler should record steps that the run does not have.
         """
         self._config.profile.check_length(total_steps)
         device = self._distributed.device
