@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 _MODES = {1: "L", 3: "RGB"}
 """Pillow's modes by the number of channels."""
 _MAX_BYTE = 255.0
+_BITS_OF_BYTE = 8
+_WITHOUT_RANGE = ("I", "F")
+"""Pillow's modes of 32-bit integers and floats, of which a file does not say what is black and what is white."""
+_UNREADABLE = (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError)
+"""What Pillow raises for damaged files: broken PNG files are a SyntaxError, BMP files a ValueError."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +100,25 @@ class ImageFolder(Dataset):
         channels, height, width = self.sample_shape
         try:
             with Image.open(path) as file:
-                image = _cropped(file.convert(_MODES[channels]), width, height)
-        except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+                image = _cropped(_of_bytes(file).convert(_MODES[channels]), width, height)
+        except _UNREADABLE as error:
             raise DataError(f"{path}: cannot be read as an image: {error}. Fix: replace or remove it") from error
         return np.asarray(image).reshape(height, width, channels)
+
+
+def _of_bytes(image: Image.Image) -> Image.Image:
+    """Return an image whose values are bytes: of 16 bits the upper 8.
+
+    Pillow's own conversion makes everything above 255 white.
+
+    Raises:
+        ValueError: values have no known range.
+    """
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> _BITS_OF_BYTE).astype(np.uint8))
+    if image.mode in _WITHOUT_RANGE:
+        raise ValueError(f"its values are of Pillow's mode {image.mode}; must be of 8 or 16 bits")
+    return image
 
 
 def _cropped(image: Image.Image, width: int, height: int) -> Image.Image:

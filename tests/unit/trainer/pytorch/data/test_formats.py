@@ -130,6 +130,33 @@ def test_folders_that_are_not_classes_of_images_are_refused(tmp_path, damage, me
         ImageFolderConfig(data_dir=tmp_path).fingerprint()
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_of_16_bits_keep_their_greys(tmp_path, channels):
+    values = np.linspace(0, 65535, 64).reshape(8, 8).astype(np.uint16)
+    folder_of_images(tmp_path, Image.fromarray(values))
+    dataset = ImageFolderConfig(data_dir=tmp_path).open("train", (channels, 8, 8))
+    assert dataset.batch(FIRST).inputs[0, 0].numpy() == pytest.approx(values / 65535, abs=1 / 255)
+
+
+def test_an_image_whose_values_have_no_range_is_refused(tmp_path):
+    folder_of_images(tmp_path, Image.new("L", (8, 8)))
+    Image.new("F", (8, 8)).save(tmp_path / "train/a/0.png", format="TIFF")
+    dataset = ImageFolderConfig(data_dir=tmp_path).open("train", (1, 8, 8))
+    with pytest.raises(DataError, match=r"0\.png: .*values are of Pillow's mode F; must be of 8 or 16 bits\. Fix: "):
+        dataset.batch(FIRST)
+
+
+def test_a_damaged_palette_is_named_with_its_file(tmp_path):
+    folder_of_images(tmp_path, Image.new("L", (8, 8)))
+    Image.new("P", (8, 8)).save(tmp_path / "train/a/0.png", format="BMP")
+    content = bytearray((tmp_path / "train/a/0.png").read_bytes())
+    content[46:50] = (300).to_bytes(4, "little")  # colours of the palette, in the header
+    (tmp_path / "train/a/0.png").write_bytes(content)
+    dataset = ImageFolderConfig(data_dir=tmp_path).open("train", (1, 8, 8))
+    with pytest.raises(DataError, match=r"0\.png: cannot be read as an image: "):
+        dataset.batch(FIRST)
+
+
 def test_a_damaged_image_and_a_shape_that_no_image_has_are_refused(tmp_path):
     folder_of_images(tmp_path, Image.new("L", (8, 8)))
     (tmp_path / "train/a/0.png").write_bytes(b"\x89PNG")
