@@ -60,7 +60,7 @@ class ModelConfig(ABC):
     """What it is trained for."""
     built_on_meta: ClassVar[bool] = False
     """Whether the model is built without memory and its parameters get their values from `initial_value`, shard by
-    shard: for models of which a rank cannot hold the whole."""
+    shard: for models of which a rank cannot hold the whole. Such a model has no buffers and no tied parameters."""
     reads_images: ClassVar[bool] = False
     """Whether inputs are float32 [N, channels, height, width]."""
 

@@ -11,7 +11,7 @@ from trainer.common.validation import SettingsError
 from trainer.pytorch.parallel.blocks import BlocksConfig
 from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.parallel.parallel_model import ParallelModel, WholeModel
-from trainer.pytorch.parallel.sharding import divide_layers, materialise, shard
+from trainer.pytorch.parallel.sharding import divide_layers, materialise, refuse_what_meta_loses, shard
 from trainer.pytorch.precision import PrecisionConfig
 
 if TYPE_CHECKING:
@@ -67,11 +67,15 @@ class Recipe:
         """Return this rank's parameters as one module, and as the stages that it computes.
 
         Parameters of a model that is built on meta are still there.
+
+        Raises:
+            SettingsError: a model that cannot be built on meta.
         """
         plan = self.model.plan()
         if self.model.built_on_meta:
             with torch.device("meta"):
                 whole = self.model.build()
+            refuse_what_meta_loses(whole, self.model.model)
         else:
             whole = self.model.build().to(device)
         if layout.tensor_mesh is not None:

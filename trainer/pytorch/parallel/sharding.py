@@ -11,6 +11,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.distributed.tensor.parallel import parallelize_module
 
+from trainer.common.validation import SettingsError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -43,6 +45,32 @@ def shard(
             if name in present:
                 fully_shard(present[name], mesh=mesh, mp_policy=policy, reshard_after_forward=not pipelined)
         fully_shard(stage, mesh=mesh, mp_policy=policy, reshard_after_forward=not pipelined)
+
+
+def refuse_what_meta_loses(model: nn.Module, name: str) -> None:
+    """Refuse a model on the device meta that would silently be another one once it has memory.
+
+    Args:
+        model: As it was built, before it is divided.
+        name: Of the model.
+
+    Raises:
+        SettingsError: it has buffers, which would be uninitialised, or one parameter under several names, which would
+            become several.
+    """
+    first_names: dict[nn.Parameter, str] = {}
+    tied = [
+        f"{first_names[parameter]} and {each}"
+        for each, parameter in model.named_parameters(remove_duplicate=False)
+        if first_names.setdefault(parameter, each) != each
+    ]
+    if tied:
+        limit = f"{', '.join(tied)} share a parameter, which building on meta does not keep"
+        raise SettingsError(f"model={name}: {limit}. Fix: built_on_meta = False, or a parameter for each")
+    buffers = [each for each, _ in model.named_buffers()]
+    if buffers:
+        limit = f"{', '.join(buffers)}: buffers have no values after building on meta"
+        raise SettingsError(f"model={name}: {limit}. Fix: built_on_meta = False, or compute them in forward")
 
 
 def materialise(model: nn.Module, config: ModelConfig, seed: int, device: torch.device) -> None:

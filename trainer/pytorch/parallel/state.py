@@ -63,9 +63,11 @@ def whole_model(model: ParallelModel) -> dict[str, Tensor] | None:
 
 
 def module_with(config: ModelConfig, whole: dict[str, Tensor]) -> nn.Module:
-    """Return a module of the whole model that has these parameters and buffers."""
-    with torch.device("meta"):
-        module = config.build()
+    """Return a module of the whole model that has these parameters and buffers, on the CPU.
+
+    Not built on meta: buffers that are not part of the state, such as constants, would have no values.
+    """
+    module = config.build()
     module.load_state_dict(whole, assign=True)
     return module
 
