@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import re
 import shutil
+import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -69,9 +72,10 @@ def publish(
         return existing
     folder = repository / config.model_name
     folder.mkdir(parents=True, exist_ok=True)
-    # hidden and not a number: servers do not take it for a version; there may be one of a killed attempt of this run
-    staging = folder / f".staging-{trained.run_name}"
-    shutil.rmtree(staging, ignore_errors=True)
+    _remove_leftovers(folder, trained.run_name)
+    # hidden and not a number: servers do not take it for a version; of this attempt alone, for there may be another one
+    # of the same run, on a node that was taken for lost
+    staging = folder / f".staging-{trained.run_name}.{uuid.uuid4().hex}"
     staging.mkdir()
     # imported here, for it imports gRPC: a rank that starts does not need it
     from trainer.pytorch.triton_config import write_config  # noqa: PLC0415
@@ -81,6 +85,11 @@ def publish(
         # before the version: a server that sees the version must be able to read how to serve it
         write_config(folder / CONFIG_FILE, config, trained)
         return _rename_to_next_version(staging, folder, manifest)
+    except (OSError, RuntimeError):  # torch reports a missing folder as a RuntimeError
+        other = find_version(repository, config.model_name, origin(trained, compression))
+        if other is None:
+            raise
+        return other  # another attempt removed this one's files, and has published since
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -101,6 +110,20 @@ def _fill(staging: Path, config: ExportConfig, trained: TrainedModel, compressio
     if compression.variants:
         manifest |= {"variants": variants.published, "rejected_variants": variants.rejected}
     return manifest
+
+
+def _remove_leftovers(folder: Path, run_name: str) -> None:
+    """Remove what killed attempts of a run left.
+
+    Each loses its name first: one that still writes there fails, and cannot publish what is left.
+    """
+    leftover = re.compile(rf"\.staging-{re.escape(run_name)}(\.[0-9a-f]{{32}})?")
+    for path in folder.iterdir():
+        if leftover.fullmatch(path.name):
+            doomed = path.with_name(f".removed-{uuid.uuid4().hex}")
+            with suppress(OSError):
+                path.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
 
 
 def _rename_to_next_version(staging: Path, folder: Path, manifest: dict[str, Any]) -> int:

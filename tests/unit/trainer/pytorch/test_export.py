@@ -10,6 +10,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from trainer.model_repository import torchscript
+from trainer.pytorch import export
 from trainer.pytorch.export import find_version, origin, publish
 from trainer.pytorch.export_config import ExportConfig, ExportError
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
@@ -117,6 +118,27 @@ def test_leftovers_of_a_killed_export_are_replaced(tmp_path):
     (leftover / "junk").touch()
     assert publish(tmp_path, CONFIG, trained()) == 1
     assert contents(tmp_path) == ["digits/1/manifest.json", "digits/1/model.pt", "digits/config.pbtxt"]
+
+
+def test_two_attempts_of_a_run_at_once_publish_one_whole_version(tmp_path, monkeypatch):
+    write = export.write_model
+
+    def write_after_another_attempt(path, model):
+        monkeypatch.setattr(export, "write_model", write)
+        assert publish(tmp_path, CONFIG, trained()) == 1
+        return write(path, model)
+
+    monkeypatch.setattr(export, "write_model", write_after_another_attempt)
+    assert publish(tmp_path, CONFIG, trained()) == 1
+    assert contents(tmp_path) == ["digits/1/manifest.json", "digits/1/model.pt", "digits/config.pbtxt"]
+
+
+def test_an_attempt_leaves_those_of_other_runs_alone(tmp_path):
+    others = [tmp_path / "digits" / f".staging-{name}.{'0' * 32}" for name in ("r1.5", "r10")]
+    for other in others:
+        other.mkdir(parents=True)
+    publish(tmp_path, CONFIG, trained())
+    assert all(other.is_dir() for other in others)
 
 
 def test_another_run_that_takes_the_number_first_keeps_it(tmp_path, monkeypatch):
