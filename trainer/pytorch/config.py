@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -147,7 +148,7 @@ class TrainConfig:
             # nor those from the time when there was one data set
             del data["dataset"]
         del optimizer["optimizer_kernels"]
-        return {
+        settings = {
             **data,
             "epochs": self.epochs,
             "seed": self.runtime.seed,
@@ -155,6 +156,8 @@ class TrainConfig:
             **optimizer,
             **self.precision.settings(),
         }
+        # as they are read from a checkpoint: a model's tuple is a list there, and its path a text
+        return json.loads(json.dumps(settings, default=str))
 
 
 def parse(arguments: Sequence[str] | None = None) -> TrainConfig:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -126,6 +128,19 @@ def test_a_run_may_resume_with_other_degrees_but_not_with_another_model_or_preci
     assert parse([*begin, *same.split()]).settings() == settings
     for other in ("--precision bf16", "--model resnet"):
         assert parse([*begin, *other.split()]).settings() != settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnConfig(DigitsCnnConfig):
+    kernel: tuple[int, int] = (3, 3)
+    vocabulary: Path = Path("words.txt")
+
+
+def test_settings_are_those_that_a_checkpoint_gives_back(data_dir):
+    config = replace(parse(["--data_dir", str(data_dir), "--output_dir", "/o"]), model=OwnConfig())
+    settings = config.settings()
+    assert (settings["kernel"], settings["vocabulary"]) == ([3, 3], "words.txt")
+    assert json.loads(json.dumps(settings)) == settings
 
 
 def test_a_named_data_set_brings_its_own_arguments_and_is_part_of_a_runs_identity(tmp_path):
