@@ -17,6 +17,7 @@ from athanor.inspection.reader import read_line
 from athanor.run.description import describe
 from athanor.run.estimate import estimate
 from athanor.run.fit import check_fits
+from athanor.run.needs import check_needs
 from athanor.run.options import refused_in_options
 from athanor.run.program_text import program_in_cluster, program_in_stack
 from athanor.run.recorded import recorded
@@ -112,7 +113,7 @@ def start(
     # Read and checked here: an engine that has started would only bury a refusal.
     known = None if arguments.platform else cluster.platform()
     if known is not None:
-        check_fits(arguments, described, known)
+        _check(arguments, described, known, cluster)
     name = described.name
     before = Replaced.of(name, outputs_of(open_run(name)), cluster) if arguments.replace else Replaced()
     program = _program(described, cluster, known, arguments, before.next_repetition(keep_folder=keep_folder))
@@ -175,7 +176,7 @@ def _program(
 
     def look(outputs: PlatformOutputs) -> PlatformOutputs:
         if known is None:
-            check_fits(arguments, described, outputs)
+            _check(arguments, described, outputs, cluster)
         if not arguments.replace:
             _check_name(described.name, cluster.within(outputs.namespace))
         waiting = _line(cluster.within(outputs.namespace))
@@ -203,6 +204,12 @@ def _program(
         pulumi.export("repetition", str(repetition))
 
     return program
+
+
+def _check(arguments: argparse.Namespace, described: Description, outputs: PlatformOutputs, cluster: Cluster) -> None:
+    """Refuse a job that the platform cannot run, or that names what its namespace does not have."""
+    check_fits(arguments, described, outputs)
+    check_needs(described.args, cluster.within(outputs.namespace))
 
 
 def _login_name() -> str:
