@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pulumi import automation
 
 from athanor.runs.backend import engine_variables
+from athanor.runs.left_lock import past_left_locks
 from athanor.runs.run_stack import RunStack
 from infra.errors import RefusalError
 from workloads.checks import check_name
@@ -117,7 +118,7 @@ def apply(stack: RunStack, *, look_first: bool = False) -> dict[str, Any]:
         _note(event, errors)
 
     try:
-        done = stack.up(refresh=look_first, on_event=told, suppress_outputs=True)
+        done = past_left_locks(stack, lambda: stack.up(refresh=look_first, on_event=told, suppress_outputs=True))
     except automation.CommandError as error:
         raise _failure(errors, error) from None
     return {name: each.value for name, each in done.outputs.items()}
@@ -144,7 +145,9 @@ def remove(stack: automation.Stack) -> None:
     """
     errors: list[str] = []
     try:
-        stack.destroy(on_event=lambda event: _note(event, errors), suppress_outputs=True)
+        past_left_locks(
+            stack, lambda: stack.destroy(on_event=lambda event: _note(event, errors), suppress_outputs=True)
+        )
     except automation.CommandError as error:
         raise _failure(errors, error) from None
     stack.workspace.remove_stack(stack.name)
