@@ -66,18 +66,35 @@ _MODULES = {
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; return the process's exit status."""
+    _replace_closed_streams()
     arguments = parsed(sys.argv[1:] if words is None else words)
     try:
         run: Callable[[argparse.Namespace], int] = import_module(_MODULES[arguments.command]).run
         status = run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # a `head` that has enough; what is still unwritten must not fail at the end of Python
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return _PIPE_CLOSED
+    except OSError as error:  # such as the full disk of what standard output is sent to
+        sys.stderr.write(f"athanor {arguments.command}: {error}\n")
+        _discard_output()
+        return 1
     except KeyboardInterrupt:  # while the command was being imported, or of one that does not handle it
         sys.stderr.write("\ninterrupted\n")
         return _INTERRUPTED
     return status
+
+
+def _replace_closed_streams() -> None:
+    """Discard what is written to streams that the caller has closed, as `>&-` does: Python has None for them."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+
+
+def _discard_output() -> None:
+    """Write what is still unwritten to nothing: Python would fail at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
@@ -116,9 +133,27 @@ def _without_runs(words: Sequence[str]) -> Sequence[str]:
     return words[1:] if behind and _MODULES.get(behind) == _MODULES["runs"] else words
 
 
+class _Version(argparse.Action):
+    """Prints the release; importlib.metadata is imported for nothing else."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help="print the release and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - takes as long as all parsing
+
+        try:
+            release = version("athanor")
+        except PackageNotFoundError:
+            release = "of a clone, which is not installed"
+        sys.stdout.write(f"athanor {release}\n")
+        parser.exit()
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     whole = argparse.ArgumentParser(prog="athanor", description="GPU training and inference on Kubernetes with Pulumi.")
+    whole.add_argument("--version", action=_Version)
     commands = whole.add_subparsers(required=True, metavar="command", dest="command")
     review = commands.add_parser(
         "review",

@@ -88,7 +88,8 @@ def _mpi(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     slots = _slots(given, pasted)
     ranks = pasted.sizes.get("ranks", slots * given.workers)
     if ranks != slots * given.workers and given.workers > 0:
-        limit = f"{given.workers} workers with {slots} processes each are {slots * given.workers} ranks"
+        processes = "process" if slots == 1 else "processes"
+        limit = f"{given.workers} workers with {slots} {processes} each are {slots * given.workers} ranks"
         raise RefusalError("-np", ranks, limit, "correct --workers, --gpus or --processes, or omit -np")
     options: dict[str, Any] = {"mpirun_options": pasted.options} if pasted.options else {}
     common = _common(given, pasted, source)

@@ -173,6 +173,9 @@ def _mpirun(words: Sequence[str]) -> Pasted:
     pasted, rest = Pasted(program=()), list(words[1:])
     while rest and rest[0].startswith("-"):
         pasted = _mpirun_option(pasted, rest)
+    if ":" in rest:
+        limit = "several programs in one mpirun: the job starts one in every slot"
+        raise RefusalError("command", ":", limit, "write one program that chooses by its rank, or several runs")
     return replace(pasted, program=_program(words[0], rest))
 
 

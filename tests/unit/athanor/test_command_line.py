@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -75,3 +79,28 @@ def test_ctrl_c_while_a_command_is_imported_prints_no_traceback(monkeypatch, cap
     monkeypatch.setattr(command_line, "import_module", interrupted)
     assert command_line.main(["runs"]) == 130
     assert capsys.readouterr().err == "\ninterrupted\n"
+
+
+def test_the_release_is_printed(capsys, monkeypatch):
+    monkeypatch.setattr(metadata, "version", lambda name: f"1.2.3 of {name}")
+    with pytest.raises(SystemExit) as end:
+        command_line.main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr() == ("athanor 1.2.3 of athanor\n", "")
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_closed_stream_is_one_that_nobody_reads(parsed, monkeypatch, stream):
+    monkeypatch.setattr(sys, stream, None)
+    assert parsed("runs").command == "runs"
+    assert getattr(sys, stream).write("x") == 1
+    getattr(sys, stream).close()
+
+
+def test_a_full_disk_behind_the_output_is_no_traceback():
+    program = "import sys; from athanor.command_line import main; sys.exit(main(['completion', 'bash']))"
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "athanor completion: [Errno 28] No space left on device\n")

@@ -108,6 +108,7 @@ def test_variables_and_settings_of_mpirun_are_passed_on():
         (read_mpi, "sh -c 'horovodrun -np 2 python a.py'", ("horovodrun", "--workers and --processes")),
         (read_mpi, "accelerate launch x.py", ("accelerate", "--workers and --processes")),
         (read_mpi, "mpirun -np 2", ("starts nothing",)),
+        (read_mpi, "mpirun -np 1 python a.py : -np 1 python b.py", ("several programs in one mpirun",)),
         (read_mpi, "mpirun -mca pml", ("has no value",)),
     ],
 )
