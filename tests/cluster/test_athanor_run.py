@@ -47,13 +47,13 @@ def test_a_program_with_the_five_arguments_of_uai_train(engineer: Engineer) -> N
 def test_an_edited_script_is_another_job_that_replaces_the_first(engineer: Engineer) -> None:
     (engineer.folder / "edited.py").write_text('print("before")\n', encoding="utf-8")
     command = f"athanor run --kind batch --name edited {SMALL} --follow"
-    assert "before" in engineer.shell(f"{command} -- python3 edited.py").stdout
+    assert "before" in engineer.shell(f"{command} -- python edited.py").stdout
     first = engineer.jobs()["edited"]["metadata"]["name"]
     (engineer.folder / "edited.py").write_text('print("after")\n', encoding="utf-8")
-    refused = engineer.shell(f"{command} -- python3 edited.py", check=False)
+    refused = engineer.shell(f"{command} -- python edited.py", check=False)
     assert refused.returncode == 1
     assert "--name = 'edited': is the name of a run of yours" in refused.stderr
-    assert "after" in engineer.shell(f"{command} --replace -- python3 edited.py").stdout
+    assert "after" in engineer.shell(f"{command} --replace -- python edited.py").stdout
     assert engineer.jobs()["edited"]["metadata"]["name"] != first
     assert len([name for name in engineer.objects_of("edited") if name.startswith("configmap/code.")]) == 1
     assert "why: edited completed at " in engineer.shell("athanor why edited").stdout
@@ -63,11 +63,11 @@ def test_an_edited_script_is_another_job_that_replaces_the_first(engineer: Engin
     again = engineer.jobs()["edited"]["metadata"]
     assert (again["name"], again["uid"] == before["uid"]) == (before["name"], False)
     # The same content, whose job has ended: it starts once more, with and without the job.
-    assert "after" in engineer.shell(f"{command} --replace -- python3 edited.py").stdout
+    assert "after" in engineer.shell(f"{command} --replace -- python edited.py").stdout
     third = engineer.jobs()["edited"]["metadata"]["name"]
     assert third != again["name"]
     engineer.clone.kubectl("delete", "jobs.batch.volcano.sh", third, "-n", "athanor")
-    assert "after" in engineer.shell(f"{command} --replace -- python3 edited.py").stdout
+    assert "after" in engineer.shell(f"{command} --replace -- python edited.py").stdout
     assert engineer.jobs()["edited"]["metadata"]["name"] not in {again["name"], third}
 
 
@@ -86,7 +86,7 @@ def test_a_pasted_mpirun_runs_and_its_progress_is_known(engineer: Engineer) -> N
     """Only the launcher's pod prints what the ranks do."""
     (engineer.folder / "ring.py").write_text(RING, encoding="utf-8")
     words = f"--kind mpi --name ring --workers 2 {SMALL} --follow"
-    done = engineer.shell(f"athanor run {words} -- mpirun -np 2 --allow-run-as-root python3 ring.py")
+    done = engineer.shell(f"athanor run {words} -- mpirun -np 2 --allow-run-as-root python ring.py")
     assert done.stderr.splitlines()[-1] == "ring: Completed"
     assert '[launcher-0] {"step": 2, "loss": 0.2}' in done.stdout
     [ring] = [run for run in engineer.listed() if run["run"] == "ring"]
