@@ -29,11 +29,11 @@ def check_needs(args: JobArgs, cluster: Cluster) -> None:
 
 
 def _check(cluster: Cluster, option: str, kind: str, names: Iterable[str]) -> None:
-    wanted = list(names)
-    existing = _existing(cluster, kind) if wanted else None
+    needed = list(names)
+    existing = _existing(cluster, kind) if needed else None
     if existing is None:
         return
-    for name in wanted:
+    for name in needed:
         if name not in existing:
             limit = f"namespace {cluster.namespace} has no {kind} of that name"
             others = f", or name one that exists: {', '.join(sorted(existing))}" if existing else ""

@@ -36,7 +36,7 @@ def engine_variables() -> dict[str, str]:
     A passphrase is set up where none is: a file that only its user can read, with a random word for each user.
 
     Raises:
-        RefusalError: there is no `pulumi` on PATH, or the backend that it is told to use does not answer.
+        RefusalError: there is no `pulumi` on PATH, or the backend that it is configured for does not answer.
     """
     if shutil.which("pulumi") is None:
         fix = "install it (pulumi.com/docs/install), or activate the platform's .venv"
@@ -59,7 +59,7 @@ def _backend_in_use() -> str | None:
     """Return the address of the backend that `pulumi` is logged in to; None without one.
 
     Raises:
-        RefusalError: it is told to use one that does not answer: with another one, all runs would seem to be gone.
+        RefusalError: the configured one does not answer: with another one, all runs would seem to be gone.
     """
     try:
         done = subprocess.run(

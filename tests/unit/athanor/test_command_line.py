@@ -97,7 +97,7 @@ def test_a_closed_stream_is_one_that_nobody_reads(parsed, monkeypatch, stream):
     getattr(sys, stream).close()
 
 
-def test_a_full_disk_behind_the_output_is_no_traceback():
+def test_a_full_disk_behind_the_output_prints_no_traceback():
     program = "import sys; from athanor.command_line import main; sys.exit(main(['completion', 'bash']))"
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = subprocess.run(
