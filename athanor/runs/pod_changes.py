@@ -17,7 +17,7 @@ _MOST_BYTES = 1 << 16
 
 
 class PodChanges:
-    """Tells when pods of a job change, through kubectl; where it may not watch them, the time that passes is all."""
+    """Watches the pods of a job, through kubectl; a user who may not watch them waits for the time alone."""
 
     def __init__(self, cluster: Cluster, job_name: str) -> None:
         selector = f"--selector=volcano.sh/job-name={job_name}"
@@ -25,14 +25,14 @@ class PodChanges:
             [*cluster.prefix, "get", "pods", selector, "--watch", "--output=name"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        self._told = True
+        self._is_watching = True
 
     def wait(self, seconds: float) -> None:
         """Return at the next change, or after this time."""
         begin = time.monotonic()
-        if self._told and self._next(seconds):
+        if self._is_watching and self._next(seconds):
             time.sleep(_GATHER_SECONDS)
-            while self._told and self._next(0):
+            while self._is_watching and self._next(0):
                 pass
             return
         time.sleep(max(0.0, begin + seconds - time.monotonic()))
@@ -47,5 +47,5 @@ class PodChanges:
         assert self._watch.stdout
         if not select.select([self._watch.stdout], [], [], seconds)[0]:
             return False
-        self._told = bool(os.read(self._watch.stdout.fileno(), _MOST_BYTES))
-        return self._told
+        self._is_watching = bool(os.read(self._watch.stdout.fileno(), _MOST_BYTES))
+        return self._is_watching

@@ -113,12 +113,12 @@ def apply(stack: RunStack, *, look_first: bool = False) -> dict[str, Any]:
     """
     errors: list[str] = []
 
-    def told(event: automation.EngineEvent) -> None:
+    def note_event(event: automation.EngineEvent) -> None:
         stack.note(event)
         _note(event, errors)
 
     try:
-        done = past_left_locks(stack, lambda: stack.up(refresh=look_first, on_event=told, suppress_outputs=True))
+        done = past_left_locks(stack, lambda: stack.up(refresh=look_first, on_event=note_event, suppress_outputs=True))
     except automation.CommandError as error:
         raise _failure(errors, error) from None
     return {name: each.value for name, each in done.outputs.items()}
