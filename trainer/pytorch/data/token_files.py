@@ -92,8 +92,12 @@ def describe(data_dir: Path, *, dtype: str, vocabulary: int) -> dict[str, Any]:
     """Write the description of files that are there, after reading all of them; return it.
 
     Raises:
-        DataError: a file is missing or ends within a token, or has a token that is not in the vocabulary.
+        DataError: a file is missing or ends within a token, has a token that is not in the vocabulary, or has tokens
+            of another size.
     """
+    most = np.iinfo(DTYPES[dtype]).max + 1
+    if vocabulary > most:
+        raise DataError(f"vocabulary = {vocabulary}: {dtype} holds up to {most}. Fix: --dtype uint32")
     files = {name: _describe_file(data_dir / name, dtype, vocabulary) for name in FILES.values()}
     description = {"format_version": FORMAT_VERSION, "dtype": dtype, "vocabulary": vocabulary, "files": files}
     write_json_atomically(data_dir / DESCRIPTION, description)
@@ -128,6 +132,9 @@ def _describe_file(path: Path, dtype: str, vocabulary: int) -> dict[str, Any]:
     tokens = np.memmap(path, dtype=kind, mode="r")
     for begin in range(0, len(tokens), _TOKENS_AT_ONCE):
         _check_tokens(path, tokens[begin : begin + _TOKENS_AT_ONCE], vocabulary)
+    if dtype == "uint16" and len(tokens) % 2 == 0 and not tokens[1::2].any():
+        limit = "every second token is 0, as where uint32 is read as uint16"
+        raise DataError(f"{path}: {limit}. Fix: --dtype uint32, or write the tokens again")
     return {"tokens": len(tokens), "sha256": sha256_of(path)}
 
 

@@ -179,6 +179,18 @@ def test_tokens_are_windows_of_the_file_and_targets_the_next_ones(tmp_path, voca
     assert torch.equal(batch.targets, batch.inputs + 1)
 
 
+def test_tokens_of_32_bits_are_not_read_as_twice_as_many(tmp_path, capsys):
+    for name in ("train.bin", "val.bin"):
+        (tmp_path / name).write_bytes(np.arange(1, 9, dtype="<u4").tobytes())
+    words = [f"--data_dir={tmp_path}", "--vocabulary"]
+    assert describe_tokens.main([*words, "9"]) == 1
+    assert "every second token is 0, as where uint32 is read as uint16. Fix: --dtype uint32" in capsys.readouterr().err
+    assert describe_tokens.main([*words, "65537"]) == 1
+    assert "vocabulary = 65537: uint16 holds up to 65536. Fix: --dtype uint32" in capsys.readouterr().err
+    assert not (tmp_path / "tokens.json").exists()
+    assert describe_tokens.main([*words, "65537", "--dtype=uint32"]) == 0
+
+
 def test_tokens_of_another_program_need_only_the_description(tmp_path, capsys):
     for name in ("train.bin", "val.bin"):
         np.array([1, 2, 499], dtype="<u2").tofile(tmp_path / name)
