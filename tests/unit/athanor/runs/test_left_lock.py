@@ -56,6 +56,7 @@ def test_a_lock_whose_process_is_gone_does_not_stop_the_work(ended):
 @pytest.mark.parametrize(
     "holder",
     [f"{OWN} (pid {os.getpid()})", f"{getpass.getuser()}@elsewhere (pid %s)", f"else@{socket.gethostname()} (pid %s)"],
+    ids=["running", "of another machine", "of another user"],
 )
 def test_a_lock_of_one_who_may_be_at_work_stays(ended, holder):
     named = holder.replace("%s", str(ended))
