@@ -26,6 +26,17 @@ def test_needs_the_machine():
     assert "PYTEST_XDIST_WORKER" not in os.environ
 """
 
+# As where a case is called by a number that each process draws: pytest-xdist runs nothing then.
+PROCESSES_DISAGREE = """
+import os
+
+import pytest
+
+@pytest.mark.parametrize("number", [os.getpid()])
+def test_number(number):
+    pass
+"""
+
 WAITS = """
 import time
 
@@ -89,6 +100,13 @@ def test_failures_in_many_files_are_not_tried_again(tmp_path):
     files = {f"fails_{number}": FAILS for number in range(MOST_FILES_AGAIN + 1)}
     run = whole_run(tmp_path, files)
     assert run.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "once more" not in run.stdout
+
+
+def test_tests_that_could_not_be_collected_are_no_reason_to_run_all_of_them_alone(tmp_path):
+    run = whole_run(tmp_path, {"passes": PASSES, "differs": PROCESSES_DISAGREE})
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED, run.stdout
+    assert "Different tests were collected" in run.stdout
     assert "once more" not in run.stdout
 
 
