@@ -1,7 +1,7 @@
 """What a development pod runs: it stays as long as somebody is connected or something works in it.
 
 Sent along as text, so only Python's standard library. Arguments: the file that a connected client touches, and after
-how many seconds without one the pod ends.
+how many seconds without one the pod ends, once there has been one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 
 _LOOK_SECONDS = 5.0
+_FIRST_SECONDS = 60.0
+"""Least time for the first client: until it is connected, a slow machine or network takes longer than some are idle."""
 _BUSY = 0.1
 """Cores: less is what waiting programs and the client's questions take."""
 _USAGE = Path("/sys/fs/cgroup/cpu.stat")
@@ -36,15 +38,23 @@ def _last(alive: Path) -> float:
         return time.time()
 
 
-def keep(alive: Path, idle_seconds: float, look_seconds: float = _LOOK_SECONDS) -> None:
-    """Return when nobody was connected and nothing worked for that long."""
+def _touch(alive: Path) -> float:
     alive.touch()
+    return alive.stat().st_mtime
+
+
+def keep(
+    alive: Path, idle_seconds: float, look_seconds: float = _LOOK_SECONDS, first_seconds: float = _FIRST_SECONDS
+) -> None:
+    """Return when nobody was connected and nothing worked for that long; the first client has `first_seconds`."""
+    own, arrived = _touch(alive), False
     used = cpu_seconds()
-    while time.time() - _last(alive) < idle_seconds:
+    while time.time() - _last(alive) < (idle_seconds if arrived else max(idle_seconds, first_seconds)):
         time.sleep(look_seconds)
+        arrived = arrived or _last(alive) != own
         before, used = used, cpu_seconds()
         if (used - before) / look_seconds > _BUSY:
-            alive.touch()
+            own = _touch(alive)
 
 
 def _end(_number: int, _frame: object) -> None:

@@ -207,7 +207,7 @@ def test_a_pod_to_develop_in_has_the_files_of_the_folder_and_gives_its_own_back(
         "import sys; open('made.txt', 'a').write(sys.argv[1]); sys.exit(7)", encoding="utf-8"
     )
     there = replace(engineer, folder=folder)
-    first = there.shell(f"athanor dev --idle 5s {SMALL} -- python3 grow.py 1", check=False)
+    first = there.shell(f"athanor dev --idle 20s {SMALL} -- python3 grow.py 1", check=False)
     assert first.returncode == 7, first.stderr
     assert (folder / "made.txt").read_text(encoding="utf-8") == "1"
     [name] = [run["run"] for run in engineer.listed() if run["run"].startswith("dev-developed-")]
@@ -255,7 +255,12 @@ def client(there: Engineer, command: str) -> Iterator[subprocess.Popen[str]]:
 def said_by(process: subprocess.Popen[str], beginning: str) -> str:
     """Return the next line on standard error that begins like that."""
     assert process.stderr is not None
-    return next(line for line in iter(process.stderr.readline, "") if line.startswith(beginning))
+    said: list[str] = []
+    for line in iter(process.stderr.readline, ""):
+        if line.startswith(beginning):
+            return line
+        said.append(line)
+    raise AssertionError(f"no line that begins with {beginning!r} in:\n{''.join(said)}")
 
 
 TUNED = """

@@ -16,16 +16,28 @@ from athanor.dev.keeper import cpu_seconds, keep
 def test_it_ends_when_nobody_was_there_for_long_enough(tmp_path):
     alive = tmp_path / "alive"
     began = time.time()
-    keep(alive, 0.3, look_seconds=0.05)
+    keep(alive, 0.3, look_seconds=0.05, first_seconds=0)
     assert time.time() - began >= 0.3
     assert alive.exists()
 
 
+def test_the_first_client_has_longer_than_those_who_leave(tmp_path):
+    alive, ended = tmp_path / "alive", threading.Event()
+    keeping = threading.Thread(target=lambda: (keep(alive, 0.1, look_seconds=0.05, first_seconds=3600), ended.set()))
+    keeping.start()
+    while not alive.exists():
+        time.sleep(0.01)
+    assert not ended.wait(1)
+    alive.touch()
+    assert ended.wait(30)
+    keeping.join()
+
+
 def test_a_connected_client_keeps_it(tmp_path):
     alive, ended = tmp_path / "alive", threading.Event()
-    keeping = threading.Thread(target=lambda: (keep(alive, 0.5, look_seconds=0.05), ended.set()))
+    keeping = threading.Thread(target=lambda: (keep(alive, 2, look_seconds=0.05, first_seconds=0), ended.set()))
     keeping.start()
-    for _ in range(10):
+    for _ in range(25):
         alive.touch()
         assert not ended.wait(0.1)
     assert ended.wait(30)
@@ -34,7 +46,9 @@ def test_a_connected_client_keeps_it(tmp_path):
 
 def test_a_program_that_empties_tmp_does_not_end_it(tmp_path):
     alive, ended = tmp_path / "alive", threading.Event()
-    keeping = threading.Thread(target=lambda: (keep(alive, 0.5, look_seconds=0.05), ended.set()), daemon=True)
+    keeping = threading.Thread(
+        target=lambda: (keep(alive, 0.5, look_seconds=0.05, first_seconds=0), ended.set()), daemon=True
+    )
     keeping.start()
     while not alive.exists():
         time.sleep(0.01)
@@ -50,7 +64,7 @@ def test_so_does_a_program_that_works(tmp_path, monkeypatch):
     touched = []
     monkeypatch.setattr(keeper.time, "sleep", lambda _: touched.append(alive.stat().st_mtime_ns))
     monkeypatch.setattr(keeper.time, "time", lambda: alive.stat().st_mtime + (len(touched) > 3) * 100)
-    keep(alive, 50)
+    keep(alive, 50, first_seconds=0)
     assert len(set(touched)) == 4
 
 
