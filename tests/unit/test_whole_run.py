@@ -103,7 +103,7 @@ def test_failures_in_many_files_are_not_tried_again(tmp_path):
     assert "once more" not in run.stdout
 
 
-def test_tests_that_could_not_be_collected_are_no_reason_to_run_all_of_them_alone(tmp_path):
+def test_where_tests_could_not_be_collected_they_do_not_all_run_alone(tmp_path):
     run = whole_run(tmp_path, {"passes": PASSES, "differs": PROCESSES_DISAGREE})
     assert run.returncode == pytest.ExitCode.TESTS_FAILED, run.stdout
     assert "Different tests were collected" in run.stdout
