@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -27,6 +25,7 @@ from athanor.runs.elsewhere import host
 from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end
 from athanor.runs.history import Seen
+from athanor.runs.login_name import login_name
 from athanor.runs.stack import PROJECT, EngineError, apply, create_run, open_run, outputs_of, preview, remove
 from infra.errors import RefusalError
 from infra.outputs import PlatformOutputs
@@ -200,7 +199,7 @@ def _program(
         pulumi.export("namespace", platform.namespace)
         pulumi.export("server", host(cluster.server))
         pulumi.export("arguments", json.dumps(recorded(described), sort_keys=True))
-        pulumi.export("by", _login_name())
+        pulumi.export("by", login_name())
         pulumi.export("repetition", str(repetition))
 
     return program
@@ -210,14 +209,6 @@ def _check(arguments: argparse.Namespace, described: Description, outputs: Platf
     """Refuse a job that the platform cannot run, or that names what its namespace does not have."""
     check_fits(arguments, described, outputs)
     check_needs(described.args, cluster.within(outputs.namespace))
-
-
-def _login_name() -> str:
-    """Return the user's name on this machine; in a container, a user may have none."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return str(os.getuid())
 
 
 def _line(cluster: Cluster) -> Snapshot | None:

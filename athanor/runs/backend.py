@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
 _BACKEND = "PULUMI_BACKEND_URL"
 _NOT_LOGGED_IN = "PULUMI_ACCESS_TOKEN must be set"
-"""What pulumi says where nobody has logged in, and also where a login is no longer valid."""
+"""What pulumi says where nobody has logged in, and also where a login has expired."""
 _WHOAMI_SECONDS = 60
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import getpass
 import os
 import re
 import socket
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pulumi.automation import ConcurrentUpdateError
 
 from athanor.runs.backend import data_folder
+from athanor.runs.login_name import login_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -52,7 +52,7 @@ def past_left_locks(stack: Stack, work: Callable[[], Result]) -> Result:
 def _is_left(said: str) -> bool:
     """Return whether all locks are of processes of this user and machine that no longer run."""
     holders = list(_HOLDER.finditer(said))
-    own = (getpass.getuser(), socket.gethostname())
+    own = (login_name(), socket.gethostname())
     return bool(holders) and all(
         (each["user"], each["host"]) == own and not _runs(int(each["pid"])) for each in holders
     )

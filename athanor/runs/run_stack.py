@@ -15,8 +15,8 @@ class RunStack(automation.Stack):
     """The stack of a run.
 
     Behind an update or its removal, the Automation API starts the engine three more times: for the outputs, for the
-    same with secrets, and for the entry in the history. That would double the time after which a run is started. The
-    outputs stand in the engine's events, a run has no secret ones, and nobody reads the entry.
+    same with secrets, and for the entry in the history, which takes about two seconds. The outputs stand in the
+    engine's events, a run has no secret ones, and nobody reads the entry.
     """
 
     def __init__(self, name: str, workspace: automation.Workspace, mode: StackInitMode) -> None:

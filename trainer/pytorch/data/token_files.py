@@ -130,9 +130,12 @@ def _describe_file(path: Path, dtype: str, vocabulary: int) -> dict[str, Any]:
         limit = f"must be a multiple of {kind.itemsize} ({dtype}) and not 0"
         raise DataError(f"{path}: size is {size} bytes, {limit}. Fix: write the tokens again, or another --dtype")
     tokens = np.memmap(path, dtype=kind, mode="r")
+    may_be_wider = dtype == "uint16" and len(tokens) % 2 == 0
     for begin in range(0, len(tokens), _TOKENS_AT_ONCE):
-        _check_tokens(path, tokens[begin : begin + _TOKENS_AT_ONCE], vocabulary)
-    if dtype == "uint16" and len(tokens) % 2 == 0 and not tokens[1::2].any():
+        part = tokens[begin : begin + _TOKENS_AT_ONCE]
+        _check_tokens(path, part, vocabulary)
+        may_be_wider = may_be_wider and not part[1::2].any()
+    if may_be_wider:
         limit = "every second token is 0, as where uint32 is read as uint16"
         raise DataError(f"{path}: {limit}. Fix: --dtype uint32, or write the tokens again")
     return {"tokens": len(tokens), "sha256": sha256_of(path)}

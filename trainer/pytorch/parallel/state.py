@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -65,9 +66,11 @@ def whole_model(model: ParallelModel) -> dict[str, Tensor] | None:
 def module_with(config: ModelConfig, whole: dict[str, Tensor]) -> nn.Module:
     """Return a module of the whole model that has these parameters and buffers, on the CPU.
 
-    Not built on meta: buffers that are not part of the state, such as constants, would have no values.
+    Built on meta only if it is in training, too: else buffers that are not part of the state, such as constants, would
+    have no values. One that is has none, and a rank may not have the memory for it twice.
     """
-    module = config.build()
+    with torch.device("meta") if config.built_on_meta else nullcontext():
+        module = config.build()
     module.load_state_dict(whole, assign=True)
     return module
 

@@ -73,11 +73,29 @@ class OwnConfig(ModelConfig):
         pass
 
 
+class WholeConfig(OwnConfig):
+    built_on_meta = False
+
+
 def test_a_module_rebuilt_from_a_state_has_its_constants():
     module = Scaled(persistent=False)
-    rebuilt = state.module_with(OwnConfig(), module.state_dict())
+    rebuilt = state.module_with(WholeConfig(), module.state_dict())
     x = torch.rand(2, 4)
     assert torch.equal(rebuilt(x), module(x))
+
+
+@pytest.mark.parametrize(("config", "device"), [(OwnConfig(), "meta"), (WholeConfig(), "cpu")])
+def test_a_model_that_is_built_on_meta_is_not_in_memory_twice(monkeypatch, config, device):
+    built_on = []
+
+    def build(_):
+        built_on.append(torch.empty(1).device.type)
+        return nn.Linear(4, 4)
+
+    monkeypatch.setattr(OwnConfig, "build", build)
+    whole = nn.Linear(4, 4).state_dict()
+    assert torch.equal(state.module_with(config, whole).weight, whole["weight"])
+    assert built_on == [device]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,14 @@
+"""Who runs this command, as the operating system knows them."""
+
+from __future__ import annotations
+
+import getpass
+import os
+
+
+def login_name() -> str:
+    """Return the user's name on this machine; in a container, a user may have none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())
