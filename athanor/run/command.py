@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pulumi
@@ -26,7 +27,19 @@ from athanor.runs.ending import exit_status
 from athanor.runs.follow import follow_to_the_end
 from athanor.runs.history import Seen
 from athanor.runs.login_name import login_name
-from athanor.runs.stack import PROJECT, EngineError, apply, create_run, open_run, outputs_of, preview, remove
+from athanor.runs.meanwhile import meanwhile
+from athanor.runs.stack import (
+    PROJECT,
+    Declaration,
+    EngineError,
+    apply,
+    create_run,
+    open_run,
+    outputs_of,
+    preview,
+    remove,
+    run_workspace,
+)
 from infra.errors import RefusalError
 from infra.outputs import PlatformOutputs
 from infra.platform import Platform
@@ -35,10 +48,11 @@ from workloads.owner import owner_label
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from athanor.inspection.objects import Snapshot
     from athanor.run.description import Description
+    from athanor.runs.run_stack import RunStack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,40 +120,50 @@ def start(
         RefusalError: it is not a job that could run, or there is one of that name.
         EngineError: the engine or the cluster did not do it.
     """
+    workspace = meanwhile(run_workspace)
     if described.source is not None:
         with refused_in_options(arguments):
             _ = described.source.archive
     # Read and checked here: an engine that has started would only bury a refusal.
     known = None if arguments.platform else cluster.platform()
+    announce = partial(_announcement, arguments, described, cluster)
+    announcement = None
     if known is not None:
         _check(arguments, described, known, cluster)
-    name = described.name
-    before = Replaced.of(name, outputs_of(open_run(name)), cluster) if arguments.replace else Replaced()
-    program = _program(described, cluster, known, arguments, before.next_repetition(keep_folder=keep_folder))
+        announcement = meanwhile(partial(announce, known))
+    stack, before = None, Replaced()
+    if arguments.replace:
+        stack = open_run(described.name, workspace=workspace())
+        before = Replaced.of(described.name, outputs_of(stack), cluster)
+    args = replace(described.args, rerun=before.next_repetition(keep_folder=keep_folder))
+    program = _program(replace(described, args=args), cluster, known or arguments.platform, announce)
     with cluster.variables() as variables:
-        outputs = _apply(arguments, variables, name, program, look_first=before.is_gone)
+        declaration = Declaration(program=program, variables=variables)
+        stack = stack or create_run(described.name, workspace())
+        outputs = _apply(arguments, stack, declaration, announcement, look_first=before.is_gone)
     if outputs is None:
         return None
-    Seen(outputs=outputs).keep(name)
+    Seen(outputs=outputs).keep(described.name)
     phase = before.phase if before.is_still(outputs) else None
     return Started(namespace=outputs["namespace"], job_name=outputs["job_name"], phase=phase)
 
 
 def _apply(
     arguments: argparse.Namespace,
-    variables: Mapping[str, str],
-    name: str,
-    program: Callable[[], None],
+    stack: RunStack,
+    declaration: Declaration,
+    announcement: Callable[[], list[str]] | None,
     *,
     look_first: bool,
 ) -> dict[str, Any] | None:
     """Start the run and return its outputs, or only look whether it could start; a new run that is refused is gone."""
-    stack = (open_run if arguments.replace else create_run)(name, variables, program)
     try:
+        if announcement is not None:
+            sys.stderr.writelines(announcement())
         if not arguments.preview:
-            return apply(stack, look_first=look_first)
-        preview(stack)
-    except EngineError:
+            return apply(stack, declaration, look_first=look_first)
+        preview(stack, declaration)
+    except (EngineError, RefusalError):
         if not arguments.replace:
             remove(stack)
         raise
@@ -166,20 +190,20 @@ def _report(arguments: argparse.Namespace, cluster: Cluster, name: str, started:
 def _program(
     described: Description,
     cluster: Cluster,
-    known: PlatformOutputs | None,
-    arguments: argparse.Namespace,
-    repetition: int,
+    platform: PlatformOutputs | str,
+    announce: Callable[[PlatformOutputs], list[str]],
 ) -> Callable[[], None]:
-    """Return the run's program. What it takes from the platform is shown before anything is declared there."""
-    args = replace(described.args, rerun=repetition)
+    """Return the run's program.
+
+    Args:
+        described: The run.
+        cluster: Its cluster.
+        platform: What the platform offers, or the name of the stack that says so to the engine alone.
+        announce: Checks and describes the run on the platform of a stack, before anything is declared there.
+    """
 
     def look(outputs: PlatformOutputs) -> PlatformOutputs:
-        if known is None:
-            _check(arguments, described, outputs, cluster)
-        if not arguments.replace:
-            _check_name(described.name, cluster.within(outputs.namespace))
-        waiting = _line(cluster.within(outputs.namespace))
-        sys.stderr.writelines(f"{line}\n" for line in estimate(described, outputs, waiting))
+        sys.stderr.writelines(announce(outputs))
         return outputs
 
     def program() -> None:
@@ -189,20 +213,36 @@ def _program(
             "cluster", kubeconfig="", context=cluster.context, cluster_identifier=cluster.server
         )
         outputs = (
-            pulumi.Output.from_input(known)
-            if known
-            else PlatformOutputs.read(pulumi.StackReference(arguments.platform))
+            PlatformOutputs.read(pulumi.StackReference(platform)).apply(look)
+            if isinstance(platform, str)
+            else pulumi.Output.from_input(platform)
         )
-        platform = Platform.from_outputs(outputs.apply(look), provider)
-        job = described.declare(described.name, platform, args)
+        where = Platform.from_outputs(outputs, provider)
+        job = described.declare(described.name, where, described.args)
         pulumi.export("job_name", job.job_name)
-        pulumi.export("namespace", platform.namespace)
+        pulumi.export("namespace", where.namespace)
         pulumi.export("server", host(cluster.server))
         pulumi.export("arguments", json.dumps(recorded(described), sort_keys=True))
         pulumi.export("by", login_name())
-        pulumi.export("repetition", str(repetition))
+        pulumi.export("repetition", str(described.args.rerun))
 
     return program
+
+
+def _announcement(
+    arguments: argparse.Namespace, described: Description, cluster: Cluster, outputs: PlatformOutputs
+) -> list[str]:
+    """Return the lines that say what a run takes and how long it may wait.
+
+    Raises:
+        RefusalError: it cannot run there, or not under its name.
+    """
+    where = cluster.within(outputs.namespace)
+    if arguments.platform:  # known only now
+        _check(arguments, described, outputs, cluster)
+    if not arguments.replace:
+        _check_name(described.name, where)
+    return [f"{line}\n" for line in estimate(described, outputs, _line(where))]
 
 
 def _check(arguments: argparse.Namespace, described: Description, outputs: PlatformOutputs, cluster: Cluster) -> None:

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
-from athanor.runs.job import ABORTED, COMPLETED, ENDED, job_of, message_of, phase_of, print_order, readable_pods
-from athanor.runs.pod_changes import PodChanges
+from athanor.inspection.objects import JOBS
+from athanor.runs.job import (
+    ABORTED,
+    COMPLETED,
+    ENDED,
+    job_of,
+    message_of,
+    phase_of,
+    pods_selector,
+    print_order,
+    readable,
+    readable_pods,
+)
 from athanor.runs.pod_lines import PodLines
+from athanor.runs.watched import Watched, wait_for_change
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
@@ -44,18 +57,24 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
         RefusalError: the job does not exist (any more).
         BrokenPipeError: nobody reads this process's output any more.
     """
+    job_of(cluster, job_name)
     readers: dict[str, PodLines] = {}
     said = ""
-    changes = PodChanges(cluster, job_name)
-    try:
+    with ExitStack() as ends:
+        jobs = ends.enter_context(closing(Watched(cluster, JOBS, f"--field-selector=metadata.name={job_name}")))
+        pods = ends.enter_context(closing(Watched(cluster, "pods", f"--selector={pods_selector(job_name)}")))
         while True:
-            job = job_of(cluster, job_name)
+            job = next(iter(jobs.now()), None) or job_of(cluster, job_name)
             phase = phase_of(job)
-            for pod in _to_follow(cluster, job_name):
+            has_ended = phase in ENDED or phase == ABORTED
+            # Two watches are two connections: one may say that the job has ended before the other has named its pods.
+            started = readable_pods(cluster, job_name) if has_ended else readable(pods.now())
+            for pod in _first(job_name, started):
                 if pod["metadata"]["uid"] not in readers:
                     reader = PodLines(cluster, job_name, pod, follow=True, as_json=as_json)
                     readers[pod["metadata"]["uid"]] = reader
-            if phase in ENDED or phase == ABORTED:
+                    ends.callback(reader.stop)
+            if has_ended:
                 # The pods have ended, and with them their logs.
                 for reader in readers.values():
                     reader.wait(_LAST_LINES_SECONDS)
@@ -64,16 +83,11 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
             if not readers and (words := f"{phase} {message_of(job)}".strip()) != said:
                 said = words
                 sys.stderr.write(f"waiting: {words}\n")
-            changes.wait(_POLL_SECONDS)
-    finally:
-        changes.close()
-        for reader in readers.values():
-            reader.stop()
+            wait_for_change([jobs, pods], _POLL_SECONDS)
 
 
-def _to_follow(cluster: Cluster, job_name: str) -> list[dict[str, Any]]:
+def _first(job_name: str, pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the first pods of a job, and of a large one never without the one that prints its progress."""
-    pods = readable_pods(cluster, job_name)
     return sorted(pods, key=lambda pod: print_order(job_name, pod["metadata"]["name"]))[:MOST_PODS]
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from athanor.inspection.objects import JOBS
+from athanor.inspection.objects import JOB_NAME, JOBS
 from infra.errors import RefusalError
 from infra.job_source import CONTAINER as SOURCE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from athanor.runs.cluster import Cluster
 
 COMPLETED = "Completed"
@@ -47,9 +49,18 @@ def message_of(job: dict[str, Any]) -> str:
     return job.get("status", {}).get("state", {}).get("message", "")
 
 
+def pods_selector(job_name: str) -> str:
+    """Return the labels of a job's pods."""
+    return f"{JOB_NAME}={job_name}"
+
+
 def readable_pods(cluster: Cluster, job_name: str) -> list[dict[str, Any]]:
     """Return the pods of a job that have started, by their number."""
-    pods = cluster.items("pods", f"volcano.sh/job-name={job_name}")
+    return readable(cluster.items("pods", pods_selector(job_name)))
+
+
+def readable(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return those of a job's pods that have started, by their number."""
     started = [pod for pod in pods if pod.get("status", {}).get("phase") in {"Running", "Succeeded", "Failed"}]
     return sorted(started, key=lambda pod: (len(pod["metadata"]["name"]), pod["metadata"]["name"]))
 

@@ -46,13 +46,29 @@ def _nothing() -> None:
     """Declare nothing: for commands that only need the stack's state."""
 
 
-def open_run(name: str, variables: Mapping[str, str] | None = None, program: Callable[[], None] = _nothing) -> RunStack:
+def run_workspace() -> automation.LocalWorkspace:
+    """Return the workspace of the runs. The engine is asked for its backend and its version: half a second.
+
+    Raises:
+        RefusalError: as `engine_variables`.
+        EngineError: the engine is too old.
+    """
+    settings = automation.ProjectSettings(name=PROJECT, runtime="python", main=str(Path.cwd()))
+    try:
+        return automation.LocalWorkspace(project_settings=settings, env_vars=engine_variables(), program=_nothing)
+    except automation.InvalidVersionError as error:
+        raise EngineError(str(error)) from None
+
+
+def open_run(
+    name: str, variables: Mapping[str, str] | None = None, workspace: automation.LocalWorkspace | None = None
+) -> RunStack:
     """Return the stack of a run that exists.
 
     Args:
         name: The run's name.
         variables: Environment of the engine in addition to this process's; what reaches the cluster is in it.
-        program: What the run declares, for commands that declare something.
+        workspace: From `run_workspace`, if it is there already.
 
     Raises:
         RefusalError: the run does not exist.
@@ -63,15 +79,17 @@ def open_run(name: str, variables: Mapping[str, str] | None = None, program: Cal
         check_name("run", name)  # to the engine, a name with a slash is a stack of another project
     except RefusalError:
         raise unknown from None
+    workspace = workspace or run_workspace()
+    _add_variables(workspace, variables or {})
     try:
-        return RunStack.select(name, _workspace(variables or {}, program))
+        return RunStack.select(name, workspace)
     except automation.StackNotFoundError:
         raise unknown from None
     except automation.CommandError as error:
         raise _failure([], error) from None
 
 
-def create_run(name: str, variables: Mapping[str, str], program: Callable[[], None]) -> RunStack:
+def create_run(name: str, workspace: automation.LocalWorkspace) -> RunStack:
     """Return the stack of a new run.
 
     Raises:
@@ -79,7 +97,7 @@ def create_run(name: str, variables: Mapping[str, str], program: Callable[[], No
         EngineError: the backend cannot be written.
     """
     try:
-        return RunStack.create(name, _workspace(variables, program))
+        return RunStack.create(name, workspace)
     except automation.StackAlreadyExistsError:
         fix = f"choose another, stop and replace it with --replace, or `athanor delete {name}` first"
         raise RefusalError("--name", name, "is the name of a run of yours", fix) from None
@@ -94,18 +112,28 @@ def all_runs() -> dict[str, str]:
         EngineError: the backend cannot be read.
     """
     try:
-        listed = _workspace({}, _nothing).list_stacks()
+        listed = run_workspace().list_stacks()
     except automation.CommandError as error:
         raise _failure([], error) from None
     stacks = [(stack.name.rpartition("/")[2], str(stack.last_update or "")) for stack in listed]
     return dict(sorted(stacks, key=lambda stack: stack[1], reverse=True))
 
 
-def apply(stack: RunStack, *, look_first: bool = False) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """What a run declares, and where."""
+
+    program: Callable[[], None]
+    variables: Mapping[str, str]
+    """Environment of the engine in addition to this process's; what reaches the cluster is in it."""
+
+
+def apply(stack: RunStack, declaration: Declaration, *, look_first: bool = False) -> dict[str, Any]:
     """Update a run; return its outputs.
 
     Args:
         stack: The run's.
+        declaration: What it declares.
         look_first: Whether the engine looks for the run's objects, and so creates again those that are gone.
 
     Raises:
@@ -117,22 +145,27 @@ def apply(stack: RunStack, *, look_first: bool = False) -> dict[str, Any]:
         stack.note(event)
         _note(event, errors)
 
+    _add_variables(stack.workspace, declaration.variables)
+    program = declaration.program
     try:
-        done = past_left_locks(stack, lambda: stack.up(refresh=look_first, on_event=note_event, suppress_outputs=True))
+        done = past_left_locks(
+            stack, lambda: stack.up(program=program, refresh=look_first, on_event=note_event, suppress_outputs=True)
+        )
     except automation.CommandError as error:
         raise _failure(errors, error) from None
     return {name: each.value for name, each in done.outputs.items()}
 
 
-def preview(stack: automation.Stack) -> None:
+def preview(stack: automation.Stack, declaration: Declaration) -> None:
     """Check a run without starting it.
 
     Raises:
         EngineError: as `apply`.
     """
     errors: list[str] = []
+    _add_variables(stack.workspace, declaration.variables)
     try:
-        stack.preview(on_event=lambda event: _note(event, errors))
+        stack.preview(program=declaration.program, on_event=lambda event: _note(event, errors))
     except automation.CommandError as error:
         raise _failure(errors, error) from None
 
@@ -240,7 +273,5 @@ def _installed_plugins() -> list[dict[str, Any]]:
     return json.loads(done.stdout) if done.returncode == 0 else []
 
 
-def _workspace(variables: Mapping[str, str], program: Callable[[], None]) -> automation.LocalWorkspace:
-    settings = automation.ProjectSettings(name=PROJECT, runtime="python", main=str(Path.cwd()))
-    environment = {**engine_variables(), **variables}
-    return automation.LocalWorkspace(project_settings=settings, env_vars=environment, program=program)
+def _add_variables(workspace: automation.Workspace, variables: Mapping[str, str]) -> None:
+    workspace.env_vars = {**(workspace.env_vars or {}), **variables}

@@ -19,6 +19,7 @@ from athanor.runs.job import (
     main_container,
     message_of,
     phase_of,
+    pods_selector,
     print_order,
     readable_pods,
 )
@@ -45,7 +46,7 @@ def watch(cluster: Cluster, run: str, job_name: str, *, as_json: bool) -> int:
     live = sys.stdout.isatty() and not as_json
     try:
         while True:
-            job, pods = job_of(cluster, job_name), cluster.items("pods", f"volcano.sh/job-name={job_name}")
+            job, pods = job_of(cluster, job_name), cluster.items("pods", pods_selector(job_name))
             described, series = describe(run, job, datetime.now(UTC)), series_of(cluster, job_name)
             use = gpu_use(cluster, sorted(pods, key=_number)) if described.gpus else []
             if as_json:

@@ -20,6 +20,8 @@ from tests.unit.workloads.job_cases import PLATFORM
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from athanor.runs.stack import Declaration
+
 
 class World:
     """A backend with one run at most, and the cluster in which its job is."""
@@ -46,15 +48,15 @@ class World:
     def variables(self) -> AbstractContextManager[dict[str, str]]:
         return nullcontext({})
 
-    def open(self, name: str, _variables: object = None, program: object = None) -> object:
+    def open(self, name: str, workspace: object) -> object:
         if self.outputs is None:
             raise RefusalError("run", name, "is not in your Pulumi backend", "-")
-        return program
+        return workspace
 
-    def apply(self, program: Any, *, look_first: bool) -> dict[str, str]:
+    def apply(self, _stack: object, declaration: Declaration, *, look_first: bool) -> dict[str, str]:
         """Declare the run as the engine would, which believes that what it created is still there."""
         self.looked_first.append(look_first)
-        recording = record(program, preview=False)
+        recording = record(declaration.program, preview=False)
         before, self.outputs = self.outputs or {}, recording.exports
         if self.outputs["job_name"] != before.get("job_name") or look_first:
             self.jobs = {self.outputs["job_name"]: {"status": {"state": {"phase": "Running"}}}}
@@ -73,7 +75,8 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setattr(module.Cluster, "of", lambda _: world)
     monkeypatch.setattr(Platform, "from_outputs", lambda _, provider: Platform(provider=provider, **vars(PLATFORM)))
     monkeypatch.setattr(module, "open_run", world.open)
-    monkeypatch.setattr(module, "create_run", lambda _name, _variables, program: program)
+    monkeypatch.setattr(module, "create_run", lambda _name, workspace: workspace)
+    monkeypatch.setattr(module, "run_workspace", lambda: "workspace")
     monkeypatch.setattr(module, "outputs_of", lambda _: world.outputs)
     monkeypatch.setattr(module, "apply", world.apply)
     monkeypatch.setattr(module, "remove", lambda _: None)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 import pytest
 
-from athanor.runs import follow
+from athanor.runs import follow, job
 from athanor.runs.follow import follow_to_the_end
 from athanor.runs.job import print_order
 from athanor.runs.watch import series_of
@@ -32,6 +33,10 @@ class Cluster:
 
     def find(self, _kind: str, _name: str) -> dict:
         return {"status": {"state": {"phase": "Completed"}}}
+
+    def run(self, *words: str) -> str:
+        assert words == ("get", job.JOBS, f"--field-selector=metadata.name={JOB}", "--output=json")
+        return json.dumps({"items": [self.find(job.JOBS, JOB)]})
 
     def items(self, _kind: str, selector: str) -> list[dict]:
         assert selector == f"volcano.sh/job-name={JOB}"

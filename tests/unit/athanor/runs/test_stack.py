@@ -8,7 +8,17 @@ from types import SimpleNamespace
 import pytest
 from pulumi import automation
 
-from athanor.runs.stack import DeclaredJob, EngineError, all_runs, apply, create_run, declared_job, open_run
+from athanor.runs.stack import (
+    Declaration,
+    DeclaredJob,
+    EngineError,
+    all_runs,
+    apply,
+    create_run,
+    declared_job,
+    open_run,
+    run_workspace,
+)
 from infra.errors import RefusalError
 
 NO_PLUGIN = (
@@ -17,7 +27,12 @@ NO_PLUGIN = (
 )
 
 
+NOTHING = Declaration(program=lambda: None, variables={})
+
+
 class RefusingStack:
+    workspace = SimpleNamespace(env_vars={})
+
     def up(self, **_):
         result = automation.CommandResult(stdout="", stderr=NO_PLUGIN, code=255)
         raise automation.errors.create_command_error(result)
@@ -36,13 +51,13 @@ def plugins(tmp_path, monkeypatch):
 def test_a_provider_that_cannot_be_downloaded_names_the_one_that_is_there(plugins):
     plugins([{"name": "alicloud", "version": "3.105.0"}, {"name": "kubernetes", "version": "4.25.0"}])
     with pytest.raises(EngineError, match=r"v4\.34\.2`\n(.|\n)*Fix: .*pip install 'pulumi-kubernetes==4\.25\.0'"):
-        apply(RefusingStack())
+        apply(RefusingStack(), NOTHING)
 
 
 def test_without_any_provider_only_the_engine_speaks(plugins):
     plugins([{"name": "alicloud", "version": "3.105.0"}])
     with pytest.raises(EngineError) as caught:
-        apply(RefusingStack())
+        apply(RefusingStack(), NOTHING)
     assert "Fix:" not in str(caught.value)
 
 
@@ -82,7 +97,7 @@ def test_the_engines_own_words_come_without_its_output_and_with_a_fix(plugins, w
         raise automation.errors.create_command_error(automation.CommandResult(stdout="noise", stderr=words, code=255))
 
     with pytest.raises(EngineError, match=message) as caught:
-        apply(SimpleNamespace(up=up))
+        apply(SimpleNamespace(up=up, workspace=RefusingStack.workspace), NOTHING)
     assert "noise" not in str(caught.value)
 
 
@@ -92,7 +107,7 @@ def test_a_name_that_no_run_can_have_never_reaches_the_engine(name):
         open_run(name)
 
 
-@pytest.mark.parametrize("ask", [all_runs, lambda: open_run("lr"), lambda: create_run("lr", {}, lambda: None)])
+@pytest.mark.parametrize("ask", [all_runs, lambda: open_run("lr"), lambda: create_run("lr", run_workspace())])
 def test_a_backend_that_cannot_be_read_is_a_failure_in_the_engines_words(tmp_path, monkeypatch, ask):
     script = """#!/bin/sh
 case "$*" in
