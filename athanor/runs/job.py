@@ -61,8 +61,17 @@ def readable_pods(cluster: Cluster, job_name: str) -> list[dict[str, Any]]:
 
 def readable(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return those of a job's pods that have started, by their number."""
-    started = [pod for pod in pods if pod.get("status", {}).get("phase") in {"Running", "Succeeded", "Failed"}]
+    started = [pod for pod in pods if _has_log(pod)]
     return sorted(started, key=lambda pod: (len(pod["metadata"]["name"]), pod["metadata"]["name"]))
+
+
+def _has_log(pod: dict[str, Any]) -> bool:
+    status = pod.get("status", {})
+    if status.get("phase") in {"Running", "Succeeded", "Failed"}:
+        return True
+    # Of a program that ends at once, the kubelet reports the end a second before the pod's phase.
+    name, states = main_container(pod), status.get("containerStatuses", [])
+    return any(state["name"] == name and "terminated" in state["state"] for state in states)
 
 
 def print_order(job_name: str, pod_name: str) -> tuple[int, int, str]:
