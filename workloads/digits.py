@@ -51,7 +51,7 @@ def training_program(settings: DigitsSettings) -> tuple[str, ...]:
 
 def _compression_arguments(settings: DigitsSettings) -> tuple[str, ...]:
     asked = settings.compression
-    return () if asked is None else Compression(**asked.model_dump()).arguments
+    return Compression(**asked.model_dump()).arguments if asked.variants else ()
 
 
 def declare_digits(platform: Platform, settings: DigitsSettings) -> DigitsWorkloads | None:

@@ -13,8 +13,8 @@ from infra.settings.fields import Count, CpuQuantity, DnsLabel, Model
 class CompressionSettings(Model):
     """Compressed variants that the training publishes next to the model."""
 
-    variants: tuple[ModelVariant, ...] = Field(default=("int8",), min_length=1)
-    """Which of them."""
+    variants: tuple[ModelVariant, ...] = ("int8",)
+    """Which of them; [] for none."""
     max_accuracy_loss_points: float = Field(default=0.5, ge=0, le=100)
     """A variant that loses more percentage points of accuracy on held-out images is not published."""
     publish_inaccurate_variants: bool = False
@@ -50,8 +50,8 @@ class DigitsSettings(Model):
     """Seed of weights and data order."""
     replicas: Count = Field(default=1, ge=0, le=64)
     """Serving pods."""
-    compression: CompressionSettings | None = None
-    """Compressed variants of the model. Default: none."""
+    compression: CompressionSettings = CompressionSettings()
+    """Compressed variants of the model."""
     variant: ModelVariant | None = None
     """Variant that the service serves, one of those of compression. Default: the model itself."""
 
@@ -62,7 +62,7 @@ class DigitsSettings(Model):
 
     @model_validator(mode="after")
     def _the_served_variant_is_published(self) -> Self:
-        published = self.compression.variants if self.compression else ()
+        published = self.compression.variants
         if self.variant is not None and self.variant not in published:
             raise ValueError(
                 f"variant = {self.variant}: is not published by the training. Fix: compression: {{variants:"

@@ -15,8 +15,10 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import tritonclient.grpc as triton
+import tritonclient.http as triton_http
 from prometheus_client.parser import text_string_to_metric_families
 from tritonclient.utils import InferenceServerException
 
@@ -54,7 +56,7 @@ TorchScriptService("exposed", platform, TorchScriptServiceArgs(
     expose=Expose(auth=TokenAuth(secret="clients")), grace_period_seconds={grace},
 ))
 TorchScriptService("signed", platform, TorchScriptServiceArgs(
-    model="digits", resources=small,
+    model="digits", variant="int8", resources=small,
     expose=Expose(
         auth=OidcAuth(issuer={issuer!r}, audiences=["models"], keys={keys!r}),
         rate_limit=RateLimit(requests=20, per="hour"),
@@ -147,6 +149,24 @@ def test_grpc_passes_with_the_same_token(exposed: Gateway, tmp_path: Any) -> Non
             client.infer(MODEL, [tensor])
         with pytest.raises(InferenceServerException, match="UNIMPLEMENTED"):
             client.get_model_repository_index(headers={"authorization": f"Bearer {TOKEN}"})
+
+
+def test_a_service_answers_with_the_variant_that_it_names(served: Clone, exposed: Gateway) -> None:
+    held_out = digits.from_source("held_out")
+    images, labels = held_out.images[:50], held_out.labels[:50]
+    logits = {name: answers_of(served, name, images) for name in (SIGNED, SLEEPY)}
+    assert not np.allclose(logits[SIGNED], logits[SLEEPY], atol=1e-3)
+    for each in logits.values():
+        assert (each.argmax(axis=1) == labels).mean() >= 0.96
+
+
+def answers_of(served: Clone, service: str, images: Any) -> Any:
+    """Return what the pods of a service say of images, asked in the cluster."""
+    address = served.object("services", service)["spec"]["clusterIP"]
+    tensor = triton_http.InferInput("image", list(images.shape), "FP32")
+    tensor.set_data_from_numpy(images)
+    with triton_http.InferenceServerClient(f"{address}:8000") as client:
+        return client.infer("digits", [tensor]).as_numpy("logits")
 
 
 def test_a_signed_token_is_for_its_audience_and_requests_are_limited(exposed: Gateway) -> None:

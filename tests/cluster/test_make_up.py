@@ -66,6 +66,18 @@ def test_the_exported_manifest_describes_the_served_file(served: Clone) -> None:
     assert "pytorch_libtorch" in (folder / "config.pbtxt").read_text(encoding="utf-8")
 
 
+def test_training_published_an_8_bit_variant_and_up_compares_it_with_the_model(served: Clone) -> None:
+    folder = served.home / "local" / "volumes" / "output" / "models" / "digits" / "1"
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+
+    variant = manifest["variants"]["int8"]
+    assert variant["accuracy"] >= manifest["accuracy"] - 0.005
+    assert set(variant["latency_ms"]) == {"batch_1", "batch_16"}
+    assert (folder / variant["model_file"]).stat().st_size == variant["size_bytes"] < manifest["size_bytes"]
+    printed = (served.home / "make-up.txt").read_text(encoding="utf-8")
+    assert f"int8 variant     {variant['accuracy']:.2%} of the held-out digits" in printed, printed
+
+
 def test_the_node_has_large_layers_as_links_to_the_cache(served: Clone) -> None:
     """If containerd kept its blobs elsewhere, all of them would be sent, hashed and written once more."""
     layers = [file.stat() for file in (served.home / "local" / NODE_BLOBS).iterdir()]

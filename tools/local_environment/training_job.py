@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from athanor.inspection.control_characters import shortened
 from tools.errors import ExpectedError
@@ -13,6 +13,8 @@ from tools.operations.log_lines import readable
 from tools.process import CommandError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tools.kubectl import Kubectl
     from tools.progress import Progress
 
@@ -27,13 +29,27 @@ class TrainingError(ExpectedError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModelFile:
+    """What the manifest says of one file of a model: the model's own, or a compressed variant's."""
+
+    accuracy: float
+    """Share of the held-out images that it got right, 0..1."""
+    size_bytes: int
+
+    @classmethod
+    def of(cls, entry: dict[str, Any]) -> Self:
+        """Read an entry of the manifest."""
+        return cls(accuracy=float(entry["accuracy"]), size_bytes=int(entry["size_bytes"]))
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExportedModel:
     """What the manifest of an exported model says."""
 
     version: str
-    accuracy: float
-    """Share of the held-out images that the frozen model got right, 0..1."""
     torch_version: str
+    file: ModelFile
+    variants: Mapping[str, ModelFile]
 
 
 def wait_for_job(kubectl: Kubectl, namespace: str, job: str, report: Progress, *, until_exported: bool = False) -> None:
@@ -97,6 +113,7 @@ def exported_model(kubectl: Kubectl, namespace: str, service: str, model: str, v
     manifest: dict[str, Any] = json.loads(
         kubectl.run("exec", "-n", namespace, f"deployment/{service}", "--", "cat", file)
     )
+    variants = {name: ModelFile.of(entry) for name, entry in manifest["variants"].items()}
     return ExportedModel(
-        version=version, accuracy=float(manifest["accuracy"]), torch_version=str(manifest["torch_version"])
+        version=version, torch_version=str(manifest["torch_version"]), file=ModelFile.of(manifest), variants=variants
     )

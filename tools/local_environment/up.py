@@ -220,13 +220,19 @@ class _Run:
             return
         own_cluster, model = self.settings.runs_on_own_local_cluster, result.model
         rows = [
-            ["test accuracy", f"{model.accuracy:.2%} of the held-out digits"],
+            ["test accuracy", f"{model.file.accuracy:.2%} of the held-out digits"],
             ["model", f"{stack.MODEL} version {model.version}, TorchScript of torch {model.torch_version}"],
+            *([f"{name} variant", _compared(file, model.file)] for name, file in model.variants.items()),
             ["service", f"http://{result.address}/v2/models/{stack.MODEL}" if own_cluster else "`make predict`"],
             ["in the cluster", result.address_in_cluster],
         ]
         self.console.print(table("Result", ["what", "value"], rows))
         self.console.print(model_service.draw(result.predictions))
+
+
+def _compared(variant: training_job.ModelFile, model: training_job.ModelFile) -> str:
+    sizes = f"{variant.size_bytes / 1000:.0f} of the model's {model.size_bytes / 1000:.0f} kB"
+    return f"{variant.accuracy:.2%} of the held-out digits, {sizes}"
 
 
 def _requirements() -> Requirements:

@@ -155,14 +155,21 @@ def test_compression_reaches_the_trainer():
 
 def test_the_variants_of_the_settings_reach_trainer_and_server(record_stack):
     compressed = {"compression": {"variants": ["int8", "pt2"]}, "variant": "int8"}
-    recorded = record_stack({"digits": compressed})
+    assert _trained_and_served_variants(record_stack({"digits": compressed})) == (("int8", "pt2"), "int8")
+
+
+def test_every_environment_makes_an_8_bit_variant_and_serves_the_model_itself(record_stack):
+    assert _trained_and_served_variants(record_stack({})) == (("int8",), None)
+    assert _trained_and_served_variants(record_stack({"digits": {"compression": {"variants": []}}})) == ((), None)
+
+
+def _trained_and_served_variants(recorded):
     [training] = pod_specs(recorded.one("digits-training", "Job").inputs)
     words = training["containers"][0]["args"]
     program = _expanded(words[words.index("trainer.train") + 1 :], {"ATHANOR_JOB": "digits-training-0"})
     program = [word for word in program if "VC_TASK_INDEX" not in word]
-    assert parse(program).compression.variants == ("int8", "pt2")
     [serving] = pod_specs(recorded.one("digits", "Deployment").inputs)
-    assert _serve_config(serving["containers"][0]["command"]).model_variant == "int8"
+    return parse(program).compression.variants, _serve_config(serving["containers"][0]["command"]).model_variant
 
 
 def test_the_trainer_has_the_variants_that_a_service_may_serve():

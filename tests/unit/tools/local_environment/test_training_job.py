@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tools.local_environment import training_job
-from tools.local_environment.training_job import TrainingError, exported_model, wait_for_job
+from tools.local_environment.training_job import ModelFile, TrainingError, exported_model, wait_for_job
 from tools.process import CommandError
 
 JOB = "digits-training-0123abcd"
@@ -94,9 +94,12 @@ def test_words_of_a_pod_do_not_move_the_cursor(kubectl, fake_program, report):
 
 
 def test_the_exported_model_is_read_through_the_service(kubectl, fake_program):
-    manifest = {"accuracy": 0.98, "torch_version": "2.15.0", "other": 1}
+    variants = {"int8": {"accuracy": 0.97, "size_bytes": 30, "latency_ms": {}}}
+    manifest = {"accuracy": 0.98, "torch_version": "2.15.0", "other": 1, "size_bytes": 70, "variants": variants}
     fake_program.answer(
         "exec -n athanor deployment/digits -- cat /data/output/models/digits/3/manifest.json", json.dumps(manifest)
     )
     model = exported_model(kubectl, "athanor", "digits", "digits", "3")
-    assert (model.version, model.accuracy, model.torch_version) == ("3", 0.98, "2.15.0")
+    assert (model.version, model.torch_version) == ("3", "2.15.0")
+    assert model.file == ModelFile(accuracy=0.98, size_bytes=70)
+    assert model.variants == {"int8": ModelFile(accuracy=0.97, size_bytes=30)}

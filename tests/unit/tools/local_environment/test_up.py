@@ -12,7 +12,7 @@ from rich.console import Console
 from infra.settings.parse import parse_settings
 from tools.local_environment import up as flow
 from tools.local_environment.programs import CORE, MONITORING
-from tools.local_environment.training_job import ExportedModel
+from tools.local_environment.training_job import ExportedModel, ModelFile
 from tools.operations.predict import Prediction, ServingError
 from tools.toolchain import ToolchainError
 
@@ -95,7 +95,8 @@ def make_up(monkeypatch, tmp_path, report):
     monkeypatch.setattr(
         flow.training_job, "wait_for_job", lambda *_, until_exported: record("export" if until_exported else "training")
     )
-    model = ExportedModel(version="1", accuracy=0.98, torch_version="2.15.0")
+    file, small = ModelFile(accuracy=0.98, size_bytes=71_051), ModelFile(accuracy=0.977, size_bytes=30_928)
+    model = ExportedModel(version="1", torch_version="2.15.0", file=file, variants={"int8": small})
     monkeypatch.setattr(flow.training_job, "exported_model", lambda *_: model)
     monkeypatch.setattr(flow.model_service, "is_ready", lambda *_: True)
     digit = Prediction(index=0, pixels=[[0.0]], label=4, predicted=4, model_version="1")
@@ -123,7 +124,7 @@ def make_up(monkeypatch, tmp_path, report):
         flow.up(Screen(file=screen, width=120), report.progress)
         return happened
 
-    run.happened = happened
+    run.happened, run.screen = happened, screen
     return run
 
 
@@ -141,6 +142,12 @@ def test_where_everything_is_there_one_update_does_it(make_up):
         "prediction",
         "compilers ended",
     ]
+
+
+def test_the_result_compares_the_variants_with_the_model(make_up):
+    make_up()
+    assert "98.00% of the held-out digits" in make_up.screen.getvalue()
+    assert "97.70% of the held-out digits, 31 of the model's 71 kB" in make_up.screen.getvalue()
 
 
 def test_the_first_time_the_prediction_comes_before_what_watches_it(make_up):
