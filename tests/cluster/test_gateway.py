@@ -151,7 +151,8 @@ def test_grpc_passes_with_the_same_token(exposed: Gateway, tmp_path: Any) -> Non
             client.get_model_repository_index(headers={"authorization": f"Bearer {TOKEN}"})
 
 
-def test_a_service_answers_with_the_variant_that_it_names(served: Clone, exposed: Gateway) -> None:
+@pytest.mark.usefixtures("exposed")
+def test_a_service_answers_with_the_variant_that_it_names(served: Clone) -> None:
     held_out = digits.from_source("held_out")
     images, labels = held_out.images[:50], held_out.labels[:50]
     logits = {name: answers_of(served, name, images) for name in (SIGNED, SLEEPY)}
