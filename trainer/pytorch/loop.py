@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from trainer.common.files import read_json
-from trainer.pytorch import flight_recorder
+from trainer.pytorch import flight_recorder, last_evaluation
 from trainer.pytorch.agreement import Agreement
 from trainer.pytorch.checkpoints.manager import CheckpointManager
 from trainer.pytorch.checkpoints.manifest import refuse_changed_settings
@@ -83,6 +83,8 @@ class Trainer:
 
         samples = config.data.open("train", config.model.input_shape).on(distributed.device)
         self._held_out = config.data.open("held_out", config.model.input_shape).on(distributed.device)
+        tokens = self._held_out.tokens_per_sample
+        self._tokens_per_step = None if tokens is None else tokens * config.data.batch_size
         config.model.refuse_misfit(samples.sample_shape, samples.classes)
         sampler = IndexSampler(
             num_samples=len(samples),
@@ -133,8 +135,8 @@ class Trainer:
         self.distributed.watch(stop, self._heartbeat)
         self._resume()
         first_step = self.step
-        met = non_finite.count(self._folders.run)
-        self._reporter.begin(step=first_step, non_finite_losses=met)
+        self._reporter.begin(step=first_step, non_finite_losses=non_finite.count(self._folders.run))
+        self._catch_up()
         self.distributed.allow_first_step()
         while self.step < self.total_steps:
             if self.step > first_step:
@@ -191,11 +193,6 @@ class Trainer:
         )
         return agreed.stopping_ranks > 0
 
-    @property
-    def _tokens_per_step(self) -> int | None:
-        tokens = self._held_out.tokens_per_sample
-        return None if tokens is None else tokens * self.config.data.batch_size
-
     def evaluate(self) -> dict[str, float]:
         """Return how good the model is on held-out samples, by the names of `Task.scores`; the same on every rank."""
         self.distributed.allow_checkpoint()
@@ -207,6 +204,8 @@ class Trainer:
             mean = sharded_mean_score(self._parallel_model, self._held_out, data.task, data.batch_size)
         scores = data.task.scores(mean)
         self._reporter.on_evaluation(self.step, scores)
+        if self.distributed.is_main:
+            last_evaluation.remember(self._folders.run, self.step)
         return scores
 
     def state_dict(self) -> dict[str, Any]:
@@ -278,8 +277,18 @@ class Trainer:
         self._saves.look()
         if self.step % self.config.checkpoint.checkpoint_interval_steps == 0 and self.step < self.total_steps:
             self._saves.at_interval(self.step, self.state_dict)
-        if self.step % self.batches.sampler.steps_per_epoch == 0 and self.step < self.total_steps:
+        if self._is_between_epochs:
             self.evaluate()
+
+    def _catch_up(self) -> None:
+        """Do the evaluation that an earlier process of the run had no time for."""
+        evaluated = self.distributed.on_main(lambda: last_evaluation.resume_at(self._folders.run, self.step))
+        if self._is_between_epochs and not evaluated:
+            self.evaluate()
+
+    @property
+    def _is_between_epochs(self) -> bool:
+        return 0 < self.step < self.total_steps and self.step % self.batches.sampler.steps_per_epoch == 0
 
     def _finish(self) -> None:
         self._saves.now(self.step, self.state_dict)

@@ -58,6 +58,10 @@ def losses(config) -> dict[int, float]:
     return {event["step"]: event["loss"] for event in events(config) if event["event"] == "step"}
 
 
+def evaluations(config) -> list[tuple[int, float]]:
+    return [(event["step"], event["accuracy"]) for event in events(config) if event["event"] == "evaluated"]
+
+
 @pytest.fixture
 def uninterrupted(small, tmp_path):
     config = small(output_dir=tmp_path / "uninterrupted", epochs=2)
@@ -85,8 +89,34 @@ def test_stopped_and_resumed_run_equals_the_uninterrupted_one_bit_for_bit(small,
         assert (outcome, trainer.step) == (Outcome.STOPPED, step)
     assert run(config)[0] is Outcome.FINISHED
     assert losses(config) == losses(reference)
+    assert evaluations(config) == evaluations(reference)
+    assert [step for step, _ in evaluations(config)] == [11, 22]
     for name, weights in reference_trainer.model.state_dict().items():
         assert torch.equal(weights, trainer.model.state_dict()[name]), name
+
+
+def test_a_resumed_run_does_not_evaluate_the_same_step_twice(small, uninterrupted):
+    """A kill in an epoch after the one whose last step was saved, and so was its evaluation."""
+    reference, _ = uninterrupted
+    config = small(epochs=2, checkpoint=CheckpointConfig(checkpoint_interval_steps=11))
+    run(config, stop_at=13)
+    shutil.rmtree(config.folders.checkpoints / "step-00000013")
+    run(config)
+    assert [event["step"] for event in events(config) if event["event"] == "resumed"] == [11]
+    assert evaluations(config) == evaluations(reference)
+
+
+def test_an_evaluation_of_a_lost_course_of_the_run_does_not_count(small, uninterrupted):
+    reference, _ = uninterrupted
+    config = small(epochs=2)
+    run(config, stop_at=13)
+    for step in (12, 13):
+        shutil.rmtree(config.folders.checkpoints / f"step-{step:08d}")
+    run(config, stop_at=11)
+    run(config)
+    assert [event["step"] for event in events(config) if event["event"] == "resumed"] == [8, 11]
+    # readers of the curves discard what was reported after step 8 before
+    assert evaluations(config) == evaluations(reference)[:1] + evaluations(reference)
 
 
 def test_resuming_with_another_number_of_ranks_keeps_the_place_in_the_data(small):

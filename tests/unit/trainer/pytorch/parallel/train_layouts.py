@@ -123,6 +123,12 @@ def batch(case: Case, step: int) -> tuple[torch.Tensor, torch.Tensor]:
     return images, labels
 
 
+def held_out(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return samples that are not trained on, fewer than the ranks share evenly."""
+    inputs, targets = batch(case, STEPS)
+    return inputs[:-3], targets[:-3]
+
+
 def train(case: Case, folder: Path) -> dict[str, Any]:
     """Train for 20 steps; `folder` is where the model is when it changes its layout.
 
@@ -131,16 +137,14 @@ def train(case: Case, folder: Path) -> dict[str, Any]:
         of the whole model rebuilt on rank 0.
     """
     losses, training = _steps(case, folder)
-    inputs, targets = batch(case, STEPS)
-    # fewer than the ranks share evenly
-    samples = InMemoryDataset(inputs[:-3], targets[:-3], classes=64)
-    together = sharded_mean_score(training.model, samples, case.model.task, BATCH)
+    together = training.score()
     whole = state.whole_model(training.model)
     alone = None
     if whole is not None:
+        inputs, targets = held_out(case)
         with torch.no_grad():
-            logits = state.module_with(case.model, whole).eval()(inputs[:-3])
-        alone = case.model.task.score(logits, targets[:-3]).item() / targets[:-3].numel()
+            logits = state.module_with(case.model, whole).eval()(inputs)
+        alone = case.model.task.score(logits, targets).item() / targets.numel()
     return {"losses": losses, "together": together, "alone": alone}
 
 
@@ -157,6 +161,8 @@ def _steps(case: Case, folder: Path) -> tuple[list[float], Training]:
     saved = second.state()
     load(saved, checkpoint_id=folder)
     state.load_state_dict(second.model, second.optimizer, saved)
+    # as a run that resumes between two epochs: the first call of a layout may be an evaluation
+    second.score()
     return losses_of_first + second.steps(range(STEPS // 2, STEPS)), second
 
 
@@ -173,6 +179,11 @@ class Training:
 
     def state(self) -> dict[str, Any]:
         return state.state_dict(self.model, self.optimizer)
+
+    def score(self) -> float:
+        """Evaluate on all ranks together."""
+        samples = InMemoryDataset(*held_out(self.case), classes=64)
+        return sharded_mean_score(self.model, samples, self.case.model.task, BATCH)
 
     def steps(self, numbers: range) -> list[float]:
         """Train for some steps."""

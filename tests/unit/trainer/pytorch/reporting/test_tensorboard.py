@@ -61,10 +61,10 @@ def test_a_resumed_run_continues_its_curves(small, tmp_path):
     reference = small(output_dir=tmp_path / "uninterrupted", epochs=2)
     run(reference)
     config = small(epochs=2)
-    for step in (3, 15):
+    for step in (3, 11, 15):
         run(config, stop_at=step)
     run(config)
-    assert len(list(config.folders.logs.glob("events.out.tfevents.*"))) == 3
+    assert len(list(config.folders.logs.glob("events.out.tfevents.*"))) == 4
     for tag in ("train/loss", "train/learning_rate", "test/accuracy"):
         assert curves(config.folders.logs)[tag] == curves(reference.folders.logs)[tag]
 

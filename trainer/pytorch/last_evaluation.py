@@ -1,0 +1,38 @@
+"""The step of a run's last evaluation, so that a resumed run does the one that its checkpoint lacks.
+
+A run that is asked to stop in the last step of an epoch saves and ends: the evaluation might take longer than it has.
+Not in the checkpoint, which is saved before the evaluation: one that fails must not cost the epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from trainer.common.files import read_json, write_json_atomically
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+_FILE = "last-evaluation.json"
+
+
+def remember(run_folder: Path, step: int) -> None:
+    """Record an evaluation; for one of the ranks. A full volume costs a second evaluation, not the run."""
+    try:
+        write_json_atomically(run_folder / _FILE, {"step": step})
+    except OSError as error:
+        logger.warning("%s: not written: %s", run_folder / _FILE, error)
+
+
+def resume_at(run_folder: Path, step: int) -> bool:
+    """Return whether a run that continues after `step` was evaluated there; for one of the ranks.
+
+    Forgets the evaluation of a later step: it belongs to a course of the run that was lost, and will be repeated.
+    """
+    last = (read_json(run_folder / _FILE) or {}).get("step", 0)
+    if last > step:
+        remember(run_folder, 0)
+    return last == step
