@@ -113,6 +113,22 @@ class TrainConfig:
             run=run, models=self.output_dir / MODELS_FOLDER, logs=self.log_dir or run / "logs", work=self.work_dir
         )
 
+    def without_effect(self, total_steps: int, world_size: int) -> list[str]:
+        """Say which settings do not do what they are for in a run of so many steps and ranks, and the fix of each."""
+        messages = [
+            *self.optimizer.without_effect(total_steps),
+            *self.checkpoint.without_effect(total_steps),
+            *self.report.stragglers.without_effect(total_steps),
+            *self.report.profile.without_effect(world_size),
+        ]
+        interval = self.log_interval_steps
+        if interval > total_steps and interval != TrainConfig.log_interval_steps:
+            limit = f"the run has {total_steps} steps"
+            messages.append(
+                f"log_interval_steps={interval}: {limit}: only the last is logged. Fix: at most {total_steps}"
+            )
+        return messages
+
     def recipe(self) -> Recipe:
         """How the model is built for a layout."""
         return Recipe(

@@ -34,6 +34,16 @@ class OptimizerConfig:
         at_least("warmup_steps", self.warmup_steps, 0)
         more_than("gradient_clip_norm", self.gradient_clip_norm, 0)
 
+    def without_effect(self, total_steps: int) -> list[str]:
+        """Say what does not do what it is for in a run of so many steps, and the fix."""
+        if not self.warmup_steps or self.warmup_steps < total_steps:
+            return []
+        highest = self.learning_rate_at(total_steps - 1, total_steps)
+        limit = f"the run has {total_steps} steps"
+        effect = f"the learning rate only rises, to {highest:.3g} (learning_rate={self.learning_rate:g})"
+        fix = f"--warmup_steps {total_steps // 10}, or fewer than {total_steps}"
+        return [f"warmup_steps={self.warmup_steps}: {limit}: {effect}. Fix: {fix}"]
+
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.AdamW:
         """Make the optimizer."""
         return torch.optim.AdamW(

@@ -32,3 +32,16 @@ class CheckpointConfig:
         if self.keep_every_n_steps % self.checkpoint_interval_steps:
             limit = f"must be a multiple of checkpoint_interval_steps={self.checkpoint_interval_steps}"
             raise ValueError(f"keep_every_n_steps={self.keep_every_n_steps}: {limit}, or such steps are not saved")
+
+    def without_effect(self, total_steps: int) -> list[str]:
+        """Say what does not do what it is for in a run of so many steps, and the fix."""
+        limit, messages = f"the run has {total_steps} steps", list[str]()
+        interval, every = self.checkpoint_interval_steps, self.keep_every_n_steps
+        # the default promises to lose at most so many steps, which a short run does not break
+        if interval >= total_steps and interval != CheckpointConfig.checkpoint_interval_steps:
+            effect = "no checkpoint is saved before the end"
+            messages.append(f"checkpoint_interval_steps={interval}: {limit}: {effect}. Fix: fewer than {total_steps}")
+        if every > total_steps:
+            fix = f"at most {total_steps}, or leave it out"
+            messages.append(f"keep_every_n_steps={every}: {limit}: no checkpoint is kept forever. Fix: {fix}")
+        return messages

@@ -48,12 +48,21 @@ class BlocksConfig:
     """Compile each block with torch.compile. `aot_eager` traces it without generating code: it shows what the compiler
     does not understand, and needs no C++ compiler."""
 
-    def check(self, device_type: str) -> None:
-        """Refuse a compiler that the image does not have.
+    def check(self, device_type: str, *, model: str, blocks: Sequence[str]) -> None:
+        """Refuse a compiler that the image does not have, and a model of which there is nothing to prepare.
+
+        Args:
+            device_type: Where the model computes.
+            model: Its name.
+            blocks: Those of its plan.
 
         Raises:
-            SettingsError: naming the program and the fix.
+            SettingsError: naming the program or the option, and the fix.
         """
+        if not blocks and self != BlocksConfig():
+            given = [f"{name}={value}" for name, value in vars(self).items() if value != getattr(BlocksConfig, name)]
+            limit = f"works on blocks, and the plan of {model} has none"
+            raise SettingsError(f"{', '.join(given)}: {limit}. Fix: name them in its `plan`, or leave it out")
         if self.compile != "inductor":
             return
         # inductor calls a C++ compiler for CPU kernels, Triton a C compiler for the launchers of GPU kernels

@@ -44,7 +44,7 @@ class Recipe:
             fix = "--norm group, or replicas in fp32 or bf16_autocast, which take the statistics of rank 0"
             raise SettingsError(f"data_parallel_shard={layout.degrees.shard}: {limit}. Fix: {fix}")
         self.precision.check(only_replicas=layout.degrees.only_replicas, reads_images=self.model.reads_images)
-        self.blocks.check(device.type)
+        self.blocks.check(device.type, model=self.model.model, blocks=plan.blocks)
 
     def build(self, layout: Layout, device: torch.device) -> ParallelModel:
         """Build this rank's part of the model; collective.

@@ -23,6 +23,14 @@ class StragglerConfig:
         at_least("straggler_interval_steps", self.straggler_interval_steps, 0)
         at_least("straggler_ratio", self.straggler_ratio, 1)
 
+    def without_effect(self, total_steps: int) -> list[str]:
+        """Say what does not do what it is for in a run of so many steps, and the fix."""
+        interval = self.straggler_interval_steps
+        if interval <= total_steps or interval == StragglerConfig.straggler_interval_steps:
+            return []
+        limit, fix = f"the run has {total_steps} steps", f"at most {total_steps}, or 0"
+        return [f"straggler_interval_steps={interval}: {limit}: ranks are never compared. Fix: {fix}"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileConfig:
@@ -53,6 +61,14 @@ class ProfileConfig:
         if self.profile_steps and self.profile_start_step > total_steps:
             limit = f"the run has {total_steps} steps"
             raise SettingsError(f"profile_start_step={self.profile_start_step}: {limit}. Fix: an earlier step")
+
+    def without_effect(self, world_size: int) -> list[str]:
+        """Say which ranks a run of so many ranks does not have; an elastic job may have had them before."""
+        missing = [str(rank) for rank in self.profile_ranks if rank >= world_size]
+        if not self.profile_steps or not missing:
+            return []
+        limit, fix = f"the ranks are 0 to {world_size - 1}", f"at most {world_size - 1}"
+        return [f"profile_ranks={' '.join(missing)}: {limit}: nobody records there. Fix: {fix}"]
 
 
 @dataclass(frozen=True, kw_only=True)

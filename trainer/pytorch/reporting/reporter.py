@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from trainer.training.events import EventLog
 from trainer.training.metrics import TrainingMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from trainer.pytorch.distributed import Distributed
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from trainer.pytorch.reporting.config import ReportConfig
     from trainer.pytorch.reporting.stragglers import Slowest
     from trainer.training.metrics import MetricsConfig, StepReport
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +76,8 @@ class Reporter:
             stack.callback(lambda: self._profiler.finish(self._step, self.events))
             self._close = stack.pop_all()
 
-    def expect(self, total_steps: int) -> None:
-        """Prepare for the steps of a run of `total_steps`.
+    def expect(self, total_steps: int, warnings: Sequence[str]) -> None:
+        """Prepare for the steps of a run of `total_steps`, and log `warnings` about them.
 
         Raises:
             SettingsError: the profiler should record steps that the run does not have.
@@ -81,6 +85,8 @@ class Reporter:
         self._config.profile.check_length(total_steps)
         device = self._distributed.device
         if self._distributed.is_main:
+            for warning in warnings:
+                logger.warning("%s", warning)
             ranks = self._distributed.world_size
             self._utilization = utilization(self._run.model, self._run.precision, device, ranks=ranks)
         self._total_steps = total_steps

@@ -104,6 +104,62 @@ def test_a_named_model_brings_its_own_arguments():
     assert parse(DOCUMENTED).model == DigitsCnnConfig()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            "--warmup_steps 200 --learning_rate 0.1",
+            (
+                "warmup_steps=200: the run has 100 steps: the learning rate only rises, to 0.05 (learning_rate=0.1). "
+                "Fix: --warmup_steps 10, or fewer than 100"
+            ),
+        ),
+        (
+            "--warmup_steps 100 --learning_rate 1",
+            (
+                "warmup_steps=100: the run has 100 steps: the learning rate only rises, to 1 (learning_rate=1). "
+                "Fix: --warmup_steps 10, or fewer than 100"
+            ),
+        ),
+        (
+            "--checkpoint_interval_steps 1000",
+            (
+                "checkpoint_interval_steps=1000: the run has 100 steps: no checkpoint is saved before the end. "
+                "Fix: fewer than 100"
+            ),
+        ),
+        (
+            "--keep_every_n_steps 200",
+            (
+                "keep_every_n_steps=200: the run has 100 steps: no checkpoint is kept forever. "
+                "Fix: at most 100, or leave it out"
+            ),
+        ),
+        (
+            "--straggler_interval_steps 101",
+            "straggler_interval_steps=101: the run has 100 steps: ranks are never compared. Fix: at most 100, or 0",
+        ),
+        (
+            "--log_interval_steps 101",
+            "log_interval_steps=101: the run has 100 steps: only the last is logged. Fix: at most 100",
+        ),
+        (
+            "--profile_steps 1 --profile_ranks 0 4 8",
+            "profile_ranks=4 8: the ranks are 0 to 3: nobody records there. Fix: at most 3",
+        ),
+        ("--warmup_steps 99 --checkpoint_interval_steps 50 --keep_every_n_steps 100", None),
+        ("--warmup_steps 0 --log_interval_steps 100 --straggler_interval_steps 100 --profile_ranks 0 4", None),
+    ],
+)
+def test_what_does_nothing_in_a_run_of_100_steps_and_4_ranks_is_said(arguments, message):
+    said = parse([*DOCUMENTED, *arguments.split()]).without_effect(100, 4)
+    assert said == ([message] if message else [])
+
+
+def test_defaults_are_fine_in_a_short_run():
+    assert parse([*DOCUMENTED, "--warmup_steps", "0"]).without_effect(1, 1) == []
+
+
 def test_options_reach_what_is_built():
     words = "--precision bf16 --channels_last --activation_checkpointing full --compile aot_eager --microbatches 2"
     recipe = parse([*DOCUMENTED, *words.split(), "--seed", "7"]).recipe()

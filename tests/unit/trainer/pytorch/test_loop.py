@@ -228,6 +228,14 @@ def metric(trainer, name: str) -> float | None:
     return trainer.metrics.registry.get_sample_value(f"athanor_training_{name}", labels)
 
 
+def test_a_warm_up_that_is_longer_than_the_run_is_said_before_training(small, caplog):
+    Trainer(small(optimizer=OptimizerConfig(warmup_steps=12))).close()
+    assert "warmup_steps=12: the run has 11 steps: the learning rate only rises" in caplog.text
+    caplog.clear()
+    Trainer(small(optimizer=OptimizerConfig(warmup_steps=10))).close()
+    assert "warmup_steps" not in caplog.text
+
+
 def test_gradient_is_scaled_down_to_the_limit(small):
     trainer = Trainer(small(optimizer=OptimizerConfig(gradient_clip_norm=0.01)))
     try:

@@ -105,5 +105,12 @@ def test_autocast_is_for_replicas_and_channels_last_for_images():
 def test_a_compiler_that_is_not_there_is_refused_before_training(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(ValueError, match=r"compile=inductor: needs no-such-compiler, .* Fix: .*--compile off"):
-        BlocksConfig(compile="inductor").check("cpu")
-    BlocksConfig(compile="aot_eager").check("cpu")
+        BlocksConfig(compile="inductor").check("cpu", model="gpt", blocks=["blocks.0"])
+    BlocksConfig(compile="aot_eager").check("cpu", model="gpt", blocks=["blocks.0"])
+
+
+def test_options_of_blocks_are_refused_for_a_model_without_any():
+    limit = r"activation_checkpointing=full, compile=aot_eager: works on blocks, and the plan of own has none\. Fix: "
+    with pytest.raises(ValueError, match=limit):
+        BlocksConfig(activation_checkpointing="full", compile="aot_eager").check("cpu", model="own", blocks=())
+    BlocksConfig().check("cpu", model="own", blocks=())
