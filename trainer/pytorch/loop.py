@@ -20,12 +20,11 @@ from trainer.pytorch.distributed import Distributed
 from trainer.pytorch.evaluation import mean_score
 from trainer.pytorch.guard import PeersLostError
 from trainer.pytorch.heartbeat import Heartbeat
-from trainer.pytorch.parallel import gradients, state
+from trainer.pytorch.parallel import gradients, random_numbers, state
 from trainer.pytorch.parallel.evaluation import sharded_mean_score
 from trainer.pytorch.parallel.layout import Layout
 from trainer.pytorch.reporting.reporter import Reporter
 from trainer.pytorch.result import publish_result
-from trainer.pytorch.runtime import random_state, set_random_state
 from trainer.pytorch.shared_volume import create_folders
 from trainer.pytorch.stopwatch import Stopwatch
 from trainer.training import non_finite
@@ -213,17 +212,16 @@ class Trainer:
         return {
             **state.state_dict(self._parallel_model, self.optimizer),
             "progress": {"step": self.step, "sampler": self.batches.sampler.state_dict()},
-            # one entry per rank: equal names would be stored once and give every rank the same random numbers
-            "random": {f"rank_{self.distributed.rank:05d}": random_state(self.distributed.device)},
+            "random": random_numbers.states_to_save(self.distributed),
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Continue from a state of the same settings; "random" may be absent."""
+        """Continue from a state of the same settings; "random" may be absent. Collective."""
         state.load_state_dict(self._parallel_model, self.optimizer, saved)
         self.step = saved["progress"]["step"]
         self.batches.load_state_dict(saved["progress"]["sampler"])
         if "random" in saved:
-            set_random_state(saved["random"][f"rank_{self.distributed.rank:05d}"], self.distributed.device)
+            random_numbers.continue_from(saved["random"], self.distributed, self._layout)
 
     def close(self) -> None:
         """Stop answering scrapes, close the log, leave the other ranks."""
@@ -243,7 +241,7 @@ class Trainer:
             self.events.write("started", step=0, total_steps=self.total_steps, world_size=self.distributed.world_size)
             return
         self.distributed.allow_checkpoint()
-        saved = self.state_dict()
+        saved = {**self.state_dict(), "random": random_numbers.states_to_load(self.distributed, self._layout)}
         if latest.world_size != self.distributed.world_size:
             # other ranks than those that saved: the samples continue exactly, dropout does not
             del saved["random"]

@@ -1,0 +1,73 @@
+"""Dropout of a run that resumes in another layout of as many ranks; on four ranks of the real torchrun, too."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from trainer.pytorch.parallel import random_numbers
+
+REPOSITORY = Path(__file__).resolve().parents[5]
+PROGRAM = Path(__file__).with_name("train_with_dropout.py")
+LAUNCH = ("-m", "torch.distributed.run", "--nproc-per-node=4", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0")
+
+
+@pytest.fixture
+def dropped(data_dir, tmp_path):
+    """Train to a step in a layout, and return what each rank dropped in it."""
+
+    def train(stop_at: int, *, shard: int, tensor: int) -> list[list[bool]]:
+        done = subprocess.run(
+            [sys.executable, *LAUNCH, PROGRAM, data_dir, tmp_path, str(stop_at), str(shard), str(tensor)],
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return train
+
+
+def test_ranks_of_a_group_drop_the_same_and_ranks_with_other_samples_do_not(dropped):
+    sharded = dropped(2, shard=4, tensor=1)
+    assert different(sharded) == 4
+    divided = dropped(4, shard=2, tensor=2)
+    assert divided[0] == divided[1]
+    assert divided[2] == divided[3]
+    assert different(divided) == 2
+
+
+def different(masks: list[list[bool]]) -> int:
+    return len({tuple(mask) for mask in masks})
+
+
+def state(seed: int) -> dict[str, torch.Tensor]:
+    return {"cpu": torch.Generator().manual_seed(seed).get_state()}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "continues"),
+    [
+        ([(0, 0, 1), (0, 0, 1), (0, 1, 2), (0, 1, 2)], True),  # tensor-parallel groups, as they were saved
+        ([(0, 0, 1), (0, 1, 1), (0, 2, 2), (0, 3, 2)], False),  # shards, saved by tensor-parallel groups
+        ([(0, 0, 1), (0, 1, 2), (1, 0, 1), (1, 1, 2)], True),  # stages, which have drawn equally often
+    ],
+)
+def test_ranks_with_other_samples_do_not_continue_with_the_same_numbers(ranks, continues):
+    """Each rank: its stage, which samples it has, and the seed of the state that it reads."""
+    torch.manual_seed(99)
+    stage, data_rank, seed = ranks[1]
+    mesh = [(stage, data, random_numbers._digest(state(seed))) for stage, data, seed in ranks]
+    distributed = SimpleNamespace(rank=1, device=torch.device("cpu"), gather=lambda own: [own, *mesh])
+    layout = SimpleNamespace(pipeline_rank=stage, data_rank=data_rank, tensor_rank=0)
+    random_numbers.continue_from({"rank_00001": state(seed)}, distributed, layout)
+    assert torch.equal(torch.get_rng_state(), state(seed if continues else 99)["cpu"])
