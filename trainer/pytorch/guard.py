@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 import threading
 import time
 from dataclasses import dataclass, field
@@ -38,10 +39,21 @@ _DUMP_SECONDS = 2.0
 """Longest wait for the stacks to be written."""
 LOST_EXIT_STATUS = 75
 """Status where only ending the process ended the wait: EX_TEMPFAIL of sysexits.h, try again."""
+_GLOO_ERROR = re.compile(r"\[\S*gloo/transport/\S+\] (?P<what>.+?)(?:\. |$)", re.DOTALL)
+"""Gloo's errors have no type of their own; the place in its code is that of connections."""
 
 
 class PeersLostError(RuntimeError):
     """The ranks can no longer talk to each other: a peer is gone, or one waited longer than allowed."""
+
+
+def lost_connection(error: Exception) -> PeersLostError | None:
+    """Return what an error of gloo about a connection means; None for any other error."""
+    of_gloo = _GLOO_ERROR.search(str(error)) if isinstance(error, RuntimeError) else None
+    if of_gloo is None:
+        return None
+    what = of_gloo["what"]
+    return PeersLostError(f"another rank is gone, its own log or exit status says why, or it hangs: {what}")
 
 
 @dataclass(frozen=True, kw_only=True)

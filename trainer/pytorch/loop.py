@@ -18,7 +18,7 @@ from trainer.pytorch.data.batches import Batches
 from trainer.pytorch.data.sampler import IndexSampler
 from trainer.pytorch.distributed import Distributed
 from trainer.pytorch.evaluation import mean_score
-from trainer.pytorch.guard import PeersLostError
+from trainer.pytorch.guard import PeersLostError, lost_connection
 from trainer.pytorch.heartbeat import Heartbeat
 from trainer.pytorch.parallel import gradients, random_numbers, state
 from trainer.pytorch.parallel.evaluation import sharded_mean_score
@@ -264,12 +264,12 @@ class Trainer:
         return norm
 
     def _cause_of(self, error: Exception) -> Exception:
-        """Return why the ranks were cut off from each other if they were: whatever failed then failed for that."""
+        """Return why the ranks are cut off from each other if they are: whatever failed then failed for that."""
         try:
             self.distributed.raise_if_cut()
         except PeersLostError as lost:
             return lost
-        return error
+        return lost_connection(error) or error
 
     def _after_step(self) -> None:
         self._saves.look()

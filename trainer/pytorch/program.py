@@ -6,7 +6,7 @@ import gc
 import logging
 import sys
 
-from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.elastic.multiprocessing.errors import get_error_handler, record
 
 from trainer.common.validation import SettingsError
 from trainer.pytorch.checkpoints.errors import CheckpointError
@@ -45,11 +45,7 @@ def run() -> None:
     """
     config = parse()
     log_to_stderr()
-    try:
-        outcome = _train(config)
-    except _FAILURES as error:
-        logger.error("%s", error)  # noqa: TRY400  without the traceback
-        sys.exit(1)
+    outcome = _train(config)
     if outcome is Outcome.STOPPED:
         sys.exit(STOPPED_EXIT_STATUS)
 
@@ -57,6 +53,22 @@ def run() -> None:
 @record
 def _train(config: TrainConfig) -> Outcome:
     """Train; torchrun reads from what is recorded which rank failed first, and why."""
+    try:
+        return _outcome(config)
+    except _FAILURES as error:
+        logger.error("%s", error)  # noqa: TRY400  without the traceback
+        _record_message(error)
+        sys.exit(1)
+
+
+def _record_message(error: Exception) -> None:
+    """Record an error as `record` would, but without the traceback, which torchrun prints for each rank."""
+    error.__traceback__ = error.__cause__ = None
+    error.__suppress_context__ = True
+    get_error_handler().record_exception(error)
+
+
+def _outcome(config: TrainConfig) -> Outcome:
     trainer = Trainer(config)
     gc.freeze()  # what is there now stays: later collections need not look at it
     gc.enable()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import json
+import os
 import subprocess
 import sys
 
@@ -71,7 +73,13 @@ def test_a_rank_starts_without_what_only_publishing_needs():
 def test_what_is_wrong_with_data_or_layout_is_said_without_a_traceback(tmp_path, arguments, message):
     run = ("--data_dir", "nowhere", "--output_dir", tmp_path / "output", "--work_dir", tmp_path / "work")
     command = [sys.executable, "-m", "trainer.train", *run, *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    for_torchrun = tmp_path / "error.json"
+    environment = {**os.environ, "TORCHELASTIC_ERROR_FILE": str(for_torchrun)}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert ended.returncode == 1
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr
+    # what torchrun prints at its end, for each rank
+    printed = json.loads(for_torchrun.read_text())["message"]["extraInfo"]["py_callstack"]
+    assert message in printed
+    assert "Traceback" not in printed

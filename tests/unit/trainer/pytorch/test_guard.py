@@ -13,7 +13,7 @@ import pytest
 import torch.distributed as dist
 
 from trainer.pytorch import guard as module
-from trainer.pytorch.guard import Guard, PeersLostError
+from trainer.pytorch.guard import Guard, PeersLostError, lost_connection
 from trainer.pytorch.peers import PeerWatch
 from trainer.training.signals import StopRequest
 
@@ -190,3 +190,29 @@ def test_store_that_is_gone_counts_as_lost():
     del server
     _eventually(lambda: watch.lost)
     assert watch.lost.startswith("the store that the ranks met in does not answer (")
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (
+            (
+                "[/__w/gloo/gloo/transport/tcp/pair.cc:561] Connection closed by peer [127.0.0.1]:14235. This is "
+                "typically caused by a remote worker crashing. Check the logs of the remote worker"
+            ),
+            "Connection closed by peer [127.0.0.1]:14235",
+        ),
+        (
+            "[../gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 120000ms for recv operation to complete",
+            "Timed out waiting 120000ms for recv operation to complete",
+        ),
+    ],
+)
+def test_a_lost_connection_is_said_in_one_line(error, what):
+    lost = lost_connection(RuntimeError(error))
+    assert str(lost) == f"another rank is gone, its own log or exit status says why, or it hangs: {what}"
+
+
+def test_another_error_is_not_taken_for_a_lost_connection():
+    assert lost_connection(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) is None
+    assert lost_connection(OSError("[x/gloo/transport/y.cc:1] Connection closed")) is None
