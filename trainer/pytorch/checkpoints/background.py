@@ -19,6 +19,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ from trainer.training.signals import STOP_SIGNALS
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
 
     from trainer.pytorch.checkpoints.writer import CheckpointWriter
     from trainer.pytorch.distributed import Distributed
@@ -100,7 +102,7 @@ class Background:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, meeting), name="checkpoints", daemon=True)
-        self._process.start()
+        _start_unstoppable(self._process)
         # so that each side reads the end of the pipe when the other one is gone
         theirs.close()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
@@ -163,6 +165,16 @@ class Background:
             answer = Answer(failure=f"its process is gone, status {status} ({error!r})", usable=False)
         self.is_usable = answer.usable
         return answer
+
+
+def _start_unstoppable(process: BaseProcess) -> None:
+    """Start a process that inherits blocked stop signals: importing torch takes seconds before it ignores them."""
+    resource_tracker.ensure_running()  # which else would start now, and unblock them
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
 
 
 def _serve(requests: Connection, meeting: Meeting) -> None:

@@ -72,14 +72,16 @@ def main() -> None:
     first = Model(distributed, data_parallel_shard=world_size)
     try:
         saves.at_interval(1, first.state)
+        process = saves._background._process
+        # what torchrun sends to the process group of a rank when the pod is to stop: the process must go on, also where
+        # it is still importing torch
+        os.kill(process.pid, signal.SIGTERM)
         # what is written is the state at the save, whatever training does meanwhile
         expected = first.whole()
         saves.before_update()
         first.change()
-        process = saves._background._process
         saves._running.answer.result()
         saves.look()
-        # what torchrun sends to the process group of a rank when the pod is to stop: the process must go on
         os.kill(process.pid, signal.SIGTERM)
         # no file of the next save may grow, as on a full volume
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
