@@ -129,15 +129,24 @@ class CheckpointManager:
             if self._distributed.is_main:
                 folders.remove_surplus(self._folder, self._config)
             return
-        # always reported: torch reports a full disk as "unexpected pos"
+        circumstances = self._circumstances(what)
+        if self._distributed.is_main:
+            folders.remove(what.partial)
+        raise CheckpointError(f"checkpoint of step {what.step} not saved: {failure}; {circumstances}")
+
+    def _circumstances(self, what: Save) -> str:
+        """Return what a failure does not say: torch reports a full disk as "unexpected pos"."""
+        # the other ranks may look after rank 0 has removed what is left
+        if self._distributed.is_main and not what.partial.is_dir():
+            fix = "Fix: if the run was started twice, another --run_name for one of them"
+            return f"another process has removed its folder, as a start of the same run does. {fix}"
         usage = shutil.disk_usage(self._folder)
         space = (
             f"a checkpoint takes about {what.size_bytes / 1e6:,.1f} MB, "
             f"{usage.free / 1e6:,.0f} of {usage.total / 1e6:,.0f} MB are free in {self._folder}"
         )
-        if self._distributed.is_main:
-            folders.remove(what.partial)
-        raise CheckpointError(f"checkpoint of step {what.step} not saved: {failure}; {space}")
+        fix = ". Fix: more space, or a lower --keep_latest_k" if usage.free < what.size_bytes else ""
+        return f"{space}{fix}"
 
     def find_latest(self) -> StoredCheckpoint | None:
         """Return the latest intact checkpoint, after removing what interrupted saves left behind.

@@ -6,6 +6,7 @@ folder, so a kill, a full disk or a power failure at any moment leaves the forme
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
 from trainer.common.files import fsync_directory, sha256_of
+from trainer.pytorch.checkpoints import folders
 from trainer.pytorch.checkpoints.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
     from torch.distributed.checkpoint.metadata import Metadata
     from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,5 +92,21 @@ class CheckpointWriter(FileSystemWriter):
             step=save.step, world_size=save.world_size, settings=save.settings, sizes=sizes, sha256=sha256
         )
         manifest.write(save.partial)
-        save.partial.rename(save.target)
+        _publish(save)
         fsync_directory(save.target.parent)
+
+
+def _publish(save: Save) -> None:
+    """Give a complete checkpoint its name.
+
+    Another process of the run may have saved that step meanwhile: one that outlived its start, or a second start by
+    mistake. It has the same settings, so its checkpoint is as good.
+    """
+    try:
+        save.partial.rename(save.target)
+    except OSError:
+        if not save.target.is_dir():
+            raise
+        fix = "if that is another start of the run, give it another --run_name"
+        logger.warning("%s: another process has saved this step meanwhile. Fix: %s", save.target, fix)
+        folders.remove(save.partial)

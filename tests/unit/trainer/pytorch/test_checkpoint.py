@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -95,9 +97,30 @@ def test_a_writer_that_outlived_its_run_cannot_publish_what_a_restart_removed(ma
         assert checkpoints.find_latest().step == 1
 
     monkeypatch.setattr(Manifest, "write", restart_first)
-    with pytest.raises(CheckpointError, match=r"checkpoint of step 2 not saved: .*No such file or directory"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"checkpoint of step 2 not saved: .*No such file or directory.*; another process has removed",
+    ):
         checkpoints.save(2, state(2))
     assert names(tmp_path) == ["step-00000001"]
+
+
+def test_a_step_that_another_start_has_saved_meanwhile_counts_as_saved(manager, tmp_path, monkeypatch, caplog):
+    checkpoints, other = manager(), manager()
+    manifest_write = Manifest.write
+    saved_by_other: list[int] = []
+
+    def other_first(manifest: Manifest, folder: Path) -> None:
+        manifest_write(manifest, folder)
+        monkeypatch.setattr(Manifest, "write", manifest_write)
+        other.save(2, state(2))
+        saved_by_other.append((tmp_path / "step-00000002").stat().st_ino)
+
+    monkeypatch.setattr(Manifest, "write", other_first)
+    checkpoints.save(2, state(2))
+    assert names(tmp_path) == ["step-00000002"]
+    assert [(tmp_path / "step-00000002").stat().st_ino] == saved_by_other
+    assert "step-00000002: another process has saved this step meanwhile. Fix: " in caplog.text
 
 
 def test_saving_a_step_again_leaves_the_first_one_alone(manager, tmp_path):
@@ -160,7 +183,7 @@ def test_a_state_of_another_shape_is_refused(manager):
         checkpoints.load(checkpoints.find_latest(), {"model": {"other": torch.zeros(1)}})
 
 
-def test_a_full_disk_is_reported_and_leaves_the_former_checkpoint(manager, tmp_path):
+def test_a_full_disk_is_reported_and_leaves_the_former_checkpoint(manager, tmp_path, monkeypatch):
     checkpoints = manager()
     checkpoints.save(1, state(1))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -168,7 +191,12 @@ def test_a_full_disk_is_reported_and_leaves_the_former_checkpoint(manager, tmp_p
     try:
         with pytest.raises(
             CheckpointError, match=r"not saved: rank 0: .*; a checkpoint takes about 0\.4 MB, .* are free in"
-        ):
+        ) as error:
+            checkpoints.save(2, {"model": {"w": torch.zeros(100_000)}})
+        assert "Fix" not in str(error.value), "this disk has more space than that"
+        usage = SimpleNamespace(free=300_000, used=0, total=2_000_000)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+        with pytest.raises(CheckpointError, match=r"are free in .*\. Fix: more space, or a lower --keep_latest_k"):
             checkpoints.save(2, {"model": {"w": torch.zeros(100_000)}})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
