@@ -58,7 +58,13 @@ def file_name(field: str, value: str) -> None:
 
 
 def changed_settings(saved: dict[str, Any], current: dict[str, Any]) -> str:
-    """Name each setting that differs, with both values; an empty string when none does."""
-    names = sorted(saved.keys() | current.keys())
-    changed = [name for name in names if saved.get(name) != current.get(name)]
-    return ", ".join(f"{name}={current.get(name)!r} (was {saved.get(name)!r})" for name in changed)
+    """Name each setting that differs, with both values; an empty string when none does.
+
+    What only one side has is named if nothing else differs: a run of another model has other settings, too.
+    """
+    both = sorted(saved.keys() & current.keys())
+    changed = [f"{name}={current[name]!r} (was {saved[name]!r})" for name in both if saved[name] != current[name]]
+    if not changed:
+        changed = [f"{name}={current[name]!r} (was unknown)" for name in sorted(current.keys() - saved.keys())]
+        changed += [f"{name} is unknown now (was {saved[name]!r})" for name in sorted(saved.keys() - current.keys())]
+    return ", ".join(changed)

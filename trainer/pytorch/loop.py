@@ -12,8 +12,8 @@ from trainer.common.files import read_json
 from trainer.pytorch import flight_recorder, last_evaluation
 from trainer.pytorch.agreement import Agreement
 from trainer.pytorch.checkpoints.manager import CheckpointManager
-from trainer.pytorch.checkpoints.manifest import refuse_changed_settings
 from trainer.pytorch.checkpoints.saves import Saves
+from trainer.pytorch.checkpoints.settings import refuse_changed_settings
 from trainer.pytorch.data.batches import Batches
 from trainer.pytorch.data.sampler import IndexSampler
 from trainer.pytorch.distributed import Distributed

@@ -18,7 +18,8 @@ from torch.distributed.checkpoint.state_dict_saver import save  # pyright: ignor
 
 from trainer.pytorch.checkpoints import folders
 from trainer.pytorch.checkpoints.errors import CheckpointError, DamagedError, reasons
-from trainer.pytorch.checkpoints.manifest import MANIFEST, Manifest, read_manifest, refuse_changed_settings
+from trainer.pytorch.checkpoints.manifest import MANIFEST, Manifest, read_manifest
+from trainer.pytorch.checkpoints.settings import refuse_changed_settings
 from trainer.pytorch.checkpoints.size import whole_bytes
 from trainer.pytorch.checkpoints.writer import CheckpointWriter, Save
 from trainer.pytorch.distributed import MainRankError

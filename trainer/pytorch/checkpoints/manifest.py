@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from trainer.common.files import read_json, sha256_of, write_json_atomically
-from trainer.common.validation import changed_settings
 from trainer.pytorch.checkpoints.errors import CheckpointError, DamagedError
 
 if TYPE_CHECKING:
@@ -107,15 +106,3 @@ def read_manifest(folder: Path) -> Manifest:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedError(f"{MANIFEST} is not complete: {error!r}") from error
     return manifest
-
-
-def refuse_changed_settings(where: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
-    """Refuse to continue a run whose settings are not those it was started with.
-
-    Raises:
-        CheckpointError: naming each setting with both values.
-    """
-    changed = changed_settings(saved, current)
-    if changed:
-        fix = "Fix: the former values, or another --run_name"
-        raise CheckpointError(f"{where} belongs to a run with other settings: {changed}. {fix}")

@@ -23,7 +23,9 @@ from trainer.pytorch.distributed import DistributedConfig
 from trainer.pytorch.guard import PeersLostError
 from trainer.pytorch.loop import NonFiniteError, Outcome, Trainer
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
+from trainer.pytorch.models.resnet import ResNetConfig
 from trainer.pytorch.optimizer import OptimizerConfig
+from trainer.pytorch.precision import PrecisionConfig
 from trainer.pytorch.runtime import RuntimeConfig
 from trainer.pytorch.shared_volume import FolderError
 from trainer.training import non_finite
@@ -174,6 +176,17 @@ def test_finished_or_begun_run_refuses_other_settings(small, uninterrupted):
     run(begun, stop_at=2)
     with pytest.raises(CheckpointError, match=r"width=8 \(was 4\)"):
         run(dataclasses.replace(begun, model=DigitsCnnConfig(width=8)))
+
+
+def test_a_run_refuses_other_models_and_precisions_by_the_values_that_they_had(small):
+    config = small()
+    run(config, stop_at=2)
+    precise = dataclasses.replace(config, precision=PrecisionConfig(precision="bf16_autocast"))
+    with pytest.raises(CheckpointError, match=r"other settings: precision='bf16_autocast' \(was 'fp32'\)\. Fix: "):
+        run(precise)
+    resnet = dataclasses.replace(config, model=ResNetConfig(channels=1, image_size=8))
+    with pytest.raises(CheckpointError, match=r"other settings: model='resnet' \(was 'digits_cnn'\)\. Fix: "):
+        run(resnet)
 
 
 def test_other_seed_gives_another_curve_and_the_same_seed_the_same(small, tmp_path):

@@ -1,0 +1,34 @@
+"""Whether a run may continue: its settings must be those that it was started with."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from trainer.common.validation import changed_settings
+from trainer.pytorch.checkpoints.errors import CheckpointError
+from trainer.pytorch.data.registry import DEFAULT_DATASET
+from trainer.pytorch.models.registry import DEFAULT_MODEL
+from trainer.pytorch.precision import PrecisionConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_UNNAMED: dict[str, Any] = {
+    "model": DEFAULT_MODEL,
+    "dataset": DEFAULT_DATASET,
+    **dataclasses.asdict(PrecisionConfig()),
+}
+"""What `TrainConfig.settings` leaves out, because checkpoints of the time when there was no choice do not name it."""
+
+
+def refuse_changed_settings(where: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
+    """Refuse to continue a run whose settings are not those it was started with.
+
+    Raises:
+        CheckpointError: naming each setting with both values.
+    """
+    changed = changed_settings({**_UNNAMED, **saved}, {**_UNNAMED, **current})
+    if changed:
+        fix = "Fix: the former values, or another --run_name"
+        raise CheckpointError(f"{where} belongs to a run with other settings: {changed}. {fix}")
