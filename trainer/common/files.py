@@ -62,6 +62,12 @@ def write_json_atomically(path: Path, document: dict[str, Any]) -> None:
     write_atomically(path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode())
 
 
+def read_number(path: Path, name: str) -> int:
+    """Return a whole number of a JSON object, or 0 where the file is missing, unreadable or has no such number."""
+    number = (read_json(path) or {}).get(name)
+    return number if isinstance(number, int) else 0
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return a JSON object, or None where the file is missing, unreadable or something else."""
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from trainer.common.files import read_json, write_json_atomically
+from trainer.common.files import read_number, write_json_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ def resume_at(run_folder: Path, step: int) -> bool:
 
     Forgets the evaluation of a later step: it belongs to a course of the run that was lost, and will be repeated.
     """
-    last = (read_json(run_folder / _FILE) or {}).get("step", 0)
+    last = read_number(run_folder / _FILE, "step")
     if last > step:
         remember(run_folder, 0)
     return last == step

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from trainer.common.files import read_json
 from trainer.pytorch import flight_recorder, last_evaluation
 from trainer.pytorch.agreement import Agreement
 from trainer.pytorch.checkpoints.manager import CheckpointManager
@@ -24,7 +23,7 @@ from trainer.pytorch.parallel import gradients, random_numbers, state
 from trainer.pytorch.parallel.evaluation import sharded_mean_score
 from trainer.pytorch.parallel.layout import Layout
 from trainer.pytorch.reporting.reporter import Reporter
-from trainer.pytorch.result import publish_result
+from trainer.pytorch.result import publish_result, read_result
 from trainer.pytorch.shared_volume import create_folders
 from trainer.pytorch.stopwatch import Stopwatch
 from trainer.training import non_finite
@@ -228,7 +227,7 @@ class Trainer:
         self._close.close()
 
     def _finished_before(self) -> bool:
-        result = self.distributed.on_main(lambda: read_json(self._folders.result))
+        result = self.distributed.on_main(lambda: read_result(self._folders.result))
         if result is None:
             return False
         refuse_changed_settings(self._folders.result, result["settings"], self._settings)

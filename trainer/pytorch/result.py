@@ -38,6 +38,12 @@ def source_commit(run: Path) -> str | None:
     return (read_json(run / SOURCE_RECORD) or {}).get("commit")
 
 
+def read_result(path: Path) -> dict[str, Any] | None:
+    """Return the result of a run, or None where there is none, or a file that is not a result."""
+    result = read_json(path)
+    return result if result and result.keys() >= {"settings", "step", "version"} else None
+
+
 def publish_result(  # noqa: PLR0913  a result is all of it
     config: TrainConfig,
     settings: dict[str, Any],

@@ -49,6 +49,7 @@ def _check_shared(run: Path, distributed: Distributed) -> None:
 
 
 def _raise_together(distributed: Distributed, problem: str) -> None:
-    problems = [each for each in distributed.gather(problem) if each]
+    problems = {each for each in distributed.gather(problem) if each}
     if problems:
-        raise FolderError("; ".join(problems))
+        # once, where all ranks have the same one
+        raise FolderError("; ".join(sorted(problems)))

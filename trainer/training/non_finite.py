@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from trainer.common.files import read_json, write_json_atomically
+from trainer.common.files import read_number, write_json_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ _FILE = "non-finite-losses.json"
 
 def count(run_folder: Path) -> int:
     """Return how often it happened in this run."""
-    return int((read_json(run_folder / _FILE) or {}).get("count", 0))
+    return read_number(run_folder / _FILE, "count")
 
 
 def remember(run_folder: Path) -> None:

@@ -159,11 +159,14 @@ class CheckpointManager:
             CheckpointError: it was written with other settings, or by a later release.
         """
         self._on_main(lambda: folders.remove_leftovers(self._folder))
+        are_there = bool(self._on_main(lambda: folders.by_step(self._folder)))
         while (latest := self._on_main(self._latest)) is not None:
             damage = "; ".join(each for each in self._distributed.gather(self._damage(latest)) if each)
             if not damage:
                 return latest
             self._on_main(lambda path=latest.path, damage=damage: _pass_over(path, damage))
+        if are_there and self._distributed.is_main:
+            logger.warning("%s: no checkpoint is intact: the run begins again at its first step", self._folder)
         return None
 
     def load(self, checkpoint: StoredCheckpoint, state: dict[str, Any]) -> None:
@@ -209,4 +212,4 @@ class CheckpointManager:
 
 def _pass_over(path: Path, damage: str) -> None:
     kept = folders.set_aside(path)
-    logger.warning("%s is damaged: %s; taking the one before, and keeping this one as %s", path, damage, kept.name)
+    logger.warning("%s is damaged: %s; looking for the one before, keeping this one as %s", path, damage, kept.name)

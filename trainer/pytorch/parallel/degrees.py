@@ -75,11 +75,11 @@ class ParallelConfig:
         given = ", ".join(f"{name}={getattr(self, name)}" for name in names if getattr(self, name) > 1)
         within = self.tensor_parallel * self.pipeline_parallel
         if world_size % within == 0:
-            fits = ", ".join(str(n) for n in _divisors(world_size // within))
-            fix = f"data_parallel_shard one of {fits}, and data_parallel_replicate left out"
+            fix = (
+                f"data_parallel_shard {_choice(_divisors(world_size // within))}, and data_parallel_replicate left out"
+            )
         else:
-            fits = ", ".join(str(n) for n in _divisors(world_size))
-            fix = f"tensor_parallel x pipeline_parallel one of {fits}"
+            fix = f"tensor_parallel x pipeline_parallel {_choice(_divisors(world_size))}"
         product = (self.data_parallel_replicate or 1) * others
         return f"{given}: they make {product} ranks or a multiple of that, but there are {world_size}. Fix: {fix}"
 
@@ -130,7 +130,7 @@ class Degrees:
             )
         if self.pipeline > 1 and len(plan.blocks) % stages:
             fitting = [n for n in _divisors(len(plan.blocks))[1:] if len(plan.blocks) % (n * self.stages_per_rank) == 0]
-            fits = f"one of {', '.join(map(str, fitting))}, or another" if fitting else "another"
+            fits = f"{_choice(fitting)}, or another" if fitting else "another"
             limit = f"{stages} stages do not divide the {len(plan.blocks)} layers evenly"
             raise SettingsError(f"pipeline_parallel={self.pipeline}: {limit}. Fix: {fits} number of layers")
 
@@ -146,7 +146,7 @@ class Degrees:
                 for n in _divisors(min(plan.tensor_sizes.values()))
                 if not any(s % n for s in plan.tensor_sizes.values())
             ]
-            fix = f"Fix: one of {', '.join(map(str, fits))}"
+            fix = f"Fix: {_choice(fits)}"
             raise SettingsError(f"tensor_parallel={self.tensor}: does not divide {', '.join(misfits)}. {fix}")
 
     def check_batch(self, batch_size: int, microbatches: int) -> None:
@@ -164,3 +164,7 @@ class Degrees:
 
 def _divisors(number: int) -> list[int]:
     return [candidate for candidate in range(1, number + 1) if number % candidate == 0]
+
+
+def _choice(numbers: list[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"one of {', '.join(map(str, numbers))}"

@@ -161,10 +161,23 @@ def test_a_damaged_checkpoint_is_passed_over_and_does_not_push_out_good_ones(man
     else:
         (newest / MANIFEST).unlink()
     assert checkpoints.find_latest().step == 1
-    assert re.search(rf"step-00000002 is damaged: {what}; taking the one before, and keeping this one as", caplog.text)
+    assert re.search(rf"step-00000002 is damaged: {what}; looking for the one before, keeping this one as", caplog.text)
     assert [name for name in names(tmp_path) if ".damaged-" in name]
     checkpoints.save(2, state(2))
     assert checkpoints.find_latest().step == 2
+
+
+def test_a_run_without_an_intact_checkpoint_says_that_it_begins_again(manager, tmp_path, caplog):
+    checkpoints = manager()
+    assert checkpoints.find_latest() is None
+    assert "begins again" not in caplog.text
+    for step in (1, 2):
+        checkpoints.save(step, state(step))
+    (tmp_path / "step-00000001" / ".metadata").unlink()
+    for file in (tmp_path / "step-00000002").glob("*.distcp"):
+        file.write_bytes(bytes(file.stat().st_size))
+    assert checkpoints.find_latest() is None
+    assert f"{tmp_path}: no checkpoint is intact: the run begins again at its first step" in caplog.text
 
 
 def test_other_settings_are_refused_by_name_and_value(manager):

@@ -157,6 +157,14 @@ def test_killed_between_export_and_result_still_publishes_one_version(uninterrup
     assert sorted(path.name for path in (config.folders.models / "digits").iterdir()) == ["1", "config.pbtxt"]
 
 
+def test_a_file_that_is_not_a_result_does_not_count(uninterrupted):
+    config, _ = uninterrupted
+    result = config.folders.result.read_bytes()
+    config.folders.result.write_text("{}")
+    assert run(config)[0] is Outcome.FINISHED
+    assert config.folders.result.read_bytes() == result
+
+
 def test_result_names_model_version_and_accuracy(uninterrupted):
     config, _ = uninterrupted
     result = json.loads(config.folders.result.read_text())

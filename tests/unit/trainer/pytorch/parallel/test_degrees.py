@@ -59,6 +59,11 @@ def test_replicas_take_the_ranks_that_are_left():
         ({"tensor_parallel": 8}, GPT, r"tensor_parallel=8: does not divide heads=4\. Fix: one of 1, 2, 4"),
         (
             {"tensor_parallel": 2},
+            GptConfig(heads=3, width=63).plan(),
+            r"tensor_parallel=2: does not divide heads=3\. Fix: 1$",
+        ),
+        (
+            {"tensor_parallel": 2},
             DigitsCnnConfig().plan(),
             r"tensor_parallel=2: m has no plan for it\. Fix: --data_par",
         ),
@@ -71,7 +76,7 @@ def test_replicas_take_the_ranks_that_are_left():
         (
             {"pipeline_parallel": 4, "microbatches": 4, "pipeline_schedule": "interleaved_1f1b"},
             GPT,
-            r"8 stages do not divide the 4 layers .*Fix: one of 2, or",
+            r"8 stages do not divide the 4 layers .*Fix: 2, or",
         ),
     ],
 )
