@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 
 from trainer.common import command_line
 from trainer.common.files import fsync_directory, fsync_file
+from trainer.common.validation import SettingsError
 from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.checkpoints.stored import latest_of_run, whole_weights
 
@@ -37,17 +38,33 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; 0 when the file is written, else 1 after saying why."""
     config = command_line.parse(ExportWeightsConfig, "trainer.export_weights", arguments)
     try:
+        _refuse_output(config.output)
         path, manifest = latest_of_run(config.run, config.step)
         weights = whole_weights(path)
         about = {"format": "pt", "step": str(manifest.step), "settings": json.dumps(manifest.settings, sort_keys=True)}
         _write(config.output, weights, about)
-    except (CheckpointError, OSError, SafetensorError) as error:
+    except (CheckpointError, SettingsError) as error:
         print(f"export_weights: {error}", file=sys.stderr)
+        return 1
+    except (OSError, SafetensorError) as error:
+        print(f"export_weights: output={config.output}: {error}", file=sys.stderr)
         return 1
     count = sum(tensor.numel() for tensor in weights.values())
     size = config.output.stat().st_size / 1e6
     print(f"{config.output}: step {manifest.step}, {len(weights)} tensors, {count:,} values, {size:,.1f} MB")
     return 0
+
+
+def _refuse_output(path: Path) -> None:
+    """Refuse a file that cannot be, before gigabytes are read.
+
+    Raises:
+        SettingsError: saying why, and the fix.
+    """
+    if path.is_dir():
+        raise SettingsError(f"output={path}: is a folder. Fix: a file in it, such as {path / 'weights.safetensors'}")
+    if not path.parent.is_dir():
+        raise SettingsError(f"output={path}: there is no folder {path.parent}. Fix: create it, or another file")
 
 
 def _write(path: Path, weights: dict[str, Tensor], about: dict[str, str]) -> None:

@@ -143,7 +143,7 @@ class CheckpointSource:
         try:
             path, manifest = latest_of_run(self.checkpoint)
         except CheckpointError as error:
-            raise SourceError(f"{error}, or a file with --network") from error
+            raise SourceError(f"checkpoint={error}, or a file with --network") from error
         return _RunCheckpoint(path=path, step=manifest.step, settings=manifest.settings)
 
     def _read_run(self, run: _RunCheckpoint) -> nn.Module:

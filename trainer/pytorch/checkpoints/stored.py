@@ -47,8 +47,11 @@ def latest_of_run(run: Path, step: int | None = None) -> tuple[Path, Manifest]:
     if step is not None and not damages:
         steps = ", ".join(str(of_step) for of_step, _ in there) or "none"
         raise CheckpointError(f"step={step}: {folder} has no such checkpoint. Fix: one of {steps}")
-    reason = "; ".join(damages) or "has no complete checkpoints/step-*"
-    raise CheckpointError(f"checkpoint={run}: {reason}. Fix: the folder of a run, <output_dir>/<run_name>")
+    if damages:
+        raise CheckpointError(f"{run}: {'; '.join(damages)}. Fix: an intact copy of that folder")
+    raise CheckpointError(
+        f"{run}: has no complete checkpoints/step-*. Fix: the folder of a run, <output_dir>/<run_name>"
+    )
 
 
 def whole_weights(checkpoint: Path) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -106,3 +107,33 @@ def test_weights_of_a_step_or_a_run_that_is_not_there_are_refused(saved, tmp_pat
     assert export_weights.main([f"--run={tmp_path}", f"--output={tmp_path / 'w'}"]) == 1
     assert "has no complete checkpoints/step-*. Fix: the folder of a run" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path, capsys):
+    for output, message in (
+        (tmp_path, f"output={tmp_path}: is a folder. Fix: a file in it"),
+        (Path(), "output=.: is a folder. Fix: a file in it, such as weights.safetensors"),
+        (tmp_path / "no/w", f"output={tmp_path / 'no/w'}: there is no folder {tmp_path / 'no'}. Fix: create it"),
+    ):
+        assert export_weights.main(["--run=nowhere", f"--output={output}"]) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_a_full_disk_and_a_damaged_run_are_named(saved, tmp_path, capsys, monkeypatch):
+    def full(*_):
+        raise safetensors.SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    output = tmp_path / "w"
+    assert export_weights.main([f"--run={saved[0]}", f"--output={output}"]) == 1
+    assert capsys.readouterr().err == (
+        f"export_weights: output={output}: I/O error: No space left on device (os error 28)\n"
+    )
+    shutil.copytree(saved[0], tmp_path / "run")
+    for file in (tmp_path / "run/checkpoints").glob("*/.metadata"):
+        file.unlink()
+    assert export_weights.main([f"--run={tmp_path / 'run'}", f"--output={output}"]) == 1
+    assert (error := capsys.readouterr().err).startswith(
+        f"export_weights: {tmp_path / 'run'}: step-00000005 is damaged"
+    )
+    assert error.endswith("Fix: an intact copy of that folder\n")
