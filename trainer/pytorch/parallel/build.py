@@ -11,7 +11,7 @@ from trainer.common.validation import SettingsError
 from trainer.pytorch.parallel.blocks import BlocksConfig
 from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.parallel.parallel_model import ParallelModel, WholeModel
-from trainer.pytorch.parallel.sharding import divide_layers, materialise, refuse_what_meta_loses, shard
+from trainer.pytorch.parallel.sharding import divide_layers, materialise, refuse_what_meta_loses, shard, silence_torch
 from trainer.pytorch.precision import PrecisionConfig
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Recipe:
             SettingsError: options that do not fit each other.
         """
         self.check(layout, device)
+        silence_torch()
         module, stages = self.divide(layout, device)
         if self.model.built_on_meta:
             materialise(module, self.model, self.seed, device)

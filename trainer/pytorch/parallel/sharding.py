@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 import zlib
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
 
 _WRAPPER = "_checkpoint_wrapped_module."
 """What torch's checkpoint wrapper adds to the names of parameters."""
+
+
+def silence_torch() -> None:
+    """Keep what torch 2.15 says of every run that divides or shards a model out of its log: nobody can act on it."""
+    # the logits of divided layers are a view, which the loss reads and does not change
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+    # the norm of a gradient is one number, summed over the shards and then over the divided layers
+    logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
 
 
 def divide_layers(model: nn.Module, plan: ShardingPlan, mesh: DeviceMesh) -> None:

@@ -32,6 +32,9 @@ def dropped(data_dir, tmp_path):
             text=True,
         )
         assert done.returncode == 0, done.stderr
+        # of torch, which nobody who reads a run's log can act on
+        assert "returned a view tensor" not in done.stderr
+        assert "sequential all_reduce operations" not in done.stderr
         return json.loads(done.stdout)
 
     return train

@@ -69,6 +69,9 @@ class StopAt:
     def requested(self) -> bool:
         return self.trainer.step + 1 == self.step
 
+    def arrived(self) -> bool:
+        return False
+
 
 def main() -> None:
     data_dir, output, stop_at, shard, tensor = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:6])
