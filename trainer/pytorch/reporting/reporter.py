@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from trainer.common.validation import SettingsError
 from trainer.pytorch.reporting.memory import peak_bytes
 from trainer.pytorch.reporting.pace import Pace
 from trainer.pytorch.reporting.profiler import StepProfiler
@@ -57,7 +58,8 @@ class Reporter:
         """Open the event log and answer scrapes, until `close`.
 
         Raises:
-            OSError: the port of the metrics is taken, or the log cannot be opened.
+            SettingsError: the port of the metrics is taken.
+            OSError: the log cannot be opened.
         """
         self._distributed, self._config, self._run = distributed, config, run
         self._utilization: Utilization | None = None
@@ -69,12 +71,21 @@ class Reporter:
             stack.callback(self.events.close)
             self.metrics = TrainingMetrics(run=run.name, rank=distributed.rank)
             stack.callback(self.metrics.close)
-            self.metrics.serve(run.metrics, local_rank=distributed.local_rank)
+            self._serve_metrics()
             self._event_file = EventFile(run.logs) if distributed.is_main else None
             if self._event_file:
                 stack.callback(self._event_file.close)
             stack.callback(lambda: self._profiler.finish(self._step, self.events))
             self._close = stack.pop_all()
+
+    def _serve_metrics(self) -> None:
+        config, local_rank = self._run.metrics, self._distributed.local_rank
+        try:
+            self.metrics.serve(config, local_rank=local_rank)
+        except OSError as error:
+            address = f"{config.metrics_host}:{config.metrics_port + local_rank}"
+            fix = "Fix: another --metrics_port, or 0 for no metrics"
+            raise SettingsError(f"metrics_port={config.metrics_port}: {address}: {error.strerror}. {fix}") from error
 
     def expect(self, total_steps: int, warnings: Sequence[str]) -> None:
         """Prepare for the steps of a run of `total_steps`, and log `warnings` about them.

@@ -8,6 +8,7 @@ import json
 import math
 import multiprocessing
 import shutil
+import socket
 import threading
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from trainer.common.validation import SettingsError
 from trainer.pytorch.checkpoints import background
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.checkpoints.errors import CheckpointError
@@ -29,6 +31,7 @@ from trainer.pytorch.precision import PrecisionConfig
 from trainer.pytorch.runtime import RuntimeConfig
 from trainer.pytorch.shared_volume import FolderError
 from trainer.training import non_finite
+from trainer.training.metrics import MetricsConfig
 
 GO_ON = SimpleNamespace(requested=False)
 
@@ -378,6 +381,17 @@ def test_wrong_surroundings_are_refused_before_training(small, tmp_path, monkeyp
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
     with pytest.raises(ValueError, match=r"num_gpu=2: 1 processes .* Fix: torchrun --nproc-per-node=2"):
         Trainer(small(distributed=DistributedConfig(num_gpu=2)))
+
+
+def test_a_port_that_is_taken_is_refused_before_training(small):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        metrics = MetricsConfig(metrics_host="127.0.0.1", metrics_port=port)
+        expected = rf"metrics_port={port}: 127\.0\.0\.1:{port}: Address already in use\. Fix: another --metrics_port"
+        with pytest.raises(SettingsError, match=expected):
+            Trainer(small(metrics=metrics))
 
 
 def test_torchrun_that_would_hang_in_a_restart_is_refused(small, monkeypatch):
