@@ -59,6 +59,8 @@ class RepositoryWatcher:
             if command is None:
                 return
             run, future = command
+            if not future.set_running_or_notify_cancel():
+                continue  # who asked left before it began
             try:
                 future.set_result(run())
             except Exception as error:  # noqa: BLE001  handed to who asked
