@@ -172,7 +172,7 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
     @_rpc
     async def RepositoryModelLoad(self, request: _Message) -> _Message:
         """Look at the repository now."""
-        await self._management.load(request.model_name)
+        await self._management.load(request.model_name, request.parameters)
         return messages.RepositoryModelLoadResponse()
 
     @_rpc

@@ -15,7 +15,7 @@ from trainer.serve.errors import RequestError
 from trainer.serve.model_config import PLATFORM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from trainer.serve.metrics import VersionMetrics
     from trainer.serve.models import Models
@@ -119,13 +119,23 @@ class Management:
             models=[entry for entry in entries if not ready_only or entry["state"] == "READY"]
         )
 
-    async def load(self, model: str) -> None:
+    async def load(self, model: str, parameters: Iterable[str] = ()) -> None:
         """Look at the repository now, and serve what it holds.
 
+        Args:
+            model: Its name.
+            parameters: Names of the request's parameters.
+
         Raises:
-            RequestError: 404 for another model; 400 where the repository is polled, or a version cannot be served.
+            RequestError: 404 for another model; 400 where the repository is polled, or a version cannot be served; 501
+                for a configuration or files in the request, which would stand in for those of the repository.
         """
-        snapshot = await asyncio.wrap_future(self._control(model, "load").load())
+        control = self._control(model, "load")
+        for name in parameters:
+            if name == "config" or name.startswith("file:"):
+                fix = "Fix: change the files of the repository, then load"
+                raise RequestError(501, f"load: parameter {name[:40]!r} is not supported. {fix}")
+        snapshot = await asyncio.wrap_future(control.load())
         if snapshot.problem or snapshot.unavailable:
             reasons = {str(version): reason for version, reason in snapshot.unavailable.items()}
             raise RequestError(400, f"load: {snapshot.problem or reasons}")

@@ -154,8 +154,9 @@ class Routes:
         ready_only = _document(call).get("ready") is True
         return json_response(to_json(self._management.index(ready_only=ready_only))["models"])
 
-    async def _load(self, _call: Call, model: str) -> Response:
-        await self._management.load(model)
+    async def _load(self, call: Call, model: str) -> Response:
+        parameters = _document(call).get("parameters")
+        await self._management.load(model, parameters if isinstance(parameters, dict) else ())
         return json_response({})
 
     async def _unload(self, _call: Call, model: str) -> Response:

@@ -207,6 +207,10 @@ def test_explicit_unload_and_load(start, repository):
         assert client.infer("digits", [triton_input()]).get_response().model_version == "2"
         with pytest.raises(InferenceServerException, match="unknown model"):
             client.load_model("other")
+        for override in ({"config": "{}"}, {"config": "{}", "files": {"file:1/model.pt": b"a"}}):
+            with pytest.raises(InferenceServerException, match="not supported. Fix: change the files") as refused:
+                client.load_model("digits", **override)
+            assert refused.value.status() == "StatusCode.UNIMPLEMENTED"
 
 
 def test_cancelled_request_is_not_run(start, repository, endless):

@@ -91,6 +91,10 @@ def test_explicit_unload_and_load(start, repository):
         assert client.get_model_repository_index()[0]["state"] == "UNAVAILABLE"
         client.load_model("digits")
         assert client.infer("digits", [triton_input()]).get_response()["model_version"] == "2"
+        with pytest.raises(InferenceServerException, match="'config' is not supported") as refused:
+            client.load_model("digits", config="{}")
+        assert refused.value.status() == "501"
+        assert server.request("POST", "/v2/repository/models/digits/load", "{")[0] == 400
         repository.configure("nonsense")
         with pytest.raises(InferenceServerException, match="not a Triton model configuration"):
             client.load_model("digits")
