@@ -88,6 +88,7 @@ class Batcher:
 
     def _finish(self, batch: _Batch, outcomes: list[_Outcome]) -> None:
         self._count(batch)
+        answered: list[Waiting] = []
         for request, outcome in zip(batch.requests, outcomes, strict=True):
             if request.record is not None:
                 request.record.compute_began = batch.started
@@ -98,8 +99,9 @@ class Batcher:
                 self.numbers.request_failure[metrics.BACKEND] += 1
                 request.future.set_exception(outcome)
             else:
-                self.numbers.inference_count += request.rows
+                answered.append(request)
                 request.future.set_result(outcome)
+        self._count_answered(batch, answered)
 
     def _thread_ended(self) -> None:
         """Come after the last `_finish` of each thread."""
@@ -115,13 +117,16 @@ class Batcher:
         self.numbers.execution_count += batch.calls
         rows = sum(request.rows for request in batch.requests)
         self.numbers.batch_size.observe(rows)
-        queued = sum(batch.started - request.enqueued for request in batch.requests)
-        self.numbers.queue_duration_us += round(queued * 1e6)
-        microseconds = round(batch.seconds * 1e6)
-        self.numbers.compute_infer_duration_us += microseconds * len(batch.requests)
         size = self.numbers.batches[rows]
         size.calls += batch.calls
-        size.duration_us += microseconds
+        size.duration_us += round(batch.seconds * 1e6)
+
+    def _count_answered(self, batch: _Batch, answered: list[Waiting]) -> None:
+        """Count rows and times of those that succeed alone, as Triton does: clients divide by their number."""
+        self.numbers.inference_count += sum(request.rows for request in answered)
+        queued = sum(batch.started - request.enqueued for request in answered)
+        self.numbers.queue_duration_us += round(queued * 1e6)
+        self.numbers.compute_infer_duration_us += round(batch.seconds * 1e6) * len(answered)
 
     def _work(self) -> None:
         """Call the model, batch after batch; with what it calls, the only part that runs on the worker threads."""

@@ -98,6 +98,7 @@ class VersionMetrics:
     failure_duration_us: int = 0
     """The same, summed over requests that failed."""
     queue_duration_us: int = 0
+    """This, and what follows, summed over requests that succeeded."""
     compute_input_duration_us: int = 0
     """From the encoded request to arrays."""
     compute_infer_duration_us: int = 0

@@ -177,6 +177,23 @@ def test_a_request_that_fails_does_not_fail_its_neighbours():
     run(scenario)
 
 
+def test_times_in_the_queue_and_the_model_are_those_of_requests_that_succeed():
+    async def scenario():
+        model = GatedModel()
+        model.allow(100)
+        async with batcher_of(model) as batcher:
+            with pytest.raises(RequestError):
+                await batcher.submit(request(-2))
+            numbers = batcher.numbers
+            assert (numbers.execution_count, numbers.batches[1].calls) == (1, 1)
+            assert (numbers.queue_duration_us, numbers.compute_infer_duration_us) == (0, 0)
+            await batcher.submit(request(2))
+            assert numbers.queue_duration_us > 0
+            assert numbers.compute_infer_duration_us > 0
+
+    run(scenario)
+
+
 class MortalModel(GatedModel):
     """Negative values end its process."""
 
