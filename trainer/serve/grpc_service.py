@@ -9,9 +9,11 @@ Source: Triton, grpc_service.proto. The messages and the base class are generate
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -25,7 +27,7 @@ from trainer.serve.protocol.parameters import SHARED_MEMORY_REFUSAL
 from trainer.serve.request_log import RequestRecord, valid_header_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 
     from trainer.serve.buffers import BufferBudget
     from trainer.serve.inference import Inference
@@ -58,6 +60,13 @@ def _status(error: Exception) -> tuple[grpc.StatusCode, str]:
     return grpc.StatusCode.INTERNAL, "internal error; the server's log has the details"
 
 
+@dataclass(slots=True)
+class _Call:
+    """How a call ended."""
+
+    code: grpc.StatusCode = grpc.StatusCode.CANCELLED
+
+
 def _message(request: _Message | DecodeError) -> _Message:
     if isinstance(request, DecodeError):
         raise RequestError(400, f"not a message of this call: {request}")
@@ -71,14 +80,14 @@ def _rpc(
 
     @functools.wraps(method)
     async def answer(self: _Service, request: _Message, context: _Context) -> _Message:
-        try:
-            response = await method(self, _message(request))
-        except Exception as error:  # noqa: BLE001  whatever fails, the client gets a status
-            code, message = _status(error)
-            self.count(code)
-            return await context.abort(code, message)
-        self.count(grpc.StatusCode.OK)
-        return response
+        with self.counting() as call:
+            try:
+                response = await method(self, _message(request))
+            except Exception as error:  # noqa: BLE001  whatever fails, the client gets a status
+                call.code, message = _status(error)
+                return await context.abort(call.code, message)
+            call.code = grpc.StatusCode.OK
+            return response
 
     return answer
 
@@ -124,9 +133,14 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
         self._buffers = buffers
         self._observer = observer
 
-    def count(self, code: grpc.StatusCode) -> None:
-        """Count a call that ended."""
-        self._metrics.grpc_responses[code.name] += 1
+    @contextlib.contextmanager
+    def counting(self) -> Generator[_Call]:
+        """Count a call when it has ended; it is cancelled where its code is not set."""
+        call = _Call()
+        try:
+            yield call
+        finally:
+            self._metrics.grpc_responses[call.code.name] += 1
 
     @_rpc
     async def ServerLive(self, _request: _Message) -> _Message:
@@ -185,16 +199,16 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
         """Run the model."""
         record = _record(context)
         _send_id_back(record, context)
-        try:
-            response = await self._infer(request, record)
-        except Exception as error:  # noqa: BLE001  whatever fails, the client gets a status
-            code, message = _status(error)
-            self.count(code)
-            self._observer.ended(record, code.name, message)
-            return await context.abort(code, message)
-        self.count(grpc.StatusCode.OK)
-        self._observer.ended(record, grpc.StatusCode.OK.name)
-        return response
+        with self.counting() as call:
+            try:
+                response = await self._infer(request, record)
+            except Exception as error:  # noqa: BLE001  whatever fails, the client gets a status
+                call.code, message = _status(error)
+                self._observer.ended(record, call.code.name, message)
+                return await context.abort(call.code, message)
+            call.code = grpc.StatusCode.OK
+            self._observer.ended(record, call.code.name)
+            return response
 
     async def ModelStreamInfer(
         self,
@@ -202,20 +216,10 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
         context: _Context,
     ) -> AsyncIterator[_Message]:
         """Run the model on each request of a stream, in order; one that fails does not end the stream."""
-        async for request in request_iterator:
-            record = _record(context)
-            try:
-                response = await self._infer(request, record)
-            except Exception as error:  # noqa: BLE001  as for a single request
-                code, message = _status(error)
-                self._observer.ended(record, code.name, message)
-                yield messages.ModelStreamInferResponse(
-                    error_message=message, infer_response={"id": record.body_id or ""}
-                )
-            else:
-                self._observer.ended(record, grpc.StatusCode.OK.name)
-                yield messages.ModelStreamInferResponse(infer_response=response)
-        self.count(grpc.StatusCode.OK)
+        with self.counting() as call:
+            async for request in request_iterator:
+                yield await self._stream_response(request, _record(context))
+            call.code = grpc.StatusCode.OK
 
     SystemSharedMemoryStatus = SystemSharedMemoryRegister = SystemSharedMemoryUnregister = _unsupported(
         SHARED_MEMORY_REFUSAL
@@ -223,6 +227,16 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
     CudaSharedMemoryStatus = CudaSharedMemoryRegister = CudaSharedMemoryUnregister = _unsupported(SHARED_MEMORY_REFUSAL)
     TraceSetting = _unsupported(TRACE_REFUSAL)
     LogSettings = _unsupported(LOG_REFUSAL)
+
+    async def _stream_response(self, request: _Message | DecodeError, record: RequestRecord) -> _Message:
+        try:
+            response = await self._infer(request, record)
+        except Exception as error:  # noqa: BLE001  as for a single request
+            code, message = _status(error)
+            self._observer.ended(record, code.name, message)
+            return messages.ModelStreamInferResponse(error_message=message, infer_response={"id": record.body_id or ""})
+        self._observer.ended(record, grpc.StatusCode.OK.name)
+        return messages.ModelStreamInferResponse(infer_response=response)
 
     async def _infer(self, message: _Message | DecodeError, record: RequestRecord) -> _Message:
         try:

@@ -232,6 +232,24 @@ def test_cancelled_request_is_not_run(start, repository, endless):
             await asyncio.gather(held, left, return_exceptions=True)
 
     asyncio.run(scenario())
+    assert 'athanor_grpc_responses{code="CANCELLED"} 2' in server.metrics().splitlines()
+
+
+def test_a_stream_that_is_cut_is_counted_and_leaves_nothing_behind(start, repository, endless, wait_until):
+    repository.publish(1, module=endless)
+    server = start("--grpc_port=0")
+    server.wait_until("/v2/health/ready")
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        held = request_message(raw_input_contents=[np.full(64, 100, "<f4").tobytes()])
+        stream = stub.ModelStreamInfer(iter([request_message(), held, request_message()]))
+        assert len(next(stream).infer_response.raw_output_contents) == 1
+        server.wait_until_metric("athanor_running_batches", 1)
+        stream.cancel()
+        server.wait_until_metric(FAILURES, 1, CANCELED)
+        wait_until(lambda: 'athanor_grpc_responses{code="CANCELLED"} 1' in server.metrics(), "the stream to end")
+    server.wait_until_metric("nv_inference_request_success", 1)
+    server.wait_until_metric("nv_inference_pending_request_count", 0)
 
 
 def test_deadline_of_the_client_cancels(start, repository, endless):
