@@ -14,6 +14,7 @@ from trainer.model_repository.layout import WARMUP_FOLDER
 from trainer.serve.errors import ModelLoadError, last_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from trainer.serve.model import LoadedModel
@@ -26,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 _RUNS_PER_SIZE = 2
 """TorchScript's executor profiles the first call of a shape and compiles in the second."""
+_LARGEST_BYTES = 256 << 20
+"""Of a batch of zeros, as all requests together hold by default: a max_batch_size far beyond what anybody sends must
+not take the memory of the machine."""
 
 
 def warm_up(model: LoadedModel, model_folder: Path, budget_seconds: float) -> None:
@@ -60,29 +64,37 @@ def _run_zeros(model: LoadedModel, budget_seconds: float) -> None:
         )
         return
     deadline = time.monotonic() + budget_seconds
-    for done, rows in enumerate(_sizes(spec)):
-        zeros = [
-            np.zeros([rows if size == -1 else size for size in tensor.shape], tensor.datatype.numpy)
-            for tensor in spec.inputs
-        ]
-        _run(model, zeros, rows, _RUNS_PER_SIZE, f"zeros in a batch of {rows}")
+    for done, rows in enumerate(_sizes(spec), start=1):
+        what = f"zeros in a batch of {rows}"
+        _run(model, _zeros(spec, rows, what), rows, _RUNS_PER_SIZE, what)
         if time.monotonic() > deadline:
             total = max(1, spec.max_batch_size)
-            logger.warning(
-                "%s version %d: only %d of %d batch sizes warmed up", spec.name, model.version, done + 1, total
-            )
+            logger.warning("%s version %d: only %d of %d batch sizes warmed up", spec.name, model.version, done, total)
             return
 
 
-def _sizes(spec: ModelSpec) -> list[int]:
-    """Return 1..max, those first without which a budget that runs out would hurt most.
+def _zeros(spec: ModelSpec, rows: int, what: str) -> list[Array]:
+    try:
+        return [
+            np.zeros([rows if size == -1 else size for size in tensor.shape], tensor.datatype.numpy)
+            for tensor in spec.inputs
+        ]
+    except (MemoryError, ValueError) as error:  # NumPy has a ValueError for what no machine could hold
+        raise ModelLoadError(f"{what}: {error}. Fix: dims in config.pbtxt") from error
 
-    The largest, preferred ones, then doublings.
+
+def _sizes(spec: ModelSpec) -> Iterator[int]:
+    """Yield 1..max, those first without which a budget that runs out would hurt most.
+
+    The largest that fits into `_LARGEST_BYTES`, preferred ones, then doublings.
     """
-    limit = max(1, spec.max_batch_size)
-    preferred = sorted(spec.batching.preferred_sizes, reverse=True)
+    row_bytes = sum(math.prod(tensor.shape[1:]) * tensor.datatype.numpy.itemsize for tensor in spec.inputs)
+    limit = max(1, min(spec.max_batch_size, _LARGEST_BYTES // row_bytes))
+    preferred = sorted((size for size in spec.batching.preferred_sizes if size <= limit), reverse=True)
     doublings = [1 << power for power in range(limit.bit_length()) if 1 << power < limit]
-    return list(dict.fromkeys([limit, *preferred, *doublings, *range(1, limit)]))
+    first = dict.fromkeys([limit, *preferred, *doublings])
+    yield from first
+    yield from (size for size in range(1, limit) if size not in first)
 
 
 def _run(model: LoadedModel, inputs: list[Array], rows: int, runs: int, what: str) -> None:

@@ -208,7 +208,7 @@ def test_explicit_unload_and_load(start, repository):
         with pytest.raises(InferenceServerException, match="unknown model"):
             client.load_model("other")
         for override in ({"config": "{}"}, {"config": "{}", "files": {"file:1/model.pt": b"a"}}):
-            with pytest.raises(InferenceServerException, match="not supported. Fix: change the files") as refused:
+            with pytest.raises(InferenceServerException, match="not supported") as refused:
                 client.load_model("digits", **override)
             assert refused.value.status() == "StatusCode.UNIMPLEMENTED"
 

@@ -50,6 +50,20 @@ def test_without_samples_all_sizes_run_and_preferred_ones_early(tmp_path):
     assert sizes == [8, 8, 6, 6, 5, 5, 1, 1, 2, 2, 4, 4, 3, 3, 7, 7]
 
 
+def test_a_limit_beyond_all_requests_takes_neither_memory_nor_the_version(tmp_path):
+    """256 MiB of rows of 256 bytes; all sizes up to the limit as a list would take 200 GB."""
+    recorder = Recorder()
+    config = CONFIG.replace("max_batch_size: 8", "max_batch_size: 2147483647")
+    warmup.warm_up(recorder.load(config), tmp_path, 0)
+    assert [len(batch) for batch in recorder.batches] == [1 << 20] * 2
+
+
+@pytest.mark.parametrize("dims", ["[4000000000000000000]", "[3000000000, 3000000000]"])
+def test_rows_that_no_machine_holds_are_refused_with_the_fix(tmp_path, dims):
+    with pytest.raises(ModelLoadError, match=r"zeros in a batch of 1: .*Fix: dims in config.pbtxt"):
+        warm_up(tmp_path, CONFIG.replace("[1, 8, 8]", dims))
+
+
 def test_samples_replace_the_zeros_and_run_as_often_as_asked(tmp_path):
     (tmp_path / "warmup").mkdir()
     values = np.arange(64, dtype="<f4").reshape(1, 8, 8)
