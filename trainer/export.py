@@ -36,8 +36,12 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         trained = config.source.read()
         version = publish(config.model_repository, config.export, trained, config.compression)
-    except (SourceError, ExportError, OSError) as error:
+    except (SourceError, ExportError) as error:
         print(f"export: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        fix = "Fix: a folder that you may write to, with room for the model"
+        print(f"export: model_repository={config.model_repository}: {error}. {fix}", file=sys.stderr)
         return 1
     folder = config.model_repository / config.export.model_name / str(version)
     manifest = read_json(folder / MANIFEST_FILE) or {}

@@ -5,6 +5,7 @@ It is imported where it is used alone: it brings torch's compiler along, which t
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -23,10 +24,16 @@ def save(model: nn.Module, path: Path, example: Tensor) -> None:
         model: A module of one input.
         path: The file to write.
         example: An input of at least two samples: the sizes 0 and 1 would become constants of the program.
+
+    Raises:
+        OSError: with an error number, the file cannot be written.
     """
     batch = torch.export.Dim("batch", min=1)
     program = torch.export.export(model.eval(), (example,), dynamic_shapes=({0: batch},))
-    torch.export.save(program, path)
+    # by way of memory, as TorchScript and for the same reason
+    content = io.BytesIO()
+    torch.export.save(program, content)
+    path.write_bytes(content.getbuffer())
 
 
 def load(path: Path) -> tuple[nn.Module, list[str]]:

@@ -6,6 +6,7 @@ batches. Each of its calls warns; the warnings end here, so that a test run with
 
 from __future__ import annotations
 
+import io
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -27,11 +28,17 @@ def save_frozen(model: nn.Module, path: Path, example: Tensor | None = None) -> 
         path: The file to write.
         example: An input of at least two samples to trace the model with. Tracing keeps the branches that the example
             takes. None: the model is scripted.
+
+    Raises:
+        OSError: with an error number, the file cannot be written.
     """
+    # by way of memory: where the disk is full, torch's own writer ends the whole process (std::terminate)
+    content = io.BytesIO()
     with _no_deprecation_warnings():
         jit = cast("Any", torch.jit)
         module = jit.script(model.eval()) if example is None else jit.trace(model.eval(), (example,))
-        torch.jit.save(torch.jit.freeze(cast("torch.jit.ScriptModule", module)), path)  # pyright: ignore[reportUnknownMemberType]
+        torch.jit.save(torch.jit.freeze(cast("torch.jit.ScriptModule", module)), content)  # pyright: ignore[reportUnknownMemberType]
+    path.write_bytes(content.getbuffer())
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> torch.jit.ScriptModule:

@@ -45,13 +45,14 @@ def write_model(path: Path, trained: TrainedModel) -> dict[str, Any]:
 
     Raises:
         ExportError: the network cannot become TorchScript, or the file does not compute what the model computes.
+        OSError: the file cannot be written.
     """
     example = trained.samples[:2] if trained.method == "trace" else None
     try:
         torchscript.save_frozen(trained.module, path, example)
-    except OSError:
-        raise
     except Exception as error:
+        if _is_of_storage(error):
+            raise
         fix = "Fix: what it names" + ("" if example is not None else ", or --method=trace, which records one call")
         why = _first_line(error).rstrip(":.")
         raise ExportError(f"the network cannot become TorchScript: {why}. {fix}") from error
@@ -64,6 +65,7 @@ def write_variants(folder: Path, trained: TrainedModel, config: CompressionConfi
 
     Raises:
         ExportError: variants are wanted and there is no data to make them with.
+        OSError: a file cannot be written.
     """
     files = VariantFiles()
     if not config.variants:
@@ -77,7 +79,9 @@ def write_variants(folder: Path, trained: TrainedModel, config: CompressionConfi
         path = folder / variant_file(variant)
         try:
             entry = _write_variant(path, variant, builder.build(variant), trained.data)
-        except Exception as error:  # noqa: BLE001  whatever torch raises for one variant, the model must be published
+        except Exception as error:  # whatever torch raises for one variant, the model must be published
+            if _is_of_storage(error):
+                raise  # a version without it would be found, and taken for complete, by each later attempt
             rejection: dict[str, Any] = {"reason": f"cannot be built from this model: {_first_line(error)}"}
         else:
             loss = (trained.accuracy - entry["accuracy"]) * 100
@@ -130,6 +134,11 @@ def _verify(path: Path, model: nn.Module, samples: Tensor) -> None:
                 f"{path.name}: differs from the trained model by {difference:g} on {len(batch)} samples; "
                 f"allowed: {_ABSOLUTE_TOLERANCE:g} + {_RELATIVE_TOLERANCE:g} of the value"
             )
+
+
+def _is_of_storage(error: Exception) -> bool:
+    """Tell a full disk from torch's own OSErrors, such as for a network whose source is gone: those have no number."""
+    return isinstance(error, OSError) and error.errno is not None
 
 
 def _first_line(error: Exception) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -231,3 +234,19 @@ def test_python_that_torchscript_does_not_know_is_refused_with_the_other_method(
     assert "--method=trace, which records one call" in capsys.readouterr().err
     assert list((files / "models/net").iterdir()) == []
     assert export.main([*words, "--method=trace"]) == 0
+
+
+@pytest.mark.parametrize(("limit_bytes", "variants"), [(1000, []), (6000, ["--variants", "pt2"])])
+def test_a_disk_without_room_is_one_line_and_leaves_no_version(files, limit_bytes, variants):
+    """In a process of its own, for torch's own writer ends the whole process there."""
+    program = f"""
+import resource, sys
+from trainer import export
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit_bytes}, {limit_bytes}))
+sys.exit(export.main({[*arguments(files), *variants]}))
+"""
+    torch.save({"linear.weight": torch.eye(3, 4), "linear.bias": torch.zeros(3)}, files / "weights.pt")
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (1, 1), ended.stderr
+    assert re.search(r"^export: model_repository=.*models: .*File too large.* Fix: a folder", ended.stderr)
+    assert list((files / "models/net").iterdir()) == []
