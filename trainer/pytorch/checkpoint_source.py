@@ -185,9 +185,13 @@ def _read_data(path: Path, settings: dict[str, Any]) -> Splits:
         return _read_data_set(path, settings)
     try:
         # NumPy does not close a file that it cannot read
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in _ARRAYS}
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        with path.open("rb") as file:
+            archive: Any = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                raise TypeError("one array, as np.save writes it")  # noqa: TRY301  reported as NumPy's own
+            with archive:
+                arrays = {name: archive[name] for name in _ARRAYS}
+    except (OSError, EOFError, TypeError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise SourceError(
             f"data={path}: {error}. Fix: np.savez(path, {', '.join(f'{n}=…' for n in _ARRAYS)})"
         ) from error
@@ -224,6 +228,9 @@ def _tensor(path: Path, arrays: dict[str, Any], name: str) -> Tensor:
     array, expected = arrays[name], "int64" if name.endswith("labels") else "float32"
     if str(array.dtype) != expected:
         raise SourceError(f"data={path}: {name} is {array.dtype}. Fix: {name}.astype('{expected}')")
+    if array.ndim and not np.isfinite(array).all():
+        row = int(np.argwhere(~np.isfinite(array))[0, 0])
+        raise SourceError(f"data={path}: {name}[{row}] has NaN or infinity. Fix: leave such samples out")
     return torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType]
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainer.common.validation import at_least, file_name
+from trainer.common.validation import between, file_name
+
+_LARGEST_BATCH = 2**31 - 1
+"""Of the 32 bits that config.pbtxt has for it."""
 
 
 class ExportError(RuntimeError):
@@ -22,4 +25,4 @@ class ExportConfig:
 
     def __post_init__(self) -> None:
         file_name("model_name", self.model_name)
-        at_least("max_batch_size", self.max_batch_size, 1)
+        between("max_batch_size", self.max_batch_size, 1, _LARGEST_BATCH)

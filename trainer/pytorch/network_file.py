@@ -29,7 +29,7 @@ def build(network: str) -> nn.Module:
         raise SourceError(f"network={network!r}: {file} defines no {name!r}. Fix: a class or function of that file")
     try:
         built: object = define()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         fix = f"Fix: a {name} that is called without arguments"
         raise SourceError(f"network={network!r}: {name}() fails: {reason(error, file)}. {fix}") from error
     if not isinstance(built, nn.Module):
@@ -46,6 +46,6 @@ def _run(network: str, file: str) -> ModuleType:
     sys.modules[_MODULE_NAME] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script without `if __name__ == "__main__"` ends this process
         raise SourceError(f"network={network!r}: {file} cannot be imported: {reason(error, file)}") from error
     return module

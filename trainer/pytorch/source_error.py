@@ -11,7 +11,7 @@ class SourceError(Exception):
     """The checkpoint, the network or the data cannot be used; the message says which and what to do."""
 
 
-def reason(error: Exception, file: str | None = None) -> str:
+def reason(error: BaseException, file: str | None = None) -> str:
     """Return an error in one line, with the line of the user's file that it comes from."""
     text = " ".join(str(error).split())[:_MOST_CHARACTERS]
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]

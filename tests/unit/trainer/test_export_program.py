@@ -192,6 +192,21 @@ def one_column_of_labels(folder):
     np.savez(folder / "data.npz", **arrays | {"held_out_labels": arrays["held_out_labels"][:, None]})
 
 
+def save_one_array(folder):
+    with (folder / "data.npz").open("wb") as file:
+        np.save(file, np.ones((64, 4), dtype=np.float32))
+
+
+def lose_a_value(folder):
+    arrays = dict(np.load(folder / "data.npz"))
+    arrays["training_inputs"][7, 2] = np.nan
+    np.savez(folder / "data.npz", **arrays)
+
+
+def end_the_process(folder):
+    (folder / "net.py").write_text("import sys\n\nsys.exit(3)\n")
+
+
 @pytest.mark.parametrize(
     ("damage", "changes", "message"),
     [
@@ -216,6 +231,9 @@ def one_column_of_labels(folder):
         (cut("weights.pt"), {}, "Fix: torch.save(model.state_dict(), …)"),
         (empty_the_weights, {}, "EOFError. Fix: torch.save(model.state_dict(), …)"),
         (shift_labels, {}, "training_labels are from 1 to 3; the network has 3 outputs. Fix: 0 to 2"),
+        (save_one_array, {}, "one array, as np.save writes it. Fix: np.savez"),
+        (lose_a_value, {}, "training_inputs[7] has NaN or infinity. Fix: leave such samples out"),
+        (end_the_process, {}, "cannot be imported: SystemExit: 3 ("),
         (one_column_of_labels, {}, "held_out_inputs [64, 4] and held_out_labels [64, 1]; must be [N, …] and [N]"),
     ],
 )
@@ -250,3 +268,9 @@ sys.exit(export.main({[*arguments(files), *variants]}))
     assert (ended.returncode, len(ended.stderr.splitlines())) == (1, 1), ended.stderr
     assert re.search(r"^export: model_repository=.*models: .*File too large.* Fix: a folder", ended.stderr)
     assert list((files / "models/net").iterdir()) == []
+
+
+def test_a_batch_larger_than_a_configuration_can_say_is_refused(files, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        export.main([*arguments(files), "--max_batch_size=2147483648"])
+    assert "max_batch_size=2147483648: must be from 1 to 2147483647" in " ".join(capsys.readouterr().err.split())
