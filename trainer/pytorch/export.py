@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import logging
 import re
 import shutil
 import uuid
@@ -15,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer.common.files import fsync_directory, read_json, write_json_atomically
+from trainer.common.files import fsync_directory, read_json, sha256_of, write_json_atomically
 from trainer.model_repository.layout import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE
 from trainer.pytorch.compression.config import CompressionConfig
+from trainer.pytorch.export_config import ExportError
 from trainer.pytorch.measurement import machine
 from trainer.pytorch.model_files import write_model, write_variants
 
@@ -27,16 +29,22 @@ if TYPE_CHECKING:
     from trainer.pytorch.export_config import ExportConfig
     from trainer.pytorch.trained_model import TrainedModel
 
+logger = logging.getLogger(__name__)
+
 MANIFEST_FORMAT_VERSION = 1
 NO_VARIANTS = CompressionConfig()
 
 
 def find_version(repository: Path, model_name: str, origin: dict[str, Any]) -> int | None:
-    """Return the version that was published with this `origin` before, or None."""
+    """Return the version that was published with this `origin` before and is whole, or None."""
     for version in _versions(repository / model_name):
-        manifest = read_json(repository / model_name / str(version) / MANIFEST_FILE)
-        if manifest is not None and all(manifest.get(key) == value for key, value in origin.items()):
+        folder = repository / model_name / str(version)
+        manifest = read_json(folder / MANIFEST_FILE)
+        if manifest is None or any(manifest.get(key) != value for key, value in origin.items()):
+            continue
+        if _is_whole(folder, manifest):
             return version
+        logger.warning("%s: its files are not those of %s: no server takes it", folder, MANIFEST_FILE)
     return None
 
 
@@ -63,8 +71,8 @@ def publish(
     """Publish a model as the next version, once per origin: a second call finds the first one's version.
 
     Raises:
-        ExportError: the written file does not compute what the model computes, or the repository holds a model of
-            this name with other inputs or outputs.
+        ExportError: the written file does not compute what the model computes, the repository holds a model of this
+            name with other inputs or outputs, or another attempt took this one's place and is not done.
         OSError: the repository cannot be written.
     """
     existing = find_version(repository, config.model_name, origin(trained, compression))
@@ -85,13 +93,25 @@ def publish(
         # before the version: a server that sees the version must be able to read how to serve it
         write_config(folder / CONFIG_FILE, config, trained)
         return _rename_to_next_version(staging, folder, manifest)
-    except (OSError, RuntimeError):  # torch reports a missing folder as a RuntimeError
+    except Exception as error:  # torch has several for a missing file
+        if staging.exists():
+            raise
         other = find_version(repository, config.model_name, origin(trained, compression))
         if other is None:
-            raise
-        return other  # another attempt removed this one's files, and has published since
+            reason = f"another attempt to publish {trained.run_name!r} has removed this one's files"
+            raise ExportError(f"{reason}. Fix: wait for it, or another run name for another model") from error
+        return other
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _is_whole(folder: Path, manifest: dict[str, Any]) -> bool:
+    """Tell whether the files of a version are those that were published."""
+    try:
+        entries = [manifest, *manifest.get("variants", {}).values()]
+        return all(sha256_of(folder / entry["model_file"]) == entry["sha256"] for entry in entries)
+    except (OSError, KeyError):
+        return False
 
 
 def _fill(staging: Path, config: ExportConfig, trained: TrainedModel, compression: CompressionConfig) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def write_config(path: Path, config: ExportConfig, trained: TrainedModel) -> Non
     present = triton.ModelConfig()
     try:
         text_format.Parse(path.read_text(encoding="utf-8"), present)
-    except text_format.ParseError as error:
+    except (text_format.ParseError, UnicodeDecodeError) as error:
         raise ExportError(f"{path}: not a Triton model configuration: {error}. Fix: correct or remove it") from error
     if list(present.input) != list(generated.input) or list(present.output) != list(generated.output):
         fix = "Fix: another --model_name, or remove that model"

@@ -133,6 +133,26 @@ def test_two_attempts_of_a_run_at_once_publish_one_whole_version(tmp_path, monke
     assert contents(tmp_path) == ["digits/1/manifest.json", "digits/1/model.pt", "digits/config.pbtxt"]
 
 
+def test_an_attempt_whose_files_another_one_removed_says_so(tmp_path, monkeypatch):
+    write = export.write_model
+
+    def write_after_another_attempt_began(path, model):
+        path.parent.rename(tmp_path / "removed")
+        return write(path, model)
+
+    monkeypatch.setattr(export, "write_model", write_after_another_attempt_began)
+    with pytest.raises(ExportError, match=r"another attempt to publish 'r1' .* Fix: wait for it, or another run name"):
+        publish(tmp_path, CONFIG, trained())
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])])
+def test_a_damaged_version_is_published_again(tmp_path, damage):
+    """As servers ask for that refuse it."""
+    assert publish(tmp_path, CONFIG, trained()) == 1
+    damage(tmp_path / "digits/1/model.pt")
+    assert [publish(tmp_path, CONFIG, trained()) for _ in range(2)] == [2, 2]
+
+
 def test_an_attempt_leaves_those_of_other_runs_alone(tmp_path):
     others = [tmp_path / "digits" / f".staging-{name}.{'0' * 32}" for name in ("r1.5", "r10")]
     for other in others:
@@ -165,11 +185,16 @@ def test_tuning_by_operators_is_kept(tmp_path):
     assert file.read_text() == tuned
 
 
-@pytest.mark.parametrize("present", ["other outputs", "not a config"])
+@pytest.mark.parametrize("present", ["other outputs", "not a config", "not text"])
 def test_a_model_of_that_name_with_another_contract_is_refused(tmp_path, present):
     publish(tmp_path, CONFIG, trained("r1"))
     file = tmp_path / "digits/config.pbtxt"
-    file.write_text(file.read_text().replace("dims: 10", "dims: 11") if present == "other outputs" else "no {")
+    content = {
+        "other outputs": file.read_bytes().replace(b"dims: 10", b"dims: 11"),
+        "not a config": b"no {",
+        "not text": b"\xff",
+    }
+    file.write_bytes(content[present])
     with pytest.raises(ExportError, match=r"config\.pbtxt: .* Fix: "):
         publish(tmp_path, CONFIG, trained("r2"))
     assert not (tmp_path / "digits/2").exists()
