@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import time
 from typing import TYPE_CHECKING
 
+from trainer.model_repository.layout import TORCH_EXPORT
 from trainer.serve import model, repository, warmup
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ class LocalModels:
     def __init__(self, warmup_budget_seconds: float, variant: str | None) -> None:
         self._warmup_budget_seconds = warmup_budget_seconds
         self._variant = variant
+        if variant == TORCH_EXPORT:
+            # before the process freezes what it has imported: else each collection looks at all of torch's compiler
+            importlib.import_module("trainer.model_repository.exported")
 
     def load(self, candidate: Candidate, spec: ModelSpec) -> LoadedModel:
         """Return a version that is ready to answer.

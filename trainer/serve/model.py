@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, cast
 
 import torch
 
 from trainer.model_repository import model_file
+from trainer.model_repository.layout import TORCH_EXPORT_SUFFIX
 from trainer.serve.errors import ModelLoadError, last_line
 
 if TYPE_CHECKING:
@@ -66,7 +68,10 @@ class LoadedModel:
         return [_checked(tensor, spec) for tensor, spec in zip(outputs, self.spec.outputs, strict=True)]
 
     def release(self) -> None:
-        """Nothing to do: the last reference frees it."""
+        """Free the weights now: what is left refers to itself, and Python looks for such circles very seldom."""
+        self._call = _refuse
+        if self.spec.model_file.endswith(TORCH_EXPORT_SUFFIX):
+            gc.collect()  # its program has circles of its own
 
     def _outputs(self, result: object) -> list[torch.Tensor]:
         outputs = list(cast("Sequence[object]", result)) if isinstance(result, (tuple, list)) else [result]
@@ -75,6 +80,10 @@ class LoadedModel:
             names = [spec.name for spec in self.spec.outputs]
             raise ModelLoadError(f"the model returns {types}; config.pbtxt promises a tensor for each of {names}")
         return cast("list[torch.Tensor]", outputs)
+
+
+def _refuse(*_arguments: object) -> object:
+    raise RuntimeError("the version is released")
 
 
 def load(path: Path, spec: ModelSpec, version: int) -> LoadedModel:

@@ -70,7 +70,9 @@ class ModelCalls:
 
     def release(self, handle: int) -> None:
         """Free a version."""
-        self._loaded.pop(handle, None)
+        loaded = self._loaded.pop(handle, None)
+        if loaded is not None:
+            loaded.release()
 
     def answer(self, call: dict[str, Any], inputs: Sequence[Array]) -> _Answer:
         """Return the answer to a call: of an error, its kind and its reason."""
