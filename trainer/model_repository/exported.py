@@ -6,12 +6,16 @@ It is imported where it is used alone: it brings torch's compiler along, which t
 from __future__ import annotations
 
 import io
+import logging
+import zipfile
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 import torch
 import torch.export
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
     from torch import Tensor, nn
@@ -40,7 +44,29 @@ def load(path: Path) -> tuple[nn.Module, list[str]]:
     """Return a model that `save` wrote, and the names of its arguments in their order.
 
     Raises:
-        RuntimeError: the file is damaged or was written by a newer torch.
+        RuntimeError: the file is damaged, something else, or was written by another torch.
     """
-    program = torch.export.load(path)
+    try:
+        with _reasons() as reasons:
+            program = torch.export.load(path)
+    except (RuntimeError, ValueError, zipfile.BadZipFile) as error:
+        raise RuntimeError(str(reasons[0] if reasons else error).partition("\n")[0]) from error
     return program.module(), [str(name) for name in cast("tuple[object, ...]", program.graph_signature.user_inputs)]
+
+
+@contextmanager
+def _reasons() -> Generator[list[BaseException]]:
+    """Collect what torch.export logs, with its traceback, before it tries an older format and raises for that."""
+    collected: list[BaseException] = []
+
+    def collect(record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1]:
+            collected.append(record.exc_info[1])
+        return False
+
+    logger = logging.getLogger("torch.export")
+    logger.addFilter(collect)
+    try:
+        yield collected
+    finally:
+        logger.removeFilter(collect)

@@ -62,7 +62,7 @@ class GrpcServer:
         try:
             number: int = server.add_insecure_port(address)
         except RuntimeError as error:
-            raise OSError(f"cannot listen on {address} for gRPC: {error}") from error
+            raise OSError(f"gRPC failed to bind to {address}; most likely it is in use") from error
         await server.start()
         return server, number
 

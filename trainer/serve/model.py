@@ -95,8 +95,12 @@ def load(path: Path, spec: ModelSpec, version: int) -> LoadedModel:
     try:
         program = model_file.load(path)
     except (RuntimeError, ValueError) as error:
+        # torch explains at length how files get damaged
+        why = last_line(error).partition(" This is an internal miniz error")[0].rstrip(".")
+        is_exported = path.suffix == TORCH_EXPORT_SUFFIX
+        writer = "torch.export.save of this torch" if is_exported else "torch.jit.save of this torch or an older one"
         raise ModelLoadError(
-            f"{path.name}: not a model that torch {torch.__version__} can load: {last_line(error)}"
+            f"{path.name}: not a model that torch {torch.__version__} can load: {why}. Fix: save it with {writer}"
         ) from error
     return LoadedModel(spec, version, program)
 

@@ -1,0 +1,63 @@
+"""Files that are no model for this torch: the reason is in one line, and not in a traceback of torch's."""
+
+import logging
+import re
+import shutil
+import zipfile
+
+import pytest
+import torch
+
+from tests.unit.trainer.serve.conftest import CONFIG, Scaled
+from trainer.model_repository import exported, torchscript
+from trainer.serve import model, model_config
+from trainer.serve.errors import ModelLoadError
+
+EXPORT, SCRIPT = "torch.export.save of this torch", "torch.jit.save of this torch or an older one"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A model in both formats, and its weights."""
+    folder = tmp_path_factory.mktemp("files")
+    exported.save(Scaled(1.0), folder / "exported", torch.rand(2, 1, 8, 8))
+    torchscript.save_frozen(Scaled(1.0), folder / "script")
+    torch.save({"factor": torch.ones(1)}, folder / "weights")
+    (folder / "empty").touch()
+    with zipfile.ZipFile(folder / "exported") as source, zipfile.ZipFile(folder / "newer", "w") as changed:
+        for name in source.namelist():
+            changed.writestr(name, re.sub(rb'("schema_version": {"major": )', rb"\g<1>9", source.read(name)))
+    return folder
+
+
+@pytest.fixture
+def load(files, tmp_path):
+    def load_file(content, suffix):
+        path = tmp_path / f"model{suffix}"
+        shutil.copy(files / content, path)
+        return model.load(path, model_config.parse(CONFIG, "digits"), 1)
+
+    return load_file
+
+
+@pytest.mark.parametrize(
+    ("content", "suffix", "reason"),
+    [
+        ("newer", ".pt2", "Serialized schema version .* does not match our current schema version"),
+        ("script", ".pt2", "failed locating file archive_format: file not found"),
+        ("weights", ".pt2", "failed locating file archive_format: file not found"),
+        ("empty", ".pt2", "not a ZIP archive"),
+        ("exported", ".pt", "failed locating file constants.pkl: file not found"),
+        ("weights", ".pt", "failed locating file constants.pkl: file not found"),
+        ("empty", ".pt", "not a ZIP archive"),
+    ],
+)
+def test_the_reason_is_one_line_with_what_writes_such_a_file(load, caplog, content, suffix, reason):
+    writer = EXPORT if suffix == ".pt2" else SCRIPT
+    with pytest.raises(ModelLoadError) as refused:
+        load(content, suffix)
+    message = str(refused.value)
+    assert re.fullmatch(rf"model{suffix}: not a model that torch \S+ can load: [^\n]*{reason}[^\n]*", message)
+    assert message.endswith(f". Fix: save it with {writer}")
+    assert not caplog.records
+    assert not logging.getLogger("torch.export").filters
