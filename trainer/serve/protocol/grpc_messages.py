@@ -111,8 +111,9 @@ def _from_contents(contents: _Message, shape: tuple[int, ...], spec: TensorSpec)
     if len(values) != count:
         raise RequestError(400, f"input {spec.name!r}: {len(values)} values; shape {list(shape)} needs {count}")
     if spec.datatype.numpy.kind in "iu":
-        # a 32-bit field also carries the smaller types
-        return tensors.from_numbers(np.array(values), spec).reshape(shape)
+        # a 32-bit field also carries the smaller types; NumPy by itself makes fractions of numbers around 2**63
+        widest = np.uint64 if spec.datatype.numpy.kind == "u" else np.int64
+        return tensors.from_numbers(np.array(values, widest), spec).reshape(shape)
     return np.array(values, spec.datatype.numpy).reshape(shape)
 
 

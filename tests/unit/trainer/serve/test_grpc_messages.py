@@ -30,6 +30,18 @@ def test_every_datatype_in_its_field_and_raw(datatype, numpy):
 
 
 @pytest.mark.parametrize(
+    ("datatype", "values"),
+    [
+        ("UINT64", [1, 2**63 + 1, 2**64 - 1]),
+        ("INT64", [-(2**63), 2**53 + 1, 2**63 - 1]),
+        ("UINT32", [0, 1, 2**32 - 1]),
+    ],
+)
+def test_whole_numbers_keep_their_last_digit(datatype, values):
+    assert decode(datatype, values).inputs[0].ravel().tolist() == values
+
+
+@pytest.mark.parametrize(
     ("datatype", "values", "message"),
     [
         ("INT8", [1, 2, 128], "value 128: INT8 holds -128 to 127"),
