@@ -236,6 +236,8 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
             self._observer.ended(record, code.name, message)
             return messages.ModelStreamInferResponse(error_message=message, infer_response={"id": record.body_id or ""})
         self._observer.ended(record, grpc.StatusCode.OK.name)
+        # as Triton, which serves models with several answers, too: clients wait for the last one of each request
+        response.parameters["triton_final_response"].bool_param = True
         return messages.ModelStreamInferResponse(infer_response=response)
 
     async def _infer(self, message: _Message | DecodeError, record: RequestRecord) -> _Message:

@@ -188,6 +188,8 @@ def test_stream_answers_in_order_and_survives_an_error(client):
     client.stop_stream()
     assert [result and result.get_response().id for result, _ in received] == ["1", "2", None, "3"]
     assert "no version 7" in str(received[2][1])
+    final = [result and result.get_response().parameters["triton_final_response"].bool_param for result, _ in received]
+    assert final == [True, True, None, True]
     np.testing.assert_allclose(received[3][0].as_numpy("logits"), (IMAGE * 3).reshape(1, 64)[:, :10], rtol=1e-6)
 
 
