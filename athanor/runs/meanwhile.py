@@ -22,7 +22,7 @@ def meanwhile(work: Callable[[], Result]) -> Callable[[], Result]:
     def run() -> None:
         try:
             done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             done.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()

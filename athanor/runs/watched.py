@@ -56,7 +56,7 @@ class Watched:
             self._read(self._watch)
         if self._objects:
             return list(self._objects.values())
-        # The watch does not say when it has named all that there are: nothing yet is no answer.
+        # The watch does not say when it has named all that there are: to have heard of none yet says little.
         return json.loads(self._cluster.run(*self._words, "--output=json"))["items"]
 
     def fileno(self) -> int:

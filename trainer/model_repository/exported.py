@@ -46,8 +46,9 @@ def load(path: Path) -> tuple[nn.Module, list[str]]:
     Raises:
         RuntimeError: the file is damaged, something else, or was written by another torch.
     """
+    reasons: list[BaseException] = []
     try:
-        with _reasons() as reasons:
+        with _collected(reasons):
             program = torch.export.load(path)
     except (RuntimeError, ValueError, zipfile.BadZipFile) as error:
         raise RuntimeError(str(reasons[0] if reasons else error).partition("\n")[0]) from error
@@ -55,18 +56,17 @@ def load(path: Path) -> tuple[nn.Module, list[str]]:
 
 
 @contextmanager
-def _reasons() -> Generator[list[BaseException]]:
+def _collected(reasons: list[BaseException]) -> Generator[None]:
     """Collect what torch.export logs, with its traceback, before it tries an older format and raises for that."""
-    collected: list[BaseException] = []
 
     def collect(record: logging.LogRecord) -> bool:
         if record.exc_info and record.exc_info[1]:
-            collected.append(record.exc_info[1])
+            reasons.append(record.exc_info[1])
         return False
 
     logger = logging.getLogger("torch.export")
     logger.addFilter(collect)
     try:
-        yield collected
+        yield
     finally:
         logger.removeFilter(collect)

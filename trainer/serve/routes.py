@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import orjson
 
@@ -156,7 +156,8 @@ class Routes:
 
     async def _load(self, call: Call, model: str) -> Response:
         parameters = _document(call).get("parameters")
-        await self._management.load(model, parameters if isinstance(parameters, dict) else ())
+        names = cast("dict[str, object]", parameters) if isinstance(parameters, dict) else ()
+        await self._management.load(model, names)
         return json_response({})
 
     async def _unload(self, _call: Call, model: str) -> Response:

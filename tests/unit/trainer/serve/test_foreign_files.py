@@ -1,4 +1,4 @@
-"""Files that are no model for this torch: the reason is in one line, and not in a traceback of torch's."""
+"""Files that this torch cannot load as a model: the reason is in one line, and not in a traceback of torch."""
 
 import logging
 import re
