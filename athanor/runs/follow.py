@@ -11,6 +11,7 @@ from athanor.runs.job import (
     ABORTED,
     COMPLETED,
     ENDED,
+    hindrance,
     job_of,
     message_of,
     phase_of,
@@ -59,7 +60,7 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
     """
     job_of(cluster, job_name)
     readers: dict[str, PodLines] = {}
-    said = ""
+    said: set[str] = set()
     with ExitStack() as ends:
         jobs = ends.enter_context(closing(Watched(cluster, JOBS, f"--field-selector=metadata.name={job_name}")))
         pods = ends.enter_context(closing(Watched(cluster, "pods", f"--selector={pods_selector(job_name)}")))
@@ -68,7 +69,8 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
             phase = phase_of(job)
             has_ended = phase in ENDED or phase == ABORTED
             # Two watches are two connections: one may say that the job has ended before the other has named its pods.
-            started = readable_pods(cluster, job_name) if has_ended else readable(pods.now())
+            known = [] if has_ended else pods.now()
+            started = readable_pods(cluster, job_name) if has_ended else readable(known)
             for pod in _first(job_name, started):
                 if pod["metadata"]["uid"] not in readers:
                     reader = PodLines(cluster, job_name, pod, follow=True, as_json=as_json)
@@ -80,10 +82,17 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
                     reader.wait(_LAST_LINES_SECONDS)
                 return phase
             _check_read(readers.values())
-            if not readers and (words := f"{phase} {message_of(job)}".strip()) != said:
-                said = words
-                sys.stderr.write(f"waiting: {words}\n")
+            if not readers:
+                _say_what_for(job, known, said)
             wait_for_change([jobs, pods], _POLL_SECONDS)
+
+
+def _say_what_for(job: dict[str, Any], pods: Iterable[dict[str, Any]], said: set[str]) -> None:
+    """Say what a job waits for, once: an image that cannot be had has two reasons in turn."""
+    words = " ".join(filter(None, (phase_of(job), message_of(job), hindrance(pods))))
+    if words not in said:
+        said.add(words)
+        sys.stderr.write(f"waiting: {words}\n")
 
 
 def _first(job_name: str, pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

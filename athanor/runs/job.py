@@ -22,6 +22,8 @@ GOING_ON = {"Pending", "Running", "Restarting"}
 """Phases of a job that has pods or will have them; in those that are in neither set, its pods are being ended."""
 _PRINT_FOR_ALL = {"launcher", "chief"}
 """Roles whose pod prints what the workers do: mpirun's output is the ranks', and a chief hands out the steps."""
+_ON_THE_WAY = {"PodInitializing", "ContainerCreating"}
+"""Reasons why a container waits that go away by themselves (Kubernetes, pkg/kubelet)."""
 HELPERS = {"ps", "evaluator", "rendezvous", SOURCE}
 """Roles whose pods compute no steps, whatever the kind of the job."""
 
@@ -72,6 +74,17 @@ def _has_log(pod: dict[str, Any]) -> bool:
     # Of a program that ends at once, the kubelet reports the end a second before the pod's phase.
     name, states = main_container(pod), status.get("containerStatuses", [])
     return any(state["name"] == name and "terminated" in state["state"] for state in states)
+
+
+def hindrance(pods: Iterable[dict[str, Any]]) -> str:
+    """Return what keeps the first of some pods from starting, such as an image that cannot be had; empty if nothing."""
+    for pod in sorted(pods, key=lambda pod: (len(pod["metadata"]["name"]), pod["metadata"]["name"])):
+        status = pod.get("status", {})
+        for container in (*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])):
+            reason = container["state"].get("waiting", {}).get("reason")
+            if reason and reason not in _ON_THE_WAY:
+                return f"({pod['metadata']['name']}: {reason}, `athanor why` says more)"
+    return ""
 
 
 def print_order(job_name: str, pod_name: str) -> tuple[int, int, str]:

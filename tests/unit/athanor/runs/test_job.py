@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from athanor.runs.job import readable
+from athanor.runs.job import hindrance, readable
 
 
 def pod(name: str, phase: str, **states: dict) -> dict:
@@ -17,6 +17,7 @@ def pod(name: str, phase: str, **states: dict) -> dict:
 
 
 ENDED = {"terminated": {"exitCode": 0}}
+PULLING = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
 WAITING = {"waiting": {"reason": "PodInitializing"}}
 
 
@@ -43,3 +44,20 @@ def test_they_are_in_the_order_of_their_numbers():
         "w-2",
         "w-10",
     ]
+
+
+@pytest.mark.parametrize(
+    ("pods", "said"),
+    [
+        ([pod("w-0", "Pending", main=WAITING), {"metadata": {"name": "w-1"}}], ""),
+        ([pod("w-10", "Pending", main=PULLING), pod("w-2", "Pending", main=PULLING)], "w-2: ImagePullBackOff"),
+        ([pod("w-0", "Running", main={"running": {}}), pod("w-1", "Pending", main=PULLING)], "w-1: ImagePullBackOff"),
+    ],
+)
+def test_what_keeps_a_pod_from_starting_is_named(pods, said):
+    assert hindrance(pods) == (f"({said}, `athanor why` says more)" if said else "")
+
+
+def test_an_init_container_that_cannot_start_keeps_the_pod_from_it():
+    described = {"metadata": {"name": "w-0"}, "status": {"initContainerStatuses": [{"name": "a", "state": PULLING}]}}
+    assert hindrance([described]).startswith("(w-0: ImagePullBackOff")
