@@ -43,7 +43,7 @@ def test_wrong_compression_is_refused(wrong, message):
         Compression(**wrong)
 
 
-@pytest.mark.parametrize("compression", [None, {"variants": ["pt2"]}])
+@pytest.mark.parametrize("compression", [{"variants": []}, {"variants": ["pt2"]}])
 def test_settings_refuse_a_variant_that_the_training_does_not_publish(compression):
     with pytest.raises(ValidationError, match=r"variant = int8: is not published.*Fix: compression"):
         DigitsSettings(compression=compression, variant="int8")
