@@ -64,7 +64,7 @@ def _refuse_output(path: Path) -> None:
     if path.is_dir():
         raise SettingsError(f"output={path}: is a folder. Fix: a file in it, such as {path / 'weights.safetensors'}")
     if not path.parent.is_dir():
-        raise SettingsError(f"output={path}: there is no folder {path.parent}. Fix: create it, or another file")
+        raise SettingsError(f"output={path}: the folder {path.parent} does not exist. Fix: create it, or another file")
 
 
 def _write(path: Path, weights: dict[str, Tensor], about: dict[str, str]) -> None:

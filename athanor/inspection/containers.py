@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _IMAGE_REASONS = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
 _START_REASONS = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreStartHookError"}
 _MOUNT_EVENTS = ("FailedMount", "FailedAttachVolume")
+_ON_THE_WAY = {"PodInitializing", "ContainerCreating"}
 _KILLED, _TERMINATED = 137, 143
 
 
@@ -67,6 +68,12 @@ class Status:
         return self.status.get("state", {}).get("waiting") or {}
 
     @property
+    def hindrance(self) -> str | None:
+        """Why it waits, where that does not go away by itself."""
+        reason = self.waiting.get("reason")
+        return None if reason in _ON_THE_WAY else reason
+
+    @property
     def exit(self) -> Object:
         """How it ended badly, now or the time before; empty if it never did."""
         for state in ("state", "lastState"):
@@ -98,8 +105,8 @@ def state_words(pod: Object) -> str:
         ended: Object = each.status.get("state", {}).get("terminated") or {}
         if ended.get("exitCode"):
             return f"{each.name}: {ended.get('reason', 'Error')} (exit {ended['exitCode']})"
-        if each.waiting.get("reason") not in {None, "PodInitializing", "ContainerCreating"}:
-            return f"{each.name}: {each.waiting['reason']}"
+        if each.hindrance:
+            return f"{each.name}: {each.hindrance}"
         if each.init and (each.status.get("state", {}).get("running")):
             return f"init {each.name}"
     phase = phase_of(pod) or "Unknown"

@@ -69,8 +69,8 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
             phase = phase_of(job)
             has_ended = phase in ENDED or phase == ABORTED
             # Two watches are two connections: one may say that the job has ended before the other has named its pods.
-            known = [] if has_ended else pods.now()
-            started = readable_pods(cluster, job_name) if has_ended else readable(known)
+            current = [] if has_ended else pods.now()
+            started = readable_pods(cluster, job_name) if has_ended else readable(current)
             for pod in _first(job_name, started):
                 if pod["metadata"]["uid"] not in readers:
                     reader = PodLines(cluster, job_name, pod, follow=True, as_json=as_json)
@@ -83,7 +83,7 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
                 return phase
             _check_read(readers.values())
             if not readers:
-                _say_what_for(job, known, said)
+                _say_what_for(job, current, said)
             wait_for_change([jobs, pods], _POLL_SECONDS)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from athanor.inspection.containers import statuses
 from athanor.inspection.objects import JOB_NAME, JOBS
 from infra.errors import RefusalError
 from infra.job_source import CONTAINER as SOURCE
@@ -22,8 +23,6 @@ GOING_ON = {"Pending", "Running", "Restarting"}
 """Phases of a job that has pods or will have them; in those that are in neither set, its pods are being ended."""
 _PRINT_FOR_ALL = {"launcher", "chief"}
 """Roles whose pod prints what the workers do: mpirun's output is the ranks', and a chief hands out the steps."""
-_ON_THE_WAY = {"PodInitializing", "ContainerCreating"}
-"""Reasons why a container waits that go away by themselves (Kubernetes, pkg/kubelet)."""
 HELPERS = {"ps", "evaluator", "rendezvous", SOURCE}
 """Roles whose pods compute no steps, whatever the kind of the job."""
 
@@ -63,8 +62,13 @@ def readable_pods(cluster: Cluster, job_name: str) -> list[dict[str, Any]]:
 
 def readable(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return those of a job's pods that have started, by their number."""
-    started = [pod for pod in pods if _has_log(pod)]
-    return sorted(started, key=lambda pod: (len(pod["metadata"]["name"]), pod["metadata"]["name"]))
+    return sorted(filter(_has_log, pods), key=number_of)
+
+
+def number_of(pod: dict[str, Any]) -> tuple[int, str]:
+    """Return what puts pods of one role in the order of their numbers, which end their names."""
+    name = pod["metadata"]["name"]
+    return len(name), name
 
 
 def _has_log(pod: dict[str, Any]) -> bool:
@@ -78,12 +82,9 @@ def _has_log(pod: dict[str, Any]) -> bool:
 
 def hindrance(pods: Iterable[dict[str, Any]]) -> str:
     """Return what keeps the first of some pods from starting, such as an image that cannot be had; empty if nothing."""
-    for pod in sorted(pods, key=lambda pod: (len(pod["metadata"]["name"]), pod["metadata"]["name"])):
-        status = pod.get("status", {})
-        for container in (*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])):
-            reason = container["state"].get("waiting", {}).get("reason")
-            if reason and reason not in _ON_THE_WAY:
-                return f"({pod['metadata']['name']}: {reason}, `athanor why` says more)"
+    for each in statuses(sorted(pods, key=number_of)):
+        if each.hindrance:
+            return f"({each.pod['metadata']['name']}: {each.hindrance}, `athanor why` says more)"
     return ""
 
 

@@ -18,6 +18,7 @@ from athanor.runs.job import (
     job_of,
     main_container,
     message_of,
+    number_of,
     phase_of,
     pods_selector,
     print_order,
@@ -48,7 +49,7 @@ def watch(cluster: Cluster, run: str, job_name: str, *, as_json: bool) -> int:
         while True:
             job, pods = job_of(cluster, job_name), cluster.items("pods", pods_selector(job_name))
             described, series = describe(run, job, datetime.now(UTC)), series_of(cluster, job_name)
-            use = gpu_use(cluster, sorted(pods, key=_number)) if described.gpus else []
+            use = gpu_use(cluster, sorted(pods, key=number_of)) if described.gpus else []
             if as_json:
                 lines = [json.dumps({**fields(described, message_of(job), pods, series), "gpu_use": use or None})]
             else:
@@ -106,7 +107,7 @@ def fields(run: Run, message: str, pods: list[dict[str, Any]], series: Series) -
 
 def _pods(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return name, phase and node of each pod, by its number."""
-    in_order = sorted(pods, key=_number)
+    in_order = sorted(pods, key=number_of)
     return [
         {
             "pod": pod["metadata"]["name"],
@@ -115,11 +116,6 @@ def _pods(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         for pod in in_order
     ]
-
-
-def _number(pod: dict[str, Any]) -> tuple[int, str]:
-    """Return what puts pods in the order of their numbers."""
-    return len(pod["metadata"]["name"]), pod["metadata"]["name"]
 
 
 def _progress(series: Series) -> str:

@@ -60,7 +60,7 @@ class Watched:
         return json.loads(self._cluster.run(*self._words, "--output=json"))["items"]
 
     def fileno(self) -> int:
-        """Return the descriptor that has something to read at the next change; -1 if there is no watch."""
+        """Return the descriptor that has something to read at the next change; -1 without a watch."""
         return self._watch.stdout.fileno() if self._watch and self._watch.stdout else -1
 
     def close(self) -> None:

@@ -60,9 +60,9 @@ class BlocksConfig:
             SettingsError: naming the program or the option, and the fix.
         """
         if not blocks and self != BlocksConfig():
-            given = [f"{name}={value}" for name, value in vars(self).items() if value != getattr(BlocksConfig, name)]
+            changed = [f"{name}={value}" for name, value in vars(self).items() if value != getattr(BlocksConfig, name)]
             limit = f"works on blocks, and the plan of {model} has none"
-            raise SettingsError(f"{', '.join(given)}: {limit}. Fix: name them in its `plan`, or leave it out")
+            raise SettingsError(f"{', '.join(changed)}: {limit}. Fix: name them in its `plan`, or leave it out")
         if self.compile != "inductor":
             return
         # inductor calls a C++ compiler for CPU kernels, Triton a C compiler for the launchers of GPU kernels

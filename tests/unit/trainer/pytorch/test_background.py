@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_read(tmp_pa
     for output, message in (
         (tmp_path, f"output={tmp_path}: is a folder. Fix: a file in it"),
         (Path(), "output=.: is a folder. Fix: a file in it, such as weights.safetensors"),
-        (tmp_path / "no/w", f"output={tmp_path / 'no/w'}: there is no folder {tmp_path / 'no'}. Fix: create it"),
+        (tmp_path / "no/w", f"output={tmp_path / 'no/w'}: the folder {tmp_path / 'no'} does not exist. Fix: create it"),
     ):
         assert export_weights.main(["--run=nowhere", f"--output={output}"]) == 1
         assert message in capsys.readouterr().err
