@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import uuid
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+logger = logging.getLogger(__name__)
 
 
 def sha256_of(path: Path) -> str:
@@ -60,6 +63,14 @@ def write_atomically(path: Path, content: bytes) -> None:
 def write_json_atomically(path: Path, document: dict[str, Any]) -> None:
     """Write a JSON document like `write_atomically`, indented and with a stable order of keys."""
     write_atomically(path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode())
+
+
+def remember_number(path: Path, name: str, number: int) -> None:
+    """Write a whole number for `read_number`; warn where it cannot be written, since no run must end of that."""
+    try:
+        write_json_atomically(path, {name: number})
+    except OSError as error:
+        logger.warning("%s: not written: %s", path, error)
 
 
 def read_number(path: Path, name: str) -> int:

@@ -116,6 +116,7 @@ class TrainConfig:
     def without_effect(self, total_steps: int, world_size: int) -> list[str]:
         """Say which settings do not do what they are for in a run of so many steps and ranks, and the fix of each."""
         messages = [
+            *self.parallel.without_effect(),
             *self.optimizer.without_effect(total_steps),
             *self.checkpoint.without_effect(total_steps),
             *self.report.stragglers.without_effect(total_steps),

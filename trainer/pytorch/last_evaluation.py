@@ -6,25 +6,19 @@ Not in the checkpoint, which is saved before the evaluation: one that fails must
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from trainer.common.files import read_number, write_json_atomically
+from trainer.common.files import read_number, remember_number
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-logger = logging.getLogger(__name__)
 
 _FILE = "last-evaluation.json"
 
 
 def remember(run_folder: Path, step: int) -> None:
     """Record an evaluation; for one of the ranks. A full volume costs a second evaluation, not the run."""
-    try:
-        write_json_atomically(run_folder / _FILE, {"step": step})
-    except OSError as error:
-        logger.warning("%s: not written: %s", run_folder / _FILE, error)
+    remember_number(run_folder / _FILE, "step", step)
 
 
 def resume_at(run_folder: Path, step: int) -> bool:

@@ -5,15 +5,12 @@ Such a process ends within milliseconds, before anybody could read its metrics: 
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from trainer.common.files import read_number, write_json_atomically
+from trainer.common.files import read_number, remember_number
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-logger = logging.getLogger(__name__)
 
 _FILE = "non-finite-losses.json"
 
@@ -25,7 +22,4 @@ def count(run_folder: Path) -> int:
 
 def remember(run_folder: Path) -> None:
     """Count one more; for one of the ranks. A volume that cannot be written must not hide what ended the run."""
-    try:
-        write_json_atomically(run_folder / _FILE, {"count": count(run_folder) + 1})
-    except OSError as error:
-        logger.warning("%s: not written: %s", run_folder / _FILE, error)
+    remember_number(run_folder / _FILE, "count", count(run_folder) + 1)

@@ -52,6 +52,14 @@ class ParallelConfig:
                 f"microbatches={self.microbatches}: {limit}. Fix: --microbatches {4 * needed}, or at least {needed}"
             )
 
+    def without_effect(self) -> list[str]:
+        """Say what does not do what it is for, and the fix."""
+        schedule = self.pipeline_schedule
+        if self.pipeline_parallel > 1 or schedule == ParallelConfig.pipeline_schedule:
+            return []
+        limit = "there is no pipeline, since pipeline_parallel=1"
+        return [f"pipeline_schedule={schedule}: {limit}. Fix: --pipeline_parallel 2 or more, or leave it out"]
+
     def degrees(self, world_size: int) -> Degrees:
         """Return the degrees for a number of ranks.
 

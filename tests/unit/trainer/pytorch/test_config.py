@@ -147,6 +147,14 @@ def test_a_named_model_brings_its_own_arguments():
             "--profile_steps 1 --profile_ranks 0 4 8",
             "profile_ranks=4 8: the ranks are 0 to 3: nobody records there. Fix: at most 3",
         ),
+        (
+            "--pipeline_schedule gpipe --microbatches 4",
+            (
+                "pipeline_schedule=gpipe: there is no pipeline, since pipeline_parallel=1. "
+                "Fix: --pipeline_parallel 2 or more, or leave it out"
+            ),
+        ),
+        ("--pipeline_schedule gpipe --pipeline_parallel 2 --microbatches 4", None),
         ("--warmup_steps 99 --checkpoint_interval_steps 50 --keep_every_n_steps 100", None),
         ("--warmup_steps 0 --log_interval_steps 100 --straggler_interval_steps 100 --profile_ranks 0 4", None),
     ],
