@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from infra.autoscaling_metrics import LATENCY_METRIC, QUEUE_METRIC, AutoscalingMetric
@@ -164,6 +164,10 @@ class Autoscaling:
     def hold(self) -> int:
         """Seconds that a request waits for the first pod."""
         return _HOLD_SECONDS if self.hold_seconds is None else self.hold_seconds
+
+    def leaving_room_for(self, pods: int) -> Autoscaling:
+        """Return these limits less so many pods that are there at any load."""
+        return replace(self, minimum=max(1, self.minimum - pods), maximum=self.maximum - pods) if pods else self
 
     def check_offered(self, offers: PlatformOffers) -> None:
         """Refuse a target whose metric nothing serves on the platform: the number of pods would never change.

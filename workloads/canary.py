@@ -21,7 +21,8 @@ class Canary:
 
     The parts are pods: of the service's replicas this percentage, rounded down to whole pods, serves the canary's
     version. A Service hands out connections, not requests, so the share holds over many clients. Of a service with
-    `expose`, the gateway shares out requests instead, exactly, and one pod at least is the canary's.
+    `expose`, the gateway shares out requests instead, exactly, and one pod at least is the canary's. Requests of a
+    canary that has no ready pod go to the other version.
     """
 
     version: int
@@ -47,6 +48,9 @@ class Canary:
         pods = replicas * self.percent // 100
         if by_requests and replicas > 1:
             return max(1, pods)
+        if by_requests:
+            limit = "each version needs a pod of its own"
+            raise RefusalError("replicas", replicas, limit, "use replicas=2 or more, or omit it")
         if pods:
             return pods
         needed = -(-100 // self.percent)
@@ -68,7 +72,8 @@ class Track:
     """What its name has beyond the service's. The stable track has the service's own, with a canary and without:
     else the first canary would replace all pods at once."""
     label: Literal["stable", "canary"] | None = None
-    """Value of TRACK_LABEL; None where there is one track alone."""
+    """Value of TRACK_LABEL; None where there is one track alone, inside the cluster. At the gateway the pods have it
+    before there is a canary: a route to pods that get it in a rollout would find none at first."""
     replicas: int | None
     """None where an autoscaler decides."""
     version: int | None
@@ -81,17 +86,27 @@ class Track:
 
 
 def tracks(
-    replicas: int | None, version: int | None, canary: Canary | None, *, by_requests: bool = False
+    most_pods: int, version: int | None, canary: Canary | None, *, by_requests: bool, autoscaled: bool
 ) -> tuple[Track, ...]:
-    """Return the Deployments of a service. `by_requests`: see `Canary.pods`.
+    """Return the Deployments of a service.
+
+    Args:
+        most_pods: Pods of both versions together, at the highest load.
+        version: Of the stable track.
+        canary: The second version, if there is one.
+        by_requests: Whether a gateway shares out requests, whatever the number of pods.
+        autoscaled: Whether an autoscaler decides about the stable track. The canary has its pods for the highest load
+            at all times: two autoscalers whose pods one selector matches both stop.
 
     Raises:
-        RefusalError: the replicas cannot be split as the canary asks.
+        RefusalError: the pods cannot be split as the canary asks.
     """
-    if canary is None or replicas is None:
-        return (Track(replicas=replicas, version=version),)
-    pods = canary.pods(replicas, by_requests=by_requests)
-    return (
-        Track(label="stable", replicas=replicas - pods, version=version),
-        Track(suffix="-canary", label="canary", replicas=pods, version=canary.version),
+    pods = canary.pods(most_pods, by_requests=by_requests) if canary else 0
+    stable = Track(
+        label="stable" if canary or by_requests else None,
+        replicas=None if autoscaled else most_pods - pods,
+        version=version,
     )
+    if canary is None:
+        return (stable,)
+    return stable, Track(suffix="-canary", label="canary", replicas=pods, version=canary.version)

@@ -19,7 +19,8 @@ from workloads.owner import claim_names, own_label
 from workloads.placement import Placement, check_placement
 from workloads.resolved import ResolvedWorkload
 from workloads.service_args import TorchScriptServiceArgs
-from workloads.serving_pods import placement, service_objects, service_url
+from workloads.service_objects import service_objects
+from workloads.serving_pods import placement, service_url
 from workloads.shadow import SHADOW_SUFFIX
 from workloads.triton import Triton
 
@@ -63,15 +64,28 @@ class TorchScriptService(pulumi.ComponentResource):
             )
         )
         children = pulumi.ResourceOptions(parent=self, provider=platform.provider, depends_on=platform.depends_on)
-        for each in service_objects(name, args):
-            resource_from_output(name + each.suffix, each.kind, resolved.apply(each.build), children)
+        self._declare(name, args, resolved, children)
         self.url = resolved.apply(lambda known: service_url(name, known))
-        labels = [track.label for track in args.tracks if track.label]
+        labels = [track.label for track in args.tracks if track.label] if args.canary else []
         self.track_urls = resolved.apply(
             lambda known: {label: service_url(f"{name}-{label}", known) for label in labels}
         )
         self.external_url = resolved.apply(lambda known: _external_url(name, args, known))
         self.register_outputs({"url": self.url, "track_urls": self.track_urls, "external_url": self.external_url})
+
+    def _declare(
+        self,
+        name: str,
+        args: TorchScriptServiceArgs,
+        resolved: pulumi.Output[ResolvedWorkload],
+        children: pulumi.ResourceOptions,
+    ) -> None:
+        objects = service_objects(name, args)
+        made: list[pulumi.Resource] = []
+        for each in sorted(objects, key=lambda each: each.names_others):
+            after = pulumi.ResourceOptions(depends_on=[*made]) if each.names_others else None
+            options = pulumi.ResourceOptions.merge(children, after)
+            made.append(resource_from_output(name + each.suffix, each.kind, resolved.apply(each.build), options))
 
     def _tell_rounded_share(self, args: TorchScriptServiceArgs) -> None:
         if args.canary is None or args.expose:

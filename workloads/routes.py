@@ -5,6 +5,9 @@ Source: Gateway API 1.6, HTTPRoute; Envoy Gateway 1.9, SecurityPolicy and Backen
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from infra.gateway import ACTIVATOR, ACTIVATOR_PORT, GATEWAY_NAME
@@ -12,11 +15,11 @@ from infra.gateway import NAMESPACE as GATEWAY_NAMESPACE
 from workloads.exposure import OidcAuth, TokenAuth
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from infra.manifests import Manifest
     from workloads.autoscaling import Autoscaling
-    from workloads.canary import Track
+    from workloads.canary import Canary
     from workloads.exposure import Auth, Expose
 
 ROUTE_KIND = ("gateway.networking.k8s.io/v1", "HTTPRoute")
@@ -32,43 +35,57 @@ _GRPC_METHODS = (
     "ModelInfer",
 )  # fmt: skip
 """Without those of the repository, of traces and of the log: they manage the server."""
+_GRPC_STREAM = "ModelStreamInfer"
+_UNLIMITED = "0s"
+_REQUESTS_PER_CONNECTION = 1000
+"""To a Service's address, which gives a connection to one of its pods: long-lived ones would keep new pods idle."""
+_TO_SERVICES = {
+    "routingType": "Service",
+    "circuitBreaker": {"maxRequestsPerConnection": _REQUESTS_PER_CONNECTION},
+}
 _RETRIES = 8
 _RETRIED = ["connect-failure", "refused-stream", "reset", "retriable-status-codes"]
 _FIRST_RETRY, _LONGEST_RETRY = "50ms", "1s"
 
 
-def route_manifest(
-    metadata: Manifest, backends: Sequence[tuple[str, int]], expose: Expose, host: str, ports: dict[str, int]
-) -> Manifest:
+@dataclass(frozen=True, kw_only=True)
+class Upstream:
+    """What answers behind a route."""
+
+    shares: Sequence[tuple[str, int]]
+    """Names of Services with their shares of the requests, in percent."""
+    ports: Mapping[str, int]
+    """The Services' ports by name."""
+    has_trace_settings: bool
+    """Whether the server lets clients change what it traces, below its models' paths."""
+
+
+def route_manifest(metadata: Manifest, upstream: Upstream, expose: Expose, host: str) -> Manifest:
     """Return the route of a service.
 
     Args:
         metadata: Of the route.
-        backends: Names of Services with their shares of the requests, in percent.
+        upstream: What answers.
         expose: What the user asked for.
         host: Whole name of the host.
-        ports: The Services' ports by name.
     """
-
-    def rule(name: str, matches: list[Manifest], protocol: str = "http") -> Manifest:
-        return _rule(name, matches, backends, expose, ports[protocol])
-
+    ports, timeout = upstream.ports, f"{expose.timeout_seconds}s"
+    http = partial(_rule, backends=upstream.shares, port=ports["http"], timeout=timeout)
+    rules = [_closed(expose.path)] if upstream.has_trace_settings else []
     if expose.path != "/":
-        rules = _rules_below(expose.path, rule)
+        rules += _rules_below(expose.path, http)
     else:
-        grpc = [rule("grpc", _grpc_matches(), "grpc")] if "grpc" in ports else []
-        rules = [*grpc, rule("http", _plain_matches())]
+        rules += [*(_grpc_rules(http, ports["grpc"]) if "grpc" in ports else []), http("http", _plain_matches())]
     parent = {"name": GATEWAY_NAME, "namespace": GATEWAY_NAMESPACE}
     spec = {"parentRefs": [parent], "hostnames": [host], "rules": rules}
     return _manifest(ROUTE_KIND, metadata, spec)
 
 
-def backends(name: str, tracks: Sequence[Track], canary_percent: int | None) -> list[tuple[str, int]]:
+def shares(name: str, canary: Canary | None) -> list[tuple[str, int]]:
     """Return the Services that answer, with their shares in percent: of requests, whatever the number of pods."""
-    if canary_percent is None:
+    if canary is None:
         return [(name, 100)]
-    shares = {"stable": 100 - canary_percent, "canary": canary_percent}
-    return [(f"{name}-{track.label}", shares[track.label]) for track in tracks if track.label]
+    return [(f"{name}-stable", 100 - canary.percent), (f"{name}-canary", canary.percent)]
 
 
 def security_manifest(metadata: Manifest, service: str, auth: Auth | None, autoscaling: Autoscaling | None) -> Manifest:
@@ -79,8 +96,16 @@ def security_manifest(metadata: Manifest, service: str, auth: Auth | None, autos
     )
 
 
-def traffic_manifest(metadata: Manifest, expose: Expose, autoscaling: Autoscaling | None) -> Manifest:
-    """Return what becomes of a route's requests: limits, and a second try for those whose pod went."""
+def traffic_manifest(metadata: Manifest, expose: Expose, *, to_services: bool) -> Manifest:
+    """Return what becomes of a route's requests: limits, and a second try for those whose pod went.
+
+    Args:
+        metadata: Of the policy.
+        expose: What the user asked for.
+        to_services: Whether the proxies use the Services' addresses, which stay, rather than choose among the pods that
+            they know: they know none yet of a service that was started a moment ago, and answer 503 themselves, without
+            another try, to the share of a canary that has no ready pod.
+    """
     limit = expose.rate_limit
     rules = [{"limit": {"requests": limit.requests, "unit": limit.per.capitalize()}}] if limit else []
     spec = {
@@ -92,8 +117,7 @@ def traffic_manifest(metadata: Manifest, expose: Expose, autoscaling: Autoscalin
             "perRetry": {"backOff": {"baseInterval": _FIRST_RETRY, "maxInterval": _LONGEST_RETRY}},
         },
         **({"rateLimit": {"type": "Local", "local": {"rules": rules}}} if rules else {}),
-        # Of a service that was started a moment ago the proxies know no pod yet; its Service's address stays.
-        **({"routingType": "Service"} if autoscaling and autoscaling.scales_to_zero else {}),
+        **(_TO_SERVICES if to_services else {}),
     }
     return _manifest(TRAFFIC_KIND, metadata, spec)
 
@@ -104,6 +128,18 @@ def _plain_matches() -> list[Manifest]:
 
 def _grpc_matches() -> list[Manifest]:
     return [_match("Exact", f"{_GRPC_SERVICE}/{method}") for method in _GRPC_METHODS]
+
+
+def _grpc_rules(rule: Callable[..., Manifest], port: int) -> list[Manifest]:
+    """Return the rules of gRPC: an answer has its time, a stream of them may last."""
+    stream = [_match("Exact", f"{_GRPC_SERVICE}/{_GRPC_STREAM}")]
+    return [rule("grpc", _grpc_matches(), port=port), rule("grpc-stream", stream, port=port, timeout=_UNLIMITED)]
+
+
+def _closed(path: str) -> Manifest:
+    """Return a rule without a backend, which answers 500: no request gets to a model's trace settings."""
+    settings = f"{re.escape(path.rstrip('/'))}/v2/models/.*/trace/setting"
+    return {"name": "closed", "matches": [_match("RegularExpression", settings)]}
 
 
 def _rules_below(path: str, rule: Callable[[str, list[Manifest]], Manifest]) -> list[Manifest]:
@@ -126,12 +162,12 @@ def _rewrite(path: Manifest) -> Manifest:
 
 
 def _rule(
-    name: str, matches: list[Manifest], backends: Sequence[tuple[str, int]], expose: Expose, port: int
+    name: str, matches: list[Manifest], *, backends: Sequence[tuple[str, int]], port: int, timeout: str
 ) -> Manifest:
     return {
         "name": name,
         "matches": matches,
-        "timeouts": {"request": f"{expose.timeout_seconds}s"},
+        "timeouts": {"request": timeout},
         "backendRefs": [{"name": service, "port": port, "weight": share} for service, share in backends],
     }
 

@@ -42,7 +42,8 @@ class TorchScriptServiceArgs:
     """Compressed variant to serve, such as "int8"; a version that was published without it is not served. Default: the
     model itself."""
     replicas: int | None = None
-    """Serving pods, those of a canary included. Default: 1, or what `autoscaling` decides."""
+    """Serving pods, those of a canary included. Default: 1, with a canary behind the gateway 2, or what `autoscaling`
+    decides."""
     autoscaling: Autoscaling | None = None
     """Let the number of pods follow the load. Default: it is fixed."""
     canary: Canary | None = None
@@ -97,14 +98,27 @@ class TorchScriptServiceArgs:
     @property
     def tracks(self) -> tuple[Track, ...]:
         """The Deployments: one, or two with a canary."""
-        fixed = 1 if self.replicas is None else self.replicas
-        replicas = None if self.autoscaling else fixed
-        return tracks(replicas, self.version, self.canary, by_requests=self.expose is not None)
+        return tracks(
+            self.most_pods,
+            self.version,
+            self.canary,
+            by_requests=self.expose is not None,
+            autoscaled=self.autoscaling is not None,
+        )
 
     @property
     def most_pods(self) -> int:
         """Pods at the highest load."""
-        return self.autoscaling.maximum if self.autoscaling else sum(track.replicas or 0 for track in self.tracks)
+        if self.autoscaling:
+            return self.autoscaling.maximum
+        if self.replicas is not None:
+            return self.replicas
+        return 2 if self.canary and self.expose else 1
+
+    @property
+    def canary_pods(self) -> int:
+        """Pods of the canary."""
+        return sum(track.replicas or 0 for track in self.tracks if track.label == "canary")
 
     @property
     def shadow_args(self) -> TorchScriptServiceArgs | None:
@@ -187,8 +201,7 @@ def _check_autoscaling(args: TorchScriptServiceArgs, autoscaling: Autoscaling) -
 
 def _check_canary(args: TorchScriptServiceArgs, canary: Canary) -> None:
     if args.autoscaling:
-        limit = "is a share of a fixed number of pods, which an autoscaler would change"
-        raise RefusalError("canary", canary, limit, "set replicas instead of autoscaling while the canary runs")
+        _check_autoscaled_canary(args, args.autoscaling, canary)
     if args.version is None:
         limit = "needs a version for all other pods, or they would load the canary's as well"
         raise RefusalError(
@@ -199,7 +212,20 @@ def _check_canary(args: TorchScriptServiceArgs, canary: Canary) -> None:
         raise RefusalError(
             "canary.version", canary.version, limit, "set canary.version to the new version and version to the old one"
         )
-    canary.pods(1 if args.replicas is None else args.replicas, by_requests=args.expose is not None)
+    canary.pods(args.most_pods, by_requests=args.expose is not None)
+
+
+def _check_autoscaled_canary(args: TorchScriptServiceArgs, autoscaling: Autoscaling, canary: Canary) -> None:
+    if args.expose is None:
+        limit = "is a share of a fixed number of pods, which an autoscaler would change"
+        fix = "set replicas instead of autoscaling while the canary runs, or add expose: a gateway shares out requests"
+        raise RefusalError("canary", canary, limit, fix)
+    if autoscaling.scales_to_zero:
+        limit = "keeps a pod, but autoscaling.minimum=0 asks for none without load"
+        raise RefusalError("canary", canary, limit, "set autoscaling.minimum to 1 while the canary runs")
+    if autoscaling.maximum == 1:
+        limit = "each version needs a pod of its own"
+        raise RefusalError("autoscaling.maximum", 1, limit, "set it to 2 or more while the canary runs")
 
 
 def _check_shadow(args: TorchScriptServiceArgs, shadow: Shadow) -> None:

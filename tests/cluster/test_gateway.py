@@ -11,8 +11,10 @@ import shutil
 import signal
 import time
 import urllib.request
+from collections import Counter
 from http import HTTPStatus
 from pathlib import Path
+from queue import Queue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from tests.fixtures.team import Team
 
 TOKEN = "token-of-alice"
+HEADERS = {"authorization": f"Bearer {TOKEN}"}
 MODEL = "two-versions"
 EXPOSED, SLEEPY, SIGNED = "exposed", "sleepy", "signed"
 HOST, SLEEPY_HOST, SIGNED_HOST = (f"{name}.{DOMAIN}" for name in (EXPOSED, "shared", SIGNED))
@@ -82,7 +85,7 @@ def signed_token(audience: str) -> str:
     return ".".join([*parts, encoded(signature)])
 
 
-def program(*, canary: str = "Canary(version=2, percent=10)", grace: int = 30, idle: int = 86_400) -> str:
+def program(*, canary: str = "None", grace: int = 30, idle: int = 86_400) -> str:
     keys = json.dumps({"keys": [{"kty": "oct", "kid": "one", "alg": "HS256", "k": encoded(KEY)}]})
     return PARTS + DECLARED.format(canary=canary, grace=grace, idle=idle, issuer=ISSUER, keys=keys)
 
@@ -110,7 +113,7 @@ def exposed(served: Clone, team: Team, gateway: Gateway) -> Iterator[Gateway]:
     served.kubectl("create", "secret", "generic", "clients", "-n", "athanor", f"--from-literal=alice={TOKEN}")
     team.declare(program())
     team.up()
-    roll_out(served, EXPOSED, f"{EXPOSED}-canary", SIGNED, SLEEPY)
+    roll_out(served, EXPOSED, SIGNED, SLEEPY)
     gateway.wait_for(HOST, "/v2/health/ready", TOKEN)
     yield gateway
     team.declare("")
@@ -143,12 +146,17 @@ def test_grpc_passes_with_the_same_token(exposed: Gateway, tmp_path: Any) -> Non
     with triton.InferenceServerClient(
         f"{exposed.address}:443", ssl=True, root_certificates=str(tmp_path / "ca.pem"), channel_args=names
     ) as client:
-        answer = client.infer(MODEL, [tensor], headers={"authorization": f"Bearer {TOKEN}"})
+        answer = client.infer(MODEL, [tensor], headers=HEADERS)
         assert answer.get_response().model_name == MODEL
         with pytest.raises(InferenceServerException, match="UNAUTHENTICATED"):
             client.infer(MODEL, [tensor])
+        streamed: Queue[Any] = Queue()
+        client.start_stream(lambda result, error: streamed.put(error or result), headers=HEADERS)
+        client.async_stream_infer(MODEL, [tensor])
+        assert streamed.get(timeout=60).get_response().model_name == MODEL
+        client.stop_stream()
         with pytest.raises(InferenceServerException, match="UNIMPLEMENTED"):
-            client.get_model_repository_index(headers={"authorization": f"Bearer {TOKEN}"})
+            client.get_model_repository_index(headers=HEADERS)
 
 
 @pytest.mark.usefixtures("exposed")
@@ -179,17 +187,38 @@ def test_a_signed_token_is_for_its_audience_and_requests_are_limited(exposed: Ga
     assert set(statuses) <= {HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS}
 
 
-def test_a_canary_gets_its_share_of_the_requests_whatever_its_pods(exposed: Gateway) -> None:
-    """One of two pods, and 10 percent of the requests."""
+def test_a_canary_gets_its_share_of_the_requests_whatever_its_pods(served: Clone, team: Team, exposed: Gateway) -> None:
+    """One of two pods, and 10 percent of the requests. No client notices its start, a canary without a model, or its
+    death."""
     with load(exposed) as clients:
         clients.clients(4)
-        wait_until(lambda: clients.answered > 600, lambda: f"answers: {clients.answered}, {clients.failures[:3]}")
+
+        def answers(number: int) -> None:
+            before = clients.answered
+            wait_until(
+                lambda: clients.answered > before + number or clients.failures,
+                lambda: f"answers: {clients.answered}, {clients.failures[:3]}",
+            )
+
+        team.declare(program(canary="Canary(version=9, percent=50)"))
+        team.up()
+        answers(200)
+        assert clients.versions.keys() == {"1"}
+        team.declare(program(canary="Canary(version=2, percent=10)"))
+        team.up()
+        roll_out(served, f"{EXPOSED}-canary")
+        wait_until(lambda: clients.versions["2"] > 0, lambda: f"the canary to answer: {clients.versions}")
+        before = Counter(clients.versions)
+        answers(600)
+        seen = clients.versions - before
+        kill_a_server(served, track="canary")
+        answers(200)
     assert clients.failures == []
-    assert 0.04 < clients.versions["2"] / clients.answered < 0.18
+    assert 0.04 < seen["2"] / seen.total() < 0.18
 
 
 def test_changes_under_load_fail_no_request(served: Clone, team: Team, exposed: Gateway) -> None:
-    """A canary's promotion and end, a rollout, a drained node, and killed servers."""
+    """A canary's larger share and end, a rollout, a drained node, and killed servers."""
     with load(exposed) as clients:
         clients.clients(CLIENTS)
         team.declare(program(canary="Canary(version=2, percent=99)"))
@@ -216,22 +245,23 @@ def test_changes_under_load_fail_no_request(served: Clone, team: Team, exposed: 
     assert clients.failures == []
 
 
-def pod_names(served: Clone) -> set[str]:
-    return {pod["metadata"]["name"] for pod in pods_of(served)}
+def pod_names(served: Clone, track: str = "stable") -> set[str]:
+    return {pod["metadata"]["name"] for pod in pods_of(served, track)}
 
 
-def pods_of(served: Clone) -> list[dict[str, Any]]:
+def pods_of(served: Clone, track: str) -> list[dict[str, Any]]:
+    labels = {"athanor.dev/service": EXPOSED, "athanor.dev/track": track}
     about = [(pod, pod["metadata"]) for pod in served.objects("pods")]
     return [
         pod
         for pod, metadata in about
-        if metadata["labels"].get("athanor.dev/service") == EXPOSED and "deletionTimestamp" not in metadata
+        if labels.items() <= metadata["labels"].items() and "deletionTimestamp" not in metadata
     ]
 
 
-def kill_a_server(served: Clone) -> None:
+def kill_a_server(served: Clone, track: str = "stable") -> None:
     """SIGKILL the server in one of the pods, in the middle of its requests."""
-    name = min(pod_names(served)).encode()
+    name = min(pod_names(served, track)).encode()
     processes = [process for process in Path("/proc").iterdir() if process.name.isdecimal()]
     own = [each for each in processes if b"HOSTNAME=" + name in words(each / "environ")]
     [server] = [each for each in own if b"trainer.serve" in words(each / "cmdline")]

@@ -14,7 +14,8 @@ from workloads.autoscaling import Autoscaling, QueueDepth
 from workloads.canary import Canary
 from workloads.exposure import Expose, OidcAuth, RateLimit, TokenAuth
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
-from workloads.triton import Thin
+from workloads.resources import Resources
+from workloads.triton import Thin, Triton
 
 PRIVATE = GatewayOffer(domain="models.internal", public=False)
 PUBLIC = GatewayOffer(domain="models.example.com", public=True)
@@ -25,6 +26,12 @@ def expose(gateway=PRIVATE, **asked):
     args = TorchScriptServiceArgs(**{"model": "digits", "expose": Expose(), **asked})
     offers = PlatformOffers(gateway=gateway)
     return record(lambda: TorchScriptService("digits", replace(plain_platform(), offers=offers), args), preview=False)
+
+
+def exposed_canary(**asked):
+    return TorchScriptServiceArgs(
+        model="digits", version=1, canary=Canary(version=2, percent=10), expose=Expose(), **asked
+    )
 
 
 def route(recording):
@@ -49,11 +56,30 @@ def test_inference_health_and_metadata_pass_and_nothing_else():
 
 
 def test_grpc_methods_that_manage_the_server_have_no_route():
-    grpc, _ = route(expose(runtime=Thin(grpc=True)))["rules"]
-    methods = {value.rpartition("/")[2] for _, value in paths(grpc)}
+    grpc, stream, _ = route(expose(runtime=Thin(grpc=True)))["rules"]
+    methods = {value.rpartition("/")[2] for rule in (grpc, stream) for _, value in paths(rule)}
     assert "ModelInfer" in methods
     assert not [name for name in methods if "Repository" in name or "Setting" in name or "Shared" in name]
-    assert grpc["backendRefs"] == [{"name": "digits", "port": 8001, "weight": 100}]
+    assert grpc["backendRefs"] == stream["backendRefs"] == [{"name": "digits", "port": 8001, "weight": 100}]
+
+
+def test_an_answer_has_its_time_and_a_stream_of_them_goes_on():
+    rules = route(expose(expose=Expose(timeout_seconds=5), runtime=Thin(grpc=True)))["rules"]
+    assert {rule["name"]: rule["timeouts"]["request"] for rule in rules} == {
+        "grpc": "5s",
+        "grpc-stream": "0s",
+        "http": "5s",
+    }
+
+
+@pytest.mark.parametrize(("path", "below"), [("/", ""), ("/a.b", "/a\\.b")])
+def test_nobody_outside_changes_what_triton_traces(path, below):
+    asked = {"expose": Expose(path=path), "resources": Resources(gpus=1)}
+    closed, *others = route(expose(runtime=Triton(), **asked))["rules"]
+    assert paths(closed) == {("RegularExpression", f"{below}/v2/models/.*/trace/setting")}
+    assert "backendRefs" not in closed
+    assert all(rule["backendRefs"] for rule in others)
+    assert "closed" not in {rule["name"] for rule in route(expose(expose=Expose(path=path)))["rules"]}
 
 
 def test_below_a_path_there_is_no_grpc_and_the_server_sees_its_own_paths():
@@ -82,6 +108,53 @@ def test_a_canary_gets_its_share_of_requests_with_one_pod():
     deployments = [each.inputs for each in recording.of_kind("Deployment")]
     replicas = {each["metadata"]["name"]: each["spec"]["replicas"] for each in deployments}
     assert replicas == {"digits": 2, "digits-canary": 1}
+
+
+def test_by_default_each_version_has_a_pod():
+    recording = expose(version=1, canary=Canary(version=2, percent=10))
+    assert {each.name: each.inputs["spec"]["replicas"] for each in recording.of_kind("Deployment")} == {
+        "digits": 1,
+        "digits-canary": 1,
+    }
+
+
+def test_a_canary_finds_the_other_pods_as_it_needs_them():
+    """Their label and Service are there before it; nothing is asked of proxies that know no pod of a Service yet."""
+    alone = expose(version=1, replicas=2)
+    both = expose(version=1, replicas=2, canary=Canary(version=2, percent=10))
+    before, after = (recording.one("digits", "Deployment").inputs["spec"]["template"] for recording in (alone, both))
+    assert before == after
+    services = [
+        {each.name: each.inputs["spec"]["selector"] for each in recording.of_kind("Service")}
+        for recording in (alone, both)
+    ]
+    assert services[0].items() < services[1].items()
+    assert services[0]["digits-stable"].items() <= before["metadata"]["labels"].items()
+    assert route(alone)["rules"][0]["backendRefs"] == [{"name": "digits", "port": 8000, "weight": 100}]
+    [policy] = alone.of_kind("BackendTrafficPolicy")
+    assert "routingType" not in policy.inputs["spec"]
+    [policy] = both.of_kind("BackendTrafficPolicy")
+    assert policy.inputs["spec"]["routingType"] == "Service"
+    [service] = alone.of_type("athanor:workloads:TorchScriptService")
+    assert service.outputs["track_urls"] == {}
+
+
+@pytest.mark.parametrize(
+    ("maximum", "minimum", "percent", "pods", "limits"),
+    [(2, 1, 10, 1, (1, 1)), (10, 1, 10, 1, (1, 9)), (10, 4, 25, 2, (2, 8)), (10, 1, 99, 9, (1, 1))],
+)
+def test_an_autoscaled_service_gives_its_canary_the_pods_of_the_highest_load(maximum, minimum, percent, pods, limits):
+    recording = expose(
+        version=1,
+        canary=Canary(version=2, percent=percent),
+        autoscaling=Autoscaling(minimum=minimum, maximum=maximum),
+    )
+    stable, canary = (recording.one(name, "Deployment").inputs["spec"] for name in ("digits", "digits-canary"))
+    assert "replicas" not in stable
+    assert canary["replicas"] == pods
+    [autoscaler] = recording.of_kind("HorizontalPodAutoscaler")
+    assert autoscaler.inputs["spec"]["scaleTargetRef"]["name"] == "digits"
+    assert (autoscaler.inputs["spec"]["minReplicas"], autoscaler.inputs["spec"]["maxReplicas"]) == limits
 
 
 def test_without_limits_nothing_asks_who_a_client_is():
@@ -165,6 +238,15 @@ def test_what_the_platform_does_not_offer_is_refused(gateway, asked, words):
         (
             lambda: TorchScriptServiceArgs(model="digits", autoscaling=Autoscaling(minimum=0, maximum=2)),
             ("autoscaling.minimum = 0", "the gateway does", "expose=Expose()"),
+        ),
+        (lambda: exposed_canary(replicas=1), ("replicas = 1", "pod of its own", "replicas=2 or more")),
+        (
+            lambda: exposed_canary(autoscaling=Autoscaling(minimum=0, maximum=2)),
+            ("canary = ", "autoscaling.minimum=0", "set autoscaling.minimum to 1"),
+        ),
+        (
+            lambda: exposed_canary(autoscaling=Autoscaling(maximum=1)),
+            ("autoscaling.maximum = 1", "pod of its own", "2 or more"),
         ),
     ],
 )

@@ -16,6 +16,7 @@ from workloads.placement import Spread
 from workloads.resolved import ResolvedWorkload
 from workloads.resources import Resources
 from workloads.served_models import ServedModel
+from workloads.service_objects import service_objects
 from workloads.serving_pods import (
     GRPC_PORT,
     HTTP_PORT,
@@ -24,7 +25,6 @@ from workloads.serving_pods import (
     disruption_budget_manifest,
     serve_command,
     service_manifest,
-    service_objects,
     service_ports,
 )
 from workloads.triton import Thin, Triton

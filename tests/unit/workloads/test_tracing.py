@@ -9,7 +9,8 @@ from tests.unit.workloads.job_cases import PLATFORM
 from workloads.inference import TorchScriptServiceArgs
 from workloads.resolved import ResolvedWorkload
 from workloads.resources import Resources
-from workloads.serving_pods import serve_command, service_objects
+from workloads.service_objects import service_objects
+from workloads.serving_pods import serve_command
 from workloads.tracing import Tracing
 from workloads.triton import Triton
 
