@@ -79,6 +79,7 @@ def _run(arguments: argparse.Namespace) -> int:
     described = describe(arguments)
     if arguments.print_program:
         text = _printed(arguments, described)
+        sys.stderr.writelines(f"{note}\n" for note in described.notes)
         sys.stdout.write(json.dumps({"program": text}) + "\n" if arguments.json else text)
         return 0
     cluster = Cluster.of(arguments)

@@ -10,8 +10,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from athanor.run.options import refused_in_options
-from athanor.run.pasted import Pasted, read_mpi, read_pytorch, split
+from athanor.run.pasted import Pasted, read_mpi, read_program, read_pytorch, split
 from athanor.run.script import SCRIPT_SUFFIXES, check_script
+from athanor.run.variables import leading_variables
 from infra.errors import RefusalError
 from workloads.batch import BatchJob, BatchJobArgs
 from workloads.checks import check_name
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from workloads.job_args import JobArgs
 
 Args = PyTorchJobArgs | MPIJobArgs | TensorFlowJobArgs | BatchJobArgs
-Kind = tuple[type[PyTorchJob] | type[MPIJob] | type[TensorFlowJob] | type[BatchJob], Args]
+Kind = tuple[type[PyTorchJob] | type[MPIJob] | type[TensorFlowJob] | type[BatchJob], Args, Pasted]
 _LONGEST_STEM = 30
 _TIME = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -52,6 +53,14 @@ class Description:
     source: LocalFolder | None
     """The code that `args` names; None: the image's."""
     workers: int
+    left_out: tuple[str, ...] = ()
+    """Of the command: options and variables that the job sets itself."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines that say what the command said in vain; none if it did not."""
+        words = f"left out of the command, because the job sets this itself: {'; '.join(self.left_out)}"
+        return [words] if self.left_out else []
 
 
 def describe(arguments: argparse.Namespace) -> Description:
@@ -65,10 +74,13 @@ def describe(arguments: argparse.Namespace) -> Description:
     with refused_in_options(arguments):
         source = None if arguments.no_code else LocalFolder(path=arguments.workdir)
         check_name("job name", name)
-        job, args = _KINDS[arguments.kind](arguments, source)
+        job, args, pasted = _KINDS[arguments.kind](arguments, source)
         if source is not None:
             check_script(args.command if isinstance(args, BatchJobArgs) else args.program, source)
-    return Description(name=name, kind=job.__name__, declare=job, args=args, source=source, workers=arguments.workers)
+    return Description(
+        name=name, kind=job.__name__, declare=job, args=args, source=source, workers=arguments.workers,
+        left_out=pasted.left_out,
+    )  # fmt: skip
 
 
 def _pytorch(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
@@ -77,9 +89,10 @@ def _pytorch(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     processes = _processes(given, pasted)
     own: dict[str, Any] = {"minimum_workers": given.elastic} if given.elastic is not None else {}
     common = _common(given, pasted, source)
-    return PyTorchJob, PyTorchJobArgs(
+    args = PyTorchJobArgs(
         program=pasted.program, workers=given.workers, processes_per_worker=processes, **own, **common
     )
+    return PyTorchJob, args, pasted
 
 
 def _mpi(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
@@ -93,25 +106,24 @@ def _mpi(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
         raise RefusalError("-np", ranks, limit, "correct --workers, --gpus or --processes, or omit -np")
     options: dict[str, Any] = {"mpirun_options": pasted.options} if pasted.options else {}
     common = _common(given, pasted, source)
-    return MPIJob, MPIJobArgs(
-        program=pasted.program, workers=given.workers, slots_per_worker=slots, **options, **common
-    )
+    args = MPIJobArgs(program=pasted.program, workers=given.workers, slots_per_worker=slots, **options, **common)
+    return MPIJob, args, pasted
 
 
 def _tensorflow(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     _check_not_elastic(given)
     _check_single_process(given)
-    pasted = Pasted(program=tuple(given.program))
-    return TensorFlowJob, TensorFlowJobArgs(
-        program=pasted.program, workers=given.workers, **_common(given, pasted, source)
-    )
+    pasted = read_program(given.program)
+    args = TensorFlowJobArgs(program=pasted.program, workers=given.workers, **_common(given, pasted, source))
+    return TensorFlowJob, args, pasted
 
 
 def _batch(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     _check_not_elastic(given)
     _check_single_process(given)
-    pasted = Pasted(program=tuple(given.program))
-    return BatchJob, BatchJobArgs(command=pasted.program, pods=given.workers, **_common(given, pasted, source))
+    pasted = read_program(given.program)
+    args = BatchJobArgs(command=pasted.program, pods=given.workers, **_common(given, pasted, source))
+    return BatchJob, args, pasted
 
 
 _KINDS = {"pytorch": _pytorch, "mpi": _mpi, "tensorflow": _tensorflow, "batch": _batch}
@@ -122,7 +134,7 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder | Non
     asked = {"cpu": given.cpu, "memory": given.memory, "gpus": given.gpus or None}
     named = {
         "image": given.image,
-        "prepare": split([given.prepare]) if given.prepare else None,
+        "prepare": _prepare(given.prepare) if given.prepare else None,
         "cache": given.cache,
         "run_as_user": given.run_as_user,
         "read_only_root": False if given.writable_root else None,
@@ -141,6 +153,13 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder | Non
         **{name: value for name, value in named.items() if value is not None},
         **_limits(given.deadline),
     }
+
+
+def _prepare(text: str) -> tuple[str, ...]:
+    """Return the words of the step, whose own variables env sets: the job's would be the program's, too."""
+    words = split([text])
+    variables, program = leading_variables(words)
+    return ("env", *(f"{name}={value}" for name, value in variables.items()), *program) if variables else words
 
 
 def _limits(deadline: str | None) -> dict[str, int]:

@@ -42,7 +42,7 @@ def estimate(described: Description, platform: PlatformOutputs, line: Snapshot |
     ]
     if gpus:
         lines.append(f"GPUs: {pods * gpus} in all, {_price(pods * gpus, args.pool, platform.platform_offers)}")
-    return [*lines, _code(described.source)]
+    return [*lines, _code(described.source), *described.notes]
 
 
 def _queue(described: Description, platform: PlatformOutputs, line: Snapshot | None) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from athanor.run.variables import is_of_the_start, is_variable_of_the_start, leading_variables
 from infra.errors import RefusalError
 from workloads.launchers import OF_PYTHON_FILES, launcher_in
 
@@ -53,8 +54,11 @@ class Pasted:
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     """`workers`, `processes` (of a worker) and `ranks` (of all), as far as it named them."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables that the command sets in front of the program, or by -x of mpirun."""
     options: tuple[str, ...] = ()
     """Further options of mpirun."""
+    left_out: tuple[str, ...] = ()
+    """Options with their values, and variables, that are not passed on because the job has its own."""
 
 
 def split(words: Sequence[str]) -> tuple[str, ...]:
@@ -80,12 +84,27 @@ def split(words: Sequence[str]) -> tuple[str, ...]:
     return command
 
 
+def read_program(words: Sequence[str]) -> Pasted:
+    """Return what a pod is to run.
+
+    Raises:
+        RefusalError: there is nothing behind the variables.
+    """
+    variables, program = leading_variables(words)
+    return Pasted(program=program, env=variables)
+
+
 def read_pytorch(words: Sequence[str]) -> Pasted:
     """Return what torchrun is to run: a script or -m and a module, with arguments.
 
     Raises:
         RefusalError: torchrun has an option that the job cannot honour, or the command is not of Python.
     """
+    variables, behind = leading_variables(words)
+    return replace(_pytorch(behind), env=variables)
+
+
+def _pytorch(words: Sequence[str]) -> Pasted:
     path = PurePosixPath(words[0])
     if path.name == "torchrun":
         return _torchrun(words[1:])
@@ -125,7 +144,7 @@ def _not_of_python(name: str, words: Sequence[str]) -> RefusalError:
 
 def _torchrun(words: Sequence[str]) -> Pasted:
     rest = list(words)
-    sizes: dict[str, int] = {}
+    pasted = Pasted(program=())
     in_front: tuple[str, ...] = ()
     while rest and rest[0].startswith("-") and rest[0] not in {"-m", "--module"}:
         option = rest.pop(0)
@@ -140,10 +159,12 @@ def _torchrun(words: Sequence[str]) -> Pasted:
             raise _unknown("torchrun", option)
         value = _value(option, value, rest)
         if name in _TORCHRUN_SIZES:
-            sizes[_TORCHRUN_SIZES[name]] = _number(option, value)
+            pasted = _with_size(pasted, _TORCHRUN_SIZES[name], option, value)
+        else:
+            pasted = _without(pasted, option, value)
     if rest[:1] == ["--module"]:
         rest[0] = "-m"
-    return Pasted(program=(*in_front, *_program("torchrun", rest)), sizes=sizes)
+    return replace(pasted, program=(*in_front, *_program("torchrun", rest)))
 
 
 def read_mpi(words: Sequence[str]) -> Pasted:
@@ -152,15 +173,11 @@ def read_mpi(words: Sequence[str]) -> Pasted:
     Raises:
         RefusalError: mpirun has an option that the job cannot honour, or is to start a launcher.
     """
-    name = PurePosixPath(words[0]).name
-    if name in _MPIRUN:
-        pasted = _mpirun(words)
-    elif name == "horovodrun":
-        pasted = _horovodrun(words[1:])
-    elif _PYTHON.fullmatch(name) and tuple(words[1:3]) == ("-m", _HOROVODRUN_MODULE):
-        pasted = _horovodrun(words[3:])
-    else:
-        pasted = Pasted(program=tuple(words))
+    variables, behind = leading_variables(words)
+    pasted = Pasted(program=())
+    for variable, content in variables.items():
+        pasted = _with_variable(pasted, variable, content)
+    pasted = _mpi(pasted, behind)
     first = PurePosixPath(pasted.program[0]).name
     if launcher := first if first in OF_PYTHON_FILES else launcher_in(pasted.program):
         limit = "the job runs mpirun itself, which would start this in every slot as a separate world"
@@ -169,8 +186,25 @@ def read_mpi(words: Sequence[str]) -> Pasted:
     return pasted
 
 
-def _mpirun(words: Sequence[str]) -> Pasted:
-    pasted, rest = Pasted(program=()), list(words[1:])
+def _mpi(pasted: Pasted, words: Sequence[str]) -> Pasted:
+    name = PurePosixPath(words[0]).name
+    if name in _MPIRUN:
+        return _mpirun(pasted, words)
+    if name == "horovodrun":
+        return _horovodrun(pasted, words[1:])
+    if _PYTHON.fullmatch(name) and tuple(words[1:3]) == ("-m", _HOROVODRUN_MODULE):
+        return _horovodrun(pasted, words[3:])
+    return replace(pasted, program=tuple(words))
+
+
+def _with_variable(pasted: Pasted, variable: str, content: str, *option: str) -> Pasted:
+    if is_variable_of_the_start(variable):
+        return _without(pasted, *option, f"{variable}={content}")
+    return replace(pasted, env={**pasted.env, variable: content})
+
+
+def _mpirun(pasted: Pasted, words: Sequence[str]) -> Pasted:
+    rest = list(words[1:])
     while rest and rest[0].startswith("-"):
         pasted = _mpirun_option(pasted, rest)
     if ":" in rest:
@@ -179,9 +213,8 @@ def _mpirun(words: Sequence[str]) -> Pasted:
     return replace(pasted, program=_program(words[0], rest))
 
 
-def _horovodrun(words: Sequence[str]) -> Pasted:
+def _horovodrun(pasted: Pasted, words: Sequence[str]) -> Pasted:
     rest = list(words)
-    sizes: dict[str, int] = {}
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
         name, value = _split(option)
@@ -193,8 +226,10 @@ def _horovodrun(words: Sequence[str]) -> Pasted:
             raise RefusalError("command", option, limit, fix)
         value = _value(option, value, rest)
         if name in _HOROVODRUN_SIZES:
-            sizes[_HOROVODRUN_SIZES[name]] = _number(option, value)
-    return Pasted(program=_program("horovodrun", rest), sizes=sizes)
+            pasted = _with_size(pasted, _HOROVODRUN_SIZES[name], option, value)
+        else:
+            pasted = _without(pasted, option, value)
+    return replace(pasted, program=_program("horovodrun", rest))
 
 
 def _mpirun_option(pasted: Pasted, rest: list[str]) -> Pasted:
@@ -205,18 +240,27 @@ def _mpirun_option(pasted: Pasted, rest: list[str]) -> Pasted:
         return pasted
     if name in _MPIRUN_SETTINGS:
         setting = (option, _value(option, None, rest), _value(option, None, rest))
+        if is_of_the_start(setting[1]):
+            return _without(pasted, *setting)
         return replace(pasted, options=(*pasted.options, *setting))
     if name == "x":
         # Without a value it passes on what the pods have anyway.
         variable, equals, content = _value(option, value, rest).partition("=")
-        return replace(pasted, env={**pasted.env, variable: content}) if equals else pasted
+        return _with_variable(pasted, variable, content, option) if equals else pasted
     if name in _MPIRUN_SIZES:
-        number = _number(option, _value(option, value, rest))
-        return replace(pasted, sizes={**pasted.sizes, _MPIRUN_SIZES[name]: number})
+        return _with_size(pasted, _MPIRUN_SIZES[name], option, _value(option, value, rest))
     if name in _MPIRUN_OF_THE_JOB:
-        _value(option, value, rest)
-        return pasted
+        return _without(pasted, option, _value(option, value, rest))
     raise _unknown("mpirun", option)
+
+
+def _with_size(pasted: Pasted, size: str, option: str, value: str) -> Pasted:
+    return replace(pasted, sizes={**pasted.sizes, size: _number(option, value)})
+
+
+def _without(pasted: Pasted, option: str, *values: str) -> Pasted:
+    typed = [option] if "=" in option else [option, *values]
+    return replace(pasted, left_out=(*pasted.left_out, shlex.join(typed)))
 
 
 def _split(option: str) -> tuple[str, str | None]:

@@ -140,6 +140,13 @@ CASES = [
         ),
     ),
     (
+        "--env A=3 --prepare 'C=1 make data' 'A=1 B=2 python train.py'",
+        PyTorchJobArgs(
+            program=("train.py",), workers=1, source=LocalFolder(), env={"A": "3", "B": "2"},
+            prepare=("env", "C=1", "make", "data"),
+        ),
+    ),
+    (
         "--kind batch --workers 4 -- sh -c 'echo $VC_TASK_INDEX'",
         BatchJobArgs(command=("sh", "-c", "echo $VC_TASK_INDEX"), pods=4, source=LocalFolder()),
     ),
@@ -209,6 +216,8 @@ def _objects(program) -> list[dict]:
         ("--deadline 0m -- python train.py", ("--deadline = '0m': must be 1s to 3650d",)),
         ("--egress internet:https -- python train.py", ("--egress = 'internet:https'", "write internet:443")),
         ("--egress 2001:db8::/32 -- python train.py", ("--egress = '2001:db8::/32'", "IPv6")),
+        ("--kind batch -- env A.B=1 a", ("--env = 'A.B'", "rename the variable")),
+        ("--kind batch 'A=1  '", ("command = 'A=…'", "starts nothing")),
         ("--image 'no image' -- python train.py", ("--image = 'no image'",)),
     ],
 )
@@ -253,6 +262,13 @@ def test_what_it_takes_is_shown_with_the_price_of_its_gpus():
     price = _price(pool.instance_types[0])
     assert lines[2].startswith(f"GPUs: 2 in all, {2 * price / pool.gpus_per_node:,.2f} CNY/h")
     assert lines[3].startswith("code: 1 file, 10 KiB, sha256 ")
+
+
+def test_what_is_left_out_of_the_command_is_shown():
+    words = "--kind mpi --workers 2 -- mpirun -np 2 -H a,b -mca plm_rsh_args '-p 1' python train.py"
+    note = "left out of the command, because the job sets this itself: -H a,b; -mca plm_rsh_args '-p 1'"
+    assert _lines(words, _offers())[-1] == note
+    assert _described("-- python train.py").notes == []
 
 
 @pytest.mark.parametrize(

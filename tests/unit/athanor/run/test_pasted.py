@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from athanor.run.pasted import read_mpi, read_pytorch, split
+from athanor.run.pasted import read_mpi, read_program, read_pytorch, split
 from infra.errors import RefusalError
 
 
@@ -80,6 +80,77 @@ def test_variables_and_settings_of_mpirun_are_passed_on():
     pasted = read_mpi(shlex.split("mpirun -x A=1=2 -x LD_LIBRARY_PATH -mca pml ob1 --mca btl ^openib python train.py"))
     assert pasted.env == {"A": "1=2"}
     assert pasted.options == ("-mca", "pml", "ob1", "--mca", "btl", "^openib")
+
+
+@pytest.mark.parametrize(
+    ("command", "left_out"),
+    [
+        ('mpirun -mca plm_rsh_args "-p 12345" a', ["-mca plm_rsh_args '-p 12345'"]),
+        ("mpirun --prtemca plm_ssh_agent rsh --mca plm_rsh_no_tree_spawn 0 --mca plm slurm a",
+         ["--prtemca plm_ssh_agent rsh", "--mca plm_rsh_no_tree_spawn 0", "--mca plm slurm"]),
+        ("mpirun -mca orte_default_hostfile /h -mca prte_default_dash_host b a",
+         ["-mca orte_default_hostfile /h", "-mca prte_default_dash_host b"]),
+        ("mpirun -mca btl_tcp_if_exclude lo,docker0 -mca oob_tcp_if_include eth0 -mca prte_if_include eth1 a",
+         ["-mca btl_tcp_if_exclude lo,docker0", "-mca oob_tcp_if_include eth0", "-mca prte_if_include eth1"]),
+        ("mpirun -x OMPI_MCA_plm_rsh_args=-p -x PRTE_MCA_prte_if_exclude=lo a",
+         ["-x OMPI_MCA_plm_rsh_args=-p", "-x PRTE_MCA_prte_if_exclude=lo"]),
+        ("OMPI_MCA_plm_rsh_agent=rsh mpirun a", ["OMPI_MCA_plm_rsh_agent=rsh"]),
+        ("mpirun -H a:8,b:8 --hostfile=/h -bind-to none a", ["-H a:8,b:8", "--hostfile=/h", "-bind-to none"]),
+        ("horovodrun -np 2 -p 12345 --network-interface eth0 a", ["-p 12345", "--network-interface eth0"]),
+    ],
+)  # fmt: skip
+def test_what_would_break_the_start_of_an_mpi_job_is_left_out_and_named(command, left_out):
+    pasted = read_mpi(shlex.split(command))
+    assert list(pasted.left_out) == left_out
+    assert (pasted.program, pasted.options, pasted.env) == (("a",), (), {})
+
+
+def test_other_settings_of_mpirun_are_passed_on_and_options_of_torchrun_named():
+    words = "mpirun -mca plm_base_verbose 5 -mca btl_tcp_links 2 -x NCCL_SOCKET_IFNAME=eth0 -x OMPI_MCA_pml=ob1 a"
+    pasted = read_mpi(shlex.split(words))
+    assert pasted.options == ("-mca", "plm_base_verbose", "5", "-mca", "btl_tcp_links", "2")
+    assert (pasted.env, pasted.left_out) == ({"NCCL_SOCKET_IFNAME": "eth0", "OMPI_MCA_pml": "ob1"}, ())
+    assert read_pytorch(["torchrun", "--rdzv-id=x", "--master-port", "1", "a.py"]).left_out == (
+        "--rdzv-id=x",
+        "--master-port 1",
+    )
+
+
+@pytest.mark.parametrize("read", [read_program, read_pytorch, read_mpi])
+@pytest.mark.parametrize(
+    ("command", "env"),
+    [
+        ("A=1 B_2='x y=z' {}", {"A": "1", "B_2": "x y=z"}),
+        ("env A=1 {}", {"A": "1"}),
+        ("env {}", {}),
+        ("A= {}", {"A": ""}),
+        ("{} A=1", {}),
+    ],
+)
+def test_variables_in_front_of_a_command_are_those_of_the_job(read, command, env):
+    pasted = read(shlex.split(command.format("./a.py")))
+    assert pasted.env == env
+    assert pasted.program == ("./a.py", *(["A=1"] if command.endswith("A=1") else []))
+
+
+def test_variables_in_front_of_a_launcher_are_those_of_the_job():
+    pasted = read_mpi(shlex.split("A=1 B=2 mpirun -np 2 -x B=3 python a.py"))
+    assert (pasted.env, pasted.sizes, pasted.program) == ({"A": "1", "B": "3"}, {"ranks": 2}, ("python", "a.py"))
+    pasted = read_pytorch(shlex.split("A=1 torchrun --nnodes 2 a.py"))
+    assert (pasted.env, pasted.sizes, pasted.program) == ({"A": "1"}, {"workers": 2}, ("a.py",))
+
+
+def test_what_only_env_or_no_shell_would_take_for_variables_stays():
+    assert read_program(["env", "-i", "A=1", "x"]).program == ("env", "-i", "A=1", "x")
+    assert read_program(["1A=1", "x"]).program == ("1A=1", "x")
+    assert read_program(["env", "A.B=1", "x"]).env == {"A.B": "1"}  # which is refused as --env A.B=1 is
+
+
+@pytest.mark.parametrize("words", [["PASSWORD=hunter2"], ["env", "PASSWORD=hunter2"], ["env"]])
+def test_variables_alone_are_refused_without_their_values(words):
+    with pytest.raises(RefusalError, match="starts nothing") as refusal:
+        read_program(words)
+    assert "hunter2" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(
