@@ -64,9 +64,8 @@ def pack(folder: Path) -> FolderArchive:
     """
     paths = list(chosen_files(folder))
     if not paths:
-        raise RefusalError(
-            "source.path", str(folder), "has no files that are not ignored", f"check .gitignore and {OWN_RULES}"
-        )
+        fix = f"check .gitignore and {OWN_RULES}, or omit source if the program is in the image"
+        raise RefusalError("source.path", str(folder), "has no files that are not ignored", fix)
     _check_size(folder, paths)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:

@@ -76,7 +76,7 @@ def describe(arguments: argparse.Namespace) -> Description:
         check_name("job name", name)
         job, args, pasted = _KINDS[arguments.kind](arguments, source)
         if source is not None:
-            check_script(args.command if isinstance(args, BatchJobArgs) else args.program, source)
+            check_script(pasted.program, source, under_torchrun=isinstance(args, PyTorchJobArgs))
     return Description(
         name=name, kind=job.__name__, declare=job, args=args, source=source, workers=arguments.workers,
         left_out=pasted.left_out,

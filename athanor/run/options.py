@@ -61,6 +61,7 @@ _WORDS = (
      "choose another pool; such an interface takes a Pulumi program (--print-program)"),
     (r"use pool='([^']*)'", r"use --pool \1"),
     (r"by time_slicing", "by time slicing"),
+    (r"omit source if the program", "add --no-code if the program"),
     (r"set image, or", "add --image, or"),
     (r"name a pool of role gpu", "name a pool with GPUs"),
     (r"^set pool to", "set --pool to"),

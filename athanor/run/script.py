@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -14,29 +15,64 @@ if TYPE_CHECKING:
 
     from workloads.local_folder import LocalFolder
 
-_BEFORE_A_SCRIPT = re.compile(r"python[\d.]*|bash|sh|--no-python")
-SCRIPT_SUFFIXES = {".py", ".sh"}
+_NO_PYTHON = "--no-python"
+_BEFORE_A_SCRIPT = re.compile(rf"python[\d.]*|bash|sh|{_NO_PYTHON}")
+_RUN_BY = {".py": "python", ".sh": "sh"}
+SCRIPT_SUFFIXES = frozenset(_RUN_BY)
 """Endings of the files that are taken for scripts."""
 
 
-def check_script(program: Sequence[str], source: LocalFolder) -> None:
-    """Refuse a command whose script is not among the files that are sent: the pods would find that out one by one.
+def check_script(program: Sequence[str], source: LocalFolder, *, under_torchrun: bool = False) -> None:
+    """Refuse a command whose script the pods could not start: they would find that out one by one.
 
     Args:
         program: What a rank or pod runs, without a launcher. An absolute path is the image's, and not looked for.
         source: The folder.
+        under_torchrun: Whether torchrun gets the program, which it hands to Python unless --no-python stands first.
 
     Raises:
-        RefusalError: the script does not exist, or .gitignore or .athanorignore names it.
+        RefusalError: the script does not exist, .gitignore or .athanorignore names it, or it is started as a program
+            and cannot be.
     """
     script = _script(program)
-    if script is None or _is_sent(script, source):
+    if script is not None and not _is_sent(script, source):
+        raise _not_sent(script, source)
+    started = program[1:] if program[0] == _NO_PYTHON else () if under_torchrun else program
+    if started:
+        _check_start(started[0], source)
+
+
+def _check_start(first: str, source: LocalFolder) -> None:
+    """Refuse a file of the folder that a pod could not start.
+
+    Args:
+        first: The program as it was written. Without a slash, it is one of the image, unless it ends like a script.
+        source: The folder.
+
+    Raises:
+        RefusalError: naming the file.
+    """
+    path = PurePosixPath(first)
+    interpreter = _RUN_BY.get(path.suffix)
+    if ("/" not in first and not interpreter) or path.is_absolute() or ".." in path.parts:
         return
+    if not _is_sent(path, source):
+        return
+    file = Path(source.path).resolve() / path
+    or_by = f", or write: {interpreter} {path}" if interpreter else ""
+    if "/" not in first:
+        limit = "is looked for in PATH, where the folder is not"
+        raise RefusalError("program", first, limit, f"write ./{first}{or_by}")
+    if file.is_file() and not file.stat().st_mode & stat.S_IXUSR:
+        raise RefusalError("program", first, "is not executable", f"chmod +x {path}{or_by}")
+
+
+def _not_sent(script: PurePosixPath, source: LocalFolder) -> RefusalError:
     folder = Path(source.path).resolve()
     if (folder / script).exists():
         limit = f"is left out of the code by .gitignore or {OWN_RULES}"
-        raise RefusalError("program", str(script), limit, f"write `!/{script}` into {OWN_RULES}")
-    raise RefusalError("program", str(script), f"is not in {folder}", "correct it, or name the folder with --workdir")
+        return RefusalError("program", str(script), limit, f"write `!/{script}` into {OWN_RULES}")
+    return RefusalError("program", str(script), f"is not in {folder}", "correct it, or name the folder with --workdir")
 
 
 def _is_sent(script: PurePosixPath, source: LocalFolder) -> bool:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from athanor.sweep.trials import Trials
 
 _OF_ONE_POD = (
-    "cache", "image", "run-as-user", "writable-root", "env", "secret", "egress", "volume", "queue", "priority", "cpu",
-    "memory", "pool", "platform",
+    "no-code", "cache", "image", "run-as-user", "writable-root", "env", "secret", "egress", "volume", "queue",
+    "priority", "cpu", "memory", "pool", "platform",
 )  # fmt: skip
 """Options of the trials that the command's run gets, too: it is one pod without GPUs."""
 

@@ -44,7 +44,6 @@ def add_sweep(commands: Commands) -> None:
     _add_search(sweep)
     _add_trials(sweep)
     add_job(sweep, "sweep")
-    sweep.set_defaults(no_code=False)
     what = sweep.add_mutually_exclusive_group()
     what.add_argument("--resume", metavar="NAME", help="continue a sweep; --trials, --parallel and --then may change")
     what.add_argument("--delete", metavar="NAME", help="delete the runs of a sweep, and the sweep")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from athanor.run.description import default_name, describe
+from athanor.run.options import refused_in_options
 from athanor.runs.cluster import Cluster
 from athanor.runs.ending import exit_status
 from athanor.sweep.arguments import add_sweep
@@ -45,9 +47,11 @@ def _begin(arguments: argparse.Namespace) -> int:
         raise RefusalError("command", "", "is missing", "write it behind --, such as -- python train.py --lr {lr}")
     plan = read_plan(arguments, arguments.name or default_name(arguments.program))
     sample = fill(plan.program, {parameter.name: parameter.sample for parameter in plan.space})
-    source = describe(argparse.Namespace(**{**vars(arguments), "program": sample})).source
-    assert source is not None
-    _ = source.archive  # refused before anything is kept
+    described = describe(argparse.Namespace(**{**vars(arguments), "program": sample}))
+    source = described.source
+    with refused_in_options(arguments):
+        _ = source and source.archive  # refused before anything is kept
+    sys.stderr.writelines(f"{note}\n" for note in described.notes)
     work, cluster = _work(), Cluster.of(arguments)
     where = {
         "kubeconfig": str(Path(arguments.kubeconfig).absolute()) if arguments.kubeconfig else None,

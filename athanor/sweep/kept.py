@@ -71,8 +71,8 @@ class Kept:
             fix = f"choose another, `athanor sweep --resume {name}`, or delete it with --delete {name}"
             raise RefusalError("--name", name, "is the name of a sweep of yours", fix)
 
-    def create(self, plan: Plan, source: LocalFolder) -> None:
-        """Keep a new sweep.
+    def create(self, plan: Plan, source: LocalFolder | None) -> None:
+        """Keep a new sweep, with its code if it sends any.
 
         Raises:
             RefusalError: there is one of that name, or the code cannot be kept.
@@ -81,7 +81,8 @@ class Kept:
         self.folder.mkdir(parents=True, mode=0o700)
         try:
             self.output.mkdir()
-            self._keep_code(source)
+            if source is not None:
+                self._keep_code(source)
             self.save(plan)
         except BaseException:
             self.remove()

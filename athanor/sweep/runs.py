@@ -95,7 +95,8 @@ class ClusterRuns:
     def start(self, name: str, program: Sequence[str]) -> None:
         """Begin to start a run: the same command line as anybody's."""
         again = ["--replace"] if name in self._halves else []
-        where = [*self._plan.cluster_words, f"--name={name}", f"--workdir={self._kept.code}", *again]
+        code = [f"--workdir={self._kept.code}"] if self._kept.code.exists() else []  # absent with --no-code
+        where = [*self._plan.cluster_words, f"--name={name}", *code, *again]
         self._starts[name] = self._begin(name, ["run", *where, *self._plan.options, "--json", "--", *program])
 
     def look(self, name: str, place: Place | None) -> Look:

@@ -136,6 +136,7 @@ def test_links_inside_the_folder_are_sent_and_others_refused(tmp_path):
 
 def test_neither_pipes_nor_nothing_are_sent(tmp_path):
     assert "has no files" in _refusal(tmp_path)
+    assert "or omit source if the program is in the image" in _refusal(tmp_path)
     os.mkfifo(tmp_path / "pipe")
     assert "'pipe': is neither a file" in _refusal(tmp_path)
 

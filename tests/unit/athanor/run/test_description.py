@@ -218,6 +218,7 @@ def _objects(program) -> list[dict]:
         ("--egress 2001:db8::/32 -- python train.py", ("--egress = '2001:db8::/32'", "IPv6")),
         ("--kind batch -- env A.B=1 a", ("--env = 'A.B'", "rename the variable")),
         ("--kind batch 'A=1  '", ("command = 'A=…'", "starts nothing")),
+        ("--kind batch -- ./train.py", ("command = './train.py'", "is not executable", "write: python train.py")),
         ("--image 'no image' -- python train.py", ("--image = 'no image'",)),
     ],
 )
@@ -262,6 +263,12 @@ def test_what_it_takes_is_shown_with_the_price_of_its_gpus():
     price = _price(pool.instance_types[0])
     assert lines[2].startswith(f"GPUs: 2 in all, {2 * price / pool.gpus_per_node:,.2f} CNY/h")
     assert lines[3].startswith("code: 1 file, 10 KiB, sha256 ")
+
+
+def test_a_folder_without_files_is_refused_with_the_option_that_sends_none(tmp_path):
+    (tmp_path / "train.py").unlink()
+    with pytest.raises(RefusalError, match=r"--workdir = .*: has no files .* or add --no-code if the program"):
+        _described("-- python train.py")
 
 
 def test_what_is_left_out_of_the_command_is_shown():

@@ -16,6 +16,8 @@ def source(tmp_path):
     (tmp_path / "code").mkdir()
     for name in ("train.py", "code/more.py", "generated.py"):
         (tmp_path / name).touch()
+    for name, mode in (("run.sh", 0o644), ("tool", 0o644), ("started.sh", 0o755), ("code/started", 0o755)):
+        (tmp_path / name).touch(mode=mode)
     (tmp_path / "linked").symlink_to("code")
     (tmp_path / ".gitignore").write_text("generated.py\n")
     return LocalFolder(path=str(tmp_path))
@@ -24,7 +26,7 @@ def source(tmp_path):
 @pytest.mark.parametrize(
     "command",
     [
-        "train.py --data absent.py",
+        "python train.py --data absent.py",
         "python3.11 ./train.py",
         "sh code/more.py",
         "python linked/more.py",
@@ -36,10 +38,39 @@ def source(tmp_path):
         "$PROGRAM.py",
         "python",
         "./absent",
+        "./started.sh",
+        "code/started",
+        "linked/started",
+        "--no-python ./started.sh",
+        "tool",
+        "sh run.sh",
     ],
 )
 def test_what_is_sent_or_elsewhere_is_accepted(source, command):
     check_script(shlex.split(command), source)
+
+
+def test_torchrun_starts_a_script_that_is_not_executable(source):
+    check_script(["train.py"], source, under_torchrun=True)
+    check_script(["--no-python"], source, under_torchrun=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("./run.sh --lr 1", "program = './run.sh': is not executable. Fix: chmod +x run.sh, or write: sh run.sh"),
+        ("./train.py", "program = './train.py': is not executable. Fix: chmod +x train.py, or write: python train.py"),
+        ("linked/more.py", "is not executable. Fix: chmod +x linked/more.py, or write: python linked/more.py"),
+        ("./tool", "program = './tool': is not executable. Fix: chmod +x tool"),
+        ("--no-python ./run.sh", "is not executable. Fix: chmod +x run.sh, or write: sh run.sh"),
+        ("started.sh", "is looked for in PATH, where the folder is not. Fix: write ./started.sh, or write: sh started"),
+    ],
+)
+def test_a_script_that_no_pod_could_start_is_refused(source, command, message):
+    for under_torchrun in {False, command.startswith("--no-python")}:
+        with pytest.raises(RefusalError) as refusal:
+            check_script(shlex.split(command), source, under_torchrun=under_torchrun)
+        assert message in str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +83,6 @@ def test_a_script_that_does_not_exist_is_refused(source, command):
 
 def test_a_script_that_is_ignored_is_refused_with_the_line_that_takes_it_in(source, tmp_path):
     with pytest.raises(RefusalError, match=r"left out of the code by \.gitignore.* Fix: write `!/generated\.py` into"):
-        check_script(["generated.py"], source)
+        check_script(["generated.py"], source, under_torchrun=True)
     (tmp_path / ".athanorignore").write_text("!/generated.py\n")
-    check_script(["generated.py"], LocalFolder(path=source.path))
+    check_script(["generated.py"], LocalFolder(path=source.path), under_torchrun=True)

@@ -65,6 +65,19 @@ def test_a_sweep_from_the_beginning_to_the_end(capsys):
     assert "--name = 'tune': is the name of a sweep of yours" in capsys.readouterr().err
 
 
+def test_a_sweep_may_send_no_code(runs, tmp_path, monkeypatch, capsys):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    words = (*BEGIN, "--then", "python /app/export.py 1", "--kind", "batch")
+    assert _sweep(*words, "--", "echo", "{lr}") == 1
+    assert "--workdir = '" in (said := capsys.readouterr().err)
+    assert "or add --no-code if the program is in the image" in said
+    assert _sweep(*words, "--no-code", "--", "echo", "{lr}") == 0
+    assert not Kept.of("tune").code.exists()
+    assert runs.started == ["tune-0", "tune-1", "tune-then"]
+    assert _sweep("--delete", "tune") == 0
+
+
 def test_ctrl_c_detaches_and_resume_continues_with_other_numbers(runs, capsys):
     words = ("--name", "tune", "--param", "lr=1..9", "--search", "random", "--trials", "2")
     runs.killed_at = 2
@@ -123,10 +136,12 @@ def test_a_command_for_the_end_that_cannot_start_is_reported(runs, capsys):
 def test_the_run_of_the_end_is_one_pod_without_gpus():
     given = (
         "--gpus 2 --workers 4 --env A=--kind=mpi --cpu 2 --deadline 2h --image i:1 --writable-root --run-as-user 1000"
+        " --no-code"
     )
     options = options_of(plan(*BEGIN[2:], *given.split()))
     assert set(options) == {
-        "--kind=batch", "--image=i:1", "--env=A=--kind=mpi", "--cpu=2", "--writable-root", "--run-as-user=1000"
+        "--kind=batch", "--image=i:1", "--env=A=--kind=mpi", "--cpu=2", "--writable-root", "--run-as-user=1000",
+        "--no-code",
     }  # fmt: skip
 
 

@@ -109,6 +109,20 @@ def test_a_trial_is_an_ordinary_run_with_the_code_of_the_beginning(kept, tmp_pat
     assert (kept.code / "train.py").read_text("utf-8") == "before"
 
 
+@pytest.mark.usefixtures("kept")
+def test_a_trial_without_code_gets_no_folder(tmp_path):
+    bare = Kept.of("bare")
+    bare.create(_plan("--no-code"), None)
+    with bare.locked() as lock:
+        runs = ClusterRuns(Cluster(), bare.plan, bare, lock)
+        runs.start("bare-0", ["echo"])
+        _go(tmp_path)
+        runs._starts["bare-0"].wait(timeout=60)
+    words = (tmp_path / "words").read_text("utf-8").splitlines()
+    assert "--no-code" in words
+    assert not [word for word in words if word.startswith("--workdir")]
+
+
 def test_a_refused_start_is_reported_in_the_words_of_athanor_run(kept, tmp_path):
     with kept.locked() as lock:
         runs = ClusterRuns(Cluster(), kept.plan, kept, lock)
