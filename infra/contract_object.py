@@ -49,6 +49,6 @@ def read_contract(config_map: dict[str, Any]) -> PlatformOutputs:
         outputs: dict[str, Any] = json.loads(config_map["metadata"]["annotations"][_ANNOTATION])
     except (KeyError, TypeError, ValueError):
         limit = "does not hold a platform's outputs"
-        fix = "name the platform's stack with --platform, in a program with Platform.from_stack"
+        fix = "name the platform's stack instead: `athanor run` with --platform, in a program with Platform.from_stack"
         raise RefusalError(f"ConfigMap {CONTRACT_OBJECT}", sorted(config_map), limit, fix) from None
     return PlatformOutputs.parse(outputs)

@@ -64,10 +64,10 @@ def add_runs(commands: Commands) -> None:
     )
     why.add_argument("run", metavar="RUN")
     _add_json(why, "print one JSON object")
-    commands_of_runs = [runs, status, logs, watch, compare, curves, why, *_controls(commands), *_inside(commands)]
-    commands_of_runs += [_copy(commands), _tensorboard(commands)]
-    for command in commands_of_runs:
+    for command in (runs, status, logs, watch, compare, curves, why, *_controls(commands), *_inside(commands)):
         add_cluster(command)
+    for command in (_copy(commands), _tensorboard(commands)):  # whose pods mount the platform's volumes
+        add_cluster(command, with_platform=True)
 
 
 def _controls(commands: Commands) -> list[argparse.ArgumentParser]:

@@ -38,6 +38,10 @@ class Cluster:
     namespace: str
     server: str
     """Address of the API server: what tells clusters apart whose contexts are called alike."""
+    has_typed_namespace: bool = False
+    """Whether the command line names the namespace; else it is the context's, which is only where to look first."""
+    has_platform_option: bool = False
+    """Whether the command line could name the platform's stack with --platform."""
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> Cluster:
@@ -57,6 +61,8 @@ class Cluster:
             context=context["name"],
             namespace=given.namespace or context["context"].get("namespace", "default"),
             server=view["clusters"][0]["cluster"]["server"],
+            has_typed_namespace=bool(given.namespace),
+            has_platform_option="platform" in given,
         )
 
     def within(self, namespace: str) -> Cluster:
@@ -139,7 +145,9 @@ class Cluster:
         self.run("delete", kind, name, "--ignore-not-found", "--wait=false")
 
     def platform(self) -> PlatformOutputs:
-        """Return what the platform of the namespace says of itself, else of the only namespace that has one.
+        """Return what the platform of the namespace says of itself.
+
+        Without one in the namespace of a context, it is the platform of the only namespace that has one.
 
         Raises:
             RefusalError: there is none, or it may not be asked.
@@ -148,12 +156,19 @@ class Cluster:
         if own:
             return read_contract(own)
         others = self._platforms_elsewhere()
-        if len(others) == 1:
+        if len(others) == 1 and not self.has_typed_namespace:
             return read_contract(others[0])
-        named = ", ".join(each["metadata"]["namespace"] for each in others)
-        limit = f"has no ConfigMap {CONTRACT_OBJECT}" + (f", but {named} have" if named else "")
-        fix = "name the workloads' namespace with --namespace, or the platform's stack with --platform"
-        raise RefusalError("namespace", self.namespace, limit, fix)
+        raise self._no_platform([each["metadata"]["namespace"] for each in others])
+
+    def _no_platform(self, elsewhere: Sequence[str]) -> RefusalError:
+        """Return the refusal of a namespace without a platform, given those that have one."""
+        have = f", but {', '.join(elsewhere)} {'has' if len(elsewhere) == 1 else 'have'}" if elsewhere else ""
+        limit = f"has no platform (a ConfigMap {CONTRACT_OBJECT}){have}"
+        one = f"write --namespace {elsewhere[0]}" if len(elsewhere) == 1 else ""
+        fix = one or "name the workloads' namespace with --namespace"
+        or_stack = ", or name the platform's stack with --platform" if self.has_platform_option else ""
+        field = "--namespace" if self.has_typed_namespace else "namespace"
+        return RefusalError(field, self.namespace, limit, fix + or_stack)
 
     def _platforms_elsewhere(self) -> list[dict[str, Any]]:
         """Return the contracts of all namespaces; nothing for those who may see only their own."""

@@ -25,6 +25,7 @@ from athanor.runs.job import ABORTED, running_pod
 from athanor.runs.listing import table
 from athanor.runs.overview import overview
 from athanor.runs.past_lines import are_gone, print_past, whole_series
+from athanor.runs.platform_stack import platform_of
 from athanor.runs.ranks import pod_of_rank
 from athanor.runs.rerun import rerun
 from athanor.runs.series import Series, read_series
@@ -219,7 +220,7 @@ def _chosen_pod(arguments: argparse.Namespace, cluster: Cluster, job_name: str) 
 
 
 def _copy(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    platform = cluster.platform()
+    platform = platform_of(arguments, cluster)
 
     def job_of_run(run: str) -> tuple[str, str]:
         where, job_name = _place(cluster, run)
@@ -232,7 +233,7 @@ def _copy(arguments: argparse.Namespace, cluster: Cluster) -> int:
 
 
 def _tensorboard(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    platform = cluster.platform()
+    platform = platform_of(arguments, cluster)
 
     def place(run: str) -> Place:
         where, job_name = _place(cluster, run)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from athanor.command_line import parser
 from athanor.runs import cluster
 from athanor.runs.cluster import Cluster
 from infra.contract_object import CONTRACT_OBJECT, read_contract
@@ -75,13 +76,37 @@ def test_the_platform_of_the_namespace_is_the_first_choice(folder):
 
 
 def test_the_only_platform_of_a_cluster_is_used_and_of_several_one_must_be_named(folder):
-    with pytest.raises(RefusalError, match=f"namespace = 'team': has no ConfigMap {CONTRACT_OBJECT}. Fix"):
+    said = rf"namespace = 'team': has no platform \(a ConfigMap {CONTRACT_OBJECT}\)\. Fix"
+    with pytest.raises(RefusalError, match=said):
         _cluster().platform()
     (folder / "everywhere").write_text(json.dumps({"items": [_contract("athanor")]}), encoding="utf-8")
     assert _cluster().platform().namespace == "athanor"
     (folder / "everywhere").write_text(json.dumps({"items": [_contract("a"), _contract("b")]}), encoding="utf-8")
     with pytest.raises(RefusalError, match="but a, b have"):
         _cluster().platform()
+
+
+def test_a_namespace_that_is_typed_has_a_platform_or_is_refused(folder):
+    (folder / "everywhere").write_text(json.dumps({"items": [_contract("athanor")]}), encoding="utf-8")
+    with pytest.raises(RefusalError) as refusal:
+        _cluster(namespace="team-b").platform()
+    said = f"--namespace = 'team-b': has no platform (a ConfigMap {CONTRACT_OBJECT}), but athanor has. Fix: write"
+    assert f"{said} --namespace athanor" in str(refusal.value)
+    (folder / "here").write_text(json.dumps(_contract("team-b")), encoding="utf-8")
+    assert _cluster(namespace="team-b").platform().namespace == "team-b"
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("words", "has_option"),
+    [("runs", False), ("status", False), ("copy a data:b", True), ("tensorboard a", True), ("run -- a", True),
+     ("dev", True), ("sweep", True)],
+)  # fmt: skip
+def test_only_options_that_a_command_has_are_named(words, has_option):
+    with pytest.raises(RefusalError) as refusal:
+        Cluster.of(parser().parse_args(words.split())).platform()
+    assert "name the workloads' namespace with --namespace" in refusal.value.fix
+    assert ("--platform" in refusal.value.fix) is has_option
 
 
 def test_an_object_without_outputs_is_refused():
