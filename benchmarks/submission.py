@@ -2,6 +2,8 @@
 
 `kubectl create` is the least that any submitter can take: the manifest lies ready, and its code is in the cluster
 already. Volcano's own command line, `vcctl job run`, gets the same; it is compared where it is on PATH.
+
+And what the questions about a run take: on a busy machine, their CPU time says more than their wall-clock time.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.rounds import interleaved_seconds, spread
+from benchmarks.rounds import Times, interleaved_seconds, interleaved_times, spread
 from infra.errors import RefusalError
 from tools.local_cluster import LocalCluster
 from tools.paths import REPOSITORY
@@ -34,6 +36,9 @@ _LINE = "the first line"
 _NAMESPACE = "athanor"
 _OURS, _EDITED = "athanor run", "athanor run --replace, edited"
 _KUBECTL, _VCCTL = "kubectl create", "vcctl job run"
+_PEER = "peer"
+"""The run whose manifest is created again, and that is asked about."""
+_QUESTIONS = (("status",), ("why", _PEER), ("logs", _PEER), ("runs",))
 _JOBS = "jobs.batch.volcano.sh"
 
 
@@ -44,16 +49,30 @@ def measure() -> Table:
     with tempfile.TemporaryDirectory(prefix="athanor-bench-") as name:
         user = _User(Path(name), {**os.environ, **_variables(Path(name))})
         try:
-            seconds = _seconds(user)
+            seconds, times = _measured(user)
         finally:
             user.delete_all()
-    rows = [[name, spread(values)] for name, values in seconds.items()]
-    return table(f"Enter to the first line, {ROUNDS} interleaved rounds", ["submitted by", "median (range)"], rows)
+    return _table(seconds, times)
 
 
-def _seconds(user: _User) -> dict[str, list[float]]:
+def _table(seconds: Mapping[str, list[float]], times: Mapping[str, list[Times]]) -> Table:
+    """Return the table of submissions, up to the first line, and of questions, up to their end.
+
+    Args:
+        seconds: Wall-clock times of the submissions.
+        times: Those of the questions, with the CPU times of the command and of its kubectl.
+    """
+    rows = [[name, spread(values), ""] for name, values in seconds.items()]
+    for name, values in times.items():
+        wall, cpu = [each.wall_seconds for each in values], [each.cpu_seconds for each in values]
+        rows.append([name, spread(wall), spread(cpu)])
+    title = f"Enter to the first line, questions to their end, {ROUNDS} interleaved rounds"
+    return table(title, ["command", "median (range)", "CPU, median (range)"], rows)
+
+
+def _measured(user: _User) -> tuple[dict[str, list[float]], dict[str, list[Times]]]:
     numbers = count()
-    with user.run("peer") as job:
+    with user.run(_PEER) as job:
         variants = {
             _OURS: lambda: user.submit(f"bench-{next(numbers)}"),
             _EDITED: partial(user.submit, "edited", "--replace"),
@@ -62,7 +81,9 @@ def _seconds(user: _User) -> dict[str, list[float]]:
         if shutil.which("vcctl", path=user.environment["PATH"]):
             variants[_VCCTL] = partial(user.create_with_vcctl, _again(job))
         user.submit("edited")
-        return interleaved_seconds(variants, ROUNDS, lambda _: user.edit())
+        seconds = interleaved_seconds(variants, ROUNDS, lambda _: user.edit())
+        questions = {f"athanor {' '.join(words)}": partial(user.ask, *words) for words in _QUESTIONS}
+        return seconds, interleaved_times(questions, ROUNDS)
 
 
 class _User:
@@ -86,6 +107,15 @@ class _User:
         self._runs.add(run)
         words = ["run", "--kind", "batch", "--name", run, "--cpu", "100m", "--follow", *flags]
         self._until_line([sys.executable, "-m", "athanor", *words, "--", "python3", "first.py"])
+
+    def ask(self, *words: str) -> None:
+        """Ask a question and return at its end."""
+        command = [sys.executable, "-m", "athanor", *words]
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RefusalError("command", " ".join(command), f"ended with {done.returncode}", done.stderr)
 
     @contextmanager
     def run(self, name: str) -> Generator[dict[str, Any]]:
