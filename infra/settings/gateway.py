@@ -22,8 +22,8 @@ class GatewaySettings(Model):
     """Secret of type kubernetes.io/tls in `gateway-system` with a certificate for all names below the domain, such
     as cert-manager keeps one. Default: one that the platform signs itself."""
     address: Literal["cluster", "internal", "public"] = "cluster"
-    """Where it listens. `cluster`: on a Service inside the cluster; `internal`: on a load balancer inside the VPC;
-    `public`: on one on the internet, where services without authentication are refused."""
+    """Where it listens. `cluster`: on a Service inside the cluster; `internal`: on a load balancer inside the VPC, for
+    stacks with alicloud; `public`: on one on the internet, where services without authentication are refused."""
     allowed_cidrs: tuple[IPv4Network, ...] = ()
     """Addresses that a load balancer admits, such as 203.0.113.0/24. Default: all."""
     replicas: Count = Field(default=1, ge=1, le=20)

@@ -122,6 +122,13 @@ class Settings(Model):
                 f"gateway.address = {self.gateway.address!r}: the local cluster has no load balancers. Fix: omit it, or"
                 " set cluster.kubeconfig to use your own cluster"
             )
+        # The annotation that asks for it is Alibaba Cloud's. Others ignore it, and services without authentication,
+        # which are refused on a public address alone, would be on the internet.
+        if self.alicloud is None and self.gateway.address == "internal":
+            raise ValueError(
+                "gateway.address = 'internal': needs alicloud, for load balancers of other clusters are usually public."
+                " Fix: use 'public' with allowed_cidrs, or 'cluster' behind a load balancer of your own"
+            )
         return self
 
     @model_validator(mode="after")

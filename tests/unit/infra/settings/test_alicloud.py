@@ -97,3 +97,9 @@ def test_what_the_cloud_takes_is_accepted(changes):
 def test_a_truth_value_is_not_a_number(key):
     with pytest.raises(SettingsError, match=f"digits.{key} = True"):
         parse_settings({"digits": {key: True}})
+
+
+def test_the_gateway_may_have_a_load_balancer_inside_the_vpc():
+    gateway = {"enabled": True, "address": "internal"}
+    alicloud = {"region": "cn-hangzhou", "zones": ["cn-hangzhou-i"], "node_pools": [POOL]}
+    assert parse_settings({"alicloud": alicloud, "gateway": gateway}).gateway.address == "internal"

@@ -242,6 +242,12 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
         "resource_metrics = True",
         "set enabled to true",
     ),
+    (
+        {"cluster": OWN, "gateway": {"enabled": True, "address": "internal"}},
+        "gateway.address",
+        "'internal'",
+        "use 'public' with allowed_cidrs, or 'cluster'",
+    ),
     ({"monitoring": {"memory_limit": 4}}, "monitoring.memory_limit", "4", "with its unit: 4Gi"),
     ({"images": {"trainer_variant": "tpu"}}, "images.trainer_variant", "'tpu'", "'cpu' or 'gpu'"),
     ({"images": {"trainer": "team/trainer"}}, "images.trainer", "'team/trainer'", "a tag other than latest"),
