@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infra.gateway.proxy_metrics import PROXY_METRICS
 from infra.gpu.dcgm_exporter import COUNTERS
 
 if TYPE_CHECKING:
@@ -45,7 +46,14 @@ KEPT_METRICS: Mapping[str, Sequence[str]] = {
         "volcano_queue_pod_group_unknown_count",
         "process_resident_memory_bytes",
     ),
-    "activator": ("athanor_activator_requests_total", "athanor_activator_waiting_requests"),
+    "activator": (
+        "athanor_activator_requests_total",
+        "athanor_activator_waiting_requests",
+        "athanor_activator_held_seconds_bucket",
+        "athanor_activator_starts_total",
+        "athanor_activator_stops_total",
+    ),
+    "gateway": tuple(PROXY_METRICS),
     "dcgm-exporter": tuple(field for field, kind, _ in COUNTERS if kind != "label"),
     "kubelet": (
         "kubelet_running_pods",

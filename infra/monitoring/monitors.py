@@ -7,10 +7,8 @@ target it comes from. Sources: prometheus-operator, Documentation/api-reference;
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from infra.gateway import ACTIVATOR
-from infra.gateway import NAMESPACE as GATEWAY_NAMESPACE
 from infra.gpu import nodes as gpu
 from infra.gpu.dcgm_exporter import DCGM_EXPORTER
 from infra.kubernetes.parts import PART_OF
@@ -29,7 +27,8 @@ from infra.monitoring import (
     VLAGENT,
     WEB_PORT_NAME,
 )
-from infra.monitoring.kept_metrics import KEPT_METRICS
+from infra.monitoring.gateway_targets import gateway_targets
+from infra.monitoring.target_parts import constant, copied, copied_pod_label, kept, platform_pods, without
 from infra.volcano import CONTROLLERS, SCHEDULER
 from infra.volcano import NAMESPACE as VOLCANO_NAMESPACE
 from infra.workload_labels import JOB_LABEL, KIND_LABEL, QUEUE_LABEL, ROLE_LABEL, SERVICE_LABEL, TRACK_LABEL
@@ -97,7 +96,7 @@ class MonitorsArgs:
     victoria_logs: bool = False
     """Whether it runs VictoriaLogs and vlagent."""
     gateway: bool = False
-    """Whether it has a gateway, whose activator wakes services."""
+    """Whether it has a gateway."""
 
 
 def monitor_manifests(args: MonitorsArgs) -> dict[str, Manifest]:
@@ -109,14 +108,13 @@ def monitor_manifests(args: MonitorsArgs) -> dict[str, Manifest]:
         SERVING: _workload_pods(args.workloads_namespace, SERVICE_LABEL, SERVING),
     }
     if args.volcano:
-        specs |= {name: _platform_pods(name, VOLCANO_NAMESPACE) for name in (SCHEDULER, CONTROLLERS)}
+        specs |= {name: platform_pods(name, VOLCANO_NAMESPACE) for name in (SCHEDULER, CONTROLLERS)}
     if args.dcgm_exporter:
         specs[DCGM_EXPORTER] = _gpu_pods()
     if args.gateway:
-        # A sample's namespace is the service's.
-        specs[ACTIVATOR] = _platform_pods(ACTIVATOR, GATEWAY_NAMESPACE, relabelings=[_without("namespace", "pod")])
+        specs |= gateway_targets()
     if args.victoria_logs:
-        specs |= {VICTORIA_LOGS: _platform_pods(VICTORIA_LOGS), VLAGENT: _platform_pods(VLAGENT, NODE_NAMESPACE)}
+        specs |= {VICTORIA_LOGS: platform_pods(VICTORIA_LOGS), VLAGENT: platform_pods(VLAGENT, NODE_NAMESPACE)}
     if args.kind == "operator":
         specs |= _cluster_targets()
     # Prometheus selects all monitors and rules of its namespace and no others: anyone who writes a monitor can send its
@@ -148,17 +146,17 @@ def _timed(spec: Manifest, seconds: int) -> Manifest:
 
 def _workload_pods(namespace: str, label: str, job: str) -> Manifest:
     """Return the targets of jobs or of services: every rank's own port."""
-    kind = _from_pod_label(KIND_LABEL, "kind") if label == JOB_LABEL else _constant("kind", "service")
+    kind = copied_pod_label(KIND_LABEL, "kind") if label == JOB_LABEL else constant("kind", "service")
     relabelings = [
         # No `port`: one endpoint for each of many names would let Prometheus look at every pod so many times.
         {"action": "keep", "sourceLabels": ["__meta_kubernetes_pod_container_port_name"], "regex": RANK_PORTS},
-        _constant("job", job),
-        _from("__meta_kubernetes_pod_node_name", "node"),
-        _from_pod_label(label, "workload"),
+        constant("job", job),
+        copied("__meta_kubernetes_pod_node_name", "node"),
+        copied_pod_label(label, "workload"),
         kind,
-        _from_pod_label(ROLE_LABEL, "role"),
-        _from_pod_label(QUEUE_LABEL, "queue"),
-        _from_pod_label(TRACK_LABEL, "track"),
+        copied_pod_label(ROLE_LABEL, "role"),
+        copied_pod_label(QUEUE_LABEL, "queue"),
+        copied_pod_label(TRACK_LABEL, "track"),
     ]
     return {
         "namespaceSelector": {"matchNames": [namespace]},
@@ -169,43 +167,22 @@ def _workload_pods(namespace: str, label: str, job: str) -> Manifest:
     }
 
 
-def _platform_pods(
-    name: str,
-    namespace: str = NAMESPACE,
-    *,
-    port: str = METRICS_PORT_NAME,
-    relabelings: Sequence[Manifest] = (),
-    metric_relabelings: Sequence[Manifest] = (),
-) -> Manifest:
-    """Return the targets that are the pods of one of the platform's parts, found by app.kubernetes.io/name."""
-    endpoint = {
-        "port": port,
-        "relabelings": [_constant("job", name), _without("endpoint", "container"), *relabelings],
-        "metricRelabelings": [_kept(name), *metric_relabelings],
-    }
-    return {
-        "namespaceSelector": {"matchNames": [namespace]},
-        "selector": {"matchLabels": {"app.kubernetes.io/name": name}},
-        "podMetricsEndpoints": [endpoint],
-    }
-
-
 def _gpu_pods() -> Manifest:
     """Return the exporters of GPU metrics.
 
     A sample's namespace, pod and container are those that the GPU is allocated to. The exporter's own would stand in
     for them on a GPU that nobody has, and turn it into one that is in use.
     """
-    relabelings = [_from("__meta_kubernetes_pod_node_name", "node"), _without("namespace", "pod")]
+    relabelings = [copied("__meta_kubernetes_pod_node_name", "node"), without("namespace", "pod")]
     # The same as `node`, under a name that depends on the exporter's version.
-    names_of_the_node = _without("Hostname", "hostname")
-    return _platform_pods(DCGM_EXPORTER, gpu.NAMESPACE, relabelings=relabelings, metric_relabelings=[names_of_the_node])
+    names_of_the_node = without("Hostname", "hostname")
+    return platform_pods(DCGM_EXPORTER, gpu.NAMESPACE, relabelings=relabelings, metric_relabelings=[names_of_the_node])
 
 
 def _cluster_targets() -> dict[str, Manifest]:
     """Return what every monitoring of a cluster reads, and the parts of ours."""
-    about_other_objects = _without("namespace", "pod")
-    of_node = _from("__meta_kubernetes_pod_node_name", "node")
+    about_other_objects = without("namespace", "pod")
+    of_node = copied("__meta_kubernetes_pod_node_name", "node")
     # The share of time that a core is idle says how busy it is; every other mode would be a series per core again.
     idle_only = {
         "action": "drop",
@@ -216,13 +193,13 @@ def _cluster_targets() -> dict[str, Manifest]:
         "kubelet": _kubelets("kubelet", "/metrics"),
         "cadvisor": _kubelets("cadvisor", "/metrics/cadvisor", _containers_only()),
         "apiserver": _api_server(),
-        KUBE_STATE_METRICS: _platform_pods(KUBE_STATE_METRICS, relabelings=[about_other_objects]),
-        NODE_EXPORTER: _platform_pods(
+        KUBE_STATE_METRICS: platform_pods(KUBE_STATE_METRICS, relabelings=[about_other_objects]),
+        NODE_EXPORTER: platform_pods(
             NODE_EXPORTER, NODE_NAMESPACE, relabelings=[of_node], metric_relabelings=[idle_only]
         ),
-        PROMETHEUS: _platform_pods(PROMETHEUS, port=WEB_PORT_NAME),
-        ALERTMANAGER: _platform_pods(ALERTMANAGER, port=WEB_PORT_NAME),
-        OPERATOR: _platform_pods(OPERATOR),
+        PROMETHEUS: platform_pods(PROMETHEUS, port=WEB_PORT_NAME),
+        ALERTMANAGER: platform_pods(ALERTMANAGER, port=WEB_PORT_NAME),
+        OPERATOR: platform_pods(OPERATOR),
     }
 
 
@@ -236,8 +213,8 @@ def _kubelets(job: str, path: str, metric_relabelings: Sequence[Manifest] = ()) 
         # A kubelet's certificate is signed by itself unless its cluster was set up to sign it, and ACK's are not. What
         # a false kubelet could get is a token that reads metrics.
         "tlsConfig": {"insecureSkipVerify": True},
-        "relabelings": [_constant("job", job), _without("namespace", "service", "endpoint")],
-        "metricRelabelings": [_kept(job), *metric_relabelings],
+        "relabelings": [constant("job", job), without("namespace", "service", "endpoint")],
+        "metricRelabelings": [kept(job), *metric_relabelings],
     }
     return {
         "namespaceSelector": {"matchNames": [KUBELET_NAMESPACE]},
@@ -256,7 +233,7 @@ def _containers_only() -> list[Manifest]:
             "sourceLabels": ["__name__", "container"],
             "regex": "container_(cpu|memory|fs|oom)_.*;(|POD)",
         },
-        _without("name", "image"),
+        without("name", "image"),
     ]
 
 
@@ -266,33 +243,11 @@ def _api_server() -> Manifest:
         "scheme": "https",
         "bearerTokenFile": _TOKEN,
         "tlsConfig": {"caFile": _CLUSTER_CA, "serverName": "kubernetes"},
-        "relabelings": [_constant("job", "apiserver"), _without("namespace", "service", "endpoint")],
-        "metricRelabelings": [_kept("apiserver")],
+        "relabelings": [constant("job", "apiserver"), without("namespace", "service", "endpoint")],
+        "metricRelabelings": [kept("apiserver")],
     }
     return {
         "namespaceSelector": {"matchNames": ["default"]},
         "selector": {"matchLabels": {"component": "apiserver", "provider": "kubernetes"}},
         "endpoints": [endpoint],
     }
-
-
-def _kept(job: str) -> dict[str, Any]:
-    return {"action": "keep", "sourceLabels": ["__name__"], "regex": "|".join(KEPT_METRICS[job])}
-
-
-def _constant(target: str, value: str) -> dict[str, Any]:
-    return {"targetLabel": target, "replacement": value}
-
-
-def _from(source: str, target: str) -> dict[str, Any]:
-    return {"sourceLabels": [source], "targetLabel": target}
-
-
-def _from_pod_label(label: str, target: str) -> dict[str, Any]:
-    """Return what copies a pod's label; Prometheus writes `_` for what its own names cannot hold."""
-    name = label.replace(".", "_").replace("/", "_").replace("-", "_")
-    return _from(f"__meta_kubernetes_pod_label_{name}", target)
-
-
-def _without(*labels: str) -> dict[str, Any]:
-    return {"action": "labeldrop", "regex": "|".join(labels)}

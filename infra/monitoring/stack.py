@@ -217,6 +217,7 @@ class Monitoring(pulumi.ComponentResource):
             labels=settings.selector_labels,
             runbook_base_url=settings.runbook_base_url,
             volcano=self._args.volcano,
+            has_gateway=self._args.gateway,
             run_ends=bool(settings.run_webhooks),
         )
         return self._part({**monitors, **rules}, before)

@@ -120,6 +120,10 @@ class ServingThresholds(Model):
     """How long this must last before the alert fires (seconds)."""
     unavailable_for_seconds: _Hold = 300
     """How long a service must be without a ready pod before the alert fires (seconds)."""
+    gateway_error_ratio: _Ratio = 0.05
+    """Share of the requests through the gateway that end with a 5xx status (0 to 1)."""
+    gateway_error_for_seconds: _Hold = 300
+    """How long this must last before the alert fires (seconds)."""
     load_failure_window_seconds: Annotated[Count, Field(ge=10, le=_DAY)] = 900
     """How long a model version that could not be loaded counts (seconds)."""
 

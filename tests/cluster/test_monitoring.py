@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from infra.monitoring.dashboards.queries import Query
     from tests.fixtures.clone import Clone
 
-NOT_HERE = {"activator", "dcgm-exporter"}
+NOT_HERE = {"activator", "dcgm-exporter", "gateway"}
 """Targets that need a gateway, or a GPU."""
 ONLY_SOMETIMES = {
     "container_fs_reads_bytes_total",

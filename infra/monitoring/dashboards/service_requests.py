@@ -25,7 +25,6 @@ def traffic() -> Section:
             _responses_by_http_status(),
             _responses_by_grpc_status(),
             _time_per_request_by_stage(),
-            _woken(),
         ),
     )
 
@@ -37,23 +36,6 @@ def _requests() -> Panel:
         Text(
             asks="How many requests does it get, and when?",
             when_bad="A sudden stop: check the clients and the Service; compare with the number of ready pods.",
-        ),
-        Look(unit=units.RequestsPerSecond),
-    )
-
-
-def _woken() -> Panel:
-    requests = rate("athanor_activator_requests_total")
-    return over_time(
-        "Requests while it may sleep",
-        {
-            "{{outcome}}": f"sum by (outcome) ({requests})",
-            "waiting": f"sum(athanor_activator_waiting_requests{{{WORKLOAD}}})",
-        },
-        Text(
-            asks="Do requests find a pod, where the service scales to zero?",
-            when_bad="held, often: raise idle_seconds, so that fewer wait for the first pod. timeout: none was ready"
-            " in time; see ServiceNotWoken.",
         ),
         Look(unit=units.RequestsPerSecond),
     )

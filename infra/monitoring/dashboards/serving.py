@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from grafana_foundation_sdk.models import units
 
-from infra.monitoring.dashboards import service_requests, service_shadow, workload
+from infra.monitoring.dashboards import service_gateway, service_requests, service_shadow, workload
 from infra.monitoring.dashboards.board import LOGS, RUNBOOKS, Board, Choice, Section, logs_link
 from infra.monitoring.dashboards.panels import Limits, Look, Text, number, over_time
 from infra.monitoring.dashboards.promql import PODS_OF_NAMESPACE, WORKLOAD, of_pods
@@ -45,6 +45,7 @@ def board(thresholds: AlertThresholds) -> Board:
             _now(serving),
             _promise(serving),
             service_requests.traffic(),
+            service_gateway.gateway(),
             service_requests.batches(),
             service_requests.versions(),
             service_shadow.shadow(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.kubernetes.parts import PART_OF
-from infra.monitoring.rules import gpu, nodes, pods, prices, queues, serving, storage, targets, training
+from infra.monitoring.rules import gateway, gpu, nodes, pods, prices, queues, serving, storage, targets, training
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from infra.settings.alert_thresholds import AlertThresholds
 
 
-def areas(thresholds: AlertThresholds, *, volcano: bool = True, run_ends: bool = True) -> tuple[Area, ...]:
+def areas(
+    thresholds: AlertThresholds, *, volcano: bool = True, has_gateway: bool = True, run_ends: bool = True
+) -> tuple[Area, ...]:
     """Return the rules of every area; what others are computed from comes first. Flags: see `rule_manifests`."""
     return (
         pods.area(),
@@ -24,8 +26,9 @@ def areas(thresholds: AlertThresholds, *, volcano: bool = True, run_ends: bool =
         queues.area(thresholds.queues),
         storage.area(thresholds.storage),
         serving.area(thresholds.serving),
+        *([gateway.area(thresholds.serving)] if has_gateway else []),
         nodes.area(thresholds.nodes),
-        targets.area(thresholds.targets, volcano=volcano),
+        targets.area(thresholds.targets, volcano=volcano, gateway=has_gateway),
         prices.area(),
     )
 
@@ -37,6 +40,7 @@ def rule_manifests(  # noqa: PLR0913 - each is a fact of the stack
     labels: Mapping[str, str],
     runbook_base_url: str | None = None,
     volcano: bool = True,
+    has_gateway: bool = True,
     run_ends: bool = True,
 ) -> dict[str, Manifest]:
     """Return a PrometheusRule for each area by logical name.
@@ -47,6 +51,7 @@ def rule_manifests(  # noqa: PLR0913 - each is a fact of the stack
         labels: Labels that it selects them by.
         runbook_base_url: Where the pages of docs/runbooks can be read. Default: alerts name their path.
         volcano: Whether its metrics are read, so that somebody must know when there are none.
+        has_gateway: The same of a gateway.
         run_ends: Whether anybody is notified of jobs that complete.
     """
     return {
@@ -56,7 +61,7 @@ def rule_manifests(  # noqa: PLR0913 - each is a fact of the stack
             "metadata": {"name": f"athanor-{area.name}", "namespace": namespace, "labels": {**PART_OF, **labels}},
             "spec": {"groups": [_group(area, runbook_base_url)]},
         }
-        for area in areas(thresholds, volcano=volcano, run_ends=run_ends)
+        for area in areas(thresholds, volcano=volcano, has_gateway=has_gateway, run_ends=run_ends)
     }
 
 

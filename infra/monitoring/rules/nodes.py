@@ -8,6 +8,7 @@ from infra import job_cleanup, volcano
 from infra.gpu import nodes as gpu
 from infra.monitoring import KUBELET_NAMESPACE, NAMESPACE, NODE_NAMESPACE
 from infra.monitoring.rules.rule import Alert, Area
+from infra.namespaces import GATEWAY_NAMESPACE
 
 if TYPE_CHECKING:
     from infra.settings.alert_thresholds import NodeThresholds
@@ -16,6 +17,7 @@ PLATFORM_NAMESPACES = (
     KUBELET_NAMESPACE,
     volcano.NAMESPACE,
     gpu.NAMESPACE,
+    GATEWAY_NAMESPACE,
     job_cleanup.NAMESPACE,
     NAMESPACE,
     NODE_NAMESPACE,

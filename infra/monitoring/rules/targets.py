@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infra.gateway import PROXY
 from infra.monitoring import KUBE_STATE_METRICS, NODE_EXPORTER
 from infra.monitoring.rules.rule import Alert, Area
 from infra.volcano import SCHEDULER
@@ -22,14 +23,16 @@ NEEDED = {
     "kubelet": "kubelet_running_pods",
     NODE_EXPORTER: "node_load1",
     SCHEDULER: "volcano_queue_deserved_milli_cpu",
+    PROXY: "envoy_server_live",
 }
 """Sources that alerts depend on, with a metric that each always has. An existing Prometheus may name jobs differently,
 so `up` would not find them."""
 
 
-def area(limits: TargetThresholds, *, volcano: bool = True) -> Area:
-    """Return the rules of targets; without `volcano`, its metrics are not expected."""
-    needed = {source: metric for source, metric in NEEDED.items() if volcano or source != SCHEDULER}
+def area(limits: TargetThresholds, *, volcano: bool = True, gateway: bool = True) -> Area:
+    """Return the rules of targets; without `volcano` or `gateway`, its metrics are not expected."""
+    absent = {source for source, is_there in ((SCHEDULER, volcano), (PROXY, gateway)) if not is_there}
+    needed = {source: metric for source, metric in NEEDED.items() if source not in absent}
     return Area(name="targets", alerts=(*_targets(limits, needed), *_own(limits)))
 
 

@@ -36,10 +36,16 @@ CASES = (
         says="though it runs for a moment between crashes; what users' pods do is theirs",
         series={
             **_waiting("CrashLoopBackOff", "_x5 1x6 _x2 1x10 stale"),
+            **_waiting("CrashLoopBackOff", "_x5 1x6 _x2 1x10 stale", namespace="gateway-system"),
             **_waiting("CrashLoopBackOff", "1x100", namespace="team"),
             **_waiting("ContainerCreating", "1x100", namespace="monitoring"),
         },
-        fires={"17m": [{"namespace": "volcano-system", "pod": "scheduler-0", "container": "scheduler"}]},
+        fires={
+            "17m": [
+                {"namespace": namespace, "pod": "scheduler-0", "container": "scheduler"}
+                for namespace in ("volcano-system", "gateway-system")
+            ]
+        },
         quiet=["14m", "35m"],
     ),
 )

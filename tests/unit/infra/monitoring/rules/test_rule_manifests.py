@@ -86,7 +86,13 @@ def test_rules_read_only_metrics_that_something_reports(rule):
 def test_nobody_misses_a_scheduler_that_is_not_read():
     rule = manifests(volcano=False)["rules-targets"]["spec"]["groups"][0]["rules"][1]
     assert rule["alert"] == "TargetMissing"
-    assert metrics_of(rule["expr"]) == {"kube_pod_info", "kubelet_running_pods", "node_load1"}
+    assert metrics_of(rule["expr"]) == {"kube_pod_info", "kubelet_running_pods", "node_load1", "envoy_server_live"}
+
+
+def test_without_a_gateway_there_is_nothing_to_say_about_one():
+    built = manifests(has_gateway=False)
+    assert "rules-gateway" not in built
+    assert "envoy_" not in json.dumps(built)
 
 
 def test_gpu_rules_read_only_counters_that_the_exporter_collects():
@@ -117,4 +123,4 @@ def test_alerts_say_what_is_the_matter(alert):
 
 
 def test_parts_of_the_platform_are_watched_for_crashes():
-    assert {"kube-system", "volcano-system", "monitoring", "gpu-system"} <= set(PLATFORM_NAMESPACES)
+    assert {"kube-system", "volcano-system", "monitoring", "gpu-system", "gateway-system"} <= set(PLATFORM_NAMESPACES)

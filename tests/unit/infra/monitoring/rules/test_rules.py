@@ -6,6 +6,7 @@ import pytest
 
 from infra.monitoring.rules import areas
 from tests.unit.infra.monitoring.rules import (
+    gateway_cases,
     gpu_cases,
     node_cases,
     pod_cases,
@@ -25,6 +26,7 @@ CASES = {
     "queues": queue_cases.CASES,
     "storage": storage_cases.CASES,
     "serving": serving_cases.CASES,
+    "gateway": gateway_cases.CASES,
     "nodes": node_cases.CASES,
     "targets": target_cases.CASES,
     "prices": price_cases.CASES,
