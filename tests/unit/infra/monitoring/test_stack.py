@@ -404,3 +404,12 @@ def test_no_page_of_the_web_may_read_the_metrics(watch, origin):
     spec = spec_of(watch(), "prometheus", "Prometheus")
     [allowed] = [each["value"] for each in spec["additionalArgs"] if each["name"] == "web.cors.origin"]
     assert not re.fullmatch(allowed, origin)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_gateway_is_read_and_missed_only_where_there_is_one(record_stack, enabled):
+    recording = record_stack({"gateway": {"enabled": True}} if enabled else {})
+    names = {each.name for kind in ("PodMonitor", "PrometheusRule") for each in recording.of_kind(kind)}
+    assert names & {"monitor-gateway", "rules-gateway"} == ({"monitor-gateway", "rules-gateway"} if enabled else set())
+    missing = json.dumps(recording.one("rules-targets", "PrometheusRule").inputs["spec"])
+    assert ("envoy_server_live" in missing) == enabled
