@@ -46,7 +46,8 @@ _EXPECTATIONS = {
 def checked(name: str = "") -> Callable[[type[_C]], type[_C]]:
     """Make a dataclass check its values against its annotations before `__post_init__` runs.
 
-    Annotations are resolved when a value is first passed: names in them must be imported at run time.
+    Annotations are resolved when a value is first passed: names in them must be imported at run time. Values must be
+    named, except those of fields that the dataclass itself declares with `field(kw_only=False)`.
 
     Args:
         name: Prefix of the fields' names in refusals: the field that usually holds such a description, for example
@@ -102,8 +103,7 @@ def _fields(cls: Any) -> Any:  # noqa: ANN401 - a dataclass, which `type` does n
 
 def _checked(cls: type, lead: str, unnamed: Sequence[object], values: Mapping[str, object]) -> dict[str, object]:
     kinds = _kinds(cls)
-    if unnamed:
-        raise RefusalError(cls.__name__, unnamed, "takes only keyword arguments", f"write {next(iter(kinds), '')}=…")
+    values = _named(cls, unnamed, values)
     for name in values:
         if name not in kinds:
             raise RefusalError(f"{lead}{name}", values[name], f"{cls.__name__} has no such field", choices(name, kinds))
@@ -115,6 +115,25 @@ def _checked(cls: type, lead: str, unnamed: Sequence[object], values: Mapping[st
     if missing:
         raise RefusalError(cls.__name__, dict(values), f"lacks {', '.join(missing)}", f"add {missing[0]}=…")
     return {name: require(f"{lead}{name}", value, kinds[name]) for name, value in values.items()}
+
+
+def _named(cls: type, unnamed: Sequence[object], values: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the values with those that were given without names.
+
+    Raises:
+        RefusalError: they are more than the class takes without names, or one is given with its name, too.
+    """
+    names = [each.name for each in _fields(cls) if not each.kw_only]
+    if len(unnamed) > len(names):
+        later = [each.name for each in _fields(cls) if each.kw_only]
+        limit = f"takes only keyword arguments{f' after {names[-1]}' if names else ''}"
+        fix = f"write {later[0]}=…" if later else "omit the rest"
+        raise RefusalError(cls.__name__, unnamed, limit, fix)
+    given = dict(zip(names, unnamed, strict=False))
+    twice = next((name for name in given if name in values), None)
+    if twice is not None:
+        raise RefusalError(cls.__name__, (given[twice], values[twice]), f"has {twice} twice", f"write {twice}=… once")
+    return {**given, **values}
 
 
 def _refusal(field: str, value: object, kind: object, problems: Sequence[ErrorDetails]) -> RefusalError:

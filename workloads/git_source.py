@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -56,7 +56,7 @@ _SUBDIRECTORY = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 class GitSource:
     """Code in a git repository: one of `branch`, `tag` and `commit`."""
 
-    repository: str
+    repository: str = field(kw_only=False)
     """Its address, such as https://github.com/team/project.git or ssh://git@github.com/team/project.git; without
     credentials."""
     branch: str | None = None

@@ -6,7 +6,7 @@ Why ConfigMaps, and why so small: docs/decisions/0023-code-from-a-folder-in-conf
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ _NAME_DIGITS = 16
 class LocalFolder:
     """Code in a folder of the machine that declares the job: at most 8 MiB, without what .gitignore names."""
 
-    path: str = "."
+    path: str = field(default=".", kw_only=False)
     """The folder, relative to where the program runs."""
 
     def __post_init__(self) -> None:

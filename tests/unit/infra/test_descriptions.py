@@ -31,6 +31,13 @@ class Base:
             raise RefusalError("part.number", 7, "is not ours", "choose another")
 
 
+@checked("place")
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    path: str = field(default=".", kw_only=False)
+    depth: int = 0
+
+
 @checked()
 @dataclass(frozen=True, kw_only=True)
 class Whole(Base):
@@ -43,6 +50,11 @@ def test_what_fits_is_kept_as_it_was_given():
     assert (made.words, made.labels, made.part.number, made.image) == (("a", "b"), {"a": "b"}, 2, None)
     assert made == Whole(words=("a", "b"), labels=MappingProxyType({"a": "b"}), part=Part(number=2))
     assert dataclasses.replace(made, image="x").image == "x"
+
+
+def test_a_field_that_needs_no_name_may_have_one():
+    assert Place("a", depth=1) == Place(path="a", depth=1)
+    assert dataclasses.replace(Place("a"), depth=1) == Place("a", depth=1)
 
 
 def test_what_was_given_may_change_afterwards():
@@ -59,6 +71,10 @@ def test_what_was_given_may_change_afterwards():
         (lambda: Part(number="1"), "part.number = '1': must be a whole number. Fix: write 1 without quotes"),
         (lambda: Part(numbr=1), "part.numbr = 1: Part has no such field. Fix: did you mean number?"),
         (Whole, "Whole = {}: lacks words. Fix: add words=…"),
+        (lambda: Part(1), "Part = (1,): takes only keyword arguments. Fix: write number=…"),
+        (lambda: Place("a", 1), "Place = ('a', 1): takes only keyword arguments after path. Fix: write depth=…"),
+        (lambda: Place("a", path="b"), "Place = ('a', 'b'): has path twice. Fix: write path=… once"),
+        (lambda: Place(1), "place.path = 1: must be a string. Fix: write \"1\""),
         (lambda: Whole(words=("a",), part=2), "part = 2: must be Part. Fix: write Part"),
         (
             lambda: Whole(words=("a", None)),

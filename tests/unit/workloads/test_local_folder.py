@@ -141,6 +141,15 @@ def test_neither_pipes_nor_nothing_are_sent(tmp_path):
     assert "'pipe': is neither a file" in _refusal(tmp_path)
 
 
+def test_the_folder_needs_no_name(tmp_path, monkeypatch):
+    _write(tmp_path, {"train.py": ""})
+    monkeypatch.chdir(tmp_path)
+    assert LocalFolder(".") == LocalFolder(path=".") == LocalFolder()
+    assert LocalFolder(".").archive.names == {"train.py"}
+    with pytest.raises(RefusalError, match=r"source\.path = 1: must be a string"):
+        LocalFolder(1)
+
+
 @pytest.mark.parametrize("path", ["gone", "", "x" * 140_000, "a\0b", "\ud800"])
 def test_what_is_not_a_folder_is_refused(path):
     with pytest.raises(RefusalError, match="is not a folder"):
