@@ -19,6 +19,7 @@ OWN_RULES = ".athanorignore"
 """The same rules, for jobs alone; it decides where the two disagree."""
 NEVER_CODE = (
     ".git", "__pycache__/", "*.pyc", ".venv/", "venv/", "node_modules/", ".mypy_cache/", ".ruff_cache/",
+    ".ipynb_checkpoints/",
     "/curves.html",  # the page of `athanor curves`: a run after it has the same code as the one before
 )  # fmt: skip
 """Left out unless a file of rules takes them back in with `!`."""

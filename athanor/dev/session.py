@@ -7,6 +7,7 @@ import threading
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
+from athanor.dev.left import LeftAlone
 from athanor.dev.sides import LostError, OwnFolder, PodFolder
 from athanor.dev.sync import Sync
 from athanor.inspection.control_characters import printable
@@ -43,6 +44,7 @@ class Session(AbstractContextManager["Session"]):
         self._cluster, self._job_name = cluster, job_name
         self._here, self._folder = OwnFolder(folders[0]), folders[1]
         self._file, self._say = file, say
+        self._left = LeftAlone(say, self._here.may_arrive)
         self._pod: PodFolder | None = None
         self._sync: Sync | None = None
         self._end = threading.Event()
@@ -109,7 +111,12 @@ class Session(AbstractContextManager["Session"]):
                 raise LostError("the pod does not run")
             self._pod = PodFolder(exec_words(self._cluster, pod), self._folder)
             self._sync = Sync(
-                here=self._here, there=self._pod, file=self._file, say=self._say, may_arrive=self._here.may_arrive
+                here=self._here,
+                there=self._pod,
+                file=self._file,
+                say=self._say,
+                left=self._left,
+                may_arrive=self._here.may_arrive,
             )
         return self._sync
 

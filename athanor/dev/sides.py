@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from athanor.dev import tree
-from athanor.dev.tree import GREETING, Tree, receive, send
+from athanor.dev.tree import GREETING, Tree, is_skipped, receive, send
 from athanor.inspection.control_characters import printable
 from workloads.folder_archive import chosen_files
 from workloads.ignore_rules import IgnoreRules
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _ANSWER_SECONDS = 60
 _PROGRAM = Path(tree.__file__).read_text(encoding="utf-8")
@@ -24,14 +24,17 @@ _PROGRAM = Path(tree.__file__).read_text(encoding="utf-8")
 class OwnFolder(Tree):
     """The user's folder: the files that `athanor run` would send."""
 
-    def scan(self, paths: object = None) -> dict[str, str]:
-        """Return the files and their digests.
+    def scan(self, listed: Iterable[str] = ()) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the states of the files, and why others that are there are not copied.
+
+        Args:
+            listed: Has no effect: the ignore files alone decide.
 
         Raises:
             RefusalError: as `workloads.folder_archive.chosen_files`.
         """
-        del paths
-        return super().scan(path for path in chosen_files(self.folder) if not path.is_symlink())
+        del listed
+        return self._states(chosen_files(self.folder))
 
     def may_arrive(self, name: str) -> bool:
         """Return whether a new file of the pod belongs to the code here."""
@@ -62,7 +65,6 @@ class PodFolder:
         Raises:
             LostError: the pod does not answer, or cannot run Python.
         """
-        self.too_large: set[str] = set()
         self._said: list[str] = []
         self._process = subprocess.Popen(
             [*prefix, "python3", "-c", _PROGRAM, folder],
@@ -86,11 +88,14 @@ class PodFolder:
             self._process.wait()
         self._listening.join(2)
 
-    def scan(self) -> dict[str, str]:
-        """Return the files and their digests."""
-        answer, _ = self._ask({"do": "scan"})
-        self.too_large = set(answer["too_large"])
-        return answer["files"]
+    def scan(self, listed: Iterable[str] = ()) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the states of the files, and why others that are there are not copied.
+
+        Args:
+            listed: Files that the other side has: they count even where a tool's are skipped.
+        """
+        answer, _ = self._ask({"do": "scan", "listed": [name for name in listed if is_skipped(name)]})
+        return answer["files"], answer["left"]
 
     def read(self, name: str) -> tuple[bytes, bool] | None:
         """Return a file's content, and whether it can be executed; None if it is gone."""

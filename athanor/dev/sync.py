@@ -15,15 +15,21 @@ from typing import TYPE_CHECKING, Protocol
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
+
+    from athanor.dev.left import LeftAlone
 
 
 class Side(Protocol):
     """A folder, here or in a pod."""
 
-    def scan(self) -> dict[str, str]:
-        """Return the digests of its files by their paths."""
+    def scan(self, listed: Iterable[str] = ()) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the states of its files by their paths, and why others that are there are not copied.
+
+        Args:
+            listed: Files that the other side has.
+        """
         ...
 
     def read(self, name: str) -> tuple[bytes, bool] | None:
@@ -48,6 +54,8 @@ class Sync:
     file: Path
     """What keeps the last equal state, so that a deletion is not taken for a new file after a restart."""
     say: Callable[[str], None]
+    left: LeftAlone
+    """What is there and not copied."""
     may_arrive: Callable[[str], bool] = lambda _: True
     """Whether a new file of the pod belongs here: not one that the ignore files name."""
     _equal: dict[str, str] = field(default_factory=dict[str, str])
@@ -69,20 +77,22 @@ class Sync:
             RefusalError: all files here are gone, as when a disk is not there.
             OSError: a file cannot be written, or the pod does not answer.
         """
-        here, there = self.here.scan(), self.there.scan()
-        there = {name: digest for name, digest in there.items() if name in here or self.may_arrive(name)}
-        if self._equal and not here and there:
+        here, here_left = self.here.scan()
+        there, there_left = self.there.scan({*here, *self._equal})
+        there = {name: state for name, state in there.items() if name in here or self.may_arrive(name)}
+        if self._equal and not here and not here_left and there:
             fix = "bring it back, or `athanor dev --stop`, and start again"
             raise RefusalError("folder", ".", "has no files any more, and the pod's are not deleted for that", fix)
-        if not there:
+        if not there and not there_left:
             self._equal = {}  # another pod, with an empty volume: it gets everything
-        names = sorted({*here, *there, *self._equal})
+        self.left.note(here_left, there_left, {*here, *self._equal})
+        names = sorted(name for name in {*here, *there, *self._equal} if name not in self.left)
         if all(here.get(name) == there.get(name) == self._equal.get(name) for name in names):
             return 0
         self._sent = {
-            name: [*self._known_there(name, there.get(name)), digest]
-            for name, digest in here.items()
-            if there.get(name) != digest
+            name: [*self._known_there(name, there.get(name)), here[name]]
+            for name in names
+            if name in here and there.get(name) != here[name]
         }
         self._keep()
         try:

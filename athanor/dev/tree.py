@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import sys
 import uuid
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,53 +25,74 @@ LARGEST_BYTES = 8 << 20
 """Of a file that is copied: larger ones are data or checkpoints, which belong on a volume."""
 ALIVE = Path("/tmp/athanor-dev-alive")  # noqa: S108 - in a pod of its own
 """Its age is how long no client was there."""
-_SKIPPED = {".git", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"}
+SKIPPED_FOLDERS = frozenset(
+    [".git", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"]
+)
+"""Of tools: not looked into, as they may have any number of files, unless the other side has some of them."""
+_SKIPPED_SUFFIX = ".pyc"
 _PARTIAL = ".athanor-partial"
+_LEFT = "?"
+
+
+def is_skipped(name: str) -> bool:
+    """Return whether a pod copies a file only if the other side has it."""
+    return name.endswith(_SKIPPED_SUFFIX) or not SKIPPED_FOLDERS.isdisjoint(PurePosixPath(name).parts[:-1])
 
 
 class Tree:
-    """The files of a folder: by their paths relative to it, with the SHA-256 of their content."""
+    """The files of a folder by their paths relative to it, each with its state.
+
+    A state is the SHA-256 of the content, or "?" and why what is there is not copied.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._known: dict[str, tuple[tuple[int, int, int], str]] = {}
-        self.too_large: set[str] = set()
 
-    def scan(self, paths: Iterable[Path] | None = None) -> dict[str, str]:
-        """Return the files and their digests; those that are too large, and links, are left out.
+    def scan(self, listed: Iterable[str] = ()) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the states of the files, and why others that are there are not copied.
 
         Args:
-            paths: The only ones that count; None: all but those in folders of tools, such as .git.
+            listed: Files that the other side has: they count even where a tool's are skipped.
         """
-        digests: dict[str, str] = {}
-        for path in _files(self.folder) if paths is None else paths:
-            name = path.relative_to(self.folder).as_posix()
-            digest = self._digest(path, name)
-            if digest is not None:
-                digests[name] = digest
-        return digests
+        return self._states(_files(self.folder, set(listed)))
 
-    def _digest(self, path: Path, name: str) -> str | None:
+    def _states(self, paths: Iterable[Path]) -> tuple[dict[str, str], dict[str, str]]:
+        states: dict[str, str] = {}
+        left: dict[str, str] = {}
+        for path in paths:
+            name = path.relative_to(self.folder).as_posix()
+            state = None if name.endswith(_PARTIAL) else self._state(path, name)
+            if state is not None and state.startswith(_LEFT):
+                left[name] = state[len(_LEFT) :]
+            elif state is not None:
+                states[name] = state
+        return states, left
+
+    def _state(self, path: Path, name: str) -> str | None:
+        """Return the state of a file; None only if nothing is there."""
         try:
-            state = path.lstat()
-            if not path.is_file() or path.is_symlink() or name.endswith(_PARTIAL):
-                return None
-            if state.st_size > LARGEST_BYTES:
-                self.too_large.add(name)
-                return None
-            seen = (state.st_size, state.st_mtime_ns, state.st_ino)
+            status = path.lstat()
+            reason = _reason_to_leave(status)
+            if reason:
+                return _LEFT + reason
+            seen = (status.st_size, status.st_mtime_ns, status.st_ino)
             if self._known.get(name, (None,))[0] != seen:
-                self._known[name] = (seen, hashlib.sha256(path.read_bytes()).hexdigest())
-        except OSError:  # it went away, or cannot be read
+                self._known[name] = (seen, hashlib.sha256(_content(path)).hexdigest())
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError:
+            return f"{_LEFT}unreadable"
         return self._known[name][1]
 
     def read(self, name: str) -> tuple[bytes, bool] | None:
-        """Return a file's content, and whether it can be executed; None if it is gone or too large by now."""
+        """Return a file's content, and whether it can be executed; None if it is gone or not copied by now."""
         path = self._path(name)
         try:
-            content = path.read_bytes()
-            return None if len(content) > LARGEST_BYTES else (content, bool(path.stat().st_mode & 0o100))
+            if _reason_to_leave(path.lstat()):
+                return None
+            content = _content(path)
+            return None if len(content) > LARGEST_BYTES else (content, bool(path.lstat().st_mode & 0o100))
         except OSError:
             return None
 
@@ -86,7 +108,7 @@ class Tree:
         try:
             new.write_bytes(content)
             new.chmod(0o755 if executable else 0o644)
-            if self._now(path, name) != was or path.is_symlink() or path.is_dir():
+            if self._now(path, name) != was:
                 return False
             new.replace(path)
         finally:
@@ -111,7 +133,7 @@ class Tree:
 
     def _now(self, path: Path, name: str) -> str | None:
         self._known.pop(name, None)
-        return self._digest(path, name)
+        return self._state(path, name)
 
     def _path(self, name: str) -> Path:
         """Return the path of a name.
@@ -127,12 +149,39 @@ class Tree:
         return self.folder / relative
 
 
-def _files(folder: Path) -> Iterable[Path]:
-    for place, folders, names in os.walk(str(folder)):
-        folders[:] = [name for name in folders if name not in _SKIPPED]
-        for name in names:
-            if not name.endswith(".pyc"):
+def _reason_to_leave(status: os.stat_result) -> str:
+    """Return why something is not copied; empty if it is."""
+    if stat.S_ISLNK(status.st_mode):
+        return "a link"
+    if stat.S_ISDIR(status.st_mode):  # listed as a file: what is in it could not be listed
+        return "an unreadable folder"
+    if not stat.S_ISREG(status.st_mode):
+        return "neither a file nor a link"
+    return f"larger than {LARGEST_BYTES >> 20} MiB" if status.st_size > LARGEST_BYTES else ""
+
+
+def _content(path: Path) -> bytes:
+    """Return the beginning of a file, one byte more than is copied; a link is not followed, nor a pipe waited for."""
+    with os.fdopen(os.open(str(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        return file.read(LARGEST_BYTES + 1)
+
+
+def _files(folder: Path, listed: set[str]) -> Iterable[Path]:
+    """Yield the files of a folder, its links, and folders that cannot be read."""
+    opened = {str(parent) for name in listed if is_skipped(name) for parent in PurePosixPath(name).parents}
+    unreadable: list[Path] = []
+
+    def note(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            unreadable.append(Path(error.filename))
+
+    for place, folders, names in os.walk(str(folder), onerror=note):
+        below = PurePosixPath(Path(place).relative_to(folder).as_posix())
+        folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS or str(below / name) in opened]
+        for name in [*names, *(each for each in folders if Path(place, each).is_symlink())]:
+            if not name.endswith(_SKIPPED_SUFFIX) or str(below / name) in listed:
                 yield Path(place, name)
+    yield from unreadable
 
 
 def send(stream: IO[bytes], header: dict[str, Any], content: bytes = b"") -> None:
@@ -163,7 +212,8 @@ def answer(tree: Tree, asked: dict[str, Any], content: bytes) -> tuple[dict[str,
     """Return the answer to a request."""
     try:
         if asked["do"] == "scan":
-            return {"files": tree.scan(), "too_large": sorted(tree.too_large)}, b""
+            files, left = tree.scan(asked["listed"])
+            return {"files": files, "left": left}, b""
         if asked["do"] == "read":
             read = tree.read(asked["name"])
             return ({"there": False}, b"") if read is None else ({"there": True, "executable": read[1]}, read[0])

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from athanor.dev import sides
+from athanor.dev import sides, tree
+from athanor.dev.left import LeftAlone
 from athanor.dev.sides import LostError, OwnFolder, PodFolder
 from athanor.dev.sync import Sync
-from athanor.dev.tree import LARGEST_BYTES
+from athanor.dev.tree import LARGEST_BYTES, SKIPPED_FOLDERS, Tree
 from infra.errors import RefusalError
+from workloads.ignore_rules import IgnoreRules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.fixture
@@ -28,8 +35,23 @@ def pod(there):
 
 @pytest.fixture
 def sync(here, pod, tmp_path, said) -> Sync:
+    return synced(here, pod, tmp_path / "kept" / "equal.json", said.append)
+
+
+@pytest.fixture
+def folders(here, there) -> tuple[Path, Path]:
+    return here, there
+
+
+@pytest.fixture
+def watched(sync, said) -> tuple[Sync, list[str]]:
+    return sync, said
+
+
+def synced(here: Path, pod: PodFolder, file: Path, say: Callable[[str], None] = lambda _: None) -> Sync:
     own = OwnFolder(here)
-    return Sync(here=own, there=pod, file=tmp_path / "kept" / "equal.json", say=said.append, may_arrive=own.may_arrive)
+    left = LeftAlone(say, own.may_arrive)
+    return Sync(here=own, there=pod, file=file, say=say, left=left, may_arrive=own.may_arrive)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -85,7 +107,7 @@ def test_a_change_counts_more_than_a_deletion(here, there, sync, side):
     assert content(here) == content(there) == {"train.py": b"2", "other.py": b"1"}
 
 
-def test_ignored_large_and_private_files_stay_where_they_are(here, there, sync):
+def test_ignored_large_and_private_files_stay_where_they_are(here, there, sync, said):
     (here / ".gitignore").write_text("*.log\nout/\n")
     (here / "a.log").write_text("x")
     (here / "large.bin").write_bytes(bytes(LARGEST_BYTES + 1))
@@ -100,7 +122,10 @@ def test_ignored_large_and_private_files_stay_where_they_are(here, there, sync):
     settle(sync)
     assert set(content(here)) == {".gitignore", "a.log", "large.bin", ".git/HEAD"}
     assert set(content(there)) == {".gitignore", "out/model.pt", "b.log", "__pycache__/a.pyc", "last.ckpt"}
-    assert sync.there.too_large == {"last.ckpt"}
+    assert said[:2] == [
+        "not copied (larger than 8 MiB here): large.bin",
+        "stays in the pod (larger than 8 MiB): last.ckpt",
+    ]
     (here / "kubeconfig").write_text("token")
     with pytest.raises(RefusalError, match="looks like a secret"):
         sync.once()
@@ -128,8 +153,7 @@ def test_a_client_that_starts_again_still_knows_what_was_deleted(here, there, po
     (here / "b.py").write_text("1")
     settle(sync)
     (here / "a.py").unlink()
-    again = Sync(here=OwnFolder(here), there=pod, file=tmp_path / "kept" / "equal.json", say=lambda _: None)
-    settle(again)
+    settle(synced(here, pod, tmp_path / "kept" / "equal.json"))
     assert content(here) == content(there) == {"b.py": b"1"}
 
 
@@ -160,12 +184,12 @@ def test_any_changes_on_both_sides_become_equal_and_none_is_lost(here, there, sy
 
 def test_a_pod_that_is_killed_in_the_middle_loses_nothing(here, there, tmp_path):
     draw = random.Random(0)
-    own, file = OwnFolder(here), tmp_path / "equal.json"
+    file = tmp_path / "equal.json"
     for number in range(30):
         (here / f"{number}.py").write_text(str(draw.random()) * 1000)
     for stop in range(12):
         pod = PodFolder([], str(there))
-        sync = Sync(here=own, there=pod, file=file, say=lambda _: None)
+        sync = synced(here, pod, file)
         asked = 0
 
         def killed(answer, pod=pod, stop=stop):
@@ -185,7 +209,7 @@ def test_a_pod_that_is_killed_in_the_middle_loses_nothing(here, there, tmp_path)
         finally:
             pod.close()
     with_pod = PodFolder([], str(there))
-    settle(Sync(here=own, there=with_pod, file=file, say=lambda _: None))
+    settle(synced(here, with_pod, file))
     with_pod.close()
     assert content(here) == content(there)
     assert len(content(here)) == 30
@@ -239,3 +263,129 @@ def test_a_full_disk_in_the_pod_is_named(here, sync, monkeypatch, pod):
     monkeypatch.setattr(pod, "_limited", lambda _: ({"error": "[Errno 28] No space left on device"}, b""))
     with pytest.raises(OSError, match="No space left"):
         sync.once()
+
+
+def grow(path: Path) -> None:
+    path.write_bytes(bytes(LARGEST_BYTES + 1))
+
+
+def become_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def lead_out(path: Path) -> None:
+    path.rename(path.parent.parent / "moved")
+    path.symlink_to(path.parent.parent / "moved")
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "why"),
+    [
+        ("here", grow, "larger than 8 MiB"),
+        ("in the pod", grow, "larger than 8 MiB"),
+        ("in the pod", become_a_pipe, "neither a file nor a link"),
+        ("in the pod", lead_out, "a link"),
+    ],
+)
+def test_what_can_no_longer_be_copied_is_left_alone_on_both_sides(folders, watched, place, change, why):
+    (here, there), (sync, said) = folders, watched
+    (here / "train.log").write_text("1")
+    (here / "always.py").write_text("1")
+    settle(sync)
+    changed, other = (here, there) if place == "here" else (there, here)
+    change(changed / "train.log")
+    del said[:]
+    settle(sync)
+    assert (other / "train.log").read_text() == "1"
+    assert os.path.lexists(changed / "train.log")
+    assert said == [f"not copied ({why} {place}): train.log"]
+    settle(sync)
+    assert len(said) == 1
+
+    # Also after somebody writes to the other one; and when it can be copied again, nothing has been forgotten.
+    (other / "train.log").write_text("2")
+    settle(sync)
+    (changed / "train.log").unlink()
+    (changed / "train.log").write_text("1")
+    settle(sync)
+    assert content(here) == content(there)
+    assert (changed / "train.log").read_text() == "2"
+
+
+@pytest.mark.parametrize("place", ["here", "in the pod"])
+def test_what_became_unreadable_is_left_alone_on_both_sides(folders, tmp_path, said, monkeypatch, place):
+    here, there = folders
+    sync = synced(here, Tree(there), tmp_path / "equal.json", said.append)
+    (here / "data").mkdir()
+    for name in ("train.py", "data/table.csv", "always.py"):
+        (here / name).write_text("1")
+    settle(sync)
+    closed = here if place == "here" else there
+    read, listed = tree._content, os.scandir
+
+    def no_content(path):
+        if path == closed / "train.py":
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path)
+
+    def no_list(path):
+        if closed == there and str(path) == str(there / "data"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    (closed / "train.py").write_text("2")
+    del said[:]
+    with monkeypatch.context() as patched:
+        patched.setattr(tree, "_content", no_content)
+        patched.setattr(os, "scandir", no_list)
+        settle(sync)
+    assert {**content(here), "train.py": b""} == {**content(there), "train.py": b""}
+    assert set(content(here)) == {"train.py", "data/table.csv", "always.py"}
+    assert f"not copied (unreadable {place}): train.py" in said
+    assert ("not copied (an unreadable folder in the pod): data" in said) == (closed == there)
+    settle(sync)
+    assert (here / "train.py").read_text() == (there / "train.py").read_text() == "2"
+
+
+def test_a_large_file_is_not_replaced_by_one_of_the_same_name(here, there, tmp_path, monkeypatch):
+    sync = synced(here, Tree(there), tmp_path / "equal.json")
+    (here / "train.log").write_text("1")
+    write = Tree.write
+    # It grew between the look at it and the copy.
+    monkeypatch.setattr(Tree, "write", lambda *words, **more: grow(there / "train.log") or write(*words, **more))
+    there.mkdir()
+    assert sync.once() == 0
+    assert (there / "train.log").stat().st_size > LARGEST_BYTES
+
+
+def test_what_the_rules_here_take_in_goes_both_ways_from_any_folder(here, there, sync):
+    (here / ".athanorignore").write_text("!/node_modules/\n!*.pyc\n")
+    for folder in (here / "node_modules" / "a", here / "lib"):
+        folder.mkdir(parents=True)
+        (folder / "own.js").write_text("1")
+        (folder / "own.pyc").write_text("1")
+    settle(sync)
+    settle(sync)
+    assert content(here) == content(there)
+    assert len(content(here)) == 5
+    (there / "node_modules" / "a" / "own.js").write_text("2")
+    (there / "node_modules" / "new.js").write_text("2")
+    (here / "lib" / "own.pyc").unlink()
+    settle(sync)
+    assert content(here) == content(there)
+    assert set(content(here)) == {
+        ".athanorignore", "node_modules/a/own.js", "node_modules/a/own.pyc", "node_modules/new.js", "lib/own.js"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(SKIPPED_FOLDERS))
+def test_what_a_pod_skips_is_left_out_here_too(here, name):
+    assert IgnoreRules.of(here).ignores(here / name, is_folder=True)
+
+
+def test_many_names_are_said_in_one_line(here, sync, said):
+    for number in range(12):
+        grow(here / f"{number:02}\x1b[2J.bin")
+    settle(sync)
+    assert said == ["not copied (larger than 8 MiB here): 00.bin, 01.bin, 02.bin and 9 more"]
