@@ -11,6 +11,7 @@ from athanor.runs.arguments import add_cluster, ports
 if TYPE_CHECKING:
     from athanor.runs.arguments import Commands
 
+DEFAULT_IDLE = "1h"
 _EPILOG = """examples:
   athanor dev --gpus 1                                # a shell in a pod that has this folder's files
   athanor dev -- python train.py --steps 10           # one command there
@@ -47,11 +48,9 @@ def add_dev(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     dev.add_argument("program", nargs="*", metavar="COMMAND", help="run this there instead of a shell")
-    dev.add_argument("--name", help="name of its run (default: the folder's, with six digits of its path)")
-    idle = (
-        "the pod ends when nobody is connected and nothing works in it for this long, such as 30m or 8h (default: 1h)"
-    )
-    dev.add_argument("--idle", default="1h", metavar="TIME", help=idle)
+    dev.add_argument("--name", help="name of its run (default: the folder's, with six digits)")
+    idle = "the pod ends when nobody is connected and nothing works in it for this long, such as 30m or 8h"
+    dev.add_argument("--idle", metavar="TIME", help=f"{idle} (default: {DEFAULT_IDLE})")
     dev.add_argument("--forward", action="append", default=[], type=ports, metavar="[LOCAL:]PORT",
                      help="open a port of the pod on 127.0.0.1, too")  # fmt: skip
     dev.add_argument("--ssh", nargs="?", const="2222", type=_port, metavar="PORT",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import os
 import shlex
 import subprocess
 import sys
@@ -14,26 +12,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from athanor.dev import keeper
+from athanor.dev.arguments import DEFAULT_IDLE
+from athanor.dev.name import name_of, state_folder
+from athanor.dev.same import check_same, idle_seconds, in_words
 from athanor.dev.session import Forwards, Session
 from athanor.dev.ssh import PORT, public_key, start_server, write_entry
 from athanor.dev.tree import ALIVE
 from athanor.dev.turns import Successor, take
+from athanor.inspection.control_characters import printable
 from athanor.inspection.objects import JOBS
 from athanor.run.command import start
-from athanor.run.description import beginning_of_name, describe, seconds_of
-from athanor.runs.backend import data_folder
+from athanor.run.description import describe, seconds_of
 from athanor.runs.cluster import Cluster
 from athanor.runs.control import resume
 from athanor.runs.elsewhere import check_can_be_deleted
 from athanor.runs.ending import exit_status
+from athanor.runs.follow import say_what_for
 from athanor.runs.history import forget
 from athanor.runs.job import (
     ABORTED,
     ENDED,
     exec_words,
+    has_started,
     job_of,
     message_of,
     phase_of,
+    pods_selector,
+    readable,
     started_pod,
 )
 from athanor.runs.rerun import output_folder, rerun
@@ -46,24 +51,6 @@ if TYPE_CHECKING:
 
 _KEEPER = Path(keeper.__file__).read_text(encoding="utf-8")
 _POLL_SECONDS = 1.0
-_OF_THE_POD = (
-    "gpus",
-    "cpu",
-    "memory",
-    "pool",
-    "cache",
-    "image",
-    "run_as_user",
-    "writable_root",
-    "env",
-    "secret",
-    "egress",
-    "volume",
-    "queue",
-    "priority",
-    "deadline",
-)
-"""Options that are decided when the pod starts."""
 _SHELL = 'cd "$0" && { command -v bash >/dev/null && exec bash; exec sh; }'
 _COMMAND = 'cd "$0" && exec "$@"'
 
@@ -80,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.workdir).resolve()
-    name = arguments.name or _name_of(folder)
+    name = arguments.name or name_of(folder)
     if arguments.stop:
         return _stop(arguments, name)
     described = _described(arguments, name)
@@ -88,13 +75,10 @@ def _run(arguments: argparse.Namespace) -> int:
         public_key(Path(arguments.ssh_key).expanduser())  # before a pod is started for it
     where, job_name = _pod(arguments, described)
     _await_pod(where, job_name)
-    there = f"{OUTPUT_PATH}/{output_folder(job_of(where, job_name))}/dev"
+    job = job_of(where, job_name)
+    there = f"{OUTPUT_PATH}/{output_folder(job)}/dev"
+    sys.stderr.write(f"the pod ends {in_words(idle_seconds(job))} after you leave, unless something works in it\n")
     return _work(arguments, where, job_name, (folder, there))
-
-
-def _name_of(folder: Path) -> str:
-    """Return the name of a folder's pod: the same in each terminal, and another for another folder."""
-    return f"dev-{beginning_of_name(folder.name)}-{hashlib.sha256(str(folder).encode()).hexdigest()[:6]}"
 
 
 def _described(arguments: argparse.Namespace, name: str) -> Description:
@@ -103,7 +87,7 @@ def _described(arguments: argparse.Namespace, name: str) -> Description:
     Raises:
         RefusalError: it is not a job that could run.
     """
-    idle = seconds_of("--idle", arguments.idle)
+    idle = seconds_of("--idle", arguments.idle or DEFAULT_IDLE)
     program = ["python3", "-c", _KEEPER, str(ALIVE), str(idle)]
     return describe(argparse.Namespace(**{**vars(arguments), "name": name, "program": program}))
 
@@ -118,7 +102,7 @@ def _pod(arguments: argparse.Namespace, described: Description) -> tuple[Cluster
     job = where.find(JOBS, outputs.get("job_name", ""))
     if job is None:  # deleted, or its start was cut off
         return _started(argparse.Namespace(**{**vars(arguments), "replace": True}), described, cluster)
-    _check_same(arguments, described.name)
+    check_same(arguments, described, outputs, job)
     if phase_of(job) == ABORTED:
         resume(where, described.name, outputs["job_name"])
     elif phase_of(job) in ENDED:
@@ -133,37 +117,28 @@ def _started(arguments: argparse.Namespace, described: Description, cluster: Clu
     return cluster.within(started.namespace), started.job_name
 
 
-def _check_same(arguments: argparse.Namespace, name: str) -> None:
-    """Refuse options for a pod that exists: they would be taken for granted, and not be there."""
-    given = vars(arguments)
-    asked = next((option for option in _OF_THE_POD if given[option]), None)
-    if asked is not None:
-        fix = f"omit it to connect, or end that pod first: athanor dev --stop --name {name}"
-        raise RefusalError(f"--{asked.replace('_', '-')}", given[asked], f"this folder has a pod already, {name}", fix)
-
-
 def _await_pod(cluster: Cluster, job_name: str) -> None:
     """Return when the pod runs; say what it waits for.
 
     Raises:
         RefusalError: it ended.
     """
-    said = ""
-    while started_pod(cluster, job_name) is None:
+    said: set[str] = set()
+    while True:
+        pods = cluster.items("pods", pods_selector(job_name))
+        if any(has_started(pod) for pod in readable(pods)):
+            return
         job = job_of(cluster, job_name)
-        phase = phase_of(job)
-        words = f"{phase} {message_of(job)}".strip()
-        if phase in ENDED:
+        if phase_of(job) in ENDED:
+            words = f"{phase_of(job)} {message_of(job)}".strip()
             raise RefusalError("pod", job_name, f"ended: {words}", "see `athanor logs`, or begin again with --stop")
-        if words != said:
-            said = words
-            sys.stderr.write(f"waiting: {words}\n")
+        say_what_for(job, pods, said)
         time.sleep(_POLL_SECONDS)
 
 
 def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folders: tuple[Path, str]) -> int:
     alone = bool(arguments.program) or arguments.sync_only
-    state = data_folder(os.environ) / "dev" / f"{job_name}.json"
+    state = state_folder() / f"{job_name}.json"
     show = _say if alone else _say_problems
     with ExitStack() as stack:
         ssh = [f"{arguments.ssh}:{PORT}"] if arguments.ssh else []
@@ -179,9 +154,7 @@ def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder
             stack.enter_context(session)
             session.settle()
             session.start()
-        sys.stderr.write(
-            f"{folders[0]} and {folders[1]} in the pod are equal; the pod ends {arguments.idle} after you\n"
-        )
+        sys.stderr.write(f"{folders[0]} and {folders[1]} in the pod are equal\n")
         if ssh:
             _open_ssh(arguments, cluster, job_name, folders[1], state.with_suffix(".ssh_config"))
         if arguments.sync_only:
@@ -234,13 +207,13 @@ def _stop(arguments: argparse.Namespace, name: str) -> int:
         remove(stack)
     forget(name)
     for suffix in (".json", ".lock", ".ssh_config", ".known_hosts"):
-        (data_folder(os.environ) / "dev" / f"{job_name}{suffix}").unlink(missing_ok=True)
+        (state_folder() / f"{job_name}{suffix}").unlink(missing_ok=True)
     sys.stderr.write(f"stopped: {name}\n")
     return 0
 
 
 def _say(words: str) -> None:
-    sys.stderr.write(f"{words}\n")
+    sys.stderr.write(f"{printable(words)}\n")
 
 
 def _say_problems(words: str) -> None:
@@ -251,4 +224,4 @@ def _say_problems(words: str) -> None:
 
 def _say_aside(words: str) -> None:
     """Show something next to a shell, whose terminal is in raw mode."""
-    sys.stderr.write(f"\r\n{words}\r\n")
+    sys.stderr.write(f"\r\n{printable(words)}\r\n")

@@ -52,7 +52,7 @@ def engine_variables() -> dict[str, str]:
         variables = {}
     if url.startswith(("https://", "http://")) or any(name in os.environ for name in _PASSPHRASES):
         return variables
-    return {**variables, _PASSPHRASES[1]: str(_passphrase(folder / "passphrase"))}
+    return {**variables, _PASSPHRASES[1]: str(random_file(folder / "passphrase"))}
 
 
 def _backend_in_use() -> str | None:
@@ -90,12 +90,12 @@ def _chosen_backend() -> str | None:
     return None
 
 
-def _passphrase(file: Path) -> Path:
-    """Return the file with the passphrase; it is created at the first run."""
+def random_file(file: Path) -> Path:
+    """Return a file with a random word, which only its user can read; it is created when it is first asked for."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if file.exists():
         return file
-    # Linked when it is whole: two first runs at once must agree on one passphrase.
+    # Linked when it is whole: two first runs at once must agree on one word.
     descriptor, name = tempfile.mkstemp(dir=file.parent)
     with os.fdopen(descriptor, "w", encoding="utf-8") as writing:
         writing.write(secrets.token_urlsafe(32))

@@ -83,12 +83,18 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
                 return phase
             _check_read(readers.values())
             if not readers:
-                _say_what_for(job, current, said)
+                say_what_for(job, current, said)
             wait_for_change([jobs, pods], _POLL_SECONDS)
 
 
-def _say_what_for(job: dict[str, Any], pods: Iterable[dict[str, Any]], said: set[str]) -> None:
-    """Say what a job waits for, once: an image that cannot be had has two reasons in turn."""
+def say_what_for(job: dict[str, Any], pods: Iterable[dict[str, Any]], said: set[str]) -> None:
+    """Say what a job waits for, once: an image that cannot be had has two reasons in turn.
+
+    Args:
+        job: The job.
+        pods: Its pods so far.
+        said: What was said before; added to.
+    """
     words = " ".join(filter(None, (phase_of(job), message_of(job), hindrance(pods))))
     if words not in said:
         said.add(words)

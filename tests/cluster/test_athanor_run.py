@@ -233,7 +233,7 @@ def test_a_pod_to_develop_in_has_the_files_of_the_folder_and_gives_its_own_back(
     wait_until(lambda: engineer.jobs()[name]["status"]["state"]["phase"] == "Completed", "the pod to be idle")
     (folder / "new.py").write_text("print('new')", encoding="utf-8")
     (folder / "grow.py").unlink()
-    again = there.shell("athanor dev -- sh -c 'ls; python3 new.py; cat made.txt'")
+    again = there.shell(f"athanor dev --idle 20s {SMALL} -- sh -c 'ls; python3 new.py; cat made.txt'")
     assert again.stdout.split() == ["made.txt", "new.py", "new", "1"]
     assert "copied to the pod: new.py" in again.stderr
     with ExitStack() as terminals:

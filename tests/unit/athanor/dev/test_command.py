@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from athanor.command_line import parser
 from athanor.dev import command as module
-from athanor.dev.command import _check_same, _described, _name_of, _pod
+from athanor.dev.command import _await_pod, _described, _pod
+from athanor.dev.name import name_of
+from athanor.dev.same import in_words
 from athanor.run.command import Started
+from athanor.run.recorded import recorded
 from infra.errors import RefusalError
 from workloads.batch import BatchJobArgs
 
@@ -31,11 +37,29 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_folder_has_one_name(folder, tmp_path):
-    name = _name_of(folder)
-    assert name == _name_of(folder)
+    name = name_of(folder)
+    assert name == name_of(folder)
     assert name.startswith("dev-my-project-")
     other = tmp_path / "other" / "My Project"
-    assert _name_of(other) != name
+    assert name_of(other) != name
+    assert (tmp_path / "data" / "athanor" / "machine").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_same_path_on_another_machine_has_another_name(folder, tmp_path, monkeypatch):
+    name = name_of(folder)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data of another machine"))
+    assert name_of(folder) != name
+
+
+def test_a_pod_of_an_earlier_release_is_found_where_it_was_used(folder, tmp_path):
+    earlier = f"dev-my-project-{hashlib.sha256(str(folder).encode()).hexdigest()[:6]}"
+    assert name_of(folder) != earlier
+    state = tmp_path / "data" / "athanor" / "dev" / f"{earlier}-1a2b3c.json"
+    state.parent.mkdir(parents=True)
+    state.touch()
+    assert name_of(folder) == earlier
+    state.unlink()  # as --stop does
+    assert name_of(folder) != earlier
 
 
 @pytest.mark.usefixtures("folder")
@@ -63,26 +87,82 @@ def test_what_no_pod_could_be_is_refused(words, message):
     assert message in str(refusal.value)
 
 
+@pytest.fixture
+def connect(monkeypatch):
+    """Runs the command where the pod of some options exists."""
+
+    def run(before: tuple[str, ...], now: tuple[str, ...]) -> tuple[Cluster, str]:
+        first = _described(given(*before), "dev-a")
+        outputs = {"namespace": "team", "job_name": "dev-a-1", "arguments": json.dumps(recorded(first))}
+        cluster = Cluster("Running", list(first.args.command))
+        monkeypatch.setattr(module, "all_runs", lambda: {"dev-a": ""})
+        monkeypatch.setattr(module, "open_run", lambda name: name)
+        monkeypatch.setattr(module, "outputs_of", lambda _: outputs)
+        monkeypatch.setattr(module.Cluster, "of", lambda _: cluster)
+        arguments = given(*now)
+        return _pod(arguments, _described(arguments, "dev-a"))
+
+    return run
+
+
+_OPTIONS = (
+    ("--gpus", "1"), ("--env", "A=b"), ("--image", "own:1"), ("--volume", "a:/b"), ("--run-as-user", "7"),
+    ("--egress", "internet:443,80"), ("--secret", "wandb", "--secret", "key:/secrets"), ("--deadline", "2h"),
+    ("--writable-root",), ("--cpu", "2", "--memory", "4Gi"), ("--idle", "2h"),
+)  # fmt: skip
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("words", _OPTIONS)
+def test_the_same_options_connect_again_and_others_are_refused(connect, words):
+    assert connect(words, words)[1] == "dev-a-1"
+    assert connect(words, ("--forward", "8888", "--", "python", "a.py"))[1] == "dev-a-1"
+    with pytest.raises(RefusalError, match=f"{words[0]} = .*: this folder has a pod already, dev-a, .*. Fix: omit it"):
+        connect((), words)
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    "words", [("--gpus", "1"), ("--env", "A=b"), ("--image", "own:1"), ("--volume", "a:/b"), ("--run-as-user", "7")]
+    ("before", "now", "message"),
+    [
+        (("--gpus", "2"), ("--gpus", "1"), "--gpus = 1: this folder has a pod already, dev-a, with 2."),
+        ((), ("--image", "a:2"), "--image = 'a:2': this folder has a pod already, dev-a, with the default."),
+        (
+            ("--idle", "90m"),
+            ("--idle", "1h"),
+            "--idle = '1h': this folder has a pod already, dev-a, which ends after 90m.",
+        ),
+        ((), ("--idle", "2h"), "which ends after 1h."),
+    ],
 )
-def test_options_for_a_pod_that_exists_are_refused(words):
-    with pytest.raises(RefusalError, match=f"{words[0]} = .*: this folder has a pod already, dev-a. Fix: omit it"):
-        _check_same(given(*words), "dev-a")
-    _check_same(given("--idle", "2h", "--forward", "8888", "--", "python", "a.py"), "dev-a")
+def test_both_values_are_named(connect, before, now, message):
+    with pytest.raises(RefusalError) as refusal:
+        connect(before, now)
+    assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(20, "20s"), (5400, "90m"), (3600, "1h"), (172800, "2d")])
+def test_a_time_is_said_as_it_is_typed(seconds, words):
+    assert in_words(seconds) == words
 
 
 class Cluster:
     """A cluster with the job of a pod, or none."""
 
-    def __init__(self, phase: str | None) -> None:
-        self.phase, self.namespace = phase, "team"
+    def __init__(self, phase: str | None, command: list[str] | None = None) -> None:
+        self.phase, self.namespace, self.command = phase, "team", command or ["python3", "3600"]
+        self.pods: list[dict] = []
 
     def within(self, _namespace: str):
         return self
 
     def find(self, _kind: str, _name: str):
-        return None if self.phase is None else {"status": {"state": {"phase": self.phase}}}
+        spec = {"containers": [{"name": "pod", "command": self.command}]}
+        job = {"spec": {"tasks": [{"template": {"spec": spec}}]}, "status": {"state": {"phase": self.phase}}}
+        return None if self.phase is None else job
+
+    def items(self, _kind: str, _selector: str):
+        return self.pods
 
 
 @pytest.mark.usefixtures("folder")
@@ -116,3 +196,34 @@ def test_it_starts_a_pod_or_finds_the_one_of_the_folder(exists, phase, does, mon
     arguments = given()
     assert _pod(arguments, _described(arguments, "dev-a")) == (cluster, "dev-a-1")
     assert done == does
+
+
+def pod(state: dict, *, started: bool) -> dict:
+    status = {"name": "pod", "state": state, "started": started}
+    phase = "Running" if started else "Pending"
+    spec = {"containers": [{"name": "pod"}]}
+    return {
+        "metadata": {"name": "dev-a-pod-0"},
+        "spec": spec,
+        "status": {"phase": phase, "containerStatuses": [status]},
+    }
+
+
+def test_it_says_what_keeps_the_pod_from_starting_once(monkeypatch, capsys):
+    cluster = Cluster("Pending")
+    cluster.pods = [pod({"waiting": {"reason": "ErrImagePull"}}, started=False)]
+    polls = []
+
+    def sleep(_seconds: float) -> None:
+        polls.append(1)
+        if len(polls) == 3:
+            cluster.pods = [pod({"running": {}}, started=True)]
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=sleep))
+    _await_pod(cluster, "dev-a-1")
+    assert capsys.readouterr().err == "waiting: Pending (dev-a-pod-0: ErrImagePull, `athanor why` says more)\n"
+
+
+def test_a_pod_that_has_ended_is_not_waited_for():
+    with pytest.raises(RefusalError, match="pod = 'dev-a-1': ended: Failed"):
+        _await_pod(Cluster("Failed"), "dev-a-1")

@@ -1,0 +1,86 @@
+"""Whether what was typed fits the pod that exists: its options were decided when it started."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from athanor.run.description import seconds_of
+from athanor.run.options import OPTIONS
+from athanor.run.recorded import recorded
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from athanor.run.description import Description
+
+_OF_THE_POD = (
+    "gpus",
+    "cpu",
+    "memory",
+    "pool",
+    "cache",
+    "image",
+    "run_as_user",
+    "writable_root",
+    "env",
+    "secret",
+    "egress",
+    "volume",
+    "queue",
+    "priority",
+    "deadline",
+)
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60))
+
+
+def check_same(
+    arguments: argparse.Namespace, described: Description, outputs: Mapping[str, str], job: Mapping[str, Any]
+) -> None:
+    """Refuse options that the pod of a folder does not have: they would be taken for granted, and not be there.
+
+    Args:
+        arguments: What was typed; options that were not count as equal.
+        described: The pod that it describes.
+        outputs: What the stack of the pod that exists has recorded.
+        job: The job of that pod.
+
+    Raises:
+        RefusalError: with both values.
+    """
+    before: dict[str, str] = json.loads(outputs.get("arguments") or "{}")
+    now = recorded(described)
+    given = vars(arguments)
+    for each in _OF_THE_POD:
+        option = f"--{each.replace('_', '-')}"
+        fields = [field for field, name in OPTIONS.items() if name == option]
+        if given[each] and any(_of(before, field) != _of(now, field) for field in fields):
+            has = " ".join(filter(None, (_of(before, field) for field in fields))) or "the default"
+            raise _other(option, given[each], described.name, f"with {has}")
+    if arguments.idle is not None and seconds_of("--idle", arguments.idle) != idle_seconds(job):
+        raise _other("--idle", arguments.idle, described.name, f"which ends after {in_words(idle_seconds(job))}")
+
+
+def _of(arguments: Mapping[str, str], field: str) -> str:
+    """Return what was recorded of a field or of what is in it; empty for the default."""
+    names = sorted(name for name in arguments if name == field or name.startswith(f"{field}."))
+    return " ".join(arguments[name] for name in names)
+
+
+def _other(option: str, value: object, name: str, has: str) -> RefusalError:
+    fix = f"omit it to connect, or end that pod first: athanor dev --stop --name {name}"
+    return RefusalError(option, value, f"this folder has a pod already, {name}, {has}", fix)
+
+
+def idle_seconds(job: Mapping[str, Any]) -> int:
+    """Return after how many seconds without a client a pod ends: the last word of its program (keeper.py)."""
+    container = job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+    return int([*container.get("command", ()), *container.get("args", ())][-1])
+
+
+def in_words(seconds: int) -> str:
+    """Return a time as --idle takes it, such as 90m."""
+    unit, size = next(((unit, size) for unit, size in _UNITS if seconds % size == 0), ("s", 1))
+    return f"{seconds // size}{unit}"
