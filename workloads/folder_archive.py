@@ -74,8 +74,12 @@ def pack(folder: Path) -> FolderArchive:
     return FolderArchive(content=packed.getvalue(), files=len(paths))
 
 
-def chosen_files(folder: Path) -> Iterator[Path]:
+def chosen_files(folder: Path, *, may_dangle: bool = False) -> Iterator[Path]:
     """Yield the files and links of a folder that are code, in the order of their names.
+
+    Args:
+        folder: The folder.
+        may_dangle: Whether a link may lead to a place in the folder where nothing is.
 
     Raises:
         RefusalError: they are too many, one looks like a secret, a link leaves the folder, or one is neither a file nor
@@ -97,7 +101,7 @@ def chosen_files(folder: Path) -> Iterator[Path]:
             if is_folder:
                 waiting.append((path, rules.within(path)))
                 continue
-            _check_file(folder, path, rules)
+            _check_file(folder, path, rules, may_dangle=may_dangle)
             yield path
 
 
@@ -114,14 +118,14 @@ def _unreadable(path: Path, error: OSError) -> RefusalError:
     )
 
 
-def _check_file(folder: Path, path: Path, rules: IgnoreRules) -> None:
+def _check_file(folder: Path, path: Path, rules: IgnoreRules, *, may_dangle: bool) -> None:
     name = path.relative_to(folder).as_posix()
     if _SECRETS.fullmatch(path.name) and not rules.insists_on(path):
         limit = "looks like a secret, and code can be read by all who may see the job"
         fix = f"write /{name} into {OWN_RULES} or .gitignore, or {_SEND_ANYWAY.format(f'/{name}')}"
         raise RefusalError("source.path", name, limit, fix)
     if path.is_symlink():
-        _check_link(folder, path, name)
+        _check_link(folder, path, name, may_dangle=may_dangle)
     elif not stat.S_ISREG(_mode(path)):
         limit = "is neither a file nor a folder nor a link"
         raise RefusalError("source.path", name, limit, f"remove it, or write /{name} into {OWN_RULES}")
@@ -134,7 +138,7 @@ def _mode(path: Path) -> int:
         raise _unreadable(path, error) from None
 
 
-def _check_link(folder: Path, path: Path, name: str) -> None:
+def _check_link(folder: Path, path: Path, name: str, *, may_dangle: bool) -> None:
     target = path.readlink()
     # Path.resolve would raise on links that lead to each other.
     top, real = Path(os.path.realpath(folder)), Path(os.path.realpath(path))
@@ -142,7 +146,7 @@ def _check_link(folder: Path, path: Path, name: str) -> None:
         limit = f"links to {target}, which does not exist in the pods"
         fix = f"copy what it links to, or write /{name} into {OWN_RULES}"
         raise RefusalError("source.path", name, limit, fix)
-    if not real.exists():
+    if not may_dangle and not real.exists():
         limit = f"links to {target}, which does not exist"
         raise RefusalError("source.path", name, limit, f"correct or remove it, or write /{name} into {OWN_RULES}")
 

@@ -116,7 +116,6 @@ class Session(AbstractContextManager["Session"]):
                 file=self._file,
                 say=self._say,
                 left=self._left,
-                may_arrive=self._here.may_arrive,
             )
         return self._sync
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from contextlib import suppress
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from athanor.dev import tree
-from athanor.dev.tree import GREETING, Tree, is_skipped, receive, send
+from athanor.dev.tree import GREETING, LINK, Tree, is_skipped, leads_inside, receive, send
 from athanor.inspection.control_characters import printable
 from workloads.folder_archive import chosen_files
 from workloads.ignore_rules import IgnoreRules
@@ -34,7 +35,7 @@ class OwnFolder(Tree):
             RefusalError: as `workloads.folder_archive.chosen_files`.
         """
         del listed
-        return self._states(chosen_files(self.folder))
+        return self._states(chosen_files(self.folder, may_dangle=True))
 
     def may_arrive(self, name: str) -> bool:
         """Return whether a new file of the pod belongs to the code here."""
@@ -46,6 +47,14 @@ class OwnFolder(Tree):
                 return False
             rules = rules.within(place)
         return not rules.ignores(place / last, is_folder=False)
+
+    def leads_out(self, name: str, state: str) -> bool:
+        """Return whether a link of the pod would lead out of the folder here, through a link that is only here."""
+        target = state[len(LINK) :]
+        if not leads_inside(name, target):  # a pod that is not ours may say anything
+            return True
+        real = Path(os.path.realpath(self.folder / Path(name).parent / target))
+        return not real.is_relative_to(os.path.realpath(self.folder))
 
 
 class LostError(OSError):
@@ -97,14 +106,14 @@ class PodFolder:
         answer, _ = self._ask({"do": "scan", "listed": [name for name in listed if is_skipped(name)]})
         return answer["files"], answer["left"]
 
-    def read(self, name: str) -> tuple[bytes, bool] | None:
-        """Return a file's content, and whether it can be executed; None if it is gone."""
+    def read(self, name: str) -> tuple[bytes, str] | None:
+        """Return a file's content or where a link leads, and its kind; None if it is gone or not copied by now."""
         answer, content = self._ask({"do": "read", "name": name})
-        return (content, answer["executable"]) if answer["there"] else None
+        return (content, answer["kind"]) if answer["there"] else None
 
-    def write(self, name: str, content: bytes, was: str | None, *, executable: bool) -> bool:
-        """Write a file if it is what it was; return whether it was."""
-        asked = {"do": "write", "name": name, "was": was, "executable": executable}
+    def write(self, name: str, content: bytes, was: str | None, *, kind: str) -> bool:
+        """Write a file or a link if it is what it was; return whether it was."""
+        asked = {"do": "write", "name": name, "was": was, "kind": kind}
         return self._ask(asked, content)[0]["done"]
 
     def delete(self, name: str, was: str) -> bool:

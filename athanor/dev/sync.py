@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
+from athanor.dev.tree import LINK, kind_of
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ class Side(Protocol):
         """
         ...
 
-    def read(self, name: str) -> tuple[bytes, bool] | None:
-        """Return a file's content, and whether it can be executed; None if it is gone."""
+    def read(self, name: str) -> tuple[bytes, str] | None:
+        """Return a file's content or where a link leads, and its kind; None if it is gone or not copied by now."""
         ...
 
-    def write(self, name: str, content: bytes, was: str | None, *, executable: bool) -> bool:
-        """Write a file if it is what it was; return whether it was."""
+    def write(self, name: str, content: bytes, was: str | None, *, kind: str) -> bool:
+        """Write a file or a link if it is what it was; return whether it was."""
         ...
 
     def delete(self, name: str, was: str) -> bool:
@@ -45,19 +46,29 @@ class Side(Protocol):
         ...
 
 
+class Own(Side, Protocol):
+    """The folder of this machine, whose rules count."""
+
+    def may_arrive(self, name: str) -> bool:
+        """Return whether a new file of the pod belongs here: not one that the ignore files name."""
+        ...
+
+    def leads_out(self, name: str, state: str) -> bool:
+        """Return whether a link of the pod would lead out of the folder here."""
+        ...
+
+
 @dataclass(kw_only=True)
 class Sync:
     """A folder here and one there."""
 
-    here: Side
+    here: Own
     there: Side
     file: Path
     """What keeps the last equal state, so that a deletion is not taken for a new file after a restart."""
     say: Callable[[str], None]
     left: LeftAlone
     """What is there and not copied."""
-    may_arrive: Callable[[str], bool] = lambda _: True
-    """Whether a new file of the pod belongs here: not one that the ignore files name."""
     _equal: dict[str, str] = field(default_factory=dict[str, str])
     _sent: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """What the last round began to copy to the pod: found there after a kill, the pod did not change it."""
@@ -79,7 +90,12 @@ class Sync:
         """
         here, here_left = self.here.scan()
         there, there_left = self.there.scan({*here, *self._equal})
-        there = {name: state for name, state in there.items() if name in here or self.may_arrive(name)}
+        there = {name: state for name, state in there.items() if name in here or self.here.may_arrive(name)}
+        there_left |= {
+            name: "a link that would lead out of the folder here"
+            for name, state in there.items()
+            if kind_of(state) == LINK and here.get(name) != state and self.here.leads_out(name, state)
+        }
         if self._equal and not here and not here_left and there:
             fix = "bring it back, or `athanor dev --stop`, and start again"
             raise RefusalError("folder", ".", "has no files any more, and the pod's are not deleted for that", fix)
@@ -88,6 +104,7 @@ class Sync:
         self.left.note(here_left, there_left, {*here, *self._equal})
         names = sorted(name for name in {*here, *there, *self._equal} if name not in self.left)
         if all(here.get(name) == there.get(name) == self._equal.get(name) for name in names):
+            self._sent = {}  # all of it arrived: what the pod takes back from now on, it changes
             return 0
         self._sent = {
             name: [*self._known_there(name, there.get(name)), here[name]]
@@ -117,7 +134,7 @@ class Sync:
         return self._keep_both(name, here, there)
 
     def _known_there(self, name: str, there: str | None) -> list[str]:
-        """Return the digest of a file in the pod if a round that was cut off put it there; also across rounds."""
+        """Return the state of a file in the pod if a round that was cut off put it there; also across rounds."""
         return [there] if there is not None and there in self._sent.get(name, []) else []
 
     def _to(self, target: Side, source: Side, name: str, new: str | None, old: str | None) -> bool:
@@ -127,7 +144,7 @@ class Sync:
             word = "deleted"
         else:
             read = source.read(name)
-            done = read is not None and target.write(name, read[0], old, executable=read[1])
+            done = read is not None and target.write(name, read[0], old, kind=read[1])
             word = "copied"
         if done:
             self._note(name, new)
@@ -139,16 +156,16 @@ class Sync:
         if theirs is None:
             return False
         other = _conflict_name(name)
-        if not self.here.write(other, theirs[0], None, executable=theirs[1]):
+        if not self.here.write(other, theirs[0], None, kind=theirs[1]):
             return False
         self.say(f"changed on both sides: {name}; the pod's is {other}")
         return self._to(self.there, self.here, name, here, there)
 
-    def _note(self, name: str, digest: str | None) -> None:
-        if digest is None:
+    def _note(self, name: str, state: str | None) -> None:
+        if state is None:
             self._equal.pop(name, None)
         else:
-            self._equal[name] = digest
+            self._equal[name] = state
 
     def _keep(self) -> None:
         self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -31,7 +31,25 @@ SKIPPED_FOLDERS = frozenset(
 """Of tools: not looked into, as they may have any number of files, unless the other side has some of them."""
 _SKIPPED_SUFFIX = ".pyc"
 _PARTIAL = ".athanor-partial"
+EXECUTABLE = "x"
+LINK = "->"
 _LEFT = "?"
+
+
+def kind_of(state: str) -> str:
+    """Return EXECUTABLE, LINK, or an empty text for any other file."""
+    return next((kind for kind in (EXECUTABLE, LINK) if state.startswith(kind)), "")
+
+
+def leads_inside(name: str, target: str) -> bool:
+    """Return whether a link leads to a place in its folder, whatever other links there become.
+
+    So ".." may only come first: behind the name of a folder that is a link by now, it would lead elsewhere.
+    """
+    steps = [step for step in target.split("/") if step not in {"", "."}]
+    up = next((at for at, step in enumerate(steps) if step != ".."), len(steps))
+    is_relative = bool(target) and not target.startswith("/") and "\0" not in target
+    return is_relative and up < len(PurePosixPath(name).parts) and ".." not in steps[up:]
 
 
 def is_skipped(name: str) -> bool:
@@ -42,7 +60,8 @@ def is_skipped(name: str) -> bool:
 class Tree:
     """The files of a folder by their paths relative to it, each with its state.
 
-    A state is the SHA-256 of the content, or "?" and why what is there is not copied.
+    A state is the SHA-256 of the content, after an "x" if it can be executed; "->" and where a link leads; or "?" and
+    why what is there is not copied.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -73,6 +92,9 @@ class Tree:
         """Return the state of a file; None only if nothing is there."""
         try:
             status = path.lstat()
+            if stat.S_ISLNK(status.st_mode):
+                target = os.readlink(str(path))  # noqa: PTH115 - Path.readlink is of Python 3.9
+                return LINK + target if leads_inside(name, target) else f"{_LEFT}a link that may lead out of the folder"
             reason = _reason_to_leave(status)
             if reason:
                 return _LEFT + reason
@@ -83,31 +105,40 @@ class Tree:
             return None
         except OSError:
             return f"{_LEFT}unreadable"
-        return self._known[name][1]
+        return (EXECUTABLE if status.st_mode & 0o100 else "") + self._known[name][1]
 
-    def read(self, name: str) -> tuple[bytes, bool] | None:
-        """Return a file's content, and whether it can be executed; None if it is gone or not copied by now."""
+    def read(self, name: str) -> tuple[bytes, str] | None:
+        """Return a file's content or where a link leads, and its kind; None if it is gone or not copied by now."""
         path = self._path(name)
+        state = self._state(path, name)
+        if state is None or state.startswith(_LEFT):
+            return None
+        kind = kind_of(state)
+        if kind == LINK:
+            return os.fsencode(state[len(LINK) :]), kind
         try:
-            if _reason_to_leave(path.lstat()):
-                return None
             content = _content(path)
-            return None if len(content) > LARGEST_BYTES else (content, bool(path.lstat().st_mode & 0o100))
         except OSError:
             return None
+        return None if len(content) > LARGEST_BYTES else (content, kind)
 
-    def write(self, name: str, content: bytes, was: str | None, *, executable: bool) -> bool:
-        """Write a file, whole or not at all, if it is what it was; return whether it was.
+    def write(self, name: str, content: bytes, was: str | None, *, kind: str) -> bool:
+        """Write a file or a link, whole or not at all, if it is what it was; return whether it was.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: it cannot be written, or leads out of the folder.
         """
         path = self._path(name)
+        if kind == LINK and not leads_inside(name, os.fsdecode(content)):
+            raise OSError(f"{name} is a link that may lead out of the folder")
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.parent / f".{uuid.uuid4().hex[:12]}{_PARTIAL}"
         try:
-            new.write_bytes(content)
-            new.chmod(0o755 if executable else 0o644)
+            if kind == LINK:
+                new.symlink_to(os.fsdecode(content))
+            else:
+                new.write_bytes(content)
+                new.chmod(0o755 if kind == EXECUTABLE else 0o644)
             if self._now(path, name) != was:
                 return False
             new.replace(path)
@@ -142,7 +173,7 @@ class Tree:
             OSError: it leads out of the folder, or through a link.
         """
         relative = Path(name)
-        if relative.is_absolute() or ".." in relative.parts or not relative.parts:
+        if relative.is_absolute() or ".." in relative.parts or not relative.parts or "\0" in name:
             raise OSError(f"{name} leads out of the folder")
         if any((self.folder / parent).is_symlink() for parent in relative.parents):
             raise OSError(f"{name} lies behind a link")
@@ -150,9 +181,7 @@ class Tree:
 
 
 def _reason_to_leave(status: os.stat_result) -> str:
-    """Return why something is not copied; empty if it is."""
-    if stat.S_ISLNK(status.st_mode):
-        return "a link"
+    """Return why something other than a link is not copied; empty if it is."""
     if stat.S_ISDIR(status.st_mode):  # listed as a file: what is in it could not be listed
         return "an unreadable folder"
     if not stat.S_ISREG(status.st_mode):
@@ -216,9 +245,9 @@ def answer(tree: Tree, asked: dict[str, Any], content: bytes) -> tuple[dict[str,
             return {"files": files, "left": left}, b""
         if asked["do"] == "read":
             read = tree.read(asked["name"])
-            return ({"there": False}, b"") if read is None else ({"there": True, "executable": read[1]}, read[0])
+            return ({"there": False}, b"") if read is None else ({"there": True, "kind": read[1]}, read[0])
         if asked["do"] == "write":
-            done = tree.write(asked["name"], content, asked["was"], executable=asked["executable"])
+            done = tree.write(asked["name"], content, asked["was"], kind=asked["kind"])
             return {"done": done}, b""
         return {"done": tree.delete(asked["name"], asked["was"])}, b""
     except OSError as error:

@@ -13,7 +13,7 @@ from athanor.dev import sides, tree
 from athanor.dev.left import LeftAlone
 from athanor.dev.sides import LostError, OwnFolder, PodFolder
 from athanor.dev.sync import Sync
-from athanor.dev.tree import LARGEST_BYTES, SKIPPED_FOLDERS, Tree
+from athanor.dev.tree import LARGEST_BYTES, LINK, SKIPPED_FOLDERS, Tree
 from infra.errors import RefusalError
 from workloads.ignore_rules import IgnoreRules
 
@@ -51,7 +51,7 @@ def watched(sync, said) -> tuple[Sync, list[str]]:
 def synced(here: Path, pod: PodFolder, file: Path, say: Callable[[str], None] = lambda _: None) -> Sync:
     own = OwnFolder(here)
     left = LeftAlone(say, own.may_arrive)
-    return Sync(here=own, there=pod, file=file, say=say, left=left, may_arrive=own.may_arrive)
+    return Sync(here=own, there=pod, file=file, say=say, left=left)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -234,11 +234,11 @@ def test_a_file_that_changes_while_it_is_copied_waits_for_the_next_round(here, t
     assert sorted(content(here).values()) == [b"mine", b"theirs"]
 
 
-@pytest.mark.parametrize("name", ["../escaped", "/tmp/athanor-escaped", "", "link/in"])
+@pytest.mark.parametrize("name", ["../escaped", "/tmp/athanor-escaped", "", "link/in", "a\0b"])
 def test_a_pod_cannot_write_outside_of_the_folder(here, tmp_path, name):
     (here / "link").symlink_to(tmp_path)
     with pytest.raises(OSError, match=r"leads out|behind a link"):
-        OwnFolder(here).write(name, b"x", None, executable=False)
+        OwnFolder(here).write(name, b"x", None, kind="")
     assert not (tmp_path / "escaped").exists()
 
 
@@ -285,7 +285,7 @@ def lead_out(path: Path) -> None:
         ("here", grow, "larger than 8 MiB"),
         ("in the pod", grow, "larger than 8 MiB"),
         ("in the pod", become_a_pipe, "neither a file nor a link"),
-        ("in the pod", lead_out, "a link"),
+        ("in the pod", lead_out, "a link that may lead out of the folder"),
     ],
 )
 def test_what_can_no_longer_be_copied_is_left_alone_on_both_sides(folders, watched, place, change, why):
@@ -389,3 +389,73 @@ def test_many_names_are_said_in_one_line(here, sync, said):
         grow(here / f"{number:02}\x1b[2J.bin")
     settle(sync)
     assert said == ["not copied (larger than 8 MiB here): 00.bin, 01.bin, 02.bin and 9 more"]
+
+
+def test_a_file_that_only_became_executable_is_one_on_the_other_side(here, there, sync):
+    (here / "run.sh").write_text("exit 3")
+    settle(sync)
+    assert not (there / "run.sh").stat().st_mode & 0o100
+    (here / "run.sh").chmod(0o755)
+    settle(sync)
+    assert (there / "run.sh").stat().st_mode & 0o100
+    (there / "run.sh").chmod(0o644)
+    settle(sync)
+    assert not (here / "run.sh").stat().st_mode & 0o100
+
+
+def links(folder: Path) -> dict[str, str]:
+    paths = [path for path in folder.rglob("*") if path.is_symlink()]
+    return {path.relative_to(folder).as_posix(): str(path.readlink()) for path in paths}
+
+
+def test_links_within_the_folder_go_both_ways_as_links(here, there, sync):
+    (here / "lib").mkdir()
+    (here / "lib" / "a.py").write_text("1")
+    (here / "lib" / "b.py").symlink_to("a.py")
+    (here / "lib" / "top.py").symlink_to("../train.py")
+    (here / "train.py").write_text("1")
+    (here / "same").symlink_to("lib")
+    settle(sync)
+    assert links(there) == {"lib/b.py": "a.py", "lib/top.py": "../train.py", "same": "lib"}
+    (there / "same").unlink()
+    (there / "latest").symlink_to("nothing/yet")
+    (there / "lib" / "b.py").unlink()
+    (there / "lib" / "b.py").symlink_to("top.py")
+    settle(sync)
+    assert links(here) == links(there) == {"lib/b.py": "top.py", "lib/top.py": "../train.py", "latest": "nothing/yet"}
+    assert (there / "lib" / "a.py").read_text() == "1"
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../x", "a/../../x", "s/../x", "a/b/../../../x", "", "a\0b"])
+def test_a_pod_cannot_make_a_link_that_may_lead_out(here, target):
+    with pytest.raises(OSError, match="a link that may lead out"):
+        OwnFolder(here).write("link", target.encode(), None, kind=LINK)
+    with pytest.raises(OSError, match="a link that may lead out"):
+        OwnFolder(here).write("sub/link", f"../../{target}".encode(), None, kind=LINK)
+    assert links(here) == {}
+
+
+def test_nothing_is_read_or_written_through_a_link(here, tmp_path):
+    (tmp_path / "secret").write_text("token")
+    own = OwnFolder(here)
+    (here / "out").symlink_to(tmp_path / "secret")
+    assert own.read("out") is None
+    assert not own.write("out", b"x", None, kind="")
+    (here / "a.py").write_text("1")
+    (here / "in").symlink_to("a.py")
+    assert own.read("in") == (b"a.py", LINK)
+    assert own.write("in", b"2", "->a.py", kind="")
+    assert ((here / "a.py").read_text(), (here / "in").read_text()) == ("1", "2")
+    assert (tmp_path / "secret").read_text() == "token"
+
+
+def test_a_link_of_the_pod_through_one_of_the_users_own_does_not_arrive(folders, watched, tmp_path):
+    (here, there), (sync, said) = folders, watched
+    (here / ".gitignore").write_text("data\n")
+    (here / "data").symlink_to(tmp_path)
+    settle(sync)
+    (there / "mine").symlink_to("data/secret")
+    settle(sync)
+    assert links(here) == {"data": str(tmp_path)}
+    assert links(there) == {"mine": "data/secret"}
+    assert said[-1] == "stays in the pod (a link that would lead out of the folder here): mine"
