@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from trainer.serve.errors import BodyNotReadError, ClientDisconnectedError, RequestError
+from trainer.serve.errors import BodyNotReadError, ClientDisconnectedError, RequestError, unavailable
 from trainer.serve.http import (
     BodyReader,
     Call,
@@ -152,7 +152,7 @@ def _refusal(scope: Scope, error: BaseException) -> RequestError:
         return RequestError(499, "the client left")
     if isinstance(error, asyncio.CancelledError):
         # uvicorn cancels what is not answered when the time to drain is over
-        return RequestError(503, "the server stopped before the model answered. Fix: retry")
+        return unavailable("the server stopped before the model answered. Fix: retry")
     logger.error("%s %s failed", scope["method"], printable(scope["path"], _MAX_PATH_CHARACTERS), exc_info=error)
     return RequestError(500, "internal error; the server's log has the details")
 

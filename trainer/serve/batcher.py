@@ -145,10 +145,7 @@ class Batcher:
         try:
             return _split(self.model.infer(_joined(requests)), requests, batched=self.model.spec.max_batch_size > 0)
         except RequestError as error:
-            # an error each: every answer raises its own
-            return [
-                RequestError(error.status, str(error), retry_after_seconds=error.retry_after_seconds) for _ in requests
-            ]
+            return [_own_error(error, request) for request in requests]
         except WorkerDiedError as error:
             return [outcome for request in requests for outcome in self._run_again(batch, request, error)]
         except Exception as error:  # noqa: BLE001  whatever a model raises, the others are served on
@@ -166,7 +163,8 @@ class Batcher:
             return self._run(batch, [request])
         self._log_failure(str(error), error, request.id)
         reason = f"the model's process died {request.deaths} times with this request: {error}"
-        return [RequestError(503, f"{reason}. Fix: retry later, or send other values", retry_after_seconds=1)]
+        # the request's fault as far as anybody can know: no status that proxies retry, which would end other servers'
+        return [RequestError(500, f"{reason}. Fix: send other values")]
 
     def _log_failure(self, reason: str, error: Exception, request_id: str | None) -> None:
         """Log a reason once in a row: clients whose values the model cannot take must not fill the log."""
@@ -175,6 +173,15 @@ class Batcher:
             name, version = self.model.spec.name, self.model.version
             request = "a request without id" if request_id is None else f"request {shorten(request_id)}"
             logger.error("%s version %d failed on %s", name, version, request, exc_info=error)
+
+
+def _own_error(error: RequestError, request: Waiting) -> RequestError:
+    """Return the error for one of a batch: every answer raises its own."""
+    # what may have ended this server's process is not for another's
+    elsewhere = error.retry_elsewhere and not request.deaths
+    return RequestError(
+        error.status, str(error), retry_after_seconds=error.retry_after_seconds, retry_elsewhere=elsewhere
+    )
 
 
 def _joined(requests: list[Waiting]) -> list[Array]:

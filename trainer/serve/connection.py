@@ -17,6 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from trainer.serve.client import HttpClient
+from trainer.serve.errors import RETRY_ELSEWHERE
 from trainer.serve.joined_writes import JoinedWrites
 
 if TYPE_CHECKING:
@@ -211,6 +212,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._responses[status] += 1
             body = orjson.dumps({"error": message})
             head = f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+            if status == http.HTTPStatus.SERVICE_UNAVAILABLE:
+                head += "{}: {}\r\n".format(*RETRY_ELSEWHERE)
             self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
         self.transport.close()
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+RETRY_ELSEWHERE = ("x-athanor-retry", "elsewhere")
+"""Header of HTTP answers, and metadata of gRPC's, whose request another server may answer."""
+
 
 class RequestError(Exception):
     """A request that is answered with an error; the message holds the value, the limit and the fix."""
 
-    def __init__(self, status: int, message: str, *, retry_after_seconds: int | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, *, retry_after_seconds: int | None = None, retry_elsewhere: bool = False
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after_seconds = retry_after_seconds
+        self.retry_elsewhere = retry_elsewhere
+        """Another server may answer it, and a proxy may ask one: the cause is this server's, not the request's."""
         self.request_id: str | None = None
         """The `id` of the request's body, where that much of it could be read."""
+
+
+def unavailable(message: str) -> RequestError:
+    """Return the error of a server that cannot answer now, where another one may."""
+    return RequestError(503, message, retry_after_seconds=1, retry_elsewhere=True)
 
 
 class BodyNotReadError(RequestError):

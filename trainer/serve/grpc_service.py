@@ -9,111 +9,36 @@ Source: Triton, grpc_service.proto. The messages and the base class are generate
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
-import logging
-import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import grpc
-from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2_grpc
 
-from trainer.serve.errors import RequestError
+from trainer.serve.errors import RequestError, unavailable
+from trainer.serve.grpc_calls import checked, counting, fail, record_of, send_id_back, status, unary
 from trainer.serve.management import LOG_REFUSAL, TRACE_REFUSAL, messages
 from trainer.serve.protocol import grpc_messages
 from trainer.serve.protocol.parameters import SHARED_MEMORY_REFUSAL
-from trainer.serve.request_log import RequestRecord, valid_header_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+    from collections.abc import AsyncIterator
+
+    from google.protobuf.message import DecodeError
 
     from trainer.serve.buffers import BufferBudget
+    from trainer.serve.grpc_calls import Context, Message
     from trainer.serve.inference import Inference
     from trainer.serve.management import Management
     from trainer.serve.metrics import ServerMetrics
-    from trainer.serve.request_log import Observer
-
-logger = logging.getLogger(__name__)
-
-_Message = Any
-_Context = Any  # grpc.aio.ServicerContext, which has no types
-_Service = TypeVar("_Service", bound="GrpcService")
-
-_CODES = {
-    400: grpc.StatusCode.INVALID_ARGUMENT,
-    404: grpc.StatusCode.NOT_FOUND,
-    413: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    501: grpc.StatusCode.UNIMPLEMENTED,
-    503: grpc.StatusCode.UNAVAILABLE,
-}
-"""HTTP's statuses of a RequestError; the rest is INTERNAL."""
+    from trainer.serve.request_log import Observer, RequestRecord
 
 
-def _status(error: Exception) -> tuple[grpc.StatusCode, str]:
-    """Return the status for the client; an error of our own goes to the log."""
-    if isinstance(error, RequestError):
-        return _CODES.get(error.status, grpc.StatusCode.INTERNAL), str(error)
-    logger.error("a call failed", exc_info=error)
-    return grpc.StatusCode.INTERNAL, "internal error; the server's log has the details"
-
-
-@dataclass(slots=True)
-class _Call:
-    """How a call ended."""
-
-    code: grpc.StatusCode = grpc.StatusCode.CANCELLED
-
-
-def _message(request: _Message | DecodeError) -> _Message:
-    if isinstance(request, DecodeError):
-        raise RequestError(400, f"not a message of this call: {request}")
-    return request
-
-
-def _rpc(
-    method: Callable[[_Service, _Message], Awaitable[_Message]],
-) -> Any:  # noqa: ANN401  the type of the generated base class
-    """Give a method the form that gRPC calls, with errors as status codes."""
-
-    @functools.wraps(method)
-    async def answer(self: _Service, request: _Message, context: _Context) -> _Message:
-        with self.counting() as call:
-            try:
-                response = await method(self, _message(request))
-            except Exception as error:  # noqa: BLE001  whatever fails, the client gets a status
-                call.code, message = _status(error)
-                return await context.abort(call.code, message)
-            call.code = grpc.StatusCode.OK
-            return response
-
-    return answer
-
-
-def _record(context: _Context) -> RequestRecord:
-    return RequestRecord(
-        protocol="grpc", headers=functools.partial(_metadata_values, context), began=time.perf_counter()
-    )
-
-
-def _metadata_values(context: _Context, name: str) -> list[str]:
-    pairs: list[tuple[str, str | bytes]] = list(context.invocation_metadata() or ())
-    return [value for key, value in pairs if key == name and isinstance(value, str)]
-
-
-def _send_id_back(record: RequestRecord, context: _Context) -> None:
-    """Repeat the id of the call's metadata, as HTTP does with the header."""
-    if value := valid_header_id(record.headers("x-request-id")):
-        context.set_trailing_metadata((("x-request-id", value),))
-
-
-def _unsupported(what: str) -> Any:  # noqa: ANN401  as above
-    async def refuse(_service: GrpcService, _request: _Message) -> _Message:
+def _unsupported(what: str) -> Any:  # noqa: ANN401  the type of the generated base class
+    async def refuse(_service: GrpcService, _request: Message) -> Message:
         raise RequestError(501, what)
 
-    return _rpc(refuse)
+    return unary(refuse)
 
 
 class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
@@ -129,96 +54,88 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
     ) -> None:
         self._inference = inference
         self._management = management
-        self._metrics = metrics
+        self.responses = metrics.grpc_responses
+        """Calls by the name of their status code."""
         self._buffers = buffers
         self._observer = observer
 
-    @contextlib.contextmanager
-    def counting(self) -> Generator[_Call]:
-        """Count a call when it has ended; it is cancelled where its code is not set."""
-        call = _Call()
-        try:
-            yield call
-        finally:
-            self._metrics.grpc_responses[call.code.name] += 1
-
-    @_rpc
-    async def ServerLive(self, _request: _Message) -> _Message:
+    @unary
+    async def ServerLive(self, _request: Message) -> Message:
         """Say that the process answers."""
         return messages.ServerLiveResponse(live=True)
 
-    @_rpc
-    async def ServerReady(self, _request: _Message) -> _Message:
+    @unary
+    async def ServerReady(self, _request: Message) -> Message:
         """Say whether the server's model answers requests."""
         return messages.ServerReadyResponse(ready=self._is_ready())
 
-    @_rpc
-    async def ModelReady(self, request: _Message) -> _Message:
+    @unary
+    async def ModelReady(self, request: Message) -> Message:
         """Say whether a model, or a version, answers requests."""
         return messages.ModelReadyResponse(ready=self._is_ready(request.name, request.version))
 
-    @_rpc
-    async def ServerMetadata(self, _request: _Message) -> _Message:
+    @unary
+    async def ServerMetadata(self, _request: Message) -> Message:
         """Return name, version and extensions."""
         return self._management.server_metadata()
 
-    @_rpc
-    async def ModelMetadata(self, request: _Message) -> _Message:
+    @unary
+    async def ModelMetadata(self, request: Message) -> Message:
         """Return versions, inputs and outputs."""
         return self._management.model_metadata(request.name, request.version or None)
 
-    @_rpc
-    async def ModelConfig(self, request: _Message) -> _Message:
+    @unary
+    async def ModelConfig(self, request: Message) -> Message:
         """Return config.pbtxt."""
         config = self._management.model_config(request.name, request.version or None)
         return messages.ModelConfigResponse(config=config)
 
-    @_rpc
-    async def ModelStatistics(self, request: _Message) -> _Message:
+    @unary
+    async def ModelStatistics(self, request: Message) -> Message:
         """Return what versions did."""
         return self._management.statistics(request.name or None, request.version or None)
 
-    @_rpc
-    async def RepositoryIndex(self, request: _Message) -> _Message:
+    @unary
+    async def RepositoryIndex(self, request: Message) -> Message:
         """Return all versions with their state."""
         return self._management.index(ready_only=request.ready)
 
-    @_rpc
-    async def RepositoryModelLoad(self, request: _Message) -> _Message:
+    @unary
+    async def RepositoryModelLoad(self, request: Message) -> Message:
         """Look at the repository now."""
         await self._management.load(request.model_name, request.parameters)
         return messages.RepositoryModelLoadResponse()
 
-    @_rpc
-    async def RepositoryModelUnload(self, request: _Message) -> _Message:
+    @unary
+    async def RepositoryModelUnload(self, request: Message) -> Message:
         """Take all versions out of service."""
         await self._management.unload(request.model_name)
         return messages.RepositoryModelUnloadResponse()
 
-    async def ModelInfer(self, request: _Message, context: _Context) -> _Message:
+    async def ModelInfer(self, request: Message, context: Context) -> Message:
         """Run the model."""
-        record = _record(context)
-        _send_id_back(record, context)
-        with self.counting() as call:
+        record = record_of(context)
+        send_id_back(record, context)
+        with counting(self.responses) as call:
             try:
                 response = await self._infer(request, record)
             except Exception as error:  # noqa: BLE001  whatever fails, the client gets a status
-                call.code, message = _status(error)
+                call.code, message = status(error)
                 self._observer.ended(record, call.code.name, message)
-                return await context.abort(call.code, message)
+                return await fail(context, error, call.code, message)
             call.code = grpc.StatusCode.OK
             self._observer.ended(record, call.code.name)
             return response
 
     async def ModelStreamInfer(
         self,
-        request_iterator: AsyncIterator[_Message],
-        context: _Context,
-    ) -> AsyncIterator[_Message]:
+        request_iterator: AsyncIterator[Message],
+        context: Context,
+    ) -> AsyncIterator[Message]:
         """Run the model on each request of a stream, in order; one that fails does not end the stream."""
-        with self.counting() as call:
+        with counting(self.responses) as call:
             async for request in request_iterator:
-                yield await self._stream_response(request, _record(context))
+                yield await self._stream_response(request, record_of(context))
             call.code = grpc.StatusCode.OK
 
     SystemSharedMemoryStatus = SystemSharedMemoryRegister = SystemSharedMemoryUnregister = _unsupported(
@@ -228,11 +145,11 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
     TraceSetting = _unsupported(TRACE_REFUSAL)
     LogSettings = _unsupported(LOG_REFUSAL)
 
-    async def _stream_response(self, request: _Message | DecodeError, record: RequestRecord) -> _Message:
+    async def _stream_response(self, request: Message | DecodeError, record: RequestRecord) -> Message:
         try:
             response = await self._infer(request, record)
         except Exception as error:  # noqa: BLE001  as for a single request
-            code, message = _status(error)
+            code, message = status(error)
             self._observer.ended(record, code.name, message)
             return messages.ModelStreamInferResponse(error_message=message, infer_response={"id": record.body_id or ""})
         self._observer.ended(record, grpc.StatusCode.OK.name)
@@ -240,21 +157,21 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
         response.parameters["triton_final_response"].bool_param = True
         return messages.ModelStreamInferResponse(infer_response=response)
 
-    async def _infer(self, message: _Message | DecodeError, record: RequestRecord) -> _Message:
+    async def _infer(self, message: Message | DecodeError, record: RequestRecord) -> Message:
         try:
-            return await self._answer(_message(message), record)
+            return await self._answer(checked(message), record)
         except asyncio.CancelledError:
             self._observer.ended(record, grpc.StatusCode.CANCELLED.name, "the client left, or the server stopped")
             raise
 
-    async def _answer(self, request: _Message, record: RequestRecord) -> _Message:
+    async def _answer(self, request: Message, record: RequestRecord) -> Message:
         record.body_id = request.id or None
         raw: list[bytes] = list(request.raw_input_contents)
         size = sum(map(len, raw)) or request.ByteSize()
         self._buffers.take(size)
         try:
             if self._buffers.exceeded:
-                raise RequestError(503, self._buffers.refusal)
+                raise unavailable(self._buffers.refusal)
             model, version = request.model_name, request.model_version or None
             decode = functools.partial(grpc_messages.decode, request, raw)
             answer = await self._inference.infer(model, version, record, decode, grpc_messages.encode)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from trainer.serve.errors import BodyNotReadError, ClientDisconnectedError, RequestError
+from trainer.serve.errors import RETRY_ELSEWHERE, BodyNotReadError, ClientDisconnectedError, RequestError
 from trainer.serve.protocol.response import JSON_HEADERS, Headers
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _MAX_LENGTH_DIGITS = 18
 _CLOSE = (b"connection", b"close")
+_RETRY_ELSEWHERE = (RETRY_ELSEWHERE[0].encode(), RETRY_ELSEWHERE[1].encode())
 BODY_DUE = "body_due"
 """In the scope's state: when a body has to be complete, by the loop's clock, where its time has begun already."""
 
@@ -64,6 +65,8 @@ def error_response(error: RequestError) -> Response:
     headers = list(JSON_HEADERS)
     if error.retry_after_seconds is not None:
         headers.append((b"retry-after", b"%d" % error.retry_after_seconds))
+    if error.retry_elsewhere:
+        headers.append(_RETRY_ELSEWHERE)
     # a file name that is not UTF-8 comes with lone surrogates, which JSON cannot hold
     message = str(error).encode("utf-8", "replace").decode()
     return Response(status=error.status, headers=headers, body=orjson.dumps({"error": message}))
@@ -143,7 +146,7 @@ class BodyReader:
         if size > self._limits.max_body_bytes:
             raise self._too_large(f"more than {self._limits.max_body_bytes}")
         if self._buffers.exceeded:
-            raise BodyNotReadError(503, self._buffers.refusal, retry_after_seconds=1)
+            raise BodyNotReadError(503, self._buffers.refusal, retry_after_seconds=1, retry_elsewhere=True)
 
     def _too_large(self, size: str) -> BodyNotReadError:
         fix = "Fix: send the batch in parts"

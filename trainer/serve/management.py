@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tritonclient.grpc import service_pb2
 
-from trainer.serve.errors import RequestError
+from trainer.serve.errors import RequestError, unavailable
 from trainer.serve.model_config import PLATFORM
 
 if TYPE_CHECKING:
@@ -59,11 +59,10 @@ class Management:
         registries = self._models.required() if model is None else [self._models.of(model)]
         batchers = [registry.find(version) for registry in registries]
         if self.draining:
-            raise RequestError(503, "shutting down")
+            raise unavailable("shutting down")
         for batcher in batchers:
             if problem := batcher.model.problem:
-                message = f"model {batcher.model.spec.name!r} is not ready: {problem}"
-                raise RequestError(503, message, retry_after_seconds=1)
+                raise unavailable(f"model {batcher.model.spec.name!r} is not ready: {problem}")
         return batchers[-1].model.version
 
     def server_metadata(self) -> _Message:

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from trainer.serve import worker_channel
-from trainer.serve.errors import ModelLoadError, RequestError, WorkerDiedError
+from trainer.serve.errors import ModelLoadError, RequestError, WorkerDiedError, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -213,7 +213,7 @@ class ModelWorker:
         """Run a version in the process, once it is there; see `Servable.infer`."""
         process = self._running()
         if model.lost:
-            raise RequestError(503, f"model {self.name!r}: {model.lost}", retry_after_seconds=1)
+            raise unavailable(f"model {self.name!r}: {model.lost}")
         answer, outputs = self._call(process, {"call": "infer", "handle": model.handle}, inputs)
         _raise_error(answer)
         return outputs
@@ -258,7 +258,7 @@ class ModelWorker:
         with self._changed:
             self._changed.wait_for(is_decided, _PATIENCE_SECONDS)
             if self._process is None or not self._takes_calls:
-                raise RequestError(503, f"model {self.name!r} is not ready: {self.away}", retry_after_seconds=1)
+                raise unavailable(f"model {self.name!r} is not ready: {self.away}")
             return self._process
 
     def _call(

@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from trainer.serve.batcher import Batcher
-from trainer.serve.errors import RequestError
+from trainer.serve.errors import RequestError, unavailable
 from trainer.serve.loader import UNLOADED, Snapshot
 from trainer.serve.metrics import VersionMetrics
 from trainer.serve.repository import is_version_name
@@ -67,7 +67,7 @@ class ModelRegistry:
             raise RequestError(404, f"version {version[:40]!r} of {model_name!r}: versions are numbers from 1")
         if not self._batchers:
             message = f"model {model_name!r} is not ready: {self._snapshot.problem or self._reasons()}"
-            raise RequestError(503, message, retry_after_seconds=1)
+            raise unavailable(message)
         number = max(self._batchers) if version is None else int(version)
         batcher = self._batchers.get(number)
         if batcher is None:

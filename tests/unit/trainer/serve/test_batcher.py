@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 from trainer.serve import metrics
 from trainer.serve.batcher import Batcher
 from trainer.serve.batching_config import Batching, QueuePolicy
-from trainer.serve.errors import RequestError, WorkerDiedError
+from trainer.serve.errors import RequestError, WorkerDiedError, unavailable
 from trainer.serve.protocol.infer_request import InferRequest
 from trainer.serve.request_queue import RequestQueue, Waiting
 
@@ -211,7 +211,8 @@ def test_a_request_that_ends_the_process_twice_is_refused_and_its_neighbours_are
             futures = await waiting_together(batcher, model, 1, -2, 3)
             good, bad, other = await asyncio.gather(*futures, return_exceptions=True)
             assert (good[0].item(), other[0].item()) == (2.0, 6.0)
-            assert (bad.status, bad.retry_after_seconds) == (503, 1)
+            # a proxy that asked another server would end that one's process, too
+            assert (bad.status, bad.retry_after_seconds, bad.retry_elsewhere) == (500, None, False)
             assert "died 2 times with this request: its process was killed by signal 9" in str(bad)
             assert model.calls[1:] == [[1.0, -2.0, 3.0], [1.0], [-2.0], [3.0]]
 
@@ -223,7 +224,7 @@ class AbsentModel(GatedModel):
 
     def infer(self, inputs):
         super().infer(inputs)
-        raise RequestError(503, "model 'digits' is not ready", retry_after_seconds=1)
+        raise unavailable("model 'digits' is not ready")
 
 
 def test_requests_of_a_model_that_is_away_are_refused_without_another_attempt():
@@ -233,8 +234,30 @@ def test_requests_of_a_model_that_is_away_are_refused_without_another_attempt():
             futures = await waiting_together(batcher, model, 1, 2)
             refused = await asyncio.gather(*futures, return_exceptions=True)
             assert [(each.status, each.retry_after_seconds) for each in refused] == [(503, 1)] * 2
+            assert all(each.retry_elsewhere for each in refused)
             assert refused[0] is not refused[1]
             assert model.calls[1:] == [[1.0, 2.0]]
+
+    run(scenario)
+
+
+class LostModel(GatedModel):
+    """Its process dies in a batch, and no other one starts."""
+
+    def infer(self, inputs):
+        super().infer(inputs)
+        if len(inputs[0]) > 1:
+            raise WorkerDiedError("its process was killed by signal 9")
+        raise unavailable("model 'digits' is not ready")
+
+
+def test_requests_that_a_process_died_with_are_not_for_other_servers():
+    async def scenario():
+        model = LostModel()
+        async with batcher_of(model) as batcher:
+            futures = await waiting_together(batcher, model, 1, 2)
+            refused = await asyncio.gather(*futures, return_exceptions=True)
+            assert [(each.status, each.retry_elsewhere) for each in refused] == [(503, False)] * 2
 
     run(scenario)
 
@@ -366,7 +389,8 @@ def test_a_request_that_waited_too_long_is_rejected_and_counted():
             await model.wait_until_busy()
             with pytest.raises(RequestError, match="longer than 1000 microseconds") as refused:
                 await batcher.submit(request(2))
-            assert refused.value.status == 503
+            # its time is over: another server's queue would take as long again
+            assert (refused.value.status, refused.value.retry_elsewhere) == (503, False)
             assert batcher.numbers.request_failure[metrics.REJECTED] == 1
             assert batcher.numbers.rejected == {("timeout", 1): 1, ("queue_full", 1): 0}
             assert batcher.numbers.pending_requests() == 0

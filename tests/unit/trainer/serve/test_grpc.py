@@ -205,6 +205,12 @@ def test_explicit_unload_and_load(start, repository):
         with pytest.raises(InferenceServerException, match="not ready") as refused:
             client.infer("digits", [triton_input()])
         assert refused.value.status() == "StatusCode.UNAVAILABLE"
+        with grpc.insecure_channel(server.grpc_address) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            with pytest.raises(grpc.RpcError) as refused:
+                stub.ModelInfer(request_message(), metadata=[("x-request-id", "meta-1")])
+        # without messages gRPC sends these in the head of the answer, where a proxy sees them before it answers
+        assert dict(refused.value.trailing_metadata()) == {"x-request-id": "meta-1", "x-athanor-retry": "elsewhere"}
         client.load_model("digits")
         assert client.infer("digits", [triton_input()]).get_response().model_version == "2"
         with pytest.raises(InferenceServerException, match="unknown model"):

@@ -62,8 +62,8 @@ def test_model_that_does_not_return_is_left_behind(serving, endless, document):
         answer = pool.submit(server.request, "POST", INFER, document(value=9.0))
         server.wait_until_metric("athanor_running_batches", 1)
         server.terminate()
-        status, _, body = answer.result()
-    assert status == 503
+        status, headers, body = answer.result()
+    assert (status, headers["x-athanor-retry"]) == (503, "elsewhere")
     assert "stopped before the model answered" in body["error"]
     assert server.wait() == 0
 

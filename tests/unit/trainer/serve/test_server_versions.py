@@ -62,7 +62,7 @@ def test_alive_but_not_ready_until_the_first_version_appears(start, repository, 
     assert server.get("/v2")[0] == 200
     for path in ("/v2/health/ready", "/v2/models/digits/ready", "/v2/models/digits"):
         status, headers, body = server.get(path)
-        assert (status, headers["retry-after"]) == (503, "1")
+        assert (status, headers["retry-after"], headers["x-athanor-retry"]) == (503, "1", "elsewhere")
         assert "does not exist" in body["error"]
     assert server.request("POST", "/v2/models/digits/infer", document())[0] == 503
     repository.configure()
