@@ -1,7 +1,8 @@
 """Keeps loaded what the repository wants served: new versions are loaded and warmed up while the old ones serve.
 
 Runs on a thread of its own, since hashing and loading take seconds, and hands over immutable snapshots. A version that
-cannot be served is recorded, counted and left alone until its files change; it never replaces one that works.
+cannot be served is recorded, counted and left alone until its files change or somebody asks for it; it never replaces one
+that works.
 """
 
 from __future__ import annotations
@@ -81,6 +82,15 @@ class ModelLoader:
             self._note_problem("" if candidates else f"waiting for {awaited} in {self._folder}{self._incomplete(spec)}")
             self._select(candidates, spec)
         return self._publish_changes()
+
+    def load(self) -> Snapshot:
+        """Look at the repository on request: a version that failed is tried again.
+
+        Its files may be the same and the reason gone, such as memory that something else took.
+        """
+        self._broken = {}
+        self._broken_config = ""
+        return self.sync()
 
     def unload(self) -> Snapshot:
         """Take all versions out of service."""

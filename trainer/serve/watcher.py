@@ -36,8 +36,8 @@ class RepositoryWatcher:
         self._commands.put(None)
 
     def load(self) -> Future[Snapshot]:
-        """Look at the repository now."""
-        return self._ask(self._loader.sync)
+        """Look at the repository now, and try again what failed."""
+        return self._ask(self._loader.load)
 
     def unload(self) -> Future[Snapshot]:
         """Take all versions out of service."""

@@ -11,6 +11,7 @@ import torch
 
 from tests.unit.trainer.serve.conftest import Scaled
 from trainer.model_repository import exported, torchscript
+from trainer.serve.errors import ModelLoadError
 from trainer.serve.loader import ModelLoader
 from trainer.serve.local_models import LocalModels
 
@@ -224,6 +225,26 @@ def test_version_that_cannot_be_read_is_tried_again(repository, loader, monkeypa
         patched.setattr("trainer.serve.repository.sha256_of", fail)
         assert "Input/output error" in loader.sync().unavailable[1]
     assert served(loader.sync()) == [1]
+
+
+def test_version_that_failed_is_tried_again_on_request_with_the_same_files(repository, published):
+    """Its process may have died for want of memory, which no file shows."""
+    repository.publish(1)
+    local = LocalModels(0.0, None)
+    reasons = ["died 2 times while it was loaded", "died 2 times while it was loaded"]
+
+    def load(candidate, spec):
+        if reasons:
+            raise ModelLoadError(reasons.pop())
+        return local.load(candidate, spec)
+
+    loader = ModelLoader(repository.folder, load, published.append)
+    assert not served(loader.sync())
+    assert not served(loader.sync())
+    assert list(loader.load().unavailable) == [1]
+    loaded = loader.load()
+    assert (served(loaded), loaded.unavailable) == ([1], {})
+    assert (loaded.load_success, loaded.load_failure) == (1, 2)
 
 
 def test_changed_configuration_is_applied_and_a_broken_one_is_not(repository, loader):

@@ -24,6 +24,8 @@ class Loader:
         assert self.may_end.acquire(timeout=PATIENCE_SECONDS)
         return EMPTY
 
+    load = sync
+
     def unload(self):
         self.unloads += 1
         return EMPTY
