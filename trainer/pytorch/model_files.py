@@ -84,7 +84,7 @@ def write_variants(folder: Path, trained: TrainedModel, config: CompressionConfi
                 raise  # a version without it would be found, and taken for complete, by each later attempt
             rejection: dict[str, Any] = {"reason": f"cannot be built from this model: {_first_line(error)}"}
         else:
-            loss = (trained.accuracy - entry["accuracy"]) * 100
+            loss = _points_lost(trained.accuracy, entry["accuracy"])
             if loss <= config.max_accuracy_loss_points or config.publish_inaccurate_variants:
                 files.published[variant] = entry
                 continue
@@ -94,6 +94,11 @@ def write_variants(folder: Path, trained: TrainedModel, config: CompressionConfi
         files.rejected[variant] = rejection
         logger.warning("variant %s is not published: %s", variant, rejection["reason"])
     return files
+
+
+def _points_lost(before: float, after: float) -> float:
+    """Return what a variant loses, in percentage points; rounded, as 100 * (0.995 - 0.99) is more than 0.5."""
+    return round((before - after) * 100, 9)
 
 
 def _write_variant(path: Path, variant: Variant, model: nn.Module, data: Splits) -> dict[str, Any]:
