@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     # during the import would be lost and the pod killed at the end of its grace period.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     config = command_line.parse(ServeConfig, "trainer.serve", arguments)
-    # Before torch is loaded: OpenMP takes it for every thread, torch.set_num_threads only for the calling one.
+    # Before torch is loaded, which sizes its pools by it; the instances of a model share it.
     os.environ["OMP_NUM_THREADS"] = str(config.num_cpu_threads or threads_per_process(1))
     # Before gRPC is loaded: its core prints a line for each frame of a client that it cannot parse.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -95,8 +95,8 @@ class ServeConfig:
     """Longest warm-up of a version. Each batch size up to max_batch_size is run, the largest first; model_warmup of
     config.pbtxt replaces that, whatever time it takes."""
     num_cpu_threads: int = 0
-    """Threads of CPU kernels, which several models share equally; 0 takes OMP_NUM_THREADS or the container's CPU
-    limit."""
+    """Threads of CPU kernels, which several models, and the instances of each, share equally; 0 takes OMP_NUM_THREADS
+    or the container's CPU limit."""
     drain_delay_seconds: float = 5.0
     """After SIGTERM: not ready but still serving for so long, until no new request is sent here."""
     drain_timeout_seconds: int = 20

@@ -36,6 +36,9 @@ _TORCH_TYPES = {
 }
 """By the protocol's name. Here, not with the other spellings: a server of several models does without torch."""
 
+_CPU_THREADS = torch.get_num_threads()
+"""What torch made of OMP_NUM_THREADS: not more than there are physical cores."""
+
 
 class LoadedModel:
     """A version of a model, ready to be called from any thread."""
@@ -51,6 +54,8 @@ class LoadedModel:
         self.warmup_seconds = 0.0
         self._call = program.call
         self._argument_order = _argument_order(list(program.arguments), spec)
+        self._cpu_threads = max(1, _CPU_THREADS // spec.instances)
+        """Of each call, as all instances call at once."""
 
     def infer(self, inputs: Sequence[Array]) -> list[Array]:
         """Run the model on arrays in the order of the configuration; returns its outputs in that order.
@@ -61,6 +66,9 @@ class LoadedModel:
             RuntimeError: the model failed on these values.
             ModelLoadError: the outputs are not what the configuration promises.
         """
+        # OpenMP has a number for each calling thread, and begins with the last one that any thread set
+        if torch.get_num_threads() != self._cpu_threads:
+            torch.set_num_threads(self._cpu_threads)
         with torch.inference_mode():
             arguments = [torch.from_numpy(inputs[index]) for index in self._argument_order]  # pyright: ignore[reportUnknownMemberType]
             result: object = self._call(*arguments)
