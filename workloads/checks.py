@@ -26,6 +26,15 @@ WorkloadName = Annotated[
 ]
 """Can become part of a pod's host name: an RFC 1035 label with room for suffixes."""
 
+ModelName = Annotated[
+    str,
+    matching(
+        r"[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?",
+        "is not a model's name. Fix: at most 63 of a-z, 0-9, '-', '_' and '.', with a letter or digit at both ends",
+    ),
+]
+"""A folder of the model repository: what the trainer publishes and serves (trainer/common/validation.py)."""
+
 
 def _users_own_label(key: str) -> str:
     if key.partition("/")[0].endswith("athanor.dev"):

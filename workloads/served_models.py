@@ -10,7 +10,7 @@ from infra.errors import RefusalError
 from infra.kubernetes.quantities import quantity_value
 from infra.model_variants import ModelVariant
 from workloads.canary import MAXIMUM_VERSION
-from workloads.checks import WorkloadName, check_range
+from workloads.checks import ModelName, check_range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ _PROCESS_MIB = 256
 class ServedModel:
     """One of several models of a service. It runs in a process of its own, whose death the others do not notice."""
 
-    model: WorkloadName
+    model: ModelName
     """Model to serve: a folder of the repository, as `model` of the service."""
     version: int | None = None
     """Version to serve. Default: as the version_policy of the model's config.pbtxt says."""

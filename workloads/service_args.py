@@ -12,7 +12,7 @@ from infra.model_variants import ModelVariant
 from infra.pod_network_modes import PodNetwork, SharedEni
 from workloads.autoscaling import Autoscaling, CpuUtilisation, LatencyP99
 from workloads.canary import MAXIMUM_VERSION, Canary, Track, tracks
-from workloads.checks import WorkloadName, check_range
+from workloads.checks import ModelName, check_range
 from workloads.exposure import Expose
 from workloads.placement import Spread
 from workloads.resources import Resources
@@ -30,7 +30,7 @@ DRAIN_SECONDS = 5
 class TorchScriptServiceArgs:
     """Arguments of TorchScriptService."""
 
-    model: WorkloadName | None = None
+    model: ModelName | None = None
     """Model to serve: a folder of the repository, `/data/output/models/<model>`, in Triton's layout. This, or
     `models`."""
     models: Sequence[ServedModel] = ()

@@ -9,7 +9,7 @@ from infra.descriptions import checked
 from infra.errors import RefusalError
 from infra.model_variants import ModelVariant
 from workloads.canary import MAXIMUM_VERSION
-from workloads.checks import WorkloadName, check_range
+from workloads.checks import ModelName, check_range
 from workloads.resources import Resources
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Shadow:
     Name at least one of model, version and variant. For the thin runtime.
     """
 
-    model: WorkloadName | None = None
+    model: ModelName | None = None
     """Model of the shadow, with inputs and outputs of the same names. Default: the service's."""
     version: int | None = None
     """Version of the shadow. Default: the service's; for another model, as its version_policy says."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 import tyro
 
+from infra.errors import RefusalError
 from infra.model_variants import ModelVariant
 from infra.settings.digits import DigitsSettings
 from tests.pod_security import pod_specs
+from trainer.common.validation import NAME_PATTERN
 from trainer.pytorch.compression.config import VARIANTS, CompressionConfig
 from trainer.pytorch.config import parse
 from trainer.pytorch.result import SOURCE_RECORD
@@ -23,7 +25,11 @@ from workloads.git_source import GitSource, take_container
 from workloads.inference import TorchScriptServiceArgs
 from workloads.served_models import ServedModel
 from workloads.serving_pods import serve_command
+from workloads.shadow import Shadow
 from workloads.volcano_job import RANK_METRICS_PORT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _expanded(words, env):
@@ -174,6 +180,23 @@ def _trained_and_served_variants(recorded):
 
 def test_the_trainer_has_the_variants_that_a_service_may_serve():
     assert get_args(ModelVariant) == VARIANTS
+
+
+@pytest.mark.parametrize(
+    "name", ["resnet_50", "v1.5-a", "0", "m" * 63, "m" * 64, "a_", ".a", "A", "", "a/b", "a b", "a\n"]
+)
+def test_a_service_takes_every_name_that_the_trainer_publishes_and_no_other(name):
+    def is_taken(service: Callable[[], object]) -> bool:
+        try:
+            service()
+        except (RefusalError, ValueError):
+            return False
+        return True
+
+    is_published = NAME_PATTERN.fullmatch(name) is not None
+    assert is_taken(lambda: TorchScriptServiceArgs(model=name)) is is_published
+    assert is_taken(lambda: ServedModel(model=name)) is is_published
+    assert is_taken(lambda: Shadow(model=name)) is is_published
 
 
 def test_the_commit_is_read_from_where_a_jobs_code_is_recorded():

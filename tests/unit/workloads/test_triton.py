@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import string
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -95,6 +97,13 @@ def test_pods_are_admitted_at_restricted_and_write_nothing_but_tmp():
         assert writable == {"/tmp", "/dev/shm"}
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert {"name": "HOME", "value": "/tmp"} in _server()["env"]
+
+
+def test_every_models_name_is_a_word_of_the_shell():
+    """The script has the name without quotes."""
+    everything = f"0{string.ascii_lowercase}-_.{string.digits}"
+    assert TorchScriptServiceArgs(model=everything).model == everything
+    assert shlex.quote(everything) == everything
 
 
 def test_the_links_take_no_gpu():
