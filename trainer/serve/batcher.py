@@ -44,6 +44,11 @@ class _Batch:
     """How often the model was called."""
     seconds: float = 0.0
 
+    @property
+    def rows(self) -> int:
+        """Of all its requests together."""
+        return sum(request.rows for request in self.requests)
+
 
 class Batcher:
     """Queue, worker threads and numbers of one version; its methods belong to the event loop's thread."""
@@ -89,10 +94,12 @@ class Batcher:
     def _finish(self, batch: _Batch, outcomes: list[_Outcome]) -> None:
         self._count(batch)
         answered: list[Waiting] = []
+        rows = batch.rows
         for request, outcome in zip(batch.requests, outcomes, strict=True):
             if request.record is not None:
                 request.record.compute_began = batch.started
                 request.record.compute_ended = batch.started + batch.seconds
+                request.record.batch_rows = rows
             if request.future.cancelled():
                 continue
             if isinstance(outcome, RequestError):
@@ -115,9 +122,8 @@ class Batcher:
 
     def _count(self, batch: _Batch) -> None:
         self.numbers.execution_count += batch.calls
-        rows = sum(request.rows for request in batch.requests)
-        self.numbers.batch_size.observe(rows)
-        size = self.numbers.batches[rows]
+        self.numbers.batch_size.observe(batch.rows)
+        size = self.numbers.batches[batch.rows]
         size.calls += batch.calls
         size.duration_us += round(batch.seconds * 1e6)
 

@@ -111,8 +111,12 @@ class RunningRequest:
         encoding = time.perf_counter()
         answer = encode(self._request, model.spec, model.version, results)
         record.encoded = time.perf_counter()
+        encoding_us = round((record.encoded - encoding) * 1e6)
         numbers.compute_input_duration_us += self._decoding_us
-        numbers.compute_output_duration_us += _microseconds(encoding)
+        numbers.compute_output_duration_us += encoding_us
+        size = numbers.batches[record.batch_rows]
+        size.input_us += self._decoding_us
+        size.output_us += encoding_us
         numbers.succeed(record.encoded - record.began)
         if self._shadow is not None:
             self._shadow.answered(self._request, record, model.spec, results)

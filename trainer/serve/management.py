@@ -65,6 +65,14 @@ class Management:
                 raise unavailable(f"model {batcher.model.spec.name!r} is not ready: {problem}")
         return batchers[-1].model.version
 
+    def is_ready(self, model: str | None = None, version: str | None = None) -> bool:
+        """Return whether `check_ready` refuses nothing."""
+        try:
+            self.check_ready(model, version)
+        except RequestError:
+            return False
+        return True
+
     def server_metadata(self) -> _Message:
         """Return name, version and extensions (ServerMetadataResponse)."""
         version = f"torch-{metadata.version('torch')}"
@@ -174,9 +182,17 @@ def _statistics(numbers: VersionMetrics) -> dict[str, Any]:
             "compute_input": _duration(succeeded, numbers.compute_input_duration_us),
             "compute_infer": _duration(succeeded, numbers.compute_infer_duration_us),
             "compute_output": _duration(succeeded, numbers.compute_output_duration_us),
+            # there is no cache of answers: as Triton without one, which has them all the same
+            "cache_hit": _duration(0, 0),
+            "cache_miss": _duration(0, 0),
         },
         "batch_stats": [
-            {"batch_size": rows, "compute_infer": _duration(batch.calls, batch.duration_us)}
+            {
+                "batch_size": rows,
+                "compute_input": _duration(batch.calls, batch.input_us),
+                "compute_infer": _duration(batch.calls, batch.duration_us),
+                "compute_output": _duration(batch.calls, batch.output_us),
+            }
             for rows, batch in sorted(numbers.batches.items())
         ],
     }

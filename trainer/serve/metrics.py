@@ -67,6 +67,9 @@ class BatchMetrics:
 
     calls: int = 0
     duration_us: int = 0
+    input_us: int = 0
+    """Time to decode the requests that succeeded; and to encode their answers."""
+    output_us: int = 0
 
 
 @dataclass(kw_only=True)

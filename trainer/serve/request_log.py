@@ -48,6 +48,8 @@ class RequestRecord:
     """When it was in the queue; this and the following by time.perf_counter, 0 where it did not get so far."""
     compute_began: float = 0.0
     compute_ended: float = 0.0
+    batch_rows: int = 0
+    """Of the batch that it was computed in."""
     encoded: float = 0.0
 
     @property

@@ -1,4 +1,4 @@
-"""An inference request: JSON, or a JSON header followed by binary tensors, to NumPy arrays.
+"""An inference request: JSON, a JSON header followed by binary tensors, or one tensor's bytes alone, to NumPy arrays.
 
 Sources: Open Inference Protocol v2, "Inference Request JSON Object"; Triton, "Binary Tensor Data Extension".
 Everything a client sends is hostile until it passed here.
@@ -6,6 +6,7 @@ Everything a client sends is hostile until it passed here.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -44,6 +45,8 @@ def decode(body: bytes, header_length: bytes | None, spec: ModelSpec, max_json_b
     Raises:
         RequestError: 400 where it does not fit, 413 where its JSON part is too large.
     """
+    if header_length is not None and not _parse_header_length(header_length, len(body)):
+        return _decode_raw(body, spec)
     document = flat_numbers.parse(body, spec) if header_length is None and len(body) <= max_json_bytes else None
     tail = memoryview(b"")
     if document is None:
@@ -84,6 +87,34 @@ def _decode(document: dict[str, Any], tail: memoryview, spec: ModelSpec, request
         outputs=_requested_outputs(document, parameters, spec),
         rows=checked_rows(inputs, spec),
     )
+
+
+def _decode_raw(body: bytes, spec: ModelSpec) -> InferRequest:
+    """Return a request whose body is the values of the model's one input, and nothing else.
+
+    As in Triton: one row where the model takes batches, and a size of -1 is what the bytes make it.
+    """
+    if len(spec.inputs) != 1:
+        names = [tensor.name for tensor in spec.inputs]
+        fix = "Fix: send JSON, and binary tensors behind it"
+        raise RequestError(400, f"Inference-Header-Content-Length 0 is for models of one input; inputs: {names}. {fix}")
+    (tensor,) = spec.inputs
+    shape = checked_shape(_raw_shape(len(body), tensor, batched=spec.max_batch_size > 0), tensor)
+    return InferRequest(
+        id=None,
+        inputs=[tensors.from_binary(memoryview(body), shape, tensor)],
+        outputs=[RequestedOutput(index=index, binary=True) for index in range(len(spec.outputs))],
+        rows=1,
+    )
+
+
+def _raw_shape(size: int, spec: TensorSpec, *, batched: bool) -> list[int]:
+    shape = [1, *spec.shape[1:]] if batched else list(spec.shape)
+    if shape.count(-1) > 1:
+        fix = "Fix: send JSON with the shape"
+        raise RequestError(400, f"input {spec.name!r}: shape {shape} cannot be known from {size} bytes. {fix}")
+    known = math.prod(each for each in shape if each != -1) * spec.datatype.numpy.itemsize
+    return [size // known if each == -1 else each for each in shape]
 
 
 def _parse_header_length(value: bytes, body_size: int) -> int:

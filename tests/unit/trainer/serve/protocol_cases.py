@@ -80,6 +80,8 @@ HTTP_CASES = [
     HttpCase("unload an unknown model", "POST", "/v2/repository/models/other/unload", 404, 200),
     HttpCase("infer", "POST", INFER, 200, 200, body()),
     HttpCase("infer: binary", "POST", INFER, 200, 200, **_binary(256)),
+    HttpCase("infer: bytes alone", "POST", INFER, 200, 200, RAW, {"Inference-Header-Content-Length": "0"}),
+    HttpCase("infer: too few bytes alone", "POST", INFER, 400, 400, RAW[1:], {"Inference-Header-Content-Length": "0"}),
     HttpCase("infer: version", "POST", "/v2/models/digits/versions/1/infer", 200, 200, body()),
     HttpCase("infer: missing version", "POST", "/v2/models/digits/versions/2/infer", 404, 404, body()),
     HttpCase("infer: non-numeric version", "POST", "/v2/models/digits/versions/x/infer", 404, 404, body()),

@@ -176,6 +176,12 @@ def test_statistics_count_both_protocols(client, shared_server, document):
     assert over_http["inference_count"] == int(after["inference_count"])
     assert {3, 1} <= {batch["batch_size"] for batch in over_http["batch_stats"]}
 
+    # every part is there, as in Triton's JSON: clients read them without asking
+    total = over_http["inference_stats"]
+    assert (total["cache_hit"], total["cache_miss"]) == ({"count": 0, "ns": 0}, {"count": 0, "ns": 0})
+    for part in ("compute_input", "compute_output"):
+        assert sum(batch[part]["ns"] for batch in over_http["batch_stats"]) == total[part]["ns"]
+        assert all(batch[part]["count"] == batch["compute_infer"]["count"] for batch in over_http["batch_stats"])
 
 def test_stream_answers_in_order_and_survives_an_error(client):
     answers: queue.Queue = queue.Queue()

@@ -52,6 +52,41 @@ def body(**changes):
     return {"inputs": [tensor(**changes)]}
 
 
+def raw(content: bytes, **model):
+    return decode(content, spec(**model), header=b"0")
+
+
+@pytest.mark.parametrize(
+    ("dims", "batch", "count", "shape"),
+    [("3", 4, 3, (1, 3)), ("3", 0, 3, (3,)), ("-1", 4, 5, (1, 5)), ("-1, 4", 0, 8, (2, 4)), ("2, -1", 4, 6, (1, 2, 3))],
+)
+def test_a_body_of_bytes_alone_has_the_shape_that_fits(dims, batch, count, shape):
+    """What Triton 2.51 answers to the same bytes."""
+    values = np.arange(count, dtype="<f4")
+    decoded = raw(values.tobytes(), dims=dims, batch=batch)
+    assert (decoded.inputs[0].shape, decoded.rows, decoded.id) == (shape, 1, None)
+    assert decoded.inputs[0].ravel().tolist() == values.tolist()
+    assert [(output.index, output.binary) for output in decoded.outputs] == [(0, True), (1, True)]
+
+
+@pytest.mark.parametrize(
+    ("content", "model", "message"),
+    [
+        (b"", {}, "0 bytes; shape .1, 3. of FP32 needs 12"),
+        (bytes(24), {}, "24 bytes; shape .1, 3. of FP32 needs 12"),
+        (bytes(19), {"dims": "-1"}, "19 bytes; shape .1, 4. of FP32 needs 16"),
+        (b"", {"dims": "-1"}, r"shape=\[1, 0\]: must be"),
+        (bytes(12), {"dims": "-1, -1"}, "cannot be known from 12 bytes"),
+        (bytes(12), {"inputs": ("x", "w")}, "is for models of one input"),
+        (b"\x02" * 3, {"datatype": "BOOL"}, "a BOOL byte must be 0 or 1"),
+    ],
+)
+def test_a_body_of_bytes_alone_that_does_not_fit_is_refused(content, model, message):
+    with pytest.raises(RequestError, match=message) as refused:
+        raw(content, **model)
+    assert refused.value.status == 400
+
+
 @pytest.mark.parametrize(("name", "numpy"), DATATYPES.items())
 def test_every_datatype_in_json_and_binary(name, numpy):
     values = np.array([[0, 1, 1]], numpy)
