@@ -37,6 +37,8 @@ class LimitsConfig:
     """Idle connections are closed after it."""
     max_grpc_calls: int = 256
     """gRPC calls at one time, each of which may have a message on its way; RESOURCE_EXHAUSTED beyond."""
+    max_grpc_age_seconds: int = 300
+    """gRPC clients are asked to connect again after it, so that new pods get their share, and streams end."""
 
     def __post_init__(self) -> None:
         at_least("max_json_bytes", self.max_json_bytes, 1024)
@@ -45,6 +47,7 @@ class LimitsConfig:
         at_least("max_head_bytes", self.max_head_bytes, 1024)
         at_least("max_connections", self.max_connections, 1)
         at_least("max_grpc_calls", self.max_grpc_calls, 1)
+        at_least("max_grpc_age_seconds", self.max_grpc_age_seconds, 1)
         at_least("keep_alive_seconds", self.keep_alive_seconds, 1)
         more_than("head_timeout_seconds", self.head_timeout_seconds, 0)
         more_than("body_timeout_seconds", self.body_timeout_seconds, 0)

@@ -12,25 +12,28 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2_grpc
 
+from trainer.serve import grpc_health
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from trainer.serve.config import LimitsConfig
+    from trainer.serve.grpc_health import HealthService
     from trainer.serve.grpc_service import GrpcService
+    from trainer.serve.grpc_streams import Streams
 
 logger = logging.getLogger(__name__)
 
 _REOPEN_SECONDS = 1.0
-_CONNECTION_AGE_MS = 300_000
-"""After it a client is asked to connect again: gRPC sends all requests of a client to one pod, new ones would idle. It
-also ends calls whose message never gets complete."""
 
 
 class GrpcServer:
     """Listens when asked to, and drains."""
 
-    def __init__(self, service: GrpcService, limits: LimitsConfig) -> None:
+    def __init__(self, service: GrpcService, health: HealthService, streams: Streams, limits: LimitsConfig) -> None:
         self._service = service
+        self._health = health
+        self._streams = streams
         self._limits = limits
         self._server: Any = None
         self._watch: asyncio.Task[None] | None = None
@@ -47,9 +50,10 @@ class GrpcServer:
         return number
 
     async def stop(self, grace_seconds: float) -> None:
-        """Take no new calls, and give those under way so long."""
+        """Take no new calls, and give those under way so long; streams end after the answer that is under way."""
         if self._watch is not None:
             self._watch.cancel()
+        self._streams.stop()
         await self._server.stop(grace_seconds)
 
     async def _open(self, host: str, port: int) -> tuple[Any, int]:
@@ -57,7 +61,9 @@ class GrpcServer:
             options=_options(self._limits),
             maximum_concurrent_rpcs=self._limits.max_grpc_calls,
         )
-        cast("Any", service_pb2_grpc).add_GRPCInferenceServiceServicer_to_server(self._service, _Registration(server))
+        registration = _Registration(server)
+        cast("Any", service_pb2_grpc).add_GRPCInferenceServiceServicer_to_server(self._service, registration)
+        registration.add_registered_method_handlers(grpc_health.SERVICE, self._health.handlers)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             number: int = server.add_insecure_port(address)
@@ -131,8 +137,11 @@ def _options(limits: LimitsConfig) -> list[tuple[str, int]]:
         ("grpc.max_allowed_incoming_connections", limits.max_connections),
         ("grpc.server_handshake_timeout_ms", round(limits.head_timeout_seconds * 1000)),
         ("grpc.max_connection_idle_ms", limits.keep_alive_seconds * 1000),
-        ("grpc.max_connection_age_ms", _CONNECTION_AGE_MS),
-        ("grpc.max_connection_age_grace_ms", round(limits.body_timeout_seconds * 1000)),
+        # gRPC sends all requests of a client to one pod, new pods would idle: it is asked to connect again
+        ("grpc.max_connection_age_ms", limits.max_grpc_age_seconds * 1000),
+        # Then what is still there is cut, such as calls whose message never gets complete. A stream that began just
+        # before the connection got old ends by itself before that.
+        ("grpc.max_connection_age_grace_ms", round((limits.max_grpc_age_seconds + limits.body_timeout_seconds) * 1000)),
         # ask silent clients for a sign of life; one that is gone or reads nothing is cut off
         ("grpc.keepalive_time_ms", round(limits.write_timeout_seconds * 1000)),
         ("grpc.keepalive_timeout_ms", round(limits.write_timeout_seconds * 1000)),

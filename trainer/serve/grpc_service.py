@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from trainer.serve.buffers import BufferBudget
     from trainer.serve.grpc_calls import Context, Message
+    from trainer.serve.grpc_streams import Streams
     from trainer.serve.inference import Inference
     from trainer.serve.management import Management
     from trainer.serve.metrics import ServerMetrics
@@ -44,13 +45,15 @@ def _unsupported(what: str) -> Any:  # noqa: ANN401  the type of the generated b
 class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
     """Answers gRPC calls; every method belongs to the event loop's thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what answers, and what counts, bounds, logs and ends it
         self,
         inference: Inference,
         management: Management,
         metrics: ServerMetrics,
         buffers: BufferBudget,
         observer: Observer,
+        *,
+        streams: Streams,
     ) -> None:
         self._inference = inference
         self._management = management
@@ -58,6 +61,7 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
         """Calls by the name of their status code."""
         self._buffers = buffers
         self._observer = observer
+        self._streams = streams
 
     @unary
     async def ServerLive(self, _request: Message) -> Message:
@@ -67,12 +71,12 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
     @unary
     async def ServerReady(self, _request: Message) -> Message:
         """Say whether the server's model answers requests."""
-        return messages.ServerReadyResponse(ready=self._is_ready())
+        return messages.ServerReadyResponse(ready=self._management.is_ready())
 
     @unary
     async def ModelReady(self, request: Message) -> Message:
         """Say whether a model, or a version, answers requests."""
-        return messages.ModelReadyResponse(ready=self._is_ready(request.name, request.version))
+        return messages.ModelReadyResponse(ready=self._management.is_ready(request.name, request.version or None))
 
     @unary
     async def ServerMetadata(self, _request: Message) -> Message:
@@ -132,10 +136,17 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
         request_iterator: AsyncIterator[Message],
         context: Context,
     ) -> AsyncIterator[Message]:
-        """Run the model on each request of a stream, in order; one that fails does not end the stream."""
+        """Run the model on each request of a stream, in order; one that fails does not end the stream.
+
+        It ends with UNAVAILABLE, after an answer, when it is old or the server stops.
+        """
         with counting(self.responses) as call:
-            async for request in request_iterator:
-                yield await self._stream_response(request, record_of(context))
+            try:
+                async for request in self._streams.until_the_end(aiter(request_iterator)):
+                    yield await self._stream_response(request, record_of(context))
+            except RequestError as error:
+                call.code, message = status(error)
+                await fail(context, error, call.code, message)
             call.code = grpc.StatusCode.OK
 
     SystemSharedMemoryStatus = SystemSharedMemoryRegister = SystemSharedMemoryUnregister = _unsupported(
@@ -178,10 +189,3 @@ class GrpcService(service_pb2_grpc.GRPCInferenceServiceServicer):
             return messages.ModelInferResponse(**answer)
         finally:
             self._buffers.release(size)
-
-    def _is_ready(self, model: str | None = None, version: str = "") -> bool:
-        try:
-            self._management.check_ready(model, version or None)
-        except RequestError:
-            return False
-        return True

@@ -22,8 +22,10 @@ from trainer.serve.app import InferenceApp
 from trainer.serve.buffers import BufferBudget
 from trainer.serve.connection import BoundedConfig
 from trainer.serve.direct import DirectConfig
+from trainer.serve.grpc_health import HealthService
 from trainer.serve.grpc_server import GrpcServer
 from trainer.serve.grpc_service import GrpcService
+from trainer.serve.grpc_streams import Streams
 from trainer.serve.inference import Inference
 from trainer.serve.loader import ModelLoader, Snapshot
 from trainer.serve.management import Management
@@ -109,8 +111,10 @@ async def _serve(config: ServeConfig, http_socket: socket.socket, metrics_socket
     app = InferenceApp(routes, server_metrics, config.limits, buffers, observers)
     grpc_server = None
     if config.grpc_port is not None:
-        service = GrpcService(inference, management, server_metrics, buffers, observers)
-        grpc_server = GrpcServer(service, config.limits)
+        streams = Streams(config.limits.max_grpc_age_seconds)
+        service = GrpcService(inference, management, server_metrics, buffers, observers, streams=streams)
+        health = HealthService(management, server_metrics.grpc_responses, streams)
+        grpc_server = GrpcServer(service, health, streams, config.limits)
         grpc_port = await grpc_server.start(config.host, config.grpc_port)
         logger.info("serving gRPC on port %d", grpc_port)
     http_server = _Server(

@@ -1,7 +1,7 @@
 """Requests with random damage against a real server: each is answered or its connection ends, none with a 5xx.
 
 A seeded part runs in `make test`. The whole number by hand:
-`python -m tests.unit.trainer.serve.mutations 100000 20000`.
+`python -m tests.unit.trainer.serve.mutations 100000 10000 20000`.
 """
 
 import contextlib
@@ -192,14 +192,14 @@ def own_server(folder: Path) -> Iterator[Server]:
         yield server
 
 
-def main(http_count: int, grpc_count: int) -> None:
-    """Attack a server of its own; half of the gRPC attacks damage messages, half HTTP/2 frames."""
+def main(http_count: int, message_count: int, frame_count: int) -> None:
+    """Attack a server of its own with so many HTTP requests, gRPC messages and recordings of HTTP/2 frames."""
     with tempfile.TemporaryDirectory() as folder, own_server(Path(folder)) as server:
         statuses = attack_http(server, http_count, seed=1)
         print(f"HTTP: {dict(statuses.most_common())}", flush=True)
-        codes = attack_grpc_messages(server, grpc_count // 2, seed=1)
+        codes = attack_grpc_messages(server, message_count, seed=1)
         print(f"gRPC messages: {dict(codes.most_common())}", flush=True)
-        attack_grpc_frames(server, grpc_count - grpc_count // 2, seed=1)
+        attack_grpc_frames(server, frame_count, seed=1)
         check(server, statuses, codes)
         print("the server answers")
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import queue
 import socket
+import threading
 
 import grpc
 import numpy as np
@@ -175,13 +176,13 @@ def test_statistics_count_both_protocols(client, shared_server, document):
     (over_http,) = shared_server.get("/v2/models/stats")[2]["model_stats"]
     assert over_http["inference_count"] == int(after["inference_count"])
     assert {3, 1} <= {batch["batch_size"] for batch in over_http["batch_stats"]}
-
     # every part is there, as in Triton's JSON: clients read them without asking
     total = over_http["inference_stats"]
     assert (total["cache_hit"], total["cache_miss"]) == ({"count": 0, "ns": 0}, {"count": 0, "ns": 0})
     for part in ("compute_input", "compute_output"):
         assert sum(batch[part]["ns"] for batch in over_http["batch_stats"]) == total[part]["ns"]
         assert all(batch[part]["count"] == batch["compute_infer"]["count"] for batch in over_http["batch_stats"])
+
 
 def test_stream_answers_in_order_and_survives_an_error(client):
     answers: queue.Queue = queue.Queue()
@@ -291,6 +292,65 @@ def test_requests_under_way_are_answered_when_the_server_stops(start, repository
         server.terminate()
         assert [answers.get(timeout=DEADLINE_SECONDS)[1] for _ in range(5)] == [None] * 5
     assert server.wait() == 0
+
+
+def ends_of_streams(stub, started):
+    """Open a stream that is waiting for its client's next request after one answer; return what it ends with."""
+    may_end = threading.Event()
+
+    def requests():
+        yield request_message()
+        assert may_end.wait(DEADLINE_SECONDS)
+
+    stream = stub.ModelStreamInfer(requests())
+    assert len(next(stream).infer_response.raw_output_contents) == 1
+    started()
+    with pytest.raises(grpc.RpcError) as ended:
+        next(stream)
+    may_end.set()
+    return ended.value.code().name, ended.value.details()
+
+
+def test_a_stream_ends_with_a_reason_when_it_is_old(start, repository):
+    repository.publish(1)
+    server = start("--grpc_port=0", "--warmup_budget_seconds=0", "--max_grpc_age_seconds=2")
+    server.wait_until("/v2/health/ready")
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        code, details = ends_of_streams(stub, lambda: None)
+        assert (code, "a stream ends after 2 s" in details) == ("UNAVAILABLE", True)
+        # on another connection by now
+        assert stub.ServerLive(service_pb2.ServerLiveRequest()).live
+    assert 'athanor_grpc_responses{code="UNAVAILABLE"} 1' in server.metrics()
+
+
+def test_streams_end_after_their_answer_when_the_server_stops(start, repository):
+    repository.configure(GATHERING)
+    repository.publish(1)
+    server = start("--grpc_port=0", "--warmup_budget_seconds=0", "--drain_timeout_seconds=60")
+    server.wait_until("/v2/health/ready")
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        busy = stub.ModelStreamInfer(iter([request_message(id=str(number)) for number in range(100)]))
+        server.wait_until_metric("nv_inference_pending_request_count", 1)
+        server.terminate()
+        assert next(busy).infer_response.id == "0"
+        with pytest.raises(grpc.RpcError) as ended:
+            next(busy)
+        code, details = ended.value.code().name, ended.value.details()
+        assert (code, "the server stops" in details) == ("UNAVAILABLE", True)
+    assert server.wait() == 0
+
+
+def test_a_stream_without_requests_does_not_keep_the_server_from_stopping(start, repository):
+    repository.publish(1)
+    server = start("--grpc_port=0", "--warmup_budget_seconds=0", "--drain_timeout_seconds=600")
+    server.wait_until("/v2/health/ready")
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        code, details = ends_of_streams(stub, server.terminate)
+        assert (code, "the server stops" in details) == ("UNAVAILABLE", True)
+        assert server.wait() == 0
 
 
 def test_taken_port_is_reported(start, shared_server):
