@@ -30,7 +30,8 @@ ModelName = Annotated[
     str,
     matching(
         r"[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?",
-        "is not a model's name. Fix: at most 63 of a-z, 0-9, '-', '_' and '.', with a letter or digit at both ends",
+        "must be at most 63 lowercase letters, digits, '-', '_' and '.', with a letter or digit at both ends. Fix:"
+        " choose the name that the model was published with",
     ),
 ]
 """A folder of the model repository: what the trainer publishes and serves (trainer/common/validation.py)."""
