@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     Args:
         arguments: as athanor/runs/arguments.py parses them.
     """
-    return exit_status("status", lambda: _run(arguments))
+    return exit_status("status", lambda: _run(arguments), as_json=arguments.json)
 
 
 def _run(arguments: argparse.Namespace) -> int:

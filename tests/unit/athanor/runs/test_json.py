@@ -8,10 +8,24 @@ from types import SimpleNamespace
 
 import pytest
 
-from athanor.command_line import main
+from athanor.command_line import main, parser
 from athanor.runs import command as module
+from athanor.runs.cluster import Cluster
 from athanor.runs.stack import EngineError
 from infra.errors import RefusalError
+
+REFUSED = {
+    **{name: [] for name in ("runs", "status")},
+    **{name: ["lr"] for name in ("logs", "watch", "why", "stop", "resume", "delete", "rerun")},
+    **{name: ["lr", "momentum"] for name in ("compare", "copy")},
+    "curves": ["lr"],
+    "run": ["--workdir=.", "--", "python", "train.py"],
+    "sweep": ["--name=rate", "--workdir=.", "--param=lr=1,2", "--", "python", "train.py", "{lr}"],
+    "leftovers": ["nope"],
+    "comment": ["--pull-request=7", "nope.md"],
+    "issue": ["--title=drift", "nope.md"],
+}
+"""Words of every command that has --json, which it refuses where no cluster, stack or file is."""
 
 
 @pytest.fixture(autouse=True)
@@ -74,3 +88,25 @@ def test_a_failure_of_the_engine_is_one_line_too(monkeypatch, capsys):
     assert json.loads(capsys.readouterr().err) == {
         "command": "delete", "error": "first\nsecond", "field": None, "limit": None, "fix": None,
     }  # fmt: skip
+
+
+def commands_with_json() -> set[str]:
+    [commands] = [action for action in parser()._actions if action.dest == "command"]
+    return {name for name, command in commands.choices.items() if "--json" in command._option_string_actions}
+
+
+def test_every_command_with_json_is_tried_below():
+    assert commands_with_json() == set(REFUSED)
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_every_command_with_json_refuses_in_one_object(command, tmp_path, monkeypatch, capsys):
+    refusal = RefusalError("--context", "nope", "is not in your kubeconfig", "name another")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Cluster, "of", raising(refusal))
+    assert main([command, "--json", *REFUSED[command]]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    said = json.loads(printed.err.splitlines()[-1])
+    assert said["command"] == command
+    assert said["error"]
