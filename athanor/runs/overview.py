@@ -13,9 +13,9 @@ from athanor.runs.elsewhere import is_elsewhere
 from athanor.runs.history import Seen
 from athanor.runs.job import ENDED
 from athanor.runs.listing import ELSEWHERE, Listed, Run, describe
+from athanor.runs.pod_series import series_of
 from athanor.runs.prices import gpu_prices
 from athanor.runs.stack import EngineError, all_runs, open_run, outputs_of
-from athanor.runs.watch import series_of
 from infra.errors import RefusalError
 from infra.workload_labels import JOB_LABEL
 
@@ -67,9 +67,10 @@ def _listed(around: _Around, name: str, updated: str) -> Listed:
     away = is_elsewhere(seen.outputs, around.cluster)
     if job is not None and away and job["metadata"]["name"] != seen.outputs["job_name"]:
         job = None  # of somebody else's run, which is called alike
+    is_whole = True
     if job is not None:
-        seen = _look(around, name, job, seen)
-    if seen != before and seen.outputs:
+        seen, is_whole = _look(around, name, job, seen)
+    if is_whole and seen != before and seen.outputs:
         seen.keep(name)
     run = Run(**seen.run) if seen.run else Run(run=name, phase="gone", job=seen.outputs.get("job_name", ""))
     arguments: dict[str, str] = json.loads(seen.outputs.get("arguments") or "{}")
@@ -93,16 +94,22 @@ def _outputs(name: str) -> dict[str, str]:
         return {}
 
 
-def _look(around: _Around, name: str, job: dict[str, Any], seen: Seen) -> Seen:
-    """Return what is to be seen of a run now. An ended one prints nothing more, so its numbers are read once."""
+def _look(around: _Around, name: str, job: dict[str, Any], seen: Seen) -> tuple[Seen, bool]:
+    """Return what is to be seen of a run now, and whether its log could be read.
+
+    An ended one prints nothing more, so its numbers are read once.
+    """
     run = describe(name, job, around.now)
     if run.phase in ENDED and seen.run.get("phase") in ENDED and seen.run.get("created") == run.created:
-        return replace(seen, run=asdict(run))
-    series = series_of(around.cluster, run.job)
+        return replace(seen, run=asdict(run)), True
+    try:
+        series = series_of(around.cluster, run.job)
+    except RefusalError:  # of a node that hangs, which hides no other run
+        return replace(seen, run=asdict(run)), False
     if series.step is None:  # its pods are gone, or it has not printed anything since its last start
-        return replace(seen, run=asdict(run))
+        return replace(seen, run=asdict(run)), True
     latest = {name: series.values(name)[-1] for name in series.names()}
-    return replace(seen, run=asdict(run), step=series.step, latest=latest)
+    return replace(seen, run=asdict(run), step=series.step, latest=latest), True
 
 
 def _cost(run: Run, arguments: dict[str, str], offers: PlatformOffers | None) -> tuple[float, float] | None:

@@ -19,8 +19,8 @@ from athanor.inspection.log_store import LogStore, LogStoreError, origin, printe
 from athanor.inspection.objects import JOBS
 from athanor.runs.job import ABORTED, ENDED, phase_of, print_order, readable_pods
 from athanor.runs.pod_lines import json_line
+from athanor.runs.pod_series import series_of
 from athanor.runs.series import Series, read_series
-from athanor.runs.watch import series_of
 from infra.errors import RefusalError
 from infra.monitoring import NAMESPACE, VICTORIA_LOGS, VICTORIA_LOGS_PORT
 from infra.monitoring.logs import NAMESPACE_FIELD, POD_FIELD, RUN_FIELD, TIME_FIELD

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -181,9 +182,10 @@ def remove(stack: automation.Stack) -> None:
         past_left_locks(
             stack, lambda: stack.destroy(on_event=lambda event: _note(event, errors), suppress_outputs=True)
         )
+        with suppress(automation.StackNotFoundError):  # another command that deletes it was quicker
+            stack.workspace.remove_stack(stack.name)
     except automation.CommandError as error:
         raise _failure(errors, error) from None
-    stack.workspace.remove_stack(stack.name)
 
 
 def drop(stack: automation.Stack) -> None:

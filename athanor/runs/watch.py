@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from athanor.runs.gpu_use import gpu_use
@@ -16,25 +14,23 @@ from athanor.runs.job import (
     COMPLETED,
     ENDED,
     job_of,
-    main_container,
     message_of,
     number_of,
     phase_of,
     pods_selector,
-    print_order,
-    readable_pods,
 )
 from athanor.runs.listing import describe, duration
-from athanor.runs.series import LOSSES, Series, read_series, sparkline
+from athanor.runs.pod_series import series_if_any
+from athanor.runs.series import LOSSES, sparkline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from athanor.runs.cluster import Cluster
     from athanor.runs.listing import Run
+    from athanor.runs.series import Series
 
 _LOOK_SECONDS = 2.0
-_LAST_LINES = 5000
 _CLEAR = "\x1b[H\x1b[J"
 
 
@@ -48,7 +44,7 @@ def watch(cluster: Cluster, run: str, job_name: str, *, as_json: bool) -> int:
     try:
         while True:
             job, pods = job_of(cluster, job_name), cluster.items("pods", pods_selector(job_name))
-            described, series = describe(run, job, datetime.now(UTC)), series_of(cluster, job_name)
+            described, series = describe(run, job, datetime.now(UTC)), series_if_any(cluster, job_name)
             use = gpu_use(cluster, sorted(pods, key=number_of)) if described.gpus else []
             if as_json:
                 lines = [json.dumps({**fields(described, message_of(job), pods, series), "gpu_use": use or None})]
@@ -62,20 +58,6 @@ def watch(cluster: Cluster, run: str, job_name: str, *, as_json: bool) -> int:
             time.sleep(_LOOK_SECONDS)
     except KeyboardInterrupt:
         return 0
-
-
-def series_of(cluster: Cluster, job_name: str) -> Series:
-    """Return what a job has printed of its steps; nothing if it has no logs (any more)."""
-    pods = {pod["metadata"]["name"]: pod for pod in readable_pods(cluster, job_name)}
-    if not pods:
-        return Series(points=(), total_steps=None)
-    name = min(pods, key=partial(print_order, job_name))
-    words = ["logs", "--timestamps", f"--tail={_LAST_LINES}", f"--container={main_container(pods[name])}", name]
-    done = subprocess.run(
-        [*cluster.prefix, *words],
-        capture_output=True, text=True, errors="replace", check=False, timeout=60,
-    )  # fmt: skip
-    return read_series(done.stdout)
 
 
 def view(run: Run, message: str, pods: list[dict[str, Any]], series: Series, gpu_use: Sequence[int] = ()) -> list[str]:

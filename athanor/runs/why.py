@@ -20,7 +20,7 @@ from athanor.inspection.objects import TASK, age, mark, name_of, node_of, unread
 from athanor.inspection.reader import read
 from athanor.inspection.why import why as cause_of
 from athanor.runs.listing import duration
-from athanor.runs.watch import series_of
+from athanor.runs.pod_series import series_if_any
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def why(cluster: Cluster, job_name: str, *, as_json: bool) -> None:
 def _ends(cluster: Cluster, snapshot: Snapshot, now: datetime) -> list[End]:
     """Return the ends that jobs of the namespace have by their deadlines, and by the steps that they print."""
     running = estimate.running_jobs(snapshot)
-    read_lines = partial(series_of, cluster)
+    read_lines = partial(series_if_any, cluster)
     with ThreadPoolExecutor(max_workers=4) as pool:
         series = list(pool.map(read_lines, map(name_of, running[:_MOST_LOGS])))
     left = [(job, each.seconds_left()) for job, each in zip(running, series, strict=False)]

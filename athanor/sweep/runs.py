@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from athanor.inspection.objects import JOBS
 from athanor.runs.job import message_of, phase_of
+from athanor.runs.pod_series import series_of
 from athanor.runs.series import Series, read_series
 from athanor.runs.stack import open_run, outputs_of
-from athanor.runs.watch import series_of
 from athanor.sweep.trials import Place
 from infra.errors import RefusalError
 
@@ -117,7 +117,7 @@ class ClusterRuns:
             self._places[name] = Place(namespace=started["namespace"], job=started["job"])
         try:
             return self._look(name, place or self._places.get(name))
-        except (RefusalError, subprocess.TimeoutExpired):
+        except RefusalError:
             if self._rounds_with_misses >= _MOST_ROUNDS:
                 raise
             self._missed = True

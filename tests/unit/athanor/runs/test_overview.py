@@ -15,6 +15,7 @@ from athanor.runs.history import Seen, forget
 from athanor.runs.overview import overview
 from athanor.runs.series import read_series
 from athanor.runs.stack import EngineError
+from infra.errors import RefusalError
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 POOL = SimpleNamespace(name="a10", gpus_per_node=1, instance_types=["ecs.gn7i-c8g1.2xlarge"])
@@ -33,6 +34,7 @@ class World:
         self.outputs_read: list[str] = []
         self.logs_read: list[str] = []
         self.wrong: set[str] = set()
+        self.hangs = False
         self.recorded_server: str | None = None
         self.recorded_namespace = "team"
 
@@ -71,6 +73,8 @@ class World:
 
     def series(self, _cluster: object, job: str):
         self.logs_read.append(job)
+        if self.hangs:
+            raise RefusalError("pod", f"{job}-worker-0", "has a log that node-1 did not send in 60 s", "try again")
         return read_series(self.printed)
 
     def listed(self) -> dict[str, dict]:
@@ -116,6 +120,15 @@ def test_a_stack_is_read_once_and_the_log_of_an_ended_run_too(world):
     assert world.listed()["lr"] == first
     assert first["latest"]["loss"] == 0.25
     assert (world.outputs_read, world.logs_read) == (["lr"], ["lr-1", "lr-1"])
+
+
+def test_a_log_that_a_node_does_not_send_hides_nothing_and_is_read_at_the_next_look(world):
+    world.listed()
+    world.jobs, world.hangs = [world.job("lr", "lr-1", "Completed")], True
+    world.printed = '{"step": 9, "loss": 0.125}'
+    assert (world.listed()["lr"]["phase"], world.listed()["lr"]["step"]) == ("Completed", 4)
+    world.hangs = False
+    assert world.listed()["lr"]["step"] == 9
 
 
 def test_a_gone_job_keeps_what_was_seen_of_it(world):

@@ -10,7 +10,7 @@ import pytest
 from athanor.runs import follow, job
 from athanor.runs.follow import follow_to_the_end
 from athanor.runs.job import print_order
-from athanor.runs.watch import series_of
+from athanor.runs.pod_series import series_of
 
 JOB = "train-0a1b2c3d"
 

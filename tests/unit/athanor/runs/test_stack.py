@@ -17,6 +17,7 @@ from athanor.runs.stack import (
     create_run,
     declared_job,
     open_run,
+    remove,
     run_workspace,
 )
 from infra.errors import RefusalError
@@ -121,3 +122,31 @@ esac
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(EngineError, match=r"^error: the bucket is on fire$"):
         ask()
+
+
+def removed(destroyed: str, removed: str) -> automation.Stack:
+    """A stack with what the engine says to its two questions; nothing: it does what is asked."""
+
+    def saying(words: str):
+        def answer(*_: object, **__: object) -> None:
+            if words:
+                result = automation.CommandResult(stdout="", stderr=words, code=255)
+                raise automation.errors.create_command_error(result)
+
+        return answer
+
+    workspace = SimpleNamespace(remove_stack=saying(removed))
+    return SimpleNamespace(name="lr", destroy=saying(destroyed), workspace=workspace)
+
+
+def test_of_two_commands_that_delete_a_run_at_once_the_slower_one_finds_it_deleted():
+    remove(removed("", "error: no stack named 'lr' found"))
+
+
+@pytest.mark.parametrize(
+    "answers", [("error: no stack named 'lr' found", ""), ("", "error: could not remove file: in use")]
+)
+def test_what_the_engine_cannot_remove_is_a_failure_in_its_words(plugins, answers):
+    plugins([])
+    with pytest.raises(EngineError, match=r"^error: (no stack named|could not remove)"):
+        remove(removed(*answers))

@@ -75,7 +75,7 @@ def busy(monkeypatch, **more) -> Cluster:
     stamps = ["2026-11-21T12:30:00.000000000Z", "2026-11-21T12:30:06.000000000Z"]
     text = "\n".join(f"{at} {json.dumps(line)}" for at, line in zip(stamps, lines, strict=True))
     series = {"other-0a1b2c3d": read_series(text)}
-    monkeypatch.setattr(module, "series_of", lambda _, name: series[name])
+    monkeypatch.setattr(module, "series_if_any", lambda _, name: series[name])
     return Cluster(
         Job=[other, mine, later], Pod=pods(other, "a10-0"), PodGroup=[group(mine), group(later)], Queue=[queue()],
         Node=[gpu_node("a10-0")], **more,

@@ -1,0 +1,49 @@
+"""What a job has printed of its steps, from the log of the pod that prints its progress."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import partial
+from typing import TYPE_CHECKING
+
+from athanor.runs.job import main_container, print_order, readable_pods
+from athanor.runs.series import Series, read_series
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from athanor.runs.cluster import Cluster
+
+_LAST_LINES = 5000
+_SECONDS = 60
+"""In which a log can be read. The API server passes the question on to the pod's node, which may hang."""
+
+
+def series_of(cluster: Cluster, job_name: str) -> Series:
+    """Return what a job has printed of its steps; nothing if it has no logs (any more).
+
+    Raises:
+        RefusalError: the cluster does not answer, or the node of its pod does not.
+    """
+    pods = {pod["metadata"]["name"]: pod for pod in readable_pods(cluster, job_name)}
+    if not pods:
+        return read_series("")
+    name = min(pods, key=partial(print_order, job_name))
+    words = ["logs", "--timestamps", f"--tail={_LAST_LINES}", f"--container={main_container(pods[name])}", name]
+    try:
+        done = subprocess.run(
+            [*cluster.prefix, *words],
+            capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        node = pods[name]["spec"].get("nodeName") or "its node"
+        limit = f"has a log that {node} did not send in {_SECONDS} s"
+        raise RefusalError("pod", name, limit, "try again; if it stays so, the node's kubelet hangs") from None
+    return read_series(done.stdout)
+
+
+def series_if_any(cluster: Cluster, job_name: str) -> Series:
+    """Return the same as `series_of`, and nothing where nobody answers: for what has more to say than a job's steps."""
+    try:
+        return series_of(cluster, job_name)
+    except RefusalError:
+        return read_series("")
