@@ -15,9 +15,10 @@ from athanor.runs.job import ENDED
 from athanor.runs.listing import ELSEWHERE, Listed, Run, describe
 from athanor.runs.pod_series import series_of
 from athanor.runs.prices import gpu_prices
-from athanor.runs.stack import EngineError, all_runs, open_run, outputs_of
+from athanor.runs.stack import PROJECT, EngineError, all_runs, open_run, outputs_of
 from infra.errors import RefusalError
-from infra.workload_labels import JOB_LABEL
+from infra.workload_labels import JOB_LABEL, OWNER_LABEL
+from workloads.owner import owner_label
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -52,11 +53,16 @@ def overview(cluster: Cluster, offers: PlatformOffers | None, now: datetime) -> 
     Raises:
         RefusalError: the cluster does not answer, or not to this user.
     """
-    jobs = {job["metadata"]["labels"][JOB_LABEL]: job for job in cluster.items(JOBS, JOB_LABEL)}
-    around = _Around(cluster=cluster, jobs=jobs, offers=offers, now=now)
+    around = _Around(cluster=cluster, jobs=_jobs_of_runs(cluster), offers=offers, now=now)
     with ThreadPoolExecutor(_AT_ONCE) as asking:
         runs = all_runs()
         return list(asking.map(partial(_listed, around), runs.keys(), runs.values()))
+
+
+def _jobs_of_runs(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """Return the jobs of runs by the runs' names; a program of somebody's may call its job like a run."""
+    labels = ((job["metadata"]["labels"], job) for job in cluster.items(JOBS, f"{JOB_LABEL},{OWNER_LABEL}"))
+    return {of[JOB_LABEL]: job for of, job in labels if of[OWNER_LABEL] == owner_label(PROJECT, of[JOB_LABEL])}
 
 
 def _listed(around: _Around, name: str, updated: str) -> Listed:

@@ -16,6 +16,7 @@ from athanor.runs.overview import overview
 from athanor.runs.series import read_series
 from athanor.runs.stack import EngineError
 from infra.errors import RefusalError
+from workloads.owner import owner_label
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 POOL = SimpleNamespace(name="a10", gpus_per_node=1, instance_types=["ecs.gn7i-c8g1.2xlarge"])
@@ -39,21 +40,20 @@ class World:
         self.recorded_namespace = "team"
 
     @staticmethod
-    def job(run: str, name: str, phase: str) -> dict:
+    def job(run: str, name: str, phase: str, owner: str | None = None) -> dict:
         spec = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
         conditions = [{"status": "Running", "lastTransitionTime": "2026-01-01T11:00:00Z"}]
         if phase != "Running":
             conditions.append({"status": phase, "lastTransitionTime": "2026-01-01T11:30:00Z"})
+        labels = {"athanor.dev/job": run, "athanor.dev/owner": owner or owner_label("athanor-runs", run)}
         return {
-            "metadata": {
-                "name": name, "creationTimestamp": "2026-01-01T10:00:00Z", "labels": {"athanor.dev/job": run}
-            },
+            "metadata": {"name": name, "creationTimestamp": "2026-01-01T10:00:00Z", "labels": labels},
             "spec": {"tasks": [{"replicas": 2, "template": {"spec": spec}}]},
             "status": {"state": {"phase": phase}, "conditions": conditions},
-        }  # fmt: skip
+        }
 
     def items(self, kind: str, selector: str) -> list[dict]:
-        assert (kind, selector) == ("jobs.batch.volcano.sh", "athanor.dev/job")
+        assert (kind, selector) == ("jobs.batch.volcano.sh", "athanor.dev/job,athanor.dev/owner")
         return self.jobs
 
     def outputs(self, name: str) -> dict[str, str]:
@@ -120,6 +120,19 @@ def test_a_stack_is_read_once_and_the_log_of_an_ended_run_too(world):
     assert world.listed()["lr"] == first
     assert first["latest"]["loss"] == 0.25
     assert (world.outputs_read, world.logs_read) == (["lr"], ["lr-1", "lr-1"])
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["of-both", "of-the-program-alone"])
+def test_the_job_of_a_program_that_is_called_like_a_run_is_not_the_runs(world, own):
+    outputs = {**world.outputs("lr"), "job_name": "lr-1"}
+    Seen(outputs=outputs, updated=world.stacks["lr"]).keep("lr")
+    program = world.job("lr", "lr-9", "Failed", owner_label("digits", "prod"))
+    world.jobs = [*(world.jobs if own else []), program]
+    run = world.listed()["lr"]
+    assert (run["phase"], run["job"]) == ("Running" if own else "gone", "lr-1")
+    seen = Seen.last("lr")
+    assert seen
+    assert seen.run.get("phase") == ("Running" if own else None)
 
 
 def test_a_log_that_a_node_does_not_send_hides_nothing_and_is_read_at_the_next_look(world):
