@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.objects import JOBS
 from athanor.runs.job import (
     ABORTED,
     COMPLETED,
-    ENDED,
+    has_ended,
     hindrance,
     job_of,
     message_of,
     phase_of,
     pods_selector,
-    print_order,
     readable,
     readable_pods,
+    without_job,
 )
+from athanor.runs.patience import Patience
 from athanor.runs.pod_lines import PodLines
+from athanor.runs.readers import Readers
 from athanor.runs.watched import Watched, wait_for_change
 from infra.errors import RefusalError
 
@@ -29,10 +32,7 @@ if TYPE_CHECKING:
 
     from athanor.runs.cluster import Cluster
 
-MOST_PODS = 16
-"""Each pod is a process here; a larger job is followed by its first pods."""
 _POLL_SECONDS = 1.0
-_LAST_LINES_SECONDS = 10
 
 
 def follow_to_the_end(cluster: Cluster, run: str, job_name: str, *, as_json: bool = False) -> int:
@@ -55,36 +55,70 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
     """Print the lines of a job's pods as they come; return the phase in which it ended.
 
     Raises:
-        RefusalError: the job does not exist (any more).
+        RefusalError: the job does not exist (any more), or the cluster has not answered for some minutes.
         BrokenPipeError: nobody reads this process's output any more.
     """
-    job_of(cluster, job_name)
-    readers: dict[str, PodLines] = {}
     said: set[str] = set()
     with ExitStack() as ends:
-        jobs = ends.enter_context(closing(Watched(cluster, JOBS, f"--field-selector=metadata.name={job_name}")))
-        pods = ends.enter_context(closing(Watched(cluster, "pods", f"--selector={pods_selector(job_name)}")))
+        job = ends.enter_context(closing(_FollowedJob(cluster, job_name)))
+        readers = ends.enter_context(closing(Readers(cluster, job_name, as_json=as_json)))
+        seen, patience = job.look(), Patience(_say)
         while True:
-            job = next(iter(jobs.now()), None) or job_of(cluster, job_name)
-            phase = phase_of(job)
-            has_ended = phase in ENDED or phase == ABORTED
-            # Two watches are two connections: one may say that the job has ended before the other has named its pods.
-            current = [] if has_ended else pods.now()
-            started = readable_pods(cluster, job_name) if has_ended else readable(current)
-            for pod in _first(job_name, started):
-                if pod["metadata"]["uid"] not in readers:
-                    reader = PodLines(cluster, job_name, pod, follow=True, as_json=as_json)
-                    readers[pod["metadata"]["uid"]] = reader
-                    ends.callback(reader.stop)
-            if has_ended:
-                # The pods have ended, and with them their logs.
-                for reader in readers.values():
-                    reader.wait(_LAST_LINES_SECONDS)
-                return phase
-            _check_read(readers.values())
+            if seen is None:
+                raise without_job(cluster, job_name)
+            if seen.has_ended:
+                readers.read_rest(readable(seen.pods))
+                return phase_of(seen.job)
+            readers.read(readable(seen.pods))
             if not readers:
-                say_what_for(job, current, said)
-            wait_for_change([jobs, pods], _POLL_SECONDS)
+                say_what_for(seen.job, seen.pods, said)
+            wait_for_change(job.watches, _POLL_SECONDS)
+            seen = patience.answer(job.look)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A job and its pods, as they are now."""
+
+    job: dict[str, Any]
+    pods: list[dict[str, Any]]
+
+    @property
+    def has_ended(self) -> bool:
+        return has_ended(self.job)
+
+
+class _FollowedJob:
+    """A job and its pods, each kept by a watch."""
+
+    def __init__(self, cluster: Cluster, job_name: str) -> None:
+        self._cluster, self._job_name = cluster, job_name
+        self._jobs = Watched(cluster, JOBS, f"--field-selector=metadata.name={job_name}")
+        self._pods = Watched(cluster, "pods", f"--selector={pods_selector(job_name)}")
+        self.watches = [self._jobs, self._pods]
+
+    def look(self) -> _Seen | None:
+        """Return how the job does; None if it does not exist any more.
+
+        Raises:
+            RefusalError: the cluster does not answer, or not to this user.
+        """
+        job = next(iter(self._jobs.now()), None) or self._cluster.find(JOBS, self._job_name)
+        if job is None:
+            return None
+        # Two watches are two connections: one may say that the job has ended before the other has named its pods.
+        asks = has_ended(job)
+        pods = self._cluster.items("pods", pods_selector(self._job_name)) if asks else self._pods.now()
+        return _Seen(job, pods)
+
+    def close(self) -> None:
+        """End the watches."""
+        for each in self.watches:
+            each.close()
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def say_what_for(job: dict[str, Any], pods: Iterable[dict[str, Any]], said: set[str]) -> None:
@@ -98,17 +132,7 @@ def say_what_for(job: dict[str, Any], pods: Iterable[dict[str, Any]], said: set[
     words = " ".join(filter(None, (phase_of(job), message_of(job), hindrance(pods))))
     if words not in said:
         said.add(words)
-        sys.stderr.write(f"waiting: {words}\n")
-
-
-def _first(job_name: str, pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first pods of a job, and of a large one never without the one that prints its progress."""
-    return sorted(pods, key=lambda pod: print_order(job_name, pod["metadata"]["name"]))[:MOST_PODS]
-
-
-def _check_read(readers: Iterable[PodLines]) -> None:
-    if any(reader.closed for reader in readers):
-        raise BrokenPipeError
+        _say(f"waiting: {words}")
 
 
 def print_logs(cluster: Cluster, job_name: str, *, as_json: bool = False) -> None:
@@ -126,6 +150,8 @@ def print_logs(cluster: Cluster, job_name: str, *, as_json: bool = False) -> Non
         reader = PodLines(cluster, job_name, pod, follow=False, as_json=as_json)
         try:
             reader.wait()
+            reader.print_cut_line()
         finally:
             reader.stop()
-        _check_read([reader])
+        if reader.closed:
+            raise BrokenPipeError

@@ -35,14 +35,24 @@ def job_of(cluster: Cluster, job_name: str) -> dict[str, Any]:
     """
     job = cluster.find(JOBS, job_name)
     if job is None:
-        fix = "`athanor rerun` with the run's name starts it again"
-        raise RefusalError("run", job_name, f"has no job in namespace {cluster.namespace}", fix)
+        raise without_job(cluster, job_name)
     return job
+
+
+def without_job(cluster: Cluster, job_name: str) -> RefusalError:
+    """Return the refusal of a run whose job does not exist (any more)."""
+    fix = "`athanor rerun` with the run's name starts it again"
+    return RefusalError("run", job_name, f"has no job in namespace {cluster.namespace}", fix)
 
 
 def phase_of(job: dict[str, Any]) -> str:
     """Return a job's phase; Pending until Volcano has seen it."""
     return job.get("status", {}).get("state", {}).get("phase", "Pending")
+
+
+def has_ended(job: dict[str, Any]) -> bool:
+    """Return whether a job's pods have ended, for good or until it is resumed."""
+    return phase_of(job) in {*ENDED, ABORTED}
 
 
 def message_of(job: dict[str, Any]) -> str:
@@ -72,8 +82,13 @@ def number_of(pod: dict[str, Any]) -> tuple[int, str]:
 
 
 def _has_log(pod: dict[str, Any]) -> bool:
+    return pod.get("status", {}).get("phase") == "Running" or pod_has_ended(pod)
+
+
+def pod_has_ended(pod: dict[str, Any]) -> bool:
+    """Return whether a pod writes nothing more: its containers are never started again."""
     status = pod.get("status", {})
-    if status.get("phase") in {"Running", "Succeeded", "Failed"}:
+    if status.get("phase") in {"Succeeded", "Failed"}:
         return True
     # Of a program that ends at once, the kubelet reports the end a second before the pod's phase.
     name, states = main_container(pod), status.get("containerStatuses", [])

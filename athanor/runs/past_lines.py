@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from athanor.inspection.control_characters import printable
 from athanor.inspection.log_store import LogStore, LogStoreError, origin, printed_fields, quoted
 from athanor.inspection.objects import JOBS
-from athanor.runs.job import ABORTED, ENDED, phase_of, print_order, readable_pods
+from athanor.runs.job import has_ended, print_order, readable_pods
 from athanor.runs.pod_lines import json_line
 from athanor.runs.pod_series import series_of
 from athanor.runs.series import Series, read_series
@@ -51,7 +51,7 @@ class PastLine:
 def are_gone(cluster: Cluster, job_name: str) -> bool:
     """Return whether the pods of a job existed once and do not any more."""
     job = cluster.find(JOBS, job_name)
-    ended = job is None or phase_of(job) in {*ENDED, ABORTED}
+    ended = job is None or has_ended(job)
     return ended and not readable_pods(cluster, job_name)
 
 

@@ -36,6 +36,7 @@ class Watched:
             selector: kubectl's option that chooses them, such as --selector=a=b.
         """
         self._cluster, self._words = cluster, ["get", kind, selector]
+        self._has_worked = False
         self._begin()
 
     def _begin(self) -> None:
@@ -57,7 +58,10 @@ class Watched:
         if self._objects:
             return list(self._objects.values())
         # The watch does not say when it has named all that there are: to have heard of none yet says little.
-        return json.loads(self._cluster.run(*self._words, "--output=json"))["items"]
+        items = json.loads(self._cluster.run(*self._words, "--output=json"))["items"]
+        if self._watch is None and self._has_worked:
+            self._begin()
+        return items
 
     def fileno(self) -> int:
         """Return the descriptor that has something to read at the next change; -1 without a watch."""
@@ -77,11 +81,13 @@ class Watched:
             self._text += self._decoder.decode(content)
             self._take_events()
             return
-        # API servers end each watch after a while; one that has said nothing was refused, and would be again.
+        # API servers end each watch after a while; one that has said nothing was refused, and would be again. Where
+        # others have worked, it is the server that is away, and the next one begins when it answers.
         had_objects = bool(self._objects)
         self.close()
         self._objects = {}
         if had_objects:
+            self._has_worked = True
             self._begin()
 
     def _take_events(self) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from athanor.inspection.objects import JOBS
 from athanor.runs.job import message_of, phase_of
+from athanor.runs.patience import Patience
 from athanor.runs.pod_series import series_of
 from athanor.runs.series import Series, read_series
 from athanor.runs.stack import open_run, outputs_of
@@ -32,8 +33,6 @@ STARTING, LOST, GONE, UNKNOWN = "starting", "lost", "gone", "unknown"
 """Phases in addition to Volcano's: a run whose command has not ended, one that nobody started to the end, one whose job
 the cluster has no more, and one that could not be asked for."""
 _LOOK_SECONDS = 2.0
-_MOST_ROUNDS = 150
-"""In a row in which the cluster may leave a question open, about five minutes: an API server may restart."""
 
 
 class StartError(Exception):
@@ -90,7 +89,7 @@ class ClusterRuns:
         self._halves: set[str] = set()
         """Runs whose stack exists, and whose job does not."""
         self._missed = False
-        self._rounds_with_misses = 0
+        self._patience = Patience()
 
     def start(self, name: str, program: Sequence[str]) -> None:
         """Begin to start a run: the same command line as anybody's."""
@@ -117,9 +116,8 @@ class ClusterRuns:
             self._places[name] = Place(namespace=started["namespace"], job=started["job"])
         try:
             return self._look(name, place or self._places.get(name))
-        except RefusalError:
-            if self._rounds_with_misses >= _MOST_ROUNDS:
-                raise
+        except RefusalError as refusal:
+            self._patience.missed(refusal)
             self._missed = True
             return Look(phase=UNKNOWN)
 
@@ -158,7 +156,8 @@ class ClusterRuns:
 
     def wait(self) -> None:
         """Return after two seconds."""
-        self._rounds_with_misses = self._rounds_with_misses + 1 if self._missed else 0
+        if not self._missed:
+            self._patience.answered()
         self._missed = False
         time.sleep(_LOOK_SECONDS)
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from athanor.runs import follow, job
+from athanor.runs import job, readers
 from athanor.runs.follow import follow_to_the_end
 from athanor.runs.job import print_order
 from athanor.runs.pod_series import series_of
@@ -78,7 +78,7 @@ def test_a_job_with_an_unusual_name_has_the_same_roles():
 
 
 def test_of_a_large_job_the_pod_that_prints_is_followed(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(follow, "MOST_PODS", 2)
+    monkeypatch.setattr(readers, "MOST_PODS", 2)
     assert follow_to_the_end(Cluster(tmp_path, ["worker-0", "worker-1", "worker-2", "launcher-0"]), "train", JOB) == 0
     assert sorted(line.partition("]")[0] for line in capsys.readouterr().out.splitlines()) == [
         "[launcher-0",

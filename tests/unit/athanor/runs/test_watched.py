@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 
@@ -110,6 +110,32 @@ def test_a_watch_that_the_server_ends_begins_again_and_forgets_what_has_gone_mea
             wait_for(watched, [pod("b", "Running")])
 
 
+def test_a_watch_that_ended_because_the_server_is_away_begins_again_when_it_answers(tmp_path):
+    with watch(tmp_path, watches=3) as (cluster, watched):
+        with events(tmp_path, 0) as pipe:
+            pipe.write(event("ADDED", pod("a", "Running")))
+            wait_for(watched, [pod("a", "Running")])
+        wait_for(watched, [pod("asked", "Pending")])
+        with events(tmp_path, 1):  # which the server does not answer
+            pass
+        answers, cluster.run = cluster.run, refused
+        while watched.fileno() >= 0:
+            with suppress(RefusalError):
+                watched.now()
+        with pytest.raises(RefusalError):
+            watched.now()
+        assert watched.fileno() < 0
+        cluster.run = answers
+        assert watched.now() == [pod("asked", "Pending")]
+        with events(tmp_path, 2) as pipe:
+            pipe.write(event("ADDED", pod("b", "Running")))
+            wait_for(watched, [pod("b", "Running")])
+
+
+def refused(*_: str) -> str:
+    raise RefusalError("API server", "https://c", "does not answer", "check the network")
+
+
 def test_a_user_who_may_not_watch_asks(tmp_path):
     with watch(tmp_path) as (cluster, watched):
         with events(tmp_path):
@@ -134,10 +160,6 @@ def test_a_status_instead_of_an_object_is_none(tmp_path):
 
 def test_a_server_that_does_not_answer_is_said(tmp_path):
     with watch(tmp_path) as (cluster, watched), events(tmp_path):
-
-        def refused(*_: str) -> str:
-            raise RefusalError("API server", "https://c", "does not answer", "check the network")
-
         cluster.run = refused
         with pytest.raises(RefusalError, match="does not answer"):
             watched.now()

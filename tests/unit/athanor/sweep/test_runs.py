@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from athanor.runs import patience
 from athanor.sweep import runs as module
 from athanor.sweep.kept import Kept
 from athanor.sweep.runs import GONE, LOST, STARTING, UNKNOWN, ClusterRuns, StartError
@@ -159,7 +160,9 @@ def test_a_run_is_found_again_by_its_name_or_by_its_place(kept, monkeypatch):
 
 
 def test_a_cluster_out_of_reach_ends_the_sweep_only_after_a_while(kept, monkeypatch):
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    slept: list[float] = []
+    monkeypatch.setattr(module.time, "sleep", slept.append)
+    monkeypatch.setattr(patience, "monotonic", lambda: sum(slept))
     cluster, place = Cluster(), Place(namespace="team", job="tune-0-job")
     with kept.locked() as lock:
         runs = ClusterRuns(cluster, kept.plan, kept, lock)

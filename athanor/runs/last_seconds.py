@@ -1,0 +1,56 @@
+"""What a log that is read again has in common with what was read of it, so that no line comes twice and none is lost.
+
+A log is read from a time on, which an API server takes in whole seconds (Kubernetes, metav1.Time). What was read of
+these seconds is recognised by its lines, times included: the two streams of a container are not quite in the order of
+their times, and after the file was rotated, a log begins later than it was asked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+
+_SECOND = len("2026-01-01T10:00:00")
+_OFFSET = len("+08:00")
+
+
+class LastSeconds:
+    """The lines of the last second that has any, and of the one before."""
+
+    def __init__(self) -> None:
+        """Begin with a log of which nothing was read."""
+        self._lines: dict[str, Counter[str]] = {}
+        self._repeated: Counter[str] = Counter()
+
+    @property
+    def since(self) -> str | None:
+        """From when on the log is to be read again, RFC 3339 in whole seconds; None: from its beginning."""
+        return min(self._lines, key=datetime.fromisoformat, default=None)
+
+    def begin_again(self) -> None:
+        """Note that the lines from `since` on come once more."""
+        self._repeated = Counter()
+        for lines in self._lines.values():
+            self._repeated.update(lines)
+
+    def is_new(self, time: str | None, line: str) -> bool:
+        """Return whether a line was not read before, and take it as read.
+
+        Args:
+            time: When it was printed, RFC 3339; None for a line of a kubelet, which has no time.
+            line: All of it, with its time.
+        """
+        if self._repeated[line] > 0:
+            self._repeated[line] -= 1
+            return False
+        if time is not None:
+            self._note(line, time[:_SECOND] + ("Z" if time.endswith("Z") else time[-_OFFSET:]))
+        return True
+
+    def _note(self, line: str, second: str) -> None:
+        if second not in self._lines:
+            self._lines[second] = Counter()
+            if len(self._lines) > 2:
+                del self._lines[min(self._lines, key=datetime.fromisoformat)]
+        if second in self._lines:
+            self._lines[second][line] += 1

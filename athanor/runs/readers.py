@@ -1,0 +1,122 @@
+"""The pods whose lines a followed run prints: each read on where its connection was cut, until the pod has ended."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from athanor.runs.job import pod_has_ended, print_order
+from athanor.runs.pod_lines import PodLines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from athanor.runs.cluster import Cluster
+
+MOST_PODS = 16
+"""Each pod is a process here; a larger job is followed by its first pods."""
+_FIRST_DELAY_SECONDS, _LAST_DELAY_SECONDS = 1.0, 15.0
+"""Before a log is read on; doubled as long as nothing comes of it, because a node may be away."""
+_REPORT_SECONDS = 3.0
+"""Before a log is read on that has ended without an error: a watch says a second later that its pod has ended."""
+_SILENT_SECONDS = 10.0
+"""Without a new line from pods that have ended, after which nothing more is waited for."""
+_LOOK_SECONDS = 0.1
+
+
+class Readers:
+    """Prints the lines of a job's first pods as they come."""
+
+    def __init__(self, cluster: Cluster, job_name: str, *, as_json: bool) -> None:
+        """Begin without pods.
+
+        Args:
+            cluster: The cluster, in the job's namespace.
+            job_name: The job's name.
+            as_json: Whether each line is printed as a JSON object, with its time.
+        """
+        self._cluster, self._job_name, self._as_json = cluster, job_name, as_json
+        self._readers: dict[str, _Reader] = {}
+
+    def __len__(self) -> int:
+        """Return how many pods have been read so far."""
+        return len(self._readers)
+
+    def read(self, pods: Iterable[dict[str, Any]]) -> None:
+        """Read the pods that are not read yet, and on where a connection was cut.
+
+        Args:
+            pods: All of the job's that have started and still exist.
+
+        Raises:
+            BrokenPipeError: nobody reads this process's output any more.
+        """
+        for pod in _first(self._job_name, pods):
+            uid = pod["metadata"]["uid"]
+            if uid not in self._readers:
+                lines = PodLines(self._cluster, self._job_name, pod, follow=True, as_json=self._as_json)
+                self._readers[uid] = _Reader(lines)
+            self._readers[uid].read_on(has_ended=pod_has_ended(pod))
+        self._check_read()
+
+    def read_rest(self, pods: Iterable[dict[str, Any]]) -> None:
+        """Read all that pods have written which have ended, as the job has.
+
+        Raises:
+            BrokenPipeError: as `read`.
+        """
+        pods = list(pods)
+        self.read(pods)
+        there = [self._readers[pod["metadata"]["uid"]] for pod in _first(self._job_name, pods)]
+        begin = monotonic()
+        while waiting := [each for each in there if not each.is_done]:
+            if monotonic() - max(begin, *(each.lines.heard for each in waiting)) > _SILENT_SECONDS:
+                break
+            waiting[0].lines.wait(_LOOK_SECONDS)
+            for each in waiting:
+                each.read_on(has_ended=True, longest_delay=_FIRST_DELAY_SECONDS)
+            self._check_read()
+        for each in self._readers.values():
+            each.lines.wait(0)
+            each.lines.print_cut_line()
+
+    def close(self) -> None:
+        """End reading."""
+        for each in self._readers.values():
+            each.lines.stop()
+
+    def _check_read(self) -> None:
+        if any(each.lines.closed for each in self._readers.values()):
+            raise BrokenPipeError
+
+
+class _Reader:
+    """One pod's lines, and when they are read on."""
+
+    def __init__(self, lines: PodLines) -> None:
+        self.lines, self.is_done = lines, False
+        self._ended_at: float | None = None
+        self._delay = _FIRST_DELAY_SECONDS
+        self._heard = lines.heard
+
+    def read_on(self, *, has_ended: bool, longest_delay: float = _LAST_DELAY_SECONDS) -> None:
+        """Begin again, after a delay, if kubectl has ended before its pod, or with an error: then there may be more."""
+        code = self.lines.code
+        if code is None or self.is_done:
+            return
+        if code == 0 and has_ended:
+            self.is_done = True
+            return
+        if self._ended_at is None:
+            self._ended_at = monotonic()
+            self._delay = _FIRST_DELAY_SECONDS if self.lines.heard != self._heard else self._delay
+        delay = min(self._delay, longest_delay) if code else _REPORT_SECONDS
+        if monotonic() - self._ended_at >= delay:
+            self._delay = min(self._delay * 2, _LAST_DELAY_SECONDS)
+            self._ended_at, self._heard = None, self.lines.heard
+            self.lines.read_on()
+
+
+def _first(job_name: str, pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first pods of a job, and of a large one never without the one that prints its progress."""
+    return sorted(pods, key=lambda pod: print_order(job_name, pod["metadata"]["name"]))[:MOST_PODS]

@@ -1,0 +1,168 @@
+"""Following a run whose connections are cut, with a kubectl of this test: each log of it is the next of the test's."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from athanor.runs import follow as module
+from athanor.runs import patience, readers
+from athanor.runs.follow import follow_to_the_end
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+JOB = "train-0a1b2c3d"
+KUBECTL = """#!/bin/sh
+[ "$1" = logs ] || exit 1
+number=$(cat {folder}/logs 2>/dev/null || echo 0)
+echo $((number + 1)) > {folder}/logs
+echo "$@" >> {folder}/words
+[ -e {folder}/$number ] || exit 1
+. {folder}/$number
+"""
+A, B, C = (f"2026-01-01T10:00:0{second}.5Z {name}" for second, name in enumerate("abc", 1))
+AWAY = RefusalError("API server", "https://c", "does not answer", "check the network")
+MISSING = "the cluster does not answer, waiting up to 5 minutes: does not answer\n"
+
+
+class Cluster:
+    """One with a job of one pod, whose user may not watch, and so asks again and again."""
+
+    namespace = "team"
+
+    def __init__(self, folder: Path) -> None:
+        program = folder / "kubectl"
+        program.write_text(KUBECTL.format(folder=folder), encoding="utf-8")
+        program.chmod(0o755)
+        self.prefix, self._folder = [str(program)], folder
+        self.looks: list[Callable[[], str]] = []
+        """What to do at the next questions for the job; then it runs until its last log has been read."""
+        self._logs = 0
+
+    def logs(self, *scripts: str) -> None:
+        """Say what kubectl does each time that it is to print the log; the last time, the pod has ended."""
+        self._logs = len(scripts)
+        for number, script in enumerate(scripts):
+            (self._folder / str(number)).write_text(script, encoding="utf-8")
+
+    def log_words(self) -> list[str]:
+        return (self._folder / "words").read_text(encoding="utf-8").splitlines()
+
+    def find(self, *_: str) -> dict:
+        return {"status": {"state": {"phase": self._phase()}}}
+
+    def run(self, *words: str) -> str:
+        if words[1] == "pods":
+            return json.dumps({"items": self.items()})
+        look = self.looks.pop(0) if self.looks else self._phase
+        return json.dumps({"items": [{"status": {"state": {"phase": look()}}}]})
+
+    def items(self, *_: str) -> list[dict]:
+        spec, phase = {"containers": [{"name": "worker"}]}, {"Completed": "Succeeded"}.get(self._phase(), "Running")
+        return [{"metadata": {"name": f"{JOB}-worker-0", "uid": "u"}, "spec": spec, "status": {"phase": phase}}]
+
+    def _phase(self) -> str:
+        file = self._folder / "logs"
+        begun = int(file.read_text(encoding="utf-8") or 0) if file.exists() else 0
+        return "Completed" if begun >= self._logs else "Running"
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A cluster of which is asked without a pause."""
+    for name in ("_FIRST_DELAY_SECONDS", "_LAST_DELAY_SECONDS", "_REPORT_SECONDS"):
+        monkeypatch.setattr(readers, name, 0.0)
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(patience, "_AWAY_SECONDS", 0.02)
+    return Cluster(tmp_path)
+
+
+def printing(*lines: str, cut: str = "") -> str:
+    return "".join(f"echo '{line}'\n" for line in lines) + (f"printf %s '{cut}'\n" if cut else "")
+
+
+def away() -> str:
+    raise AWAY
+
+
+def test_a_log_whose_connection_is_cut_is_read_on_without_a_line_twice_or_missing(cluster, capsys):
+    cluster.logs(
+        printing(A, B, B, cut=C[:-1]) + "echo 'error: unexpected EOF' >&2; exit 1",
+        "echo 'error: unexpected EOF' >&2; exit 1",
+        printing(A, B, B, B, C, cut=f"{C[:-1]}d"),
+    )
+    assert follow_to_the_end(cluster, "train", JOB) == 0
+    printed = capsys.readouterr()
+    assert printed.out.split() == [word for line in "abbbcd" for word in ("[worker-0]", line)]
+    assert printed.err == "[worker-0] error: unexpected EOF\ntrain: Completed\n"
+    first, *others = cluster.log_words()
+    assert "--since-time" not in first
+    assert all(words.endswith("--timestamps --follow --since-time=2026-01-01T10:00:01Z") for words in others)
+
+
+def test_a_log_that_ends_before_its_pod_is_read_on(cluster, capsys):
+    cluster.logs(printing(A), printing(A, B))
+    assert follow_to_the_end(cluster, "train", JOB, as_json=True) == 0
+    assert [json.loads(line)["line"] for line in capsys.readouterr().out.splitlines()] == ["a", "b"]
+
+
+def test_a_node_that_refuses_at_first_is_asked_again(cluster, capsys):
+    refusing = "echo 'Error from server: dial tcp 10.0.0.7:10250: connect: connection refused' >&2; exit 1"
+    cluster.logs(refusing, refusing, printing(A))
+    assert follow_to_the_end(cluster, "train", JOB) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "[worker-0] a\n"
+    assert printed.err.count("connection refused") == 1
+    assert "--since-time" not in "".join(cluster.log_words())
+
+
+def test_the_end_of_a_log_that_cannot_be_read_is_waited_for_a_while(cluster, monkeypatch, capsys):
+    monkeypatch.setattr(readers, "_SILENT_SECONDS", 0.3)
+    cluster.logs(printing(A, cut=B) + "exit 1")
+    assert follow_to_the_end(cluster, "train", JOB) == 0
+    assert capsys.readouterr().out.startswith("[worker-0] a\n")
+
+
+def test_a_cluster_that_is_away_for_a_while_ends_nothing(cluster, capsys):
+    cluster.logs(printing(A))
+    cluster.looks = [lambda: "Running", away, away, away]
+    assert follow_to_the_end(cluster, "train", JOB) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "[worker-0] a\n"
+    assert printed.err == f"{MISSING}the cluster answers again\ntrain: Completed\n"
+
+
+def test_one_that_stays_away_ends_the_command_after_some_minutes(cluster, monkeypatch, capsys):
+    clock = iter([0.0, 100.0, 299.0, 300.0])
+    monkeypatch.setattr(patience, "monotonic", lambda: next(clock))
+    cluster.logs(printing(A))
+    cluster.looks = [lambda: "Running", *[away] * 9]
+    with pytest.raises(RefusalError, match="does not answer"):
+        follow_to_the_end(cluster, "train", JOB)
+    assert len(cluster.looks) == 5
+    assert capsys.readouterr().err == MISSING
+
+
+def test_one_that_does_not_answer_at_all_is_refused_at_once(cluster, capsys):
+    cluster.looks = [away]
+    with pytest.raises(RefusalError, match="does not answer"):
+        follow_to_the_end(cluster, "train", JOB)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_job_that_is_deleted_meanwhile_is_said_at_once(cluster, monkeypatch):
+    cluster.logs("exec sleep 600", "")
+    answers = iter([{"status": {}}, None])
+    monkeypatch.setattr(cluster, "find", lambda *_: next(answers))
+    looks = iter(["Running"])
+    running = json.dumps({"items": [{"status": {"state": {"phase": "Running"}}}]})
+    monkeypatch.setattr(
+        cluster, "run", lambda *words: running if words[1] != "pods" and next(looks, None) else '{"items": []}'
+    )
+    with pytest.raises(RefusalError, match="has no job in namespace team"):
+        follow_to_the_end(cluster, "train", JOB)
