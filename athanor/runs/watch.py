@@ -5,26 +5,32 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
+from athanor.inspection.objects import JOBS
 from athanor.runs.gpu_use import gpu_use
 from athanor.runs.job import (
-    ABORTED,
     COMPLETED,
     ENDED,
-    job_of,
+    has_ended,
     message_of,
     number_of,
     phase_of,
     pods_selector,
+    without_job,
 )
 from athanor.runs.listing import describe, duration
+from athanor.runs.patience import Patience
 from athanor.runs.pod_series import series_if_any
 from athanor.runs.series import LOSSES, sparkline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import os
+    from collections.abc import Iterable, Sequence
 
     from athanor.runs.cluster import Cluster
     from athanor.runs.listing import Run
@@ -38,39 +44,100 @@ def watch(cluster: Cluster, run: str, job_name: str, *, as_json: bool) -> int:
     """Show a run until it ends, or once where nobody looks at a terminal or a program reads; return 1 if it failed.
 
     Raises:
-        RefusalError: the job does not exist (any more).
+        RefusalError: the job does not exist (any more), or the cluster does not answer; while a run is shown until it
+            ends, for some minutes.
     """
     live = sys.stdout.isatty() and not as_json
+    patience = Patience(lambda line: sys.stderr.write(f"{line}\n"))
     try:
+        seen = _look(cluster, run, job_name)
         while True:
-            job, pods = job_of(cluster, job_name), cluster.items("pods", pods_selector(job_name))
-            described, series = describe(run, job, datetime.now(UTC)), series_if_any(cluster, job_name)
-            use = gpu_use(cluster, sorted(pods, key=number_of)) if described.gpus else []
-            if as_json:
-                lines = [json.dumps({**fields(described, message_of(job), pods, series), "gpu_use": use or None})]
-            else:
-                lines = view(described, message_of(job), pods, series, use)
+            if seen is None:
+                raise without_job(cluster, job_name)
+            lines = [json.dumps(seen.to_json())] if as_json else seen.lines(get_terminal_size() if live else None)
             sys.stdout.write((_CLEAR if live else "") + "".join(f"{line}\n" for line in lines))
             sys.stdout.flush()
-            phase = phase_of(job)
-            if phase in ENDED or phase == ABORTED or not live:
-                return 0 if phase not in ENDED - {COMPLETED} else 1
+            if has_ended(seen.job) or not live:
+                return 0 if phase_of(seen.job) not in ENDED - {COMPLETED} else 1
             time.sleep(_LOOK_SECONDS)
+            seen = patience.answer(partial(_look, cluster, run, job_name))
     except KeyboardInterrupt:
         return 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """How a run does now."""
+
+    job: dict[str, Any]
+    run: Run
+    pods: list[dict[str, Any]]
+    series: Series
+    gpu_use: Sequence[int]
+
+    def lines(self, screen: os.terminal_size | None) -> list[str]:
+        message = message_of(self.job)
+        if screen is None:
+            return view(self.run, message, self.pods, self.series, self.gpu_use)
+        return fitted(_progress_lines(self.run, message, self.series, self.gpu_use), self.pods, screen)
+
+    def to_json(self) -> dict[str, Any]:
+        described = fields(self.run, message_of(self.job), self.pods, self.series)
+        return {**described, "gpu_use": self.gpu_use or None}
+
+
+def _look(cluster: Cluster, run: str, job_name: str) -> _Seen | None:
+    """Return how a run does; None if its job does not exist (any more).
+
+    Raises:
+        RefusalError: the cluster does not answer, or not to this user.
+    """
+    job = cluster.find(JOBS, job_name)
+    if job is None:
+        return None
+    pods, described = cluster.items("pods", pods_selector(job_name)), describe(run, job, datetime.now(UTC))
+    return _Seen(
+        job=job,
+        run=described,
+        pods=pods,
+        series=series_if_any(cluster, job_name),
+        gpu_use=gpu_use(cluster, sorted(pods, key=number_of)) if described.gpus else [],
+    )
+
+
 def view(run: Run, message: str, pods: list[dict[str, Any]], series: Series, gpu_use: Sequence[int] = ()) -> list[str]:
     """Return the lines that show a run: its phase, its progress, its curves, its GPUs, and where its pods are."""
+    return [*_progress_lines(run, message, series, gpu_use), *_pod_lines(pods)]
+
+
+def fitted(progress: Sequence[str], pods: Sequence[dict[str, Any]], screen: os.terminal_size) -> list[str]:
+    """Return the lines about a run that a screen has room for, with the cursor below them: not all pods may be."""
+    lines = [*progress, *_first_pod_lines(pods, screen.lines - 1 - len(progress))]
+    return [line if len(line) <= screen.columns else f"{line[: screen.columns - 1]}…" for line in lines]
+
+
+def _progress_lines(run: Run, message: str, series: Series, gpu_use: Sequence[int]) -> list[str]:
     times = f"waited {duration(run.waited_seconds)}, ran {duration(run.ran_seconds)}"
     lines = [f"{run.run}  {run.phase}  {times}, {run.gpus or 0} GPUs  {message}".rstrip()]
     if series.step is not None:
         lines += [_progress(series), *(_curve(series, name) for name in _chosen_names(series))]
     if gpu_use:
         lines.append(f"  GPUs of the first pod: {' '.join(f'{percent} %' for percent in gpu_use)}")
-    for pod in _pods(pods):
-        lines.append(f"  {pod['pod']}  {pod['phase']}  {pod['node'] or 'no node yet'}")
     return lines
+
+
+def _pod_lines(pods: Iterable[dict[str, Any]]) -> list[str]:
+    return [f"  {pod['pod']}  {pod['phase']}  {pod['node'] or 'no node yet'}" for pod in _pods(pods)]
+
+
+def _first_pod_lines(pods: Sequence[dict[str, Any]], most: int) -> list[str]:
+    """Return so many lines about pods, at least one; where not all have room, those that do not run come first."""
+    if len(pods) <= max(0, most):
+        return _pod_lines(pods)
+    is_well = [pod.get("status", {}).get("phase") in {"Running", "Succeeded"} for pod in pods]
+    ill, well = ([pod for pod, each in zip(pods, is_well, strict=True) if each == state] for state in (False, True))
+    first = [*_pod_lines(ill), *_pod_lines(well)][: max(0, most - 1)]
+    return [*first, f"  … and {len(pods) - len(first)} more pods"]
 
 
 def fields(run: Run, message: str, pods: list[dict[str, Any]], series: Series) -> dict[str, Any]:
@@ -87,7 +154,7 @@ def fields(run: Run, message: str, pods: list[dict[str, Any]], series: Series) -
     }
 
 
-def _pods(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _pods(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return name, phase and node of each pod, by its number."""
     in_order = sorted(pods, key=number_of)
     return [
