@@ -123,7 +123,10 @@ def load_names(data_dir: Path) -> tuple[str, ...]:
     Raises:
         DataError: the file is missing, is not text, or does not hold ten names.
     """
-    path = data_dir / FOLDER / NAMES_FILE
+    return _read_names(data_dir / FOLDER / NAMES_FILE)
+
+
+def _read_names(path: Path) -> tuple[str, ...]:
     try:
         # split at line feeds alone: str.splitlines would also cut a name at other separators
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -148,6 +151,15 @@ def find_damage(data_dir: Path) -> str:
     return ""
 
 
+def is_damaged(path: Path) -> bool:
+    """Return whether a file of the data set cannot be used."""
+    try:
+        _read_names(path) if path.name == NAMES_FILE else read_records(path)
+    except DataError:
+        return True
+    return False
+
+
 def fingerprint(data_dir: Path) -> str:
     """Return a SHA-256 over all samples: two runs with the same value saw the same ones."""
     paths = [path for split in SPLITS for path in files_of(data_dir, split)]
@@ -155,9 +167,10 @@ def fingerprint(data_dir: Path) -> str:
 
 
 def _fix(path: Path) -> str:
+    """Say what to do about a file: where others are present, `prepare_data` would refuse or replace them."""
     data_dir = path.parent.parent
     pytorch = f"python -m trainer.prepare_data --dataset cifar10 --data_dir {data_dir}"
-    return (
-        f"Fix: put the data set there, or write a small one: `{pytorch}`, with the TensorFlow image "
-        f"`python -m trainer.tf.prepare_data --data_dir {data_dir}`"
-    )
+    small = f"`{pytorch}`, with the TensorFlow image `python -m trainer.tf.prepare_data --data_dir {data_dir}`"
+    if any((path.parent / name).exists() for name in (*TRAIN_FILES, TEST_FILE, NAMES_FILE)):
+        return f"Fix: copy that file there again, which for a small set does {small}"
+    return f"Fix: put the data set there, or write a small one: {small}"

@@ -14,6 +14,7 @@ from trainer.training import digits
 from trainer.training.digits import SPLITS, DataError, SplitName
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -31,12 +32,15 @@ def prepare_tokens(data_dir: Path) -> tuple[int, int]:
         The numbers of tokens, for training and held out.
 
     Raises:
-        DataError: what is there is damaged, or the folder cannot be written.
+        DataError: what is there is damaged or of somebody else and without a description, or the folder cannot be
+            written.
     """
     if not (data_dir / token_files.DESCRIPTION).exists():
+        sums: dict[SplitName, NDArray[np.uint16]] = {split: _sums(split) for split in SPLITS}
         try:
             data_dir.mkdir(parents=True, exist_ok=True)
-            token_files.write(data_dir, {split: _sums(split) for split in SPLITS}, vocabulary=BYTES)
+            _refuse_tokens_of_others(data_dir, sums)
+            token_files.write(data_dir, sums, vocabulary=BYTES)
         except OSError as error:
             raise _unwritable(data_dir, error) from error
     train, held_out = (token_files.open_file(data_dir, split).tokens for split in SPLITS)
@@ -50,10 +54,12 @@ def prepare_images(data_dir: Path) -> tuple[int, int]:
         The numbers of images, for training and held out.
 
     Raises:
-        DataError: what is there is not a folder for each class, or the folder cannot be written.
+        DataError: what is there is not a folder for each class, or is of somebody else and has no held-out images, or
+            the folder cannot be written.
     """
     if not (data_dir / FOLDERS["held_out"]).exists():
         try:
+            _refuse_images_of_others(data_dir)
             # the held-out ones last: a killed attempt is done again
             for split in SPLITS:
                 _write_images(data_dir / FOLDERS[split], digits.from_source(split))
@@ -61,6 +67,51 @@ def prepare_images(data_dir: Path) -> tuple[int, int]:
             raise _unwritable(data_dir, error) from error
     train, held_out = (len(list_images(data_dir, split).names) for split in SPLITS)
     return train, held_out
+
+
+def _refuse_tokens_of_others(data_dir: Path, sums: Mapping[SplitName, NDArray[np.uint16]]) -> None:
+    """Refuse to replace tokens that only lack their description; those of a killed attempt of ours are replaced.
+
+    Raises:
+        DataError: a file has other tokens.
+        OSError: a file cannot be read.
+    """
+    for split in SPLITS:
+        path = data_dir / token_files.FILES[split]
+        if path.exists() and path.read_bytes() != token_files.encode(sums[split], vocabulary=BYTES):
+            limit = f"has tokens of another maker and no {token_files.DESCRIPTION}; they are not replaced"
+            raise DataError(f"{path}: {limit}. {token_files.fix(data_dir)}, or for the small set another --data_dir")
+
+
+def _refuse_images_of_others(data_dir: Path) -> None:
+    """Refuse to add images to those of somebody else; those of a killed attempt of ours are completed.
+
+    Raises:
+        DataError: there is something that `_write_images` does not write.
+    """
+    folder = data_dir / FOLDERS["train"]
+    # hidden ones are what a killed attempt leaves
+    present = [path for path in folder.rglob("[!.]*") if not path.is_dir()]
+    if not present:
+        return
+    source = digits.from_source("train")
+    own = {folder / _name(number, label): source.images[number] for number, label in enumerate(source.labels)}
+    other = next((path for path in present if path not in own or not _shows(path, own[path])), None)
+    if other is not None:
+        held_out = data_dir / FOLDERS["held_out"]
+        limit = f"is a file of another maker, and {held_out} is missing; nothing is added"
+        raise DataError(f"{other}: {limit}. Fix: add {held_out} with the same classes, or another --data_dir")
+
+
+def _shows(path: Path, image: NDArray[np.float32]) -> bool:
+    """Return whether a file is an image float32 [1, 8, 8] as `_write_images` stores it."""
+    from PIL import Image  # noqa: PLC0415
+
+    try:
+        with Image.open(path) as stored:
+            return np.array_equal(np.asarray(stored), _pixels(image))
+    except (OSError, SyntaxError, ValueError):
+        return False
 
 
 def _sums(split: SplitName) -> NDArray[np.uint16]:
@@ -75,11 +126,19 @@ def _write_images(folder: Path, source: digits.Digits) -> None:
     from PIL import Image  # noqa: PLC0415
 
     for number, (image, label) in enumerate(zip(source.images, source.labels, strict=True)):
-        target = folder / str(label)
-        target.mkdir(parents=True, exist_ok=True)
+        target = folder / _name(number, label)
+        target.parent.mkdir(parents=True, exist_ok=True)
         content = io.BytesIO()
-        Image.fromarray(np.rint(image[0] * _MAX_BYTE).astype(np.uint8)).save(content, format="PNG")
-        write_atomically(target / f"{number:04d}.png", content.getvalue())
+        Image.fromarray(_pixels(image)).save(content, format="PNG")
+        write_atomically(target, content.getvalue())
+
+
+def _name(number: int, label: np.int64) -> str:
+    return f"{label}/{number:04d}.png"
+
+
+def _pixels(image: NDArray[np.float32]) -> NDArray[np.uint8]:
+    return np.rint(image[0] * _MAX_BYTE).astype(np.uint8)
 
 
 def _unwritable(data_dir: Path, error: OSError) -> DataError:

@@ -59,12 +59,12 @@ def open_file(data_dir: Path, split: SplitName) -> TokenFile:
     entry: dict[str, Any] = description["files"].get(name, {})
     path, tokens = data_dir / name, entry.get("tokens")
     if not path.is_file() or not isinstance(tokens, int):
-        raise DataError(f"{path}: missing, or not in {DESCRIPTION}. {_fix(data_dir)}")
+        raise DataError(f"{path}: missing, or not in {DESCRIPTION}. {fix(data_dir)}")
     expected = tokens * DTYPES[description["dtype"]].itemsize
     size = path.stat().st_size
     if size != expected:
         limit = f"{DESCRIPTION} says {tokens} tokens of {description['dtype']}, {expected} bytes"
-        raise DataError(f"{path}: has {size} bytes, {limit}. {_fix(data_dir)}")
+        raise DataError(f"{path}: has {size} bytes, {limit}. {fix(data_dir)}")
     return TokenFile(path=path, dtype=description["dtype"], tokens=tokens, vocabulary=description["vocabulary"])
 
 
@@ -77,14 +77,14 @@ def read_description(data_dir: Path) -> dict[str, Any]:
     path = data_dir / DESCRIPTION
     description = read_json(path)
     if description is None:
-        raise DataError(f"{path} is missing or not JSON. {_fix(data_dir)}")
+        raise DataError(f"{path} is missing or not JSON. {fix(data_dir)}")
     version, dtype = description.get("format_version"), description.get("dtype")
     if version != FORMAT_VERSION or dtype not in DTYPES:
         limit = f"must be {FORMAT_VERSION} and one of {', '.join(DTYPES)}"
-        raise DataError(f"{path}: format_version {version} and dtype {dtype!r}, {limit}. {_fix(data_dir)}")
+        raise DataError(f"{path}: format_version {version} and dtype {dtype!r}, {limit}. {fix(data_dir)}")
     vocabulary, files = description.get("vocabulary"), description.get("files")
     if not isinstance(vocabulary, int) or vocabulary < 2 or not isinstance(files, dict):
-        raise DataError(f"{path}: needs a vocabulary of at least 2, and files. {_fix(data_dir)}")
+        raise DataError(f"{path}: needs a vocabulary of at least 2, and files. {fix(data_dir)}")
     return description
 
 
@@ -116,11 +116,19 @@ def write(data_dir: Path, splits: dict[SplitName, NDArray[Any]], *, vocabulary: 
         DataError: a token is not in the vocabulary.
         OSError: the folder cannot be written.
     """
-    dtype = "uint16" if vocabulary <= 1 << 16 else "uint32"
     for split in SPLITS:
         _check_tokens(data_dir / FILES[split], splits[split], vocabulary)
-        write_atomically(data_dir / FILES[split], splits[split].astype(DTYPES[dtype]).tobytes())
-    describe(data_dir, dtype=dtype, vocabulary=vocabulary)
+        write_atomically(data_dir / FILES[split], encode(splits[split], vocabulary=vocabulary))
+    describe(data_dir, dtype=_dtype(vocabulary), vocabulary=vocabulary)
+
+
+def encode(tokens: NDArray[Any], *, vocabulary: int) -> bytes:
+    """Return the content of a file with these tokens, integers [tokens]; see `write`."""
+    return tokens.astype(DTYPES[_dtype(vocabulary)]).tobytes()
+
+
+def _dtype(vocabulary: int) -> str:
+    return "uint16" if vocabulary <= 1 << 16 else "uint32"
 
 
 def _describe_file(path: Path, dtype: str, vocabulary: int) -> dict[str, Any]:
@@ -151,6 +159,7 @@ def _check_tokens(path: Path, tokens: NDArray[Any], vocabulary: int) -> None:
         )
 
 
-def _fix(data_dir: Path) -> str:
+def fix(data_dir: Path) -> str:
+    """Say how files of tokens become usable."""
     command = f"python -m trainer.pytorch.data.describe_tokens --data_dir {data_dir} --dtype uint16 --vocabulary N"
     return f"Fix: put train.bin and val.bin there and run `{command}`"

@@ -126,6 +126,47 @@ def test_a_real_data_set_is_left_alone(tmp_path):
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 
 
+def cut_a_file(folder: Path) -> None:
+    path = folder / "data_batch_2.bin"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def remove_the_names(folder: Path) -> None:
+    (folder / cifar.NAMES_FILE).unlink()
+
+
+def leave_half_a_file(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+    (folder / "data_batch_1.bin").write_bytes(bytes(5000))
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (cut_a_file, "data_batch_2.bin: size is "),
+        (remove_the_names, "batches.meta.txt: cannot be read"),
+        (leave_half_a_file, "data_batch_1.bin: size is "),
+    ],
+)
+def test_a_damaged_real_data_set_is_not_replaced(tmp_path, capsys, damage, named):
+    folder = write_set(tmp_path, random_samples(4, 1))
+    damage(folder)
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert prepare_data.main(["--data_dir", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "there are files of another data set, of which none is replaced" in said
+    assert named in said
+    assert "Fix: copy that file there again" in said
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_a_damaged_file_of_the_small_set_is_written_again(tmp_path):
+    cut_a_file(cifar_digits.prepare(tmp_path))
+    cifar_digits.prepare(tmp_path)
+    assert cifar.fingerprint(tmp_path) == FINGERPRINT
+
+
 def test_the_made_set_holds_the_digits_enlarged(data_dir):
     train, test = cifar.load(data_dir, "train"), cifar.load(data_dir, "test")
     source = digits.from_source("held_out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -240,6 +241,44 @@ def test_tokens_without_a_description_or_fewer_than_a_sample_are_refused(describ
     (tmp_path / "tokens.json").unlink()
     with pytest.raises(DataError, match=r"tokens\.json is missing or not JSON\. Fix: put train\.bin"):
         TokensConfig(data_dir=tmp_path).fingerprint()
+
+
+@pytest.mark.parametrize("present", [("train.bin", "val.bin"), ("train.bin",), ("val.bin",)])
+def test_tokens_of_another_program_are_not_replaced(tmp_path, capsys, present):
+    for name in present:
+        np.array([1, 2, 499], dtype="<u2").tofile(tmp_path / name)
+    assert prepare_data.main(["--data_dir", str(tmp_path), "--dataset", "tokens"]) == 1
+    said = capsys.readouterr().err
+    assert f"{present[0]}: has tokens of another maker and no tokens.json; they are not replaced. Fix: " in said
+    assert "trainer.pytorch.data.describe_tokens" in said
+    assert {path.name for path in tmp_path.iterdir()} == set(present)
+    assert all((tmp_path / name).stat().st_size == 6 for name in present)
+
+
+def test_tokens_of_a_killed_attempt_are_completed(tmp_path):
+    numbers = samples.prepare_tokens(tmp_path)
+    (tmp_path / "tokens.json").unlink()
+    (tmp_path / "val.bin").unlink()
+    assert samples.prepare_tokens(tmp_path) == numbers
+
+
+@pytest.mark.parametrize("name", ["train/a/0.png", "train/0/0000.png", "train/notes.txt"])
+def test_images_without_held_out_ones_are_not_added_to(tmp_path, capsys, name):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True)
+    Image.new("L", (8, 8)).save(path, format="PNG")
+    assert prepare_data.main(["--data_dir", str(tmp_path), "--dataset", "image_folder"]) == 1
+    said = capsys.readouterr().err
+    assert f"{name}: is a file of another maker, and {tmp_path / 'val'} is missing; nothing is added. Fix: " in said
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == [path]
+
+
+def test_images_of_a_killed_attempt_are_completed(tmp_path):
+    numbers = samples.prepare_images(tmp_path)
+    shutil.rmtree(tmp_path / "val")
+    shutil.rmtree(tmp_path / "train/7")
+    (tmp_path / "train/3/.0003.png.1234.tmp").touch()
+    assert samples.prepare_images(tmp_path) == numbers
 
 
 def test_a_folder_that_cannot_be_written_is_reported(tmp_path, capsys):
