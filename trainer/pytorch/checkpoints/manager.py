@@ -156,12 +156,12 @@ class CheckpointManager:
         before is taken.
 
         Raises:
-            CheckpointError: it was written with other settings, or by a later release.
+            CheckpointError: it was written with other settings, or by a later release, or some rank cannot read it now.
         """
         self._on_main(lambda: folders.remove_leftovers(self._folder))
         are_there = bool(self._on_main(lambda: folders.by_step(self._folder)))
         while (latest := self._on_main(self._latest)) is not None:
-            damage = "; ".join(each for each in self._distributed.gather(self._damage(latest)) if each)
+            damage = self._damage(latest)
             if not damage:
                 return latest
             self._on_main(lambda path=latest.path, damage=damage: _pass_over(path, damage))
@@ -178,7 +178,9 @@ class CheckpointManager:
         try:
             load(state, storage_reader=FileSystemReader(checkpoint.path))
         except CheckpointException as error:
-            fix = "Fix: remove that folder to resume from the one before"
+            # its content was compared before
+            is_volume = any(isinstance(failure, OSError) for failure, _ in error.failures.values())
+            fix = "Fix: start again" if is_volume else "Fix: remove that folder to resume from the one before"
             raise CheckpointError(f"{checkpoint.path}: cannot be loaded: {reasons(error)}. {fix}") from error
 
     def _on_main(self, work: Callable[[], T]) -> T:
@@ -201,13 +203,24 @@ class CheckpointManager:
         return None
 
     def _damage(self, stored: StoredCheckpoint) -> str:
-        """Compare this rank's share of the files, and return what differs."""
+        """Compare the files, each rank its share, and return what differs; collective.
+
+        Raises:
+            CheckpointError: some rank cannot read its share now.
+        """
+        answers = self._distributed.gather(self._check_share(stored))
+        if unreadable := {str(each) for each in answers if isinstance(each, CheckpointError)}:
+            raise CheckpointError("; ".join(sorted(unreadable)))
+        return "; ".join(str(each) for each in answers if each)
+
+    def _check_share(self, stored: StoredCheckpoint) -> CheckpointError | DamagedError | None:
+        """Compare this rank's share of the files; return instead of raising, for the others wait for an answer."""
         names = sorted(stored.manifest.sha256)[self._distributed.rank :: self._distributed.world_size]
         try:
             stored.manifest.check_content(stored.path, names)
-        except DamagedError as error:
-            return str(error)
-        return ""
+        except (CheckpointError, DamagedError) as error:
+            return error
+        return None
 
 
 def _pass_over(path: Path, damage: str) -> None:

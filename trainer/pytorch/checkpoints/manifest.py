@@ -6,10 +6,11 @@ reads version 2, too.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from trainer.common.files import read_json, sha256_of, write_json_atomically
+from trainer.common.files import sha256_of, write_json_atomically
 from trainer.pytorch.checkpoints.errors import CheckpointError, DamagedError
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 MANIFEST = "complete.json"
 FORMAT_VERSION = 2
 _SIZES_ONLY = 1
+_NO_SUCH_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""Of the errors of a file system those that say what is there; any other one may be gone at the next attempt."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +59,13 @@ class Manifest:
 
         Raises:
             DamagedError: one is missing or has another size.
+            CheckpointError: the volume does not say.
         """
         for name, size in self.sizes.items():
             try:
                 actual = (folder / name).stat().st_size
             except OSError as error:
-                raise DamagedError(f"{name}: {error.strerror}") from error
+                _refuse(folder / name, error)
             if actual != size:
                 raise DamagedError(f"{name} has {actual:,} bytes instead of {size:,}")
 
@@ -69,13 +73,14 @@ class Manifest:
         """Compare the SHA-256 of these files of the manifest.
 
         Raises:
-            DamagedError: one cannot be read or has another content.
+            DamagedError: one is missing or has another content.
+            CheckpointError: one cannot be read now.
         """
         for name in names:
             try:
                 actual = sha256_of(folder / name)
             except OSError as error:
-                raise DamagedError(f"{name}: {error.strerror}") from error
+                _refuse(folder / name, error)
             if actual != self.sha256[name]:
                 raise DamagedError(f"{name} has SHA-256 {actual[:12]}… instead of {self.sha256[name][:12]}…")
 
@@ -85,11 +90,9 @@ def read_manifest(folder: Path) -> Manifest:
 
     Raises:
         DamagedError: it is missing or not a manifest.
-        CheckpointError: a later release wrote it.
+        CheckpointError: a later release wrote it, or it cannot be read now.
     """
-    document = read_json(folder / MANIFEST)
-    if document is None:
-        raise DamagedError(f"{MANIFEST} is missing or unreadable")
+    document = _read_object(folder / MANIFEST)
     version = document.get("format_version")
     if isinstance(version, int) and version > FORMAT_VERSION:
         limit = f"this release reads {_SIZES_ONLY} to {FORMAT_VERSION}"
@@ -106,3 +109,27 @@ def read_manifest(folder: Path) -> Manifest:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedError(f"{MANIFEST} is not complete: {error!r}") from error
     return manifest
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        document: Any = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        _refuse(path, error)
+    except ValueError as error:
+        raise DamagedError(f"{path.name} is not JSON") from error
+    if not isinstance(document, dict):
+        raise DamagedError(f"{path.name} is not a JSON object")
+    return cast("dict[str, Any]", document)
+
+
+def _refuse(path: Path, error: OSError) -> NoReturn:
+    """Take a file that is not there for damage, and no other error: a restart may find the volume well again.
+
+    Raises:
+        DamagedError, CheckpointError: see above.
+    """
+    if isinstance(error, _NO_SUCH_FILE):
+        raise DamagedError(f"{path.name}: {error.strerror}") from error
+    fix = "Fix: start again once the volume answers and this user may read it; the checkpoint was left as it is"
+    raise CheckpointError(f"{path}: cannot be read: {error.strerror}. {fix}") from error

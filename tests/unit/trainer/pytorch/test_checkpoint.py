@@ -1,17 +1,23 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import resource
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 
+from trainer.pytorch.checkpoints import manifest as manifest_module
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.checkpoints.manager import CheckpointManager
@@ -137,7 +143,9 @@ def test_saving_a_step_again_leaves_the_first_one_alone(manager, tmp_path):
         ("cut", r"__0_0\.distcp has [\d,]+ bytes instead of [\d,]+"),
         ("changed", r"__0_0\.distcp has SHA-256 \w{12}… instead of \w{12}…"),
         ("missing file", r"\.metadata: No such file or directory"),
-        ("no marker", r"complete\.json is missing or unreadable"),
+        ("no marker", r"complete\.json: No such file or directory"),
+        ("not JSON", r"complete\.json is not JSON"),
+        ("a list", r"complete\.json is not a JSON object"),
         ("half a marker", r"complete\.json is not complete: KeyError\('files'\)"),
     ],
 )
@@ -156,6 +164,8 @@ def test_a_damaged_checkpoint_is_passed_over_and_does_not_push_out_good_ones(man
         file.write_bytes(content)
     elif damage == "missing file":
         (newest / ".metadata").unlink()
+    elif damage in ("not JSON", "a list"):
+        (newest / MANIFEST).write_text("{" if damage == "not JSON" else "[]")
     elif damage == "half a marker":
         (newest / MANIFEST).write_text('{"format_version": 2, "step": 2}')
     else:
@@ -165,6 +175,103 @@ def test_a_damaged_checkpoint_is_passed_over_and_does_not_push_out_good_ones(man
     assert [name for name in names(tmp_path) if ".damaged-" in name]
     checkpoints.save(2, state(2))
     assert checkpoints.find_latest().step == 2
+
+
+@pytest.fixture
+def volume(monkeypatch):
+    """Let reading one file fail in some threads, in one of three ways, as a network volume in trouble does."""
+
+    def fail(number: int, method: str, name: str, *, thread: str = "MainThread") -> None:
+        owner, attribute = (manifest_module, method) if method == "sha256_of" else (Path, method)
+        real = getattr(owner, attribute)
+
+        def read(path: Path, *arguments, **words):
+            if path.name == name and threading.current_thread().name == thread:
+                raise OSError(number, os.strerror(number), str(path))
+            return real(path, *arguments, **words)
+
+        monkeypatch.setattr(owner, attribute, read)
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        (errno.EIO, "sha256_of", "__0_0.distcp"),
+        (errno.ESTALE, "stat", ".metadata"),
+        (errno.EACCES, "read_text", MANIFEST),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_read_now_is_left_alone(manager, tmp_path, monkeypatch, volume, failure):
+    number, _, name = failure
+    checkpoints = manager()
+    checkpoints.save(1, state(1))
+    checkpoints.save(2, state(2))
+    volume(*failure)
+    message = rf"step-00000002/{re.escape(name)}: cannot be read: {os.strerror(number)}\. Fix: start again once"
+    with pytest.raises(CheckpointError, match=message):
+        checkpoints.find_latest()
+    monkeypatch.undo()
+    assert names(tmp_path) == ["step-00000001", "step-00000002"]
+    assert checkpoints.find_latest().step == 2
+
+
+class Rank:
+    """One of two ranks that are threads of this process."""
+
+    world_size = 2
+    barrier = threading.Barrier(2, timeout=30)
+    answers: ClassVar[dict[int, object]] = {}
+
+    def __init__(self, rank: int) -> None:
+        self.rank, self.is_main = rank, rank == 0
+
+    def gather(self, value):
+        self.answers[self.rank] = value
+        self.barrier.wait()
+        both = [self.answers[0], self.answers[1]]
+        self.barrier.wait()
+        return both
+
+    def on_main(self, work):
+        return self.gather(work() if self.is_main else None)[0]
+
+
+def test_no_rank_falls_back_alone_when_another_cannot_read_its_share(manager, tmp_path, volume):
+    manager().save(1, state(1))
+    manager().save(2, state(2))
+    second_share = sorted(json.loads((tmp_path / "step-00000002" / MANIFEST).read_text())["sha256"])[1]
+    volume(errno.EIO, "sha256_of", second_share, thread="rank-1")
+    said: dict[str, str] = {}
+
+    def find(rank: int) -> None:
+        with pytest.raises(CheckpointError) as error:
+            CheckpointManager(CheckpointConfig(), tmp_path, Rank(rank), SETTINGS).find_latest()
+        said[threading.current_thread().name] = str(error.value)
+
+    threads = [threading.Thread(target=find, args=(rank,), name=f"rank-{rank}") for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(said) == {"rank-0", "rank-1"}
+    assert len(set(said.values())) == 1
+    assert "Input/output error" in said["rank-0"]
+    assert names(tmp_path) == ["step-00000001", "step-00000002"]
+
+
+def test_a_volume_that_fails_while_a_checkpoint_is_loaded_costs_no_checkpoint(manager, monkeypatch):
+    checkpoints = manager()
+    checkpoints.save(1, state(1))
+    latest = checkpoints.find_latest()
+
+    def fail(*_arguments, **_words):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(FileSystemReader, "read_data", fail)
+    with pytest.raises(CheckpointError, match=r"cannot be loaded: .*Input/output error\. Fix: start again$"):
+        checkpoints.load(latest, state(0))
 
 
 def test_a_run_without_an_intact_checkpoint_says_that_it_begins_again(manager, tmp_path, caplog):
