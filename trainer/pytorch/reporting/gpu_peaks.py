@@ -5,6 +5,9 @@ sheet gives figures with structured sparsity, they are halved. Sources: the data
 L4, L20, L40S, H100, H200 and HGX B200; A800 and H800 are the A100 and the H100 with fewer links. H20: tensor cores as
 NVIDIA gives them; for its FP32, which is printed as 44 and as 39.5, the latter: 78 multiprocessors x 128 multiply-adds
 at 1.98 GHz.
+
+Names of drivers: those that vLLM (0.11, `fused_moe/configs/*device_name=*.json`) writes as
+`torch.cuda.get_device_name` returned them, with underscores for spaces.
 """
 
 from __future__ import annotations
@@ -50,8 +53,9 @@ _PEAKS: Mapping[frozenset[str], GpuPeak] = {
     frozenset({"H20"}): GpuPeak(fp32=39.5, tf32=74, bf16=148),
     frozenset({"H100", "HBM3"}): _H100_SXM,
     frozenset({"H100", "PCIE"}): _H100_PCIE,
-    frozenset({"H800", "HBM3"}): _H100_SXM,
+    # after the card, for the driver calls the module H800 and nothing more
     frozenset({"H800", "PCIE"}): _H100_PCIE,
+    frozenset({"H800"}): _H100_SXM,
     frozenset({"H200"}): _H100_SXM,
     frozenset({"B200"}): GpuPeak(fp32=75, tf32=1125, bf16=2250),
 }
