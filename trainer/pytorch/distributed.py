@@ -157,9 +157,12 @@ class Distributed:
         """Wait for ranks that are still starting."""
         self._allow("the first step", self._config.init_timeout_seconds, ends_with_step=True)
 
-    def allow_step(self) -> None:
-        """Wait only as long as a training step may take."""
-        self._allow("a step", self._config.train_timeout_seconds, ends_with_step=True)
+    def allow_step(self, *, may_write: bool = False) -> None:
+        """Wait only as long as a training step may take, or as a checkpoint if some rank writes a large file in it."""
+        if may_write:
+            self._allow("a step in which a trace is written", self._config.checkpoint_timeout_seconds)
+        else:
+            self._allow("a step", self._config.train_timeout_seconds, ends_with_step=True)
 
     def allow_checkpoint(self) -> None:
         """Wait as long as writing to a volume may take: a checkpoint, an evaluation."""

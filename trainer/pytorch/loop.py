@@ -138,7 +138,7 @@ class Trainer:
         self.distributed.allow_first_step()
         while self.step < self.total_steps:
             if self.step > first_step:
-                self.distributed.allow_step()
+                self.distributed.allow_step(may_write=self._reporter.writes_around(self.step + 1))
             if self.train_step(stop_requested=stop.requested):
                 self._saves.now(self.step, self.state_dict)
                 self.events.write("stopped", step=self.step)

@@ -62,6 +62,11 @@ class ProfileConfig:
             limit = f"the run has {total_steps} steps"
             raise SettingsError(f"profile_start_step={self.profile_start_step}: {limit}. Fix: an earlier step")
 
+    def writes_around(self, step: int) -> bool:
+        """Whether some rank may write its trace during this step: it ends the last one, the others wait in the next."""
+        last = self.profile_start_step + self.profile_steps - 1
+        return self.profile_steps > 0 and last <= step <= last + 1
+
     def without_effect(self, world_size: int) -> list[str]:
         """Say which ranks a run of so many ranks does not have; an elastic job may have had them before."""
         missing = [str(rank) for rank in self.profile_ranks if rank >= world_size]

@@ -130,6 +130,10 @@ class Reporter:
         if slowest is not None and self._distributed.is_main:
             self._report_slowest(report.step, slowest)
 
+    def writes_around(self, step: int) -> bool:
+        """Whether some rank may write a file during this step for which the others wait; the same on every rank."""
+        return self._config.profile.writes_around(step)
+
     def on_evaluation(self, step: int, scores: Mapping[str, float]) -> None:
         """Report how good the model is after a step, by the names of `Task.scores`."""
         self.metrics.on_evaluation(scores)

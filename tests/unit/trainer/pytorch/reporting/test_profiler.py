@@ -10,7 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.distributed as dist
 
+from trainer.pytorch.distributed import DistributedConfig
 from trainer.pytorch.loop import Trainer
 from trainer.pytorch.reporting.config import ProfileConfig, ReportConfig
 from trainer.pytorch.reporting.profiler import StepProfiler
@@ -107,6 +109,19 @@ def test_of_several_ranks_one_prints_the_table(tmp_path, caplog):
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"trace-rank-0000{rank}-steps-3-3.json.gz" for rank in (1, 2)
     ]
+
+
+@pytest.mark.parametrize("ranks", [(0,), (1,)], ids=["this rank records", "another one does"])
+def test_a_trace_is_written_within_the_limit_of_a_checkpoint_on_every_rank(small, monkeypatch, ranks):
+    limits: list[tuple[int, float]] = []
+    own = DistributedConfig(init_timeout_seconds=900, train_timeout_seconds=60, checkpoint_timeout_seconds=700)
+    report = profiled(profile_start_step=5, profile_steps=2, profile_ranks=ranks)
+    trainer = Trainer(small(distributed=own, report=report))
+    monkeypatch.setattr(dist, "set_timeout", lambda limit: limits.append((trainer.step + 1, limit.total_seconds())))
+    trainer.train(SimpleNamespace(requested=False))
+    trainer.close()
+    # the step at whose end it is written, and the next one, in which the other ranks wait for the one that writes
+    assert [limit for limit in limits if 4 < limit[0] < 9] == [(5, 700), (5, 60), (6, 700), (8, 60)]
 
 
 @pytest.fixture
