@@ -240,10 +240,10 @@ class Trainer:
             self.events.write("started", step=0, total_steps=self.total_steps, world_size=self.distributed.world_size)
             return
         self.distributed.allow_checkpoint()
-        saved = {**self.state_dict(), "random": random_numbers.states_to_load(self.distributed, self._layout)}
-        if latest.world_size != self.distributed.world_size:
-            # other ranks than those that saved: the samples continue exactly, dropout does not
-            del saved["random"]
+        saved = self.state_dict()
+        del saved["random"]
+        names = self._checkpoints.names(latest)
+        saved |= random_numbers.to_load(self.distributed, self._layout, names, saved_by_ranks=latest.world_size)
         self._checkpoints.load(latest, saved)
         self.load_state_dict(saved)
         self.metrics.on_checkpoint_found(latest.saved_at)

@@ -169,6 +169,14 @@ class CheckpointManager:
             logger.warning("%s: no checkpoint is intact: the run begins again at its first step", self._folder)
         return None
 
+    def names(self, checkpoint: StoredCheckpoint) -> set[str]:
+        """Return the names of all values in a checkpoint, of nested ones joined by dots.
+
+        Raises:
+            CheckpointError: it cannot be read.
+        """
+        return self._on_main(lambda: set(FileSystemReader(checkpoint.path).read_metadata().state_dict_metadata))
+
     def load(self, checkpoint: StoredCheckpoint, state: dict[str, Any]) -> None:
         """Read a checkpoint into a state of the same structure, tensors in place.
 

@@ -12,6 +12,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from trainer.pytorch import runtime
+from trainer.pytorch.loop import Outcome, Trainer
 from trainer.pytorch.parallel import random_numbers
 
 REPOSITORY = Path(__file__).resolve().parents[5]
@@ -74,3 +76,36 @@ def test_ranks_with_other_samples_do_not_continue_with_the_same_numbers(ranks, c
     layout = SimpleNamespace(pipeline_rank=stage, data_rank=data_rank, tensor_rank=0)
     random_numbers.continue_from({"rank_00001": state(seed)}, distributed, layout)
     assert torch.equal(torch.get_rng_state(), state(seed if continues else 99)["cpu"])
+
+
+def train(config, until: int | None = None) -> Outcome:
+    trainer = Trainer(config)
+
+    class Stop:
+        @property
+        def requested(self) -> bool:
+            return trainer.step + 1 == until
+
+    try:
+        return trainer.train(Stop())
+    finally:
+        trainer.close()
+
+
+@pytest.mark.parametrize(("saved_on", "resumed_on"), [("cpu", "cuda"), ("cuda", "cpu")])
+def test_a_run_continues_on_another_kind_of_device(small, monkeypatch, caplog, saved_on, resumed_on):
+    def as_if_on(device: str) -> None:
+        state = runtime.random_state(torch.device("cpu"))
+        if device == "cuda":
+            state["cuda"] = state["cpu"].clone()
+        monkeypatch.setattr(random_numbers, "random_state", lambda _device: state)
+
+    as_if_on(saved_on)
+    assert train(small(), until=6) is Outcome.STOPPED
+    as_if_on(resumed_on)
+    assert train(small()) is Outcome.FINISHED
+    known = {"cpu": "cpu", "cuda": "cpu and cuda"}
+    assert (
+        f"random numbers: the checkpoint has those of {known[saved_on]}, this run draws from {known[resumed_on]}: "
+        "the samples continue exactly, dropout does not"
+    ) in caplog.text
