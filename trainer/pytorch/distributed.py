@@ -11,9 +11,9 @@ import torch
 import torch.distributed as dist
 
 from trainer.common.validation import SettingsError, at_least
-from trainer.pytorch import flight_recorder
+from trainer.pytorch import backends, flight_recorder
 from trainer.pytorch.gpu_driver import why_no_gpu
-from trainer.pytorch.guard import Guard
+from trainer.pytorch.guard import Guard, PeersLostError, lost_connection
 from trainer.pytorch.limits import check_locked_memory, raise_open_files
 from trainer.pytorch.peers import PeerWatch
 
@@ -79,7 +79,7 @@ class Distributed:
             torch.distributed.DistNetworkError: the other workers were not found in time.
         """
         self._config = config
-        _refuse_shared_store()
+        backends.refuse_shared_store()
         check_locked_memory()
         raise_open_files()
         self.rank = int(os.environ.get("RANK", "0"))
@@ -88,7 +88,7 @@ class Distributed:
         self.local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         self.device = self._choose_device()
         launched = "RANK" in os.environ
-        _set_up_backends()
+        backends.set_up()
         self._peers: PeerWatch | None = None
         self._groups: list[dist.ProcessGroup] = []
         self._heartbeat: Heartbeat | None = None
@@ -182,6 +182,22 @@ class Distributed:
         """
         self._guard.raise_if_cut()
 
+    def lost(self, error: Exception) -> PeersLostError | None:
+        """Return what an error means if the ranks are cut off from each other; None for any other error.
+
+        The stacks and the last collectives are written first, for gloo ends a wait before the guard would and the
+        process ends with it; to the log only if the other rank may hang.
+        """
+        try:
+            self.raise_if_cut()
+        except PeersLostError as lost:
+            return lost
+        lost = lost_connection(error)
+        if lost is not None:
+            flight_recorder.dump_stacks(self.rank, error, to_log=lost.waited)
+            self._dump_collectives()
+        return lost
+
     def _allow(self, what: str, seconds: int, *, ends_with_step: bool = False) -> None:
         if seconds != self._timeout_seconds:
             dist.set_timeout(timedelta(seconds=seconds))
@@ -200,11 +216,14 @@ class Distributed:
 
     def _abort(self) -> None:
         """Make the collectives of this process return; in the guard's time, not in the main thread's."""
-        flight_recorder.dump(self.rank, backend="nccl" if self.device.type == "cuda" else "gloo")
+        self._dump_collectives()
         # of these groups alone: `_abort_process_group` also clears what the main thread is using
         default = dist.distributed_c10d._get_default_group()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         for group in (default, *self._groups):
             group.abort()
+
+    def _dump_collectives(self) -> None:
+        flight_recorder.dump(self.rank, backend="nccl" if self.device.type == "cuda" else "gloo")
 
     def start_sum(self, values: torch.Tensor) -> dist.Work:
         """Start adding up a tensor over all ranks, in place; the sum is there after `wait()` on what is returned."""
@@ -268,26 +287,3 @@ class Distributed:
             raise SettingsError(f"num_gpu={requested}: {self.local_world_size} processes were started here. {fix}")
         torch.cuda.set_device(self.local_rank)
         return torch.device("cuda", self.local_rank)
-
-
-def _set_up_backends() -> None:
-    """Set what the backends read when they start; what is set already for gloo stays."""
-    # Otherwise every rank connects to every other one at once, next to NCCL: 64,000 connections in a pod of eight ranks
-    # among 8,000. On demand a rank has those of a ring and of a tree (pytorch/gloo#419, pytorch/pytorch#150801).
-    os.environ.setdefault("TORCH_GLOO_LAZY_INIT", "1")
-    # torchrun sets 1: torch's watchdog ends the process while the main thread could still say why, and races with an
-    # abort from outside (note at torch.distributed's _abort_process_group, torch 2.15). The guard keeps the limits.
-    os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
-
-
-def _refuse_shared_store() -> None:
-    """Refuse to start where a restart by torchrun would hang.
-
-    By default torchrun lends its rendezvous store to the workers and keeps it for the
-    next attempt: gloo then reads the addresses of the dead processes and waits until the timeout (seen on torch 2.15).
-    """
-    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    restarts = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
-    if shared and restarts > 0:
-        fix = "Fix: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun"
-        raise SettingsError(f"max_restarts={restarts}: workers would reuse the store of dead ones and hang. {fix}")

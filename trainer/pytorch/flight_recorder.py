@@ -12,6 +12,7 @@ import faulthandler
 import logging
 import os
 import sys
+import traceback
 from pathlib import Path
 
 from torch._C import _distributed_c10d as c10d
@@ -35,20 +36,33 @@ def keep_in(run_folder: Path) -> None:
         logger.warning("%s: cannot be created, collectives will not be recorded: %s", prefix, error.strerror)
 
 
-def dump_stacks(rank: int) -> None:
+def dump_stacks(rank: int, error: BaseException | None = None, *, to_log: bool = True) -> None:
     """Write where all threads of this process are to standard error and next to the dumps, as `stacks-rank-<rank>`.
 
     Standard error first: the volume may be what hangs. faulthandler takes no lock that a blocked thread may hold.
+
+    Args:
+        rank: Of this process.
+        error: What ended the wait of this thread, which is no longer where it waited: the error knows.
+        to_log: Whether to write to standard error.
     """
+    waited = "".join(traceback.format_tb(error.__traceback__)) if error is not None else ""
+    begin = f"Where this thread waited (most recent call last):\n{waited}\n".encode() if waited else b""
     try:
-        faulthandler.dump_traceback(file=sys.__stderr__ or 2)
+        if to_log:
+            _write_stacks(begin, sys.__stderr__.fileno() if sys.__stderr__ else 2)
         if prefix := os.environ.get(PREFIX_VARIABLE):
             path = Path(prefix)
             # a name that does not begin as the dumps do: fr_trace reads every file that does
             with path.with_name(f"stacks-{path.name}{rank}").open("wb") as file:
-                faulthandler.dump_traceback(file=file)
-    except OSError as error:
-        logger.warning("stacks of rank %d could not be written: %s", rank, error)
+                _write_stacks(begin, file.fileno())
+    except OSError as failure:
+        logger.warning("stacks of rank %d could not be written: %s", rank, failure)
+
+
+def _write_stacks(begin: bytes, descriptor: int) -> None:
+    os.write(descriptor, begin)
+    faulthandler.dump_traceback(file=descriptor)
 
 
 def dump(rank: int, *, backend: str) -> None:

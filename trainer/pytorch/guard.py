@@ -32,19 +32,34 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
 _MARGIN_SECONDS = 5.0
-"""Gloo ends its own waits at the same limit, with a message that names the connection: it goes first."""
+"""Gloo ends its own waits at the same limit, with a message that names the connection: it goes first, and the main
+thread dumps what this thread would."""
 _RETURN_SECONDS = 5.0
 """From the abort to the end of the process: what the main thread needs to write why it failed."""
 _DUMP_SECONDS = 2.0
 """Longest wait for the stacks to be written."""
 LOST_EXIT_STATUS = 75
 """Status where only ending the process ended the wait: EX_TEMPFAIL of sysexits.h, try again."""
-_GLOO_ERROR = re.compile(r"\[\S*gloo/transport/\S+\] (?P<what>.+?)(?:\. |$)", re.DOTALL)
+_AFTER_TIMEOUT = "Application timeout caused pair closure"
+"""What gloo says of a connection that it closed because another collective had waited too long for it."""
+_GLOO_ERROR = re.compile(rf"(?:\[\S*gloo/transport/\S+\] |(?={_AFTER_TIMEOUT}))(?P<what>.+?)(?:\. |$)", re.DOTALL)
 """Gloo's errors have no type of their own; the place in its code is that of connections."""
 
 
+_TIMED_OUT = ("Timed out", _AFTER_TIMEOUT)
+"""How gloo's errors of waits begin that were too long; of others the connection is closed."""
+
+
 class PeersLostError(RuntimeError):
-    """The ranks can no longer talk to each other: a peer is gone, or one waited longer than allowed."""
+    """The ranks can no longer talk to each other: a peer is gone, or one waited longer than allowed.
+
+    Attributes:
+        waited: whether gloo ended a wait that was too long: the other rank may hang.
+    """
+
+    def __init__(self, message: str, *, waited: bool = False) -> None:
+        super().__init__(message)
+        self.waited = waited
 
 
 def lost_connection(error: Exception) -> PeersLostError | None:
@@ -53,7 +68,8 @@ def lost_connection(error: Exception) -> PeersLostError | None:
     if of_gloo is None:
         return None
     what = of_gloo["what"]
-    return PeersLostError(f"another rank is gone, its own log or exit status says why, or it hangs: {what}")
+    message = f"another rank is gone, its own log or exit status says why, or it hangs: {what}"
+    return PeersLostError(message, waited=what.startswith(_TIMED_OUT))
 
 
 @dataclass(frozen=True, kw_only=True)

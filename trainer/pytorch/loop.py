@@ -17,7 +17,6 @@ from trainer.pytorch.data.batches import Batches
 from trainer.pytorch.data.sampler import IndexSampler
 from trainer.pytorch.distributed import Distributed
 from trainer.pytorch.evaluation import mean_score
-from trainer.pytorch.guard import PeersLostError, lost_connection
 from trainer.pytorch.heartbeat import Heartbeat
 from trainer.pytorch.parallel import gradients, random_numbers, state
 from trainer.pytorch.parallel.evaluation import sharded_mean_score
@@ -119,7 +118,8 @@ class Trainer:
         try:
             return self._train(stop)
         except Exception as error:
-            failure = self._cause_of(error)
+            # whatever failed then failed for that
+            failure = self.distributed.lost(error) or error
             if isinstance(failure, NonFiniteError) and self.distributed.is_main:
                 non_finite.remember(self._folders.run)
             self.events.write("failed", step=self.step, error=f"{type(failure).__name__}: {failure}")
@@ -261,14 +261,6 @@ class Trainer:
                 f"Fix: a lower --learning_rate (now {self.config.optimizer.learning_rate}), or look for such samples"
             )
         return norm
-
-    def _cause_of(self, error: Exception) -> Exception:
-        """Return why the ranks are cut off from each other if they are: whatever failed then failed for that."""
-        try:
-            self.distributed.raise_if_cut()
-        except PeersLostError as lost:
-            return lost
-        return lost_connection(error) or error
 
     def _after_step(self) -> None:
         self._saves.look()

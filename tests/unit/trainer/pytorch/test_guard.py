@@ -193,7 +193,7 @@ def test_store_that_is_gone_counts_as_lost():
 
 
 @pytest.mark.parametrize(
-    ("error", "what"),
+    ("error", "what", "waited"),
     [
         (
             (
@@ -201,15 +201,20 @@ def test_store_that_is_gone_counts_as_lost():
                 "typically caused by a remote worker crashing. Check the logs of the remote worker"
             ),
             "Connection closed by peer [127.0.0.1]:14235",
+            False,
         ),
         (
             "[../gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 120000ms for recv operation to complete",
             "Timed out waiting 120000ms for recv operation to complete",
+            True,
         ),
+        # of the collective after the one that timed out
+        ("Application timeout caused pair closure", "Application timeout caused pair closure", True),
     ],
 )
-def test_a_lost_connection_is_said_in_one_line(error, what):
+def test_a_lost_connection_is_said_in_one_line(error, what, waited):
     lost = lost_connection(RuntimeError(error))
+    assert lost.waited is waited
     assert str(lost) == f"another rank is gone, its own log or exit status says why, or it hangs: {what}"
 
 

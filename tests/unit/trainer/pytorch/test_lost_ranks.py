@@ -9,10 +9,14 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.trainer.pytorch.test_torchrun import Job, arguments
+
+HANG_IN_FORWARD = Path(__file__).with_name("hang_in_forward.py")
 
 
 @pytest.fixture
@@ -21,9 +25,9 @@ def job(data_dir, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "1")  # the frozen rank does not answer torchrun either
     started = []
 
-    def start(*options: object) -> Job:
-        started.append(Job(*arguments(data_dir, tmp_path), "--epochs", 10_000, *options))
-        started[-1].wait_for(" step step=20 ")
+    def start(*options: object, until: str = " step step=20 ", **how: Any) -> Job:
+        started.append(Job(*arguments(data_dir, tmp_path), "--epochs", 10_000, *options, **how))
+        started[-1].wait_for(until)
         return started[-1]
 
     yield start
@@ -63,3 +67,20 @@ def test_sigterm_ends_a_rank_that_waits_for_a_frozen_one(job):
     assert training.wait() != 0
     assert time.monotonic() - asked_at < 300, "the limit of a step is 600 s"
     assert "asked to stop, and the step was not done 2 s later" in training.output
+
+
+def test_a_rank_that_waits_for_one_that_hangs_leaves_its_stacks_and_collectives(job, tmp_path, monkeypatch):
+    # the other rank's guard needs 5 s longer than gloo
+    monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "60")
+    training = job("--train_timeout_seconds", 5, until=" step step=9 ", program=(HANG_IN_FORWARD, 1, 10))
+    assert training.wait() != 0
+    # the first of the two collectives that were waiting, or the second one
+    assert re.search(r"or it hangs: (Timed out waiting 5000ms|Application timeout)", training.output)
+    folder = tmp_path / "output/r1/flight-recorder"
+    assert (folder / "rank-0").stat().st_size > 1000
+    waiting, hanging = ((folder / f"stacks-rank-{rank}").read_text() for rank in range(2))
+    # not where the error was handled: where it waited
+    assert "Where this thread waited (most recent call last):" in waiting
+    assert re.search(r", in train_step$", waiting, re.MULTILINE)
+    assert "Where this thread waited (most recent call last):" in training.output
+    assert re.search(r"hang_in_forward\.py.* in hang$", hanging, re.MULTILINE)
