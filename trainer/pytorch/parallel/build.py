@@ -12,6 +12,7 @@ from trainer.pytorch.parallel.blocks import BlocksConfig
 from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.parallel.parallel_model import ParallelModel, WholeModel
 from trainer.pytorch.parallel.sharding import divide_layers, materialise, refuse_what_meta_loses, shard, silence_torch
+from trainer.pytorch.parallel.tied import refuse_divided_ties
 from trainer.pytorch.precision import PrecisionConfig
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class Recipe:
         Parameters of a model that is built on meta are still there.
 
         Raises:
-            SettingsError: a model that cannot be built on meta.
+            SettingsError: a model that cannot be built on meta, or has parameters under several names that this layout
+                would separate.
         """
         plan = self.model.plan()
         if self.model.built_on_meta:
@@ -79,6 +81,7 @@ class Recipe:
             refuse_what_meta_loses(whole, self.model.model)
         else:
             whole = self.model.build().to(device)
+        refuse_divided_ties(whole, self.model.model, plan.blocks, layout.degrees, sharded=self.is_sharded(layout))
         if layout.tensor_mesh is not None:
             divide_layers(whole, plan, layout.tensor_mesh)
         self.blocks.apply(whole, plan.blocks)

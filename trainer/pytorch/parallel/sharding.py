@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.distributed.tensor.parallel import parallelize_module
 
 from trainer.common.validation import SettingsError
+from trainer.pytorch.parallel.tied import tied_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,14 +69,9 @@ def refuse_what_meta_loses(model: nn.Module, name: str) -> None:
         SettingsError: it has buffers, which would be uninitialised, or one parameter under several names, which would
             become several.
     """
-    first_names: dict[nn.Parameter, str] = {}
-    tied = [
-        f"{first_names[parameter]} and {each}"
-        for each, parameter in model.named_parameters(remove_duplicate=False)
-        if first_names.setdefault(parameter, each) != each
-    ]
-    if tied:
-        limit = f"{', '.join(tied)} share a parameter, which building on meta does not keep"
+    if tied := tied_parameters(model):
+        shared = "; ".join(" and ".join(names) for names in tied)
+        limit = f"{shared} share a parameter, which building on meta does not keep"
         raise SettingsError(f"model={name}: {limit}. Fix: built_on_meta = False, or a parameter for each")
     buffers = [each for each, _ in model.named_buffers()]
     if buffers:
