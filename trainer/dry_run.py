@@ -111,6 +111,7 @@ def _lines(cost: RankEstimate) -> Iterator[str]:
     yield f"  memory                 {_gib(cost.memory_bytes)}"
     yield f"    state (fp32, AdamW)  {_gib(cost.state_bytes)}"
     yield f"    gathered parameters  {_gib(cost.gathered_bytes)}"
+    yield f"    whole gradients      {_gib(cost.whole_gradient_bytes)}"
     if cost.activation_bytes is None:
         yield "    activations              not estimated for this model"
     else:

@@ -49,8 +49,31 @@ def test_stages_and_tensor_groups_divide_layers_activations_and_messages():
     assert first.tensor_traffic_bytes == 7 / 8 * 2 * 8 * 2 * features
     assert last.tensor_traffic_bytes == first.tensor_traffic_bytes + 7 / 8 * 2 * 32 * 128 * 4
     # the first stage has two microbatches under way, the last one
-    assert first.activation_bytes == 2 * 2 * 16 * features / 8
-    assert last.activation_bytes == 2 * 16 * features / 8 + 32 * 128 * 8
+    # of 16 values in a block two are gathered
+    assert first.activation_bytes == 2 * 2 * (14 / 8 + 2) * features
+    assert last.activation_bytes == 2 * (14 / 8 + 2) * features + 32 * 128 * 8
+
+
+def test_gradients_of_microbatches_are_whole_until_the_last_one():
+    def cost(**degrees):
+        parallel = ParallelConfig(data_parallel_shard=128, **degrees)
+        return estimates(DryRunConfig(ranks=128, batch_size=256, model=SMALL, parallel=parallel))[0]
+
+    one, two = cost(), cost(microbatches=2)
+    assert one.whole_gradient_bytes == 0
+    assert two.whole_gradient_bytes == 4 * (PARAMETERS - two.parameters)
+    assert two.memory_bytes == one.memory_bytes + two.whole_gradient_bytes - one.activation_bytes / 2
+
+
+def test_tensor_groups_repeat_messages_with_what_they_compute_again():
+    def sent(mode: str) -> int:
+        blocks = BlocksConfig(activation_checkpointing=mode)
+        parallel = ParallelConfig(tensor_parallel=8)
+        [cost] = estimates(DryRunConfig(ranks=8, batch_size=1, model=SMALL, parallel=parallel, blocks=blocks))
+        return cost.tensor_traffic_bytes
+
+    three_per_block = 7 / 8 * 4 * 3 * 32 * 64 * 4
+    assert sent("full") == sent("selective") == sent("none") + three_per_block
 
 
 def test_recomputing_keeps_less():

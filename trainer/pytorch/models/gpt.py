@@ -23,7 +23,7 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from trainer.common.validation import at_least
-from trainer.pytorch.models.model_config import Activations, ModelConfig, ShardingPlan
+from trainer.pytorch.models.model_config import Activations, KeptValues, ModelConfig, ShardingPlan
 from trainer.pytorch.task import Task
 
 if TYPE_CHECKING:
@@ -137,9 +137,16 @@ class GptConfig(ModelConfig):
         query, key and value, the mixed heads, and twice 4 in the feed-forward network. Source: Korthikanti et al. 2022,
         section 4.1, whose 34 bytes are these 16 values of 2 bytes and two masks of dropout. Selective: the input and
         the results of the matrix products and of attention.
+
+        With tensor parallelism the two inputs of matrix products are gathered, and stay so: section 4.2.2 would keep
+        the part before. The results of the two row-wise products are sums that the ranks have yet to add up.
         """
         features = self.shape.context * self.shape.width
-        kept = {"none": 16 * features, "selective": 11 * features, "full": features}
+        kept = {
+            "none": KeptValues(divided=14 * features, whole=2 * features),
+            "selective": KeptValues(divided=9 * features, whole=2 * features),
+            "full": KeptValues(divided=features),
+        }
         logits = self.shape.context * self.shape.vocabulary
         return Activations(between_blocks=features, kept_by_block=kept, logits=logits)
 

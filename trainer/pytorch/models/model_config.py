@@ -18,12 +18,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeptValues:
+    """How many values of a sample are kept for the backward pass."""
+
+    divided: int
+    """Of these each rank of a tensor-parallel group has a part."""
+    whole: int = 0
+    """These each rank of a tensor-parallel group has: what it gathers before matrix products, and their results that
+    are still to be added up."""
+
+    def of_rank(self, tensor: int) -> float:
+        """Return how many a rank of a group of so many keeps."""
+        return self.divided / tensor + self.whole
+
+
+@dataclass(frozen=True, kw_only=True)
 class Activations:
     """How many values a sample has where; of whole blocks, before tensor parallelism divides them."""
 
     between_blocks: int
     """What one block passes to the next."""
-    kept_by_block: Mapping[str, int]
+    kept_by_block: Mapping[str, KeptValues]
     """What a block keeps for the backward pass, for each mode of activation checkpointing."""
     logits: int
     """What the model returns."""

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 _FP32 = 4
 _STATE_OF_ADAM = 2 * _FP32
+_MESSAGES_OF_BLOCK = 8
+"""Two gathers and two scatters of tensor parallelism in the forward pass, and as many in the backward pass."""
+_REPEATED_MESSAGES = 3
+"""Of the forward pass, which activation checkpointing repeats: all but the last, on which no gradient depends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +40,8 @@ class RankEstimate:
     """Parameters, gradients and both moments of AdamW, in float32."""
     gathered_bytes: int
     """Parameters of other ranks while they are in use: two blocks, in a pipeline all of its stages."""
+    whole_gradient_bytes: int
+    """Gradients, in float32, of the parameters of other ranks, where FSDP adds them up over microbatches."""
     activation_bytes: int | None
     """What is kept for the backward pass; None where the model does not say."""
     shard_traffic_bytes: int
@@ -50,7 +56,7 @@ class RankEstimate:
     @property
     def memory_bytes(self) -> int:
         """All that is estimated; workspaces of kernels and of NCCL come on top."""
-        return self.state_bytes + self.gathered_bytes + (self.activation_bytes or 0)
+        return self.state_bytes + self.gathered_bytes + self.whole_gradient_bytes + (self.activation_bytes or 0)
 
 
 def estimate(recipe: Recipe, layout: Layout, module: nn.Module, *, batch_size: int) -> RankEstimate:
@@ -73,6 +79,8 @@ def estimate(recipe: Recipe, layout: Layout, module: nn.Module, *, batch_size: i
     return RankEstimate(
         parameters=kept,
         state_bytes=kept * (2 * _FP32 + _STATE_OF_ADAM),
+        # FSDP2 scatters gradients after the last microbatch, and has cast them to what they are reduced in by then
+        whole_gradient_bytes=(gathered - kept) * _FP32 if sharded and recipe.parallel.microbatches > 1 else 0,
         gathered_bytes=_in_use(recipe, module, pipelined=pipelined) * value if sharded else 0,
         activation_bytes=_kept(recipe, layout, activations, samples, value) if activations else None,
         shard_traffic_bytes=round(traffic_of_shards) if sharded else 0,
@@ -131,7 +139,8 @@ def _in_flight(recipe: Recipe, layout: Layout) -> float:
 
 def _kept(recipe: Recipe, layout: Layout, activations: Activations, samples: int, value: int) -> int:
     mode = recipe.blocks.activation_checkpointing
-    of_blocks = _own_blocks(recipe, layout) * activations.kept_by_block[mode] * value / layout.degrees.tensor
+    of_block = activations.kept_by_block[mode].of_rank(layout.degrees.tensor)
+    of_blocks = _own_blocks(recipe, layout) * of_block * value
     microbatch = samples / recipe.parallel.microbatches
     # of the loss: the logits, and in float32 once more
     of_loss = activations.logits * (value + _FP32) if layout.is_last_stage else 0
@@ -139,11 +148,13 @@ def _kept(recipe: Recipe, layout: Layout, activations: Activations, samples: int
 
 
 def _tensor_traffic(recipe: Recipe, layout: Layout, activations: Activations, sample_values: int) -> int:
-    """Return what four gathers and four scatters per block send, and a gather of the logits.
+    """Return what the gathers and scatters of each block send, and a gather of the logits.
 
     The embedding's scatter is left out: it is one in the place of eight per block.
     """
-    blocks = 8 * _own_blocks(recipe, layout) * activations.between_blocks
+    repeated = recipe.blocks.activation_checkpointing != "none"
+    messages = _MESSAGES_OF_BLOCK + (_REPEATED_MESSAGES if repeated else 0)
+    blocks = messages * _own_blocks(recipe, layout) * activations.between_blocks
     logits = activations.logits if layout.is_last_stage else 0
     return round(_sent(layout.degrees.tensor) * sample_values * (blocks + logits))
 
