@@ -30,6 +30,8 @@ from trainer.pytorch.parallel.layout import Layout
 GPT = GptConfig(layers=2, heads=4, width=32, context=16, vocabulary=64)
 CONFIG = CheckpointConfig(checkpoint_mode="async", checkpoint_interval_steps=1, keep_latest_k=2)
 
+DIVIDED = ({"tensor_parallel": 2}, {"pipeline_parallel": 2, "microbatches": 2})
+
 
 class Model:
     """A model in a layout, its optimizer, and what a run saves of them."""
@@ -89,6 +91,7 @@ def main() -> None:
         saves.wait()
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         loaded = whole_after_load(manager, Model(distributed, tensor_parallel=2))
+        divided = [save_divided(saves, base / "divided", distributed, **degrees) for degrees in DIVIDED]
         # one rank loses its process in the middle of a save: the others must not wait for it forever
         if rank == world_size - 1:
             os.kill(process.pid, signal.SIGSTOP)
@@ -99,11 +102,27 @@ def main() -> None:
         saves.at_interval(4, first.state)
         saves.now(5, first.state)
         if distributed.is_main:
-            torch.save({"expected": expected, "loaded": loaded}, base / "weights.pt")
+            torch.save({"expected": expected, "loaded": loaded, "divided": divided}, base / "weights.pt")
     finally:
         saves.close()
         distributed.close()
     print(json.dumps({"rank": rank, "events": events, "alive": process.is_alive()}))
+
+
+def save_divided(
+    saves: Saves, folder: Path, distributed: Distributed, **degrees: int
+) -> tuple[dict[str, torch.Tensor] | None, ...]:
+    """Save another layout in the same background process; return the weights, and those that shards load of it."""
+    folder = folder / "-".join(degrees)
+    distributed.on_main(lambda: folder.mkdir(parents=True))
+    manager = CheckpointManager(CONFIG, folder, distributed, settings={})
+    former = saves._manager, saves._events
+    saves._manager, saves._events = manager, SimpleNamespace(write=lambda *_, **__: None)
+    model = Model(distributed, **degrees)
+    saves.at_interval(1, model.state)
+    saves.wait()
+    saves._manager, saves._events = former
+    return model.whole(), whole_after_load(manager, Model(distributed, data_parallel_shard=2))
 
 
 def whole_after_load(manager: CheckpointManager, model: Model) -> dict[str, torch.Tensor] | None:

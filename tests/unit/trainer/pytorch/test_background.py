@@ -71,6 +71,15 @@ def test_another_layout_loads_what_was_saved_before_training_went_on(saved):
         assert torch.equal(weights["loaded"][name], expected), name
 
 
+@pytest.mark.parametrize(("index", "layout"), [(0, "tensor"), (1, "pipeline")])
+def test_shards_load_what_a_divided_model_saved_in_the_background(saved, index, layout):
+    expected, loaded = torch.load(saved[0] / "weights.pt")["divided"][index]
+    assert (saved[0] / "divided" / f"{layout}_parallel{'-microbatches' * index}/step-00000001").is_dir()
+    assert expected.keys() == loaded.keys()
+    for name, weights in expected.items():
+        assert torch.equal(loaded[name], weights), name
+
+
 def test_a_full_volume_costs_one_checkpoint_on_every_rank(saved):
     for rank in saved[1]:
         failed = rank["events"][1]

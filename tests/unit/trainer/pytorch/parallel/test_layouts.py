@@ -18,6 +18,8 @@ REPOSITORY = Path(__file__).resolve().parents[5]
 PROGRAM = Path(__file__).with_name("train_layouts.py")
 FP32_TOLERANCE = 1e-5
 """Of each loss, relative: sums in another order. Seen: below 3e-7."""
+DEEP_TOLERANCE = 1e-4
+"""Of ResNet-18, whose loss rises at first: what is left of a sum in another order grows. Seen: below 6e-6."""
 BF16_TOLERANCE = 3e-2
 """bfloat16 has 8 bits, a relative step of 0.4 %. Seen: below 1e-2."""
 
@@ -65,9 +67,11 @@ def test_a_layout_has_the_losses_of_one_process(trained, world_size, name):
         "gpt": "gpt: replicate 1 shard 1 tensor 1 pipeline 1",
         "gpt bf16": "gpt: replicate 1 shard 1 tensor 1 pipeline 1",
         "deep gpt": "deep gpt: alone",
+        "tied gpt": "tied gpt: alone",
+        "resnet": "resnet: alone",
         "digits": "digits: replicate 1 shard 1 tensor 1 pipeline 1",
     }[model]
-    tolerance = BF16_TOLERANCE if "bf16" in model else FP32_TOLERANCE
+    tolerance = {"gpt bf16": BF16_TOLERANCE, "resnet": DEEP_TOLERANCE}.get(model, FP32_TOLERANCE)
     losses = trained[world_size][name]["losses"]
     assert len(losses) == STEPS
     assert losses == pytest.approx(trained[1][alone]["losses"], rel=tolerance)
@@ -80,7 +84,13 @@ def test_ranks_evaluate_together_what_the_whole_model_answers(trained, world_siz
     assert result["together"] == pytest.approx(result["alone"], rel=tolerance)
 
 
-@pytest.mark.parametrize("name", ["gpt: replicate 1 shard 1 tensor 1 pipeline 1", "deep gpt: alone"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpt: replicate 1 shard 1 tensor 1 pipeline 1",
+        "deep gpt: alone",
+    ],
+)
 def test_what_is_compared_has_learned_something(trained, name):
     losses = trained[1][name]["losses"]
     assert losses[-1] < 0.95 * losses[0]

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -19,7 +19,8 @@ from torch.distributed.checkpoint import load, save
 from trainer.pytorch.checkpoints.writer import CheckpointWriter, Save
 from trainer.pytorch.data.dataset import InMemoryDataset
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
-from trainer.pytorch.models.gpt import GptConfig
+from trainer.pytorch.models.gpt import Gpt, GptConfig
+from trainer.pytorch.models.resnet import ResNetConfig
 from trainer.pytorch.optimizer import OptimizerConfig
 from trainer.pytorch.parallel import state
 from trainer.pytorch.parallel.blocks import BlocksConfig
@@ -33,11 +34,31 @@ from trainer.pytorch.precision import PrecisionConfig
 if TYPE_CHECKING:
     from trainer.pytorch.models.model_config import ModelConfig
 
+
+@dataclass(frozen=True, kw_only=True)
+class TiedGptConfig(GptConfig):
+    """A GPT that reads and writes tokens with the same weights, both of them in no block."""
+
+    built_on_meta: ClassVar[bool] = False
+
+    def build(self) -> Gpt:
+        network = super().build()
+        network.head.logits.weight = network.embedding.tokens.weight
+        with torch.no_grad():
+            network.embedding.tokens.weight.mul_(0.1)
+        return network
+
+
 STEPS = 20
 BATCH = 8
 GPT = GptConfig(layers=2, heads=4, width=32, context=16, vocabulary=64)
+TIED_GPT = TiedGptConfig(layers=2, heads=4, width=32, context=16, vocabulary=64)
 DEEP_GPT = replace(GPT, layers=4)
 DIGITS = DigitsCnnConfig(width=4, dropout=0.0)
+RESNET = ResNetConfig(norm="group", channels=1, image_size=8)
+AOT_EAGER = BlocksConfig(compile="aot_eager")
+FULL, SELECTIVE = (BlocksConfig(activation_checkpointing=mode) for mode in ("full", "selective"))
+AUTOCAST, BF16 = (PrecisionConfig(precision=precision) for precision in ("bf16_autocast", "bf16"))
 OPTIMIZER = OptimizerConfig(learning_rate=1e-2, warmup_steps=0, gradient_clip_norm=0.5)
 
 
@@ -76,33 +97,64 @@ def combinations(world_size: int) -> list[Case]:
 
 
 def options(world_size: int) -> list[Case]:
-    """List options that change how a layout computes, but not what: each on a layout that it is made for."""
-    if world_size == 1:
-        return [
-            Case("deep gpt: alone", DEEP_GPT),
-            Case("gpt: aot_eager", GPT, blocks=BlocksConfig(compile="aot_eager")),
-            Case("gpt bf16: autocast", GPT, precision=PrecisionConfig(precision="bf16_autocast")),
-        ]
-    if world_size == 2:
-        shard = ParallelConfig(data_parallel_shard=2, microbatches=2)
-        full, selective = (BlocksConfig(activation_checkpointing=mode) for mode in ("full", "selective"))
-        bf16 = PrecisionConfig(precision="bf16")
-        return [
-            Case("gpt: replicate 2, 2 microbatches", GPT, ParallelConfig(microbatches=2)),
-            Case("gpt: shard 2, 2 microbatches, full", GPT, shard, blocks=full),
-            Case("gpt: shard 2, selective", GPT, ParallelConfig(data_parallel_shard=2), blocks=selective),
-            Case("gpt bf16: shard 2", GPT, shard, precision=bf16),
-            Case("gpt bf16: replicate 2", GPT, precision=bf16),
-        ]
+    """List options that change how a layout computes, but not what."""
+    return {1: _options_alone, 2: _options_of_two, 4: _options_of_four}[world_size]()
+
+
+def _options_alone() -> list[Case]:
+    return [
+        Case("deep gpt: alone", DEEP_GPT),
+        Case("tied gpt: alone", TIED_GPT),
+        Case("resnet: alone", RESNET),
+        Case("gpt: aot_eager", GPT, blocks=AOT_EAGER),
+        Case("gpt bf16: autocast", GPT, precision=AUTOCAST),
+    ]
+
+
+def _options_of_two() -> list[Case]:
+    shard = ParallelConfig(data_parallel_shard=2)
+    shard_twice = ParallelConfig(data_parallel_shard=2, microbatches=2)
+    tensor, tensor_twice = (ParallelConfig(tensor_parallel=2, microbatches=n) for n in (1, 2))
+    pipeline = ParallelConfig(pipeline_parallel=2, microbatches=2)
+    return [
+        Case("gpt: replicate 2, 2 microbatches", GPT, ParallelConfig(microbatches=2)),
+        Case("gpt: shard 2, 2 microbatches, full", GPT, shard_twice, blocks=FULL),
+        Case("gpt: shard 2, selective", GPT, shard, blocks=SELECTIVE),
+        Case("gpt: shard 2, aot_eager", GPT, shard, blocks=AOT_EAGER),
+        Case("resnet: shard 2", RESNET, shard),
+        Case("tied gpt: replicate 2", TIED_GPT),
+        Case(
+            "tied gpt: saved by shard 2, 2 microbatches, loaded by replicate 2", TIED_GPT, shard_twice, ParallelConfig()
+        ),
+        Case("gpt: tensor 2, 2 microbatches, selective", GPT, tensor_twice, blocks=SELECTIVE),
+        Case("gpt: tensor 2, full", GPT, tensor, blocks=FULL),
+        Case("gpt: pipeline 2, selective", GPT, pipeline, blocks=SELECTIVE),
+        Case("gpt: pipeline 2, full", GPT, pipeline, blocks=FULL),
+        Case("gpt bf16: shard 2", GPT, shard_twice, precision=BF16),
+        Case("gpt bf16: replicate 2", GPT, precision=BF16),
+        Case("gpt bf16: tensor 2", GPT, tensor, precision=BF16),
+        Case("gpt bf16: pipeline 2", GPT, pipeline, precision=BF16),
+        Case("gpt bf16: replicate 2, autocast", GPT, precision=AUTOCAST),
+    ]
+
+
+def _options_of_four() -> list[Case]:
     looped = ParallelConfig(
         data_parallel_shard=2, pipeline_parallel=2, microbatches=2, pipeline_schedule="interleaved_1f1b"
     )
-    gpipe = ParallelConfig(tensor_parallel=2, pipeline_parallel=2, microbatches=2, pipeline_schedule="gpipe")
+    both = ParallelConfig(tensor_parallel=2, pipeline_parallel=2, microbatches=2)
+    gpipe = replace(both, pipeline_schedule="gpipe")
     shard = ParallelConfig(data_parallel_shard=4)
     tensor_shard = ParallelConfig(data_parallel_shard=2, tensor_parallel=2)
+    hybrid, hybrid_twice = (ParallelConfig(data_parallel_shard=2, microbatches=n) for n in (1, 2))
     return [
         Case("deep gpt: shard 2 pipeline 2 interleaved", DEEP_GPT, looped),
+        Case("gpt: replicate 2 shard 2, full", GPT, hybrid, blocks=FULL),
+        Case("gpt: replicate 2 shard 2, 2 microbatches, selective", GPT, hybrid_twice, blocks=SELECTIVE),
+        Case("gpt bf16: replicate 2 shard 2", GPT, hybrid, precision=BF16),
+        Case("gpt bf16: tensor 2 pipeline 2", GPT, both, precision=BF16),
         Case("gpt: saved by shard 4, loaded by tensor 2 pipeline 2 gpipe", GPT, shard, then=gpipe),
+        Case("gpt: saved by tensor 2 pipeline 2, loaded by shard 4", GPT, both, then=shard),
         Case("gpt: saved by shard 4, loaded by tensor 2 shard 2", GPT, shard, then=tensor_shard),
         Case("deep gpt: saved by interleaved stages, loaded by shard 4", DEEP_GPT, looped, then=shard),
     ]
