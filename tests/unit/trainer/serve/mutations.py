@@ -12,6 +12,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from tests.unit.trainer.serve.conftest import DEADLINE_SECONDS, Repository, Serv
 from tests.unit.trainer.serve.protocol_cases import GRPC_CASES, INFER, RAW
 
 CALL = "/inference.GRPCInferenceService/ModelInfer"
+_REOPENED_SECONDS = 5.0
 SERVERS_FAULT = {"INTERNAL", "UNKNOWN", "UNAVAILABLE", "DEADLINE_EXCEEDED"}
 TOKENS = [
     *(b"\r\n", b"\r\n\r\n", b"\x00", b"\xff", b"{", b"}", b"[", b"]", b",", b'"', b"-1", b"0", b"99999999999999999999"),
@@ -83,14 +85,25 @@ def http_requests() -> list[bytes]:
 def exchange(port: int, content: bytes) -> bytes:
     """Send bytes and no more, and return what comes until the server closes."""
     received = b""
-    connected = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS)
-    with connected as connection, contextlib.suppress(ConnectionError):
+    with _connected(port) as connection, contextlib.suppress(ConnectionError):
         connection.sendall(content)
         with contextlib.suppress(OSError):  # the server may have closed it already
             connection.shutdown(socket.SHUT_WR)
         while data := connection.recv(65536):
             received += data
     return received
+
+
+def _connected(port: int) -> socket.socket:
+    """Return a connection; gRPC's port is opened again, within moments, after a path that is not UTF-8."""
+    end = time.monotonic() + _REOPENED_SECONDS
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS)
+        except ConnectionError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.005)
 
 
 def attack_http(server: Server, count: int, seed: int) -> Counter[str]:
