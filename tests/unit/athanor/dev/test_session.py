@@ -120,12 +120,12 @@ def session(cluster, here, there, tmp_path, said) -> Session:
 
 
 def content(folder: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for path in folder.rglob("*"):
         if path.is_file():
             with suppress(FileNotFoundError):  # a file on its way, which has its own name now
-                found[path.relative_to(folder).as_posix()] = path.read_text()
-    return found
+                texts[path.relative_to(folder).as_posix()] = path.read_text()
+    return texts
 
 
 def until(happens: Callable[[], object]) -> None:
