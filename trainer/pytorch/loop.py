@@ -22,7 +22,7 @@ from trainer.pytorch.parallel import gradients, random_numbers, state
 from trainer.pytorch.parallel.evaluation import sharded_mean_score
 from trainer.pytorch.parallel.layout import Layout
 from trainer.pytorch.reporting.reporter import Reporter
-from trainer.pytorch.result import publish_result, read_result
+from trainer.pytorch.result import is_published, publish_result, read_result
 from trainer.pytorch.shared_volume import create_folders
 from trainer.pytorch.stopwatch import Stopwatch
 from trainer.training import non_finite
@@ -282,7 +282,8 @@ class Trainer:
     def _finish(self) -> None:
         self._saves.now(self.step, self.state_dict)
         scores = self.evaluate()
-        whole = state.whole_model(self._parallel_model)
+        # a language model may be larger than the memory of a host, and nobody wants it whole
+        whole = state.whole_model(self._parallel_model) if is_published(self.config) else None
         self.distributed.finishing()
         run = (self.config, self._settings, whole, self._held_out)
         published = self.distributed.on_main(lambda: publish_result(*run, step=self.step, scores=scores))

@@ -44,6 +44,11 @@ def read_result(path: Path) -> dict[str, Any] | None:
     return result if result and result.keys() >= {"settings", "step", "version"} else None
 
 
+def is_published(config: TrainConfig) -> bool:
+    """Return whether a run ends with its model in the repository: whether one rank must hold the whole of it."""
+    return config.model.task is Task.CLASSIFICATION
+
+
 def publish_result(  # noqa: PLR0913  a result is all of it
     config: TrainConfig,
     settings: dict[str, Any],
@@ -58,7 +63,8 @@ def publish_result(  # noqa: PLR0913  a result is all of it
     Args:
         config: The run's.
         settings: What a later start of the run must have equal; `config.settings()` at its start.
-        whole_model: The parameters and buffers of the whole model on the CPU; rank 0 has them.
+        whole_model: The parameters and buffers of the whole model on the CPU, which rank 0 has; None if it is not
+            published.
         held_out: Samples on which the published file must agree with the model.
         step: Steps done.
         scores: Of the held-out samples, by the names of `Task.scores`.
@@ -69,9 +75,9 @@ def publish_result(  # noqa: PLR0913  a result is all of it
     Raises:
         ExportError, OSError: see `publish`; there is no result then.
     """
-    assert whole_model is not None, "only rank 0 publishes"
     published: dict[str, Any] = {"version": None, "not_published": NOT_A_CLASSIFIER}
-    if config.model.task is Task.CLASSIFICATION:
+    if is_published(config):
+        assert whole_model is not None, "only rank 0 publishes"
         trained = _trained_model(config, whole_model, held_out, step=step, accuracy=scores["accuracy"])
         published = {"version": publish(config.folders.models, config.export, trained, config.compression)}
     result: dict[str, Any] = {

@@ -19,6 +19,7 @@ from trainer.pytorch.loop import Outcome, Trainer
 from trainer.pytorch.models.gpt import GptConfig
 from trainer.pytorch.models.resnet import ResNetConfig
 from trainer.pytorch.optimizer import OptimizerConfig
+from trainer.pytorch.parallel import state
 from trainer.pytorch.precision import PrecisionConfig
 from trainer.training import cifar, cifar_digits
 
@@ -85,6 +86,14 @@ def test_a_gpt_trains_through_the_loop_and_is_judged_by_its_loss(language):
     assert not config.folders.models.exists() or not list(config.folders.models.iterdir())
     assert run(config)[0] is Outcome.FINISHED
     assert events(config, "already_finished")
+
+
+def test_no_rank_holds_a_whole_model_that_is_not_published(language, monkeypatch):
+    def refuse(_model):
+        raise AssertionError("gigabytes of parameters on their way to one host")
+
+    monkeypatch.setattr(state, "whole_model", refuse)
+    assert run(language())[0] is Outcome.FINISHED
 
 
 def test_a_gpt_stopped_between_two_numbers_of_workers_equals_the_uninterrupted_one(language, tmp_path):
