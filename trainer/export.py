@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     log_to_stderr()
 
     try:
-        trained = config.source.read()
+        trained = config.source.read(with_data=bool(config.compression.variants))
         version = publish(config.model_repository, config.export, trained, config.compression)
     except (SourceError, ExportError) as error:
         print(f"export: {error}", file=sys.stderr)

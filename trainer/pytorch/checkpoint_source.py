@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import warnings
-import zipfile
-import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import torch
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict_loader import load  # pyright: ignore[reportUnknownVariableType]
@@ -20,25 +17,17 @@ from trainer.common.validation import NAME_PATTERN, file_name
 from trainer.pytorch import network_file
 from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.checkpoints.stored import latest_of_run
-from trainer.pytorch.compression.samples import Samples
-from trainer.pytorch.data.registry import dataset_of
 from trainer.pytorch.measurement import share_correct
-from trainer.pytorch.models.registry import model_of
-from trainer.pytorch.result import NOT_A_CLASSIFIER, source_commit
+from trainer.pytorch.model_files import VERIFIED_SAMPLES
+from trainer.pytorch.result import source_commit
+from trainer.pytorch.source_data import read_data, run_model
 from trainer.pytorch.source_error import SourceError, reason
-from trainer.pytorch.splits import load_splits
-from trainer.pytorch.task import Task
-from trainer.pytorch.trained_model import Splits, TensorSpec, TrainedModel
-from trainer.training.digits import DataError
+from trainer.pytorch.trained_model import TensorSpec, TrainedModel
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from torch import Tensor, nn
-
-    from trainer.pytorch.models.model_config import ModelConfig
-
-_ARRAYS = ("training_inputs", "training_labels", "held_out_inputs", "held_out_labels")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,23 +65,27 @@ class CheckpointSource:
         stem = self.checkpoint.resolve().stem.lower()
         return self.run_name or (stem if NAME_PATTERN.fullmatch(stem) else "checkpoint")
 
-    def read(self) -> TrainedModel:
+    def read(self, *, with_data: bool) -> TrainedModel:
         """Return the model in evaluation mode, with its accuracy on the held-out data.
+
+        Args:
+            with_data: Whether all samples are wanted, too, as for variants. Else those of a run's data set are read
+                batch by batch, and of the held-out split alone: they may be more than memory holds.
 
         Raises:
             SourceError: a file is missing or damaged, or they do not fit together.
         """
         run = self._find_run() if self.checkpoint.is_dir() else None
-        data = _read_data(self.data, run.settings if run else {})
+        data = read_data(self.data, run.settings if run else {}, whole=with_data)
         module, step = (self._read_run(run), run.step) if run else (self._read_state_dict(), 0)
         module.eval()
-        inputs = data.held_out.inputs
+        inputs = next(iter(data.held_out.batches(VERIFIED_SAMPLES))).inputs
         with self._explained(inputs[:2]), torch.inference_mode():
             outputs: object = module(inputs[:2])
         classes = _classes(outputs)
-        _check_labels(self.data, data, classes)
+        held_out = data.checked(classes)
         with self._explained(inputs):
-            accuracy = share_correct(module, data.held_out)
+            accuracy = share_correct(module, held_out)
         return TrainedModel(
             module=module,
             inputs=TensorSpec(name=self.input_name, shape=tuple(inputs.shape[1:])),
@@ -101,7 +94,7 @@ class CheckpointSource:
             run_name=self.name,
             step=step,
             accuracy=accuracy,
-            data=data,
+            data=data.splits,
             commit=self.commit or source_commit(self.checkpoint),
             method=self.method,
             source_files=self._source_files(),
@@ -112,6 +105,8 @@ class CheckpointSource:
         """Report what the network raises with the shape that it was called with."""
         try:
             yield
+        except SourceError:
+            raise  # of the data, which is read meanwhile
         except Exception as error:  # whatever a user's network raises
             file = self.network.rpartition(":")[0] if self.network else None
             fix = "Fix: data of the shape that the network takes, or the network"
@@ -148,7 +143,7 @@ class CheckpointSource:
 
     def _read_run(self, run: _RunCheckpoint) -> nn.Module:
         """Return the network of a run with the parameters of its checkpoint."""
-        module = network_file.build(self.network) if self.network else _model_of(run.settings).build()
+        module = network_file.build(self.network) if self.network else run_model(run.settings).build()
         state: dict[str, Any] = {"model": module.state_dict()}
         try:
             with warnings.catch_warnings():
@@ -166,80 +161,6 @@ class _RunCheckpoint:
     step: int
     settings: dict[str, Any]
     """Those that the run was started with."""
-
-
-def _model_of(settings: dict[str, Any]) -> ModelConfig:
-    try:
-        model = model_of(settings)
-    except KeyError as error:
-        fix = "Fix: the code that trained it, or --network=FILE.py:NAME and an .npz file as --data"
-        raise SourceError(f"model={error}: the run's model is not registered here. {fix}") from error
-    if model.task is not Task.CLASSIFICATION:
-        raise SourceError(f"model={model.model}: cannot be published: {NOT_A_CLASSIFIER}")
-    return model
-
-
-def _read_data(path: Path, settings: dict[str, Any]) -> Splits:
-    """Return the data set of a run with these settings, or what an .npz file has."""
-    if path.is_dir():
-        return _read_data_set(path, settings)
-    try:
-        # NumPy does not close a file that it cannot read
-        with path.open("rb") as file:
-            archive: Any = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.ndarray):
-                raise TypeError("one array, as np.save writes it")  # noqa: TRY301  reported as NumPy's own
-            with archive:
-                arrays = {name: archive[name] for name in _ARRAYS}
-    except (OSError, EOFError, TypeError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise SourceError(
-            f"data={path}: {error}. Fix: np.savez(path, {', '.join(f'{n}=…' for n in _ARRAYS)})"
-        ) from error
-    splits = Splits(
-        training=Samples(
-            inputs=_tensor(path, arrays, "training_inputs"), labels=_tensor(path, arrays, "training_labels")
-        ),
-        held_out=Samples(
-            inputs=_tensor(path, arrays, "held_out_inputs"), labels=_tensor(path, arrays, "held_out_labels")
-        ),
-    )
-    for kind, samples in (("training", splits.training), ("held_out", splits.held_out)):
-        if samples.inputs.ndim == 0 or samples.labels.ndim != 1:
-            shapes = f"{kind}_inputs {list(samples.inputs.shape)} and {kind}_labels {list(samples.labels.shape)}"
-            raise SourceError(f"data={path}: {shapes}; must be [N, …] and [N]")
-        if len(samples.inputs) != len(samples) or len(samples) < 2:
-            counts = f"{len(samples.inputs)} inputs and {len(samples)} labels"
-            raise SourceError(f"data={path}: {kind} has {counts}; must be as many, at least 2")
-    return splits
-
-
-def _read_data_set(data_dir: Path, settings: dict[str, Any]) -> Splits:
-    input_shape = _model_of(settings).input_shape
-    try:
-        return load_splits(dataset_of(settings, data_dir), input_shape)
-    except DataError as error:
-        raise SourceError(str(error)) from error
-    except KeyError as error:
-        fix = "Fix: the code that trained it, or an .npz file as --data"
-        raise SourceError(f"dataset={error}: the run's data set is not registered here. {fix}") from error
-
-
-def _tensor(path: Path, arrays: dict[str, Any], name: str) -> Tensor:
-    array, expected = arrays[name], "int64" if name.endswith("labels") else "float32"
-    if str(array.dtype) != expected:
-        raise SourceError(f"data={path}: {name} is {array.dtype}. Fix: {name}.astype('{expected}')")
-    if array.ndim and not np.isfinite(array).all():
-        row = int(np.argwhere(~np.isfinite(array))[0, 0])
-        raise SourceError(f"data={path}: {name}[{row}] has NaN or infinity. Fix: leave such samples out")
-    return torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType]
-
-
-def _check_labels(path: Path, data: Splits, classes: int) -> None:
-    for kind, samples in (("training", data.training), ("held_out", data.held_out)):
-        lowest, highest = (int(value) for value in samples.labels.aminmax())
-        if lowest < 0 or highest >= classes:
-            labels = f"{kind}_labels are from {lowest} to {highest}"
-            raise SourceError(f"data={path}: {labels}; the network has {classes} outputs. Fix: 0 to {classes - 1}")
 
 
 def _classes(outputs: object) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ import torch
 from trainer.pytorch.deterministic import any_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -27,7 +27,17 @@ _SECONDS = 1.0
 _SAMPLES_PER_CALL = 64
 
 
-def share_correct(call: Callable[..., object], samples: Samples) -> float:
+class InBatches(Protocol):
+    """Labelled samples, in memory or read when they are needed."""
+
+    def __len__(self) -> int: ...
+
+    def batches(self, size: int) -> Iterator[Samples]:
+        """Return consecutive parts; the last one may be smaller."""
+        ...
+
+
+def share_correct(call: Callable[..., object], samples: InBatches) -> float:
     """Return the share of samples whose largest output is at their label, 0 to 1.
 
     Args:

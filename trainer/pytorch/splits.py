@@ -1,4 +1,4 @@
-"""A data set as compression takes it: whole, on the CPU."""
+"""A data set as publishing takes it: batch by batch, or whole, on the CPU, as compression does."""
 
 from __future__ import annotations
 
@@ -10,9 +10,29 @@ from trainer.pytorch.compression.samples import Samples
 from trainer.pytorch.trained_model import Splits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from trainer.pytorch.data.dataset import DataConfig, Dataset
+
+
+class ReadSamples:
+    """A split whose samples are read when they are needed: it may be larger than memory."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def batches(self, size: int) -> Iterator[Samples]:
+        """Return consecutive parts; the last one may be smaller.
+
+        Raises:
+            DataError: a file is damaged.
+        """
+        for begin in range(0, len(self), size):
+            batch = self._dataset.batch(torch.arange(begin, min(begin + size, len(self))))
+            yield Samples(inputs=batch.inputs, labels=batch.targets)
 
 
 def load_splits(data: DataConfig, input_shape: Sequence[int]) -> Splits:
@@ -27,5 +47,5 @@ def load_splits(data: DataConfig, input_shape: Sequence[int]) -> Splits:
 
 
 def _samples(dataset: Dataset) -> Samples:
-    batch = dataset.batch(torch.arange(len(dataset)))
-    return Samples(inputs=batch.inputs, labels=batch.targets)
+    [samples] = ReadSamples(dataset).batches(len(dataset))
+    return samples

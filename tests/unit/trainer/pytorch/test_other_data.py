@@ -12,10 +12,11 @@ from trainer import export
 from trainer.model_repository import model_file
 from trainer.pytorch.data import samples
 from trainer.pytorch.data.cifar10 import Cifar10Config
-from trainer.pytorch.data.image_folder import ImageFolderConfig
+from trainer.pytorch.data.image_folder import ImageFolder, ImageFolderConfig
 from trainer.pytorch.data.tokens import TokensConfig
 from trainer.pytorch.export_config import ExportConfig
 from trainer.pytorch.loop import Outcome, Trainer
+from trainer.pytorch.model_files import VERIFIED_SAMPLES
 from trainer.pytorch.models.gpt import GptConfig
 from trainer.pytorch.models.resnet import ResNetConfig
 from trainer.pytorch.optimizer import OptimizerConfig
@@ -136,6 +137,37 @@ def test_images_read_by_workers_train_the_same_network_and_it_is_published(small
     images = trainer._held_out.batch(torch.arange(8)).inputs
     with torch.inference_mode():
         torch.testing.assert_close(served(images), trainer.model.eval()(images), rtol=1e-4, atol=1e-5)
+
+
+def test_export_reads_a_folder_of_images_in_parts_and_the_held_out_ones_alone(small, tmp_path, monkeypatch, capsys):
+    data_dir = tmp_path / "images"
+    samples.prepare_images(data_dir)
+    config = small(data=ImageFolderConfig(data_dir=data_dir, batch_size=128), export=ExportConfig(model_name="folder"))
+    run(config)
+    words = [f"--checkpoint={config.folders.run}", f"--data={data_dir}", "--model_name=folder"]
+    read = []
+    batch = ImageFolder.batch
+
+    def look(dataset, indices):
+        read.append((len(dataset), len(indices)))
+        return batch(dataset, indices)
+
+    monkeypatch.setattr(ImageFolder, "batch", look)
+    assert export.main([*words, f"--model_repository={tmp_path / 'models'}"]) == 0
+    held_out = len(config.data.open("held_out", config.model.input_shape))
+    assert {split for split, _ in read} == {held_out}
+    assert max(size for _, size in read) <= VERIFIED_SAMPLES < held_out
+    manifests = [
+        json.loads((folder / "folder/1/manifest.json").read_text())
+        for folder in (config.folders.models, tmp_path / "models")
+    ]
+    assert manifests[0]["accuracy"] == manifests[1]["accuracy"]
+
+    capsys.readouterr()
+    damaged = max(data_dir.glob("val/9/*.png"))
+    damaged.write_bytes(b"not an image")
+    assert export.main([*words, f"--model_repository={tmp_path / 'others'}"]) == 1
+    assert capsys.readouterr().err.startswith(f"export: {damaged}: cannot be read as an image")
 
 
 @pytest.fixture
