@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -63,6 +64,21 @@ def write_atomically(path: Path, content: bytes) -> None:
 def write_json_atomically(path: Path, document: dict[str, Any]) -> None:
     """Write a JSON document like `write_atomically`, indented and with a stable order of keys."""
     write_atomically(path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode())
+
+
+def fix_of(error: OSError) -> str:
+    """Return what helps against a failed write, by its error number; a message has it after "Fix: "."""
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return "more space on that volume, or remove from it what is no longer needed"
+        case errno.EFBIG:
+            return "a file system, or a limit (ulimit -f), that allows files of this size"
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return "mount the volume writable for this user"
+        case errno.ENOTDIR | errno.EEXIST:
+            return "another folder, or remove the file that has the name of a folder"
+        case _:
+            return "look at that volume, and at what serves it"
 
 
 def remember_number(path: Path, name: str, number: int) -> None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer.common.files import read_json, write_json_atomically
+from trainer.common.files import fix_of, read_json, write_json_atomically
 from trainer.pytorch.export import publish
+from trainer.pytorch.export_config import ExportError
 from trainer.pytorch.model_files import VERIFIED_SAMPLES
 from trainer.pytorch.parallel.state import module_with
 from trainer.pytorch.splits import load_splits
@@ -73,8 +74,28 @@ def publish_result(  # noqa: PLR0913  a result is all of it
         The `version` that was published, or None and why in `not_published`.
 
     Raises:
-        ExportError, OSError: see `publish`; there is no result then.
+        ExportError: see `publish`, or a folder cannot be written; there is no result then.
     """
+    try:
+        return _publish_result(config, settings, whole_model, held_out, step=step, scores=scores)
+    except OSError as error:
+        if error.errno is None:  # not of a file system
+            raise
+        place = error.filename or config.output_dir
+        what = "the model and the result of the run cannot be written"
+        fix = f"{fix_of(error)}; then start the run again, its last checkpoint is there"
+        raise ExportError(f"{place}: {what}: {error.strerror}. Fix: {fix}") from error
+
+
+def _publish_result(  # noqa: PLR0913  as above
+    config: TrainConfig,
+    settings: dict[str, Any],
+    whole_model: dict[str, Tensor] | None,
+    held_out: Dataset,
+    *,
+    step: int,
+    scores: dict[str, float],
+) -> dict[str, Any]:
     published: dict[str, Any] = {"version": None, "not_published": NOT_A_CLASSIFIER}
     if is_published(config):
         assert whole_model is not None, "only rank 0 publishes"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
+from trainer.common.files import fix_of
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -30,7 +32,7 @@ def create_folders(folders: RunFolders, distributed: Distributed) -> None:
             probe.touch()
             probe.unlink()
     except OSError as error:
-        problem = f"{error.filename}: cannot be written: {error.strerror}. Fix: mount the volume writable for this user"
+        problem = f"{error.filename}: cannot be written: {error.strerror}. Fix: {fix_of(error)}"
     _raise_together(distributed, problem)
     _check_shared(folders.run, distributed)
 

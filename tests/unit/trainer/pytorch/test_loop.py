@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import multiprocessing
+import resource
 import shutil
 import socket
 import threading
@@ -22,6 +23,7 @@ from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.data.digits import DigitsConfig
 from trainer.pytorch.distributed import DistributedConfig
+from trainer.pytorch.export_config import ExportError
 from trainer.pytorch.guard import PeersLostError
 from trainer.pytorch.loop import NonFiniteError, Outcome, Trainer
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
@@ -284,6 +286,30 @@ def test_full_disk_in_the_middle_costs_a_checkpoint_but_at_the_end_the_run(small
     kinds = [event["event"] for event in events(trainer.config)]
     assert kinds.count("checkpoint_failed") == 2
     assert kinds[-1] == "failed"
+
+
+@pytest.fixture
+def largest_file():
+    """Limit the size of the files of this process, as a disk without room does."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size or limits[0], limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_model_that_the_disk_does_not_take_is_published_by_the_next_start(small, largest_file, monkeypatch):
+    config = small()
+    trainer = Trainer(config)
+    monkeypatch.setattr(trainer.distributed, "finishing", lambda: largest_file(1000))
+    try:
+        with pytest.raises(ExportError, match=r"output: .* cannot be written: File too large\. Fix: .*ulimit") as error:
+            trainer.train(GO_ON)
+    finally:
+        largest_file(None)
+        trainer.close()
+    assert "\n" not in str(error.value)
+    assert list((config.folders.models / "digits").iterdir()) == []
+    assert run(config)[0] is Outcome.FINISHED
+    assert json.loads(config.folders.result.read_text())["version"] == 1
 
 
 def test_a_run_saved_in_the_background_resumes_bit_for_bit(small, tmp_path):
