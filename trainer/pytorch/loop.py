@@ -156,6 +156,7 @@ class Trainer:
 
         Raises:
             NonFiniteError: before the parameters are changed.
+            SettingsError: parameters that no step would change.
         """
         begin = time.perf_counter()
         own = Stopwatch(self.distributed.device)
@@ -169,6 +170,8 @@ class Trainer:
         agreement = Agreement(self.distributed, own, stop_requested=stop_requested)
         self._parallel_model.forward_backward(batch.inputs, batch.targets, agreement.start)
         agreed = agreement.wait()
+        if self.step == 0:
+            gradients.refuse_missing(self.model)
         gradient_norm = self._clip_gradient(agreed.own_loss, bad_ranks=agreed.bad_ranks)
         self.distributed.raise_if_cut()
         self._saves.before_update()

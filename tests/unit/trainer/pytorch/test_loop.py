@@ -11,11 +11,13 @@ import resource
 import shutil
 import socket
 import threading
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from trainer.common.validation import SettingsError
 from trainer.pytorch.checkpoints import background
@@ -27,6 +29,7 @@ from trainer.pytorch.export_config import ExportError
 from trainer.pytorch.guard import PeersLostError
 from trainer.pytorch.loop import NonFiniteError, Outcome, Trainer
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
+from trainer.pytorch.models.model_config import ShardingPlan
 from trainer.pytorch.models.resnet import ResNetConfig
 from trainer.pytorch.optimizer import OptimizerConfig
 from trainer.pytorch.precision import PrecisionConfig
@@ -310,6 +313,51 @@ def test_a_model_that_the_disk_does_not_take_is_published_by_the_next_start(smal
     assert list((config.folders.models / "digits").iterdir()) == []
     assert run(config)[0] is Outcome.FINISHED
     assert json.loads(config.folders.result.read_text())["version"] == 1
+
+
+class WithAuxiliaryHead(nn.Module):
+    """A classifier with layers that its forward does not use, as the poolers of some published models."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(64, 10)
+        self.auxiliary = nn.Linear(64, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.classifier(x.flatten(1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithAuxiliaryHeadConfig(DigitsCnnConfig):
+    frozen: bool = False
+
+    def build(self) -> nn.Module:
+        model = WithAuxiliaryHead()
+        model.auxiliary.requires_grad_(not self.frozen)
+        return model
+
+    def plan(self) -> ShardingPlan:
+        return ShardingPlan()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_parameters_that_no_gradient_reaches_are_refused_by_name_before_the_first_update(small, precision):
+    config = small(model=WithAuxiliaryHeadConfig(), precision=PrecisionConfig(precision=precision))
+    with pytest.raises(
+        SettingsError, match=r"^parameters auxiliary\.weight, auxiliary\.bias: .* Fix: .* requires_grad"
+    ):
+        run(config)
+    assert losses(config) == {}
+
+
+def test_a_model_with_frozen_parameters_resumes_on_the_same_curve(small, tmp_path):
+    model = WithAuxiliaryHeadConfig(frozen=True)
+    reference = small(model=model, output_dir=tmp_path / "reference")
+    run(reference)
+    config = small(model=model)
+    run(config, stop_at=5)
+    assert run(config)[0] is Outcome.FINISHED
+    assert losses(config) == losses(reference)
 
 
 def test_a_run_saved_in_the_background_resumes_bit_for_bit(small, tmp_path):
