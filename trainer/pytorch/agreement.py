@@ -1,4 +1,4 @@
-"""What the ranks agree on in every step: their mean loss, whether it is finite anywhere, whether to stop."""
+"""What the ranks agree on: in every step their mean loss, whether it is finite anywhere, and whether to stop."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch.distributed as dist
     from torch import Tensor
 
@@ -58,3 +60,32 @@ class Agreement:
         work.wait()
         loss_sum, bad, stopping = cast("list[float]", health.tolist())  # pyright: ignore[reportUnknownMemberType]
         return Agreed(own_loss=loss.item(), loss_sum=loss_sum, bad_ranks=int(bad), stopping_ranks=int(stopping))
+
+
+class StopVote:
+    """Whether to continue something that has many parts, such as an evaluation; every rank asks before each part.
+
+    The answer of a part is on its way while the part before is computed, so that nobody waits for it.
+    """
+
+    def __init__(self, distributed: Distributed, stop_requested: Callable[[], bool]) -> None:
+        """Send what this rank has to say before the first part."""
+        self._distributed = distributed
+        self._stop_requested = stop_requested
+        self._send()
+
+    def go_on(self) -> bool:
+        """Return whether no rank had been asked to stop when the part before began; the same on every rank."""
+        self._work.wait()
+        if self._stopping_ranks.item():
+            return False
+        self._send()
+        return True
+
+    def end(self) -> None:
+        """Wait for what is on its way, and for nothing else."""
+        self._work.wait()
+
+    def _send(self) -> None:
+        self._stopping_ranks = torch.tensor([float(self._stop_requested())])
+        self._work = self._distributed.start_sum(self._stopping_ranks)

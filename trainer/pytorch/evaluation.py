@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
     from torch import nn
 
     from trainer.pytorch.data.dataset import Dataset
@@ -14,24 +17,53 @@ if TYPE_CHECKING:
     from trainer.pytorch.task import Task
 
 
-def mean_score(
-    model: nn.Module, held_out: Dataset, task: Task, distributed: Distributed, *, samples_per_call: int
-) -> float:
+def mean_score(  # noqa: PLR0913  the caller's five, and when to end
+    model: nn.Module,
+    held_out: Dataset,
+    task: Task,
+    distributed: Distributed,
+    go_on: Callable[[], bool],
+    *,
+    samples_per_call: int,
+) -> float | None:
     """Return the mean of the task's score over all targets; every rank computes its own part of the samples.
 
     Each sample is used by exactly one rank, also where the ranks do not divide the samples evenly.
-    `model` is the bare module: through DistributedDataParallel, ranks with fewer batches would wait forever.
+
+    Args:
+        model: The bare module: through DistributedDataParallel, ranks with fewer batches would wait forever.
+        held_out: The same samples on every rank.
+        task: What is scored.
+        distributed: The ranks.
+        go_on: Whether to compute another batch; collective: every rank calls it before each, equally often.
+        samples_per_call: Most samples of a forward pass.
+
+    Returns:
+        The same on every rank; None where it was broken off.
     """
     own = torch.arange(distributed.rank, len(held_out), distributed.world_size)
+    most = -(-len(held_out) // distributed.world_size)
     # the sum of the scores, and how many targets it is of; whole numbers to 2^53 are exact
     sums = torch.zeros(2, dtype=torch.float64)
-    was_training = model.training
-    model.eval()
-    with torch.inference_mode():
-        for begin in range(0, len(own), samples_per_call):
-            batch = held_out.batch(own[begin : begin + samples_per_call]).to(distributed.device)
-            score = task.score(model(batch.inputs), batch.targets)
-            sums += torch.stack((score, score.new_tensor(batch.targets.numel()))).cpu()
-    model.train(was_training)
+    with evaluating(model), torch.inference_mode():
+        for begin in range(0, most, samples_per_call):
+            if not go_on():
+                return None
+            part = own[begin : begin + samples_per_call]
+            if len(part):
+                batch = held_out.batch(part).to(distributed.device)
+                score = task.score(model(batch.inputs), batch.targets)
+                sums += torch.stack((score, score.new_tensor(batch.targets.numel()))).cpu()
     distributed.sum(sums)
     return (sums[0] / sums[1]).item()
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Generator[None]:
+    """Let a module compute as a trained model does, without dropout, and then continue as before."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)

@@ -1,6 +1,7 @@
 """The step of a run's last evaluation, so that a resumed run does the one that its checkpoint lacks.
 
-A run that is asked to stop in the last step of an epoch saves and ends: the evaluation might take longer than it has.
+A run that is asked to stop in the last step of an epoch, or while it evaluates, saves and ends: the evaluation might
+take longer than it has.
 Not in the checkpoint, which is saved before the evaluation: one that fails must not cost the epoch.
 """
 

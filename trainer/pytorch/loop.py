@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from trainer.pytorch import flight_recorder, last_evaluation
+from trainer.pytorch import flight_recorder
 from trainer.pytorch.agreement import Agreement
 from trainer.pytorch.checkpoints.manager import CheckpointManager
 from trainer.pytorch.checkpoints.saves import Saves
@@ -16,10 +16,9 @@ from trainer.pytorch.checkpoints.settings import refuse_changed_settings
 from trainer.pytorch.data.batches import Batches
 from trainer.pytorch.data.sampler import IndexSampler
 from trainer.pytorch.distributed import Distributed
-from trainer.pytorch.evaluation import mean_score
+from trainer.pytorch.evaluations import Evaluations
 from trainer.pytorch.heartbeat import Heartbeat
 from trainer.pytorch.parallel import gradients, random_numbers, state
-from trainer.pytorch.parallel.evaluation import sharded_mean_score
 from trainer.pytorch.parallel.layout import Layout
 from trainer.pytorch.reporting.reporter import Reporter
 from trainer.pytorch.result import is_published, publish_result, read_result
@@ -105,6 +104,7 @@ class Trainer:
         self._checkpoints = CheckpointManager(config.checkpoint, self._folders.checkpoints, distributed, self._settings)
         self._saves = Saves(config.checkpoint, self._checkpoints, distributed, self.metrics, self.events)
         stack.callback(self._saves.close)
+        self._evaluations = Evaluations(config, self._parallel_model, self._held_out, distributed, self._reporter)
 
     def train(self, stop: StopRequest) -> Outcome:
         """Resume from the latest checkpoint, train to the end and publish the model.
@@ -134,17 +134,16 @@ class Trainer:
         self._resume()
         first_step = self.step
         self._reporter.begin(step=first_step, non_finite_losses=non_finite.count(self._folders.run))
-        self._catch_up()
+        if not self._catch_up(stop):
+            return self._stopped()
         self.distributed.allow_first_step()
         while self.step < self.total_steps:
             if self.step > first_step:
                 self.distributed.allow_step(may_write=self._reporter.writes_around(self.step + 1))
-            if self.train_step(stop_requested=stop.requested):
-                self._saves.now(self.step, self.state_dict)
-                self.events.write("stopped", step=self.step)
-                return Outcome.STOPPED
-            self._after_step()
-        self._finish()
+            if self.train_step(stop_requested=stop.requested) or not self._after_step(stop):
+                return self._stopped()
+        if not self._finish(stop):
+            return self._stopped()
         self.metrics.finish(stop_requested=lambda: stop.requested)
         return Outcome.FINISHED
 
@@ -194,20 +193,9 @@ class Trainer:
         )
         return agreed.stopping_ranks > 0
 
-    def evaluate(self) -> dict[str, float]:
-        """Return how good the model is on held-out samples, by the names of `Task.scores`; the same on every rank."""
-        self.distributed.allow_checkpoint()
-        data = self.config.data
-        if self._parallel_model.computes_alone:
-            part = data.batch_size // self._layout.degrees.data // self.config.parallel.microbatches
-            mean = mean_score(self.model, self._held_out, data.task, self.distributed, samples_per_call=part)
-        else:
-            mean = sharded_mean_score(self._parallel_model, self._held_out, data.task, data.batch_size)
-        scores = data.task.scores(mean)
-        self._reporter.on_evaluation(self.step, scores)
-        if self.distributed.is_main:
-            last_evaluation.remember(self._folders.run, self.step)
-        return scores
+    def evaluate(self, stop: StopRequest) -> dict[str, float] | None:
+        """Return how good the model is now, None where some rank is asked to stop; see `Evaluations.evaluate`."""
+        return self._evaluations.evaluate(self.step, lambda: stop.requested)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that the next steps depend on; of the parameters and the optimizer's state not copies."""
@@ -265,29 +253,37 @@ class Trainer:
             )
         return norm
 
-    def _after_step(self) -> None:
+    def _after_step(self, stop: StopRequest) -> bool:
+        """Do what is due between two steps; return whether to go on."""
         self._saves.look()
         if self.step % self.config.checkpoint.checkpoint_interval_steps == 0 and self.step < self.total_steps:
             self._saves.at_interval(self.step, self.state_dict)
-        if self._is_between_epochs:
-            self.evaluate()
+        return not self._is_between_epochs or self.evaluate(stop) is not None
 
-    def _catch_up(self) -> None:
-        """Do the evaluation that an earlier process of the run had no time for."""
-        evaluated = self.distributed.on_main(lambda: last_evaluation.resume_at(self._folders.run, self.step))
-        if self._is_between_epochs and not evaluated:
-            self.evaluate()
+    def _catch_up(self, stop: StopRequest) -> bool:
+        """Do the evaluation that an earlier process of the run had no time for; return whether to go on."""
+        is_missing = self._evaluations.is_missing(self.step)
+        return not (self._is_between_epochs and is_missing) or self.evaluate(stop) is not None
+
+    def _stopped(self) -> Outcome:
+        self._saves.now(self.step, self.state_dict)
+        self.events.write("stopped", step=self.step)
+        return Outcome.STOPPED
 
     @property
     def _is_between_epochs(self) -> bool:
         return 0 < self.step < self.total_steps and self.step % self.batches.sampler.steps_per_epoch == 0
 
-    def _finish(self) -> None:
+    def _finish(self, stop: StopRequest) -> bool:
+        """Save, evaluate and publish the model; return whether that was done before a stop."""
         self._saves.now(self.step, self.state_dict)
-        scores = self.evaluate()
+        scores = self.evaluate(stop)
+        if scores is None:
+            return False
         # a language model may be larger than the memory of a host, and nobody wants it whole
         whole = state.whole_model(self._parallel_model) if is_published(self.config) else None
         self.distributed.finishing()
         run = (self.config, self._settings, whole, self._held_out)
         published = self.distributed.on_main(lambda: publish_result(*run, step=self.step, scores=scores))
         self.events.write("finished", step=self.step, **scores, **published)
+        return True

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+NOT_COUNTED = -100
+"""A target that is not scored; it is the one that torch's cross-entropy leaves out."""
+
+
 class Task(Enum):
     """What a model does, and what a data set is for: a run needs a model and a data set of the same task."""
 
@@ -21,7 +25,7 @@ class Task(Enum):
     """Predicts the next token; judged by loss and perplexity."""
 
     def score(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return what `scores` wants the mean of, as a sum over all targets: float64, no dimensions.
+        """Return what `scores` wants the mean of, as a sum over all targets but `NOT_COUNTED`: float64, no dimensions.
 
         Args:
             logits: [N, ..., classes].
@@ -29,7 +33,8 @@ class Task(Enum):
         """
         if self is Task.CLASSIFICATION:
             return (logits.argmax(dim=-1) == targets).sum().double()
-        return cross_entropy(logits.float().flatten(0, -2), targets.flatten(), reduction="sum").double()
+        flat = logits.float().flatten(0, -2)
+        return cross_entropy(flat, targets.flatten(), reduction="sum", ignore_index=NOT_COUNTED).double()
 
     def scores(self, mean: float) -> dict[str, float]:
         """Return what is reported, by name, from the mean of `score` over all targets.

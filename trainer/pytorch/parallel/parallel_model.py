@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     OnLoss = Callable[[Tensor, Tensor | None], None]
     """Is called with the mean loss of this rank's share, detached, and the part of it that is still to be
     differentiated: None when all gradients are there."""
+    Score = Callable[[Tensor, Tensor], Tensor]
+    """A sum over the targets of a batch, from logits [N, ..., classes] and targets int64 [N, ...]: no dimensions."""
 
 
 def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -55,9 +57,10 @@ class ParallelModel(ABC):
         """
 
     @abstractmethod
-    def logits(self, inputs: Tensor, targets: Tensor) -> Tensor | None:
-        """Return the logits of inputs without gradients; None where the layout has them on other ranks.
+    def score(self, inputs: Tensor, targets: Tensor, score: Score) -> Tensor | None:
+        """Return a score of the model without gradients; None where the layout has the logits on other ranks.
 
+        In microbatches, as in training: of the logits, which may be larger than all else, only those of one are there.
         Collective: ranks that share parameters or layers call it together, with as many samples as in training.
         """
 
@@ -78,7 +81,7 @@ class WholeModel(ParallelModel):
 
     def forward_backward(self, inputs: Tensor, targets: Tensor, on_loss: OnLoss) -> None:
         """See `ParallelModel.forward_backward`: microbatches one after the other, one exchange of gradients."""
-        parts = list(zip(inputs.chunk(self._microbatches), targets.chunk(self._microbatches), strict=True))
+        parts = self._parts(inputs, targets)
         sum_of_losses = torch.zeros((), device=targets.device)
         for index, (part, part_targets) in enumerate(parts, start=1):
             is_last = index == len(parts)
@@ -91,10 +94,17 @@ class WholeModel(ParallelModel):
                     on_loss(sum_of_losses, loss)
                 loss.backward()  # pyright: ignore[reportUnknownMemberType]
 
-    def logits(self, inputs: Tensor, targets: Tensor) -> Tensor:  # noqa: ARG002  a pipeline needs them
-        """See `ParallelModel.logits`."""
+    def score(self, inputs: Tensor, targets: Tensor, score: Score) -> Tensor:
+        """See `ParallelModel.score`."""
         with torch.no_grad():
-            return self.module(self._precision.arrange(inputs))
+            scores = [
+                score(self.module(self._precision.arrange(part)), part_targets)
+                for part, part_targets in self._parts(inputs, targets)
+            ]
+        return torch.stack(scores).sum()
+
+    def _parts(self, inputs: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
+        return list(zip(inputs.chunk(self._microbatches), targets.chunk(self._microbatches), strict=True))
 
     def _exchange(self, *, at_end: bool) -> AbstractContextManager[None]:
         """Let the passes inside exchange gradients with other ranks at their end, or only add them up here."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from trainer.pytorch.parallel.degrees import ParallelConfig
     from trainer.pytorch.parallel.layout import Layout
-    from trainer.pytorch.parallel.parallel_model import OnLoss
+    from trainer.pytorch.parallel.parallel_model import OnLoss, Score
 
 
 class PipelinedModel(ParallelModel):
@@ -52,7 +52,8 @@ class PipelinedModel(ParallelModel):
             )
             for index, stage in enumerate(stages)
         ]
-        self._schedule: Any = _schedule(parts, config)  # its methods have no types
+        self._judge: Score = token_loss
+        self._schedule: Any = _schedule(parts, config, self._judged)  # its methods have no types
         self._is_first = layout.pipeline_rank == 0
 
     @property
@@ -71,19 +72,35 @@ class PipelinedModel(ParallelModel):
         loss = torch.stack(losses).mean().detach() if losses else torch.zeros((), device=targets.device)
         on_loss(loss, None)
 
-    def logits(self, inputs: Tensor, targets: Tensor) -> Tensor | None:
-        """See `ParallelModel.logits`."""
+    def score(self, inputs: Tensor, targets: Tensor, score: Score) -> Tensor | None:
+        """See `ParallelModel.score`."""
+        scores: list[Tensor] = []
         words = (inputs,) if self._is_first else ()
-        with torch.no_grad():
-            if not self.layout.is_last_stage:
-                self._schedule.eval(*words)
-                return None
-            # torch 2.15 computes the loss in any case
-            return self._schedule.eval(*words, target=targets, losses=[])
+
+        def judge(logits: Tensor, targets: Tensor) -> Tensor:
+            judged = score(logits, targets)
+            # torch 2.15 keeps what a stage returns for a backward pass, also where there is none
+            logits.data = logits.new_empty(0)
+            return judged
+
+        self._judge = judge
+        try:
+            with torch.no_grad():
+                if self.layout.is_last_stage:
+                    self._schedule.eval(*words, target=targets, losses=scores, return_outputs=False)
+                else:
+                    self._schedule.eval(*words, return_outputs=False)
+        finally:
+            self._judge = token_loss
+        return torch.stack(scores).sum() if scores else None
+
+    def _judged(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return what is wanted of the logits of a microbatch: a schedule can call one function alone."""
+        return self._judge(logits, targets)
 
 
-def _schedule(stages: list[PipelineStage], config: ParallelConfig) -> _PipelineSchedule:
+def _schedule(stages: list[PipelineStage], config: ParallelConfig, judged: Score) -> _PipelineSchedule:
     if config.pipeline_schedule == "interleaved_1f1b":
-        return ScheduleInterleaved1F1B([*stages], config.microbatches, loss_fn=token_loss)
+        return ScheduleInterleaved1F1B([*stages], config.microbatches, loss_fn=judged)
     kind = ScheduleGPipe if config.pipeline_schedule == "gpipe" else Schedule1F1B
-    return kind(stages[0], config.microbatches, loss_fn=token_loss)
+    return kind(stages[0], config.microbatches, loss_fn=judged)

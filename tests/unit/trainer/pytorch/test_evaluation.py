@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from trainer.pytorch.agreement import StopVote
 from trainer.pytorch.data.dataset import InMemoryDataset
 from trainer.pytorch.evaluation import mean_score
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.gpt import GptConfig
-from trainer.pytorch.task import Task
+from trainer.pytorch.task import NOT_COUNTED, Task
 
 
 def scores_of_all_ranks(model, held_out, task, world_size) -> float:
@@ -21,7 +22,7 @@ def scores_of_all_ranks(model, held_out, task, world_size) -> float:
         distributed = SimpleNamespace(
             rank=rank, world_size=world_size, device=torch.device("cpu"), sum=lambda own: sums.append(own.clone())
         )
-        mean_score(model, held_out, task, distributed, samples_per_call=3)
+        mean_score(model, held_out, task, distributed, lambda: True, samples_per_call=3)
     score, count = sum(sums).tolist()
     return score / count
 
@@ -50,6 +51,34 @@ def test_loss_of_a_language_model_is_the_mean_over_all_tokens(world_size):
     mean = scores_of_all_ranks(model, held_out, Task.LANGUAGE_MODELLING, world_size)
     assert mean == pytest.approx(expected, rel=1e-5)
     assert Task.LANGUAGE_MODELLING.scores(mean) == {"loss": mean, "perplexity": pytest.approx(math.exp(mean))}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ranks_are_asked_equally_often_whether_to_go_on(rank):
+    """Seven samples: four for one rank, three for the other, which has no second batch."""
+    distributed = SimpleNamespace(rank=rank, world_size=2, device=torch.device("cpu"), sum=lambda _: None)
+    held_out = InMemoryDataset(torch.rand(7, 1, 8, 8), torch.zeros(7, dtype=torch.int64), classes=10)
+    model, asked = DigitsCnnConfig(width=4).build(), []
+    mean_score(model, held_out, Task.CLASSIFICATION, distributed, lambda: not asked.append(1), samples_per_call=3)
+    assert len(asked) == 2
+
+
+def test_an_evaluation_that_is_broken_off_computes_no_further_batch_and_has_no_result(alone):
+    seen = []
+    model = DigitsCnnConfig(width=4).build()
+    model.register_forward_hook(lambda _module, inputs, _output: seen.append(len(inputs[0])))
+    held_out = InMemoryDataset(torch.rand(9, 1, 8, 8), torch.zeros(9, dtype=torch.int64), classes=10)
+    vote = StopVote(alone, lambda: len(seen) > 1)
+    assert mean_score(model, held_out, Task.CLASSIFICATION, alone, vote.go_on, samples_per_call=2) is None
+    # the answer to the third question was on its way when the second batch was computed
+    assert len(seen) == 3
+    assert model.training
+
+
+def test_what_is_not_counted_adds_nothing_to_a_score():
+    logits, targets = torch.randn(4, 5), torch.tensor([1, NOT_COUNTED, 3, NOT_COUNTED])
+    for task in Task:
+        assert task.score(logits, targets) == task.score(logits[::2], targets[::2])
 
 
 def test_perplexity_of_a_model_that_diverged_is_still_a_number():

@@ -116,6 +116,55 @@ def test_a_resumed_run_does_not_evaluate_the_same_step_twice(small, uninterrupte
     assert evaluations(config) == evaluations(reference)
 
 
+@pytest.fixture
+def stopped_while_evaluating(small):
+    """Make runs of two epochs that are asked to stop when they compute the first held-out batch after a step."""
+
+    def train(step):
+        trainer, stop = Trainer(small(epochs=2)), SimpleNamespace(requested=False)
+
+        def look(module, _inputs, _output):
+            stop.requested = stop.requested or (not module.training and trainer.step == step)
+
+        trainer.model.register_forward_hook(look)
+        try:
+            return trainer.train(stop), trainer
+        finally:
+            trainer.close()
+
+    return train
+
+
+def test_a_stop_breaks_off_an_evaluation_and_the_resumed_run_does_it(small, uninterrupted, stopped_while_evaluating):
+    reference, reference_trainer = uninterrupted
+    config = small(epochs=2)
+    for step in (11, 22):  # between two epochs, and at the end
+        outcome, trainer = stopped_while_evaluating(step)
+        assert (outcome, trainer.step) == (Outcome.STOPPED, step)
+        assert (config.folders.checkpoints / f"step-{step:08d}").is_dir()
+        assert step not in dict(evaluations(config))
+        assert not config.folders.result.exists()
+    _, trainer = run(config)
+    assert losses(config) == losses(reference)
+    assert evaluations(config) == evaluations(reference)
+    assert config.folders.result.exists()
+    for name, weights in reference_trainer.model.state_dict().items():
+        assert torch.equal(weights, trainer.model.state_dict()[name]), name
+
+
+def test_a_run_that_is_asked_to_stop_at_once_does_not_begin_the_evaluation_that_it_lacks(
+    small, stopped_while_evaluating
+):
+    stopped_while_evaluating(11)
+    trainer = Trainer(small(epochs=2))
+    trainer.model.register_forward_hook(lambda *_: pytest.fail("it computes"))
+    try:
+        assert trainer.train(SimpleNamespace(requested=True)) is Outcome.STOPPED
+    finally:
+        trainer.close()
+    assert evaluations(small()) == []
+
+
 def test_an_evaluation_of_a_lost_course_of_the_run_does_not_count(small, uninterrupted):
     reference, _ = uninterrupted
     config = small(epochs=2)
@@ -406,7 +455,7 @@ def test_a_state_that_is_copied_while_the_next_step_computes_is_the_one_of_its_s
 def test_a_run_that_fails_finishes_the_save_that_it_has_begun(small, monkeypatch):
     config = small(checkpoint=CheckpointConfig(checkpoint_interval_steps=4, checkpoint_mode="async"))
     trainer = Trainer(config)
-    monkeypatch.setattr(trainer, "evaluate", lambda: None)
+    monkeypatch.setattr(trainer, "evaluate", lambda _stop: None)
     step = trainer.train_step
     monkeypatch.setattr(trainer, "train_step", lambda **given: step(**given) if trainer.step < 4 else 1 / 0)
     try:

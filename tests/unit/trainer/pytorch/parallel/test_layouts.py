@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.trainer.pytorch.parallel.train_layouts import STEPS, combinations, options
+from tests.unit.trainer.pytorch.parallel.train_layouts import BATCH, STEPS, combinations, options
 
 REPOSITORY = Path(__file__).resolve().parents[5]
 PROGRAM = Path(__file__).with_name("train_layouts.py")
@@ -84,13 +84,16 @@ def test_ranks_evaluate_together_what_the_whole_model_answers(trained, world_siz
     assert result["together"] == pytest.approx(result["alone"], rel=tolerance)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "gpt: replicate 1 shard 1 tensor 1 pipeline 1",
-        "deep gpt: alone",
-    ],
-)
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_ranks_evaluate_as_many_samples_at_a_time_as_they_train_on(trained, world_size):
+    """A rank that has memory for the logits of one microbatch has it for the evaluation, too."""
+    for case in (*combinations(world_size), *options(world_size)):
+        parallel = case.then or case.parallel
+        at_once = BATCH // parallel.degrees(world_size).data // parallel.microbatches
+        assert trained[world_size][case.name]["most_logits"] == at_once, case.name
+
+
+@pytest.mark.parametrize("name", ["gpt: replicate 1 shard 1 tensor 1 pipeline 1", "deep gpt: alone"])
 def test_what_is_compared_has_learned_something(trained, name):
     losses = trained[1][name]["losses"]
     assert losses[-1] < 0.95 * losses[0]

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+import weakref
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -33,6 +34,7 @@ from trainer.pytorch.precision import PrecisionConfig
 
 if TYPE_CHECKING:
     from trainer.pytorch.models.model_config import ModelConfig
+    from trainer.pytorch.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,11 +187,11 @@ def train(case: Case, folder: Path) -> dict[str, Any]:
     """Train for 20 steps; `folder` is where the model is when it changes its layout.
 
     Returns:
-        The loss of each step over the whole batch, the mean score of the task that the ranks compute together, and that
-        of the whole model rebuilt on rank 0.
+        The loss of each step over the whole batch, the mean score of the task that the ranks compute together, that of
+        the whole model rebuilt on rank 0, and of how many samples one of the ranks had logits at a time.
     """
     losses, training = _steps(case, folder)
-    together = training.score()
+    together, most_logits = training.score()
     whole = state.whole_model(training.model)
     alone = None
     if whole is not None:
@@ -197,7 +199,7 @@ def train(case: Case, folder: Path) -> dict[str, Any]:
         with torch.no_grad():
             logits = state.module_with(case.model, whole).eval()(inputs)
         alone = case.model.task.score(logits, targets).item() / targets.numel()
-    return {"losses": losses, "together": together, "alone": alone}
+    return {"losses": losses, "together": together, "alone": alone, "most_logits": most_logits}
 
 
 def _steps(case: Case, folder: Path) -> tuple[list[float], Training]:
@@ -218,6 +220,21 @@ def _steps(case: Case, folder: Path) -> tuple[list[float], Training]:
     return losses_of_first + second.steps(range(STEPS // 2, STEPS)), second
 
 
+class WatchedTask:
+    """Scores as a task does, and looks of how many samples logits are in memory."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._seen: list[weakref.ref[torch.Tensor]] = []
+        self.most = 0
+
+    def score(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        self._seen.append(weakref.ref(logits))
+        alive = (each() for each in self._seen)
+        self.most = max(self.most, sum(len(each) for each in alive if each is not None))
+        return self._task.score(logits, targets)
+
+
 class Training:
     """A model in a layout, and its optimizer."""
 
@@ -232,10 +249,14 @@ class Training:
     def state(self) -> dict[str, Any]:
         return state.state_dict(self.model, self.optimizer)
 
-    def score(self) -> float:
-        """Evaluate on all ranks together."""
+    def score(self) -> tuple[float | None, int]:
+        """Evaluate on all ranks together; return also of how many samples some rank had logits at a time."""
         samples = InMemoryDataset(*held_out(self.case), classes=64)
-        return sharded_mean_score(self.model, samples, self.case.model.task, BATCH)
+        task = WatchedTask(self.case.model.task)
+        mean = sharded_mean_score(self.model, samples, task, BATCH, lambda: True)
+        most = torch.tensor(task.most)
+        dist.all_reduce(most, op=dist.ReduceOp.MAX)
+        return mean, int(most)
 
     def steps(self, numbers: range) -> list[float]:
         """Train for some steps."""

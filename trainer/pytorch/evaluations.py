@@ -1,0 +1,72 @@
+"""The evaluations of one run: when they are due, how the ranks share them, what is reported of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer.pytorch import last_evaluation
+from trainer.pytorch.agreement import StopVote
+from trainer.pytorch.evaluation import mean_score
+from trainer.pytorch.parallel.evaluation import sharded_mean_score
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainer.pytorch.config import TrainConfig
+    from trainer.pytorch.data.dataset import Dataset
+    from trainer.pytorch.distributed import Distributed
+    from trainer.pytorch.parallel.parallel_model import ParallelModel
+    from trainer.pytorch.reporting.reporter import Reporter
+
+
+class Evaluations:
+    """Judges the model by samples that training has not seen. All methods are collective: every rank calls them."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        model: ParallelModel,
+        held_out: Dataset,
+        distributed: Distributed,
+        reporter: Reporter,
+    ) -> None:
+        self._config = config
+        self._model = model
+        self._held_out = held_out
+        self._distributed = distributed
+        self._reporter = reporter
+
+    def evaluate(self, step: int, stop_requested: Callable[[], bool]) -> dict[str, float] | None:
+        """Judge the model as it is after a step, and report that.
+
+        Args:
+            step: Steps done.
+            stop_requested: Whether this rank was asked to stop.
+
+        Returns:
+            How good it is, by the names of `Task.scores`, the same on every rank; None where some rank was asked to
+            stop: an evaluation may take longer than a pod has then, so it is left to the resumed run.
+        """
+        self._distributed.allow_checkpoint()
+        vote = StopVote(self._distributed, stop_requested)
+        mean = self._mean_score(vote.go_on)
+        vote.end()
+        if mean is None:
+            return None
+        scores = self._config.data.task.scores(mean)
+        self._reporter.on_evaluation(step, scores)
+        if self._distributed.is_main:
+            last_evaluation.remember(self._config.folders.run, step)
+        return scores
+
+    def is_missing(self, step: int) -> bool:
+        """Return whether an earlier process of a run that continues after `step` had no time to evaluate it there."""
+        run = self._config.folders.run
+        return not self._distributed.on_main(lambda: last_evaluation.resume_at(run, step))
+
+    def _mean_score(self, go_on: Callable[[], bool]) -> float | None:
+        data, model = self._config.data, self._model
+        if not model.computes_alone:
+            return sharded_mean_score(model, self._held_out, data.task, data.batch_size, go_on)
+        part = data.batch_size // model.layout.degrees.data // self._config.parallel.microbatches
+        return mean_score(model.module, self._held_out, data.task, self._distributed, go_on, samples_per_call=part)
