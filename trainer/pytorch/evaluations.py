@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainer.pytorch import last_evaluation
 from trainer.pytorch.agreement import StopVote
 from trainer.pytorch.evaluation import mean_score
+from trainer.pytorch.parallel import buffers
 from trainer.pytorch.parallel.evaluation import sharded_mean_score
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Evaluations:
 
     def _mean_score(self, go_on: Callable[[], bool]) -> float | None:
         data, model = self._config.data, self._model
+        buffers.take_from_main(model)
         if not model.computes_alone:
             return sharded_mean_score(model, self._held_out, data.task, data.batch_size, go_on)
         part = data.batch_size // model.layout.degrees.data // self._config.parallel.microbatches

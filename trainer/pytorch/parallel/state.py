@@ -14,6 +14,8 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.tensor import DTensor
 
+from trainer.pytorch.parallel import buffers
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
 def state_dict(model: ParallelModel, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """Return "model" and "optimizer", tensors by the names of the whole model's parameters; collective.
 
-    Parameters and the optimizer's tensors are those in use; buffers, which a forward pass may change, are copies.
+    Parameters and the optimizer's tensors are those in use; buffers, which a forward pass may change, are copies of
+    rank 0's.
 
     Shards are DTensors. A stage of a pipeline has its own tensors alone, but the optimizer's list of parameters is that
     of the whole model on every rank: equal values are stored once.
     """
+    buffers.take_from_main(model)
     own, optimizer_state = cast("tuple[dict[str, Any], dict[str, Any]]", get_state_dict(model.module, optimizer))
     for group in optimizer_state["param_groups"]:
         group["params"] = _of_all_stages(group["params"], model.layout)

@@ -1,0 +1,70 @@
+"""Running statistics of batch normalisation on two ranks of the real torchrun, which each see other samples."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainer.model_repository import torchscript
+from trainer.pytorch.checkpoints.stored import whole_weights
+from trainer.pytorch.data.digits import DigitsConfig
+
+REPOSITORY = Path(__file__).resolve().parents[5]
+PROGRAM = Path(__file__).with_name("train_with_batch_norm.py")
+LAUNCH = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0")
+
+
+@pytest.fixture
+def train(data_dir):
+    def run(output: Path, stop_at: int = 0) -> None:
+        done = subprocess.run(
+            [sys.executable, *LAUNCH, PROGRAM, data_dir, output, str(stop_at)],
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+
+    return run
+
+
+def events(output: Path, kind: str) -> list[dict]:
+    lines = (output / "default/logs/rank-00000.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+
+def curves(output: Path) -> tuple[list[float], list[float]]:
+    return (
+        [event["loss"] for event in events(output, "step")],
+        [event["accuracy"] for event in events(output, "evaluated")],
+    )
+
+
+def saved(output: Path) -> dict[str, torch.Tensor]:
+    return whole_weights(max((output / "default/checkpoints").iterdir()))
+
+
+def test_a_resumed_run_has_the_statistics_of_the_uninterrupted_one_bit_for_bit(train, data_dir, tmp_path):
+    reference, output = tmp_path / "uninterrupted", tmp_path / "resumed"
+    train(reference)
+    train(output, stop_at=5)
+    train(output)
+    assert [event["step"] for event in events(output, "resumed")] == [5]
+    assert curves(output) == curves(reference)
+    expected = saved(reference)
+    for name, values in saved(output).items():
+        assert torch.equal(values, expected[name]), name
+
+    manifest = json.loads((reference / "models/digits/1/manifest.json").read_text())
+    held_out = DigitsConfig(data_dir=data_dir).open("held_out", (1, 8, 8))
+    batch = held_out.batch(torch.arange(len(held_out)))
+    with torch.inference_mode():
+        answers = torchscript.load(reference / "models/digits/1/model.pt")(batch.inputs).argmax(dim=1)
+    assert (answers == batch.targets).double().mean().item() == manifest["accuracy"]
