@@ -38,6 +38,8 @@ class Run:
     """In which its pods ran, without the time between a restart or a stop and the next start."""
     gpus: int | None = None
     gpu_hours: float | None = None
+    may_be_less: bool = False
+    """Whether it may have run with fewer pods at times, as elastic jobs do: its GPU-hours and cost are the most."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields for --json; what is not known is null."""
@@ -94,6 +96,7 @@ def describe(name: str, job: dict[str, Any] | None, now: datetime) -> Run:
     return Run(
         run=name, phase=phase_of(job), job=job["metadata"]["name"], created=created,
         waited_seconds=waited, ran_seconds=ran, gpus=gpus, gpu_hours=round(gpus * ran / 3600, 2),
+        may_be_less=gpus > 0 and _is_elastic(job),
     )  # fmt: skip
 
 
@@ -110,6 +113,7 @@ def table(runs: Iterable[Listed], width: int | None = None) -> list[str]:
 
 def _row(listed: Listed) -> tuple[str, ...]:
     run, loss = listed.run, next((name for name in LOSSES if name in listed.latest), None)
+    most = "≤ " if run.may_be_less else ""
     return (
         run.run,
         _phase(listed),
@@ -117,8 +121,8 @@ def _row(listed: Listed) -> tuple[str, ...]:
         run.created,
         duration(run.waited_seconds),
         duration(run.ran_seconds),
-        "" if run.gpu_hours is None else f"{run.gpu_hours:.2f}",
-        "" if listed.cost_cny is None else amount(*listed.cost_cny),
+        "" if run.gpu_hours is None else f"{most}{run.gpu_hours:.2f}",
+        "" if listed.cost_cny is None else f"{most}{amount(*listed.cost_cny)}",
         "" if loss is None else f"{listed.latest[loss]:.4g}",
         listed.arguments.get("source", "").removeprefix("sha256 "),
         shortened(listed.command, _LONGEST_COMMAND),
@@ -155,6 +159,11 @@ def _end(job: dict[str, Any], now: datetime) -> datetime:
 
 def _gpus(job: dict[str, Any]) -> int:
     return sum(task.get("replicas", 0) * _gpus_of_pod(task["template"]["spec"]) for task in job["spec"]["tasks"])
+
+
+def _is_elastic(job: dict[str, Any]) -> bool:
+    pods = sum(task.get("replicas", 0) for task in job["spec"]["tasks"])
+    return job["spec"].get("minAvailable", pods) < pods
 
 
 def _gpus_of_pod(spec: dict[str, Any]) -> int:

@@ -37,6 +37,18 @@ def test_what_goes_on_is_counted_until_now():
     assert describe("train", _job(), NOW).phase == "Pending"
 
 
+def test_an_elastic_job_took_its_gpu_hours_at_most():
+    job = _job(("Running", "11:00:00"))
+    job["spec"]["minAvailable"] = 2
+    assert not describe("train", job, NOW).may_be_less
+    job["spec"]["minAvailable"] = 1
+    run = describe("train", job, NOW)
+    assert (run.gpu_hours, run.may_be_less) == (8.0, True)
+    cost = (80.0, 80.0)
+    listed = Listed(run=run, by=None, arguments={}, cost_cny=cost, step=None, latest={})
+    assert {"≤ 8.00", "≤ 80.00"} <= {cell.strip() for cell in table([listed])[1].split("  ")}
+
+
 def test_a_job_that_never_ran_waited_until_its_end():
     assert describe("train", _job(("Pending", "10:00:01"), ("Failed", "10:10:00")), NOW).waited_seconds == 600
 
