@@ -118,9 +118,14 @@ def _unreadable(path: Path, error: OSError) -> RefusalError:
     )
 
 
+def looks_like_a_secret(path: Path, rules: IgnoreRules) -> bool:
+    """Return whether the name of a file is one that secrets have, and no rule of its folder takes it in by name."""
+    return _SECRETS.fullmatch(path.name) is not None and not rules.insists_on(path)
+
+
 def _check_file(folder: Path, path: Path, rules: IgnoreRules, *, may_dangle: bool) -> None:
     name = path.relative_to(folder).as_posix()
-    if _SECRETS.fullmatch(path.name) and not rules.insists_on(path):
+    if looks_like_a_secret(path, rules):
         limit = "looks like a secret, and code can be read by all who may see the job"
         fix = f"write /{name} into {OWN_RULES} or .gitignore, or {_SEND_ANYWAY.format(f'/{name}')}"
         raise RefusalError("source.path", name, limit, fix)

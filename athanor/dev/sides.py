@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from athanor.dev import tree
-from athanor.dev.tree import GREETING, LINK, Tree, is_skipped, leads_inside, receive, send
+from athanor.dev.tree import GREETING, LINK, Tree, is_skipped, kind_of, leads_inside, receive, send
 from athanor.inspection.control_characters import printable
-from workloads.folder_archive import chosen_files
+from workloads.folder_archive import chosen_files, looks_like_a_secret
 from workloads.ignore_rules import IgnoreRules
 
 if TYPE_CHECKING:
@@ -39,18 +39,29 @@ class OwnFolder(Tree):
 
     def may_arrive(self, name: str) -> bool:
         """Return whether a new file of the pod belongs to the code here."""
+        rules = self._rules_at(name)
+        return rules is not None and not rules.ignores(self.folder / name, is_folder=False)
+
+    def why_not(self, name: str, state: str) -> str:
+        """Return why a file of the pod, which may arrive, cannot come here; empty if it can."""
+        if kind_of(state) == LINK and self._leads_out(name, state[len(LINK) :]):
+            return "a link that would lead out of the folder here"
+        rules = self._rules_at(name)
+        # what `chosen_files` would refuse here, at each look from then on
+        return "looks like a secret" if rules and looks_like_a_secret(self.folder / name, rules) else ""
+
+    def _rules_at(self, name: str) -> IgnoreRules | None:
+        """Return the rules of a file's folder; None if that is ignored."""
         rules, place = IgnoreRules.of(self.folder), self.folder
-        *folders, last = Path(name).parts
-        for each in folders:
+        for each in Path(name).parts[:-1]:
             place /= each
             if rules.ignores(place, is_folder=True):
-                return False
+                return None
             rules = rules.within(place)
-        return not rules.ignores(place / last, is_folder=False)
+        return rules
 
-    def leads_out(self, name: str, state: str) -> bool:
+    def _leads_out(self, name: str, target: str) -> bool:
         """Return whether a link of the pod would lead out of the folder here, through a link that is only here."""
-        target = state[len(LINK) :]
         if not leads_inside(name, target):  # a pod that is not ours may say anything
             return True
         real = Path(os.path.realpath(self.folder / Path(name).parent / target))

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
-from athanor.dev.tree import LINK, kind_of
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
@@ -53,8 +52,8 @@ class Own(Side, Protocol):
         """Return whether a new file of the pod belongs here: not one that the ignore files name."""
         ...
 
-    def leads_out(self, name: str, state: str) -> bool:
-        """Return whether a link of the pod would lead out of the folder here."""
+    def why_not(self, name: str, state: str) -> str:
+        """Return why a file of the pod, which may arrive, cannot come here; empty if it can."""
         ...
 
 
@@ -92,9 +91,9 @@ class Sync:
         there, there_left = self.there.scan({*here, *self._equal})
         there = {name: state for name, state in there.items() if name in here or self.here.may_arrive(name)}
         there_left |= {
-            name: "a link that would lead out of the folder here"
+            name: why
             for name, state in there.items()
-            if kind_of(state) == LINK and here.get(name) != state and self.here.leads_out(name, state)
+            if here.get(name) != state and (why := self.here.why_not(name, state))
         }
         if self._equal and not here and not here_left and there:
             fix = "bring it back, or `athanor dev --stop`, and start again"

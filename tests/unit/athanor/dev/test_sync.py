@@ -459,3 +459,18 @@ def test_a_link_of_the_pod_through_one_of_the_users_own_does_not_arrive(folders,
     assert links(here) == {"data": str(tmp_path)}
     assert links(there) == {"mine": "data/secret"}
     assert said[-1] == "stays in the pod (a link that would lead out of the folder here): mine"
+
+
+def test_what_looks_like_a_secret_stays_in_the_pod_and_stops_nothing(here, there, watched):
+    """Here it would be refused at every look from then on, as `athanor run` would refuse to send it."""
+    sync, said = watched
+    (here / "train.py").write_text("1")
+    settle(sync)
+    (there / ".env").write_text("TOKEN=1")
+    (there / "notes.txt").write_text("2")
+    settle(sync)
+    assert content(here) == {"train.py": b"1", "notes.txt": b"2"}
+    assert "stays in the pod (looks like a secret): .env" in said
+    (here / ".athanorignore").write_text("!.env\n")
+    settle(sync)
+    assert content(here)[".env"] == b"TOKEN=1"
