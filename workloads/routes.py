@@ -37,6 +37,7 @@ _GRPC_METHODS = (
 """Without those of the repository, of traces and of the log: they manage the server."""
 _GRPC_STREAM = "ModelStreamInfer"
 _UNLIMITED = "0s"
+_NOWHERE = "/v2/closed"
 _REQUESTS_PER_CONNECTION = 1000
 """To a Service's address, which gives a connection to one of its pods: long-lived ones would keep new pods idle."""
 _TO_SERVICES = {
@@ -71,7 +72,7 @@ def route_manifest(metadata: Manifest, upstream: Upstream, expose: Expose, host:
     """
     ports, timeout = upstream.ports, f"{expose.timeout_seconds}s"
     http = partial(_rule, backends=upstream.shares, port=ports["http"], timeout=timeout)
-    rules = [_closed(expose.path)] if upstream.has_trace_settings else []
+    rules = [_closed(expose.path, http)] if upstream.has_trace_settings else []
     if expose.path != "/":
         rules += _rules_below(expose.path, http)
     else:
@@ -136,10 +137,11 @@ def _grpc_rules(rule: Callable[..., Manifest], port: int) -> list[Manifest]:
     return [rule("grpc", _grpc_matches(), port=port), rule("grpc-stream", stream, port=port, timeout=_UNLIMITED)]
 
 
-def _closed(path: str) -> Manifest:
-    """Return a rule without a backend, which answers 500: no request gets to a model's trace settings."""
+def _closed(path: str, rule: Callable[..., Manifest]) -> Manifest:
+    """Return a rule that leads from a model's trace settings to a path that no server has."""
     settings = f"{re.escape(path.rstrip('/'))}/v2/models/.*/trace/setting"
-    return {"name": "closed", "matches": [_match("RegularExpression", settings)]}
+    nowhere = {"type": "ReplaceFullPath", "replaceFullPath": _NOWHERE}
+    return {**rule("closed", [_match("RegularExpression", settings)]), "filters": [_rewrite(nowhere)]}
 
 
 def _rules_below(path: str, rule: Callable[[str, list[Manifest]], Manifest]) -> list[Manifest]:

@@ -47,5 +47,5 @@ def _broken_route(limits: ServingThresholds) -> Alert:
         severity="page",
         summary="The gateway answers requests with errors because it cannot follow a route",
         description="Status 500: the route or a policy names what is not there, such as a Secret. Status 503: no pod "
-        "of the service, or of its canary, is ready.",
+        "of the service is ready.",
     )

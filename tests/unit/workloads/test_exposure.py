@@ -77,7 +77,7 @@ def test_nobody_outside_changes_what_triton_traces(path, below):
     asked = {"expose": Expose(path=path), "resources": Resources(gpus=1)}
     closed, *others = route(expose(runtime=Triton(), **asked))["rules"]
     assert paths(closed) == {("RegularExpression", f"{below}/v2/models/.*/trace/setting")}
-    assert "backendRefs" not in closed
+    assert closed["filters"][0]["urlRewrite"]["path"] == {"type": "ReplaceFullPath", "replaceFullPath": "/v2/closed"}
     assert all(rule["backendRefs"] for rule in others)
     assert "closed" not in {rule["name"] for rule in route(expose(expose=Expose(path=path)))["rules"]}
 

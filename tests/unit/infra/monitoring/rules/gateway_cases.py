@@ -72,7 +72,7 @@ CASES = (
     ),
     AlertCase(
         alert="GatewayRouteBroken",
-        says="a canary without a ready pod gets its share of the requests",
+        says="a route leads in part to what is not there",
         series={**own(_DIRECT, "0x60"), **own(_NO_CLUSTER, "0x10 0+1x20 20x40")},
         fires={"20m": [{}]},
         quiet=["10m", "45m"],

@@ -22,6 +22,7 @@ OTHER = {
     "serving.latency_objective": 0.95,
     "serving.latency_seconds": 1.0,
     "serving.canceled_ratio": 0.5,
+    "serving.gateway_error_ratio": 0.5,
 }
 """Another value of each limit that is not a whole number."""
 
