@@ -129,11 +129,12 @@ def _named(cls: type, unnamed: Sequence[object], values: Mapping[str, object]) -
         limit = f"takes only keyword arguments{f' after {names[-1]}' if names else ''}"
         fix = f"write {later[0]}=…" if later else "omit the rest"
         raise RefusalError(cls.__name__, unnamed, limit, fix)
-    given = dict(zip(names, unnamed, strict=False))
-    twice = next((name for name in given if name in values), None)
+    positional = dict(zip(names, unnamed, strict=False))
+    twice = next((name for name in positional if name in values), None)
     if twice is not None:
-        raise RefusalError(cls.__name__, (given[twice], values[twice]), f"has {twice} twice", f"write {twice}=… once")
-    return {**given, **values}
+        both = (positional[twice], values[twice])
+        raise RefusalError(cls.__name__, both, f"has {twice} twice", f"write {twice}=… once")
+    return {**positional, **values}
 
 
 def _refusal(field: str, value: object, kind: object, problems: Sequence[ErrorDetails]) -> RefusalError:

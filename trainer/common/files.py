@@ -70,7 +70,7 @@ def fix_of(error: OSError) -> str:
     """Return what helps against a failed write, by its error number; a message has it after "Fix: "."""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            return "more space on that volume, or remove from it what is no longer needed"
+            return "more space on that volume, or delete files there that you no longer need"
         case errno.EFBIG:
             return "a file system, or a limit (ulimit -f), that allows files of this size"
         case errno.EACCES | errno.EPERM | errno.EROFS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +17,7 @@ from trainer.pytorch.task import Task
 from trainer.pytorch.trained_model import TensorSpec, TrainedModel
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
     from torch import Tensor
@@ -76,40 +78,39 @@ def publish_result(  # noqa: PLR0913  a result is all of it
     Raises:
         ExportError: see `publish`, or a folder cannot be written; there is no result then.
     """
+    with _writable(config.output_dir):
+        published: dict[str, Any] = {"version": None, "not_published": NOT_A_CLASSIFIER}
+        if is_published(config):
+            assert whole_model is not None, "only rank 0 publishes"
+            trained = _trained_model(config, whole_model, held_out, step=step, accuracy=scores["accuracy"])
+            published = {"version": publish(config.folders.models, config.export, trained, config.compression)}
+        result: dict[str, Any] = {
+            "model_name": config.export.model_name if published["version"] else None,
+            **published,
+            "step": step,
+            **scores,
+            "settings": settings,
+        }
+        write_json_atomically(config.folders.result, result)
+        return published
+
+
+@contextmanager
+def _writable(output_dir: Path) -> Generator[None]:
+    """Refuse in one line what a full or lost volume does to the block.
+
+    Raises:
+        ExportError: naming the place and the fix.
+    """
     try:
-        return _publish_result(config, settings, whole_model, held_out, step=step, scores=scores)
+        yield
     except OSError as error:
         if error.errno is None:  # not of a file system
             raise
-        place = error.filename or config.output_dir
+        place = error.filename or output_dir
         what = "the model and the result of the run cannot be written"
         fix = f"{fix_of(error)}; then start the run again, its last checkpoint is there"
         raise ExportError(f"{place}: {what}: {error.strerror}. Fix: {fix}") from error
-
-
-def _publish_result(  # noqa: PLR0913  as above
-    config: TrainConfig,
-    settings: dict[str, Any],
-    whole_model: dict[str, Tensor] | None,
-    held_out: Dataset,
-    *,
-    step: int,
-    scores: dict[str, float],
-) -> dict[str, Any]:
-    published: dict[str, Any] = {"version": None, "not_published": NOT_A_CLASSIFIER}
-    if is_published(config):
-        assert whole_model is not None, "only rank 0 publishes"
-        trained = _trained_model(config, whole_model, held_out, step=step, accuracy=scores["accuracy"])
-        published = {"version": publish(config.folders.models, config.export, trained, config.compression)}
-    result: dict[str, Any] = {
-        "model_name": config.export.model_name if published["version"] else None,
-        **published,
-        "step": step,
-        **scores,
-        "settings": settings,
-    }
-    write_json_atomically(config.folders.result, result)
-    return published
 
 
 def _trained_model(

@@ -44,11 +44,6 @@ class _Batch:
     """How often the model was called."""
     seconds: float = 0.0
 
-    @property
-    def rows(self) -> int:
-        """Of all its requests together."""
-        return sum(request.rows for request in self.requests)
-
 
 class Batcher:
     """Queue, worker threads and numbers of one version; its methods belong to the event loop's thread."""
@@ -92,9 +87,9 @@ class Batcher:
         self._queue.end()
 
     def _finish(self, batch: _Batch, outcomes: list[_Outcome]) -> None:
-        self._count(batch)
+        rows = sum(request.rows for request in batch.requests)
+        self._count(batch, rows)
         answered: list[Waiting] = []
-        rows = batch.rows
         for request, outcome in zip(batch.requests, outcomes, strict=True):
             if request.record is not None:
                 request.record.compute_began = batch.started
@@ -120,10 +115,10 @@ class Batcher:
         self.numbers.request_failure[metrics.REJECTED] += 1
         self.numbers.rejected[cause, priority] += 1
 
-    def _count(self, batch: _Batch) -> None:
+    def _count(self, batch: _Batch, rows: int) -> None:
         self.numbers.execution_count += batch.calls
-        self.numbers.batch_size.observe(batch.rows)
-        size = self.numbers.batches[batch.rows]
+        self.numbers.batch_size.observe(rows)
+        size = self.numbers.batches[rows]
         size.calls += batch.calls
         size.duration_us += round(batch.seconds * 1e6)
 

@@ -113,8 +113,8 @@ def _raw_shape(size: int, spec: TensorSpec, *, batched: bool) -> list[int]:
     if shape.count(-1) > 1:
         fix = "Fix: send JSON with the shape"
         raise RequestError(400, f"input {spec.name!r}: shape {shape} cannot be known from {size} bytes. {fix}")
-    known = math.prod(each for each in shape if each != -1) * spec.datatype.numpy.itemsize
-    return [size // known if each == -1 else each for each in shape]
+    unit_bytes = math.prod(each for each in shape if each != -1) * spec.datatype.numpy.itemsize
+    return [size // unit_bytes if each == -1 else each for each in shape]
 
 
 def _parse_header_length(value: bytes, body_size: int) -> int:

@@ -55,14 +55,14 @@ def live(*looks: str) -> tuple[int, str]:
         [sys.executable, "-c", LIVE, *looks], cwd=REPOSITORY, env=variables, stdin=own, stdout=own, stderr=own
     )
     os.close(own)
-    written = b""
+    output = b""
     while True:
         try:
-            written += os.read(terminal, 1 << 16)
+            output += os.read(terminal, 1 << 16)
         except OSError:  # Linux: the other side is closed
             break
     os.close(terminal)
-    return command.wait(), written.decode().replace("\r\n", "\n")
+    return command.wait(), output.decode().replace("\r\n", "\n")
 
 
 def test_all_that_matters_stays_on_the_screen_until_the_run_ends():

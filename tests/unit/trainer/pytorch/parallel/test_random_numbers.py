@@ -104,8 +104,8 @@ def test_a_run_continues_on_another_kind_of_device(small, monkeypatch, caplog, s
     assert train(small(), until=6) is Outcome.STOPPED
     as_if_on(resumed_on)
     assert train(small()) is Outcome.FINISHED
-    known = {"cpu": "cpu", "cuda": "cpu and cuda"}
+    devices = {"cpu": "cpu", "cuda": "cpu and cuda"}
     assert (
-        f"random numbers: the checkpoint has those of {known[saved_on]}, this run draws from {known[resumed_on]}: "
+        f"random numbers: the checkpoint has those of {devices[saved_on]}, this run draws from {devices[resumed_on]}: "
         "the samples continue exactly, dropout does not"
     ) in caplog.text
