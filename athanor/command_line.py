@@ -57,11 +57,13 @@ _MODULES = {
     "dev": "athanor.dev.command",
     "status": "athanor.runs.status",
     "runs": "athanor.runs.command",
-    "logs": "athanor.runs.command",
-    **dict.fromkeys(("watch", "compare", "curves", "stop", "resume", "delete", "why", "rerun"), "athanor.runs.command"),
+    **dict.fromkeys(("compare", "stop", "resume", "delete", "rerun"), "athanor.runs.command"),
     **dict.fromkeys(("shell", "port-forward", "copy", "tensorboard"), "athanor.runs.command"),
+    **dict.fromkeys(("logs", "watch", "curves", "why"), "athanor.runs.questions"),
 }
 """By command: the module whose `run` does the work. Importing some of them takes longer than everything else."""
+_OF_RUNS = {_MODULES["runs"], _MODULES["logs"]}
+"""Modules of the commands that may stand behind `runs`."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -130,7 +132,7 @@ def _without_runs(words: Sequence[str]) -> Sequence[str]:
     No parsers below that of `runs`: their defaults would silently replace options that stand before the command.
     """
     behind = words[1] if words[:1] == ["runs"] and len(words) > 1 else None
-    return words[1:] if behind and _MODULES.get(behind) == _MODULES["runs"] else words
+    return words[1:] if behind and _MODULES.get(behind) in _OF_RUNS else words
 
 
 class _Version(argparse.Action):

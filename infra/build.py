@@ -137,7 +137,8 @@ def _platform(
         depends_on=(*nodes, *ready, *gpu_parts, *scheduling.ready, *limits.parts, *gateway),
     )
     described = pulumi.ResourceOptions(provider=provider, depends_on=list(ready))
-    resource("platform-contract", contract_manifest(platform.namespace, platform.outputs()), described)
+    outputs = pulumi.Output.json_dumps(platform.outputs(), sort_keys=True)
+    resource("platform-contract", contract_manifest(platform.namespace, outputs), described)
     resource("athanor-run", run_module_manifest(platform.namespace), described)
     return platform
 

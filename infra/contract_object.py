@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pulumi
-
 from infra.errors import RefusalError
-from infra.outputs import PlatformOutputs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import pulumi
 
     from infra.manifests import Manifest
+    from infra.outputs import PlatformOutputs
 
 CONTRACT_OBJECT = "athanor-platform"
 """Name of the ConfigMap in the workloads' namespace."""
@@ -21,12 +19,12 @@ _ANNOTATION = "athanor.dev/outputs"
 """Not data: the Kubernetes provider replaces a ConfigMap whose data changes, so every edited pool would show one."""
 
 
-def contract_manifest(namespace: pulumi.Input[str], outputs: Mapping[str, object]) -> Manifest:
+def contract_manifest(namespace: pulumi.Input[str], outputs: pulumi.Input[str]) -> Manifest:
     """Return the ConfigMap with the outputs of the stack that owns the platform; none of them is secret.
 
     Args:
         namespace: The workloads' namespace.
-        outputs: The outputs by their names.
+        outputs: The outputs by their names, as JSON.
     """
     return {
         "apiVersion": "v1",
@@ -34,7 +32,7 @@ def contract_manifest(namespace: pulumi.Input[str], outputs: Mapping[str, object
         "metadata": {
             "name": CONTRACT_OBJECT,
             "namespace": namespace,
-            "annotations": {_ANNOTATION: pulumi.Output.json_dumps(outputs, sort_keys=True)},
+            "annotations": {_ANNOTATION: outputs},
         },
     }
 
@@ -45,6 +43,9 @@ def read_contract(config_map: dict[str, Any]) -> PlatformOutputs:
     Raises:
         RefusalError: it holds none, or those of a newer contract.
     """
+    # With pydantic a tenth of a second, which every command would spend that only needs the name above.
+    from infra.outputs import PlatformOutputs  # noqa: PLC0415
+
     try:
         outputs: dict[str, Any] = json.loads(config_map["metadata"]["annotations"][_ANNOTATION])
     except (KeyError, TypeError, ValueError):

@@ -24,6 +24,7 @@ from athanor.run.replaced import Replaced
 from athanor.runs.cluster import Cluster
 from athanor.runs.elsewhere import host
 from athanor.runs.ending import exit_status
+from athanor.runs.engine_error import EngineError
 from athanor.runs.follow import follow_to_the_end
 from athanor.runs.history import Seen
 from athanor.runs.login_name import login_name
@@ -31,7 +32,6 @@ from athanor.runs.meanwhile import meanwhile
 from athanor.runs.stack import (
     PROJECT,
     Declaration,
-    EngineError,
     apply,
     create_run,
     open_run,

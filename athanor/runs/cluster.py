@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.reader import Asked
-from athanor.runs.reach import is_silent
 from infra.contract_object import CONTRACT_OBJECT, read_contract
 from infra.errors import RefusalError
 
@@ -255,6 +254,8 @@ def _ended(process: subprocess.Popen[str], content: str, server: str) -> tuple[s
     try:
         return process.communicate(content, timeout=_PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
+        from athanor.runs.reach import is_silent  # noqa: PLC0415 - TLS and proxies, which a server that answers spares
+
         if server and is_silent(server):
             raise _silent(server, "does not answer") from None
     try:

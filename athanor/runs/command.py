@@ -1,4 +1,4 @@
-"""The commands about runs: `athanor runs`, `logs`, `watch`, `stop` and so on."""
+"""The commands about runs that change them, go into them or need their stacks: `athanor runs`, `stop` and so on."""
 
 from __future__ import annotations
 
@@ -6,33 +6,28 @@ import json
 import sys
 from collections.abc import Callable  # noqa: TC003 - of a table that is annotated
 from datetime import UTC, datetime
-from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-from athanor.inspection.objects import JOBS
 from athanor.runs.cluster import Cluster
 from athanor.runs.comparison import Comparison
 from athanor.runs.control import resume, stop
 from athanor.runs.copy import Place, folder_of, read_copy, run_copy
-from athanor.runs.curves import COLOURS, fields, page
-from athanor.runs.elsewhere import check_can_be_deleted, check_is_here
+from athanor.runs.elsewhere import check_can_be_deleted
 from athanor.runs.ending import exit_status
-from athanor.runs.follow import follow_to_the_end, print_logs
-from athanor.runs.history import Seen, forget
+from athanor.runs.history import forget
 from athanor.runs.inside import forward, shell
 from athanor.runs.job import ABORTED, running_pod
 from athanor.runs.listing import table
+from athanor.runs.location import locate
 from athanor.runs.overview import overview
-from athanor.runs.past_lines import are_gone, print_past, whole_series
+from athanor.runs.past_lines import whole_series
 from athanor.runs.platform_stack import platform_of
 from athanor.runs.ranks import pod_of_rank
 from athanor.runs.rerun import rerun
 from athanor.runs.series import Series, read_series
 from athanor.runs.stack import drop, open_run, outputs_of, remove
 from athanor.runs.tensorboard import show
-from athanor.runs.watch import watch
-from athanor.runs.why import why
 from infra.errors import RefusalError
 from infra.workload_labels import JOB_LABEL
 from workloads.pods import OUTPUT_PATH
@@ -69,50 +64,6 @@ def _list(arguments: argparse.Namespace, cluster: Cluster) -> int:
     return 0
 
 
-def _place(cluster: Cluster, run: str) -> tuple[Cluster, str]:
-    """Return the cluster in a run's namespace, and the name of its job.
-
-    Raises:
-        RefusalError: there is no such run, it was never started, or another cluster has it.
-    """
-    recorded = outputs_of(open_run(run))
-    if "job_name" not in recorded:
-        raise RefusalError("run", run, "was never started", f"`athanor delete {run}`, and run it again")
-    where = cluster.within(recorded["namespace"])
-    check_is_here(where, run, recorded)
-    return where, recorded["job_name"]
-
-
-def _place_to_read(cluster: Cluster, run: str) -> tuple[Cluster, str]:
-    """Return the same as `_place`, without the engine for a run that this machine has seen and whose job is there.
-
-    Another job of the run would have another name, and this one would be gone.
-
-    Raises:
-        RefusalError: see `_place`.
-    """
-    seen = Seen.last(run)
-    if seen and "job_name" in seen.outputs:
-        where, job_name = cluster.within(seen.outputs["namespace"]), seen.outputs["job_name"]
-        job = where.find(JOBS, job_name)
-        if job and job["metadata"].get("labels", {}).get(JOB_LABEL) == run:
-            return where, job_name
-    return _place(cluster, run)
-
-
-def _logs(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    where, job_name = _place_to_read(cluster, arguments.run)
-    if arguments.follow:
-        return follow_to_the_end(where, arguments.run, job_name, as_json=arguments.json)
-    (print_past if are_gone(where, job_name) else print_logs)(where, job_name, as_json=arguments.json)
-    return 0
-
-
-def _watch(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    where, job_name = _place_to_read(cluster, arguments.run)
-    return watch(where, arguments.run, job_name, as_json=arguments.json)
-
-
 def _compare(arguments: argparse.Namespace, cluster: Cluster) -> int:
     runs = (arguments.run, arguments.other)
     left, right = (outputs_of(open_run(run)) for run in runs)
@@ -135,33 +86,8 @@ def _series_if_any(cluster: Cluster, recorded: Mapping[str, str]) -> Series:
         return read_series("")
 
 
-def _curves(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    if len(set(arguments.runs)) > len(COLOURS):
-        raise RefusalError("RUN", len(set(arguments.runs)), f"a page shows at most {len(COLOURS)} runs", "name fewer")
-    runs = {run: _with_points(cluster, run) for run in arguments.runs}
-    if arguments.json:
-        sys.stdout.writelines(f"{json.dumps(fields(run, series))}\n" for run, series in runs.items())
-        return 0
-    Path(arguments.output).write_text(page(runs), encoding="utf-8")
-    sys.stdout.write(f"{arguments.output}\n")
-    return 0
-
-
-def _with_points(cluster: Cluster, run: str) -> Series:
-    """Return what a run has printed of its steps.
-
-    Raises:
-        RefusalError: nothing, or its pods are gone, and their lines with them.
-    """
-    series = whole_series(*_place_to_read(cluster, run))
-    if not series.points:
-        limit = "has printed no lines of JSON with a step and a number"
-        raise RefusalError("run", run, limit, 'print such as {"step": 10, "loss": 0.3}, or wait until it runs')
-    return series
-
-
 def _stop(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    where, job_name = _place(cluster, arguments.run)
+    where, job_name = locate(cluster, arguments.run)
     stop(where, arguments.run, job_name)
     words = f"stopped: run {arguments.run}; to continue it: athanor resume {arguments.run}"
     return _done(arguments, job_name, ABORTED, words)
@@ -177,20 +103,14 @@ def _done(arguments: argparse.Namespace, job_name: str | None, state: str, words
 
 
 def _resume(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    where, job_name = _place(cluster, arguments.run)
+    where, job_name = locate(cluster, arguments.run)
     phase = resume(where, arguments.run, job_name)
     words = f"resumed: run {arguments.run} is {phase}; its logs: athanor logs --follow {arguments.run}"
     return _done(arguments, job_name, phase, words)
 
 
-def _why(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    where, job_name = _place_to_read(cluster, arguments.run)
-    why(where, job_name, as_json=arguments.json)
-    return 0
-
-
 def _rerun(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    where, job_name = _place(cluster, arguments.run)
+    where, job_name = locate(cluster, arguments.run)
     folder = rerun(where, arguments.run, job_name, fresh=arguments.fresh, force=arguments.force)
     if arguments.json:
         started = {"run": arguments.run, "job": job_name, "namespace": where.namespace, "output": folder}
@@ -204,12 +124,12 @@ def _rerun(arguments: argparse.Namespace, cluster: Cluster) -> int:
 
 
 def _shell(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    where, job_name = _place(cluster, arguments.run)
+    where, job_name = locate(cluster, arguments.run)
     return shell(where, _chosen_pod(arguments, where, job_name), arguments.program)
 
 
 def _forward(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    where, job_name = _place(cluster, arguments.run)
+    where, job_name = locate(cluster, arguments.run)
     return forward(where, _chosen_pod(arguments, where, job_name), arguments.ports)
 
 
@@ -223,7 +143,7 @@ def _copy(arguments: argparse.Namespace, cluster: Cluster) -> int:
     platform = platform_of(arguments, cluster)
 
     def job_of_run(run: str) -> tuple[str, str]:
-        where, job_name = _place(cluster, run)
+        where, job_name = locate(cluster, run)
         return job_name, folder_of(where, job_name)
 
     asked = read_copy(arguments.source, arguments.target, job_of_run, replace=arguments.replace)
@@ -236,7 +156,7 @@ def _tensorboard(arguments: argparse.Namespace, cluster: Cluster) -> int:
     platform = platform_of(arguments, cluster)
 
     def place(run: str) -> Place:
-        where, job_name = _place(cluster, run)
+        where, job_name = locate(cluster, run)
         return Place(path=f"{OUTPUT_PATH}/{folder_of(where, job_name)}", run=run, job_name=job_name)
 
     runs = {run: place(run) for run in arguments.runs}
@@ -272,14 +192,10 @@ def _forget(arguments: argparse.Namespace) -> int:
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, Cluster], int]] = {
     "runs": _list,
-    "logs": _logs,
-    "watch": _watch,
     "compare": _compare,
-    "curves": _curves,
     "stop": _stop,
     "resume": _resume,
     "rerun": _rerun,
-    "why": _why,
     "delete": _delete,
     "shell": _shell,
     "port-forward": _forward,

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from athanor.complaint import complain
-from athanor.runs.stack import EngineError
+from athanor.runs.engine_error import EngineError
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:

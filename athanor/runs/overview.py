@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.objects import JOBS
 from athanor.runs.elsewhere import is_elsewhere
+from athanor.runs.engine_error import EngineError
 from athanor.runs.history import Seen
 from athanor.runs.job import ENDED
 from athanor.runs.listing import ELSEWHERE, Listed, Run, describe
 from athanor.runs.pod_series import series_of
 from athanor.runs.prices import gpu_prices
-from athanor.runs.stack import PROJECT, EngineError, all_runs, open_run, outputs_of
+from athanor.runs.stack import PROJECT, all_runs, open_run, outputs_of
 from infra.errors import RefusalError
 from infra.workload_labels import JOB_LABEL, OWNER_LABEL
 from workloads.owner import owner_label

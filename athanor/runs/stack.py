@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pulumi import automation
 
 from athanor.runs.backend import engine_variables
+from athanor.runs.engine_error import EngineError
 from athanor.runs.left_lock import past_left_locks
 from athanor.runs.run_stack import RunStack
 from infra.errors import RefusalError
@@ -37,10 +38,6 @@ _FIXES = {
 }
 """By words of the engine: what to do."""
 _COLOURS = re.compile(r"<\{%[^%]*%\}>")
-
-
-class EngineError(Exception):
-    """What the engine refused or could not do, in its own words or in those of the program."""
 
 
 def _nothing() -> None:

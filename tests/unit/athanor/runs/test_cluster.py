@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from athanor.command_line import parser
-from athanor.runs import cluster
+from athanor.runs import cluster, reach
 from athanor.runs.cluster import Cluster
 from infra.contract_object import CONTRACT_OBJECT, read_contract
 from infra.errors import RefusalError
@@ -163,10 +163,10 @@ def test_a_silent_server_is_not_waited_for(folder, monkeypatch):
     silent = _cluster()
     (folder / "kubectl").write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
     monkeypatch.setattr(cluster, "_PATIENCE_SECONDS", 0.1)
-    monkeypatch.setattr(cluster, "is_silent", lambda server: server == "https://c:6443")
+    monkeypatch.setattr(reach, "is_silent", lambda server: server == "https://c:6443")
     with pytest.raises(RefusalError, match=r"API server = 'https://c:6443': does not answer\. Fix: check the network"):
         silent.find("pods", "a")
     monkeypatch.setattr(cluster, "_TIMEOUT_SECONDS", 0.1)
-    monkeypatch.setattr(cluster, "is_silent", lambda _: False)
+    monkeypatch.setattr(reach, "is_silent", lambda _: False)
     with pytest.raises(RefusalError, match=r"did not answer in 0\.1 s"):
         silent.create({"kind": "Pod"})

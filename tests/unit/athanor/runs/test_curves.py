@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from athanor.runs import command
+from athanor.runs import questions
 from athanor.runs.curves import COLOURS, fields, page
 from athanor.runs.series import read_series
 from infra.errors import RefusalError
@@ -105,11 +105,11 @@ def test_json_has_every_point():
 
 
 def curves(monkeypatch, tmp_path, printed, *, as_json=False, runs=("a",)) -> str:
-    monkeypatch.setattr(command, "_place", lambda cluster, run: (cluster, run))
-    monkeypatch.setattr(command, "whole_series", lambda *_: printed)
+    monkeypatch.setattr(questions, "locate_to_read", lambda cluster, run: (cluster, run))
+    monkeypatch.setattr(questions, "whole_series", lambda *_: printed)
     output = tmp_path / "page.html"
     arguments = argparse.Namespace(runs=list(runs), json=as_json, output=str(output))
-    assert command._COMMANDS["curves"](arguments, None) == 0
+    assert questions._QUESTIONS["curves"](arguments, None) == 0
     return output.read_text(encoding="utf-8") if output.exists() else ""
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from athanor.command_line import main, parser
 from athanor.runs import command as module
+from athanor.runs import stack
 from athanor.runs.cluster import Cluster
-from athanor.runs.stack import EngineError
+from athanor.runs.engine_error import EngineError
 from infra.errors import RefusalError
 
 REFUSED = {
@@ -37,8 +38,9 @@ def _run(tmp_path, monkeypatch):
         find=lambda *_: None,
     )  # fmt: skip
     monkeypatch.setattr(module.Cluster, "of", lambda _: cluster)
-    monkeypatch.setattr(module, "open_run", lambda *_: "stack")
-    monkeypatch.setattr(module, "outputs_of", lambda _: {"job_name": "lr-1", "namespace": "team"})
+    for user in (module, stack):  # the second as it is imported by what looks where a run is
+        monkeypatch.setattr(user, "open_run", lambda *_: "stack")
+        monkeypatch.setattr(user, "outputs_of", lambda _: {"job_name": "lr-1", "namespace": "team"})
     monkeypatch.setattr(module, "stop", lambda *_: None)
     monkeypatch.setattr(module, "resume", lambda *_: "Pending")
     monkeypatch.setattr(module, "remove", lambda _: None)
@@ -70,7 +72,7 @@ def raising(error: Exception):
 
 @pytest.mark.parametrize("verb", ["stop", "logs", "watch", "why", "rerun"])
 def test_a_refusal_is_one_object_on_standard_error_with_the_same_status(verb, monkeypatch, capsys):
-    monkeypatch.setattr(module, "outputs_of", raising(RefusalError("run", "lr", "is not there", "start it")))
+    monkeypatch.setattr(stack, "outputs_of", raising(RefusalError("run", "lr", "is not there", "start it")))
     assert main([verb, "lr", "--json"]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from athanor.runs import overview as module
+from athanor.runs.engine_error import EngineError
 from athanor.runs.history import Seen, forget
 from athanor.runs.overview import overview
 from athanor.runs.series import read_series
-from athanor.runs.stack import EngineError
 from infra.errors import RefusalError
 from workloads.owner import owner_label
 

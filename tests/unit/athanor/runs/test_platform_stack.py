@@ -70,7 +70,7 @@ def test_what_needs_the_volumes_takes_the_platform_of_a_stack(monkeypatch, words
     done = {"path": "a"}
     monkeypatch.setattr(command, "run_copy", lambda where, platform, _: used.append((where, platform)) or done)
     monkeypatch.setattr(command, "show", lambda where, platform, *_: used.append((where, platform)) or 0)
-    monkeypatch.setattr(command, "_place", lambda *_: (None, "train-1-abc"))
+    monkeypatch.setattr(command, "locate", lambda *_: (None, "train-1-abc"))
     monkeypatch.setattr(command, "folder_of", lambda *_: "train-1-abc")
     arguments = parser().parse_args([*words, "--platform", "organization/athanor/prod"])
     assert command._COMMANDS[words[0]](arguments, Cluster()) == 0

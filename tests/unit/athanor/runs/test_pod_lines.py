@@ -21,7 +21,7 @@ MANY_LINES_TO_HEAD = """
 import sys
 from types import SimpleNamespace
 from athanor import command_line
-from athanor.runs import command, follow
+from athanor.runs import follow, questions
 
 class Cluster:
     prefix = [sys.argv[1]]
@@ -31,7 +31,7 @@ class Cluster:
         return [{**POD, "status": {"phase": "Succeeded"}}]
 
 POD = {"metadata": {"name": "train-1-worker-0", "uid": "u"}, "spec": {"containers": [{"name": "worker"}]}}
-command.run = lambda _: command.exit_status("logs", lambda: follow.print_logs(Cluster(), "train-1"))
+questions.run = lambda _: questions.exit_status("logs", lambda: follow.print_logs(Cluster(), "train-1"))
 sys.exit(command_line.main(["logs", "train"]))
 """
 

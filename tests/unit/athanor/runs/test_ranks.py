@@ -97,7 +97,7 @@ def test_the_commands_open_the_pod_that_is_named(monkeypatch, words, pod):
     opened = []
     cluster = Cluster(PYTORCH, "worker-0", "worker-1", "worker-2")
     monkeypatch.setattr(command, "Cluster", SimpleNamespace(of=lambda _: cluster))
-    monkeypatch.setattr(command, "_place", lambda *_: (cluster, JOB))
+    monkeypatch.setattr(command, "locate", lambda *_: (cluster, JOB))
     for name in ("shell", "forward"):
         monkeypatch.setattr(command, name, lambda _, pod, *__: opened.append(pod["metadata"]["name"]) or 0)
     assert command_line.main(["shell", "train", *words]) == 0

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 from pulumi import automation
 
+from athanor.runs.engine_error import EngineError
 from athanor.runs.stack import (
     Declaration,
     DeclaredJob,
-    EngineError,
     all_runs,
     apply,
     create_run,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass, field
 
 import pytest
 
-from athanor.runs import command
+from athanor.runs import stack
 from athanor.runs.history import Seen
+from athanor.runs.location import locate_to_read
 from infra.errors import RefusalError
 
 RUN, JOB = "lr", "lr-0123abcd"
@@ -37,8 +40,8 @@ def home(tmp_path, monkeypatch):
 def engine(monkeypatch):
     """Names of the runs whose stacks the engine was asked for."""
     asked = []
-    monkeypatch.setattr(command, "open_run", lambda run: asked.append(run) or run)
-    monkeypatch.setattr(command, "outputs_of", lambda _: {"job_name": "lr-of-the-stack", "namespace": "team"})
+    monkeypatch.setattr(stack, "open_run", lambda run: asked.append(run) or run)
+    monkeypatch.setattr(stack, "outputs_of", lambda _: {"job_name": "lr-of-the-stack", "namespace": "team"})
     return asked
 
 
@@ -47,7 +50,7 @@ def job(run):
 
 
 def place(cluster):
-    where, job_name = command._place_to_read(cluster, RUN)
+    where, job_name = locate_to_read(cluster, RUN)
     return where.namespace, job_name
 
 
@@ -75,7 +78,12 @@ def test_what_was_not_seen_is_asked_of_the_stack(engine, outputs):
 @pytest.mark.usefixtures("engine")
 def test_a_run_of_another_cluster_is_not_looked_for_here(monkeypatch):
     recorded = {"job_name": JOB, "namespace": "team", "server": "10.0.0.2:6443"}
-    monkeypatch.setattr(command, "outputs_of", lambda _: recorded)
+    monkeypatch.setattr(stack, "outputs_of", lambda _: recorded)
     with pytest.raises(RefusalError, match=r"run = 'lr': was started in the cluster at 10\.0\.0\.2:6443"):
         place(Cluster({}))
     assert place(Cluster({JOB: job(RUN)})) == ("team", JOB)
+
+
+def test_questions_that_the_cluster_answers_do_not_import_the_engine():
+    code = "import sys, athanor.runs.questions, athanor.runs.status; sys.exit('pulumi' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
