@@ -24,12 +24,14 @@ import tritonclient.http as triton_http
 from prometheus_client.parser import text_string_to_metric_families
 from tritonclient.utils import InferenceServerException
 
-from infra.gateway import ACTIVATOR, ACTIVATOR_METRICS_PORT
+from infra.gateway import ACTIVATOR, ACTIVATOR_METRICS_PORT, PROXY
 from infra.gateway import NAMESPACE as GATEWAY_NAMESPACE
 from infra.machine import LOCAL_CLUSTER_NAME
+from infra.monitoring.kept_metrics import KEPT_METRICS
 from infra.storage import OUTPUT_CLAIM
 from tests.fixtures.gateway import DOMAIN, Gateway, bearer
 from tests.fixtures.load import Load
+from tests.fixtures.monitoring import Monitoring
 from tests.waiting import KUBECTL_TIMEOUT, wait_until
 from trainer.training import digits
 
@@ -185,6 +187,34 @@ def test_a_signed_token_is_for_its_audience_and_requests_are_limited(exposed: Ga
     statuses = [exposed.ask(SIGNED_HOST, "/v2/health/live", signed_token(AUDIENCE))[0] for _ in range(25)]
     assert statuses[-1] == HTTPStatus.TOO_MANY_REQUESTS
     assert set(statuses) <= {HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS}
+
+
+def test_requests_that_pass_and_that_are_refused_are_counted(served: Clone, exposed: Gateway) -> None:
+    assert exposed.ask(HOST, "/v2/health/ready")[0] == HTTPStatus.UNAUTHORIZED
+    prometheus = Monitoring(served)
+    passed = f'envoy_cluster_upstream_rq{{namespace="athanor", workload="{EXPOSED}", envoy_response_code="200"}} > 0'
+    series = wait_until(lambda: prometheus.query(passed), "the answer to be counted for the service")
+    for each in series:
+        labels = each["metric"]
+        assert labels["job"] == PROXY
+        assert labels["envoy_cluster_name"].startswith(f"httproute/athanor/{EXPOSED}/rule/")
+        assert not labels.keys() & {"pod", "container"}
+    for refused in (
+        "envoy_http_api_key_auth_unauthorized > 0",
+        'envoy_http_downstream_rq_xx{envoy_response_code_class="4"} > 0',
+    ):
+        series = wait_until(lambda query=refused: prometheus.query(query), f"{refused}: the refusal to be counted")
+        assert all(not each["metric"].keys() & {"namespace", "workload", "pod"} for each in series)
+
+
+@pytest.mark.usefixtures("exposed")
+def test_what_is_kept_of_the_proxies_exists_and_nothing_else_is_stored(served: Clone) -> None:
+    def stored() -> set[str]:
+        return {name for name in Monitoring(served).names(PROXY) if name.startswith("envoy_")}
+
+    expected = set(KEPT_METRICS[PROXY])
+    wait_until(lambda: expected <= stored(), lambda: f"{sorted(expected - stored())} to be stored")
+    assert stored() == expected
 
 
 def test_a_canary_gets_its_share_of_the_requests_whatever_its_pods(served: Clone, team: Team, exposed: Gateway) -> None:
