@@ -30,10 +30,10 @@ def check_accelerator(asked: Accelerator, pool: PoolOffer) -> None:
         RefusalError: naming what was asked, what the pool's nodes have, and what to ask for.
     """
     if pool.gpus_per_node == 0:
-        raise RefusalError(_FIELD, asked, f"the nodes of pool {pool.name!r} have no GPUs", "name a pool of role gpu")
+        raise RefusalError(_FIELD, asked, f"the nodes of pool {pool.name!r} have no GPUs", "name a pool with GPUs")
     if not isinstance(pool.sharing, _FITTING[type(asked)]):
-        shared = f"shares its GPUs by {pool.sharing.mode}" if pool.sharing else "gives whole GPUs only"
-        raise RefusalError(_FIELD, asked, f"pool {pool.name!r} {shared}", f"request {_what_it_takes(pool)}")
+        how = f"shares its GPUs by {pool.sharing.mode}".replace("_", " ") if pool.sharing else "gives whole GPUs only"
+        raise RefusalError(_FIELD, asked, f"pool {pool.name!r} {how}", f"request {_what_it_takes(pool)}")
     if isinstance(asked, MigInstances) and isinstance(pool.sharing, Mig):
         _check_mig(asked, pool, pool.sharing)
     elif isinstance(asked, GpuMemory) and isinstance(pool.sharing, Cgpu):

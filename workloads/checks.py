@@ -48,8 +48,8 @@ def _users_own_variable(name: str) -> str:
         raise ValueError("is set in every pod by the job engine. Fix: choose another name")
     if name == _OF_THE_NODE:
         raise ValueError(
-            "decides which GPUs of its node a container gets, including those of other pods. Fix: request them with"
-            " resources.gpus; CUDA_VISIBLE_DEVICES selects among them"
+            "decides which GPUs of its node a container gets, including those of other pods. Fix: omit it, and"
+            " request GPUs; CUDA_VISIBLE_DEVICES selects among them"
         )
     return name
 

@@ -198,7 +198,7 @@ def _check_size(name: str, job: Manifest) -> None:
 def _check(name: str, args: JobArgs, shape: JobShape, resolved: ResolvedJob) -> None:
     if not resolved.image:
         limit = "the platform has no image for this kind of job"
-        raise RefusalError("image", resolved.image, limit, "set image, or update the stack that owns the platform")
+        raise RefusalError("image", resolved.image, limit, "name an image, or update the stack that owns the platform")
     # Outputs are known only now.
     require("image", resolved.image, Image)
     require("queue", resolved.queue, QueueName)

@@ -15,6 +15,9 @@ from workloads.local_folder import LocalFolder
 from workloads.roles import PodArgs
 from workloads.topology import Together
 
+LONGEST_SECONDS = 10 * 365 * 86400
+"""Of a time that a job names."""
+
 
 @checked()
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +84,8 @@ class JobArgs(PodArgs):
         check_range("grace_period_seconds", self.grace_period_seconds, 10, 3600)
         check_range("rerun", self.rerun, 0, 1_000_000)
         if self.deadline_seconds is not None:
-            check_range("deadline_seconds", self.deadline_seconds, 1, 10 * 365 * 86400)
+            check_range("deadline_seconds", self.deadline_seconds, 1, LONGEST_SECONDS)
         if self.ttl_seconds_after_finished is not None:
-            check_range("ttl_seconds_after_finished", self.ttl_seconds_after_finished, 0, 10 * 365 * 86400)
+            check_range("ttl_seconds_after_finished", self.ttl_seconds_after_finished, 0, LONGEST_SECONDS)
         if self.wait_seconds is not None:
             check_range("wait_seconds", self.wait_seconds, 1, 86400)

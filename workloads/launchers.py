@@ -12,7 +12,8 @@ from infra.errors import RefusalError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_LAUNCHERS = {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun", "torchrun"}
+MPI_LAUNCHERS = {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun"}
+_LAUNCHERS = {*MPI_LAUNCHERS, "torchrun"}
 OF_PYTHON_FILES = {"accelerate", "deepspeed"}
 """Launchers whose scripts also run under torchrun: their libraries read its variables."""
 _LAUNCHER_MODULES = {"torch.distributed.run", "torch.distributed.launch", "horovod.runner.launch"}
@@ -94,26 +95,34 @@ def check_mpi_program(program: Sequence[str]) -> None:
     raise RefusalError("program", launcher, limit, fix)
 
 
+def not_for_torchrun(program: Sequence[str]) -> str | None:
+    """Return what torchrun would take for a Python file: a launcher, an interpreter, a shell or its script; or None."""
+    if program[0] == "-m":
+        return launcher_in(["python", *program])
+    path = PurePosixPath(program[0])
+    others = _LAUNCHERS | OF_PYTHON_FILES | _SHELLS
+    is_other = path.name in others or path.suffix in _SHELL_SUFFIXES or _PYTHON.fullmatch(path.name)
+    return program[0] if is_other else None
+
+
 def check_torchrun_program(program: Sequence[str]) -> None:
-    """Refuse what torchrun would take for a Python file: launchers, interpreters, shells, their scripts.
+    """Refuse what torchrun would take for a Python file.
 
     Raises:
         RefusalError: naming it, and what to write instead.
     """
-    path = PurePosixPath(program[0])
-    name, others = path.name, _LAUNCHERS | OF_PYTHON_FILES | _SHELLS
-    as_module = launcher_in(["python", *program]) if program[0] == "-m" else None
-    if as_module is None and not (name in others or path.suffix in _SHELL_SUFFIXES or _PYTHON.fullmatch(name)):
+    starter = not_for_torchrun(program)
+    if starter is None:
         return
     limit = "the job runs torchrun itself, which starts a Python file or module in every rank"
-    rest = tuple(program[1:])
+    rest, name = tuple(program[1:]), PurePosixPath(program[0]).name
     if _PYTHON.fullmatch(name) and rest and (rest[0] == "-m" or not rest[0].startswith("-")):
         raise RefusalError("program", program[0], limit, f"omit it: program={rest!r}")
     fix = (
         'write only the file or module, such as ("train.py", "--epochs=30") or ("-m", "package.train"); set the ranks '
         "with workers and processes_per_worker"
     )
-    raise RefusalError("program", as_module or program[0], limit, fix)
+    raise RefusalError("program", starter, limit, fix)
 
 
 def check_tensorflow_program(program: Sequence[str]) -> None:

@@ -95,7 +95,7 @@ class TensorFlowJobArgs(JobArgs):
         for field, pod in {"env": self, **{f"{name}.env": pod for name, pod in others.items()}}.items():
             if TF_CONFIG in pod.env:
                 limit = "is written into every pod by the job engine, from the roles"
-                raise RefusalError(field, TF_CONFIG, limit, "omit it, and change the roles instead")
+                raise RefusalError(field, TF_CONFIG, limit, "omit it")
         self._check_one_network(others)
 
     def _check_one_network(self, others: Mapping[str, PodArgs]) -> None:

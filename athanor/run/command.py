@@ -123,7 +123,7 @@ def start(
     """
     workspace = meanwhile(run_workspace)
     if described.source is not None:
-        with refused_in_options(arguments):
+        with refused_in_options():
             _ = described.source.archive
     # Read and checked here: an engine that has started would only bury a refusal.
     known = None if arguments.platform else cluster.platform()

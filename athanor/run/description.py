@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from athanor.run.mpirun import read_mpi
 from athanor.run.options import refused_in_options
-from athanor.run.pasted import Pasted, read_mpi, read_program, read_pytorch, split
-from athanor.run.script import SCRIPT_SUFFIXES, check_script
+from athanor.run.pasted import Pasted, read_program, read_tensorflow, split
+from athanor.run.script import SCRIPT_SUFFIXES, check_has_files, check_script
+from athanor.run.torchrun import read_pytorch
 from athanor.run.variables import leading_variables
 from infra.errors import RefusalError
 from workloads.batch import BatchJob, BatchJobArgs
 from workloads.checks import check_name
 from workloads.egress import Egress
+from workloads.job_args import LONGEST_SECONDS
 from workloads.job_secrets import SecretFiles
 from workloads.local_folder import LocalFolder
 from workloads.mpi import MPIJob, MPIJobArgs
@@ -71,8 +74,10 @@ def describe(arguments: argparse.Namespace) -> Description:
     """
     arguments = argparse.Namespace(**{**vars(arguments), "program": list(split(arguments.program))})
     name = arguments.name or default_name(arguments.program)
-    with refused_in_options(arguments):
+    with refused_in_options():
         source = None if arguments.no_code else LocalFolder(path=arguments.workdir)
+        if source is not None:
+            check_has_files(source)
         check_name("job name", name)
         job, args, pasted = _KINDS[arguments.kind](arguments, source)
         if source is not None:
@@ -86,8 +91,7 @@ def describe(arguments: argparse.Namespace) -> Description:
 def _pytorch(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     pasted = read_pytorch(given.program)
     _check_workers(given, pasted)
-    processes = _processes(given, pasted)
-    own: dict[str, Any] = {"minimum_workers": given.elastic} if given.elastic is not None else {}
+    processes, own = _processes(given, pasted), _elastic(given)
     common = _common(given, pasted, source)
     args = PyTorchJobArgs(
         program=pasted.program, workers=given.workers, processes_per_worker=processes, **own, **common
@@ -113,7 +117,7 @@ def _mpi(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
 def _tensorflow(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     _check_not_elastic(given)
     _check_single_process(given)
-    pasted = read_program(given.program)
+    pasted = read_tensorflow(given.program)
     args = TensorFlowJobArgs(program=pasted.program, workers=given.workers, **_common(given, pasted, source))
     return TensorFlowJob, args, pasted
 
@@ -175,13 +179,15 @@ def seconds_of(option: str, text: str) -> int:
         text: Such as 90m.
 
     Raises:
-        RefusalError: it is not such a time.
+        RefusalError: it is not such a time, or one that no job may name.
     """
-    match = _TIME.fullmatch(text)
+    match, fix = _TIME.fullmatch(text), "write it as 90m, 2h or 1d"
     if match is None:
-        limit = "must be a whole number of s, m, h or d"
-        raise RefusalError(option, text, limit, "write it as 90m, 2h or 1d")
-    return int(match["number"]) * _SECONDS[match["unit"]]
+        raise RefusalError(option, text, "must be a whole number of s, m, h or d", fix)
+    seconds = int(match["number"]) * _SECONDS[match["unit"]]
+    if not 1 <= seconds <= LONGEST_SECONDS:
+        raise RefusalError(option, text, f"must be 1s to {LONGEST_SECONDS // _SECONDS['d']}d", fix)
+    return seconds
 
 
 def _secret_files(word: str) -> SecretFiles:
@@ -231,6 +237,15 @@ def _check_workers(given: argparse.Namespace, pasted: Pasted) -> None:
     said = pasted.sizes.get("workers", given.workers)
     if said != given.workers:
         raise RefusalError("--workers", given.workers, f"torchrun says {said} nodes", "write the same number twice")
+
+
+def _elastic(given: argparse.Namespace) -> dict[str, int]:
+    if given.elastic is None:
+        return {}
+    if given.workers > 0 and not 1 <= given.elastic <= given.workers:
+        limit = f"must be 1 to {given.workers}, the number of --workers"
+        raise RefusalError("--elastic", given.elastic, limit, "use fewer, or raise --workers")
+    return {"minimum_workers": given.elastic}
 
 
 def _check_not_elastic(given: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from athanor.run.options import refused_in_options
 from athanor.runs.stack import PROJECT
+from infra.errors import RefusalError
 from infra.platform import ResolvedPlatform
 from workloads.batch import BatchJobArgs, batch_shape
 from workloads.job import job_manifests
@@ -43,8 +44,23 @@ def check_fits(arguments: argparse.Namespace, described: Description, outputs: P
         image=str(args.image or default),
         queue=str(args.queue or platform.queue),
     )
-    with refused_in_options(arguments):
+    _check_pool(arguments, outputs)
+    with refused_in_options():
         job_manifests(described.name, described.kind, args, lambda name, _: _shape(name, args), resolved)
+
+
+def _check_pool(arguments: argparse.Namespace, outputs: PlatformOutputs) -> None:
+    """Refuse a pool whose nodes give pods what no option asks for."""
+    pool = next((each for each in outputs.platform_offers.pools if each.name == arguments.pool), None)
+    if pool is None:
+        return
+    if pool.eni == "exclusive":
+        limit = "every pod of this pool gets its own network interface"
+        fix = "choose another pool; such an interface takes a Pulumi program (--print-program)"
+        raise RefusalError("--pool", pool.name, limit, fix)
+    if pool.sharing is not None and arguments.gpus > 0:
+        fix = "choose a pool of whole GPUs with --pool; a share takes a Pulumi program (--print-program)"
+        raise RefusalError("--gpus", arguments.gpus, f"the nodes of pool {pool.name!r} share their GPUs", fix)
 
 
 def _shape(job_name: str, args: JobArgs) -> JobShape:

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from infra.errors import RefusalError
+from workloads.folder_archive import chosen_files
 from workloads.ignore_rules import OWN_RULES
 
 if TYPE_CHECKING:
@@ -20,6 +21,18 @@ _BEFORE_A_SCRIPT = re.compile(rf"python[\d.]*|bash|sh|{_NO_PYTHON}")
 _RUN_BY = {".py": "python", ".sh": "sh"}
 SCRIPT_SUFFIXES = frozenset(_RUN_BY)
 """Endings of the files that are taken for scripts."""
+
+
+def check_has_files(source: LocalFolder) -> None:
+    """Refuse a folder of which nothing would be sent.
+
+    Raises:
+        RefusalError: naming it; or as `workloads.folder_archive.chosen_files`.
+    """
+    folder = Path(source.path).resolve()
+    if next(chosen_files(folder), None) is None:
+        fix = f"check .gitignore and {OWN_RULES}, or add --no-code if the program is in the image"
+        raise RefusalError("--workdir", str(folder), "has no files that are not ignored", fix)
 
 
 def check_script(program: Sequence[str], source: LocalFolder, *, under_torchrun: bool = False) -> None:

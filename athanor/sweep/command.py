@@ -49,7 +49,7 @@ def _begin(arguments: argparse.Namespace) -> int:
     sample = fill(plan.program, {parameter.name: parameter.sample for parameter in plan.space})
     described = describe(argparse.Namespace(**{**vars(arguments), "program": sample}))
     source = described.source
-    with refused_in_options(arguments):
+    with refused_in_options():
         _ = source and source.archive  # refused before anything is kept
     sys.stderr.writelines(f"{note}\n" for note in described.notes)
     work, cluster = _work(), Cluster.of(arguments)

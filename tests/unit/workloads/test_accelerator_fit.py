@@ -56,10 +56,10 @@ def test_what_fits_is_counted(asked, pool, pods):
 @pytest.mark.parametrize(
     ("asked", "pool", "words"),
     [
-        (WholeGpus(count=1), NONE, ("have no GPUs", "role gpu")),
+        (WholeGpus(count=1), NONE, ("have no GPUs", "a pool with GPUs")),
         (WholeGpus(count=9), WHOLE, ("has 8 GPUs", "at most 8")),
         (WholeGpus(count=3), WHOLE, ("unused forever", "1, 2, 4, 8")),
-        (WholeGpus(count=1), SLICED, ("shares its GPUs by time_slicing", "SharedGpu()")),
+        (WholeGpus(count=1), SLICED, ("shares its GPUs by time slicing", "SharedGpu()")),
         (WholeGpus(count=1), SPLIT, ("shares its GPUs by mig", 'MigInstances(profile="1g.10gb")')),
         (WholeGpus(count=1), CGPU, ("shares its GPUs by cgpu", "GpuMemory")),
         (SharedGpu(), WHOLE, ("whole GPUs only", "gpus=8")),

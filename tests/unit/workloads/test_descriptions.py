@@ -187,7 +187,7 @@ def test_text_that_kubernetes_does_not_take_is_refused(make, words):
         (lambda: _pytorch(env={"VC_TASK_INDEX": "0"}), ("env = 'VC_TASK_INDEX'", "job engine")),
         (
             lambda: _pytorch(env={"NVIDIA_VISIBLE_DEVICES": "all"}),
-            ("env = 'NVIDIA_VISIBLE_DEVICES'", "those of other pods", "resources.gpus"),
+            ("env = 'NVIDIA_VISIBLE_DEVICES'", "those of other pods", "request GPUs"),
         ),
     ],
 )

@@ -184,7 +184,7 @@ def test_rdma_that_nobody_asked_for_is_not_used():
             ("rdma", "'restricted'", "athanor:pod_security"),
         ),
         # room
-        (asks(pool="cpu"), OFFERS, ("resources.gpus", "have no GPUs", "role gpu")),
+        (asks(pool="cpu"), OFFERS, ("resources.gpus", "have no GPUs", "a pool with GPUs")),
         (
             asks(pods=5, pool="train"),
             OFFERS,
@@ -217,7 +217,7 @@ def test_rdma_that_nobody_asked_for_is_not_used():
         ),
         (asks(resources=Resources(cpu="193")), OFFERS, ("resources.cpu = '193'", "has 192")),
         (asks(resources=Resources(cpu="129", gpus=8)), only(TRAIN), ("resources.gpus = 8", "'train' has 128")),
-        (asks(resources=Resources(gpus=1)), only(CPU, SLICED), ("no pool", "have no GPUs", "by time_slicing")),
+        (asks(resources=Resources(gpus=1)), only(CPU, SLICED), ("no pool", "have no GPUs", "by time slicing")),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(asked, offers, words):

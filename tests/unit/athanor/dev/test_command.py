@@ -77,6 +77,7 @@ def test_it_is_one_pod_that_waits_and_sends_no_code():
     ("words", "message"),
     [
         (("--idle", "soon"), "--idle = 'soon': must be a whole number of s, m, h or d"),
+        (("--idle", "0s"), "--idle = '0s': must be 1s to 3650d"),
         (("--gpus", "-1"), "--gpus = -1"),
         (("--egress", "huggingface.co"), "--egress = 'huggingface.co'"),
     ],

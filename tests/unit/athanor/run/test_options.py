@@ -87,7 +87,7 @@ REFUSED = {
     "--gpus 99": ("--gpus = 99", "must be 0 to 16"),
     "--gpus 3 --pool train": ("--gpus = 3", "use one of 1, 2, 4, 8"),
     "--gpus 1 --pool mig": ("--gpus = 1", "choose a pool of whole GPUs with --pool"),
-    "--gpus 1 --pool sliced": ("--gpus = 1", "choose a pool of whole GPUs with --pool"),
+    "--gpus 1 --pool sliced": ("--gpus = 1", "pool 'sliced' share", "choose a pool of whole GPUs with --pool"),
     "--gpus 1 --pool cpus": ("--gpus = 1", "name a pool with GPUs"),
     "--pool own-eni": ("--pool = 'own-eni'", "choose another pool"),
     "--pool trian": ("--pool = 'trian'", "did you mean train?"),
@@ -103,7 +103,7 @@ REFUSED = {
     "--run-as-user -1": ("--run-as-user = -1", "must be 0 to"),
     "--env 1A=b": ("--env = '1A'", "rename the variable"),
     "--env VC_X=b": ("--env = 'VC_X'", "choose another name"),
-    "--env NVIDIA_VISIBLE_DEVICES=0": ("--env = 'NVIDIA_VISIBLE_DEVICES'", "request them with --gpus"),
+    "--env NVIDIA_VISIBLE_DEVICES=0": ("--env = 'NVIDIA_VISIBLE_DEVICES'", "omit it, and request GPUs"),
     "--secret WandB": ("--secret = 'WandB'",),
     "--secret wandb:keys": ("--secret = 'keys'",),
     "--egress huggingface.co": ("--egress = 'huggingface.co'", "know no host names"),
@@ -135,8 +135,8 @@ def test_every_kind_is_refused_by_the_option_that_was_typed(kind, words):
         ("pytorch", "--elastic 0", None, ("--elastic = 0", "must be 1 to 1")),
         ("pytorch", "--processes 0", None, ("--processes = 0", "must be 1 to 16")),
         ("pytorch", "--gpus 4 --processes 3", None, ("--processes = 3", "use a divisor of 4")),
-        ("pytorch", "", "torchrun bash run.sh", ("command = 'bash'", "such as train.py --epochs=30 or -m pack")),
-        ("pytorch", "", "torchrun python /app/a.py --lr 1", ("command = 'python'", "omit it: /app/a.py --lr 1")),
+        ("pytorch", "", "torchrun bash run.sh", ("command = 'bash'", "write python train.py or python -m MODULE")),
+        ("pytorch", "", "torchrun python /app/a.py --lr 1", ("command = 'python'", "write python /app/a.py or")),
         ("pytorch", "--prepare ''", "''", ("command = ",)),
         ("mpi", "--processes 0", "/app/train", ("--processes = 0", "must be 1 to 256")),
         ("mpi", "--workers 0", None, ("--workers = 0", "must be 1 to 1000")),
@@ -145,7 +145,7 @@ def test_every_kind_is_refused_by_the_option_that_was_typed(kind, words):
         ("tensorflow", "", "horovodrun -np 2 python a.py", ("command = 'horovodrun'", "--kind mpi for mpirun and")),
         ("tensorflow", "", "torchrun a.py", ("command = 'torchrun'", "--kind pytorch for torchrun")),
         ("tensorflow", "--env TF_CONFIG={}", None, ("--env = 'TF_CONFIG'", "Fix: omit it")),
-        ("tensorflow", "", None, ("--image = ''", "add --image, or")),
+        ("tensorflow", "", None, ("--image = ''", "name an image, or")),
         ("batch", "--prepare 'pip install .'", None, ("--prepare = 'pip install .'", "as part of the command")),
     ],
 )  # fmt: skip
@@ -211,7 +211,7 @@ def test_every_field_stands_for_an_option_that_there_is():
 
 def test_what_has_no_option_stays_as_it_is():
     refusal = RefusalError("athanor:network", 1, "is not", "do")
-    assert in_options(refusal, argparse.Namespace()) is refusal
+    assert in_options(refusal) is refusal
 
 
 def test_a_refusal_of_the_platform_comes_before_the_engine_and_has_its_parts(monkeypatch, tmp_path, capsys):

@@ -6,7 +6,9 @@ import shlex
 
 import pytest
 
-from athanor.run.pasted import read_mpi, read_program, read_pytorch, split
+from athanor.run.mpirun import read_mpi
+from athanor.run.pasted import read_program, read_tensorflow, split
+from athanor.run.torchrun import read_pytorch
 from infra.errors import RefusalError
 
 
@@ -116,7 +118,7 @@ def test_other_settings_of_mpirun_are_passed_on_and_options_of_torchrun_named():
     )
 
 
-@pytest.mark.parametrize("read", [read_program, read_pytorch, read_mpi])
+@pytest.mark.parametrize("read", [read_program, read_pytorch, read_mpi, read_tensorflow])
 @pytest.mark.parametrize(
     ("command", "env"),
     [
@@ -181,6 +183,12 @@ def test_variables_alone_are_refused_without_their_values(words):
         (read_mpi, "mpirun -np 2", ("starts nothing",)),
         (read_mpi, "mpirun -np 1 python a.py : -np 1 python b.py", ("several programs in one mpirun",)),
         (read_mpi, "mpirun -mca pml", ("has no value",)),
+        (read_mpi, "-m train", ("'-m'", "an option of mpirun", "python3 -m")),
+        (read_pytorch, "torchrun bash run.sh", ("'bash'", "write python train.py", "torchrun --no-python")),
+        (read_pytorch, "torchrun python a.py", ("'python'", "write python a.py or")),
+        (read_pytorch, "torchrun mpirun -np 2 a", ("'mpirun'", "add --kind mpi")),
+        (read_pytorch, "-m torch.distributed.launch", ("starts nothing",)),
+        (read_tensorflow, "sh -c 'mpirun -np 2 a'", ("'mpirun'", "one TF_CONFIG", "--kind mpi for mpirun")),
     ],
 )
 def test_what_cannot_be_passed_on_is_refused(read, command, words):
