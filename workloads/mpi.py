@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from infra.descriptions import checked
 from infra.errors import RefusalError
@@ -46,6 +46,11 @@ _MAXIMUM_HOSTFILE_BYTES = 200_000
 _ENVIRONMENT_FILE = f"{HOME}/.container-environment"
 
 
+Binding = Literal["none", "core", "numa", "socket"]
+BINDINGS: tuple[Binding, ...] = get_args(Binding)
+"""What mpirun can pin a rank to."""
+
+
 @checked()
 @dataclass(frozen=True, kw_only=True)
 class MPIJobArgs(JobArgs):
@@ -61,7 +66,7 @@ class MPIJobArgs(JobArgs):
     """The pod that runs mpirun. Default: a small one on the workers' network, on any node."""
     mpirun_options: Sequence[Word] = ()
     """Further options of mpirun, one item per word, such as ("-mca", "pml", "ob1")."""
-    bind_to: Literal["none", "core", "numa", "socket"] = "none"
+    bind_to: Binding = "none"
     """What mpirun pins each rank to. Pods have no cores of their own unless the nodes' CPU manager gives them some."""
 
     def __post_init__(self) -> None:

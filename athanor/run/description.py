@@ -109,6 +109,8 @@ def _mpi(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
         limit = f"{given.workers} workers with {slots} {processes} each are {slots * given.workers} ranks"
         raise RefusalError("-np", ranks, limit, "correct --workers, --gpus or --processes, or omit -np")
     options: dict[str, Any] = {"mpirun_options": pasted.options} if pasted.options else {}
+    if pasted.bind_to:
+        options["bind_to"] = pasted.bind_to
     common = _common(given, pasted, source)
     args = MPIJobArgs(program=pasted.program, workers=given.workers, slots_per_worker=slots, **options, **common)
     return MPIJob, args, pasted

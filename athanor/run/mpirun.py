@@ -11,6 +11,7 @@ from athanor.run.pasted import Pasted, split_option, unknown_option, value_of
 from athanor.run.variables import is_of_the_start, is_variable_of_the_start, leading_variables
 from infra.errors import RefusalError
 from workloads.launchers import OF_PYTHON_FILES, launcher_in
+from workloads.mpi import BINDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,8 @@ _PYTHON = re.compile(r"python[\d.]*")
 _MPIRUN = {"mpirun", "mpiexec", "orterun", "prterun"}
 # Options of mpirun (Open MPI 4.1 and 5.0, mpirun(1)), without the dashes.
 _SIZES = {"np": "ranks", "n": "ranks", "c": "ranks", "N": "processes", "npernode": "processes"}
-_OF_THE_JOB = {"hostfile", "machinefile", "default-hostfile", "H", "host", "bind-to", "map-by"}
+_OF_THE_JOB = {"hostfile", "machinefile", "default-hostfile", "H", "host", "map-by"}
+_BINDING = "bind-to"
 _SWITCHES = {"allow-run-as-root", "oversubscribe", "tag-output", "q", "v"}
 _SETTINGS = {"mca", "gmca", "prtemca", "pmixmca"}
 # Options of horovodrun (Horovod 0.28.1, horovod/runner/launch.py), without the dashes.
@@ -115,7 +117,13 @@ def _mpirun_option(pasted: Pasted, rest: list[str]) -> Pasted:
         # Without a value it passes on what the pods have anyway.
         variable, equals, content = value_of(option, value, rest).partition("=")
         return _with_variable(pasted, variable, content, option) if equals else pasted
-    if name not in {*_SIZES, *_OF_THE_JOB}:
+    if name not in {*_SIZES, *_OF_THE_JOB, _BINDING}:
         raise unknown_option("mpirun", option)
-    value = value_of(option, value, rest)
-    return pasted.with_size(_SIZES[name], option, value) if name in _SIZES else pasted.without(option, value)
+    return _with_value(pasted, option, name, value_of(option, value, rest))
+
+
+def _with_value(pasted: Pasted, option: str, name: str, value: str) -> Pasted:
+    if name in _SIZES:
+        return pasted.with_size(_SIZES[name], option, value)
+    binding = next((each for each in BINDINGS if each == value), None) if name == _BINDING else None
+    return replace(pasted, bind_to=binding) if binding else pasted.without(option, value)

@@ -13,6 +13,8 @@ from workloads.launchers import launcher_in
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from workloads.mpi import Binding
+
 _OPERATORS = set("();<>|&")
 
 
@@ -25,6 +27,8 @@ class Pasted:
     """`workers`, `processes` (of a worker) and `ranks` (of all), as far as it named them."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     """Variables that the command sets in front of the program, or by -x of mpirun."""
+    bind_to: Binding | None = None
+    """What mpirun is to pin each rank to; None: it did not say, or not as `MPIJobArgs.bind_to` can."""
     options: tuple[str, ...] = ()
     """Further options of mpirun."""
     left_out: tuple[str, ...] = ()

@@ -71,6 +71,12 @@ CASES = [
         ),
     ),
     (
+        "--kind mpi --workers 2 -- mpirun --bind-to core -np 4 python train.py",
+        MPIJobArgs(
+            program=("python", "train.py"), workers=2, slots_per_worker=2, source=LocalFolder(), bind_to="core",
+        ),
+    ),
+    (
         "--kind mpi --workers 2 --cpu 4 --memory 2Gi -- mpirun -np 8 ./a.out",
         MPIJobArgs(
             program=("./a.out",), workers=2, slots_per_worker=4, source=LocalFolder(),

@@ -97,7 +97,8 @@ def test_variables_and_settings_of_mpirun_are_passed_on():
         ("mpirun -x OMPI_MCA_plm_rsh_args=-p -x PRTE_MCA_prte_if_exclude=lo a",
          ["-x OMPI_MCA_plm_rsh_args=-p", "-x PRTE_MCA_prte_if_exclude=lo"]),
         ("OMPI_MCA_plm_rsh_agent=rsh mpirun a", ["OMPI_MCA_plm_rsh_agent=rsh"]),
-        ("mpirun -H a:8,b:8 --hostfile=/h -bind-to none a", ["-H a:8,b:8", "--hostfile=/h", "-bind-to none"]),
+        ("mpirun -H a:8,b:8 --hostfile=/h --bind-to l3cache a", ["-H a:8,b:8", "--hostfile=/h", "--bind-to l3cache"]),
+        ("mpirun --bind-to=core:overload-allowed -map-by slot a", ["--bind-to=core:overload-allowed", "-map-by slot"]),
         ("horovodrun -np 2 -p 12345 --network-interface eth0 a", ["-p 12345", "--network-interface eth0"]),
     ],
 )  # fmt: skip
@@ -105,6 +106,15 @@ def test_what_would_break_the_start_of_an_mpi_job_is_left_out_and_named(command,
     pasted = read_mpi(shlex.split(command))
     assert list(pasted.left_out) == left_out
     assert (pasted.program, pasted.options, pasted.env) == (("a",), (), {})
+
+
+@pytest.mark.parametrize(
+    ("words", "binding"),
+    [("-bind-to none", "none"), ("--bind-to=core", "core"), ("--bind-to socket", "socket"), ("", None)],
+)
+def test_what_ranks_are_pinned_to_is_taken_over(words, binding):
+    pasted = read_mpi(shlex.split(f"mpirun {words} a"))
+    assert (pasted.bind_to, pasted.left_out) == (binding, ())
 
 
 def test_other_settings_of_mpirun_are_passed_on_and_options_of_torchrun_named():
