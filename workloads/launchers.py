@@ -12,15 +12,18 @@ from infra.errors import RefusalError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MPI_LAUNCHERS = {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun"}
+OPEN_MPI = {"mpirun", "mpiexec", "orterun", "prterun"}
+MPI_LAUNCHERS = {*OPEN_MPI, "mpiexec.hydra", "horovodrun"}
 _LAUNCHERS = {*MPI_LAUNCHERS, "torchrun"}
 OF_PYTHON_FILES = {"accelerate", "deepspeed"}
 """Launchers whose scripts also run under torchrun: their libraries read its variables."""
-_LAUNCHER_MODULES = {"torch.distributed.run", "torch.distributed.launch", "horovod.runner.launch"}
+TORCHRUN_MODULES = {"torch.distributed.run", "torch.distributed.launch"}
+HOROVODRUN_MODULE = "horovod.runner.launch"
+_LAUNCHER_MODULES = {*TORCHRUN_MODULES, HOROVODRUN_MODULE}
 _SHELLS = {"sh", "bash", "dash", "ash", "ksh", "zsh"}
 _SHELL_SUFFIXES = {f".{shell}" for shell in _SHELLS}
 _BEFORE_A_COMMAND = {"exec", "time", "command", "nohup", "env", "if", "then", "else", "while", "do", "!", "{"}
-_PYTHON = re.compile(r"python[\d.]*")
+PYTHON = re.compile(r"python[\d.]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _SHELL_TEXT = re.compile(r"-[a-z]*c")
 
@@ -31,7 +34,7 @@ def launcher_in(command: Sequence[str]) -> str | None:
         program = PurePosixPath(words[0]).name
         if program in _LAUNCHERS:
             return words[0]
-        if _PYTHON.fullmatch(program) and words[1:2] == ["-m"] and set(words[2:3]) & _LAUNCHER_MODULES:
+        if PYTHON.fullmatch(program) and words[1:2] == ["-m"] and set(words[2:3]) & _LAUNCHER_MODULES:
             return words[2]
     return None
 
@@ -101,7 +104,7 @@ def not_for_torchrun(program: Sequence[str]) -> str | None:
         return launcher_in(["python", *program])
     path = PurePosixPath(program[0])
     others = _LAUNCHERS | OF_PYTHON_FILES | _SHELLS
-    is_other = path.name in others or path.suffix in _SHELL_SUFFIXES or _PYTHON.fullmatch(path.name)
+    is_other = path.name in others or path.suffix in _SHELL_SUFFIXES or PYTHON.fullmatch(path.name)
     return program[0] if is_other else None
 
 
@@ -116,7 +119,7 @@ def check_torchrun_program(program: Sequence[str]) -> None:
         return
     limit = "the job runs torchrun itself, which starts a Python file or module in every rank"
     rest, name = tuple(program[1:]), PurePosixPath(program[0]).name
-    if _PYTHON.fullmatch(name) and rest and (rest[0] == "-m" or not rest[0].startswith("-")):
+    if PYTHON.fullmatch(name) and rest and (rest[0] == "-m" or not rest[0].startswith("-")):
         raise RefusalError("program", program[0], limit, f"omit it: program={rest!r}")
     fix = (
         'write only the file or module, such as ("train.py", "--epochs=30") or ("-m", "package.train"); set the ranks '

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -10,14 +9,12 @@ from typing import TYPE_CHECKING
 from athanor.run.pasted import Pasted, split_option, unknown_option, value_of
 from athanor.run.variables import is_of_the_start, is_variable_of_the_start, leading_variables
 from infra.errors import RefusalError
-from workloads.launchers import OF_PYTHON_FILES, launcher_in
+from workloads.launchers import HOROVODRUN_MODULE, OF_PYTHON_FILES, OPEN_MPI, PYTHON, launcher_in
 from workloads.mpi import BINDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_PYTHON = re.compile(r"python[\d.]*")
-_MPIRUN = {"mpirun", "mpiexec", "orterun", "prterun"}
 # Options of mpirun (Open MPI 4.1 and 5.0, mpirun(1)), without the dashes.
 _SIZES = {"np": "ranks", "n": "ranks", "c": "ranks", "N": "processes", "npernode": "processes"}
 _OF_THE_JOB = {"hostfile", "machinefile", "default-hostfile", "H", "host", "map-by"}
@@ -31,7 +28,6 @@ _HOROVODRUN_OF_THE_JOB = {
     "start-timeout",
 }  # fmt: skip
 _HOROVODRUN_SWITCHES = {"mpi", "verbose", "disable-cache"}
-_HOROVODRUN_MODULE = "horovod.runner.launch"
 
 
 def read_mpi(words: Sequence[str]) -> Pasted:
@@ -58,11 +54,11 @@ def read_mpi(words: Sequence[str]) -> Pasted:
 
 def _mpi(pasted: Pasted, words: Sequence[str]) -> Pasted:
     name = PurePosixPath(words[0]).name
-    if name in _MPIRUN:
+    if name in OPEN_MPI:
         return _mpirun(pasted, words)
     if name == "horovodrun":
         return _horovodrun(pasted, words[1:])
-    if _PYTHON.fullmatch(name) and tuple(words[1:3]) == ("-m", _HOROVODRUN_MODULE):
+    if PYTHON.fullmatch(name) and tuple(words[1:3]) == ("-m", HOROVODRUN_MODULE):
         return _horovodrun(pasted, words[3:])
     return replace(pasted, program=tuple(words))
 

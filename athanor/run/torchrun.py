@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -10,13 +9,18 @@ from typing import TYPE_CHECKING
 from athanor.run.pasted import Pasted, split_option, unknown_option, value_of
 from athanor.run.variables import leading_variables
 from infra.errors import RefusalError
-from workloads.launchers import MPI_LAUNCHERS, OF_PYTHON_FILES, not_for_torchrun
+from workloads.launchers import (
+    HOROVODRUN_MODULE,
+    MPI_LAUNCHERS,
+    OF_PYTHON_FILES,
+    PYTHON,
+    TORCHRUN_MODULES,
+    not_for_torchrun,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_PYTHON = re.compile(r"python[\d.]*")
-_TORCHRUN_MODULES = {"torch.distributed.run", "torch.distributed.launch"}
 # Options of torchrun (torch 2.15, torch/distributed/run.py), without the dashes, "_" as "-".
 _SIZES = {"nnodes": "workers", "nproc-per-node": "processes"}
 _OF_THE_JOB = {
@@ -27,7 +31,7 @@ _ANY_PROGRAM = "--no-python"
 """The option with which torchrun starts any program in every rank: the job's own torchrun gets it, too."""
 _LAUNCHER_OF_MODULE = {
     "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed",
-    "horovod.runner.launch": "horovodrun",
+    HOROVODRUN_MODULE: "horovodrun",
 }  # fmt: skip
 
 
@@ -50,14 +54,14 @@ def _pytorch(words: Sequence[str]) -> Pasted:
         return _torchrun(words[1:])
     if words[0] in {"-m", _ANY_PROGRAM} or path.suffix == ".py":
         rest = list(words)
-    elif _PYTHON.fullmatch(path.name):
+    elif PYTHON.fullmatch(path.name):
         rest = list(words[1:])
     else:
         raise _not_of_python(path.name, words)
     while rest[:1] == ["-u"]:  # pods print without a buffer anyway
         rest.pop(0)
     module = rest[1] if rest[:1] == ["-m"] and len(rest) > 1 else None
-    if module in _TORCHRUN_MODULES:
+    if module in TORCHRUN_MODULES:
         return _torchrun(rest[2:])
     if module in _LAUNCHER_OF_MODULE:
         raise _not_of_python(_LAUNCHER_OF_MODULE[module], words)

@@ -18,7 +18,7 @@ def locate(cluster: Cluster, run: str) -> tuple[Cluster, str]:
     """Return the cluster in a run's namespace, and the name of its job.
 
     Raises:
-        RefusalError: there is no such run, it was never started, or another cluster has it.
+        RefusalError: the run does not exist, was never started, or belongs to another cluster.
     """
     # A tenth of a second of the processor, which questions about what runs here need not spend.
     from athanor.runs.stack import open_run, outputs_of  # noqa: PLC0415
