@@ -122,10 +122,10 @@ class PodFolder:
         answer, content = self._ask({"do": "read", "name": name})
         return (content, answer["kind"]) if answer["there"] else None
 
-    def write(self, name: str, content: bytes, was: str | None, *, kind: str) -> bool:
-        """Write a file or a link if it is what it was; return whether it was."""
+    def write(self, name: str, content: bytes, was: str | None, *, kind: str) -> str:
+        """Write a file or a link if it is what it was; return why not, empty if it was."""
         asked = {"do": "write", "name": name, "was": was, "kind": kind}
-        return self._ask(asked, content)[0]["done"]
+        return self._ask(asked, content)[0]["why_not"]
 
     def delete(self, name: str, was: str) -> bool:
         """Delete a file if it is what it was; return whether it was."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
+from athanor.dev.tree import CHANGED
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ class Side(Protocol):
         """Return a file's content or where a link leads, and its kind; None if it is gone or not copied by now."""
         ...
 
-    def write(self, name: str, content: bytes, was: str | None, *, kind: str) -> bool:
-        """Write a file or a link if it is what it was; return whether it was."""
+    def write(self, name: str, content: bytes, was: str | None, *, kind: str) -> str:
+        """Write a file or a link if it is what it was; return why not, empty if it was."""
         ...
 
     def delete(self, name: str, was: str) -> bool:
@@ -71,6 +72,8 @@ class Sync:
     _equal: dict[str, str] = field(default_factory=dict[str, str])
     _sent: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """What the last round began to copy to the pod: found there after a kill, the pod did not change it."""
+    _stuck: dict[str, str] = field(default_factory=dict[str, str])
+    """Why files were not copied that no later round can copy either; each reason is said once."""
 
     def __post_init__(self) -> None:
         """Read the last equal state."""
@@ -112,6 +115,8 @@ class Sync:
         }
         self._keep()
         try:
+            # Deletions first: what is deleted may be in the way of what is new, a folder of a file.
+            names.sort(key=lambda name: name not in self._equal or (name in here and name in there))
             return sum(self._settle(name, here.get(name), there.get(name)) for name in names)
         finally:
             self._keep()
@@ -142,20 +147,31 @@ class Sync:
             done = old is None or target.delete(name, old)
             word = "deleted"
         else:
-            read = source.read(name)
-            done = read is not None and target.write(name, read[0], old, kind=read[1])
+            done = self._copy(target, source, name, old)
             word = "copied"
         if done:
             self._note(name, new)
             self.say(f"{word} {'here' if target is self.here else 'to the pod'}: {name}")
         return done
 
+    def _copy(self, target: Side, source: Side, name: str, old: str | None) -> bool:
+        read = source.read(name)
+        if read is None:
+            return False
+        why_not = target.write(name, read[0], old, kind=read[1])
+        if why_not in {"", CHANGED}:
+            self._stuck.pop(name, None)
+        elif self._stuck.get(name) != why_not:
+            self._stuck[name] = why_not
+            self.say(f"not copied ({why_not} {'here' if target is self.here else 'in the pod'}): {name}")
+        return not why_not
+
     def _keep_both(self, name: str, here: str, there: str) -> bool:
         theirs = self.there.read(name)
         if theirs is None:
             return False
         other = _conflict_name(name)
-        if not self.here.write(other, theirs[0], None, kind=theirs[1]):
+        if self.here.write(other, theirs[0], None, kind=theirs[1]):
             return False
         self.say(f"changed on both sides: {name}; the pod's is {other}")
         return self._to(self.there, self.here, name, here, there)

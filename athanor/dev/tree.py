@@ -34,6 +34,9 @@ _PARTIAL = ".athanor-partial"
 EXECUTABLE = "x"
 LINK = "->"
 _LEFT = "?"
+CHANGED = "changed meanwhile"
+IN_THE_WAY = "a folder with other files has its name"
+BEHIND_A_FILE = "a file has the name of its folder"
 
 
 def kind_of(state: str) -> str:
@@ -122,8 +125,8 @@ class Tree:
             return None
         return None if len(content) > LARGEST_BYTES else (content, kind)
 
-    def write(self, name: str, content: bytes, was: str | None, *, kind: str) -> bool:
-        """Write a file or a link, whole or not at all, if it is what it was; return whether it was.
+    def write(self, name: str, content: bytes, was: str | None, *, kind: str) -> str:
+        """Write a file or a link, whole or not at all, if it is what it was; return why not, empty if it was.
 
         Raises:
             OSError: it cannot be written, or leads out of the folder.
@@ -131,7 +134,12 @@ class Tree:
         path = self._path(name)
         if kind == LINK and not leads_inside(name, os.fsdecode(content)):
             raise OSError(f"{name} is a link that may lead out of the folder")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not _has_room(path):
+            return IN_THE_WAY
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            return BEHIND_A_FILE
         new = path.parent / f".{uuid.uuid4().hex[:12]}{_PARTIAL}"
         try:
             if kind == LINK:
@@ -140,12 +148,12 @@ class Tree:
                 new.write_bytes(content)
                 new.chmod(0o755 if kind == EXECUTABLE else 0o644)
             if self._now(path, name) != was:
-                return False
+                return CHANGED
             new.replace(path)
         finally:
             with suppress(OSError):
                 new.unlink()
-        return True
+        return ""
 
     def delete(self, name: str, was: str) -> bool:
         """Delete a file if it is what it was, and folders that it leaves empty; return whether it was."""
@@ -178,6 +186,17 @@ class Tree:
         if any((self.folder / parent).is_symlink() for parent in relative.parents):
             raise OSError(f"{name} lies behind a link")
         return self.folder / relative
+
+
+def _has_room(path: Path) -> bool:
+    """Return whether no folder has a file's name; an empty one makes room for it."""
+    if not path.is_dir() or path.is_symlink():
+        return True
+    try:
+        path.rmdir()
+    except OSError:
+        return False
+    return True
 
 
 def _reason_to_leave(status: os.stat_result) -> str:
@@ -247,8 +266,7 @@ def answer(tree: Tree, asked: dict[str, Any], content: bytes) -> tuple[dict[str,
             read = tree.read(asked["name"])
             return ({"there": False}, b"") if read is None else ({"there": True, "kind": read[1]}, read[0])
         if asked["do"] == "write":
-            done = tree.write(asked["name"], content, asked["was"], kind=asked["kind"])
-            return {"done": done}, b""
+            return {"why_not": tree.write(asked["name"], content, asked["was"], kind=asked["kind"])}, b""
         return {"done": tree.delete(asked["name"], asked["was"])}, b""
     except OSError as error:
         return {"error": str(error)}, b""
