@@ -23,6 +23,8 @@ from athanor.inspection.control_characters import printable
 from athanor.inspection.objects import JOBS
 from athanor.run.command import start
 from athanor.run.description import describe, seconds_of
+from athanor.run.pasted import split
+from athanor.run.variables import with_env
 from athanor.runs.cluster import Cluster
 from athanor.runs.control import resume
 from athanor.runs.elsewhere import check_can_be_deleted
@@ -47,6 +49,8 @@ from infra.errors import RefusalError
 from workloads.pods import OUTPUT_PATH
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from athanor.run.description import Description
 
 _KEEPER = Path(keeper.__file__).read_text(encoding="utf-8")
@@ -73,6 +77,7 @@ def _run(arguments: argparse.Namespace) -> int:
     described = _described(arguments, name)
     if arguments.ssh:
         public_key(Path(arguments.ssh_key).expanduser())  # before a pod is started for it
+    _program(arguments)  # so, too
     where, job_name = _pod(arguments, described)
     _await_pod(where, job_name)
     job = job_of(where, job_name)
@@ -90,6 +95,15 @@ def _described(arguments: argparse.Namespace, name: str) -> Description:
     idle = seconds_of("--idle", arguments.idle or DEFAULT_IDLE)
     program = ["python3", "-c", _KEEPER, str(ALIVE), str(idle)]
     return describe(argparse.Namespace(**{**vars(arguments), "name": name, "program": program}))
+
+
+def _program(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the words of the command that is to run in the pod; none for a shell.
+
+    Raises:
+        RefusalError: they are not those of one program.
+    """
+    return with_env(split(arguments.program)) if arguments.program else ()
 
 
 def _pod(arguments: argparse.Namespace, described: Description) -> tuple[Cluster, str]:
@@ -137,7 +151,8 @@ def _await_pod(cluster: Cluster, job_name: str) -> None:
 
 
 def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folders: tuple[Path, str]) -> int:
-    alone = bool(arguments.program) or arguments.sync_only
+    program = _program(arguments)
+    alone = bool(program) or arguments.sync_only
     state = state_folder() / f"{job_name}.json"
     show = _say if alone else _say_problems
     with ExitStack() as stack:
@@ -159,7 +174,7 @@ def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder
             _open_ssh(arguments, cluster, job_name, folders[1], state.with_suffix(".ssh_config"))
         if arguments.sync_only:
             return _until_interrupted()
-        return _inside(arguments, cluster, job_name, folders[1])
+        return _inside(program, cluster, job_name, folders[1])
 
 
 def _open_ssh(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder: str, entry: Path) -> None:
@@ -178,14 +193,14 @@ def _open_ssh(arguments: argparse.Namespace, cluster: Cluster, job_name: str, fo
     )
 
 
-def _inside(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder: str) -> int:
+def _inside(program: Sequence[str], cluster: Cluster, job_name: str, folder: str) -> int:
     """Run a shell or a command in the pod; return its exit status."""
     pod = started_pod(cluster, job_name)
     if pod is None:
         raise RefusalError("pod", job_name, "does not run any more", "run the command again")
     terminal = ["--tty"] if sys.stdin.isatty() and sys.stdout.isatty() else []
     words = [*exec_words(cluster, pod, *terminal), "sh", "-c"]
-    own = [_COMMAND, folder, *arguments.program] if arguments.program else [_SHELL, folder]
+    own = [_COMMAND, folder, *program] if program else [_SHELL, folder]
     return subprocess.run([*words, *own], check=False).returncode
 
 

@@ -56,11 +56,16 @@ def check_same(
     for each in _OF_THE_POD:
         option = f"--{each.replace('_', '-')}"
         fields = [field for field, name in OPTIONS.items() if name == option]
-        if given[each] and any(_of(before, field) != _of(now, field) for field in fields):
+        if _is_typed(given[each]) and any(_of(before, field) != _of(now, field) for field in fields):
             has = " ".join(filter(None, (_of(before, field) for field in fields))) or "the default"
             raise _other(option, given[each], described.name, f"with {has}")
     if arguments.idle is not None and seconds_of("--idle", arguments.idle) != idle_seconds(job):
         raise _other("--idle", arguments.idle, described.name, f"which ends after {in_words(idle_seconds(job))}")
+
+
+def _is_typed(value: object) -> bool:
+    """Return whether an option has a value from the command line, which may be 0."""
+    return value is not None and value is not False and value != []
 
 
 def _of(arguments: Mapping[str, str], field: str) -> str:

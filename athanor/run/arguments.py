@@ -108,7 +108,7 @@ def add_what_it_has(job: Arguments) -> None:
 
 def add_resources(pods: Arguments, whose: str) -> None:
     """Add what pods take."""
-    pods.add_argument("--gpus", type=int, default=0, metavar="N", help=f"whole GPUs of {whose} (default: 0)")
+    pods.add_argument("--gpus", type=int, metavar="N", help=f"whole GPUs of {whose} (default: 0)")
     pods.add_argument("--cpu", help=f"cores of {whose}, such as 8 or 500m (default: 500m)")
     pods.add_argument("--memory", help=f"memory of {whose}, such as 16Gi (default: 1Gi, or 8Gi per GPU)")
     pods.add_argument("--pool", help="node pool (default: any whose nodes fit)")

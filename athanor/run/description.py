@@ -14,7 +14,7 @@ from athanor.run.options import refused_in_options
 from athanor.run.pasted import Pasted, read_program, read_tensorflow, split
 from athanor.run.script import SCRIPT_SUFFIXES, check_has_files, check_script
 from athanor.run.torchrun import read_pytorch
-from athanor.run.variables import leading_variables
+from athanor.run.variables import with_env
 from infra.errors import RefusalError
 from workloads.batch import BatchJob, BatchJobArgs
 from workloads.checks import check_name
@@ -140,7 +140,8 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder | Non
     asked = {"cpu": given.cpu, "memory": given.memory, "gpus": given.gpus or None}
     named = {
         "image": given.image,
-        "prepare": _prepare(given.prepare) if given.prepare else None,
+        # with variables of its own: the job's would be the program's, too
+        "prepare": with_env(split([given.prepare])) if given.prepare else None,
         "cache": given.cache,
         "run_as_user": given.run_as_user,
         "read_only_root": False if given.writable_root else None,
@@ -159,13 +160,6 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder | Non
         **{name: value for name, value in named.items() if value is not None},
         **_limits(given.deadline),
     }
-
-
-def _prepare(text: str) -> tuple[str, ...]:
-    """Return the words of the step, whose own variables env sets: the job's would be the program's, too."""
-    words = split([text])
-    variables, program = leading_variables(words)
-    return ("env", *(f"{name}={value}" for name, value in variables.items()), *program) if variables else words
 
 
 def _limits(deadline: str | None) -> dict[str, int]:

@@ -108,7 +108,7 @@ def split(words: Sequence[str]) -> tuple[str, ...]:
     operator = next((word for word in command if set(word) <= _OPERATORS), None)
     if operator is not None or not command:
         limit = f"{operator} needs a shell" if operator else "is empty"
-        fix = "put it into a script, or write `--kind batch -- sh -c '…'`"
+        fix = "put it into a script, or write sh -c '…' (for `athanor run` with --kind batch)"
         raise RefusalError("command", words[0], limit, fix)
     return command
 

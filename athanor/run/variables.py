@@ -45,6 +45,16 @@ def leading_variables(words: Sequence[str]) -> tuple[dict[str, str], tuple[str, 
     return variables, tuple(rest)
 
 
+def with_env(words: Sequence[str]) -> tuple[str, ...]:
+    """Return a command whose leading variables env(1) sets: for where no shell reads them, and not all of a job's pod.
+
+    Raises:
+        RefusalError: as `leading_variables`.
+    """
+    variables, program = leading_variables(words)
+    return ("env", *(f"{name}={value}" for name, value in variables.items()), *program) if variables else tuple(words)
+
+
 def is_of_the_start(setting: str) -> bool:
     """Return whether a setting of Open MPI, such as plm_rsh_args, decides how and where the job's ranks start."""
     return _OF_THE_START.fullmatch(setting) is not None

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from athanor.runs.cluster import Cluster
 
 _LAST_LINES = 5000
+_WITHOUT_A_LOG = ("NotFound", "not found", "waiting to start")
+"""What kubectl says of a pod that was deleted since it was listed, and of a container that does not run yet."""
 _SECONDS = 60
 """In which a log can be read. The API server passes the question on to the pod's node, which may hang."""
 
@@ -22,7 +24,7 @@ def series_of(cluster: Cluster, job_name: str) -> Series:
     """Return what a job has printed of its steps; nothing if it has no logs (any more).
 
     Raises:
-        RefusalError: the cluster does not answer, or the node of its pod does not.
+        RefusalError: the cluster does not answer, or the node of its pod does not, or the log may not be read.
     """
     pods = {pod["metadata"]["name"]: pod for pod in readable_pods(cluster, job_name)}
     if not pods:
@@ -38,6 +40,10 @@ def series_of(cluster: Cluster, job_name: str) -> Series:
         node = pods[name]["spec"].get("nodeName") or "its node"
         limit = f"has a log that {node} did not send in {_SECONDS} s"
         raise RefusalError("pod", name, limit, "try again; if it stays so, the node's kubelet hangs") from None
+    if done.returncode and not any(words in done.stderr for words in _WITHOUT_A_LOG):
+        # a part of a log, or none, would pass for all that the job has printed
+        said = (done.stderr.strip().splitlines() or [f"kubectl ended with {done.returncode}"])[-1]
+        raise RefusalError("pod", name, f"has a log that cannot be read: {said}", "check your rights, or try again")
     return read_series(done.stdout)
 
 

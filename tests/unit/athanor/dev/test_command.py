@@ -134,6 +134,8 @@ def test_the_same_options_connect_again_and_others_are_refused(connect, words):
             "--idle = '1h': this folder has a pod already, dev-a, which ends after 90m.",
         ),
         ((), ("--idle", "2h"), "which ends after 1h."),
+        (("--gpus", "2"), ("--gpus", "0"), "--gpus = 0: this folder has a pod already, dev-a, with 2."),
+        (("--run-as-user", "7"), ("--run-as-user", "0"), "--run-as-user = 0: this folder has a pod already, dev-a, "),
     ],
 )
 def test_both_values_are_named(connect, before, now, message):

@@ -311,6 +311,12 @@ def test_a_command_runs_in_the_pods_folder_and_what_it_wrote_is_here_when_it_has
     assert any("port-forward" in call for call in cluster.calls)
 
 
+def test_a_command_may_have_variables_in_front_or_be_one_text(work, there):
+    assert work("--", "A=1 b", "sh", "-c", 'printf "$A" > a') == 0
+    assert work("--", "B='2 c' sh -c 'printf \"$B\" > b'") == 0
+    assert content(there) == {"a": "1 b", "b": "2 c"}
+
+
 def test_a_terminal_takes_over_when_the_one_ends_that_kept_the_folder_equal(
     sync_and_interrupt, folders, tmp_path, capsys
 ):

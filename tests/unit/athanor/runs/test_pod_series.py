@@ -54,3 +54,28 @@ def test_a_node_that_hangs_is_named_and_holds_up_nothing_else(tmp_path, monkeypa
     assert watch(cluster, "lr", "lr-1", as_json=True) == 0
     described = json.loads(capsys.readouterr().out)
     assert (described["phase"], described["step"], described["pods"][0]["node"]) == ("Running", None, "gpu-7")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("error: You must be logged in to the server (Unauthorized)", "You must be logged in"),
+        ("Error from server: Get https://10.0.0.7:10250: dial tcp: connection refused", "connection refused"),
+        ("", "kubectl ended with 1"),
+    ],
+)
+def test_a_log_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path, said, reason):
+    script = f"""echo '2026-01-01T10:00:00.5Z {{"step": 2, "loss": 0.5}}'; echo '{said}' >&2; exit 1"""
+    with pytest.raises(RefusalError, match=f"pod = 'lr-1-worker-0': has a log that cannot be read: .*{reason}"):
+        series_of(Cluster(tmp_path, script), "lr-1")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'Error from server (NotFound): pods "lr-1-worker-0" not found',
+        'Error from server (BadRequest): container "worker" in pod "lr-1-worker-0" is waiting to start: PodInitializing',
+    ],
+)
+def test_a_pod_that_is_gone_or_does_not_run_yet_has_printed_nothing(tmp_path, said):
+    assert series_of(Cluster(tmp_path, f"echo '{said}' >&2; exit 1"), "lr-1").step is None
