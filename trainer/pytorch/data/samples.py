@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import shutil
+import uuid
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,9 +62,8 @@ def prepare_images(data_dir: Path) -> tuple[int, int]:
     if not (data_dir / FOLDERS["held_out"]).exists():
         try:
             _refuse_images_of_others(data_dir)
-            # the held-out ones last: a killed attempt is done again
-            for split in SPLITS:
-                _write_images(data_dir / FOLDERS[split], digits.from_source(split))
+            _write_images(data_dir / FOLDERS["train"], digits.from_source("train"))
+            _write_held_out_images(data_dir / FOLDERS["held_out"])
         except OSError as error:
             raise _unwritable(data_dir, error) from error
     train, held_out = (len(list_images(data_dir, split).names) for split in SPLITS)
@@ -131,6 +132,18 @@ def _write_images(folder: Path, source: digits.Digits) -> None:
         content = io.BytesIO()
         Image.fromarray(_pixels(image)).save(content, format="PNG")
         write_atomically(target, content.getvalue())
+
+
+def _write_held_out_images(folder: Path) -> None:
+    """Write them at once, and last: their folder is what says that a killed attempt need not be done again."""
+    new = folder.with_name(f".{folder.name}-{uuid.uuid4().hex[:12]}")
+    try:
+        _write_images(new, digits.from_source("held_out"))
+        new.rename(folder)
+    except OSError:
+        shutil.rmtree(new, ignore_errors=True)
+        if not folder.exists():  # else another process was faster
+            raise
 
 
 def _name(number: int, label: np.int64) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -279,6 +281,38 @@ def test_images_of_a_killed_attempt_are_completed(tmp_path):
     shutil.rmtree(tmp_path / "train/7")
     (tmp_path / "train/3/.0003.png.1234.tmp").touch()
     assert samples.prepare_images(tmp_path) == numbers
+
+
+def test_held_out_images_are_there_all_or_none(tmp_path, monkeypatch):
+    """A part of them, of an attempt that was killed or had no space, would pass for all."""
+    numbers = samples.prepare_images(tmp_path / "whole")
+    write, written = samples.write_atomically, []
+
+    def write_until_the_disk_is_full(path, content):
+        written.append(path)
+        if len(written) > numbers[0] + 5:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, content)
+
+    monkeypatch.setattr(samples, "write_atomically", write_until_the_disk_is_full)
+    with pytest.raises(DataError, match="No space left on device"):
+        samples.prepare_images(tmp_path / "cut")
+    assert sorted(path.name for path in (tmp_path / "cut").iterdir()) == ["train"]
+    monkeypatch.undo()
+    assert samples.prepare_images(tmp_path / "cut") == numbers
+
+
+def test_an_attempt_that_another_one_overtakes_is_content_with_its_images(tmp_path, monkeypatch):
+    rename = Path.rename
+
+    def overtaken(path, target):
+        monkeypatch.undo()
+        samples.prepare_images(tmp_path)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", overtaken)
+    samples.prepare_images(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train", "val"]
 
 
 def test_a_folder_that_cannot_be_written_is_reported(tmp_path, capsys):
