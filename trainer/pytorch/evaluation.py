@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
     from trainer.pytorch.data.dataset import Dataset
     from trainer.pytorch.distributed import Distributed
+    from trainer.pytorch.precision import PrecisionConfig
     from trainer.pytorch.task import Task
 
 
-def mean_score(  # noqa: PLR0913  the caller's five, and when to end
+def mean_score(  # noqa: PLR0913  the caller's five, and how
     model: nn.Module,
     held_out: Dataset,
     task: Task,
@@ -25,6 +26,7 @@ def mean_score(  # noqa: PLR0913  the caller's five, and when to end
     go_on: Callable[[], bool],
     *,
     samples_per_call: int,
+    precision: PrecisionConfig,
 ) -> float | None:
     """Return the mean of the task's score over all targets; every rank computes its own part of the samples.
 
@@ -37,6 +39,7 @@ def mean_score(  # noqa: PLR0913  the caller's five, and when to end
         distributed: The ranks.
         go_on: Whether to compute another batch; collective: every rank calls it before each, equally often.
         samples_per_call: Most samples of a forward pass.
+        precision: In which numbers it computes: those of training, which the device is fast with.
 
     Returns:
         The same on every rank; None where it was broken off.
@@ -52,7 +55,9 @@ def mean_score(  # noqa: PLR0913  the caller's five, and when to end
             part = own[begin : begin + samples_per_call]
             if len(part):
                 batch = held_out.batch(part).to(distributed.device)
-                score = task.score(model(batch.inputs), batch.targets)
+                with precision.autocast(distributed.device):
+                    logits = model(precision.arrange(batch.inputs))
+                score = task.score(logits, batch.targets)
                 sums += torch.stack((score, score.new_tensor(batch.targets.numel()))).cpu()
     distributed.sum(sums)
     return (sums[0] / sums[1]).item()

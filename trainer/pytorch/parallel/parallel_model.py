@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,8 +11,10 @@ from torch.distributed.fsdp import FSDPModule
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
+from trainer.common.validation import SettingsError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from contextlib import AbstractContextManager
 
     from torch import Tensor, nn
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     differentiated: None when all gradients are there."""
     Score = Callable[[Tensor, Tensor], Tensor]
     """A sum over the targets of a batch, from logits [N, ..., classes] and targets int64 [N, ...]: no dimensions."""
+
+
+_LEFT_OUT = "Expected to have finished reduction in the prior iteration"
+"""With which DistributedDataParallel's message about parameters without a gradient begins (torch 2.15)."""
 
 
 def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -86,7 +92,7 @@ class WholeModel(ParallelModel):
         for index, (part, part_targets) in enumerate(parts, start=1):
             is_last = index == len(parts)
             with self._exchange(at_end=is_last):
-                with self._precision.autocast(targets.device):
+                with self._precision.autocast(targets.device), _naming_left_out_layers():
                     logits = self._called(self._precision.arrange(part))
                 loss = token_loss(logits, part_targets) / len(parts)
                 sum_of_losses += loss.detach()
@@ -113,6 +119,25 @@ class WholeModel(ParallelModel):
         elif isinstance(self._called, DistributedDataParallel) and not at_end:
             return self._called.no_sync()
         return nullcontext()
+
+
+@contextmanager
+def _naming_left_out_layers() -> Generator[None]:
+    """Say what to do about a model that leaves out layers in some steps, whose gradients replicas wait for.
+
+    torch notices at the next forward pass, and speaks of its own options.
+
+    Raises:
+        SettingsError: the step before did not compute all layers.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if _LEFT_OUT not in str(error):
+            raise
+        limit = "the step before left out some of them, and replicas wait for the gradients of all"
+        fix = "Fix: let each step compute all layers, such as times 0 instead of not at all, or shard the model"
+        raise SettingsError(f"layers of the model: {limit}. {fix}") from error
 
 
 def _replicated(module: nn.Module) -> nn.Module:

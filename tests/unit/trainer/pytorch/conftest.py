@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from tests.unit.trainer.pytorch.small_runs import run
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.config import TrainConfig
 from trainer.pytorch.data.digits import DigitsConfig
 from trainer.pytorch.distributed import Distributed, DistributedConfig
+from trainer.pytorch.loop import Outcome
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 
 if TYPE_CHECKING:
@@ -68,3 +70,11 @@ def small(data_dir, tmp_path):
         return TrainConfig(**{**settings, **changes})
 
     return make
+
+
+@pytest.fixture
+def uninterrupted(small, tmp_path):
+    config = small(output_dir=tmp_path / "uninterrupted", epochs=2)
+    outcome, trainer = run(config)
+    assert outcome is Outcome.FINISHED
+    return config, trainer

@@ -12,7 +12,10 @@ from trainer.pytorch.data.dataset import InMemoryDataset
 from trainer.pytorch.evaluation import mean_score
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.gpt import GptConfig
+from trainer.pytorch.precision import PrecisionConfig
 from trainer.pytorch.task import NOT_COUNTED, Task
+
+FP32 = PrecisionConfig()
 
 
 def scores_of_all_ranks(model, held_out, task, world_size) -> float:
@@ -22,7 +25,7 @@ def scores_of_all_ranks(model, held_out, task, world_size) -> float:
         distributed = SimpleNamespace(
             rank=rank, world_size=world_size, device=torch.device("cpu"), sum=lambda own: sums.append(own.clone())
         )
-        mean_score(model, held_out, task, distributed, lambda: True, samples_per_call=3)
+        mean_score(model, held_out, task, distributed, lambda: True, samples_per_call=3, precision=FP32)
     score, count = sum(sums).tolist()
     return score / count
 
@@ -59,7 +62,15 @@ def test_ranks_are_asked_equally_often_whether_to_go_on(rank):
     distributed = SimpleNamespace(rank=rank, world_size=2, device=torch.device("cpu"), sum=lambda _: None)
     held_out = InMemoryDataset(torch.rand(7, 1, 8, 8), torch.zeros(7, dtype=torch.int64), classes=10)
     model, asked = DigitsCnnConfig(width=4).build(), []
-    mean_score(model, held_out, Task.CLASSIFICATION, distributed, lambda: not asked.append(1), samples_per_call=3)
+    mean_score(
+        model,
+        held_out,
+        Task.CLASSIFICATION,
+        distributed,
+        lambda: not asked.append(1),
+        samples_per_call=3,
+        precision=FP32,
+    )
     assert len(asked) == 2
 
 
@@ -69,7 +80,8 @@ def test_an_evaluation_that_is_broken_off_computes_no_further_batch_and_has_no_r
     model.register_forward_hook(lambda _module, inputs, _output: seen.append(len(inputs[0])))
     held_out = InMemoryDataset(torch.rand(9, 1, 8, 8), torch.zeros(9, dtype=torch.int64), classes=10)
     vote = StopVote(alone, lambda: len(seen) > 1)
-    assert mean_score(model, held_out, Task.CLASSIFICATION, alone, vote.go_on, samples_per_call=2) is None
+    how = {"samples_per_call": 2, "precision": FP32}
+    assert mean_score(model, held_out, Task.CLASSIFICATION, alone, vote.go_on, **how) is None
     # the answer to the third question was on its way when the second batch was computed
     assert len(seen) == 3
     assert model.training
@@ -83,3 +95,17 @@ def test_what_is_not_counted_adds_nothing_to_a_score():
 
 def test_perplexity_of_a_model_that_diverged_is_still_a_number():
     assert math.isfinite(Task.LANGUAGE_MODELLING.scores(1e9)["perplexity"])
+
+
+def test_an_evaluation_computes_in_the_numbers_and_the_layout_of_training(alone):
+    seen = []
+    convolution = torch.nn.Conv2d(3, 8, 3)
+    model = torch.nn.Sequential(convolution, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 10))
+    convolution.register_forward_hook(lambda _module, inputs, output: seen.append((inputs[0], output.dtype)))
+    held_out = InMemoryDataset(torch.rand(4, 3, 32, 32), torch.zeros(4, dtype=torch.int64), classes=10)
+    precision = PrecisionConfig(precision="bf16_autocast", channels_last=True)
+    how = {"samples_per_call": 4, "precision": precision}
+    mean_score(model, held_out, Task.CLASSIFICATION, alone, lambda: True, **how)
+    [(inputs, dtype)] = seen
+    assert inputs.is_contiguous(memory_format=torch.channels_last)
+    assert dtype == torch.bfloat16

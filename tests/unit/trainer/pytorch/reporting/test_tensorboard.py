@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.unit.trainer.pytorch.test_loop import StopAt
+from tests.unit.trainer.pytorch.small_runs import StopAt
 from trainer.pytorch.loop import Trainer
 from trainer.pytorch.reporting import tensorboard
 from trainer.pytorch.reporting.tensorboard import EventFile
