@@ -58,7 +58,7 @@ def _check_pool(arguments: argparse.Namespace, outputs: PlatformOutputs) -> None
         limit = "every pod of this pool gets its own network interface"
         fix = "choose another pool; such an interface takes a Pulumi program (--print-program)"
         raise RefusalError("--pool", pool.name, limit, fix)
-    if pool.sharing is not None and arguments.gpus > 0:
+    if pool.sharing is not None and arguments.gpus:
         fix = "choose a pool of whole GPUs with --pool; a share takes a Pulumi program (--print-program)"
         raise RefusalError("--gpus", arguments.gpus, f"the nodes of pool {pool.name!r} share their GPUs", fix)
 

@@ -129,6 +129,11 @@ def test_every_kind_is_refused_by_the_option_that_was_typed(kind, words):
     assert python_in(refusal) == []
 
 
+@pytest.mark.parametrize("pool", ["mig", "sliced", "cpus"])
+def test_a_job_without_gpus_may_run_in_a_pool_of_any_kind(pool):
+    assert refusal_of("batch", f"--image own:1 --pool {pool}", PROGRAMS["batch"]) is None
+
+
 @pytest.mark.parametrize(
     ("kind", "words", "program", "said"),
     [
