@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,10 @@ settings.register_profile("any-machine", deadline=None, suppress_health_check=[H
 settings.register_profile("thorough", settings.get_profile("any-machine"), max_examples=1000, derandomize=False)
 settings.load_profile("any-machine")
 
+LONGEST = "workloads"
+"""The environment whose tests take longest, one after the other."""
+_STEP_BACK = 5
+"""In niceness: where two programs want one CPU, that of the longest tests gets three quarters of it."""
 USES_ENVIRONMENT = re.compile(r"\b(?:served: Clone|engineer: Engineer)\b")
 RUNS_WORKLOADS = re.compile(r"\b(?:team: Team|engineer: Engineer)\b")
 
@@ -59,7 +64,19 @@ def _environment(file: Path) -> str:
     content = file.read_text(encoding="utf-8")
     if not USES_ENVIRONMENT.search(content):
         return ""
-    return "workloads" if RUNS_WORKLOADS.search(content) else "platform"
+    return LONGEST if RUNS_WORKLOADS.search(content) else "platform"
+
+
+@cache
+def _step_back() -> None:
+    """Let the longest tests have the CPUs first: they decide how long a run takes, and the others only fill it."""
+    os.nice(_STEP_BACK)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Step back in a process of several that has something else to do than the longest tests."""
+    if "PYTEST_XDIST_WORKER" in os.environ and _environment(item.path) != LONGEST:
+        _step_back()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndEnvironment:

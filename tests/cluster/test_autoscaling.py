@@ -105,6 +105,7 @@ def test_it_follows_the_load_and_every_request_is_answered(served: Clone, scaled
         )
         read = {each["type"] for each in autoscaler(served)["status"]["currentMetrics"]}
         load.clients(1)
+        load.pause_seconds = 0.05
         wait_until(
             lambda: pods(served) == 1,
             lambda: f"one pod again: {autoscaler(served)['status']}",

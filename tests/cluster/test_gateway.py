@@ -124,7 +124,8 @@ def exposed(served: Clone, team: Team, gateway: Gateway) -> Iterator[Gateway]:
 
 
 def load(gateway: Gateway, host: str = HOST, model: str = MODEL, **options: Any) -> Load:
-    return Load("", model, connect=lambda: gateway.connection(host), headers=bearer(TOKEN), **options)
+    options |= {"pause_seconds": 0.02, "headers": bearer(TOKEN)}
+    return Load("", model, connect=lambda: gateway.connection(host), **options)
 
 
 @pytest.mark.parametrize("token", [None, "token-of-mallory"])
