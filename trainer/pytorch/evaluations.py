@@ -71,5 +71,12 @@ class Evaluations:
         if not model.computes_alone:
             return sharded_mean_score(model, self._held_out, data.task, data.batch_size, go_on)
         part = data.batch_size // model.layout.degrees.data // self._config.parallel.microbatches
-        how = {"samples_per_call": part, "precision": self._config.precision}
-        return mean_score(model.module, self._held_out, data.task, self._distributed, go_on, **how)
+        return mean_score(
+            model.module,
+            self._held_out,
+            data.task,
+            self._distributed,
+            go_on,
+            samples_per_call=part,
+            precision=self._config.precision,
+        )

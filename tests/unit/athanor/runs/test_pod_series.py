@@ -74,7 +74,7 @@ def test_a_log_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path, said,
     "said",
     [
         'Error from server (NotFound): pods "lr-1-worker-0" not found',
-        'Error from server (BadRequest): container "worker" in pod "lr-1-worker-0" is waiting to start: PodInitializing',
+        'Error from server (BadRequest): container "worker" in pod "lr-1" is waiting to start: PodInitializing',
     ],
 )
 def test_a_pod_that_is_gone_or_does_not_run_yet_has_printed_nothing(tmp_path, said):
