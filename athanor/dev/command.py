@@ -77,7 +77,7 @@ def _run(arguments: argparse.Namespace) -> int:
     described = _described(arguments, name)
     if arguments.ssh:
         public_key(Path(arguments.ssh_key).expanduser())  # before a pod is started for it
-    _program(arguments)  # so, too
+    _program(arguments)  # refused now, for the same reason
     where, job_name = _pod(arguments, described)
     _await_pod(where, job_name)
     job = job_of(where, job_name)

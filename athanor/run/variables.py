@@ -46,7 +46,7 @@ def leading_variables(words: Sequence[str]) -> tuple[dict[str, str], tuple[str, 
 
 
 def with_env(words: Sequence[str]) -> tuple[str, ...]:
-    """Return a command whose leading variables env(1) sets: for where no shell reads them, and not all of a job's pod.
+    """Return a command with its leading variables as words of env(1), for where no shell sets them.
 
     Raises:
         RefusalError: as `leading_variables`.

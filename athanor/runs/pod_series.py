@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from athanor.runs.cluster import Cluster
 
 _LAST_LINES = 5000
-_WITHOUT_A_LOG = ("NotFound", "not found", "waiting to start")
+_WITHOUT_A_LOG = ("(NotFound)", "is waiting to start")
 """What kubectl says of a pod that was deleted since it was listed, and of a container that does not run yet."""
 _SECONDS = 60
 """In which a log can be read. The API server passes the question on to the pod's node, which may hang."""

@@ -136,7 +136,7 @@ def _naming_left_out_layers() -> Generator[None]:
         if _LEFT_OUT not in str(error):
             raise
         limit = "the step before left out some of them, and replicas wait for the gradients of all"
-        fix = "Fix: let each step compute all layers, such as times 0 instead of not at all, or shard the model"
+        fix = "Fix: let each step compute all layers, such as times 0 instead of not at all"
         raise SettingsError(f"layers of the model: {limit}. {fix}") from error
 
 
