@@ -55,9 +55,7 @@ def mean_score(  # noqa: PLR0913  the caller's five, and how
             part = own[begin : begin + samples_per_call]
             if len(part):
                 batch = held_out.batch(part).to(distributed.device)
-                with precision.autocast(distributed.device):
-                    logits = model(precision.arrange(batch.inputs))
-                score = task.score(logits, batch.targets)
+                score = task.score(precision.compute(model, batch.inputs), batch.targets)
                 sums += torch.stack((score, score.new_tensor(batch.targets.numel()))).cpu()
     distributed.sum(sums)
     return (sums[0] / sums[1]).item()

@@ -14,7 +14,7 @@ from trainer.pytorch import float32_products
 from trainer.pytorch.float32_products import Float32Matmul  # noqa: TC001  the command line parser reads the annotations
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +74,10 @@ class PrecisionConfig:
             return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         return MixedPrecisionPolicy()
 
-    def autocast(self, device: torch.device) -> torch.autocast:
-        """Return the context of a forward pass."""
-        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16_autocast")
-
-    def arrange(self, inputs: Tensor) -> Tensor:
-        """Return a batch of inputs in the configured memory format."""
-        return inputs.contiguous(memory_format=torch.channels_last) if self.channels_last else inputs
+    def compute(self, module: nn.Module, inputs: Tensor) -> Tensor:
+        """Return what a module makes of a batch, in these numbers and this memory format."""
+        if self.channels_last:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        in_bfloat16 = self.precision == "bf16_autocast"
+        with torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=in_bfloat16):
+            return module(inputs)

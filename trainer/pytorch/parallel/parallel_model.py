@@ -92,8 +92,8 @@ class WholeModel(ParallelModel):
         for index, (part, part_targets) in enumerate(parts, start=1):
             is_last = index == len(parts)
             with self._exchange(at_end=is_last):
-                with self._precision.autocast(targets.device), _naming_left_out_layers():
-                    logits = self._called(self._precision.arrange(part))
+                with _naming_left_out_layers():
+                    logits = self._precision.compute(self._called, part)
                 loss = token_loss(logits, part_targets) / len(parts)
                 sum_of_losses += loss.detach()
                 if is_last:
@@ -104,7 +104,7 @@ class WholeModel(ParallelModel):
         """See `ParallelModel.score`."""
         with torch.no_grad():
             scores = [
-                score(self.module(self._precision.arrange(part)), part_targets)
+                score(self._precision.compute(self.module, part), part_targets)
                 for part, part_targets in self._parts(inputs, targets)
             ]
         return torch.stack(scores).sum()
