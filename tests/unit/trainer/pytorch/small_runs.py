@@ -20,6 +20,9 @@ class StopAt:
     def requested(self) -> bool:
         return self._trainer.step + 1 == self._step
 
+    def arrived(self) -> bool:
+        return False
+
 
 def run(config, stop_at=None):
     trainer = Trainer(config)
@@ -29,8 +32,9 @@ def run(config, stop_at=None):
         trainer.close()
 
 
-def events(config) -> list[dict]:
-    return [json.loads(line) for line in (config.folders.logs / "rank-00000.jsonl").read_text().splitlines()]
+def events(config, kind=None) -> list[dict]:
+    lines = (config.folders.logs / "rank-00000.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if kind in {None, event["event"]}]
 
 
 def losses(config) -> dict[int, float]:

@@ -8,6 +8,7 @@ import json
 import pytest
 import torch
 
+from tests.unit.trainer.pytorch.small_runs import events, run
 from trainer import export
 from trainer.model_repository import model_file
 from trainer.pytorch.data import samples
@@ -15,7 +16,7 @@ from trainer.pytorch.data.cifar10 import Cifar10Config
 from trainer.pytorch.data.image_folder import ImageFolder, ImageFolderConfig
 from trainer.pytorch.data.tokens import TokensConfig
 from trainer.pytorch.export_config import ExportConfig
-from trainer.pytorch.loop import Outcome, Trainer
+from trainer.pytorch.loop import Outcome
 from trainer.pytorch.model_files import VERIFIED_SAMPLES
 from trainer.pytorch.models.gpt import GptConfig
 from trainer.pytorch.models.resnet import ResNetConfig
@@ -23,26 +24,6 @@ from trainer.pytorch.optimizer import OptimizerConfig
 from trainer.pytorch.parallel import state
 from trainer.pytorch.precision import PrecisionConfig
 from trainer.training import cifar, cifar_digits
-
-
-def run(config, stop_at=None):
-    """Train; stop when the trainer begins a step, without one at the end."""
-
-    class Stop:
-        @property
-        def requested(self) -> bool:
-            return trainer.step + 1 == stop_at
-
-    trainer = Trainer(config)
-    try:
-        return trainer.train(Stop()), trainer
-    finally:
-        trainer.close()
-
-
-def events(config, kind) -> list[dict]:
-    lines = (config.folders.logs / "rank-00000.jsonl").read_text().splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == kind]
 
 
 def losses(config) -> list[float]:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.unit.trainer.pytorch.parallel.train_with_dropout import StopAt
+from tests.unit.trainer.pytorch.small_runs import StopAt
 from trainer.pytorch.config import TrainConfig
 from trainer.pytorch.data.image_folder import ImageFolderConfig
 from trainer.pytorch.export_config import ExportConfig

@@ -12,7 +12,7 @@ from typing import Literal
 
 from torch import nn
 
-from tests.unit.trainer.pytorch.parallel.train_with_dropout import StopAt
+from tests.unit.trainer.pytorch.small_runs import StopAt
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.config import TrainConfig
 from trainer.pytorch.data.digits import DigitsConfig

@@ -17,6 +17,7 @@ from torch import nn
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
+from tests.unit.trainer.pytorch.small_runs import StopAt
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.config import TrainConfig
 from trainer.pytorch.data.digits import DigitsConfig
@@ -58,19 +59,6 @@ class Masks:
     def __call__(self, module: nn.Module, _inputs: object, output: torch.Tensor) -> None:
         if module.training:
             self.latest = (output[0] == 0).tolist()
-
-
-@dataclass
-class StopAt:
-    trainer: Trainer
-    step: int
-
-    @property
-    def requested(self) -> bool:
-        return self.trainer.step + 1 == self.step
-
-    def arrived(self) -> bool:
-        return False
 
 
 def main() -> None:
