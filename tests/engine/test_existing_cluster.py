@@ -57,7 +57,7 @@ def clone(second_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
         "simulated_nodes": [{"instance_type": "ecs.ebmgn7e.32xlarge", "count": 2}],
     }
     clone.configure("local", cluster=cluster, **SETTINGS)
-    clone.pulumi("up", "--yes", "--skip-preview")
+    clone.up()
     return clone
 
 
@@ -114,7 +114,7 @@ def test_an_object_deleted_behind_our_back_comes_back_and_nothing_else_changes(
 ) -> None:
     on(second_cluster, clone, "delete", "networkpolicy", "default-deny", "-n", NAMESPACE)
 
-    printed = clone.pulumi("up", "--yes", "--skip-preview", "--refresh")
+    printed = clone.up("--refresh")
 
     assert "default-deny" in objects(second_cluster, clone, "networkpolicies", "-n", NAMESPACE)
     resources = printed.partition("Resources:")[2].partition("Duration:")[0]

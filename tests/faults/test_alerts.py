@@ -77,7 +77,7 @@ def monitoring(served: Clone, webhook: str) -> Iterator[Monitoring]:
     """The environment's monitoring with thresholds of seconds and a webhook for ends of runs, until the next update."""
     served.configure_local(**IMPATIENT, **{"monitoring.run_webhooks[0].secret": webhook})
     try:
-        served.pulumi("up", "--yes", "--skip-preview")
+        served.up()
         monitoring = Monitoring(served)
         wait_until(monitoring.posts_ends_of_runs, "Alertmanager with the webhook")
         yield monitoring
