@@ -11,9 +11,9 @@ import signal
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import yaml
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _SALT_KEY = b"encryptionsalt:"
+_WRITTEN_ONCE = {"PULUMI_SKIP_CHECKPOINTS": "true"}
 _LOCK_OWNER = re.compile(r"created by \S+@(\S+) \(pid (\d+)\)")
 
 
@@ -104,12 +105,15 @@ class Engine:
     stack: str
     project: Path = REPOSITORY
     """Folder with Pulumi.yaml."""
+    written_once: bool = False
+    """Whether an update writes the state at its end alone, also one that fails or is interrupted. One that is killed
+    then leaves no trace of what it did."""
 
     def run(self, *words: str) -> str:
         """Run `pulumi <words>`; what it prints goes to the log, too."""
         return run(
             [self.pulumi, *words, "--non-interactive"],
-            env=engine_environment(self.pulumi),
+            env={**engine_environment(self.pulumi), **(_WRITTEN_ONCE if self.written_once else {})},
             cwd=self.project,
             log=paths().logs / f"pulumi-{self.stack}.log",
         )
@@ -133,6 +137,17 @@ class Engine:
     def up(self, *, exclude: Sequence[str] = ()) -> None:
         """Bring the stack to what the program declares, leaving alone what these patterns of URNs fit."""
         self._locked("up", "--yes", "--skip-preview", *(f"--exclude={urns}" for urns in exclude))
+
+    def writing_once(self) -> Self:
+        """Return the same engine, see `written_once`."""
+        return replace(self, written_once=True)
+
+    def is_empty(self) -> bool:
+        """Whether the stack has no resources, or does not exist."""
+        deployment = self._state()
+        if deployment is None and self._is_listed():
+            deployment = self.export()["deployment"]
+        return not (deployment or {}).get("resources")
 
     def replace(self, urn: str) -> None:
         """Recreate one resource, with what depends on it; nothing else is touched."""

@@ -1,7 +1,8 @@
 """Read a stack's state where the engine keeps it in a folder of this machine, for each call of the engine costs.
 
-Format: the checkpoint files of the engine's file backend, `.pulumi/stacks/<project>/<stack>.json`, version 3. Whatever
-else is found there, or another backend, is the engine's own business: it is asked.
+Format: the checkpoint files of the engine's file backend, `.pulumi/stacks/<project>/<stack>.json`, version 3, and
+version 4, which is the same with the names of features that it needs (written since Pulumi 3.187). Whatever else is
+found there, or another backend, is the engine's own business: it is asked.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-_VERSION = 3
+_VERSIONS = (3, 4)
 _OPTIONS = "?metadata=skip"
 """Without them the engine keeps a second file with each, which it empties before it writes it: killed at that moment,
 it could never read the state again ("failed to load checkpoint: EOF").
@@ -36,7 +37,7 @@ def read_state(url: str, project: str, stack: str) -> dict[str, Any] | None:
         return None
     try:
         content = json.loads((Path(folder[1]) / ".pulumi" / "stacks" / project / f"{stack}.json").read_bytes())
-        if content["version"] != _VERSION:
+        if content["version"] not in _VERSIONS:
             return None
         return content["checkpoint"]["latest"] or {}
     except (OSError, ValueError, KeyError, TypeError):

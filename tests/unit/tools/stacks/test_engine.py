@@ -299,14 +299,42 @@ def _with_outputs(**outputs: object) -> dict:
 SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "v1:x"}
 
 
-def test_an_update_of_a_stack_in_this_machines_folder_is_two_calls_of_the_engine(engine, fake_program, keep):
-    keep(_with_outputs(namespace="athanor"))
+@pytest.mark.parametrize("version", [{}, {"version": 4, "features": ["views"]}], ids=["3", "4"])
+def test_an_update_of_a_stack_in_this_machines_folder_is_two_calls_of_the_engine(engine, fake_program, keep, version):
+    keep(_with_outputs(namespace="athanor"), **version)
     fake_program.answer("stack select local")
     fake_program.answer("up --yes")
     engine.prepare()
     engine.up()
     assert engine.outputs() == {"namespace": "athanor"}
     assert [line.split(" --")[0] for line in fake_program.lines] == ["stack select local", "up"]
+
+
+@pytest.mark.parametrize(("deployment", "is_empty"), [(None, True), ({"manifest": {}}, True), (_with_outputs(), False)])
+def test_a_stack_is_empty_until_an_update_has_made_something(engine, keep, deployment, is_empty):
+    keep(deployment)
+    assert engine.is_empty() == is_empty
+
+
+@pytest.mark.parametrize(
+    ("exported", "is_empty"), [(None, True), ({"resources": []}, True), (_with_outputs(), False)], ids=str
+)
+def test_whether_a_stack_elsewhere_is_empty_the_engine_is_asked(engine, fake_program, exported, is_empty):
+    fake_program.answer("stack ls", _stacks("local"))
+    fake_program.answer("stack export", json.dumps({"deployment": exported}))
+    assert engine.is_empty() == is_empty
+
+
+def test_a_stack_that_does_not_exist_is_empty(engine, fake_program):
+    fake_program.answer("stack ls", _stacks("dev"))
+    assert engine.is_empty()
+
+
+@pytest.mark.parametrize("written_once", [True, False])
+def test_the_state_is_written_once_only_where_that_is_asked_for(engine, fake_program, written_once):
+    fake_program.answer("up --yes")
+    (engine.writing_once() if written_once else engine).up()
+    assert fake_program.calls[0]["env"].get("PULUMI_SKIP_CHECKPOINTS") == ("true" if written_once else None)
 
 
 def test_what_a_killed_run_left_undecided_is_seen_in_the_folder_too(engine, fake_program, keep):
@@ -320,7 +348,7 @@ def test_what_a_killed_run_left_undecided_is_seen_in_the_folder_too(engine, fake
 @pytest.mark.parametrize(
     "state",
     [
-        {"version": 4, "checkpoint": {"latest": _with_outputs(namespace="wrong")}},
+        {"version": 5, "checkpoint": {"latest": _with_outputs(namespace="wrong")}},
         {"checkpoint": None},
         {"checkpoint": {"latest": _with_outputs(namespace="wrong", key=SECRET)}},
     ],
