@@ -179,7 +179,7 @@ def test_components_are_told_apart_by_program() -> None:
 
 
 @pytest.mark.parametrize("said", [None, "400"])
-def test_every_go_program_has_a_limit_and_collects_its_garbage_early_unless_told(monkeypatch, said) -> None:
+def test_every_go_program_has_a_limit_and_collects_its_garbage_early_by_default(monkeypatch, said) -> None:
     monkeypatch.setattr(container_runtime, "find_cni_plugins", lambda: Path("/cni"))
     monkeypatch.delenv("GOGC", raising=False)
     if said:
