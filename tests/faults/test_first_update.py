@@ -85,7 +85,7 @@ def kill_update(cluster: LocalCluster, engine: Engine, kubectl: Kubectl) -> None
         update.wait()
 
 
-def test_a_killed_first_update_is_made_again_on_a_new_cluster(
+def test_after_a_killed_first_update_the_next_has_a_new_cluster(
     make_cluster: Callable[[str], LocalCluster], engine: Engine, tmp_path: Path
 ) -> None:
     cluster, report = make_cluster("first"), quiet_progress(tmp_path)
