@@ -1,4 +1,4 @@
-"""5,000 pods on 1,000 simulated nodes: the test of 1,000 pods that every run has, at its full size."""
+"""5,000 pods on 1,000 simulated nodes: the test of 500 pods that every run has, at its full size."""
 
 from __future__ import annotations
 

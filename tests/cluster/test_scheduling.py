@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from athanor.inspection.containers import Finding
 
 
-PODS = int(os.environ.get("ATHANOR_SCALE_PODS", "1000"))
+PODS = int(os.environ.get("ATHANOR_SCALE_PODS", "500"))
 """A multiple of PODS_PER_JOB, at least 200; `python -m benchmarks scale` takes 5,000."""
 NODES = PODS // 5
 """Each has room for eight."""
