@@ -9,8 +9,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import pytest
 import torch
 
 from tests import waiting
+from tests.warm_python import WarmPython
 from trainer.model_repository import torchscript
 
 PROJECT = Path(__file__).resolve().parents[4]
@@ -74,6 +73,25 @@ class Repository:
         staging.rename(self.folder / str(version))
 
 
+_warm: dict[tuple[str, ...], WarmPython] = {}
+
+
+def warm_python(*, has_torch: bool) -> WarmPython:
+    """Return a Python that has imported what takes most of a server's start; one of several models imports no torch."""
+    # not gRPC, which the server tells what to log before it imports it
+    packages = ("torch", "uvicorn") if has_torch else ("uvicorn",)
+    if packages not in _warm:
+        _warm[packages] = WarmPython(*packages)
+    return _warm[packages]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm_pythons_end():
+    yield
+    for started in _warm.values():
+        started.close()
+
+
 class Server:
     """A server process; what it logs is collected."""
 
@@ -84,16 +102,11 @@ class Server:
         models: tuple[str, ...] = ("digits",),
         environment: dict[str, str] | None = None,
     ):
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "trainer.serve"),
-                *(f"--model_repository={repository}", "--model_name", *models, "--http_port=0", "--metrics_port=0"),
-                *("--poll_interval_seconds=0.05", "--drain_delay_seconds=0", "--num_cpu_threads=1", *flags),
-            ],
-            cwd=PROJECT,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | (environment or {}),
+        self._process = warm_python(has_torch=len(models) == 1).start(
+            *("trainer.serve", f"--model_repository={repository}", "--model_name", *models),
+            *("--http_port=0", "--metrics_port=0", "--num_cpu_threads=1"),
+            *("--poll_interval_seconds=0.05", "--drain_delay_seconds=0", *flags),
+            variables=os.environ | (environment or {}),
         )
         self.log: list[str] = []
         self._log_ended = False
@@ -102,7 +115,7 @@ class Server:
         self._reader.start()
 
     def _read(self):
-        for line in self._process.stderr:
+        for line in self._process.stdout:
             with self._changed:
                 self.log.append(line.rstrip())
                 self._changed.notify_all()
@@ -179,7 +192,7 @@ class Server:
             self._process.kill()
         self._process.wait()
         self._reader.join()
-        self._process.stderr.close()
+        self._process.stdout.close()
 
 
 poll = functools.partial(waiting.wait_until, look_seconds=0.005)
