@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -60,6 +61,15 @@ class Process:
         with self._said:
             assert self._said.wait_for(matching, PATIENCE_SECONDS), f"nothing with {text!r} in:\n{self.output}"
             return matching()[0]
+
+    def end_status(self) -> int:
+        """Return the exit status of a program that ends by itself; it is waited for while it says something."""
+        while True:
+            said = len(self._lines)
+            try:
+                return self.process.wait(PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                assert len(self._lines) > said, f"neither ended nor said anything any more:\n{self.output}"
 
     def worker(self) -> int:
         """Return the process id of the one rank of this torchrun."""
@@ -190,7 +200,7 @@ def test_job_survives_the_loss_of_a_worker_and_takes_in_a_new_one(start, store, 
     back.wait_for("group_world_size=2")
 
     for agent in (survivor, back):
-        assert agent.process.wait(PATIENCE_SECONDS) == 0, agent.output
+        assert agent.end_status() == 0, agent.output
     host.process.terminate()
     assert host.process.wait(PATIENCE_SECONDS) == 0
 

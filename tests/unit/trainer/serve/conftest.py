@@ -78,7 +78,7 @@ _warm: dict[tuple[str, ...], WarmPython] = {}
 
 def warm_python(*, has_torch: bool) -> WarmPython:
     """Return a Python that has imported what takes most of a server's start; one of several models imports no torch."""
-    # not gRPC, which the server tells what to log before it imports it
+    # not gRPC, which reads what it is to log when it is imported: the server sets that before
     packages = ("torch", "uvicorn") if has_torch else ("uvicorn",)
     if packages not in _warm:
         _warm[packages] = WarmPython(*packages)
