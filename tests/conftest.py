@@ -33,7 +33,7 @@ settings.register_profile("thorough", settings.get_profile("any-machine"), max_e
 settings.load_profile("any-machine")
 
 # Go programs, from the engine to the API server, collect their garbage later in tests than by Go's default or the local
-# cluster's, which took a fifth of the cluster's CPU and a sixth of the engine's; the limit says how much later.
+# cluster's: a sixth of the engine's CPU, and a thirtieth of the cluster's. The limit says how much later.
 os.environ.update({"GOGC": "400", "GOMEMLIMIT": "1GiB"})
 
 LONGEST = "workloads"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tools.local_cluster import LocalCluster
+    from tools.progress import Progress
 
 STACK = "local"
 PROGRAM = """
@@ -72,14 +73,19 @@ def pods(kubectl: Kubectl) -> list[str]:
     return [pod["metadata"]["name"] for pod in kubectl.get("pods")["items"]]
 
 
-def kill_update(cluster: LocalCluster, engine: Engine, kubectl: Kubectl) -> None:
-    """Kill -9 a first update, engine and all, when it waits for its last object."""
+def kill_update(cluster: LocalCluster, engine: Engine, kubectl: Kubectl, report: Progress) -> None:
+    """Kill -9 a first update, engine and all, when it waits for its last object; its cluster stays until then."""
     home = cluster.layout.folder.parent
     words = (cluster.name, str(home), str(engine.pulumi), engine.stack, str(engine.project))
     update = subprocess.Popen([sys.executable, "-c", UPDATE, *words], cwd=REPOSITORY, start_new_session=True)
     try:
         wait_until(lambda: update.poll() is not None or pods(kubectl), "the object that the update waits for")
-        assert update.poll() is None
+        remove_half_made(cluster, engine, report)
+        assert cluster.status().running
+        os.kill(update.pid, signal.SIGKILL)
+        assert engine.is_running()
+        remove_half_made(cluster, engine, report)
+        assert cluster.status().running
     finally:
         os.killpg(update.pid, signal.SIGKILL)
         update.wait()
@@ -91,7 +97,8 @@ def test_after_a_killed_first_update_the_next_has_a_new_cluster(
     cluster, report = make_cluster("first"), quiet_progress(tmp_path)
     cluster.up(report)
     declare(engine, cluster, NEVER_READY)
-    kill_update(cluster, engine, kubectl_for(cluster, tmp_path))
+    kill_update(cluster, engine, kubectl_for(cluster, tmp_path), report)
+    wait_until(lambda: not engine.is_running(), "the killed engine to be gone")
     assert engine.is_empty()
 
     remove_half_made(cluster, engine, report)

@@ -25,7 +25,7 @@ PROBE_TIMEOUT_SECONDS = 3.0
 GARBAGE_PERCENT = 40
 """How much a Go program's heap may grow before its garbage is collected, unless the variable `GOGC` of who starts the
 cluster says otherwise. More often than by Go's default of 100, which saves the API server a quarter and the kubelet a
-fifth of the memory at rest. Where other work wants the CPUs, a fifth of what these two take of them is collections."""
+fifth of the memory at rest, for a thirtieth of their CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ goes with its cluster.
 
 from __future__ import annotations
 
+import fcntl
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,21 +22,32 @@ if TYPE_CHECKING:
 
 def first_update(cluster: LocalCluster, engine: Engine, *, exclude: Sequence[str] = ()) -> None:
     """Update a stack without resources on a cluster that holds nothing yet, see `Engine.up`."""
-    mark = _mark(cluster)
-    mark.touch()
-    engine.writing_once().up(exclude=exclude)
-    mark.unlink()
+    with _mark(cluster).open("w", encoding="utf-8") as mark:
+        fcntl.flock(mark, fcntl.LOCK_EX)
+        engine.writing_once().up(exclude=exclude)
+        _mark(cluster).unlink()
 
 
 def remove_half_made(cluster: LocalCluster, engine: Engine, report: Progress) -> None:
-    """Remove a cluster whose first update was killed before it wrote its state; any other stays as it is."""
-    mark = _mark(cluster)
-    if not mark.exists():
+    """Remove a cluster whose first update was killed before it wrote its state; any other stays as it is.
+
+    So does one whose first update is under way: another `make up`, or an engine that lives on without it.
+    """
+    try:
+        mark = _mark(cluster).open("r+", encoding="utf-8")
+    except FileNotFoundError:
         return
-    if engine.is_empty():
-        report.detail("the first update of this cluster was killed: creating the cluster again")
-        cluster.down(report)
-    mark.unlink(missing_ok=True)
+    with mark:
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        if engine.is_running():
+            return
+        if engine.is_empty():
+            report.detail("the first update of this cluster was killed: creating the cluster again")
+            cluster.down(report)
+        _mark(cluster).unlink(missing_ok=True)
 
 
 def _mark(cluster: LocalCluster) -> Path:

@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -25,7 +26,7 @@ from tools.toolchain.catalogue import ENGINE_WITH_CLOUDS, TOOLS
 from tools.toolchain.store import install_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
 _SALT_KEY = b"encryptionsalt:"
 _WRITTEN_ONCE = {"PULUMI_SKIP_CHECKPOINTS": "true"}
@@ -183,15 +184,23 @@ class Engine:
 
     def end_orphans(self) -> None:
         """End plugins and language hosts of this backend whose engine was killed: they would live on for minutes."""
+        for pid, parent, program in self._processes():
+            if parent == 1 and program.startswith("pulumi-"):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def is_running(self) -> bool:
+        """Whether an engine is at work with this backend, also one that outlives the program that started it."""
+        return any(program == self.pulumi.name for _, _, program in self._processes())
+
+    def _processes(self) -> Generator[tuple[int, int, str]]:
+        """Yield process id, parent and program of each process that has this backend in its environment."""
         backend = f"PULUMI_BACKEND_URL={engine_environment(self.pulumi)['PULUMI_BACKEND_URL']}".encode()
         for process in Path("/proc").glob("[0-9]*"):
-            try:
+            with suppress(OSError):  # the process has ended, or is another user's
                 parent = int((process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-                program = (process / "exe").resolve().name
-                if parent == 1 and program.startswith("pulumi-") and backend in _environment_of(process):
-                    os.kill(int(process.name), signal.SIGKILL)
-            except OSError:  # the process has ended, or is another user's
-                continue
+                if backend in _environment_of(process):
+                    yield int(process.name), parent, (process / "exe").resolve().name
 
     def _locked(self, *words: str) -> None:
         """Run a command that takes the stack's lock, freeing it first if its owner was killed."""

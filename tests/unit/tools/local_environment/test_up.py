@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import itertools
 from types import SimpleNamespace
@@ -52,7 +53,7 @@ class Engine:
         self._happened = happened
         self._writes_once = False
         self.mark = mark
-        self.is_made, self.fails = False, False
+        self.is_made, self.fails, self.runs = False, False, False
         self.written_once, self.marked = [], []
 
     def prepare(self):
@@ -60,6 +61,9 @@ class Engine:
 
     def is_empty(self):
         return not self.is_made
+
+    def is_running(self):
+        return self.runs
 
     def outputs(self):
         return OUTPUTS
@@ -300,3 +304,17 @@ def test_a_cluster_goes_only_if_its_first_update_wrote_nothing(make_up, is_made)
     make_up()
     assert ("cluster removed" in make_up.happened) == (not is_made)
     assert not make_up.engine.mark.exists()
+
+
+def test_a_cluster_stays_while_its_first_update_is_under_way(make_up):
+    """An engine that lives on when `make up` was killed, or another `make up`."""
+    make_up.cluster_exists, make_up.engine.runs = True, True
+    make_up.engine.mark.parent.mkdir(parents=True)
+    make_up.engine.mark.touch()
+    make_up()
+    make_up.engine.runs, make_up.engine.is_made = False, False
+    with make_up.engine.mark.open() as mark:
+        fcntl.flock(mark, fcntl.LOCK_EX)
+        make_up()
+    assert "cluster removed" not in make_up.happened
+    assert make_up.engine.mark.exists()

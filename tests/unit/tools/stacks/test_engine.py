@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,15 @@ class TestOrphans:
         pids = [start("file:///elsewhere", orphan=True), start(backend_url(home / "pulumi"), orphan=False)]
         engine.end_orphans()
         assert all(self.runs(pid) for pid in pids)
+
+    @pytest.mark.parametrize("orphan", [True, False])
+    def test_an_engine_is_seen_at_work_with_this_backend_alone(self, engine, home, start, orphan):
+        named = replace(engine, pulumi=Path("/tools/pulumi-resource-fake"))
+        start("file:///elsewhere", orphan=orphan)
+        assert not named.is_running()
+        start(backend_url(home / "pulumi"), orphan=orphan)
+        assert named.is_running()
+        assert not engine.is_running()
 
 
 def test_state_is_in_the_users_folder_by_default(home):
