@@ -32,8 +32,8 @@ settings.register_profile("any-machine", deadline=None, suppress_health_check=[H
 settings.register_profile("thorough", settings.get_profile("any-machine"), max_examples=1000, derandomize=False)
 settings.load_profile("any-machine")
 
-# Go programs, from the engine to the API server, collect their garbage later in tests than by Go's default or the local
-# cluster's: a sixth of the engine's CPU, and a thirtieth of the cluster's. The limit says how much later.
+# The engine, its providers and kubectl end within seconds: with Go's default, a sixth of their CPU collects garbage.
+# The limit says how much later it is collected. The cluster's programs have values of their own.
 os.environ.update({"GOGC": "400", "GOMEMLIMIT": "1GiB"})
 
 LONGEST = "workloads"
@@ -42,8 +42,6 @@ _STEP_BACK = 5
 """In niceness: where two programs want one CPU, that of the longest tests gets three quarters of it."""
 USES_ENVIRONMENT = re.compile(r"\b(?:served: Clone|engineer: Engineer)\b")
 RUNS_WORKLOADS = re.compile(r"\b(?:team: Team|engineer: Engineer)\b")
-
-
 CLOUD, CLOUD_TESTS = "cloud", Path(__file__).with_name("cloud")
 
 

@@ -181,7 +181,7 @@ def test_the_printed_program_declares_the_same_job(engineer: Engineer) -> None:
     try:
         kubeconfig = engineer.clone.cluster.kubeconfig.read_text(encoding="utf-8")
         clone.pulumi("config", "set", "--secret", "kubeconfig", kubeconfig, *at)
-        clone.pulumi("up", "--yes", "--skip-preview", *at)
+        clone.up(*at)
         assert_completed(engineer.clone, "printed")
         assert "declared" in engineer.clone.make("logs", "JOB=printed")
 

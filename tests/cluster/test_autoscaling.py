@@ -42,10 +42,10 @@ def adapter(served: Clone, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder: Path = tmp_path_factory.mktemp("images")
     ensure_platform_images(served.cluster.containerd_socket, [ADAPTER], quiet_progress(folder))
     served.configure_local(**{"monitoring.autoscaling.enabled": "true"})
-    served.pulumi("up", "--yes", "--skip-preview")
+    served.up()
     yield served
     served.pulumi("config", "rm", "--path", "athanor:monitoring.autoscaling")
-    served.pulumi("up", "--yes", "--skip-preview")
+    served.up()
 
 
 @pytest.fixture(scope="module")

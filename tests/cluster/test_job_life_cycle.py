@@ -227,7 +227,7 @@ class TestDeclared:
 
 def test_update_fails_when_the_awaited_job_does_not_end_in_time(team: Team) -> None:
     team.declare(batch("stuck", "sleep 600", wait_seconds=3, grace_period_seconds=10))
-    said = team.clone.pulumi("up", "--yes", "--skip-preview", *team.words, check=False)
+    said = team.clone.up(*team.words, check=False)
     assert "error" in said
     assert phase(team.jobs()["stuck"]) in {"Pending", "Running"}
 
@@ -249,7 +249,7 @@ def test_a_job_runs_once_more_on_request(served: Clone) -> None:
 def cleaned(served: Clone, team: Team) -> dict[str, Any]:
     """Jobs as they were before a clean-up; it stays switched on, which no other test minds."""
     served.configure_local(**{"clean_up.enabled": "true"})
-    served.pulumi("up", "--yes", "--skip-preview")
+    served.up()
     team.declare(
         batch("gone", pods=2, ttl_seconds_after_finished=0, wait_seconds=900) + batch("stays", wait_seconds=900)
     )

@@ -102,7 +102,7 @@ def test_after_a_killed_first_update_the_next_has_a_new_cluster(
     assert engine.is_empty()
 
     remove_half_made(cluster, engine, report)
-    assert not cluster.status().created
+    assert not cluster.is_created
     cluster.up(report)
     declare(engine, cluster)
     engine.prepare()

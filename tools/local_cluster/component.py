@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
 import signal
 import socket
 import ssl
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
 
 PROBE_TIMEOUT_SECONDS = 3.0
 GARBAGE_PERCENT = 40
-"""How much a Go program's heap may grow before its garbage is collected, unless the variable `GOGC` of who starts the
-cluster says otherwise. More often than by Go's default of 100, which saves the API server a quarter and the kubelet a
-fifth of the memory at rest, for a thirtieth of their CPU."""
+"""How much a Go program's heap may grow before its garbage is collected. More often than by Go's default of 100, which
+saves the API server a quarter and the kubelet a fifth of the memory at rest, for no CPU that could be measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +69,7 @@ class Component:
 
 def go_memory(limit_mib: int) -> dict[str, str]:
     """Return the variables that keep a Go program small: a soft limit of its heap, and `GARBAGE_PERCENT`."""
-    return {"GOMEMLIMIT": f"{limit_mib}MiB", "GOGC": os.environ.get("GOGC", str(GARBAGE_PERCENT))}
+    return {"GOMEMLIMIT": f"{limit_mib}MiB", "GOGC": str(GARBAGE_PERCENT)}
 
 
 def configuration_file(folder: Path, name: str, text: str) -> Path:

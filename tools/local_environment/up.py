@@ -157,7 +157,7 @@ class _Run:
         """Have the cluster run, with all images and folders; return whether it is new."""
         with self.report.step("local cluster"):
             remove_half_made(self.cluster, engine, self.report)
-            is_new = not self.cluster.status().created
+            is_new = not self.cluster.is_created
             self.cluster.up(self.report)
             reach_local_clusters_directly(os.environ)  # the new cluster, too
         with self.report.step("images"):

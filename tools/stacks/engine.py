@@ -194,13 +194,14 @@ class Engine:
         return any(program == self.pulumi.name for _, _, program in self._processes())
 
     def _processes(self) -> Generator[tuple[int, int, str]]:
-        """Yield process id, parent and program of each process that has this backend in its environment."""
+        """Yield process id, parent and program of each process of Pulumi's that has this backend in its environment."""
         backend = f"PULUMI_BACKEND_URL={engine_environment(self.pulumi)['PULUMI_BACKEND_URL']}".encode()
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # the process has ended, or is another user's
-                parent = int((process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-                if backend in _environment_of(process):
-                    yield int(process.name), parent, (process / "exe").resolve().name
+                program = (process / "exe").resolve().name
+                if program.startswith("pulumi") and backend in _environment_of(process):
+                    parent = int((process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+                    yield int(process.name), parent, program
 
     def _locked(self, *words: str) -> None:
         """Run a command that takes the stack's lock, freeing it first if its owner was killed."""

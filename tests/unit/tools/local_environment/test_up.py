@@ -90,7 +90,8 @@ def make_up(monkeypatch, tmp_path, report):
     monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ATHANOR_CACHE", str(tmp_path / "cache"))
     cluster = SimpleNamespace(
-        status=lambda: SimpleNamespace(running=False, created=run.cluster_exists),
+        is_created=False,
+        status=lambda: SimpleNamespace(running=False),
         preflight=list,
         start_runtime=lambda _: record("container runtime"),
         up=lambda _: record("cluster"),
@@ -162,7 +163,7 @@ def make_up(monkeypatch, tmp_path, report):
         return happened
 
     run.happened, run.screen = happened, screen
-    run.engine, run.cluster_exists = engine, False
+    run.engine, run.cluster = engine, cluster
     return run
 
 
@@ -278,7 +279,7 @@ def test_the_first_update_of_a_new_cluster_is_written_once_and_later_ones_are_no
     make_up([CORE, MONITORING])
     assert make_up.engine.written_once == [True, False]
     assert make_up.engine.marked == [True, False]
-    make_up.cluster_exists = True
+    make_up.cluster.is_created = True
     make_up()
     assert make_up.engine.written_once == [True, False, False]
 
@@ -286,7 +287,7 @@ def test_the_first_update_of_a_new_cluster_is_written_once_and_later_ones_are_no
 @pytest.mark.parametrize(("cluster_exists", "is_made"), [(True, False), (False, True)])
 def test_an_update_that_could_lose_something_is_written_step_by_step(make_up, cluster_exists, is_made):
     """A stack was destroyed, and its cluster has volumes; or a stack's cluster is gone."""
-    make_up.cluster_exists, make_up.engine.is_made = cluster_exists, is_made
+    make_up.cluster.is_created, make_up.engine.is_made = cluster_exists, is_made
     make_up()
     assert make_up.engine.written_once == [False]
     assert not make_up.engine.mark.exists()
@@ -299,7 +300,7 @@ def test_a_cluster_goes_only_if_its_first_update_wrote_nothing(make_up, is_made)
     with pytest.raises(CommandError):
         make_up()
     assert make_up.engine.mark.exists()
-    make_up.engine.fails, make_up.cluster_exists, make_up.engine.is_made = False, True, is_made
+    make_up.engine.fails, make_up.cluster.is_created, make_up.engine.is_made = False, True, is_made
     make_up.happened.clear()
     make_up()
     assert ("cluster removed" in make_up.happened) == (not is_made)
@@ -308,7 +309,7 @@ def test_a_cluster_goes_only_if_its_first_update_wrote_nothing(make_up, is_made)
 
 def test_a_cluster_stays_while_its_first_update_is_under_way(make_up):
     """An engine that lives on when `make up` was killed, or another `make up`."""
-    make_up.cluster_exists, make_up.engine.runs = True, True
+    make_up.cluster.is_created, make_up.engine.runs = True, True
     make_up.engine.mark.parent.mkdir(parents=True)
     make_up.engine.mark.touch()
     make_up()
