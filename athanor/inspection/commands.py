@@ -17,6 +17,8 @@ class Commands:
     """What shows who uses what, as a clause."""
     update: str
     """What makes a corrected job take effect, as a clause."""
+    look_again: str
+    """What makes Volcano's controller look at a job again, as a clause."""
     new_code: str
     """What makes corrected code take effect, as a clause."""
     priority: str
@@ -30,6 +32,10 @@ MAKE = Commands(
     rerun="make rerun JOB={}",
     overview="`make status` shows who uses what",
     update="run `pulumi up`",
+    look_again=(
+        "let the controller start again: `kubectl rollout restart -n volcano-system deployment/volcano-controllers`,"
+        " which no running job notices"
+    ),
     new_code="run `pulumi up`, or `make rerun` if it is in git",
     priority="priority_class",
     memory="the role's resources.memory",
@@ -39,6 +45,7 @@ ATHANOR = Commands(
     rerun="athanor rerun {}",
     overview="`athanor status` shows who uses what",
     update="start it again with `athanor run --replace`",
+    look_again="`athanor resume {}` makes the controller look again",
     new_code="start it again with `athanor run --replace`",
     priority="--priority",
     memory="--memory",

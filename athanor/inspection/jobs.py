@@ -128,7 +128,20 @@ def roles_of(job: Object, pods: Sequence[Object]) -> list[Role]:
     ]
 
 
+def pod_group_name(job: Object) -> str:
+    """Return the name of a job's PodGroup (Volcano, pkg/controllers/job/job_controller_actions.go)."""
+    return f"{name_of(job)}-{job['metadata'].get('uid', '')}"
+
+
 def pod_group_of(snapshot: Snapshot, job: Object) -> Object | None:
     """Return a job's PodGroup; there is none before Volcano's controller makes it and after the job has ended."""
-    name = f"{name_of(job)}-{job['metadata'].get('uid', '')}"
+    name = pod_group_name(job)
     return next((group for group in snapshot.pod_groups if name_of(group) == name), None)
+
+
+def is_overlooked(job: Object, group: Object | None, pods: Sequence[Object]) -> bool:
+    """Return whether nobody creates the pods of a job that the scheduler has admitted; see athanor/runs/overlooked.py.
+
+    For a moment, while the controller is about to, it is true of every job.
+    """
+    return job_phase(job) == "Pending" and group is not None and phase_of(group) == "Inqueue" and not pods

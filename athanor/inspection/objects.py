@@ -19,6 +19,7 @@ Object = dict[str, Any]
 
 JOBS = "jobs.batch.volcano.sh"
 """Volcano's jobs, as kubectl spells the resource."""
+POD_GROUPS = "podgroups.scheduling.volcano.sh"
 TASK = "volcano.sh/task-spec"
 JOB_NAME = "volcano.sh/job-name"
 """Volcano writes these two on every pod of a job, as labels and as annotations."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from athanor.inspection.objects import JOB_NAME, JOBS, Object, Snapshot
+from athanor.inspection.objects import JOB_NAME, JOBS, POD_GROUPS, Object, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ _OWN = {
     "services": ("services", "Service"),
 }
 """Resource, as kubectl spells it, and kind of what is read of the namespace, by the snapshot's fields."""
-_EVERYWHERE = {"pods": ("pods", "Pod"), "pod_groups": ("podgroups.scheduling.volcano.sh", "PodGroup")}
+_EVERYWHERE = {"pods": ("pods", "Pod"), "pod_groups": (POD_GROUPS, "PodGroup")}
 _OF_THE_CLUSTER = {
     "queues": ("queues.scheduling.volcano.sh", "Queue"),
     "nodes": ("nodes", "Node"),

@@ -16,7 +16,7 @@ from athanor.inspection.containers import (
     statuses,
 )
 from athanor.inspection.control_characters import shortened
-from athanor.inspection.jobs import ENDED, job_phase, restarts, short_name, since
+from athanor.inspection.jobs import ENDED, is_overlooked, job_phase, restarts, short_name, since
 from athanor.inspection.objects import events_of, last_event, name_of, node_of, phase_of, when
 
 if TYPE_CHECKING:
@@ -212,6 +212,15 @@ def inits(case: Case) -> Finding | None:
     return init_wait(case.job, case.pods)
 
 
+def overlooked(case: Case) -> Finding | None:
+    """Say that nobody creates the pods; last, for the controller also needs a moment for those of any other job."""
+    if not is_overlooked(case.job, case.group, case.pods):
+        return None
+    because = f"{case.name} is admitted, but Volcano's controller has created none of its pods"
+    step = f"ask again in a few seconds; if this persists, {case.commands.look_again.format(case.name)}"
+    return Finding(cause="overlooked", because=because, next_step=step)
+
+
 def _starting(case: Case) -> Finding:
     """Say what is left when nothing is wrong that is known here."""
     bound = [pod for pod in case.pods if node_of(pod)]
@@ -234,5 +243,5 @@ def _starting(case: Case) -> Finding:
 _CAUSES: tuple[Callable[[Case], Finding | None], ...] = (
     ended, leaving, running, images, starts, crashes, why_no_node.no_queue, not_created, volumes, mounts, restarting,
     why_no_node.too_much, why_no_node.unmatched, why_no_node.quota, why_no_node.queue_limit, why_no_node.no_room,
-    why_no_node.behind, why_no_node.enqueue, inits, why_no_node.unschedulable,
+    why_no_node.behind, why_no_node.enqueue, inits, why_no_node.unschedulable, overlooked,
 )  # fmt: skip

@@ -10,6 +10,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from athanor.runs.job import ABORTED, ENDED, job_of, phase_of
+from athanor.runs.overlooked import remind
+from athanor.runs.volcano_command import command
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
@@ -44,12 +46,14 @@ def stop(cluster: Cluster, run: str, job_name: str) -> None:
 
 
 def resume(cluster: Cluster, run: str, job_name: str) -> str:
-    """Let a stopped run continue; return its phase.
+    """Let a run continue that is stopped, or that Volcano's controller has overlooked; return its phase.
 
     Raises:
-        RefusalError: it is not stopped, or Volcano does not start it.
+        RefusalError: it is neither, or Volcano does not start it.
     """
     phase = phase_of(job_of(cluster, job_name))
+    if phase == "Pending" and remind(cluster.asked, cluster.namespace, job_name):
+        return phase
     if phase != ABORTED:
         raise RefusalError("run", run, f"is not stopped, but {phase}", "`athanor stop` stops a run that has not ended")
     others = {"Restarting", "Pending", "Running", *ENDED}
@@ -71,30 +75,13 @@ def _grace_seconds(job: dict[str, Any]) -> int:
 
 def _command_until(cluster: Cluster, job_name: str, action: str, phases: set[str], seconds: int) -> str:
     """Give a command until the job is in one of some phases; return the phase."""
-    command = _command(cluster.namespace, job_of(cluster, job_name), action)
+    given = command(cluster.namespace, job_of(cluster, job_name), action)
     for poll in range(int(seconds / _POLL_SECONDS)):
         if poll % _REPEAT_EVERY == 0:
-            cluster.create(command)
+            cluster.create(given)
         phase = phase_of(job_of(cluster, job_name))
         if phase in phases:
             return phase
         time.sleep(_POLL_SECONDS)
     limit = f"did not take {action} in {seconds} s: it is {phase_of(job_of(cluster, job_name))}"
     raise RefusalError("run", job_name, limit, "see whether Volcano's controllers run, and try again")
-
-
-def _command(namespace: str, job: dict[str, Any], action: str) -> dict[str, Any]:
-    """Return a Command (Volcano, staging/src/volcano.sh/apis/pkg/apis/bus/v1alpha1); its controller deletes it."""
-    owner = {name: job[name] for name in ("apiVersion", "kind")}
-    owner.update({name: job["metadata"][name] for name in ("name", "uid")})
-    return {
-        "apiVersion": "bus.volcano.sh/v1alpha1",
-        "kind": "Command",
-        "metadata": {
-            "generateName": f"{job['metadata']['name'][:40]}-{action.lower()}-",
-            "namespace": namespace,
-            "ownerReferences": [owner],
-        },
-        "action": action,
-        "target": {**owner, "controller": True},
-    }

@@ -21,6 +21,7 @@ from athanor.runs.job import (
     readable_pods,
     without_job,
 )
+from athanor.runs.overlooked import Reminder
 from athanor.runs.patience import Patience
 from athanor.runs.pod_lines import PodLines
 from athanor.runs.readers import Readers
@@ -63,6 +64,7 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
         job = ends.enter_context(closing(_FollowedJob(cluster, job_name)))
         readers = ends.enter_context(closing(Readers(cluster, job_name, as_json=as_json)))
         seen, patience = job.look(), Patience(_say)
+        reminder = Reminder(cluster.asked, cluster.namespace, job_name)
         while True:
             if seen is None:
                 raise without_job(cluster, job_name)
@@ -72,6 +74,8 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
             readers.read(readable(seen.pods))
             if not readers:
                 say_what_for(seen.job, seen.pods, said)
+            if not seen.pods and reminder.look():
+                _say("Volcano's controller had overlooked the job, and has been reminded of it")
             wait_for_change(job.watches, _POLL_SECONDS)
             seen = patience.answer(job.look)
 

@@ -71,6 +71,8 @@ class QueueThresholds(Model):
     """How long pods of a job or service may wait (seconds)."""
     pending_for_seconds: _Hold = 60
     """How long one of them must have waited too long (seconds)."""
+    overlooked_for_seconds: _Hold = 300
+    """How long jobs must be admitted without pods before the alert fires (seconds)."""
     quota_used_ratio: Annotated[_Number, Field(gt=0, le=1)] = 0.95
     """Share of a namespace's quota in use from which the quota counts as exhausted (0 to 1)."""
     quota_for_seconds: _Hold = 900

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from athanor.inspection.control_characters import shortened
+from athanor.runs.overlooked import Reminder
 from tools.errors import ExpectedError
 from tools.operations.log_lines import readable
+from tools.operations.reader import asked
 from tools.process import CommandError
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def wait_for_job(kubectl: Kubectl, namespace: str, job: str, report: Progress, *
     Raises:
         TrainingError: the job failed.
     """
-    reported = ""
+    reported, reminder = "", Reminder(asked(kubectl), namespace, job)
     while True:
         phase = _phase(kubectl, namespace, job)
         if phase == "Completed":
@@ -82,6 +84,8 @@ def wait_for_job(kubectl: Kubectl, namespace: str, job: str, report: Progress, *
             reported = words
         if until_exported and _is_exported(line):
             return
+        if not line and phase in {"", "Pending"} and reminder.look():
+            report.detail("Volcano's controller had overlooked the job, and has been reminded of it")
         time.sleep(_POLL_SECONDS)
 
 

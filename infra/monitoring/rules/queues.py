@@ -81,6 +81,16 @@ def _alerts(limits: QueueThresholds) -> Sequence[Alert]:
             description="With the jobs that already wait, they would exceed the namespace's quota. See `make status`.",
         ),
         Alert(
+            name="JobOverlooked",
+            expr=f"{_by_queue('volcano_queue_pod_group_inqueue_count', 'queue')} > 0 unless on (queue) "
+            "queue:pods_pending:sum > 0",
+            for_seconds=limits.overlooked_for_seconds,
+            severity="ticket",
+            summary="{{ $value }} jobs of queue {{ $labels.queue }} are admitted, and nobody creates their pods",
+            description="Volcano's controller has overlooked them: `make why` names the job, and the runbook how it "
+            "starts.",
+        ),
+        Alert(
             name="QuotaExhausted",
             expr=f"""
                 max by (namespace, resourcequota, resource) (kube_resourcequota{{type="used"}})

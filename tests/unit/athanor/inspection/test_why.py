@@ -107,6 +107,13 @@ def test_a_job_that_no_controller_has_seen_is_accepted():
     assert "has not looked at it yet" in sentence_about(case(job(phase=""), pod_groups=[]), "accepted")
 
 
+def test_a_job_whose_pods_nobody_creates_is_overlooked():
+    sized = job("my-run", task("worker", 1, gpu_spec(8)))
+    said = sentence_about(case(sized, nodes=[gpu_node("a10-0")]), "overlooked")
+    assert "is admitted, but Volcano's controller has created none of its pods" in said
+    assert "`kubectl rollout restart -n volcano-system deployment/volcano-controllers`" in said
+
+
 def test_a_plugin_that_fails_is_reported_in_volcanos_words():
     new = job(phase="")
     said = "Execute plugin when job add failed, err: secrets is forbidden"

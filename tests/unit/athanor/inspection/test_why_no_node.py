@@ -139,7 +139,8 @@ def test_nodes_that_are_just_coming_back_are_waited_for():
 def test_a_tolerated_taint_keeps_nobody_away():
     taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     spec = {**gpu_spec(8), "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]}
-    situation = case(job("my-run", task("worker", 1, spec)), nodes=[gpu_node("a10-0", taints=[taint])])
+    tolerant = job("my-run", task("worker", 1, spec))
+    situation = case(tolerant, pods=pods(tolerant), nodes=[gpu_node("a10-0", taints=[taint])])
     assert why(situation).cause == "scheduler"
 
 

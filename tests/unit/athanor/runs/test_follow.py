@@ -34,6 +34,8 @@ class Cluster:
     """One with a job of one pod, whose user may not watch, and so asks again and again."""
 
     namespace = "team"
+    asked = None
+    """Nobody asks why a job that has pods has none."""
 
     def __init__(self, folder: Path) -> None:
         program = folder / "kubectl"

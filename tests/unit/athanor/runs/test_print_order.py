@@ -19,6 +19,8 @@ class Cluster:
     """A completed job whose kubectl prints the name of the pod whose log it is asked for, as a number of its step 1."""
 
     namespace = "team"
+    asked = None
+    """Nobody asks why a job that has pods has none."""
 
     def __init__(self, folder, pods: list[str]) -> None:
         self._pods = [f"{JOB}-{pod}" for pod in pods]

@@ -77,8 +77,8 @@ def busy(monkeypatch, **more) -> Cluster:
     series = {"other-0a1b2c3d": read_series(text)}
     monkeypatch.setattr(module, "series_if_any", lambda _, name: series[name])
     return Cluster(
-        Job=[other, mine, later], Pod=pods(other, "a10-0"), PodGroup=[group(mine), group(later)], Queue=[queue()],
-        Node=[gpu_node("a10-0")], **more,
+        Job=[other, mine, later], Pod=[*pods(other, "a10-0"), *pods(mine)], PodGroup=[group(mine), group(later)],
+        Queue=[queue()], Node=[gpu_node("a10-0")], **more,
     )  # fmt: skip
 
 
@@ -86,10 +86,11 @@ def test_a_run_that_waits_shows_its_place_and_when_it_can_start(monkeypatch, cap
     why(busy(monkeypatch), "mine-0a1b2c3d", as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "mine  Pending  age 2h30m, 0 of 10 restarts, queue training: number 1 of 2 that wait"
-    assert lines[1].startswith("why: not enough free GPUs for mine ")
-    assert "`athanor status` shows who uses what" in lines[1]
-    assert "make" not in lines[1]
-    assert lines[2] == "start: room for all of it about in 10m 0s (2026-11-21 12:40 UTC), when other has ended"
+    assert lines[1] == "  worker-0  waiting for a node"
+    assert lines[2].startswith("why: not enough free GPUs for mine ")
+    assert "`athanor status` shows who uses what" in lines[2]
+    assert "make" not in lines[2]
+    assert lines[3] == "start: room for all of it about in 10m 0s (2026-11-21 12:40 UTC), when other has ended"
 
 
 def test_the_same_for_programs(monkeypatch, capsys):
@@ -131,5 +132,6 @@ def test_a_failed_run_shows_the_end_of_its_log(capsys):
 
 
 def test_every_command_that_a_sentence_names_exists():
-    for words in (ATHANOR.logs, ATHANOR.rerun):
+    resume = ATHANOR.look_again.split("`")[1]
+    for words in (ATHANOR.logs, ATHANOR.rerun, resume):
         parser().parse_args(words.format("train-1").split()[1:])

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from athanor.runs import overlooked
 from tools.local_environment import training_job
 from tools.local_environment.training_job import ModelFile, TrainingError, exported_model, wait_for_job
 from tools.process import CommandError
@@ -30,6 +31,20 @@ def test_it_returns_when_the_job_has_completed(kubectl, fake_program, report):
     assert "accepted — pods are starting" in report.text
     assert "Pending — epoch 1 [loss 0.5]" in report.text
     assert report.text.count("Running — epoch 1 [loss 0.5]") == 1, "the same words are shown once"
+
+
+def test_volcanos_controller_is_reminded_of_a_job_that_it_has_overlooked(kubectl, fake_program, report, monkeypatch):
+    monkeypatch.setattr(overlooked, "_FIRST_SECONDS", 0.0)
+    fake_program.answer(f"{PHASE} -o jsonpath", "Pending", once=True)
+    fake_program.answer(f"{PHASE} -o jsonpath", "Completed")
+    fake_program.answer(WORDS, stderr="not found", status=1)
+    made = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": JOB, "uid": "u"}}
+    fake_program.answer(f"{PHASE} --ignore-not-found", json.dumps({**made, "status": {"state": {"phase": "Pending"}}}))
+    fake_program.answer("get podgroups.scheduling.volcano.sh", json.dumps({"status": {"phase": "Inqueue"}}))
+    fake_program.answer("get pods -n athanor", json.dumps({"items": []}))
+    fake_program.answer("create -n athanor -f", "")
+    wait_for_job(kubectl, "athanor", JOB, report.progress)
+    assert "has been reminded of it" in report.text
 
 
 def test_it_returns_when_the_model_is_exported_to_who_wants_no_more(kubectl, fake_program, report):

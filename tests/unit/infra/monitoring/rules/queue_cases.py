@@ -41,6 +41,17 @@ CASES = (
         quiet=["64m", "86m"],
     ),
     AlertCase(
+        alert="JobOverlooked",
+        says="admitted for five minutes, without a pod that waits",
+        series={
+            **_queue("pod_group_inqueue_count", "0x4 2x20 0x40"),
+            **_queue("pod_group_inqueue_count", "0x4 2x20 0x40", queue="busy"),
+            **labelled_pod("waits-0", job="waits", node="", phase="Pending", queue="busy"),
+        },
+        fires={"10m": [{"queue": "research"}]},
+        quiet=["8m", "26m"],
+    ),
+    AlertCase(
         alert="QuotaExhausted",
         says="for a quarter of an hour, by resource",
         series={
