@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from athanor.inspection.objects import JOBS
 from athanor.runs.job import message_of, phase_of
+from athanor.runs.overlooked import Reminder
 from athanor.runs.patience import Patience
 from athanor.runs.pod_series import series_of
 from athanor.runs.series import Series, read_series
@@ -86,6 +87,7 @@ class ClusterRuns:
         self._starts: dict[str, subprocess.Popen[bytes]] = {}
         self._deletions: dict[str, subprocess.Popen[bytes]] = {}
         self._places: dict[str, Place] = {}
+        self._reminders: dict[str, Reminder] = {}
         self._halves: set[str] = set()
         """Runs whose stack exists, and whose job does not."""
         self._missed = False
@@ -130,7 +132,10 @@ class ClusterRuns:
         job = where.find(JOBS, place.job)
         if job is None:
             return Look(phase=GONE, place=place)
-        return Look(phase=phase_of(job), place=place, message=message_of(job), series=series_of(where, place.job))
+        phase = phase_of(job)
+        if phase == "Pending":
+            self._reminders.setdefault(place.job, Reminder(where.asked, where.namespace, place.job)).look()
+        return Look(phase=phase, place=place, message=message_of(job), series=series_of(where, place.job))
 
     def _recorded(self, name: str) -> Place | None:
         """Return what a run's stack says of its job; None without one, or if its start was cut off."""

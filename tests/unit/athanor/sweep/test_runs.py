@@ -35,6 +35,7 @@ class Cluster:
     def __init__(self) -> None:
         self.job: dict | None = {"status": {"state": {"phase": "Running"}}}
         self.out_of_reach = False
+        self.namespace, self.asked = "team", None
 
     def within(self, namespace):
         assert namespace == "team"
@@ -157,6 +158,27 @@ def test_a_run_is_found_again_by_its_name_or_by_its_place(kept, monkeypatch):
         assert runs.look("tune-0", place).phase == "Running"
         cluster.job = None
         assert runs.look("tune-0", place).phase == GONE
+
+
+def test_volcanos_controller_is_reminded_of_a_trial_that_gets_no_pods(kept, monkeypatch):
+    reminded = []
+
+    class Reminder:
+        def __init__(self, _cluster, namespace, job):
+            self._words = (namespace, job)
+
+        def look(self):
+            reminded.append((*self._words, id(self)))
+
+    monkeypatch.setattr(module, "Reminder", Reminder)
+    cluster, place = Cluster(), Place(namespace="team", job="tune-0-job")
+    with kept.locked() as lock:
+        runs = ClusterRuns(cluster, kept.plan, kept, lock)
+        for phase in ("Running", "Pending", "Pending"):
+            cluster.job = {"status": {"state": {"phase": phase}}}
+            assert runs.look("tune-0", place).phase == phase
+    assert [words[:2] for words in reminded] == [("team", "tune-0-job")] * 2
+    assert len(set(reminded)) == 1, "the same one, which knows since when"
 
 
 def test_a_cluster_out_of_reach_ends_the_sweep_only_after_a_while(kept, monkeypatch):
