@@ -1,9 +1,10 @@
 """Jobs that Volcano's controller overlooks: the scheduler admits them, and nobody creates their pods.
 
 The controller learns from a watch that a job has been admitted. When the API server ends the watch, as it does when it
-starts again or a CRD changes, the controller begins another one seconds later, and takes what changed in between for
-old. Such a job stays Pending until something else makes the controller look at it (volcano-sh/volcano#5325, open in
-Volcano 1.15.1). A command to resume it does, and changes nothing else.
+starts again, when a CRD changes and often a second after the first watch of a new CRD ("too old resource version"), the
+controller begins another one seconds later, and takes what changed in between for old. Such a job stays Pending until
+something else makes the controller look at it (volcano-sh/volcano#5325, open in Volcano 1.15.1). A command to resume it
+does, and changes nothing else.
 """
 
 from __future__ import annotations

@@ -130,6 +130,16 @@ class LocalCluster:
         """Where the node's containerd answers; its images are in the namespace k8s.io."""
         return self.layout.containerd_socket
 
+    @property
+    def is_created(self) -> bool:
+        """Whether its control plane has been created, running or not."""
+        return self._created() is not None
+
+    def _created(self) -> state.State | None:
+        """Return what is stored of the cluster; None before its control plane has been created."""
+        stored = state.load(self.layout.state_file)
+        return stored if stored is not None and stored.control_plane is not None else None
+
     def preflight(self) -> list[preflight.Failure]:
         """Return what this machine lacks for the cluster; changes nothing."""
         return preflight.check(self.layout, self._requirements)
@@ -260,8 +270,8 @@ class LocalCluster:
 
     def status(self) -> ClusterStatus:
         """Return how the cluster is now; changes nothing."""
-        stored = state.load(self.layout.state_file)
-        if stored is None or stored.control_plane is None:
+        stored = self._created()
+        if stored is None:
             return ClusterStatus(name=self.name, created=False, node_ready=False, dns_answers=False, components=())
         binaries = {tool: Path(binary) for tool, binary in stored.binaries.items()}
         first, rest = self._components(stored.network, binaries)

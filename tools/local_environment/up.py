@@ -22,6 +22,7 @@ from tools.local_cluster import LocalCluster, PreflightError, Requirements
 from tools.local_environment import commands, local_monitoring, stack, training_job
 from tools.local_environment.background import Background
 from tools.local_environment.cold_run import Forecast
+from tools.local_environment.first_update import first_update, remove_half_made
 from tools.local_environment.programs import CORE, GROUPS, MONITORING, VOLCANO_IMAGES, programs
 from tools.operations import predict as model_service
 from tools.paths import paths
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from infra.settings.stack import Settings
     from tools.kubectl import Kubectl
     from tools.progress import Progress
+    from tools.stacks.engine import Engine
 
 MONITORING_URNS = f"**{MONITORING_COMPONENT}**"
 """Fits the component and, whose URNs hold their parents' types, all that belongs to it."""
@@ -113,13 +115,11 @@ class _Run:
             commands.tools(self.report, [CORE])
         # Who has waited for the compiler wants to see a prediction, not the compiler at work for what watches it.
         serves_first = not self.background.is_ready(MONITORING)
-        if self.settings.runs_on_own_local_cluster:
-            self._start_cluster(with_monitoring=not serves_first)
         engine = stack.local_engine(self.report)
-        with self.report.step("platform"):
-            engine.prepare()
-            engine.up(exclude=[MONITORING_URNS] if serves_first else [])
-            outputs = engine.outputs()
+        is_new = False
+        if self.settings.runs_on_own_local_cluster:
+            is_new = self._start_cluster(engine, with_monitoring=not serves_first)
+        outputs = self._make_platform(engine, is_new=is_new, with_monitoring=not serves_first)
         result = self._train_and_serve(outputs, until_exported=serves_first) if self.settings.digits.enabled else None
         if serves_first:
             self._show(result)
@@ -153,8 +153,11 @@ class _Run:
                 self.cluster.start_runtime(self.report)
                 self._ensure_trainer_images()
 
-    def _start_cluster(self, *, with_monitoring: bool) -> None:
+    def _start_cluster(self, engine: Engine, *, with_monitoring: bool) -> bool:
+        """Have the cluster run, with all images and folders; return whether it is new."""
         with self.report.step("local cluster"):
+            remove_half_made(self.cluster, engine, self.report)
+            is_new = not self.cluster.is_created
             self.cluster.up(self.report)
             reach_local_clusters_directly(os.environ)  # the new cluster, too
         with self.report.step("images"):
@@ -165,6 +168,18 @@ class _Run:
             self._ensure_trainer_images()
             for claim in (DATA_CLAIM, OUTPUT_CLAIM, *local_monitoring.VOLUMES):
                 local_volume_folder(claim).mkdir(parents=True, exist_ok=True)
+        return is_new
+
+    def _make_platform(self, engine: Engine, *, is_new: bool, with_monitoring: bool) -> dict[str, Any]:
+        """Update the stack, on a cluster that may be new; return its outputs."""
+        exclude = [] if with_monitoring else [MONITORING_URNS]
+        with self.report.step("platform"):
+            engine.prepare()
+            if is_new and engine.is_empty():
+                first_update(self.cluster, engine, exclude=exclude)
+            else:
+                engine.up(exclude=exclude)
+            return engine.outputs()
 
     def _ensure_trainer_images(self) -> None:
         variant = self.settings.images.trainer_variant

@@ -11,9 +11,10 @@ import signal
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import yaml
 
@@ -25,9 +26,10 @@ from tools.toolchain.catalogue import ENGINE_WITH_CLOUDS, TOOLS
 from tools.toolchain.store import install_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
 _SALT_KEY = b"encryptionsalt:"
+_WRITTEN_ONCE = {"PULUMI_SKIP_CHECKPOINTS": "true"}
 _LOCK_OWNER = re.compile(r"created by \S+@(\S+) \(pid (\d+)\)")
 
 
@@ -104,12 +106,15 @@ class Engine:
     stack: str
     project: Path = REPOSITORY
     """Folder with Pulumi.yaml."""
+    written_once: bool = False
+    """Whether an update writes the state at its end alone, also one that fails or is interrupted. One that is killed
+    then leaves no trace of what it did."""
 
     def run(self, *words: str) -> str:
         """Run `pulumi <words>`; what it prints goes to the log, too."""
         return run(
             [self.pulumi, *words, "--non-interactive"],
-            env=engine_environment(self.pulumi),
+            env={**engine_environment(self.pulumi), **(_WRITTEN_ONCE if self.written_once else {})},
             cwd=self.project,
             log=paths().logs / f"pulumi-{self.stack}.log",
         )
@@ -133,6 +138,17 @@ class Engine:
     def up(self, *, exclude: Sequence[str] = ()) -> None:
         """Bring the stack to what the program declares, leaving alone what these patterns of URNs fit."""
         self._locked("up", "--yes", "--skip-preview", *(f"--exclude={urns}" for urns in exclude))
+
+    def writing_once(self) -> Self:
+        """Return the same engine, see `written_once`."""
+        return replace(self, written_once=True)
+
+    def is_empty(self) -> bool:
+        """Whether the stack has no resources, or does not exist."""
+        deployment = self._state()
+        if deployment is None and self._is_listed():
+            deployment = self.export()["deployment"]
+        return not (deployment or {}).get("resources")
 
     def replace(self, urn: str) -> None:
         """Recreate one resource, with what depends on it; nothing else is touched."""
@@ -168,15 +184,24 @@ class Engine:
 
     def end_orphans(self) -> None:
         """End plugins and language hosts of this backend whose engine was killed: they would live on for minutes."""
+        for pid, parent, program in self._processes():
+            if parent == 1 and program.startswith("pulumi-"):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def is_running(self) -> bool:
+        """Whether an engine is at work with this backend, also one that outlives the program that started it."""
+        return any(program == self.pulumi.name for _, _, program in self._processes())
+
+    def _processes(self) -> Generator[tuple[int, int, str]]:
+        """Yield process id, parent and program of each process of Pulumi's that has this backend in its environment."""
         backend = f"PULUMI_BACKEND_URL={engine_environment(self.pulumi)['PULUMI_BACKEND_URL']}".encode()
         for process in Path("/proc").glob("[0-9]*"):
-            try:
-                parent = int((process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+            with suppress(OSError):  # the process has ended, or is another user's
                 program = (process / "exe").resolve().name
-                if parent == 1 and program.startswith("pulumi-") and backend in _environment_of(process):
-                    os.kill(int(process.name), signal.SIGKILL)
-            except OSError:  # the process has ended, or is another user's
-                continue
+                if program.startswith("pulumi") and backend in _environment_of(process):
+                    parent = int((process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+                    yield int(process.name), parent, program
 
     def _locked(self, *words: str) -> None:
         """Run a command that takes the stack's lock, freeing it first if its owner was killed."""

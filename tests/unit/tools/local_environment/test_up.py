@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import itertools
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from tools.local_environment import up as flow
 from tools.local_environment.programs import CORE, MONITORING
 from tools.local_environment.training_job import ExportedModel, ModelFile
 from tools.operations.predict import Prediction, ServingError
+from tools.process import CommandError
 from tools.toolchain import ToolchainError
 
 OUTPUTS = {"namespace": "athanor", "digits_training_job": "digits-training-1", "digits_service_url": "http://digits"}
@@ -44,6 +46,42 @@ class Programs:
         self._ready.add(group)
 
 
+class Engine:
+    """Stands for the engine: what its updates were asked for, and whether the mark of a first one was there."""
+
+    def __init__(self, happened, mark):
+        self._happened = happened
+        self._writes_once = False
+        self.mark = mark
+        self.is_made, self.fails, self.runs = False, False, False
+        self.written_once, self.marked = [], []
+
+    def prepare(self):
+        pass
+
+    def is_empty(self):
+        return not self.is_made
+
+    def is_running(self):
+        return self.runs
+
+    def outputs(self):
+        return OUTPUTS
+
+    def writing_once(self):
+        self._writes_once = True
+        return self
+
+    def up(self, *, exclude=()):
+        self._happened.append(f"update without {', '.join(exclude)}" if exclude else "update")
+        self.written_once.append(self._writes_once)
+        self.marked.append(self.mark.exists())
+        self._writes_once = False
+        if self.fails:
+            raise CommandError(["pulumi", "up"], 1, "no such image", None)
+        self.is_made = True
+
+
 @pytest.fixture
 def make_up(monkeypatch, tmp_path, report):
     """Run `make up` where programs of these groups are missing; return what happened, in order."""
@@ -52,17 +90,17 @@ def make_up(monkeypatch, tmp_path, report):
     monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ATHANOR_CACHE", str(tmp_path / "cache"))
     cluster = SimpleNamespace(
+        is_created=False,
         status=lambda: SimpleNamespace(running=False),
         preflight=list,
         start_runtime=lambda _: record("container runtime"),
         up=lambda _: record("cluster"),
+        down=lambda _: record("cluster removed"),
         containerd_socket=tmp_path / "socket",
+        layout=SimpleNamespace(folder=tmp_path / "home" / "local"),
     )
-    engine = SimpleNamespace(
-        prepare=lambda: None,
-        up=lambda *, exclude=(): record(f"update without {', '.join(exclude)}" if exclude else "update"),
-        outputs=lambda: OUTPUTS,
-    )
+
+    engine = Engine(happened, tmp_path / "home" / "local" / "first-update")
 
     class Address:
         def __enter__(self):
@@ -125,6 +163,7 @@ def make_up(monkeypatch, tmp_path, report):
         return happened
 
     run.happened, run.screen = happened, screen
+    run.engine, run.cluster = engine, cluster
     return run
 
 
@@ -234,3 +273,49 @@ def test_a_folder_for_every_volume_is_there_before_its_pods(make_up, tmp_path):
     make_up()
     volumes = tmp_path / "home" / "local" / "volumes"
     assert {"data", "output"} <= {folder.name for folder in volumes.iterdir()}
+
+
+def test_the_first_update_of_a_new_cluster_is_written_once_and_later_ones_are_not(make_up):
+    make_up([CORE, MONITORING])
+    assert make_up.engine.written_once == [True, False]
+    assert make_up.engine.marked == [True, False]
+    make_up.cluster.is_created = True
+    make_up()
+    assert make_up.engine.written_once == [True, False, False]
+
+
+@pytest.mark.parametrize(("cluster_exists", "is_made"), [(True, False), (False, True)])
+def test_an_update_that_could_lose_something_is_written_step_by_step(make_up, cluster_exists, is_made):
+    """A stack was destroyed, and its cluster has volumes; or a stack's cluster is gone."""
+    make_up.cluster.is_created, make_up.engine.is_made = cluster_exists, is_made
+    make_up()
+    assert make_up.engine.written_once == [False]
+    assert not make_up.engine.mark.exists()
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_a_cluster_goes_only_if_its_first_update_wrote_nothing(make_up, is_made):
+    """One that failed by itself has written what it did, and the next continues from there."""
+    make_up.engine.fails = True
+    with pytest.raises(CommandError):
+        make_up()
+    assert make_up.engine.mark.exists()
+    make_up.engine.fails, make_up.cluster.is_created, make_up.engine.is_made = False, True, is_made
+    make_up.happened.clear()
+    make_up()
+    assert ("cluster removed" in make_up.happened) == (not is_made)
+    assert not make_up.engine.mark.exists()
+
+
+def test_a_cluster_stays_while_its_first_update_is_under_way(make_up):
+    """An engine that lives on when `make up` was killed, or another `make up`."""
+    make_up.cluster.is_created, make_up.engine.runs = True, True
+    make_up.engine.mark.parent.mkdir(parents=True)
+    make_up.engine.mark.touch()
+    make_up()
+    make_up.engine.runs, make_up.engine.is_made = False, False
+    with make_up.engine.mark.open() as mark:
+        fcntl.flock(mark, fcntl.LOCK_EX)
+        make_up()
+    assert "cluster removed" not in make_up.happened
+    assert make_up.engine.mark.exists()

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,15 @@ class TestOrphans:
         engine.end_orphans()
         assert all(self.runs(pid) for pid in pids)
 
+    @pytest.mark.parametrize("orphan", [True, False])
+    def test_an_engine_is_seen_at_work_with_this_backend_alone(self, engine, home, start, orphan):
+        named = replace(engine, pulumi=Path("/tools/pulumi-resource-fake"))
+        start("file:///elsewhere", orphan=orphan)
+        assert not named.is_running()
+        start(backend_url(home / "pulumi"), orphan=orphan)
+        assert named.is_running()
+        assert not engine.is_running()
+
 
 def test_state_is_in_the_users_folder_by_default(home):
     assert engine_defaults()["PULUMI_BACKEND_URL"] == f"file://{home}/pulumi?metadata=skip"
@@ -308,6 +318,33 @@ def test_an_update_of_a_stack_in_this_machines_folder_is_two_calls_of_the_engine
     engine.up()
     assert engine.outputs() == {"namespace": "athanor"}
     assert [line.split(" --")[0] for line in fake_program.lines] == ["stack select local", "up"]
+
+
+@pytest.mark.parametrize(("deployment", "is_empty"), [(None, True), ({"manifest": {}}, True), (_with_outputs(), False)])
+def test_a_stack_is_empty_until_an_update_has_made_something(engine, keep, deployment, is_empty):
+    keep(deployment)
+    assert engine.is_empty() == is_empty
+
+
+@pytest.mark.parametrize(
+    ("exported", "is_empty"), [(None, True), ({"resources": []}, True), (_with_outputs(), False)], ids=str
+)
+def test_whether_a_stack_elsewhere_is_empty_the_engine_is_asked(engine, fake_program, exported, is_empty):
+    fake_program.answer("stack ls", _stacks("local"))
+    fake_program.answer("stack export", json.dumps({"deployment": exported}))
+    assert engine.is_empty() == is_empty
+
+
+def test_a_stack_that_does_not_exist_is_empty(engine, fake_program):
+    fake_program.answer("stack ls", _stacks("dev"))
+    assert engine.is_empty()
+
+
+@pytest.mark.parametrize("written_once", [True, False])
+def test_the_state_is_written_once_only_where_that_is_asked_for(engine, fake_program, written_once):
+    fake_program.answer("up --yes")
+    (engine.writing_once() if written_once else engine).up()
+    assert fake_program.calls[0]["env"].get("PULUMI_SKIP_CHECKPOINTS") == ("true" if written_once else None)
 
 
 def test_what_a_killed_run_left_undecided_is_seen_in_the_folder_too(engine, fake_program, keep):
