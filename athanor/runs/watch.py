@@ -24,6 +24,7 @@ from athanor.runs.job import (
     without_job,
 )
 from athanor.runs.listing import describe, duration
+from athanor.runs.overlooked import Reminder
 from athanor.runs.patience import Patience
 from athanor.runs.pod_series import series_if_any
 from athanor.runs.series import LOSSES, sparkline
@@ -49,6 +50,7 @@ def watch(cluster: Cluster, run: str, job_name: str, *, as_json: bool) -> int:
     """
     live = sys.stdout.isatty() and not as_json
     patience = Patience(lambda line: sys.stderr.write(f"{line}\n"))
+    reminder = Reminder(cluster.asked, cluster.namespace, job_name)
     try:
         seen = _look(cluster, run, job_name)
         while True:
@@ -59,6 +61,8 @@ def watch(cluster: Cluster, run: str, job_name: str, *, as_json: bool) -> int:
             sys.stdout.flush()
             if has_ended(seen.job) or not live:
                 return 0 if phase_of(seen.job) not in ENDED - {COMPLETED} else 1
+            if not seen.pods:
+                reminder.look()
             time.sleep(_LOOK_SECONDS)
             seen = patience.answer(partial(_look, cluster, run, job_name))
     except KeyboardInterrupt:

@@ -21,10 +21,10 @@ from infra.errors import RefusalError
 
 class Cluster:
     prefix = ["false"]
-    namespace = "team"
+    namespace, asked = "team", None
     looks = iter(sys.argv[1:])
     def find(self, *_):
-        phase = next(self.looks)
+        phase = self.phase = next(self.looks)
         if phase == "away":
             raise RefusalError("API server", "https://c", "does not answer", "check the network")
         if phase == "deleted":
@@ -35,9 +35,14 @@ class Cluster:
         return [
             {"metadata": {"name": f"lr-1-worker-{n}"}, "status": {"phase": "Running"},
              "spec": {"nodeName": "gpu-7", "containers": [{"name": "worker"}]}}
-            for n in range(60)
+            for n in range(60 if self.phase != "Pending" else 0)
         ]
 
+class Reminder:
+    def __init__(self, *_): pass
+    def look(self): sys.stderr.write("reminded")
+
+watch.Reminder = Reminder
 watch._LOOK_SECONDS = patience._AWAY_SECONDS = 0.01
 try:
     sys.exit(watch.watch(Cluster(), "lr", "lr-1", as_json=False))
@@ -75,6 +80,11 @@ def test_all_that_matters_stays_on_the_screen_until_the_run_ends():
         assert len(lines) == ROWS - 1
         assert lines[0].startswith("lr  ")
         assert lines[-1] == "  … and 51 more pods"
+
+
+def test_volcanos_controller_is_reminded_while_there_are_no_pods():
+    _, written = live("Pending", "Pending", "Running", "Completed")
+    assert written.count("reminded") == 2
 
 
 @pytest.mark.parametrize(("looks", "status"), [(("Running", "away", "away", "Failed"), 1), (("Running", "Aborted"), 0)])

@@ -27,10 +27,11 @@ def drawn(**changes: object) -> list[dict[str, str]]:
 
 def test_a_grid_is_a_job_for_each_combination():
     recording = record(lambda: Sweep("rate", plain_platform(), SweepArgs(job=JOB, parameters=GRID)), preview=False)
-    jobs = recording.of_kind("Job")
-    assert [each.name for each in jobs] == [f"rate-{number}" for number in range(6)]
-    assert all("athanor:sweep:Sweep" in each.urn for each in jobs)
-    [command] = [each["args"] for each in jobs[5].inputs["spec"]["tasks"][0]["template"]["spec"]["containers"]]
+    # The SDK registers resources side by side, in any order.
+    jobs = {each.name: each for each in recording.of_kind("Job")}
+    assert set(jobs) == {f"rate-{number}" for number in range(6)}
+    assert all("athanor:sweep:Sweep" in each.urn for each in jobs.values())
+    [command] = [each["args"] for each in jobs["rate-5"].inputs["spec"]["tasks"][0]["template"]["spec"]["containers"]]
     assert command[-4:] == ["--lr=0.01", "--layers", "4", "${HOME}"]
 
 
