@@ -26,6 +26,8 @@ JOB = {
 class Cluster:
     """One with a job of one pod, whose kubectl is a script."""
 
+    namespace, asked = "team", None
+
     def __init__(self, folder, script: str) -> None:
         program = folder / "kubectl"
         program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
