@@ -75,10 +75,10 @@ def _grace_seconds(job: dict[str, Any]) -> int:
 
 def _command_until(cluster: Cluster, job_name: str, action: str, phases: set[str], seconds: int) -> str:
     """Give a command until the job is in one of some phases; return the phase."""
-    given = command(cluster.namespace, job_of(cluster, job_name), action)
+    volcano_command = command(cluster.namespace, job_of(cluster, job_name), action)
     for poll in range(int(seconds / _POLL_SECONDS)):
         if poll % _REPEAT_EVERY == 0:
-            cluster.create(given)
+            cluster.create(volcano_command)
         phase = phase_of(job_of(cluster, job_name))
         if phase in phases:
             return phase

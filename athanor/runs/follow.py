@@ -21,7 +21,7 @@ from athanor.runs.job import (
     readable_pods,
     without_job,
 )
-from athanor.runs.overlooked import Reminder
+from athanor.runs.overlooked import REMINDED, Reminder
 from athanor.runs.patience import Patience
 from athanor.runs.pod_lines import PodLines
 from athanor.runs.readers import Readers
@@ -75,7 +75,7 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
             if not readers:
                 say_what_for(seen.job, seen.pods, said)
             if not seen.pods and reminder.look():
-                _say("Volcano's controller had overlooked the job, and has been reminded of it")
+                _say(REMINDED)
             wait_for_change(job.watches, _POLL_SECONDS)
             seen = patience.answer(job.look)
 

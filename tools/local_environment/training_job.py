@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from athanor.inspection.control_characters import shortened
-from athanor.runs.overlooked import Reminder
+from athanor.runs.overlooked import REMINDED, Reminder
 from tools.errors import ExpectedError
 from tools.operations.log_lines import readable
 from tools.operations.reader import asked
@@ -85,7 +85,7 @@ def wait_for_job(kubectl: Kubectl, namespace: str, job: str, report: Progress, *
         if until_exported and _is_exported(line):
             return
         if not line and phase in {"", "Pending"} and reminder.look():
-            report.detail("Volcano's controller had overlooked the job, and has been reminded of it")
+            report.detail(REMINDED)
         time.sleep(_POLL_SECONDS)
 
 

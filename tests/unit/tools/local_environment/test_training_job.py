@@ -38,8 +38,10 @@ def test_volcanos_controller_is_reminded_of_a_job_that_it_has_overlooked(kubectl
     fake_program.answer(f"{PHASE} -o jsonpath", "Pending", once=True)
     fake_program.answer(f"{PHASE} -o jsonpath", "Completed")
     fake_program.answer(WORDS, stderr="not found", status=1)
-    made = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": JOB, "uid": "u"}}
-    fake_program.answer(f"{PHASE} --ignore-not-found", json.dumps({**made, "status": {"state": {"phase": "Pending"}}}))
+    manifest = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": JOB, "uid": "u"}}
+    fake_program.answer(
+        f"{PHASE} --ignore-not-found", json.dumps({**manifest, "status": {"state": {"phase": "Pending"}}})
+    )
     fake_program.answer("get podgroups.scheduling.volcano.sh", json.dumps({"status": {"phase": "Inqueue"}}))
     fake_program.answer("get pods -n athanor", json.dumps({"items": []}))
     fake_program.answer("create -n athanor -f", "")
