@@ -66,7 +66,7 @@ def test_a_rank_starts_without_what_only_publishing_needs():
         ([], "data_dir=nowhere: nowhere/digits/manifest.json is missing or not JSON. Fix: "),
         (
             ["--tensor_parallel", "2"],
-            "tensor_parallel=2: they make 2 ranks or a multiple of that, but there are 1. Fix: ",
+            "tensor_parallel=2: the product of the degrees is 2, which does not divide the number of ranks, 1. Fix: ",
         ),
     ],
 )

@@ -80,7 +80,10 @@ class ParallelConfig:
 
     def _misfit(self, world_size: int, others: int) -> str:
         names = ("data_parallel_replicate", "data_parallel_shard", "tensor_parallel", "pipeline_parallel")
-        given = ", ".join(f"{name}={getattr(self, name)}" for name in names if getattr(self, name) > 1)
+        left_out = ParallelConfig()
+        given = ", ".join(
+            f"{name}={getattr(self, name)}" for name in names if getattr(self, name) != getattr(left_out, name)
+        )
         within = self.tensor_parallel * self.pipeline_parallel
         if world_size % within == 0:
             fix = (
@@ -88,8 +91,11 @@ class ParallelConfig:
             )
         else:
             fix = f"tensor_parallel x pipeline_parallel {_choice(_divisors(world_size))}"
-        product = (self.data_parallel_replicate or 1) * others
-        return f"{given}: they make {product} ranks or a multiple of that, but there are {world_size}. Fix: {fix}"
+        if self.data_parallel_replicate:
+            limit = f"{self.data_parallel_replicate * others}, but the number of ranks is {world_size}"
+        else:
+            limit = f"{others}, which does not divide the number of ranks, {world_size}"
+        return f"{given}: the product of the degrees is {limit}. Fix: {fix}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +171,7 @@ class Degrees:
         """
         parts = self.data * microbatches
         if batch_size % parts:
-            limit = f"{self.data} data-parallel ranks with {microbatches} microbatches each cannot share it evenly"
+            limit = f"data-parallel ranks x microbatches is {self.data} x {microbatches}, which does not divide it"
             fix = f"Fix: a multiple of {parts}, for example {-(-batch_size // parts) * parts}"
             raise SettingsError(f"batch_size={batch_size}: {limit}. {fix}")
 

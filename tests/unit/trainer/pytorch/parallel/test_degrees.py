@@ -22,8 +22,13 @@ GPT = GptConfig().plan()
             8,
             r"tensor_parallel=3: .* Fix: tensor_parallel x pipeline_parallel one of 1, 2, 4, 8",
         ),
-        ({"data_parallel_shard": 2, "tensor_parallel": 2, "data_parallel_replicate": 4}, 8, r"they make 16 ranks"),
-        ({"data_parallel_shard": 8}, 4, r"data_parallel_shard=8: they make 8 ranks"),
+        (
+            {"data_parallel_shard": 2, "tensor_parallel": 2, "data_parallel_replicate": 4},
+            8,
+            r"the product of the degrees is 16, but the number of ranks is 8\. Fix: data_parallel_shard one",
+        ),
+        ({"data_parallel_shard": 8}, 4, r"degrees is 8, which does not divide the number of ranks, 4\. Fix: "),
+        ({"data_parallel_replicate": 1}, 4, r"^data_parallel_replicate=1: .* is 1, but the number of ranks is 4\. "),
     ],
 )
 def test_degrees_that_do_not_make_the_ranks(values, ranks, message):
@@ -95,7 +100,9 @@ def test_every_block_is_in_one_stage_and_stages_go_around_the_ranks():
 def test_a_batch_that_microbatches_cannot_share():
     degrees = ParallelConfig(data_parallel_shard=2).degrees(2)
     degrees.check_batch(12, 3)
-    with pytest.raises(ValueError, match=r"batch_size=10: 2 .* 3 microbatches .* Fix: a multiple of 6, for example 12"):
+    with pytest.raises(
+        ValueError, match=r"batch_size=10: .* is 2 x 3, which .*\. Fix: a multiple of 6, for example 12"
+    ):
         degrees.check_batch(10, 3)
 
 
