@@ -110,7 +110,8 @@ class DirectHttpProtocol(BoundedHttpProtocol):
         """Return a request that can be answered directly, with its place in the budget; None for others."""
         target = inference_target(_scope(cycle))
         size = _declared_size(cycle)
-        is_usual = cycle.more_body and not cycle.waiting_for_100_continue
+        is_compressed = header(_scope(cycle), b"content-encoding") is not None
+        is_usual = cycle.more_body and not cycle.waiting_for_100_continue and not is_compressed
         if target is None or size is None or not is_usual or self.flow.write_paused:
             return None
         self._buffers.take(size)

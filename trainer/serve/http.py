@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from trainer.serve.content_encoding import Decompression
 from trainer.serve.errors import RETRY_ELSEWHERE, BodyNotReadError, ClientDisconnectedError, RequestError
 from trainer.serve.protocol.response import JSON_HEADERS, Headers
 
@@ -92,7 +93,7 @@ class _Received:
 
 
 class BodyReader:
-    """Reads request bodies within limits."""
+    """Reads request bodies within limits, and decompresses those that come compressed."""
 
     def __init__(self, limits: LimitsConfig, buffers: BufferBudget) -> None:
         self._limits = limits
@@ -102,9 +103,11 @@ class BodyReader:
         """Return a body; to be given back with `release` when its arrays are no longer needed.
 
         Raises:
-            BodyNotReadError: 408, 413 or 503, what comes in is too slow or too large.
+            BodyNotReadError: 408, 413 or 503, what comes in is too slow or too large, as it is or decompressed; 400 or
+                415, it cannot be decompressed.
             ClientDisconnectedError: the client left.
         """
+        decompression = _decompression(scope)
         declared = header(scope, b"content-length") or b""
         # the HTTP parser has refused what is not a number
         if declared.isdigit() and (len(declared) > _MAX_LENGTH_DIGITS or int(declared) > self._limits.max_body_bytes):
@@ -112,7 +115,7 @@ class BodyReader:
         received = _Received()
         try:
             async with asyncio.timeout_at(self._due(scope)):
-                await self._receive_all(receive, received)
+                await self._receive_all(receive, received, decompression)
         except TimeoutError:
             self.release(received.size)
             seconds = self._limits.body_timeout_seconds
@@ -130,20 +133,27 @@ class BodyReader:
         now = asyncio.get_running_loop().time()
         return scope.get("state", {}).get(BODY_DUE, now + self._limits.body_timeout_seconds)
 
-    async def _receive_all(self, receive: Receive, received: _Received) -> None:
+    async def _receive_all(self, receive: Receive, received: _Received, decompression: Decompression | None) -> None:
         more = True
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise ClientDisconnectedError
-            received.chunks.append(message["body"])
-            received.size += len(message["body"])
-            self._buffers.take(len(message["body"]))
-            self._check(received.size)
+            if decompression is None:
+                self._take(received, message["body"])
+            else:
+                for part in decompression.parts(message["body"]):
+                    self._take(received, part)
+                    await asyncio.sleep(0)  # a small chunk may become much: others have their turn
             more = message["more_body"]
+        if decompression is not None:
+            decompression.end()
 
-    def _check(self, size: int) -> None:
-        if size > self._limits.max_body_bytes:
+    def _take(self, received: _Received, part: bytes) -> None:
+        received.chunks.append(part)
+        received.size += len(part)
+        self._buffers.take(len(part))
+        if received.size > self._limits.max_body_bytes:
             raise self._too_large(f"more than {self._limits.max_body_bytes}")
         if self._buffers.exceeded:
             raise BodyNotReadError(503, self._buffers.refusal, retry_after_seconds=1, retry_elsewhere=True)
@@ -151,6 +161,12 @@ class BodyReader:
     def _too_large(self, size: str) -> BodyNotReadError:
         fix = "Fix: send the batch in parts"
         return BodyNotReadError(413, f"body of {size} bytes; limit: {self._limits.max_body_bytes}. {fix}")
+
+
+def _decompression(scope: Scope) -> Decompression | None:
+    """Return what a body has to go through, None if it comes as it is; several headers are one list."""
+    encodings = ", ".join(header_values(scope, "content-encoding")).strip().lower()
+    return None if encodings in ("", "identity") else Decompression(encodings)
 
 
 async def send_response(send: Send, response: Response, *, close: bool = False) -> None:

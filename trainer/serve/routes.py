@@ -170,10 +170,6 @@ async def _refuse(what: str, _call: Call) -> Response:
 
 
 def _decode(call: Call, max_json_bytes: int, spec: ModelSpec) -> InferRequest:
-    encoding = header(call.scope, b"content-encoding") or b"identity"
-    if encoding != b"identity":
-        excerpt = encoding[:40].decode("latin-1")
-        raise RequestError(415, f"Content-Encoding {excerpt!r} is not supported. Fix: send the body uncompressed")
     header_length = header(call.scope, b"inference-header-content-length")
     return protocol_request.decode(call.body, header_length, spec, max_json_bytes)
 

@@ -5,6 +5,7 @@ A seeded part runs in `make test`. The whole number by hand:
 """
 
 import contextlib
+import gzip
 import json
 import random
 import re
@@ -69,6 +70,7 @@ def http_requests() -> list[bytes]:
     tensor = {"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8], "parameters": {"binary_data_size": len(RAW)}}
     head = json.dumps({"id": "a", "inputs": [tensor], "outputs": [{"name": "logits"}]}).encode()
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (text[:100], text[100:])) + b"0\r\n\r\n"
+    packed = gzip.compress(text)
     post = f"POST {INFER} HTTP/1.1\r\nHost: a\r\n".encode()
     return [
         post + b"Content-Length: %d\r\n\r\n%s" % (len(text), text),
@@ -77,6 +79,7 @@ def http_requests() -> list[bytes]:
         + head
         + RAW,
         post + b"Transfer-Encoding: chunked\r\n\r\n" + chunks,
+        post + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s" % (len(packed), packed),
         b'POST /v2/repository/index HTTP/1.1\r\nHost: a\r\nContent-Length: 15\r\n\r\n{"ready": true}',
         b"GET /v2/models/digits/config HTTP/1.1\r\nHost: a\r\n\r\n",
     ]

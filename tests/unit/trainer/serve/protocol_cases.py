@@ -4,9 +4,11 @@ By hand against a real tritonserver that serves `digits` (docs/serving-protocol.
 `python -m tests.unit.trainer.serve.protocol_cases HOST:HTTP_PORT HOST:GRPC_PORT`.
 """
 
+import gzip
 import http.client
 import json
 import sys
+import zlib
 from dataclasses import dataclass, field
 
 import grpc
@@ -109,7 +111,10 @@ HTTP_CASES = [
     HttpCase("infer: priority as text", "POST", INFER, 400, 500, body(parameters={"priority": "1"})),
     HttpCase("infer: timeout", "POST", INFER, 200, 200, body(parameters={"timeout": 60_000_000})),
     HttpCase("infer: input in shared memory", "POST", INFER, 501, 404, SHARED),
-    HttpCase("infer: compressed", "POST", INFER, 415, 400, b"\x1f\x8b", {"Content-Encoding": "gzip"}),
+    HttpCase("infer: gzip", "POST", INFER, 200, 200, gzip.compress(body()), {"Content-Encoding": "gzip"}),
+    HttpCase("infer: deflate", "POST", INFER, 200, 200, zlib.compress(body()), {"Content-Encoding": "deflate"}),
+    HttpCase("infer: damaged gzip", "POST", INFER, 400, 400, b"\x1f\x8b", {"Content-Encoding": "gzip"}),
+    HttpCase("infer: unknown encoding", "POST", INFER, 415, 501, body(), {"Content-Encoding": "br"}),
     HttpCase("infer: header length beyond the body", "POST", INFER, 400, 400, **_binary(256, 99999)),
     HttpCase("infer: fewer binary bytes than declared", "POST", INFER, 400, 400, **_binary(260)),
     HttpCase("infer: more binary bytes than declared", "POST", INFER, 400, 400, **_binary(252)),

@@ -132,14 +132,6 @@ def test_index_of_ready_models_and_bad_index_requests(shared_server):
     assert shared_server.request("POST", index, "[]")[0] == 400
 
 
-def test_compressed_bodies_are_refused_with_the_fix(shared_server):
-    status, _, body = shared_server.request(
-        "POST", "/v2/models/digits/infer", b"\x1f\x8b", {"Content-Encoding": "gzip"}
-    )
-    assert status == 415
-    assert "uncompressed" in body["error"]
-
-
 def test_metrics_have_tritons_names(shared_server, document):
     def values():
         text = shared_server.metrics()

@@ -1,0 +1,145 @@
+"""Bodies that come compressed: what they become is within the limits of a body, and what is damaged is said."""
+
+import contextlib
+import gzip
+import json
+import socket
+import zlib
+
+import grpc
+import numpy as np
+import pytest
+import tritonclient.http as triton
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from tests.unit.trainer.serve.protocol_cases import GRPC_CASES, grpc_code
+from trainer.serve import content_encoding
+from trainer.serve.content_encoding import Decompression
+from trainer.serve.errors import RequestError
+
+INFER = "/v2/models/digits/infer"
+CONTENT = json.dumps({"inputs": list(range(2000))}).encode()
+FORMS = {"gzip": gzip.compress, "x-gzip": gzip.compress, "deflate": zlib.compress}
+
+
+def decompressed(encoding: str, chunks: list[bytes]) -> bytes:
+    body = Decompression(encoding)
+    content = b"".join(part for chunk in chunks for part in body.parts(chunk))
+    body.end()
+    return content
+
+
+@pytest.mark.parametrize("encoding", FORMS)
+@pytest.mark.parametrize("size", [1, 7, 10_000_000])
+def test_a_body_is_whole_however_it_is_cut(encoding, size):
+    sent = FORMS[encoding](CONTENT)
+    assert decompressed(encoding, [sent[at : at + size] for at in range(0, len(sent), size)] + [b""]) == CONTENT
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_body_that_fills_its_last_part_ends_there(parts):
+    content = bytes(parts * content_encoding._PART_BYTES)
+    assert decompressed("gzip", [gzip.compress(content)]) == content
+
+
+def test_no_body_is_whole():
+    assert decompressed("gzip", [b""]) == b""
+
+
+@pytest.mark.parametrize("encoding", FORMS)
+def test_parts_are_small(encoding):
+    body = Decompression(encoding)
+    parts = body.parts(FORMS[encoding](bytes(50_000_000)))
+    assert max(map(len, parts)) == content_encoding._PART_BYTES
+
+
+@pytest.mark.parametrize(
+    ("encoding", "sent", "reason"),
+    [
+        ("gzip", gzip.compress(CONTENT)[:-1], "its end is missing"),
+        ("deflate", zlib.compress(CONTENT)[:-1], "its end is missing"),
+        ("gzip", gzip.compress(CONTENT) + b"x", "there are bytes behind its end"),
+        ("gzip", gzip.compress(CONTENT)[:-8] + bytes(8), "incorrect data check"),
+        ("gzip", CONTENT, "incorrect header check"),
+        ("gzip", zlib.compress(CONTENT), "incorrect header check"),
+        ("deflate", gzip.compress(CONTENT), "incorrect header check"),
+    ],
+)
+def test_a_damaged_body_is_refused_with_the_reason(encoding, sent, reason):
+    with pytest.raises(RequestError, match=f"body is not valid {encoding}: .*{reason}.* Fix: ") as refusal:
+        decompressed(encoding, [sent])
+    assert refusal.value.status == 400
+
+
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
+@pytest.mark.parametrize("binary", [True, False])
+def test_tritons_client_may_compress(shared_server, algorithm, binary):
+    image = np.ones((1, 1, 8, 8), np.float32)
+    tensor = triton.InferInput("image", image.shape, "FP32")
+    tensor.set_data_from_numpy(image, binary_data=binary)
+    with contextlib.closing(triton.InferenceServerClient(shared_server.address)) as client:
+        answer = client.infer(
+            "digits", [tensor], request_compression_algorithm=algorithm, response_compression_algorithm=algorithm
+        )
+    assert answer.as_numpy("logits").tolist() == [[1.0] * 10]
+
+
+@pytest.mark.parametrize("algorithm", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+def test_a_message_may_be_compressed_and_becomes_as_large_as_any(shared_server, algorithm):
+    case = next(case for case in GRPC_CASES if case.name == "infer: raw")
+    with grpc.insecure_channel(shared_server.grpc_address, compression=algorithm) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        assert grpc_code(stub, case)[0] == "OK"
+        bomb = service_pb2.ModelInferRequest(model_name="digits", raw_input_contents=[bytes(200_000_000)])
+        with pytest.raises(grpc.RpcError) as refusal:
+            stub.ModelInfer(bomb)
+    assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize("encoding", ["br", "gzip, gzip", "gzip, deflate", "zstd", "é"])
+def test_other_encodings_are_refused_with_the_fix(shared_server, document, encoding):
+    status, _, body = shared_server.request("POST", INFER, document(), {"Content-Encoding": encoding})
+    assert status == 415
+    assert "uncompressed" in body["error"]
+
+
+@pytest.mark.parametrize("encoding", ["identity", "GZIP", " gzip "])
+def test_an_encodings_name_may_be_written_otherwise(shared_server, document, encoding):
+    content = json.dumps(document()).encode()
+    sent = content if encoding == "identity" else gzip.compress(content)
+    assert shared_server.request("POST", INFER, sent, {"Content-Encoding": encoding})[0] == 200
+
+
+def test_other_requests_may_be_compressed_too(shared_server):
+    index = gzip.compress(b'{"ready": true}')
+    status, _, models = shared_server.request("POST", "/v2/repository/index", index, {"Content-Encoding": "gzip"})
+    assert (status, len(models)) == (200, 1)
+
+
+@pytest.mark.parametrize("framing", ["announced", "chunked"])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_a_body_that_becomes_too_large_is_refused_in_between(shared_server, encoding, framing):
+    bomb = FORMS[encoding](bytes(200_000_000))
+    content = bomb if framing == "announced" else iter([bomb])
+    status, headers, answer = shared_server.request("POST", INFER, content, {"Content-Encoding": encoding})
+    assert (status, headers["connection"]) == (413, "close")
+    assert "limit: 2000000" in answer["error"]
+
+
+def test_bodies_together_are_bounded_by_what_they_become(impatient_server):
+    stream = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    begin = stream.compress(bytes(1_900_000)) + stream.flush(zlib.Z_SYNC_FLUSH)
+    head = b"POST %s HTTP/1.1\r\ncontent-encoding: gzip\r\ncontent-length: 100000\r\n\r\n" % INFER.encode()
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(impatient_server.raw()) for _ in range(6)]
+        for connection in connections:
+            connection.sendall(head + begin)
+        answers = {_status(connection) for connection in connections}
+    assert answers == {b"503", b"408"}
+
+
+def _status(connection: socket.socket) -> bytes:
+    received = b""
+    while data := connection.recv(65536):
+        received += data
+    return received.split()[1]
