@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from trainer.serve import model_config, repository
 from trainer.serve.errors import ModelLoadError
+from trainer.serve.labels import with_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -108,7 +109,8 @@ class ModelLoader:
 
     def _parse(self, text: str) -> model_config.ModelSpec:
         try:
-            return model_config.parse(text, self._folder.name, self._version, self._variant)
+            spec = model_config.parse(text, self._folder.name, self._version, self._variant)
+            return with_labels(spec, self._folder)
         except ModelLoadError:
             if text != self._broken_config:
                 self._broken_config = text

@@ -182,7 +182,4 @@ def _version_policy(config: _Message, only_version: int | None) -> VersionPolicy
 
 
 def _ignored(config: _Message) -> tuple[str, ...]:
-    fields = {descriptor.name for descriptor, _ in config.ListFields()}.intersection(_IGNORED)
-    if any(output.label_filename for output in config.output):
-        fields.add("output.label_filename")
-    return tuple(sorted(fields))
+    return tuple(sorted({descriptor.name for descriptor, _ in config.ListFields()}.intersection(_IGNORED)))

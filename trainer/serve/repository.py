@@ -36,7 +36,8 @@ class Candidate:
     config_text: str
     """Of the model's config.pbtxt."""
     signature: Signature
-    """Of its files, config.pbtxt and files of its warm-up: a version that was broken is tried again when it changes."""
+    """Of its files, config.pbtxt, labels and files of its warm-up: a version that was broken is tried again when it
+    changes."""
 
 
 def is_version_name(name: str) -> bool:
@@ -158,7 +159,8 @@ def _candidate(folder: Path, version: int, config_text: str, spec: ModelSpec) ->
     except FileNotFoundError:
         return None
     stats += [_stat(folder.parent / WARMUP_FOLDER / name) for name in warmup_config.files(spec.warmup)]
-    signature = (config_text, *(stat and (stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats))
+    labels = [tensor.labels for tensor in spec.outputs]
+    signature = (config_text, *labels, *(stat and (stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats))
     return Candidate(
         version=version, folder=folder, model_file=model_file, config_text=config_text, signature=signature
     )

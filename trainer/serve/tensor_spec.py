@@ -17,3 +17,5 @@ class TensorSpec:
     datatype: Datatype
     shape: tuple[int, ...]
     """As clients see it: with the batch dimension if the model has one; -1 is any size."""
+    labels: tuple[str, ...] = ()
+    """Names of an output's classes, in their order; a class may have none."""

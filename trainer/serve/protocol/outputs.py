@@ -1,6 +1,7 @@
 """The output tensors of an answer, whichever way it is encoded; classification turns one into text.
 
-Source: Triton, "Classification Extension": `value:index` of the largest values, in descending order, as BYTES.
+Source: Triton, "Classification Extension": `value:index` of the largest values, in descending order, as BYTES, with
+`:label` behind where the class has a name.
 """
 
 from __future__ import annotations
@@ -44,12 +45,16 @@ def output_tensor(output: RequestedOutput, spec: ModelSpec, results: list[Array]
         return OutputTensor(tensor.name, tensor.datatype.name, array.shape, array, [])
     rows = array.reshape(array.shape[0] if spec.max_batch_size else 1, -1)
     count = min(output.classes, rows.shape[1])
-    texts = [text for row in rows for text in _largest(row, count)]
+    texts = [text for row in rows for text in _largest(row, count, tensor.labels)]
     return OutputTensor(tensor.name, "BYTES", (len(rows), count) if spec.max_batch_size else (count,), None, texts)
 
 
-def _largest(row: Array, count: int) -> list[str]:
+def _largest(row: Array, count: int, labels: tuple[str, ...]) -> list[str]:
     # stable, so that equal values come in order; as float, since unsigned numbers have no negatives
     places = np.argsort(-row.astype(np.float64), kind="stable")[:count]
     digits = 6 if row.dtype.kind == "f" else 0
-    return [f"{row[place]:.{digits}f}:{place}" for place in places]
+    return [f"{row[place]:.{digits}f}:{place}{_label(labels, place)}" for place in places]
+
+
+def _label(labels: tuple[str, ...], place: int) -> str:
+    return f":{labels[place]}" if place < len(labels) and labels[place] else ""

@@ -1,0 +1,105 @@
+"""Names of classes: read with the configuration, in the answers of both protocols, and read anew when they change."""
+
+import contextlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+
+from tests.unit.trainer.serve.conftest import CONFIG
+from trainer.serve import labels, model_config
+from trainer.serve.errors import ModelLoadError
+from trainer.serve.loader import ModelLoader
+from trainer.serve.local_models import LocalModels
+from trainer.serve.protocol.infer_request import RequestedOutput
+from trainer.serve.protocol.outputs import output_tensor
+
+LABELLED = CONFIG.replace("dims: [10]", 'dims: [10] label_filename: "labels.txt"')
+
+
+def labelled(folder, name="labels.txt"):
+    spec = model_config.parse(LABELLED.replace("labels.txt", name), "digits")
+    return labels.with_labels(spec, folder).outputs[0].labels
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"zero\none\n", ("zero", "one")),
+        (b"zero\r\none", ("zero", "one")),
+        (b"zero\n\na b: c\n\n", ("zero", "", "a b: c", "")),
+        ("fünf\x85f\n".encode(), ("fünf\x85f",)),
+        (b"", ("",)),
+    ],
+)
+def test_a_line_is_a_name(tmp_path, content, expected):
+    (tmp_path / "labels.txt").write_bytes(content)
+    assert labelled(tmp_path) == expected
+
+
+def test_the_file_may_be_in_a_folder_and_an_output_may_have_none(tmp_path):
+    (tmp_path / "names").mkdir()
+    (tmp_path / "names" / "a.txt").write_text("a\n")
+    assert labelled(tmp_path, "names/a.txt") == ("a",)
+    assert labels.with_labels(model_config.parse(CONFIG, "digits"), tmp_path).outputs[0].labels == ()
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../other/labels.txt", "a/../../b", r"a\000"])
+def test_other_places_are_refused(tmp_path, name):
+    with pytest.raises(
+        ModelLoadError, match=r"output 'logits': label_filename=.* must be a file in the model's folder"
+    ):
+        labelled(tmp_path, name)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"\xff\n", "not UTF-8"), (b"a" * (labels._MAX_BYTES + 1), "larger than 16777216 bytes")]
+)
+def test_what_is_no_list_of_names_is_refused(tmp_path, content, reason):
+    (tmp_path / "labels.txt").write_bytes(content)
+    with pytest.raises(ModelLoadError, match=f"label_filename='labels.txt': {reason}"):
+        labelled(tmp_path)
+
+
+def test_a_class_without_a_name_has_its_number_alone():
+    spec = model_config.parse(CONFIG, "digits")
+    named = replace(spec, outputs=(replace(spec.outputs[0], labels=("a", "", "größe: x")),))
+    answer = output_tensor(RequestedOutput(index=0, binary=False, classes=4), named, [np.arange(4.0, 0, -1)[None]])
+    assert answer.texts == ["4.000000:0:a", "3.000000:1", "2.000000:2:größe: x", "1.000000:3"]
+
+
+def test_labels_are_awaited_and_read_anew_when_they_change(repository):
+    published = []
+    loader = ModelLoader(repository.folder, LocalModels(0.0, None).load, published.append)
+    repository.configure(LABELLED)
+    repository.publish(1)
+    assert "labels.txt does not exist" in loader.sync().problem
+
+    file = repository.folder / "labels.txt"
+    file.write_text("zero\n")
+    assert loader.sync().models[1].spec.outputs[0].labels == ("zero",)
+    file.write_text("null\n")
+    assert loader.sync().models[1].spec.outputs[0].labels == ("null",)
+    assert loader.sync() == published[-1]
+    assert len(published) == 3
+    file.write_bytes(b"\xff")
+    assert "not UTF-8" in loader.sync().problem
+    assert published[-1].models[1].spec.outputs[0].labels == ("null",)
+
+
+def test_tritons_clients_get_names(repository, start):
+    repository.configure(LABELLED)
+    repository.publish(1)
+    (repository.folder / "labels.txt").write_text("zero\none\n")
+    server = start("--grpc_port=0")
+    server.wait_until("/v2/health/ready")
+    image = np.ones((1, 1, 8, 8), np.float32)
+    for module, address in ((tritonclient.http, server.address), (tritonclient.grpc, server.grpc_address)):
+        tensor = module.InferInput("image", image.shape, "FP32")
+        tensor.set_data_from_numpy(image)
+        with contextlib.closing(module.InferenceServerClient(address)) as client:
+            wanted = module.InferRequestedOutput("logits", class_count=3)
+            answer = client.infer("digits", [tensor], outputs=[wanted]).as_numpy("logits")
+        assert answer.tolist() == [[b"1.000000:0:zero", b"1.000000:1:one", b"1.000000:2"]]
