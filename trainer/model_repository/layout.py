@@ -2,6 +2,7 @@
 
 Triton Inference Server, "Model Repository":
     <repository>/<model_name>/config.pbtxt
+    <repository>/<model_name>/labels.txt                    names of the classes, if they have any
     <repository>/<model_name>/warmup/<file>                 values for config.pbtxt's model_warmup
     <repository>/<model_name>/<version>/model.pt            frozen TorchScript
     <repository>/<model_name>/<version>/model.<variant>.pt  the same model compressed, such as model.int8.pt
@@ -16,6 +17,7 @@ from __future__ import annotations
 MODEL_FILE = "model.pt"
 MANIFEST_FILE = "manifest.json"
 CONFIG_FILE = "config.pbtxt"
+LABELS_FILE = "labels.txt"
 WARMUP_FOLDER = "warmup"
 
 TORCH_EXPORT = "pt2"

@@ -96,6 +96,7 @@ class CheckpointSource:
             accuracy=accuracy,
             data=data.splits,
             commit=self.commit or source_commit(self.checkpoint),
+            class_names=data.class_names,
             method=self.method,
             source_files=self._source_files(),
         )

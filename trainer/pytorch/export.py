@@ -18,6 +18,7 @@ import torch
 
 from trainer.common.files import fsync_directory, read_json, sha256_of, write_json_atomically
 from trainer.model_repository.layout import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE
+from trainer.pytorch import class_names
 from trainer.pytorch.compression.config import CompressionConfig
 from trainer.pytorch.export_config import ExportError
 from trainer.pytorch.measurement import machine
@@ -72,7 +73,7 @@ def publish(
 
     Raises:
         ExportError: the written file does not compute what the model computes, the repository holds a model of this
-            name with other inputs or outputs, or another attempt took this one's place and is not done.
+            name with other inputs, outputs or classes, or another attempt took this one's place and is not done.
         OSError: the repository cannot be written.
     """
     existing = find_version(repository, config.model_name, origin(trained, compression))
@@ -80,6 +81,8 @@ def publish(
         return existing
     folder = repository / config.model_name
     folder.mkdir(parents=True, exist_ok=True)
+    for latest in _versions(folder)[-1:]:
+        class_names.refuse_others(folder / str(latest), trained)
     _remove_leftovers(folder, trained.run_name)
     # hidden and not a number: servers do not take it for a version; of this attempt alone, for there may be another one
     # of the same run, on a node that was taken for lost
@@ -91,6 +94,7 @@ def publish(
     try:
         manifest = _fill(staging, config, trained, compression)
         # before the version: a server that sees the version must be able to read how to serve it
+        class_names.write(folder, trained)
         write_config(folder / CONFIG_FILE, config, trained)
         return _rename_to_next_version(staging, folder, manifest)
     except Exception as error:  # torch has several for a missing file
@@ -127,6 +131,8 @@ def _fill(staging: Path, config: ExportConfig, trained: TrainedModel, compressio
         "commit": trained.commit,
         "measured_on": machine(),
     }
+    if trained.class_names:
+        manifest["class_names"] = trained.class_names
     if compression.variants:
         manifest |= {"variants": variants.published, "rejected_variants": variants.rejected}
     return manifest

@@ -127,4 +127,5 @@ def _trained_model(
         accuracy=accuracy,
         data=load_splits(config.data, config.model.input_shape) if config.compression.variants else None,
         commit=source_commit(config.folders.run),
+        class_names=held_out.class_names,
     )

@@ -49,6 +49,8 @@ class TrainedModel:
     """Needed for variants."""
     commit: str | None = None
     """Of the code that trained it, 40 hex digits; None where the code came with the image."""
+    class_names: tuple[str, ...] = ()
+    """In the order of the outputs; empty where the data have none."""
     method: Literal["script", "trace"] = "script"
     """How it becomes TorchScript."""
     source_files: dict[str, str] | None = None

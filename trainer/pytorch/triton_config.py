@@ -8,7 +8,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from trainer.common.files import write_atomically
-from trainer.model_repository.layout import MODEL_FILE
+from trainer.model_repository.layout import LABELS_FILE, MODEL_FILE
 from trainer.pytorch.export_config import ExportError
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def write_config(path: Path, config: ExportConfig, trained: TrainedModel) -> Non
         text_format.Parse(path.read_text(encoding="utf-8"), present)
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise ExportError(f"{path}: not a Triton model configuration: {error}. Fix: correct or remove it") from error
+    for output in (*present.output, *generated.output):
+        output.ClearField("label_filename")  # theirs is an operator's choice, or from before there was one
     if list(present.input) != list(generated.input) or list(present.output) != list(generated.output):
         fix = "Fix: another --model_name, or remove that model"
         raise ExportError(f"{path}: has other inputs or outputs than the model of run {trained.run_name}. {fix}")
@@ -44,12 +46,13 @@ def _triton_config(config: ExportConfig, trained: TrainedModel) -> Any:  # noqa:
     def dims(spec: TensorSpec) -> dict[str, Any]:
         return {"name": spec.name, "data_type": triton.TYPE_FP32, "dims": spec.shape}
 
+    labels = LABELS_FILE if trained.class_names else ""
     return triton.ModelConfig(
         name=config.model_name,
         platform="pytorch_libtorch",
         default_model_filename=MODEL_FILE,
         max_batch_size=config.max_batch_size,
         input=[triton.ModelInput(**dims(trained.inputs))],
-        output=[triton.ModelOutput(**dims(trained.outputs))],
+        output=[triton.ModelOutput(**dims(trained.outputs), label_filename=labels)],
         dynamic_batching=triton.ModelDynamicBatching(),
     )

@@ -117,6 +117,11 @@ def load(data_dir: Path, split: SplitName) -> Samples:
     return Samples(images=records[:, 1:].reshape(-1, *IMAGE_SHAPE), labels=records[:, 0])
 
 
+def has_names(data_dir: Path) -> bool:
+    """Return whether the file with the names of the classes is there."""
+    return (data_dir / FOLDER / NAMES_FILE).exists()
+
+
 def load_names(data_dir: Path) -> tuple[str, ...]:
     """Return the names of the ten classes.
 

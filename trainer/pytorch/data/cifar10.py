@@ -31,9 +31,10 @@ class Cifar10Config(DataConfig):
     def open(self, split: SplitName, input_shape: Sequence[int]) -> InMemoryDataset:  # noqa: ARG002
         """Return a split; see `DataConfig.open`."""
         loaded = cifar.load(self.data_dir, "train" if split == "train" else "test")
-        return InMemoryDataset(
-            torch.tensor(loaded.images), torch.tensor(loaded.labels).long(), classes=cifar.NUM_CLASSES
-        )
+        images, labels = torch.tensor(loaded.images), torch.tensor(loaded.labels).long()
+        # training can do without the file of names
+        names = cifar.load_names(self.data_dir) if cifar.has_names(self.data_dir) else ()
+        return InMemoryDataset(images, labels, classes=cifar.NUM_CLASSES, class_names=names)
 
     def fingerprint(self) -> str:
         """Return a SHA-256 over all samples; see `DataConfig.fingerprint`."""

@@ -49,11 +49,13 @@ class Dataset(ABC):
     Attributes:
         sample_shape: the shape of one input.
         classes: how many values a target may have.
+        class_names: what these are called, in their order; empty where the data do not say.
         tokens_per_sample: tokens that a model predicts in one sample; None for images.
     """
 
     sample_shape: tuple[int, ...]
     classes: int
+    class_names: tuple[str, ...] = ()
     tokens_per_sample: int | None = None
 
     @abstractmethod
@@ -75,16 +77,18 @@ class Dataset(ABC):
 class InMemoryDataset(Dataset):
     """Samples in two tensors."""
 
-    def __init__(self, inputs: Tensor, targets: Tensor, *, classes: int) -> None:
+    def __init__(self, inputs: Tensor, targets: Tensor, *, classes: int, class_names: tuple[str, ...] = ()) -> None:
         """Take the samples.
 
         Args:
             inputs: [N, ...]; bytes are images, which are returned as float32 from 0 to 1.
             targets: int64 [N, ...].
             classes: How many values a target may have.
+            class_names: What these are called.
         """
         self.sample_shape = tuple(inputs.shape[1:])
         self.classes = classes
+        self.class_names = class_names
         self._inputs = inputs
         self._targets = targets
 
@@ -101,7 +105,8 @@ class InMemoryDataset(Dataset):
 
     def on(self, device: torch.device) -> InMemoryDataset:
         """See `Dataset.on`: all of it."""
-        return InMemoryDataset(self._inputs.to(device), self._targets.to(device), classes=self.classes)
+        inputs, targets = self._inputs.to(device), self._targets.to(device)
+        return InMemoryDataset(inputs, targets, classes=self.classes, class_names=self.class_names)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,6 +78,7 @@ class ImageFolder(Dataset):
             )
         self.sample_shape = shape
         self.classes = len(files.classes)
+        self.class_names = files.classes
         self._files = files
 
     def __len__(self) -> int:

@@ -15,6 +15,7 @@ from trainer.pytorch.export import find_version, origin, publish
 from trainer.pytorch.export_config import ExportConfig, ExportError
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.trained_model import TensorSpec, TrainedModel
+from trainer.serve import labels, model_config
 from trainer.training import digits
 
 CONFIG = ExportConfig(model_name="digits", max_batch_size=16)
@@ -183,6 +184,44 @@ def test_tuning_by_operators_is_kept(tmp_path):
     file.write_text(tuned)
     publish(tmp_path, CONFIG, trained("r2"))
     assert file.read_text() == tuned
+
+
+NAMES = ("cat", "dog", *map(str, range(2, 10)))
+
+
+def test_names_of_classes_are_written_once_and_servers_read_them(tmp_path):
+    publish(tmp_path, CONFIG, trained("r1", class_names=NAMES))
+    folder = tmp_path / "digits"
+    config = model_config.parse((folder / "config.pbtxt").read_text(), "digits")
+    assert labels.with_labels(config, folder).outputs[0].labels == NAMES
+    assert json.loads((folder / "1/manifest.json").read_text())["class_names"] == list(NAMES)
+
+    nicer = "tabby cat\n" + (folder / "labels.txt").read_text().partition("\n")[2]
+    (folder / "labels.txt").write_text(nicer)
+    assert publish(tmp_path, CONFIG, trained("r2", class_names=NAMES)) == 2
+    assert (folder / "labels.txt").read_text() == nicer
+
+
+def test_a_name_is_a_line_whatever_folders_are_called(tmp_path):
+    publish(tmp_path, CONFIG, trained(class_names=("a\nb", "\udcff", *NAMES[2:])))
+    assert (tmp_path / "digits/labels.txt").read_text().splitlines()[:3] == ["a b", "?", "2"]
+
+
+def test_a_model_whose_outputs_mean_something_else_is_refused(tmp_path):
+    publish(tmp_path, CONFIG, trained("r1", class_names=NAMES))
+    others = ("cat", "fox", *NAMES[2:])
+    with pytest.raises(ExportError, match=r"digits/1: its class 1 is 'dog', that of run r2 is 'fox'\. Fix: another"):
+        publish(tmp_path, CONFIG, trained("r2", class_names=others))
+    assert not (tmp_path / "digits/2").exists()
+
+
+@pytest.mark.parametrize(("first", "second"), [((), NAMES), (NAMES, ())])
+def test_versions_with_names_and_without_go_together(tmp_path, first, second):
+    publish(tmp_path, CONFIG, trained("r1", class_names=first))
+    file = tmp_path / "digits/config.pbtxt"
+    config = file.read_text()
+    assert publish(tmp_path, CONFIG, trained("r2", class_names=second)) == 2
+    assert file.read_text() == config
 
 
 @pytest.mark.parametrize("present", ["other outputs", "not a config", "not text"])

@@ -114,6 +114,9 @@ def test_images_read_by_workers_train_the_same_network_and_it_is_published(small
     run(config, stop_at=3)
     _, trainer = run(config)
     assert losses(config) == losses(alone)
+    assert (config.folders.models / "folder/labels.txt").read_text().split() == sorted(
+        folder.name for folder in (data_dir / "train").iterdir()
+    )
     served = model_file.load(config.folders.models / "folder/1/model.pt").call
     images = trainer._held_out.batch(torch.arange(8)).inputs
     with torch.inference_mode():
@@ -175,7 +178,9 @@ def test_a_residual_network_is_published_by_training_and_from_its_checkpoint(col
         json.loads((folder / "colours/1/manifest.json").read_text()) for folder in (colours.folders.models, models)
     ]
     assert manifests[0]["inputs"] == [{"name": "image", "datatype": "FP32", "shape": [-1, 3, 32, 32]}]
-    assert manifests[0]["accuracy"] == manifests[1]["accuracy"]
+    for key in ("accuracy", "class_names"):
+        assert manifests[0][key] == manifests[1][key]
+    assert manifests[0]["class_names"] == list(cifar.load_names(colours.data.data_dir))
     by_training, by_command = (
         model_file.load(folder / "colours/1/model.pt").call for folder in (colours.folders.models, models)
     )

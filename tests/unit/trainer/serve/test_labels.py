@@ -1,4 +1,4 @@
-"""Names of classes: read with the configuration, in the answers of both protocols, and read anew when they change."""
+"""Names of classes: read with the configuration, in the answers of both protocols, and read again when they change."""
 
 import contextlib
 from dataclasses import replace
@@ -57,7 +57,7 @@ def test_other_places_are_refused(tmp_path, name):
 @pytest.mark.parametrize(
     ("content", "reason"), [(b"\xff\n", "not UTF-8"), (b"a" * (labels._MAX_BYTES + 1), "larger than 16777216 bytes")]
 )
-def test_what_is_no_list_of_names_is_refused(tmp_path, content, reason):
+def test_what_is_not_a_list_of_names_is_refused(tmp_path, content, reason):
     (tmp_path / "labels.txt").write_bytes(content)
     with pytest.raises(ModelLoadError, match=f"label_filename='labels.txt': {reason}"):
         labelled(tmp_path)
@@ -70,7 +70,7 @@ def test_a_class_without_a_name_has_its_number_alone():
     assert answer.texts == ["4.000000:0:a", "3.000000:1", "2.000000:2:größe: x", "1.000000:3"]
 
 
-def test_labels_are_awaited_and_read_anew_when_they_change(repository):
+def test_labels_are_awaited_and_read_again_when_they_change(repository):
     published = []
     loader = ModelLoader(repository.folder, LocalModels(0.0, None).load, published.append)
     repository.configure(LABELLED)
@@ -100,6 +100,6 @@ def test_tritons_clients_get_names(repository, start):
         tensor = module.InferInput("image", image.shape, "FP32")
         tensor.set_data_from_numpy(image)
         with contextlib.closing(module.InferenceServerClient(address)) as client:
-            wanted = module.InferRequestedOutput("logits", class_count=3)
-            answer = client.infer("digits", [tensor], outputs=[wanted]).as_numpy("logits")
+            output = module.InferRequestedOutput("logits", class_count=3)
+            answer = client.infer("digits", [tensor], outputs=[output]).as_numpy("logits")
         assert answer.tolist() == [[b"1.000000:0:zero", b"1.000000:1:one", b"1.000000:2"]]

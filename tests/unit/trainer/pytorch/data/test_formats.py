@@ -19,7 +19,7 @@ from trainer.pytorch.data.digits import DigitsConfig
 from trainer.pytorch.data.image_folder import ImageFolderConfig
 from trainer.pytorch.data.registry import DATASETS, dataset_of
 from trainer.pytorch.data.tokens import TokensConfig
-from trainer.training import cifar, digits
+from trainer.training import cifar, cifar_digits, digits
 from trainer.training.digits import DataError
 
 FIRST = torch.tensor([0, 1])
@@ -61,6 +61,15 @@ def test_the_digits_are_the_same_in_every_format_of_images(tmp_path, data_dir):
     assert in_folders.targets.tolist() == sorted(images.targets.tolist())
     by_label = images.inputs[images.targets.argsort(stable=True)]
     torch.testing.assert_close(in_folders.inputs, by_label, rtol=0, atol=0.51 / 255)
+
+
+def test_cifar10_has_the_names_of_its_classes_where_their_file_is(tmp_path):
+    cifar_digits.prepare(tmp_path)
+    config = Cifar10Config(data_dir=tmp_path)
+    opened = config.open("held_out", cifar.IMAGE_SHAPE)
+    assert opened.on(torch.device("cpu")).class_names == cifar.load_names(tmp_path)
+    (tmp_path / cifar.FOLDER / cifar.NAMES_FILE).unlink()
+    assert config.open("held_out", cifar.IMAGE_SHAPE).class_names == ()
 
 
 def test_cifar10_reads_bytes_as_values_from_0_to_1(tmp_path):
