@@ -90,6 +90,9 @@ class _Received:
 
     chunks: list[bytes] = field(default_factory=list[bytes])
     size: int = 0
+    """Of the chunks."""
+    compressed_size: int = 0
+    """Of what they were, if they came compressed."""
 
 
 class BodyReader:
@@ -142,21 +145,29 @@ class BodyReader:
             if decompression is None:
                 self._take(received, message["body"])
             else:
-                for part in decompression.parts(message["body"]):
-                    self._take(received, part)
-                    await asyncio.sleep(0)  # a small chunk may become much: others have their turn
+                await self._decompress(decompression, received, message["body"])
             more = message["more_body"]
         if decompression is not None:
             decompression.end()
+
+    async def _decompress(self, decompression: Decompression, received: _Received, chunk: bytes) -> None:
+        received.compressed_size += len(chunk)
+        self._check_size(received.compressed_size)  # it may become nothing, forever
+        for part in decompression.parts(chunk):
+            self._take(received, part)
+            await asyncio.sleep(0)  # a small chunk may become much: others have their turn
 
     def _take(self, received: _Received, part: bytes) -> None:
         received.chunks.append(part)
         received.size += len(part)
         self._buffers.take(len(part))
-        if received.size > self._limits.max_body_bytes:
-            raise self._too_large(f"more than {self._limits.max_body_bytes}")
+        self._check_size(received.size)
         if self._buffers.exceeded:
             raise BodyNotReadError(503, self._buffers.refusal, retry_after_seconds=1, retry_elsewhere=True)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._limits.max_body_bytes:
+            raise self._too_large(f"more than {self._limits.max_body_bytes}")
 
     def _too_large(self, size: str) -> BodyNotReadError:
         fix = "Fix: send the batch in parts"

@@ -126,6 +126,18 @@ def test_a_body_that_becomes_too_large_is_refused_in_between(shared_server, enco
     assert "limit: 2000000" in answer["error"]
 
 
+def test_a_body_that_becomes_nothing_has_an_end(shared_server):
+    stream = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    begin, flushed = stream.compress(b""), stream.flush(zlib.Z_FULL_FLUSH)
+    blocks = 10_000 * flushed[-5:]
+    head = b"POST %s HTTP/1.1\r\ncontent-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n" % INFER.encode()
+    with shared_server.raw() as connection:
+        connection.sendall(head)
+        for chunk in (begin, *[blocks] * (2_000_000 // len(blocks) + 1)):
+            connection.sendall(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+        assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
+
+
 def test_bodies_together_are_bounded_by_what_they_become(impatient_server):
     stream = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
     begin = stream.compress(bytes(1_900_000)) + stream.flush(zlib.Z_SYNC_FLUSH)
