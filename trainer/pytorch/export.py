@@ -81,8 +81,8 @@ def publish(
         return existing
     folder = repository / config.model_name
     folder.mkdir(parents=True, exist_ok=True)
-    for latest in _versions(folder)[-1:]:
-        class_names.refuse_others(folder / str(latest), trained)
+    if versions := _versions(folder):
+        class_names.refuse_others(folder / str(versions[-1]), trained)
     _remove_leftovers(folder, trained.run_name)
     # hidden and not a number: servers do not take it for a version; of this attempt alone, for there may be another one
     # of the same run, on a node that was taken for lost

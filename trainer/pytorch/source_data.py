@@ -39,9 +39,9 @@ class SourceData:
         class_names: of the labels, in their order; empty where there are none.
     """
 
-    def __init__(self, path: Path, samples: Splits | ReadSamples, class_names: tuple[str, ...] = ()) -> None:
+    def __init__(self, path: Path, samples: Splits | ReadSamples) -> None:
         """Take the samples; `path` is for messages."""
-        self.class_names = class_names
+        self.class_names = samples.class_names
         self._path = path
         self._samples = samples
         self.splits = samples if isinstance(samples, Splits) else None
@@ -152,9 +152,9 @@ def _read_data_set(data_dir: Path, settings: dict[str, Any], *, whole: bool) -> 
     input_shape = run_model(settings).input_shape
     try:
         data = dataset_of(settings, data_dir)
-        held_out = data.open("held_out", input_shape)
-        samples = load_splits(data, input_shape) if whole else ReadSamples(held_out)
-        return SourceData(data_dir, samples, held_out.class_names)
+        if whole:
+            return SourceData(data_dir, load_splits(data, input_shape))
+        return SourceData(data_dir, ReadSamples(data.open("held_out", input_shape)))
     except DataError as error:
         raise SourceError(str(error)) from error
     except KeyError as error:

@@ -20,6 +20,7 @@ class ReadSamples:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
+        self.class_names = dataset.class_names
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -41,9 +42,8 @@ def load_splits(data: DataConfig, input_shape: Sequence[int]) -> Splits:
     Raises:
         DataError: they are missing or damaged.
     """
-    return Splits(
-        training=_samples(data.open("train", input_shape)), held_out=_samples(data.open("held_out", input_shape))
-    )
+    training, held_out = data.open("train", input_shape), data.open("held_out", input_shape)
+    return Splits(training=_samples(training), held_out=_samples(held_out), class_names=held_out.class_names)
 
 
 def _samples(dataset: Dataset) -> Samples:

@@ -29,6 +29,8 @@ class Splits:
 
     training: Samples
     held_out: Samples
+    class_names: tuple[str, ...] = ()
+    """Of the labels, in their order; empty where the data have none."""
 
 
 @dataclass(frozen=True, kw_only=True)

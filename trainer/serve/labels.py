@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from trainer.serve import repository
 from trainer.serve.errors import ModelLoadError
 
 if TYPE_CHECKING:
@@ -40,11 +41,7 @@ def _labels(output: Any, model_folder: Path) -> tuple[str, ...]:  # noqa: ANN401
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name:
         raise ModelLoadError(f"{where}: must be a file in the model's folder")
-    with (model_folder / path).open("rb") as file:
-        content = file.read(_MAX_BYTES + 1)
-    if len(content) > _MAX_BYTES:
-        raise ModelLoadError(f"{where}: larger than {_MAX_BYTES} bytes. Fix: one name in each line and nothing else")
-    try:
-        return tuple(line.rstrip("\r") for line in content.decode().removesuffix("\n").split("\n"))
-    except UnicodeDecodeError as error:
-        raise ModelLoadError(f"{where}: not UTF-8: {error}") from error
+    text = repository.read_text(
+        model_folder / path, where, _MAX_BYTES, fix=". Fix: one name in each line and nothing else"
+    )
+    return tuple(line.rstrip("\r") for line in text.removesuffix("\n").split("\n"))

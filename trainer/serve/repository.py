@@ -52,15 +52,30 @@ def read_config_text(folder: Path) -> str:
         FileNotFoundError: there is no such model yet.
         ModelLoadError: the file is not a configuration.
     """
-    path = folder / CONFIG_FILE
+    return read_text(folder / CONFIG_FILE, CONFIG_FILE, _MAX_CONFIG_BYTES)
+
+
+def read_text(path: Path, where: str, max_bytes: int, fix: str = "") -> str:
+    """Return the text of a file next to the model's versions.
+
+    Args:
+        path: The file.
+        where: What a message begins with.
+        max_bytes: The largest size that is read.
+        fix: What a message about a larger file ends with.
+
+    Raises:
+        ModelLoadError: the file is larger, or not UTF-8.
+        OSError: the file cannot be read.
+    """
     with path.open("rb") as file:
-        content = file.read(_MAX_CONFIG_BYTES + 1)
-    if len(content) > _MAX_CONFIG_BYTES:
-        raise ModelLoadError(f"{CONFIG_FILE}: larger than {_MAX_CONFIG_BYTES} bytes")
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ModelLoadError(f"{where}: larger than {max_bytes} bytes{fix}")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise ModelLoadError(f"{CONFIG_FILE}: not UTF-8: {error}") from error
+        raise ModelLoadError(f"{where}: not UTF-8: {error}") from error
 
 
 def find_versions(folder: Path, config_text: str, spec: ModelSpec) -> list[Candidate]:

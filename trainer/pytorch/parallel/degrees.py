@@ -80,9 +80,9 @@ class ParallelConfig:
 
     def _misfit(self, world_size: int, others: int) -> str:
         names = ("data_parallel_replicate", "data_parallel_shard", "tensor_parallel", "pipeline_parallel")
-        left_out = ParallelConfig()
-        given = ", ".join(
-            f"{name}={getattr(self, name)}" for name in names if getattr(self, name) != getattr(left_out, name)
+        defaults = ParallelConfig()
+        given_degrees = ", ".join(
+            f"{name}={getattr(self, name)}" for name in names if getattr(self, name) != getattr(defaults, name)
         )
         within = self.tensor_parallel * self.pipeline_parallel
         if world_size % within == 0:
@@ -95,7 +95,7 @@ class ParallelConfig:
             limit = f"{self.data_parallel_replicate * others}, but the number of ranks is {world_size}"
         else:
             limit = f"{others}, which does not divide the number of ranks, {world_size}"
-        return f"{given}: the product of the degrees is {limit}. Fix: {fix}"
+        return f"{given_degrees}: the product of the degrees is {limit}. Fix: {fix}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 import contextlib
 import gzip
 import json
-import socket
 import zlib
 
 import grpc
@@ -12,12 +11,11 @@ import pytest
 import tritonclient.http as triton
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tests.unit.trainer.serve.protocol_cases import GRPC_CASES, grpc_code
+from tests.unit.trainer.serve.protocol_cases import GRPC_CASES, INFER, grpc_code
 from trainer.serve import content_encoding
 from trainer.serve.content_encoding import Decompression
 from trainer.serve.errors import RequestError
 
-INFER = "/v2/models/digits/infer"
 CONTENT = json.dumps({"inputs": list(range(2000))}).encode()
 FORMS = {"gzip": gzip.compress, "x-gzip": gzip.compress, "deflate": zlib.compress}
 
@@ -114,44 +112,3 @@ def test_other_requests_may_be_compressed_too(shared_server):
     index = gzip.compress(b'{"ready": true}')
     status, _, models = shared_server.request("POST", "/v2/repository/index", index, {"Content-Encoding": "gzip"})
     assert (status, len(models)) == (200, 1)
-
-
-@pytest.mark.parametrize("framing", ["announced", "chunked"])
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_a_body_that_becomes_too_large_is_refused_in_between(shared_server, encoding, framing):
-    bomb = FORMS[encoding](bytes(200_000_000))
-    content = bomb if framing == "announced" else iter([bomb])
-    status, headers, answer = shared_server.request("POST", INFER, content, {"Content-Encoding": encoding})
-    assert (status, headers["connection"]) == (413, "close")
-    assert "limit: 2000000" in answer["error"]
-
-
-def test_a_body_that_becomes_nothing_has_an_end(shared_server):
-    stream = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
-    begin, flushed = stream.compress(b""), stream.flush(zlib.Z_FULL_FLUSH)
-    blocks = 10_000 * flushed[-5:]
-    head = b"POST %s HTTP/1.1\r\ncontent-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n" % INFER.encode()
-    with shared_server.raw() as connection:
-        connection.sendall(head)
-        for chunk in (begin, *[blocks] * (2_000_000 // len(blocks) + 1)):
-            connection.sendall(b"%x\r\n%s\r\n" % (len(chunk), chunk))
-        assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
-
-
-def test_bodies_together_are_bounded_by_what_they_become(impatient_server):
-    stream = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
-    begin = stream.compress(bytes(1_900_000)) + stream.flush(zlib.Z_SYNC_FLUSH)
-    head = b"POST %s HTTP/1.1\r\ncontent-encoding: gzip\r\ncontent-length: 100000\r\n\r\n" % INFER.encode()
-    with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(impatient_server.raw()) for _ in range(6)]
-        for connection in connections:
-            connection.sendall(head + begin)
-        answers = {_status(connection) for connection in connections}
-    assert answers == {b"503", b"408"}
-
-
-def _status(connection: socket.socket) -> bytes:
-    received = b""
-    while data := connection.recv(65536):
-        received += data
-    return received.split()[1]

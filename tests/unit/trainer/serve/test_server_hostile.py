@@ -1,7 +1,9 @@
 """What hostile or broken clients send: an error of the protocol, bounded memory, and everybody else is served."""
 
+import gzip
 import json
 import socket
+import zlib
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from tests.waiting import wait_until
 
 INFER = "/v2/models/digits/infer"
 MIB = 1 << 20
+COMPRESSED = {"gzip": gzip.compress, "deflate": zlib.compress}
 
 
 @pytest.fixture(autouse=True)
@@ -136,11 +139,38 @@ def test_expect_continue_is_answered_without_a_body(shared_server):
         assert answer_to(connection).startswith(b"HTTP/1.1 413 ")
 
 
-def test_bodies_together_are_bounded(impatient_server):
+@pytest.mark.parametrize("framing", ["announced", "chunked"])
+@pytest.mark.parametrize("encoding", COMPRESSED)
+def test_a_body_that_becomes_too_large_is_refused_in_between(shared_server, encoding, framing):
+    bomb = COMPRESSED[encoding](bytes(200_000_000))
+    content = bomb if framing == "announced" else iter([bomb])
+    status, headers, answer = shared_server.request("POST", INFER, content, {"Content-Encoding": encoding})
+    assert (status, headers["connection"]) == (413, "close")
+    assert "limit: 2000000" in answer["error"]
+
+
+def test_a_body_that_becomes_nothing_has_an_end(shared_server):
+    stream = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    begin, flushed = stream.compress(b""), stream.flush(zlib.Z_FULL_FLUSH)
+    blocks = 10_000 * flushed[-5:]
+    head = b"POST %s HTTP/1.1\r\ncontent-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n" % INFER.encode()
+    with shared_server.raw() as connection:
+        connection.sendall(head)
+        for chunk in (begin, *[blocks] * (2_000_000 // len(blocks) + 1)):
+            connection.sendall(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+        assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize("encoding", ["", "content-encoding: gzip\r\n"], ids=["plain", "compressed"])
+def test_bodies_together_are_bounded_by_what_they_are_or_become(impatient_server, encoding):
+    content = bytes(1_900_000)
+    if encoding:
+        stream = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+        content = stream.compress(content) + stream.flush(zlib.Z_SYNC_FLUSH)
     connections = [impatient_server.raw() for _ in range(6)]
-    head = b"POST %s HTTP/1.1\r\ncontent-length: 2000000\r\n\r\n" % INFER.encode()
+    head = f"POST {INFER} HTTP/1.1\r\n{encoding}content-length: 2000000\r\n\r\n".encode()
     for connection in connections:
-        connection.sendall(head + bytes(1_900_000))
+        connection.sendall(head + content)
     answers = {answer_to(connection).split()[1] for connection in connections}
     assert answers == {b"503", b"408"}
     for connection in connections:
