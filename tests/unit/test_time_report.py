@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fixtures.recorded_stack import REPOSITORY
-from tests.time_report import SLOWEST_FILES, SLOWEST_TESTS, Times, cpu_seconds_of_machine, tables
+from tests.time_report import SLOWEST_FILES, SLOWEST_TESTS, Times, cpu_seconds_of_machine, over_budget, tables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,8 @@ def test_tables_and_cpu_time_stand_before_the_summary_of_pytest(project, process
     assert re.search(r"^ .*  +1  engine$", report, re.MULTILINE), report
     assert re.search(r"^ .*  +2  unit$", report, re.MULTILINE), report
     slowest = next(line.split() for line in report.splitlines() if line.endswith("test_unit.py::test_with_a_child"))
-    seconds, setup, call, *_ = map(float, slowest[:-1])
+    cpu, seconds, setup, call, *_ = map(float, slowest[:-1])
+    assert cpu >= BURNT_SECONDS, "of the program that the fixture waited for"
     assert seconds >= setup >= BURNT_SECONDS > call, "a fixture counts as set-up"
     (spent,) = re.findall(r"^CPU time: ([\d.]+) s", report, re.MULTILINE)
     assert float(spent) > BURNT_SECONDS
@@ -87,26 +88,26 @@ def test_nothing_is_printed_where_no_test_ran(project):
 def test_tables_are_aligned_sum_up_and_start_with_the_slowest():
     lines = tables(
         {
-            "tests/unit/a/test_a.py::test_one[tests/engine]": Times(1, 2, 3),
-            "tests/unit/a/test_a.py::test_two": Times(call=0.5),
+            "tests/unit/a/test_a.py::test_one[tests/engine]": Times(1, 2, 3, cpu=4),
+            "tests/unit/a/test_a.py::test_two": Times(call=0.5, cpu=0.25),
             "tests/cluster/test_b.py::test_three": Times(setup=1234.56),
             "tests/manifests/test_c.py::test_four": Times(call=0.01),
         }
     )
     assert lines == [
-        "  seconds    set-up      test  teardown  tests  level",
-        "   1234.6    1234.6       0.0       0.0      1  cluster",
-        "      6.5       1.0       2.5       3.0      2  unit",
-        "      0.0       0.0       0.0       0.0      1  manifests",
+        "      CPU   seconds    set-up      test  teardown  tests  level",
+        "      0.0    1234.6    1234.6       0.0       0.0      1  cluster",
+        "      4.2       6.5       1.0       2.5       3.0      2  unit",
+        "      0.0       0.0       0.0       0.0       0.0      1  manifests",
         "",
-        f"  seconds    set-up      test  teardown  tests  slowest files (at most {SLOWEST_FILES})",
-        "   1234.6    1234.6       0.0       0.0      1  tests/cluster/test_b.py",
-        "      6.5       1.0       2.5       3.0      2  tests/unit/a/test_a.py",
+        f"      CPU   seconds    set-up      test  teardown  tests  slowest files (at most {SLOWEST_FILES})",
+        "      0.0    1234.6    1234.6       0.0       0.0      1  tests/cluster/test_b.py",
+        "      4.2       6.5       1.0       2.5       3.0      2  tests/unit/a/test_a.py",
         "",
-        f"  seconds    set-up      test  teardown  tests  slowest tests (at most {SLOWEST_TESTS})",
-        "   1234.6    1234.6       0.0       0.0      1  tests/cluster/test_b.py::test_three",
-        "      6.0       1.0       2.0       3.0      1  tests/unit/a/test_a.py::test_one[tests/engine]",
-        "      0.5       0.0       0.5       0.0      1  tests/unit/a/test_a.py::test_two",
+        f"      CPU   seconds    set-up      test  teardown  tests  slowest tests (at most {SLOWEST_TESTS})",
+        "      0.0    1234.6    1234.6       0.0       0.0      1  tests/cluster/test_b.py::test_three",
+        "      4.0       6.0       1.0       2.0       3.0      1  tests/unit/a/test_a.py::test_one[tests/engine]",
+        "      0.2       0.5       0.0       0.5       0.0      1  tests/unit/a/test_a.py::test_two",
         "",
     ]
 
@@ -115,7 +116,7 @@ def test_a_long_table_ends_with_the_last_of_the_slowest():
     lines = tables({f"tests/unit/test_a.py::test[{seconds}]": Times(call=seconds) for seconds in range(1, 101)})
     tests = [line for line in lines if "::" in line]
     assert len(tests) == SLOWEST_TESTS
-    assert (tests[0].split()[0], tests[-1].split()[0]) == ("100.0", "76.0")
+    assert (tests[0].split()[1], tests[-1].split()[1]) == ("100.0", "76.0")
 
 
 def test_cpu_time_of_the_machine_is_what_it_did_not_idle_or_wait(tmp_path):
@@ -125,3 +126,10 @@ def test_cpu_time_of_the_machine_is_what_it_did_not_idle_or_wait(tmp_path):
     stat.write_text(f"cpu  {' '.join(map(str, parts))}\ncpu0 1 2 3\n")
     assert cpu_seconds_of_machine(stat) == 1 + 2 + 4 + 8 + 16
     assert cpu_seconds_of_machine(tmp_path / "missing") is None
+
+
+def test_a_level_is_named_when_it_exceeds_its_budget_by_more_than_a_quarter_at_this_machines_speed():
+    budget = {"loop_seconds": 0.02, "levels": {"unit": 100, "engine": 100, "cloud": 100}}
+    spent = {"unit": 251.0, "engine": 250.0, "manifests": 1000.0}
+    [line] = over_budget(spent, budget, loop_seconds=0.04)
+    assert line.startswith("WARNING: unit took 251 CPU seconds; its budget is 200 on this machine")
