@@ -239,6 +239,14 @@ def test_credentials_in_an_address_are_not_repeated(project: EngineProject, plan
     assert planted.seen_in(str(caught.value) + caught.value.output) == []
 
 
+def test_the_engine_tells_a_secret_from_words(project: EngineProject) -> None:
+    # It knows words from lists that it reads only now: without them, the second one would look like a secret, too.
+    with pytest.raises(CommandError, match="looks like a secret"):
+        project.run("config", "set", "other-token", "Zx8pLq2vRt7yNb4wKd9sHf3g")
+    project.run("config", "set", "other-token", "correcthorsebattery")
+    project.run("config", "rm", "other-token")
+
+
 def test_a_leak_would_be_seen(project: EngineProject, planted: Planted) -> None:
     project.declare(LEAKS)
     printed = project.preview()

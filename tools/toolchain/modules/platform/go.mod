@@ -579,7 +579,9 @@ replace (
 
 // Compiled from copies without what no program here calls: see copied_modules.py.
 replace (
+	github.com/ccojocar/zxcvbn-go => ./zxcvbn-ccojocar
 	github.com/googleapis/gax-go/v2 => ./gax
+	github.com/nbutton23/zxcvbn-go => ./zxcvbn-nbutton23
 	github.com/prometheus/alertmanager => ./alertmanager
 	github.com/prometheus/prometheus => ./prometheus
 	github.com/prometheus/sigv4 => ./sigv4
