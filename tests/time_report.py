@@ -170,7 +170,8 @@ class TimeReport:
         if report.when not in _PHASES:
             return  # a process that died: xdist words it as a test that failed in no phase
         times = self._times[report.nodeid]
-        setattr(times, report.when, getattr(times, report.when) + report.duration)
+        if not isinstance(report, pytest.SubtestReport):  # its seconds are part of its test's
+            setattr(times, report.when, getattr(times, report.when) + report.duration)
         times.cpu += getattr(report, CPU_SECONDS, 0.0)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from infra.images import REPOSITORY
+from tests.tables import each_row
 
 WITH_CLEAN_UP = {"clean_up": {"enabled": True}}
 DESCRIPTION = "ConfigMap platform-contract"
@@ -55,7 +56,7 @@ def test_a_change_of_the_tensorflow_programs_reaches_neither(before, previewed):
     assert changes(before, previewed("tf/model.py")) == {"tensorflow_image", DESCRIPTION}
 
 
-@pytest.mark.parametrize("file", ["serve/routes.py", "pytorch/loop.py"])
+@each_row("file", ["serve/routes.py", "pytorch/loop.py"])
 def test_the_tensorflow_image_stays_whatever_else_changes(before, previewed, file):
     assert previewed(file)["tensorflow_image"] == before["tensorflow_image"]
 

@@ -1,23 +1,29 @@
 """Every object that the program sends to Kubernetes, as files: a diff of them is the blast radius of a change.
 
+One case of each kind is kept whole, a folder each. Of the others (other networks, GPUs, settings), `differences/` has
+what distinguishes them from it.
+
 `UPDATE_GOLDEN=1 make test-fast` rewrites the files; read their diff before you commit it.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pulumi_kubernetes as kubernetes
 import pytest
 import yaml
 
 from infra.platform import Platform
+from tests.manifests.differences import differences
 from tests.manifests.job_kind_cases import JOB_KIND_CASES
 from tests.manifests.placement_cases import PLACEMENT_CASES
 from tests.manifests.service_cases import SERVICE_CASES
 from tests.recording_engine import Recording, record
+from tests.tables import each_row
 from tests.unit.infra.alicloud.storage_program import environment
 from tools.stacks.engine import stack_config
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from tests.fixtures.recorded_stack import StackRecorder
 
 GOLDEN = Path(__file__).parent / "golden"
+DIFFERENCES = GOLDEN / "differences"
 UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
 HOME_MARK = "<home>"
 _UNWATCHED = {"monitoring": {"kind": "none"}}
@@ -135,26 +142,52 @@ CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] =
 }
 
 
-@pytest.fixture(params=CASES, scope="module")
-def case(request, record_stack) -> tuple[str, Recording]:
-    recorded, _ = CASES[request.param]
-    return request.param, recorded(record_stack)
+_OF_TRITON = ("triton-autoscaled", "triton-canary", "gpu-memory", "host-network")
+BASES = {
+    # name: the case that it is compared with, whose manifests are kept whole
+    "gpu-job": "job-shared-eni",
+    **{
+        name: f"{name.partition('-')[0]}-shared-eni"
+        for name in (*PLACEMENT_CASES, *JOB_KIND_CASES)
+        if not name.endswith(("-shared-eni", "-everything", "-mirrored"))
+    },
+    **{name: "large-service" for name in SERVICE_CASES if name != "large-service"},
+    "service-exposed": "service-canary",
+    **{f"service-{name}": "service-triton" for name in _OF_TRITON},
+}
+WHOLE = [name for name in CASES if name not in BASES]
 
 
-def _rendered(name: str, recording: Recording, home: Path) -> dict[str, str]:
-    """Return file name -> YAML. CRDs are left out: they are upstream's text, whose version is pinned."""
-    _, kinds = CASES[name]
-    files: dict[str, str] = {}
-    for resource in recording.objects():
-        if resource.kind != "CustomResourceDefinition" and (not kinds or resource.kind in kinds):
-            text = yaml.safe_dump(resource.inputs, sort_keys=True, width=120, allow_unicode=True)
-            files[f"{resource.kind}.{resource.name}.yaml"] = text.replace(str(home), HOME_MARK)
-    return files
+@pytest.fixture(scope="module")
+def recorded(record_stack) -> Callable[[str], Recording]:
+    """Record a case, once."""
+    return functools.cache(lambda name: CASES[name][0](record_stack))
 
 
-def test_manifests_are_the_golden_ones(case, machine_home):
-    name, recording = case
-    rendered = _rendered(name, recording, machine_home)
+def _manifests(recording: Recording, kinds: tuple[str, ...], home: Path) -> dict[str, Any]:
+    """Return file name -> manifest. CRDs are left out: they are upstream's text, whose version is pinned."""
+    return {
+        f"{each.kind}.{each.name}.yaml": _without_home(each.inputs, str(home))
+        for each in recording.objects()
+        if each.kind != "CustomResourceDefinition" and (not kinds or each.kind in kinds)
+    }
+
+
+def _without_home(node: Any, home: str) -> Any:
+    if isinstance(node, dict):
+        return {key: _without_home(value, home) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_without_home(value, home) for value in node]
+    return node.replace(home, HOME_MARK) if isinstance(node, str) else node
+
+
+@each_row("name", WHOLE)
+def test_manifests_are_the_golden_ones(recorded, machine_home, name):
+    manifests = _manifests(recorded(name), CASES[name][1], machine_home)
+    rendered = {
+        file: yaml.safe_dump(manifest, sort_keys=True, width=120, allow_unicode=True)
+        for file, manifest in manifests.items()
+    }
     folder = GOLDEN / name
     if UPDATE:
         _write(folder, rendered)
@@ -164,8 +197,21 @@ def test_manifests_are_the_golden_ones(case, machine_home):
         assert text == golden[file], f"{name}/{file} differs: if that is wanted, run UPDATE_GOLDEN=1 make test-fast"
 
 
-def test_no_golden_folder_is_forgotten():
-    assert {folder.name for folder in GOLDEN.iterdir() if folder.is_dir()} == set(CASES)
+@each_row(("name", "base"), BASES.items())
+def test_the_others_differ_from_their_base_as_the_golden_files_say(recorded, machine_home, name, base):
+    kinds = CASES[name][1]
+    before, after = (_manifests(recorded(each), kinds, machine_home) for each in (base, name))
+    text = f"# {name}, compared with {base}\n{differences(before, after)}"
+    file = DIFFERENCES / f"{name}.txt"
+    if UPDATE:
+        file.write_text(text, encoding="utf-8")
+    advice = f"{name} differs: if that is wanted, run UPDATE_GOLDEN=1 make test-fast"
+    assert text == file.read_text(encoding="utf-8"), advice
+
+
+def test_no_golden_file_is_forgotten():
+    assert {folder.name for folder in GOLDEN.iterdir() if folder.is_dir()} == {*WHOLE, DIFFERENCES.name}
+    assert {file.stem for file in DIFFERENCES.iterdir()} == set(BASES)
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:

@@ -14,8 +14,8 @@ OF_THE_PLATFORM = {"trainer.helpers.job_cleanup", "trainer.helpers.gateway_certi
 
 
 def programs() -> set[str]:
-    text = "".join(file.read_text() for file in GOLDEN.rglob("*.yaml"))
-    return set(re.findall(r"^ *- (trainer(?:\.\w+)+)$", text, re.MULTILINE))
+    text = "".join(file.read_text() for file in GOLDEN.rglob("*.*"))
+    return set(re.findall(r"^(?: *- |\+ .*: \")(trainer(?:\.\w+)+)\"?$", text, re.MULTILINE))
 
 
 def test_manifests_start_the_programs_that_images_of_every_age_have():

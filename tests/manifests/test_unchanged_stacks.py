@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import yaml
 
 from tests.manifests.test_golden import GOLDEN, UPDATE
 from tests.recording_engine import UNKNOWN, Secret
+from tests.tables import each_row
 from tools.stacks.engine import stack_config
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _compare(name: str, text: str, advice: str) -> None:
     assert text == file.read_text(encoding="utf-8"), advice
 
 
-@pytest.mark.parametrize("stack", ["local", "dev", "staging", "prod"])
+@each_row("stack", ["local", "dev", "staging", "prod"])
 def test_resources_keep_their_identity(record_stack, stack):
     resources = _record(record_stack, stack).resources.values()
     text = "".join(f"{identity}\n" for identity in sorted(map(_identity, resources)))

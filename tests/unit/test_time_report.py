@@ -9,9 +9,18 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.subtests import SubtestContext
 
 from tests.fixtures.recorded_stack import REPOSITORY
-from tests.time_report import SLOWEST_FILES, SLOWEST_TESTS, Times, cpu_seconds_of_machine, over_budget, tables
+from tests.time_report import (
+    SLOWEST_FILES,
+    SLOWEST_TESTS,
+    TimeReport,
+    Times,
+    cpu_seconds_of_machine,
+    over_budget,
+    tables,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +75,16 @@ def test_tables_and_cpu_time_stand_before_the_summary_of_pytest(project, process
     assert re.search(r"^CPU time of the whole machine meanwhile: [\d.]+ s", report, re.MULTILINE)
     assert "short test summary info" in report
     assert re.match(r"=+ 1 failed, 2 passed in .*=+$", report.splitlines()[-1])
+
+
+def test_the_seconds_of_a_subtest_are_not_counted_twice_and_its_cpu_seconds_once():
+    report = TimeReport()
+    facts = {"location": ("a.py", 1, "test"), "keywords": {}, "outcome": "failed", "longrepr": None, "when": "call"}
+    context = SubtestContext(msg="row", kwargs={})
+    subtest = pytest.SubtestReport("a.py::test", **facts, duration=1.0, context=context, cpu_seconds=0.25)
+    report.pytest_runtest_logreport(subtest)
+    report.pytest_runtest_logreport(pytest.TestReport("a.py::test", **facts, duration=2.0, cpu_seconds=0.5))
+    assert report._times == {"a.py::test": Times(call=2.0, cpu=0.75)}
 
 
 def test_a_process_that_dies_hides_no_failure(project):

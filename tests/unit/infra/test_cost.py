@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from infra.cost import ACK_PRO_CNY, PRICES, CostRow, add, hourly_cost, prices_note, stack_prices
 from infra.instance_types import instance_type
 from infra.prices import Prices
 from infra.settings.alicloud import AlicloudSettings
+from tests.tables import each_row
 
 SYSTEM = {"name": "system", "role": "system", "instance_types": ["ecs.g7.xlarge"], "minimum": 2, "maximum": 3}
 A10 = ("ecs.gn7i-c8g1.2xlarge", "ecs.gn7i-c16g1.4xlarge")
@@ -57,7 +56,7 @@ def test_one_type_without_a_price_leaves_its_pool_without_one():
     assert (mixed.lowest, mixed.highest) == (None, None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spot", "more", "highest"),
     [
         ({}, {}, price(A10[1])),

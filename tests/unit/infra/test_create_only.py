@@ -11,6 +11,7 @@ from infra.create_only import CreateOnly, check
 from infra.errors import RefusalError
 from infra.shared_storage import FIXED_CLASS
 from infra.workload_namespace import fixed_name
+from tests.tables import each_row
 
 ADDONS = [{"name": "terway-eniip", "version": "v1.16.7", "config": "{}"}, {"name": "nginx", "disabled": True}]
 BORN = {
@@ -24,7 +25,7 @@ BORN = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "says"),
     [
         ({"podVswitchIds": ["vsw-a"]}, ["pod_vswitch_ids", "vsw-b", "Fix: restore them"]),
@@ -44,7 +45,7 @@ def test_a_change_that_would_never_be_made_is_refused(change, says):
         assert text in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {},
@@ -60,7 +61,7 @@ def test_what_can_be_changed_is_let_through(change):
     check(CREATE_ONLY, BORN, {**BORN, **change})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("minor", "says"),
     [
         ("1.33", "version = '1.33': was '1.34' at creation, and a control plane is never downgraded"),
@@ -99,7 +100,7 @@ def test_an_imported_cluster_lacks_what_the_provider_cannot_read():
 NETWORK = {"zones": ["cn-hangzhou-i"], "cidr": "10.64.0.0/12"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "says"),
     [
         ({"cidr": "10.0.0.0/12"}, "alicloud.network.cidr = '10.0.0.0/12': was '10.64.0.0/12' at creation"),

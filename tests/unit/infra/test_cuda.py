@@ -22,6 +22,7 @@ from infra.instance_types import INSTANCE_TYPES
 from infra.offers import PlatformOffers
 from infra.pools import platform_offers
 from infra.settings.parse import parse_settings
+from tests.tables import each_row
 from tools.stacks.engine import stack_config
 
 V100, T4, L20, H20, BLACKWELL = "7.0", "7.5", "8.9", "9.0", "12.0"
@@ -45,7 +46,7 @@ def test_the_tensorflow_image_is_what_its_libraries_say():
     assert version.startswith(f"{TENSORFLOW_IMAGE_CUDA.version}.")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cuda", "driver", "runs"),
     [
         ("13.2", "580.126.09", True),
@@ -62,9 +63,7 @@ def test_a_major_release_of_cuda_needs_its_driver(cuda, driver, runs):
     assert ImageCuda(version=cuda).runs_with_driver(driver) is runs
 
 
-@pytest.mark.parametrize(
-    ("gpu", "runs"), [(V100, False), (T4, True), ("8.6", True), (L20, True), (H20, True), (BLACKWELL, True)]
-)
+@each_row(("gpu", "runs"), [(V100, False), (T4, True), ("8.6", True), (L20, True), (H20, True), (BLACKWELL, True)])
 def test_kernels_run_on_gpus_of_their_major_version(gpu, runs):
     assert PYTORCH_IMAGE_CUDA.runs_on(gpu) is runs
     assert ImageCuda(version="12.8", kernels=("8.6",)).runs_on("8.0") is False
@@ -77,12 +76,12 @@ def test_our_images_run_with_the_driver_that_nodes_get():
     assert {int(driver.split(".")[0]) >= min(LEAST_DRIVERS.values()) for driver in ACK_DRIVERS} == {True}
 
 
-@pytest.mark.parametrize("driver", ACK_DRIVERS)
+@each_row("driver", ACK_DRIVERS)
 def test_acks_drivers_are_taken(driver):
     assert check_driver(driver) == driver
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("driver", "says"),
     [("550", "write it as"), ("latest", "write it as"), ("570.153.02", "an older default"), ("580.1.1", "580.126.09")],
 )
@@ -111,7 +110,7 @@ def test_the_variant_decides_the_cuda_of_our_images_and_the_settings_that_of_oth
     assert tensorflow_cuda(own) == TENSORFLOW_IMAGE_CUDA
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "says"),
     [
         ({"trainer_cuda": "12.8"}, "Fix: name yours under images.trainer"),
@@ -126,7 +125,7 @@ def test_a_cuda_that_describes_nothing_is_refused(raw, says):
     assert says in str(refused.value)
 
 
-@pytest.mark.parametrize("stack", ["dev", "staging", "prod"])
+@each_row("stack", ["dev", "staging", "prod"])
 def test_every_gpu_pool_of_our_environments_has_a_driver_that_our_image_runs_with(stack):
     offers = platform_offers(parse_settings(stack_config(stack)))
     pools = [pool for pool in offers.pools if pool.role == "gpu"]

@@ -12,6 +12,7 @@ from infra.descriptions import Input, checked, require
 from infra.errors import RefusalError
 from infra.kubernetes.grammar import LabelKey, LabelValue, Memory, Word
 from tests.recording_engine import record
+from tests.tables import each_row
 
 
 @checked("part")
@@ -65,7 +66,7 @@ def test_what_was_given_may_change_afterwards():
     assert (made.words, made.labels) == (["a"], {"a": "b"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "message"),
     [
         (lambda: Part(number="1"), "part.number = '1': must be a whole number. Fix: write 1 without quotes"),

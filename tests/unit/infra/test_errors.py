@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 import pulumi
-import pytest
 
 from infra.errors import RefusalError, choices
 from infra.settings.parse import SettingsError
 from tests.fixtures.recorded_stack import REPOSITORY
+from tests.tables import each_row
 
 
 def test_a_refusal_names_field_value_limit_and_fix():
@@ -23,9 +23,7 @@ def test_a_message_quotes_only_the_beginning_of_a_long_value():
     assert str(RefusalError("a", 10**5000, "is large", "lower it")) == "a = <int>: is large. Fix: lower it"
 
 
-@pytest.mark.parametrize(
-    "refusal", [RefusalError("workers", 0, "must be 1 to 9", "choose more"), SettingsError(["a", "b"])], ids=str
-)
+@each_row("refusal", [RefusalError("workers", 0, "must be 1 to 9", "choose more"), SettingsError(["a", "b"])], ids=str)
 def test_the_engine_shows_the_message_of_a_refusal_alone(refusal):
     # That is what it does with this class; it shows any other exception with its traceback.
     assert isinstance(refusal, pulumi.RunError)
@@ -46,7 +44,7 @@ except RefusalError as error:
     subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "valid", "fix"),
     [
         ("contxt", ["kubeconfig", "context"], "did you mean context?"),

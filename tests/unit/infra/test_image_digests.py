@@ -2,10 +2,9 @@
 
 import re
 
-import pytest
-
 from infra import images
 from infra.image_digests import DIGESTS, by_digest
+from tests.tables import each_row
 from tools.images.platform_images import PLATFORM_IMAGES
 
 
@@ -17,7 +16,7 @@ def test_every_digest_is_of_an_image_in_use():
     assert len(set(DIGESTS.values())) == len(DIGESTS)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "pulled"),
     [
         ("quay.io/team/app:v1", "quay.io/team/app@sha256:0123"),

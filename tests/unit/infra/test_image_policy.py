@@ -16,6 +16,7 @@ from infra.settings.images import ImageSettings
 from infra.settings.parse import parse_settings
 from tests.fixtures.recorded_stack import TRAINER_TAG
 from tests.recording_engine import UNKNOWN, record, scalars
+from tests.tables import each_row
 
 REGISTRY = "registry-vpc.cn-hangzhou.aliyuncs.com/team"
 EVERYTHING = {
@@ -151,7 +152,7 @@ def _pod(spec):
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "spec",
     [
         {"containers": [{"name": "a", "image": "nvcr.io/a:1"}]},
@@ -191,7 +192,7 @@ def test_an_unknown_value_leaves_the_rest_of_the_manifest_known():
     assert spec == {"nodeName": UNKNOWN, "containers": [{"name": "a", "image": f"{REGISTRY}/a:1"}]}
 
 
-@pytest.mark.parametrize("declare", [
+@each_row("declare", [
     lambda: kubernetes.helm.v3.Release("chart", chart="plugin"),
     lambda: kubernetes.helm.v4.Chart("chart", chart="plugin"),
     lambda: kubernetes.yaml.v2.ConfigGroup("chart", yaml="kind: Pod"),
@@ -278,7 +279,7 @@ def test_an_image_of_tensorflow_jobs_that_no_node_could_pull_is_none(monkeypatch
     assert platform_tensorflow_image(parse_settings({**stack, "images": given})) == image
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "key", "fix"),
     [
         ({"registry": "https://reg.example"}, "images.registry", "write reg.example"),

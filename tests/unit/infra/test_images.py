@@ -22,6 +22,7 @@ from infra.images import (
 )
 from infra.settings.images import ImageSettings
 from infra.versions import VOLCANO
+from tests.tables import each_row
 
 
 @pytest.fixture
@@ -184,7 +185,7 @@ def imported_files(program):
     return {file.relative_to(root).as_posix() for file in reached}
 
 
-@pytest.mark.parametrize("image", PROGRAMS)
+@each_row("image", PROGRAMS)
 def test_an_image_contains_what_its_programs_import_and_nothing_else(image):
     sources = {name for name in trainer_sources(REPOSITORY, image) if name.endswith(".py")}
     needed = set().union(*(imported_files(program) for program in PROGRAMS[image])) | {"__init__.py"}

@@ -9,8 +9,9 @@ import pytest
 from infra import gpu_models
 from infra.errors import RefusalError
 from infra.instance_types import FEWEST_PODS, INSTANCE_TYPES, LOW_LATENCY_FAMILIES, instance_type
+from tests.tables import each_row
 
-ROWS = pytest.mark.parametrize("row", INSTANCE_TYPES.values(), ids=INSTANCE_TYPES)
+ROWS = each_row("row", INSTANCE_TYPES.values(), ids=INSTANCE_TYPES)
 _SIZE = re.compile(r"\.(?P<multiple>\d*)(?P<half>x?)large$")
 
 
@@ -54,7 +55,7 @@ def test_what_only_some_can_have(row):
     assert row.rdma in ("none", "erdma")  # Lingjun machines are not ECS types
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("family", "gpu", "rdma", "nvlink"),
     [
         ("gn6i", gpu_models.T4, "none", False),
@@ -103,7 +104,7 @@ def test_rdma_takes_interfaces_from_pods_only_where_there_is_some(row):
     assert row.pods("shared") - row.pods("shared", rdma=True) == reserved * row.ipv4_per_eni
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "mode", "pods"),
     [
         ("ecs.g7.4xlarge", "shared", 210),  # the documentation's own examples
@@ -117,7 +118,7 @@ def test_a_node_with_enough_pods_joins(name, mode, pods):
     instance_type(name).check_can_join(mode)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "mode", "rdma", "pods", "instead"),
     [
         ("ecs.gn6i-c4g1.xlarge", "shared", False, 10, "ecs.gn6i-c16g1.4xlarge"),
@@ -152,7 +153,7 @@ def test_a_price_is_positive_and_grows_with_the_gpus(row):
         assert 0.1 * row.vcpus < row.price_cny_per_hour < 0.3 * row.vcpus + 40 * row.gpus
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "near"),
     [("gn7i-c8g1.2xlarge", "ecs.gn7i-c8g1.2xlarge"), ("ecs.gn8v.4xlarg", "ecs.gn8v.4xlarge")],
 )
@@ -167,7 +168,7 @@ def test_a_known_type_is_found():
     assert instance_type("ecs.ebmgn8v.48xlarge").gpus == 8
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "family", "close"),
     [
         ("ecs.gn8v-8x.48xlarge", "gn8v", True),

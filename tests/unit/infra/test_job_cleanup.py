@@ -13,6 +13,7 @@ from infra.pools import platform_offers
 from infra.settings.clean_up import CleanUpSettings
 from infra.settings.stack import Settings
 from tests.fixtures.recorded_stack import TRAINER_TAG
+from tests.tables import each_row
 
 ENABLED = {"clean_up": {"enabled": True}, "namespace": "team", "monitoring": {"kind": "none"}}
 
@@ -75,9 +76,7 @@ def test_the_pod_runs_the_program_with_what_jobs_are_labelled_with(pod):
     assert container["image"].endswith(f"trainer:{TRAINER_TAG}")
 
 
-@pytest.mark.parametrize(
-    ("minutes", "line"), [(1, "*/1 * * * *"), (10, "*/10 * * * *"), (30, "*/30 * * * *"), (60, "0 * * * *")]
-)
+@each_row(("minutes", "line"), [(1, "*/1 * * * *"), (10, "*/10 * * * *"), (30, "*/30 * * * *"), (60, "0 * * * *")])
 def test_it_runs_at_the_interval_and_never_twice_at_once(record_stack, minutes, line):
     changed = record_stack({"clean_up": {"enabled": True, "interval_minutes": minutes}})
     spec = changed.one("job-cleanup-cron-job").inputs["spec"]
@@ -99,13 +98,13 @@ def test_it_starts_when_its_rights_and_volcanos_kinds_are_there(stack, cron_job)
         assert {resource.urn for resource in stack.of_kind(kind)} & ancestors, kind
 
 
-@pytest.mark.parametrize("minutes", [0, 7, 45, 61, True])
+@each_row("minutes", [0, 7, 45, 61, True])
 def test_an_interval_that_hours_cannot_keep_is_refused(minutes):
     with pytest.raises(ValidationError, match="interval_minutes"):
         CleanUpSettings(interval_minutes=minutes)
 
 
-@pytest.mark.parametrize("enabled", [True, False])
+@each_row("enabled", [True, False])
 def test_workloads_learn_whether_the_platform_does_it(enabled):
     offers = platform_offers(Settings(clean_up=CleanUpSettings(enabled=enabled)))
     assert offers.clean_up is PlatformOffers.from_dict(offers.to_dict()).clean_up is enabled

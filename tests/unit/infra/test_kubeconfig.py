@@ -10,6 +10,7 @@ import yaml
 from infra.errors import RefusalError
 from infra.kubeconfig import minified_kubeconfig
 from tests.fixtures.recorded_stack import FOREIGN_TOKEN, OWN_KEY, write_kubeconfig
+from tests.tables import each_row
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_an_unknown_context_is_refused_with_the_known_ones(kubeconfig):
     assert caught.value.field == "athanor:cluster.context"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [
         b"",

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import pytest
-
 from infra.namespaces import default_deny_manifest, namespace_manifest, owner_of
+from tests.tables import each_row
 from tools.stacks.engine import stack_config
 
 LEVEL = "pod-security.kubernetes.io/"
@@ -13,7 +12,7 @@ def test_a_namespace_enforces_restricted_by_default():
     assert labels[f"{LEVEL}enforce"] == labels[f"{LEVEL}warn"] == "restricted"
 
 
-@pytest.mark.parametrize("level", ["privileged", "baseline", "restricted"])
+@each_row("level", ["privileged", "baseline", "restricted"])
 def test_the_level_is_the_one_asked_for(level):
     manifest = namespace_manifest("a", level)
     assert manifest["metadata"]["name"] == "a"
@@ -35,7 +34,7 @@ def test_default_deny_lets_dns_through_and_nothing_else():
     assert set(peer) == {"namespaceSelector", "podSelector"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name", ["default", "kube-system", "kube-public", "kube-node-lease", "kube-flannel", "arms-prom", "ack-csi-fuse"]
 )
 def test_namespaces_of_kubernetes_and_ack_are_theirs(name):

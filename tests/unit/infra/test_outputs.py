@@ -11,6 +11,7 @@ import pytest
 from infra.errors import RefusalError
 from infra.outputs import CONTRACT_VERSION, PlatformOutputs
 from tests.recording_engine import Secret, Unknown
+from tests.tables import each_row
 
 # What a stack of version 1 exported when the contract was introduced. It is never edited: when this file no longer
 # fits, the contract has changed, CONTRACT_VERSION must rise and a frozen example of the new version joins this one.
@@ -55,7 +56,7 @@ def test_keys_of_later_releases_are_ignored():
     assert PlatformOutputs.parse({**FROZEN_V1, "gpu_pools": ["a"]}) == PlatformOutputs.parse(FROZEN_V1)
 
 
-@pytest.mark.parametrize("version", [1, 1.0, "1", "1.0"])
+@each_row("version", [1, 1.0, "1", "1.0"])
 def test_the_version_may_come_back_as_a_float_or_text(version):
     assert PlatformOutputs.parse({**FROZEN_V1, "contract_version": version}).contract_version == 1
 
@@ -66,13 +67,13 @@ def test_a_newer_contract_is_refused():
     assert str(CONTRACT_VERSION + 1) in str(caught.value)
 
 
-@pytest.mark.parametrize("version", ["next", None, [], 1.5])
+@each_row("version", ["next", None, [], 1.5])
 def test_a_version_that_is_not_a_number_is_refused(version):
     with pytest.raises(RefusalError, match="contract_version"):
         PlatformOutputs.parse({**FROZEN_V1, "contract_version": version})
 
 
-@pytest.mark.parametrize("key", [field.name for field in fields(PlatformOutputs) if field.default is MISSING])
+@each_row("key", [field.name for field in fields(PlatformOutputs) if field.default is MISSING])
 def test_a_missing_key_is_named(key):
     with pytest.raises(RefusalError, match=f"lack {key}\\. Fix: use a stack"):
         PlatformOutputs.parse({name: value for name, value in FROZEN_V1.items() if name != key})

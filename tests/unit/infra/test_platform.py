@@ -16,6 +16,7 @@ from infra.outputs import FIELD_NAMES
 from infra.platform import Platform
 from tests.fixtures.recorded_stack import REPOSITORY
 from tests.recording_engine import KUBERNETES_PROVIDER, record
+from tests.tables import each_row
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 
 OWNER = "organization/athanor/prod"
@@ -66,7 +67,7 @@ def test_their_job_runs_in_the_owners_namespace_and_queue_with_their_own_credent
     assert {resource.provider for resource in consumer.objects()} == {provider.urn}
 
 
-@pytest.mark.parametrize("preview", [True, False])
+@each_row("preview", [True, False])
 def test_the_cluster_describes_the_platform_to_those_without_its_state(preview):
     described = {"metadata": {"annotations": {"athanor.dev/outputs": json.dumps(OUTPUTS)}}}
 

@@ -20,12 +20,13 @@ from infra.pod_network_modes import (
     spec_fields,
     without_network_policy,
 )
+from tests.tables import each_row
 
 TRUNK = TrunkEni(pod_networking="storage")
 SELECTOR = {"k8s.aliyun.com/exclusive-mode-eni-type": "eniOnly"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("network", "labels", "selector", "fields", "open_to_all"),
     [
         (SharedEni(), {}, {}, {}, False),
@@ -59,7 +60,7 @@ def test_ports_move_on_the_host_alone(number, offset):
             port(network, number)
 
 
-@pytest.mark.parametrize("offset", [-1, 20001])
+@each_row("offset", [-1, 20001])
 def test_an_offset_out_of_range_is_refused(offset):
     with pytest.raises(RefusalError, match="0 to 20000"):
         HostNetwork(port_offset=offset)

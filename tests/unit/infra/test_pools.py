@@ -15,6 +15,7 @@ from infra.pools import platform_offers, pool_offers, pool_taints
 from infra.settings.gpu import Cgpu, Mig, Mps, TimeSlicing
 from infra.settings.node_pools import NodePoolSettings
 from infra.settings.stack import Settings
+from tests.tables import each_row
 
 A100 = "ecs.ebmgn7e.32xlarge"
 H20 = "ecs.gn8v-8x.48xlarge"
@@ -84,9 +85,7 @@ def test_lingjun_machines_are_of_no_type_that_we_know():
     assert "node-role.alibabacloud.com/lingjun" in {taint.key for taint in offer.taints}
 
 
-@pytest.mark.parametrize(
-    ("ipv6", "rdma", "host_only"), [(False, True, True), (True, True, False), (False, False, False)]
-)
+@each_row(("ipv6", "rdma", "host_only"), [(False, True, True), (True, True, False), (False, False, False)])
 def test_lingjun_rdma_is_for_the_hosts_network_alone_unless_there_is_ipv6(ipv6, rdma, host_only):
     lingjun = {"cluster_id": "lj", "group_id": "g", "ipv6": ipv6}
     pool = gpu_pool(instance_types=[], rdma=rdma, eni="exclusive", minimum=4, lingjun=lingjun)
@@ -103,7 +102,7 @@ def test_a_cluster_that_exists_offers_its_simulated_nodes():
     assert {taint.key for taint in offer.taints} == {"kwok.x-k8s.io/node", "nvidia.com/gpu"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sharing", "per_gpu"),
     [
         ({"mode": "time_slicing", "replicas": 4}, 4),
@@ -172,7 +171,7 @@ def test_an_offer_of_an_earlier_release_can_be_read(offer):
     assert PoolOffer.from_dict(data).min_nodes == 0
 
 
-@pytest.mark.parametrize("name", [A100, H20])
+@each_row("name", [A100, H20])
 def test_the_node_of_an_earlier_releases_offer_is_that_of_its_type(name):
     offer = offers(gpu_pool(instance_types=[name]))["train"]
     assert offer.node == node_facts([INSTANCE_TYPES[name]])
@@ -223,7 +222,7 @@ _ADAPTER = {"autoscaling": {"enabled": True}}
 _THEIRS = {"kubeconfig": "/home/user/.kube/config", "context": "theirs"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "offered"),
     [
         ({}, ()),
@@ -243,7 +242,7 @@ def test_workloads_know_what_autoscalers_can_hold(settings, offered):
     assert PlatformOffers.from_dict(earlier).autoscaling is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "is_served"),
     [
         ({}, False),
@@ -256,7 +255,7 @@ def test_the_use_of_pods_is_served_where_nothing_else_does(settings, is_served):
     assert Settings.model_validate(settings).serves_resource_metrics is is_served
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("gpu", "mps", "by_variable", "runtime_class"),
     [
         ({}, False, True, None),

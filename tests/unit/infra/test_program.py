@@ -11,6 +11,7 @@ import pytest
 from tests.fixtures.recorded_stack import REPOSITORY
 from tests.pod_security import all_containers, pod_specs, violations
 from tests.recording_engine import KUBERNETES_PROVIDER, STACK_TYPE, Recording, Registration, Secret, scalars
+from tests.tables import each_row
 
 GPU_NODES = {"cluster": {"simulated_nodes": [{"instance_type": "ecs.gn7i-c8g1.2xlarge", "count": 2}]}}
 VARIANTS = {
@@ -82,7 +83,7 @@ def test_components_are_named_after_the_project_and_register_their_outputs(stack
         assert component.outputs is not None, f"{component.name} does not call register_outputs"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "outputs"),
     [
         ("scheduling", {"queues": ["training"]}),
@@ -219,7 +220,7 @@ def test_images_are_found_at_all(local_stack):
     assert all(container["image"] for container in containers)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "kind"),
     [
         ("digits", "Deployment"),

@@ -18,6 +18,7 @@ from infra.scheduling import GangScheduling, GangSchedulingArgs
 from infra.settings.scheduling import QueueSettings, SchedulingSettings
 from infra.settings.stack import Settings
 from tests.recording_engine import record
+from tests.tables import each_row
 
 if TYPE_CHECKING:
     from infra.offers import PoolOffer
@@ -88,7 +89,7 @@ def test_shared_gpus_are_shared_by_their_memory():
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sharing", "resource"),
     [
         ({"mode": "time_slicing", "replicas": 4}, {"nvidia.com/gpu.shared": "64"}),
@@ -192,9 +193,7 @@ REFUSED: list[tuple[tuple[dict[str, Any], ...] | None, dict[str, dict[str, Any]]
 ]
 
 
-@pytest.mark.parametrize(
-    ("node_pools", "queues", "key", "limit", "fix"), REFUSED, ids=[f"{r[2]}: {r[3]}" for r in REFUSED]
-)
+@each_row(("node_pools", "queues", "key", "limit", "fix"), REFUSED, ids=[f"{r[2]}: {r[3]}" for r in REFUSED])
 def test_what_the_pools_cannot_keep_is_refused(node_pools, queues, key, limit, fix):
     with pytest.raises(RefusalError) as caught:
         limits(() if node_pools is None else pools(*node_pools), **queues)

@@ -13,6 +13,7 @@ from infra.quotas import limit_range_manifest, quota_limits, quota_manifest
 from infra.settings.scheduling import ContainerDefaults, QuotaSettings
 from infra.settings.stack import Settings
 from tests.pod_security import all_containers, pod_specs
+from tests.tables import each_row
 from tools.stacks.engine import stack_config
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def test_every_pool_counts_and_of_alternative_types_the_largest():
     assert limits == {"requests.cpu": "80", "requests.memory": "310Gi", "requests.nvidia.com/gpu": "5"}
 
 
-@pytest.mark.parametrize(("pools", "known"), [((), True), ((), False), (simulated(), False)])
+@each_row(("pools", "known"), [((), True), ((), False), (simulated(), False)])
 def test_where_not_all_nodes_are_known_there_is_none_by_default(pools, known):
     assert quota_limits(QuotaSettings(), pools, all_nodes_known=known) == {}
 

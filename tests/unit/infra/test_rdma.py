@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -21,13 +22,14 @@ from infra.rdma import (
     rdma_node_labels,
 )
 from tests.recording_engine import record
+from tests.tables import each_row
 
 PLAIN = node_facts([instance_type("ecs.ebmgn7e.32xlarge")])
 PCIE_WITH_RDMA = node_facts([instance_type("ecs.gn8is-8x.32xlarge")])
 NVLINK_WITH_RDMA = node_facts([instance_type("ecs.gn8v-8x.48xlarge")])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "limits", "capabilities"),
     [
         ("none", {}, []),
@@ -76,7 +78,7 @@ OF_PAI = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("node", "rdma", "added"),
     [
         (PLAIN, "none", {}),
@@ -90,8 +92,10 @@ def test_nccl_is_configured_where_it_cannot_find_out(node, rdma, added):
     assert nccl_environment(node, SharedEni(), rdma) == {"NCCL_SOCKET_IFNAME": "=eth0", **added}
 
 
-@pytest.mark.parametrize("network", [SharedEni(), ExclusiveEni(), HostNetwork(interface="bond0")])
-@pytest.mark.parametrize("rdma", ["none", "erdma", "lingjun"])
+@each_row(
+    ("network", "rdma"),
+    product([SharedEni(), ExclusiveEni(), HostNetwork(interface="bond0")], ["none", "erdma", "lingjun"]),
+)
 def test_every_type_has_an_environment_without_contradictions(network, rdma):
     for facts in INSTANCE_TYPES.values():
         environment = nccl_environment(node_facts([facts]), network, rdma)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from infra.errors import RefusalError
 from infra.image_policy import with_image_policy
 from infra.registry import ImageReference, Mirror, check_registry, images_of, rewrite_image
+from tests.tables import each_row
 
 REGISTRY = "my-acr-registry-vpc.cn-hangzhou.cr.aliyuncs.com/mirror"
 DIGEST = "@sha256:" + "0123456789abcdef" * 4
@@ -34,12 +35,12 @@ REFERENCES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "host", "path", "version"), REFERENCES)
+@each_row(("text", "host", "path", "version"), REFERENCES)
 def test_a_reference_is_taken_apart(text, host, path, version):
     assert ImageReference.parse(text) == ImageReference(host=host, path=path, version=version)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["", "/app", "Team/App:1", "app:", "app@sha256:12", "app:1:2", "https://docker.io/app", "docker.io/", "a b", "app/",
      "team//app:1", "-app:1", "quay.io/app:1\n"],
@@ -61,7 +62,7 @@ def test_a_path_that_no_runtime_takes_is_refused():
             ImageReference.parse(text)
 
 
-@pytest.mark.parametrize(("text", "path", "version"), [(text, path, version) for text, _, path, version in REFERENCES])
+@each_row(("text", "path", "version"), [(text, path, version) for text, _, path, version in REFERENCES])
 def test_the_mirror_holds_an_image_under_its_path(text, path, version):
     assert rewrite_image(text, REGISTRY) == f"{REGISTRY}/{path}{version}"
 
@@ -72,7 +73,7 @@ def test_a_flat_mirror_holds_it_under_one_name():
     assert flat.rewrite("localhost/athanor/trainer:1") == f"{REGISTRY}/athanor-trainer:1"
 
 
-@pytest.mark.parametrize("path", ["mirror/team/app", "elsewhere/app", "app"])
+@each_row("path", ["mirror/team/app", "elsewhere/app", "app"])
 def test_what_is_on_the_mirrors_host_stays(path):
     """A trainer image that was pushed outside the mirror's path must not be looked for below it."""
     reference = f"my-acr-registry-vpc.cn-hangzhou.cr.aliyuncs.com/{path}:1"
@@ -102,7 +103,7 @@ def test_rewriting_keeps_path_and_version_ends_on_the_mirror_and_is_idempotent(h
     assert after.host == registry.partition("/")[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "registry",
     ["registry-vpc.cn-hangzhou.aliyuncs.com/team", REGISTRY, "localhost:5000", "here:5000/a/b", "10.0.0.1:5000", "a.b"],
 )
@@ -110,7 +111,7 @@ def test_a_registry_is_a_host_and_a_path(registry):
     assert check_registry(registry) == registry
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("registry", "wrong", "fix"),
     [
         ("https://reg.example/team/", "scheme", "write reg.example/team"),
@@ -148,7 +149,7 @@ MANIFESTS = {
 }
 
 
-@pytest.mark.parametrize("kind", MANIFESTS)
+@each_row("kind", MANIFESTS)
 def test_every_image_of_a_manifest_is_found(kind):
     assert list(images_of(MANIFESTS[kind])) == IMAGES
 
@@ -157,7 +158,7 @@ def test_a_key_called_image_elsewhere_is_not_an_image():
     assert list(images_of({"kind": "ConfigMap", "data": {"image": "busybox:1"}})) == []
 
 
-@pytest.mark.parametrize("kind", MANIFESTS)
+@each_row("kind", MANIFESTS)
 def test_every_image_of_a_manifest_moves_and_nothing_else_changes(kind):
     before = copy.deepcopy(MANIFESTS[kind])
     moved = with_image_policy(MANIFESTS[kind], Mirror(registry=REGISTRY).rewrite)

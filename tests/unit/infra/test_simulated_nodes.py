@@ -7,11 +7,12 @@ import pytest
 from infra.errors import RefusalError
 from infra.instance_types import INSTANCE_TYPES
 from infra.simulated_nodes import simulated_node_manifest
+from tests.tables import each_row
 
 TYPE = "ecs.ebmgn7e.32xlarge"
 
 
-@pytest.mark.parametrize("type_name", INSTANCE_TYPES)
+@each_row("type_name", INSTANCE_TYPES)
 def test_a_node_has_the_capacity_of_its_type(type_name):
     facts = INSTANCE_TYPES[type_name]
     manifest = simulated_node_manifest("sim-0", type_name, "zone-a")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from infra.errors import RefusalError
 from infra.settings.gpu import Cgpu, Mig, Mps, TimeSlicing
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import gpu_pool
 from workloads.accelerator_fit import check_accelerator, pods_per_node
 from workloads.accelerators import GpuMemory, MigInstances, SharedGpu, WholeGpus
@@ -34,7 +35,7 @@ LINGJUN = dataclasses.replace(WHOLE, instance_types=(), node=None, gpus_per_node
 NONE = dataclasses.replace(WHOLE, name="cpu", gpus_per_node=0, gpu_memory_gib=0, shares_per_gpu=0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "pool", "pods"),
     [
         (WholeGpus(count=8), WHOLE, 1),
@@ -53,7 +54,7 @@ def test_what_fits_is_counted(asked, pool, pods):
     assert pods_per_node(asked, pool) == pods
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "pool", "words"),
     [
         (WholeGpus(count=1), NONE, ("have no GPUs", "a pool with GPUs")),

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.errors import RefusalError
+from tests.tables import each_row
 from workloads.accelerators import GpuMemory, MigInstances, SharedGpu, WholeGpus
 from workloads.resources import Resources
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("gpus", "limits", "visible"),
     [
         (WholeGpus(count=8), {"nvidia.com/gpu": "8"}, 8),
@@ -35,7 +36,7 @@ def test_a_request_is_these_resources_and_shows_so_many_gpus(gpus, limits, visib
     assert manifest["requests"] == {"cpu": "500m", **manifest["limits"]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "words"),
     [
         (lambda: WholeGpus(count=0), ("resources.gpus = 0", "1 to 16")),

@@ -15,6 +15,7 @@ from infra.errors import RefusalError
 from infra.offers import PlatformOffers
 from tests.pod_security import violations
 from tests.recording_engine import Recording, record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import environment, manifest_of, plain_platform, pod, task
 from workloads.any_image import IN_NAMED_DIRECTORY, IN_WRITABLE_DIRECTORY, WORKING_DIRECTORY
 from workloads.batch import BatchJob, BatchJobArgs, batch_shape
@@ -128,7 +129,7 @@ def test_programs_start_in_a_writable_directory(made):
         assert "workingDir" not in container
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("more", "directory", "has_shell"),
     [
         (
@@ -187,7 +188,7 @@ def test_a_root_file_system_can_be_writable():
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-@pytest.mark.parametrize("user", [-1, 2**31])
+@each_row("user", [-1, 2**31])
 def test_a_user_that_kubernetes_does_not_know_is_refused(user):
     with pytest.raises(RefusalError, match=f"run_as_user = {user}: must be 0 to 2147483647"):
         JOBS["batch"](run_as_user=user)

@@ -7,6 +7,7 @@ import pytest
 from infra.errors import RefusalError
 from infra.offers import PlatformOffers
 from infra.pod_network_modes import HostNetwork
+from tests.tables import each_row
 from tests.unit.workloads.serving import POOL, serve
 from workloads.autoscaling import Autoscaling, CpuUtilisation, LatencyP99, PodsMetric, QueueDepth
 from workloads.inference import TorchScriptServiceArgs
@@ -36,7 +37,7 @@ def test_cpu_utilisation_decides_by_default():
     }
 
 
-@pytest.mark.parametrize("gpus", [False, True])
+@each_row("gpus", [False, True])
 def test_the_queue_decides_on_cpus_and_on_gpus(gpus):
     on_gpus = {"runtime": Triton(), "resources": Resources(gpus=1)} if gpus else {}
     autoscaler = _autoscaler(autoscaling=Autoscaling(maximum=4, targets=[QueueDepth(requests=8)]), **on_gpus)
@@ -80,7 +81,7 @@ def test_no_update_undoes_what_the_autoscaler_did():
     assert fixed.inputs["spec"]["replicas"] == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "budgets"),
     [
         ({}, 0),
@@ -95,7 +96,7 @@ def test_a_budget_wherever_two_pods_can_run(asked, budgets):
     assert len(serve(**asked).of_kind("PodDisruptionBudget")) == budgets
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("build", "words"),
     [
         (lambda: Autoscaling(minimum=-1, maximum=2), ("autoscaling.minimum = -1", "0 to 1000")),
@@ -154,7 +155,7 @@ def test_a_pool_must_have_room_for_the_highest_load():
     serve(preview=True, **{**asked, "autoscaling": Autoscaling(maximum=2)})
 
 
-@pytest.mark.parametrize("target", [CpuUtilisation(), QueueDepth(), LatencyP99(milliseconds=50)])
+@each_row("target", [CpuUtilisation(), QueueDepth(), LatencyP99(milliseconds=50)])
 def test_a_target_is_refused_where_nothing_serves_its_metric(target):
     autoscaling = Autoscaling(maximum=2, targets=[target])
     with pytest.raises(RefusalError, match="nothing on the platform serves that metric") as refusal:

@@ -9,6 +9,7 @@ import pytest
 
 from infra.errors import RefusalError
 from tests.pod_security import violations
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import ALONE, actions, environment, manifest_of, pod, task
 from workloads.batch import BatchJobArgs, batch_shape
 from workloads.local_folder import LocalFolder
@@ -20,7 +21,7 @@ def _manifest(args: BatchJobArgs = ARGS):
     return manifest_of(args, lambda _: batch_shape(args))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"pods": 0}, ("pods = 0", "1 to 1000")),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from infra.errors import RefusalError
 from infra.pod_network_modes import HostNetwork
+from tests.tables import each_row
 from tests.unit.workloads.serving import flags, serve
 from workloads.autoscaling import Autoscaling
 from workloads.canary import Canary
@@ -46,7 +47,7 @@ def test_every_pod_serves_its_own_version_and_is_ready_with_it():
     assert versions == {"digits": "3", "digits-canary": "4"}
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES, ids=["thin", "triton"])
+@each_row("runtime", RUNTIMES, ids=["thin", "triton"])
 def test_one_service_reaches_all_and_one_each_track(runtime):
     recording = serve(**CANARY, **runtime)
     deployments = {deployment.name: deployment.inputs["spec"] for deployment in recording.of_kind("Deployment")}
@@ -104,9 +105,7 @@ def test_addresses_of_the_tracks_are_outputs():
     assert alone.outputs["track_urls"] == {}
 
 
-@pytest.mark.parametrize(
-    ("replicas", "warnings"), [(10, []), (19, ["canary: 1 of 19 pods, which is 5.3%, for the requested 10"])]
-)
+@each_row(("replicas", "warnings"), [(10, []), (19, ["canary: 1 of 19 pods, which is 5.3%, for the requested 10"])])
 def test_a_rounded_share_is_reported(replicas, warnings, monkeypatch):
     messages: list[str] = []
     monkeypatch.setattr(pulumi.log, "info", lambda message, _resource: messages.append(message))
@@ -134,7 +133,7 @@ def test_the_canary_never_gets_more_than_asked_for_nor_all(replicas, percent):
         assert pods * 100 <= percent * replicas < (pods + 1) * 100
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"canary": {"percent": 0}}, ("canary.percent = 0", "1 to 99")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.errors import RefusalError
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import manifest_of, pod
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.config import parse
@@ -20,7 +21,7 @@ def _args(program=PROGRAM, **fields) -> PyTorchJobArgs:
     return PyTorchJobArgs(program=program, workers=2, resources=Resources(), **fields)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("checkpoints", "read"),
     [
         (Checkpoints(), CheckpointConfig()),
@@ -41,7 +42,7 @@ def test_the_trainer_reads_the_policy_that_the_job_was_given(checkpoints, read):
     assert config.parallel.data_parallel_shard == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "refusal"),
     [
         ({"every": 0}, r"checkpoints\.every = 0"),

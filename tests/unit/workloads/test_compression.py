@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from infra.errors import RefusalError
 from infra.settings.digits import DigitsSettings
+from tests.tables import each_row
 from workloads.compression import Compression
 from workloads.inference import TorchScriptServiceArgs
 from workloads.resources import Resources
@@ -26,7 +27,7 @@ def test_triton_serves_no_variant():
         TorchScriptServiceArgs(model="digits", variant="int8", runtime=Triton(), resources=Resources(gpus=1))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wrong", "message"),
     [
         ({"variants": ()}, r"compression\.variants = \(\): must name at least one"),
@@ -43,7 +44,7 @@ def test_wrong_compression_is_refused(wrong, message):
         Compression(**wrong)
 
 
-@pytest.mark.parametrize("compression", [{"variants": []}, {"variants": ["pt2"]}])
+@each_row("compression", [{"variants": []}, {"variants": ["pt2"]}])
 def test_settings_refuse_a_variant_that_the_training_does_not_publish(compression):
     with pytest.raises(ValidationError, match=r"variant = int8: is not published.*Fix: compression"):
         DigitsSettings(compression=compression, variant="int8")

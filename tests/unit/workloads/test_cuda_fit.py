@@ -11,6 +11,7 @@ from infra.errors import RefusalError
 from infra.offers import PlatformOffers
 from infra.pod_network_modes import SharedEni
 from tests.recording_engine import record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import gpu_pool, plain_platform
 from workloads.cuda_fit import check_cuda
 from workloads.placement import Placement
@@ -28,7 +29,7 @@ def placement(pool, gpus=1):
     return Placement(pods=1, own_labels={}, resources=Resources(gpus=gpus), network=SharedEni(), pool=pool, rdma=None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cuda", "pool", "pools", "gpus"),
     [
         (PYTORCH_IMAGE_CUDA, "a10", (A10, V100), 1),
@@ -45,7 +46,7 @@ def test_what_runs_is_taken(cuda, pool, pools, gpus):
     check_cuda(cuda, placement(pool, gpus), PlatformOffers(pools=pools))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cuda", "pool", "pools", "says"),
     [
         (PYTORCH_IMAGE_CUDA, "old", (OLD_DRIVER,), ("550.144.03", "CUDA 13.2", "580 or newer", "580.126.09")),

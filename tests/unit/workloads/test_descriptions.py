@@ -18,6 +18,7 @@ from infra.pod_network_modes import HostNetwork, TrunkEni
 from infra.rdma import Rdma
 from tests.fixtures.descriptions import KINDS, values_of
 from tests.recording_engine import record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import manifest_of, plain_platform, pod
 from workloads.accelerators import GpuMemory, MigInstances, WholeGpus
 from workloads.autoscaling import Autoscaling, PodsMetric
@@ -71,7 +72,7 @@ def _refused(make: Callable[[], object], *words: str) -> None:
         assert word in str(caught.value), str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "words"),
     [
         (lambda: _pytorch(workers="2"), ("workers = '2': must be a whole number", "write 2 without quotes")),
@@ -133,7 +134,7 @@ def test_a_value_of_another_type_is_refused(make, words):
     _refused(make, *words)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "words"),
     [
         (lambda: _pytorch(image="my image:1"), ("image = 'my image:1': is not a valid image reference",)),
@@ -165,7 +166,7 @@ def test_text_that_kubernetes_does_not_take_is_refused(make, words):
     _refused(make, *words)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "words"),
     [
         (lambda: Resources(memory="16"), ("resources.memory = '16'", "a number without a unit counts bytes", ": 16Gi")),
@@ -195,7 +196,7 @@ def test_what_would_do_nothing_or_something_else_is_refused(make, words):
     _refused(make, *words)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     ["/proc", "/proc/self", "/sys", "/dev", "/dev/shm", "/etc", "/etc/volcano", "/etc/hosts", "/etc/passwd", "/opt",
      "/opt/athanor", "/usr", "/usr/bin", "/usr/local", "/lib", "/bin"],
@@ -245,7 +246,7 @@ def test_a_claim_that_every_pod_has_stays_one_volume():
     assert [mounts[path].get("readOnly", False) for path in ("/results", "/samples")] == [False, True]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "repository",
     ["https://git.example:99999/a", "https://git.example:x/a", "https://git.example:0/a", "https://[::1/a",
      "https://git.example/a b", "https://git.example/a\n", "https://git.example/ä", "https://git.example/a#b"],
@@ -254,14 +255,14 @@ def test_an_address_that_nobody_can_reach_is_refused(repository):
     _refused(lambda: GitSource(repository=repository, branch="main"), "source.repository = ")
 
 
-@pytest.mark.parametrize("repository", ["https://u:pa55@git.example:x/a", "https://u:pa55@[::1/a"])
+@each_row("repository", ["https://u:pa55@git.example:x/a", "https://u:pa55@[::1/a"])
 def test_a_password_in_a_bad_address_is_not_repeated(repository):
     with pytest.raises(RefusalError) as caught:
         GitSource(repository=repository, branch="main")
     assert "pa55" not in str(caught.value)
 
 
-@pytest.mark.parametrize("branch", ["a.lock", "a/b.lock/c", "a/", "a//b", "a/.b", "a.", "a b", "a~1"])
+@each_row("branch", ["a.lock", "a/b.lock/c", "a/", "a//b", "a/.b", "a.", "a b", "a~1"])
 def test_a_branch_that_git_would_not_make_is_refused(branch):
     _refused(lambda: GitSource(repository=HTTPS, branch=branch), f"source.branch = '{branch}'", "git branch")
 
@@ -279,14 +280,14 @@ def _classes() -> list[type]:
     return sorted(classes, key=lambda cls: cls.__name__)
 
 
-@pytest.mark.parametrize("cls", _classes(), ids=lambda cls: cls.__name__)
+@each_row("cls", _classes(), ids=lambda cls: cls.__name__)
 def test_every_field_says_what_it_takes(cls):
     """Its annotation can be read, too: nothing in it is imported for type checkers alone."""
     for each in dataclasses.fields(cls):
         _refused(lambda name=each.name: cls(**{name: object()}), each.name)
 
 
-@pytest.mark.parametrize("cls", _classes(), ids=lambda cls: cls.__name__)
+@each_row("cls", _classes(), ids=lambda cls: cls.__name__)
 def test_every_field_can_be_drawn(cls):
     """Else tests/cluster/test_descriptions.py would fail only when it happens to draw the field."""
     for each in dataclasses.fields(cls):

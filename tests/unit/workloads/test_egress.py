@@ -10,6 +10,7 @@ import pytest
 from infra.errors import RefusalError
 from infra.offers import PlatformOffers
 from tests.recording_engine import record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import plain_platform
 from workloads.egress import Egress
 from workloads.network_policy import PolicyIdentity, job_network_policy_manifest
@@ -48,14 +49,14 @@ def test_an_address_is_a_range_of_one():
     assert Egress(to="192.0.2.7").to == "192.0.2.7/32"
 
 
-@pytest.mark.parametrize("address", ["1.1.1.1", "47.95.0.1", "203.0.113.7", "172.32.0.1", "192.169.0.1"])
+@each_row("address", ["1.1.1.1", "47.95.0.1", "203.0.113.7", "172.32.0.1", "192.169.0.1"])
 def test_the_internet_is_every_public_address(address):
     [rule] = _opened(Egress(to="internet"))
     assert _reaches(rule, address)
     assert rule["ports"] == [{"protocol": "TCP", "port": 443}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     ["10.64.0.1", "172.21.0.1", "192.168.1.1", "169.254.169.254", "100.100.100.200", "127.0.0.1", "224.0.0.1"],
 )
@@ -71,7 +72,7 @@ def test_the_object_store_is_without_the_metadata_that_is_in_its_range():
     assert not _reaches(rule, "10.64.0.1")
 
 
-@pytest.mark.parametrize("to", ["internet", "oss", "10.64.0.0/16"])
+@each_row("to", ["internet", "oss", "10.64.0.0/16"])
 def test_every_exception_is_inside_its_range(to):
     """The API server rejects any other."""
     [rule] = _opened(Egress(to=to))
@@ -79,7 +80,7 @@ def test_every_exception_is_inside_its_range(to):
     assert all(ip_network(each).subnet_of(ip_network(block["cidr"])) for each in block.get("except", ()))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "words"),
     [
         ({"to": "huggingface.co"}, ("egress.to = 'huggingface.co'", "know no host names", '"internet"')),
@@ -108,13 +109,13 @@ def _recorded(networks: tuple[str, ...], to: str):
     return record(program, preview=False)
 
 
-@pytest.mark.parametrize("to", ["10.64.0.0/12", "10.0.0.0/8", "172.21.0.0/20"])
+@each_row("to", ["10.64.0.0/12", "10.0.0.0/8", "172.21.0.0/20"])
 def test_a_whole_network_of_the_cluster_is_refused(to):
     with pytest.raises(RefusalError, match="a whole network of the cluster"):
         _recorded(("10.64.0.0/12", "172.21.0.0/20"), to)
 
 
-@pytest.mark.parametrize("to", ["10.64.3.7/32", "192.0.2.0/24", "internet"])
+@each_row("to", ["10.64.3.7/32", "192.0.2.0/24", "internet"])
 def test_a_host_in_the_clusters_network_may_be_named(to):
     policy = _recorded(("10.64.0.0/12",), to).one("train-network", "NetworkPolicy").inputs
     assert len(policy["spec"]["egress"]) == 2

@@ -9,6 +9,7 @@ import pytest
 from infra.errors import RefusalError
 from infra.offers import GatewayOffer, PlatformOffers
 from tests.recording_engine import record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import plain_platform
 from workloads.autoscaling import Autoscaling, QueueDepth
 from workloads.canary import Canary
@@ -72,7 +73,7 @@ def test_an_answer_has_its_time_and_a_stream_of_them_goes_on():
     }
 
 
-@pytest.mark.parametrize(("path", "below"), [("/", ""), ("/a.b", "/a\\.b")])
+@each_row(("path", "below"), [("/", ""), ("/a.b", "/a\\.b")])
 def test_nobody_outside_changes_what_triton_traces(path, below):
     asked = {"expose": Expose(path=path), "resources": Resources(gpus=1)}
     closed, *others = route(expose(runtime=Triton(), **asked))["rules"]
@@ -139,7 +140,7 @@ def test_a_canary_finds_the_other_pods_as_it_needs_them():
     assert service.outputs["track_urls"] == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("maximum", "minimum", "percent", "pods", "limits"),
     [(2, 1, 10, 1, (1, 1)), (10, 1, 10, 1, (1, 9)), (10, 4, 25, 2, (2, 8)), (10, 1, 99, 9, (1, 1))],
 )
@@ -207,7 +208,7 @@ def test_one_pod_or_none_needs_no_measurements():
     assert not recording.of_kind("HorizontalPodAutoscaler")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("gateway", "asked", "words"),
     [
         (None, {}, ("expose", "has no gateway", "gateway.enabled")),
@@ -220,7 +221,7 @@ def test_what_the_platform_does_not_offer_is_refused(gateway, asked, words):
     assert all(word in str(refusal.value) for word in words)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "words"),
     [
         (lambda: Expose(host="a.b"), ("expose.host", "'a.b'")),

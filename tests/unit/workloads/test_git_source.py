@@ -13,6 +13,7 @@ from infra.kubernetes.quantities import quantity_value
 from infra.settings.scheduling import ContainerDefaults
 from tests.pod_security import violations
 from tests.recording_engine import record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import ALONE, actions, manifest_of, plain_platform, pod, task
 from trainer.source import __main__ as program
 from trainer.source.config import parse
@@ -27,7 +28,7 @@ OWNER = owner_label("athanor", "local")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "words"),
     [
         ({"branch": None}, ("source", "one of branch, tag and commit")),
@@ -90,9 +91,7 @@ def test_the_code_is_fetched_first_by_the_platforms_image_and_run_from_its_folde
     assert seen["/source"] is False, "programs write next to their code"
 
 
-@pytest.mark.parametrize(
-    "reference", [{"branch": "main"}, {"branch": None, "tag": "v1.2"}, {"branch": None, "commit": COMMIT}]
-)
+@each_row("reference", [{"branch": "main"}, {"branch": None, "tag": "v1.2"}, {"branch": None, "commit": COMMIT}])
 def test_the_program_in_the_pod_understands_its_command(reference):
     source = dataclasses.replace(SOURCE, subdirectory="training", secret="git-robot", **reference)
     manifest = _manifest(source=source)
@@ -137,7 +136,7 @@ def test_the_pods_are_admitted_at_restricted():
         assert violations(pod(manifest, role)) == []
 
 
-@pytest.mark.parametrize("role", ["source", "worker"])
+@each_row("role", ["source", "worker"])
 def test_the_code_and_tmp_of_a_pod_stay_below_the_limit_of_its_disk(role):
     """The limit counts emptyDirs; without one of its own a repository could fill the disk of the node."""
     empty = [volume["emptyDir"] for volume in pod(_manifest(), role)["volumes"] if "emptyDir" in volume]
@@ -166,7 +165,7 @@ def _policies(args: PyTorchJobArgs):
 _ANY_HTTPS = {"ports": [{"protocol": "TCP", "port": 443}]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("repository", "opened"),
     [
         ("https://git.example/a.git", _ANY_HTTPS),

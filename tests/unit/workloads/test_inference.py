@@ -8,6 +8,7 @@ import pytest
 
 from infra.errors import RefusalError
 from tests.pod_security import pod_specs, violations
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import PLATFORM
 from workloads.autoscaling import Autoscaling
 from workloads.canary import Canary
@@ -52,7 +53,7 @@ def _flags(command: list[str]) -> dict[str, str]:
     return dict(word.removeprefix("--").split("=", 1) for word in command if word.startswith("--"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"model": "Digits"}, ("model = 'Digits'", "lowercase")),
@@ -104,7 +105,7 @@ def test_pods_of_several_models_are_ready_with_all_of_them():
     assert container["readinessProbe"]["failureThreshold"] == 30
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wrong", [{"version": 0}, {"max_queue_size": 0}, {"cpu_threads": 0}, {"max_memory_mib": 63}, {"model": "../a"}]
 )
 def test_a_served_model_has_limits_that_the_server_takes(wrong):
@@ -148,7 +149,7 @@ def test_only_what_differs_from_the_servers_defaults_is_passed_on():
     assert (flags["log_requests"], flags["slow_request_seconds"]) == ("all", "0.5")
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, 3601.0, float("nan")])
+@each_row("seconds", [0.0, -1.0, 3601.0, float("nan")])
 def test_a_slow_request_takes_a_time_that_can_be(seconds):
     with pytest.raises(RefusalError, match=r"runtime\.slow_request_seconds"):
         Thin(slow_request_seconds=seconds)
@@ -164,7 +165,7 @@ def test_the_server_listens_beyond_its_own_pod():
     assert _flags(serve_command(ARGS))["host"] == "0.0.0.0"
 
 
-@pytest.mark.parametrize("grace", [10, 30, 3600])
+@each_row("grace", [10, 30, 3600])
 def test_draining_ends_before_the_pod_is_killed(grace):
     args = dataclasses.replace(ARGS, grace_period_seconds=grace)
     flags = _flags(serve_command(args))
@@ -181,7 +182,7 @@ def test_a_pinned_version_alone_makes_the_pods_ready():
     assert "model_version" not in _flags(_container()["command"])
 
 
-@pytest.mark.parametrize(("cpu", "threads"), [("250m", "1"), ("4", "4")])
+@each_row(("cpu", "threads"), [("250m", "1"), ("4", "4")])
 def test_the_server_starts_as_many_threads_as_it_asked_cores_for(cpu, threads):
     env = {entry["name"]: entry["value"] for entry in _container(resources=Resources(cpu=cpu))["env"]}
     assert env["OMP_NUM_THREADS"] == threads
@@ -243,7 +244,7 @@ def test_the_url_names_the_service_that_is_declared(local_stack):
     assert local_stack.exports["digits_service_url"] == f"http://{name}.{namespace}.svc:{HTTP_PORT}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "key"),
     [
         ({"replicas": 2}, "kubernetes.io/hostname"),

@@ -13,6 +13,7 @@ from infra.errors import RefusalError
 from infra.offers import PlatformOffers
 from tests.pod_security import violations
 from tests.recording_engine import record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import ALONE, TOGETHER, actions, environment, manifest_of, plain_platform, pod, task
 from workloads.batch import BatchJob, BatchJobArgs, batch_shape
 from workloads.placement import Spread, Toleration
@@ -34,7 +35,7 @@ def _worker(**changes: object):
     return pod(_manifest(dataclasses.replace(ARGS, **changes)), "worker")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"env": {"1ST": "x"}}, ("env = '1ST'", "not start with a digit")),
@@ -53,7 +54,7 @@ def test_what_cannot_be_is_refused(changes, words):
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
-@pytest.mark.parametrize("path", ["scratch", "/", "/data", "/data/output/x", "/tmp", "/tmp/x", "/a/../b", "/dev"])
+@each_row("path", ["scratch", "/", "/data", "/data/output/x", "/tmp", "/tmp/x", "/a/../b", "/dev"])
 def test_a_volume_cannot_hide_what_every_pod_has(path):
     with pytest.raises(RefusalError, match=r"volumes\.path"):
         ClaimMount(claim="scratch", path=path)
@@ -96,7 +97,7 @@ def test_nodes_are_chosen_by_labels_and_taints_of_the_users_own():
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("together", "expected"),
     [
         (Together(), {"mode": "hard", "highestTierAllowed": 1}),
@@ -131,7 +132,7 @@ def test_update_waits_only_on_request():
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"queue": "trainning"}, ("queue = 'trainning'", "did you mean training?")),
@@ -145,7 +146,7 @@ def test_what_the_platform_does_not_have_is_refused(changes, words):
     _recorded(**changes)  # where nothing is known, nothing can be refused
 
 
-@pytest.mark.parametrize("asked", ["high", "athanor.high"])
+@each_row("asked", ["high", "athanor.high"])
 def test_a_priority_class_goes_by_its_short_name(asked):
     job = _recorded(KNOWN, priority_class=asked).one("train", "Job").inputs
     assert job["spec"]["priorityClassName"] == "athanor.high"

@@ -13,6 +13,7 @@ from tests.documentation import job_examples, own_script
 from tests.manifests.placement_cases import ACK
 from tests.pod_security import pod_specs, violations
 from tests.recording_engine import Recording, record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import plain_platform
 
 EXAMPLES = job_examples()
@@ -42,7 +43,7 @@ def test_there_is_one_for_every_kind_of_job():
         assert feature in code
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
+@each_row("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
 def test_it_declares_jobs_whose_pods_are_admitted(example):
     jobs = _record(example.code).of_kind("Job")
     assert jobs

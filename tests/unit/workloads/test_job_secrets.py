@@ -11,6 +11,7 @@ import pytest
 
 from infra.errors import RefusalError
 from tests.recording_engine import Recording, Secret, record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import manifest_of, plain_platform, pod
 from workloads.batch import BatchJob, BatchJobArgs
 from workloads.job_secrets import SecretFiles
@@ -43,7 +44,7 @@ def test_files_are_mounted_read_only_where_the_users_code_runs():
     assert "gcs-key" not in json.dumps(pod(manifest, "rendezvous"))
 
 
-@pytest.mark.parametrize("path", ["/etc", "/data/output/keys", "/source"])
+@each_row("path", ["/etc", "/data/output/keys", "/source"])
 def test_files_hide_nothing_of_the_pod(path):
     with pytest.raises(RefusalError, match=r"secret_files.path = .* already exists in every pod"):
         SecretFiles(secret="gcs-key", path=path)
@@ -77,7 +78,7 @@ def test_other_values_are_the_same_job():
     assert len(names) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "message"),
     [
         ({"TOKEN": 12345678}, r"secret_env\['TOKEN'\] = '…': must be a string"),

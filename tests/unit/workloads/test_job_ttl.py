@@ -10,6 +10,7 @@ from infra.errors import RefusalError
 from infra.job_cleanup import TTL_LABEL
 from infra.offers import NO_OFFERS, PlatformOffers
 from tests.recording_engine import record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import plain_platform
 from workloads.batch import BatchJob, BatchJobArgs
 
@@ -42,13 +43,13 @@ def test_volcano_is_never_asked_to_delete_the_job_itself():
     assert "ttlSecondsAfterFinished" not in _job(ttl_seconds_after_finished=3600)["spec"]
 
 
-@pytest.mark.parametrize("seconds", [-1, 10 * 365 * 86400 + 1])
+@each_row("seconds", [-1, 10 * 365 * 86400 + 1])
 def test_a_time_that_cannot_be_is_refused(seconds):
     with pytest.raises(RefusalError, match=f"ttl_seconds_after_finished = {seconds}: must be 0 to"):
         BatchJobArgs(command=("true",), ttl_seconds_after_finished=seconds)
 
 
-@pytest.mark.parametrize("preview", [True, False])
+@each_row("preview", [True, False])
 def test_a_platform_that_does_not_clean_up_refuses_it_and_names_the_setting(preview):
     with pytest.raises(RefusalError, match=r"ttl_seconds_after_finished = 60: .*Fix: set athanor:clean_up\.enabled"):
         _job(NO_OFFERS, preview=preview, ttl_seconds_after_finished=60)

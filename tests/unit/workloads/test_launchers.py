@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.errors import RefusalError
+from tests.tables import each_row
 from workloads.batch import BatchJobArgs
 from workloads.launchers import launcher_in
 from workloads.mpi import MPIJobArgs
@@ -32,22 +33,22 @@ STARTS_NONE = [
 ]
 
 
-@pytest.mark.parametrize(("launcher", "command"), STARTS.items())
+@each_row(("launcher", "command"), STARTS.items())
 def test_a_launcher_is_found(launcher, command):
     assert launcher_in(command) == launcher
 
 
-@pytest.mark.parametrize("command", STARTS_NONE)
+@each_row("command", STARTS_NONE)
 def test_what_only_looks_like_one_is_not(command):
     assert launcher_in(command) is None
 
 
-@pytest.mark.parametrize(("launcher", "command"), STARTS.items())
-@pytest.mark.parametrize("kind", [MPIJobArgs, TensorFlowJobArgs])
-def test_jobs_that_start_the_processes_refuse_it(kind, launcher, command):
-    with pytest.raises(RefusalError) as caught:
-        kind(program=command, workers=2)
-    assert f"program = {launcher!r}" in str(caught.value)
+@each_row(("launcher", "command"), STARTS.items())
+def test_jobs_that_start_the_processes_refuse_it(launcher, command):
+    for kind in (MPIJobArgs, TensorFlowJobArgs):
+        with pytest.raises(RefusalError) as caught:
+            kind(program=command, workers=2)
+        assert f"program = {launcher!r}" in str(caught.value)
 
 
 def test_the_fix_is_what_to_write():
@@ -59,7 +60,7 @@ def test_the_fix_is_what_to_write():
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("program", "words"),
     [
         (("python3", "train.py", "-v"), ("program = 'python3'", "omit it: program=('train.py', '-v')")),
@@ -80,9 +81,7 @@ def test_torchrun_is_not_given_what_is_not_a_python_file(program, words):
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "program", [("train.py",), ("-m", "trainer.train"), ("/code/mpirun.py",), ("--no-python", "sh")]
-)
+@each_row("program", [("train.py",), ("-m", "trainer.train"), ("/code/mpirun.py",), ("--no-python", "sh")])
 def test_torchrun_is_given_what_it_can_run(program):
     assert PyTorchJobArgs(program=program, workers=2).program == program
 

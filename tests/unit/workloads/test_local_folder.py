@@ -16,6 +16,7 @@ import pytest
 from infra.errors import RefusalError
 from tests.pod_security import violations
 from tests.recording_engine import Secret, record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import RESOLVED, manifest_of, plain_platform, pod
 from workloads import folder_archive
 from workloads.folder_archive import MAXIMUM_BYTES
@@ -150,7 +151,7 @@ def test_the_folder_needs_no_name(tmp_path, monkeypatch):
         LocalFolder(1)
 
 
-@pytest.mark.parametrize("path", ["gone", "", "x" * 140_000, "a\0b", "\ud800"])
+@each_row("path", ["gone", "", "x" * 140_000, "a\0b", "\ud800"])
 def test_what_is_not_a_folder_is_refused(path):
     with pytest.raises(RefusalError, match="is not a folder"):
         LocalFolder(path=path)

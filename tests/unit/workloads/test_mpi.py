@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from infra.errors import RefusalError
 from infra.pod_network_modes import HostNetwork
 from tests.pod_security import pod_specs, violations
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import RESOLVED, TOGETHER, actions, environment, manifest_of, pod, task
 from workloads.mpi import MPIJobArgs, hostfile, mpi_shape, sshd_command
 from workloads.resources import Resources
@@ -37,7 +38,7 @@ def _launcher(**changes: object) -> list[str]:
     return container["args"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"workers": 0}, ("workers = 0", "1 to 1000")),

@@ -11,6 +11,7 @@ from infra.offers import PlatformOffers
 from infra.pod_network_modes import HostNetwork, SharedEni
 from infra.rdma import Rdma
 from tests.recording_engine import record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import plain_platform
 from trainer.network_benchmark.config import parse
 from workloads.network_benchmark import Measurement, NetworkBenchmark, NetworkBenchmarkArgs, benchmark_job
@@ -19,7 +20,7 @@ from workloads.resources import Resources
 ARGS = NetworkBenchmarkArgs(measurements=(Measurement(), Measurement(network=HostNetwork())))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"workers": 1}, ("workers = 1", "2 to 1000")),

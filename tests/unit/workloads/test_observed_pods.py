@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from infra.monitoring.monitors import SERVING, TRAINING, MonitorsArgs, monitor_manifests
 from infra.pod_network_modes import HostNetwork
+from tests.tables import each_row
 from tests.unit.infra.monitoring.relabeling import relabelled
 from tests.unit.workloads.job_cases import environment, manifest_of, task
 from tests.unit.workloads.serving import serve
@@ -55,7 +54,7 @@ def metrics_ports(pod: Manifest) -> dict[str, int]:
     return {port["name"]: port["containerPort"] for port in container["ports"] if port["name"].startswith("metrics")}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("args", "ports"),
     [
         (PYTORCH, {"worker": {"metrics": 8002, "metrics-1": 8003, "metrics-2": 8004}}),
@@ -82,7 +81,7 @@ def test_every_rank_that_runs_steps_has_a_port(args, ports):
     assert shape.metrics_ports == sorted({number for names in ports.values() for number in names.values()})
 
 
-@pytest.mark.parametrize("args", [PYTORCH, MPI, SERVED, BATCH])
+@each_row("args", [PYTORCH, MPI, SERVED, BATCH])
 def test_all_programs_of_a_job_write_lines_for_a_store(args):
     made = job(args)
     for each in made["spec"]["tasks"]:
@@ -119,7 +118,7 @@ def read(monitor: str, pod: Manifest, **more: str) -> list[dict[str, str]]:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("args", "role", "kind", "targets"),
     [
         (PYTORCH, "worker", "pytorch", 3),
@@ -139,7 +138,7 @@ def test_prometheus_finds_every_rank_and_its_workload(args, role, kind, targets)
     assert read(SERVING, pod) == []
 
 
-@pytest.mark.parametrize("changes", [{}, {"runtime": Triton(), "resources": Resources(gpus=1)}])
+@each_row("changes", [{}, {"runtime": Triton(), "resources": Resources(gpus=1)}])
 def test_prometheus_finds_every_server(changes):
     [deployment] = serve(**changes).of_kind("Deployment")
     pod = deployment.inputs["spec"]["template"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import workloads
 from infra.errors import RefusalError
 from tests.recording_engine import Recording, record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import plain_platform
 from workloads.batch import BatchJob, BatchJobArgs
 from workloads.canary import Canary
@@ -81,7 +82,7 @@ def _a_canary_and_its_namesake(platform: Platform) -> None:
     TorchScriptService("a-canary", platform, SERVICE)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("declare", "words"),
     [
         (_two_kinds_of_job, ("job name = 'same'", "the BatchJob 'same' already has this name", "the MPIJob 'same'")),

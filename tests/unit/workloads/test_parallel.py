@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from infra.errors import RefusalError
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import manifest_of, pod
 from trainer.pytorch.config import parse
 from trainer.pytorch.parallel.degrees import ParallelConfig
@@ -32,7 +33,7 @@ def _command(args: PyTorchJobArgs) -> list[str]:
     return [*container.get("command", []), *container.get("args", [])]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "parallel",
     [
         Parallel(shard=8, tensor=2),
@@ -58,7 +59,7 @@ def test_a_job_without_degrees_runs_its_program_as_it_is():
     assert _command(ARGS)[-4:] == list(ARGS.program)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parallel", "changes", "message"),
     [
         (Parallel(tensor=16), {}, r"parallel\.tensor = 16: .*8 ranks of a worker.* Fix: use one of 1, 2, 4, 8,"),
@@ -83,7 +84,7 @@ def test_degrees_that_do_not_fit_the_ranks_are_refused(parallel, changes, messag
         _args(parallel, **changes)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "message"),
     [
         ({"shard": 0}, r"parallel\.shard = 0"),

@@ -14,6 +14,7 @@ from infra.offers import GPU_TAINT, NodeFacts, PlatformOffers, Taint
 from infra.pod_network_modes import ExclusiveEni, HostNetwork, SharedEni, TrunkEni
 from infra.rdma import Rdma
 from infra.settings.gpu import TimeSlicing
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import gpu_pool
 from workloads.accelerators import SharedGpu
 from workloads.placement import (
@@ -122,7 +123,7 @@ def test_on_the_hosts_network_no_two_pods_of_a_workload_share_a_node():
     assert (environment["GLOO_SOCKET_IFNAME"], environment["NCCL_SOCKET_IFNAME"]) == ("bond0", "=bond0")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pool", "limits", "added", "environment"),
     [
         ("erdma", {"aliyun/erdma": "1"}, [], {"NCCL_NET_GDR_LEVEL": "SYS"}),
@@ -155,7 +156,7 @@ def test_rdma_that_nobody_asked_for_is_not_used():
     assert "NCCL_IB_DISABLE" not in network_environment(asks(pool="erdma", resources=Resources()), OFFERS)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "offers", "words"),
     [
         (asks(pool="trian"), OFFERS, ("pool = 'trian'", "did you mean train?")),
@@ -226,7 +227,7 @@ def test_what_cannot_be_is_refused_with_the_reason(asked, offers, words):
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "offers"),
     [
         (asks(network=TRUNK), SAFE),
@@ -269,7 +270,7 @@ def test_a_pool_takes_a_job_exactly_when_it_has_gpus_enough_or_is_turned_off(pod
             check_placement(asked, offers)
 
 
-@pytest.mark.parametrize("gpus", [0, 1, SharedGpu()])
+@each_row("gpus", [0, 1, SharedGpu()])
 def test_pods_with_gpus_are_of_the_platforms_runtime_class(gpus):
     offers = PlatformOffers(gpu_runtime_class="nvidia")
     asked = asks(resources=Resources(gpus=gpus))

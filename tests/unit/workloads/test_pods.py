@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from infra.errors import RefusalError
 from tests.pod_security import violations
+from tests.tables import each_row
 from workloads.accelerators import GpuMemory, MigInstances, SharedGpu
 from workloads.checks import check_name, check_range
 from workloads.pods import Claims, Container, GpuAccess, pod_spec
@@ -21,7 +22,7 @@ def _container(**changes: object) -> Container:
     return Container(**given_fields)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "words"),
     [
         ({"cpu": "4Gi"}, ("resources.cpu", "'4Gi'", "500m")),
@@ -59,7 +60,7 @@ def test_what_is_accepted_as_memory_is_a_number_with_a_known_unit(text):
     assert text[len(digits) :] in {"", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cpu", "cores"), [("0", 1), ("1m", 1), ("500m", 1), ("1999m", 1), ("2000m", 2), ("0.5", 1), ("3.9", 3), ("64", 64)]
 )
 def test_whole_cpus_are_counted_down_but_never_to_none(cpu, cores):
@@ -80,7 +81,7 @@ def test_a_pod_without_gpus_does_not_name_them():
     assert "nvidia.com/gpu" not in str(Resources().manifest())
 
 
-@pytest.mark.parametrize("name", ["", "A", "1a", "-a", "a-", "a_b", "a.b", "a" * 41, "ä", "a\n"])
+@each_row("name", ["", "A", "1a", "-a", "a-", "a_b", "a.b", "a" * 41, "ä", "a\n"])
 def test_names_that_cannot_be_host_names_are_refused(name):
     with pytest.raises(RefusalError, match="job name"):
         check_name("job name", name)
@@ -92,13 +93,13 @@ def test_accepted_names_leave_room_for_suffixes(name):
     assert len(f"{name}-0123abcd-worker-999") <= 63
 
 
-@pytest.mark.parametrize("value", [0, 11])
+@each_row("value", [0, 11])
 def test_a_number_out_of_range_is_refused_with_both_limits(value):
     with pytest.raises(RefusalError, match="must be 1 to 10"):
         check_range("workers", value, 1, 10)
 
 
-@pytest.mark.parametrize("value", [1, 10])
+@each_row("value", [1, 10])
 def test_the_limits_themselves_are_in_range(value):
     check_range("workers", value, 1, 10)
 
@@ -127,7 +128,7 @@ def test_the_writable_places_are_volumes():
     assert {mount["name"] for mount in mounts.values()} == {volume["name"] for volume in pod["volumes"]}
 
 
-@pytest.mark.parametrize(("writes_data", "writes_output"), [(True, False), (False, True)])
+@each_row(("writes_data", "writes_output"), [(True, False), (False, True)])
 def test_volumes_are_writable_only_where_asked(writes_data, writes_output):
     manifest = _container(writes_data=writes_data, writes_output=writes_output).manifest(GpuAccess())
     read_only = {mount["mountPath"]: mount.get("readOnly") for mount in manifest["volumeMounts"]}
@@ -186,9 +187,7 @@ def test_a_guaranteed_pod_has_limits_like_its_requests_in_all_containers():
     assert pod["initContainers"][0]["resources"]["limits"]["cpu"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("cpu", "fix"), [("500m", "cpu='1'"), ("0", "cpu='1'"), ("2.5", "cpu='2'"), ("7900m", "cpu='7'")]
-)
+@each_row(("cpu", "fix"), [("500m", "cpu='1'"), ("0", "cpu='1'"), ("2.5", "cpu='2'"), ("7900m", "cpu='7'")])
 def test_a_guaranteed_pod_asks_for_whole_cores(cpu, fix):
     with pytest.raises(RefusalError) as caught:
         Resources(cpu=cpu, guaranteed=True)
@@ -197,7 +196,7 @@ def test_a_guaranteed_pod_asks_for_whole_cores(cpu, fix):
     assert Resources(cpu="2000m", guaranteed=True).manifest()["limits"]["cpu"] == "2000m"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("resources", "memory", "shared"),
     [
         (Resources(), "1Gi", "256Mi"),

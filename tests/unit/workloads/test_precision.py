@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import product
 
 import pytest
 
@@ -10,6 +11,7 @@ from infra.errors import RefusalError
 from infra.offers import PlatformOffers
 from infra.pod_network_modes import SharedEni
 from tests.recording_engine import record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import gpu_pool, manifest_of, plain_platform, pod
 from trainer.pytorch.config import parse
 from workloads.parallel import Parallel
@@ -32,7 +34,7 @@ def placement(pool, gpus=1):
     return Placement(pods=1, own_labels={}, resources=Resources(gpus=gpus), network=SharedEni(), pool=pool, rdma=None)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16_autocast", "bf16", None])
+@each_row("precision", ["fp32", "bf16_autocast", "bf16", None])
 def test_the_trainer_reads_the_precision_that_the_job_was_given(precision):
     args = job(precision=precision)
     [container] = pod(manifest_of(args, lambda job_name: pytorch_shape(job_name, args)), "worker")["containers"]
@@ -40,7 +42,7 @@ def test_the_trainer_reads_the_precision_that_the_job_was_given(precision):
     assert parse(command[command.index("trainer.train") + 1 :]).precision.precision == (precision or "fp32")
 
 
-@pytest.mark.parametrize("float32_matmul", ["highest", "high", "medium", None])
+@each_row("float32_matmul", ["highest", "high", "medium", None])
 def test_the_trainer_multiplies_as_exactly_as_the_job_says(float32_matmul):
     args = job(float32_matmul=float32_matmul, precision="fp32")
     [container] = pod(manifest_of(args, lambda job_name: pytorch_shape(job_name, args)), "worker")["containers"]
@@ -49,7 +51,7 @@ def test_the_trainer_multiplies_as_exactly_as_the_job_says(float32_matmul):
     assert read.float32_matmul == (float32_matmul or "highest")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "refusal"),
     [
         ({"float32_matmul": "low"}, r"float32_matmul"),
@@ -76,7 +78,7 @@ def test_a_divided_model_computes_in_bfloat16_and_replicas_may_use_autocast():
     assert job(precision="bf16_autocast", parallel=Parallel(replicate=2)).precision == "bf16_autocast"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("precision", "pool", "pools", "gpus"),
     [
         ("bf16", "a10", (A10, T4), 1),
@@ -91,14 +93,13 @@ def test_gpus_that_compute_the_numbers_are_taken(precision, pool, pools, gpus):
     check_precision(precision, placement(pool, gpus), PlatformOffers(pools=pools))
 
 
-@pytest.mark.parametrize("precision", ["bf16", "bf16_autocast"])
-@pytest.mark.parametrize(("pool", "pools"), [("t4", (A10, T4)), (None, (A10, T4))])
-def test_bfloat16_is_refused_where_the_pods_may_get_older_gpus(precision, pool, pools):
+@each_row(("precision", "pool"), product(["bf16", "bf16_autocast"], ["t4", None]))
+def test_bfloat16_is_refused_where_the_pods_may_get_older_gpus(precision, pool):
     refusal = (
         rf"precision = '{precision}': needs GPUs of compute capability 8\.0 .* pool 't4', .* has 7\.5\. Fix: use fp32"
     )
     with pytest.raises(RefusalError, match=refusal):
-        check_precision(precision, placement(pool), PlatformOffers(pools=pools))
+        check_precision(precision, placement(pool), PlatformOffers(pools=(A10, T4)))
 
 
 def test_a_job_is_refused_at_preview():

@@ -15,6 +15,7 @@ from infra.errors import RefusalError
 from infra.workload_labels import JOB_LABEL, KIND_LABEL, OWNER_LABEL
 from tests.pod_security import pod_specs, violations
 from tests.recording_engine import UNKNOWN, Recording, record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import PLATFORM, TOGETHER, actions, plain_platform
 from workloads.accelerators import SharedGpu
 from workloads.git_source import GitSource
@@ -47,7 +48,7 @@ def _flag(command: list[str], name: str) -> str:
     return value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"workers": 0}, ("workers = 0", "1 to 1000")),
@@ -145,7 +146,7 @@ def test_a_save_fits_between_sigterm_and_sigkill():
         assert 0 < int(env["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"]) < grace
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "bound"),
     [
         ({"resources": Resources(gpus=8), "processes_per_worker": 8}, True),
@@ -168,7 +169,7 @@ def test_ranks_with_a_gpu_each_are_bound_to_the_cores_next_to_it(changes, bound)
         assert command.index("--numa-binding=node") < command.index("-m", 3)
 
 
-@pytest.mark.parametrize("resources", [Resources(), Resources(gpus=8), Resources(gpus=SharedGpu())])
+@each_row("resources", [Resources(), Resources(gpus=8), Resources(gpus=SharedGpu())])
 def test_binding_without_a_gpu_for_each_rank_is_refused(resources):
     with pytest.raises(RefusalError, match="numa_binding = True"):
         _args(workers=1, resources=resources, numa_binding=True)
@@ -240,7 +241,7 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("args", "resolved"), [change[1:] for change in CHANGES], ids=[c[0] for c in CHANGES])
+@each_row(("args", "resolved"), [change[1:] for change in CHANGES], ids=[c[0] for c in CHANGES])
 def test_whatever_changes_the_job_changes_its_name(args, resolved):
     changed = content_name("train", _args(**args), dataclasses.replace(RESOLVED, **resolved))
     assert changed != content_name("train", ARGS, RESOLVED)
@@ -285,7 +286,7 @@ def _record(
     return record(program, preview=preview)
 
 
-@pytest.mark.parametrize("preview", [True, False])
+@each_row("preview", [True, False])
 def test_logical_names_stay_when_the_content_changes(preview):
     before, after = _record(ARGS, preview=preview), _record(_args(workers=5), preview=preview)
     assert set(before.resources) == set(after.resources)

@@ -6,6 +6,7 @@ import pytest
 
 from infra.errors import RefusalError
 from infra.pod_network_modes import HostNetwork
+from tests.tables import each_row
 from tests.unit.workloads.serving import flags, serve
 from trainer.serve.shadow_config import ShadowConfig
 from workloads.autoscaling import Autoscaling
@@ -45,9 +46,7 @@ def test_the_service_knows_its_shadow_and_the_shadow_none():
     assert not {name for name in shadow if "shadow" in name}
 
 
-@pytest.mark.parametrize(
-    "asked", [{}, {"replicas": 4, "canary": Canary(version=5, percent=25)}], ids=["alone", "canary"]
-)
+@each_row("asked", [{}, {"replicas": 4, "canary": Canary(version=5, percent=25)}], ids=["alone", "canary"])
 def test_no_service_of_clients_reaches_the_shadow(asked):
     recording, deployments = _recorded(**asked)
     services = {
@@ -129,7 +128,7 @@ def test_a_shadow_replaces_nothing_that_runs():
     assert before.resources.keys() <= after.resources.keys()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "shadow",
     [
         Shadow(),
@@ -151,7 +150,7 @@ def test_the_server_takes_every_flag(shadow):
     assert config.shadow_model == shadow.model
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"shadow": {}}, ("shadow = ", "serves the same as the service", "name another version")),

@@ -13,6 +13,7 @@ from infra.errors import RefusalError
 from infra.pod_network_modes import HostNetwork
 from tests.pod_security import pod_specs, violations
 from tests.recording_engine import record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import ALONE, TOGETHER, actions, environment, manifest_of, plain_platform, pod
 from workloads.accelerators import GpuMemory
 from workloads.resources import Resources
@@ -31,7 +32,7 @@ def _replicas(manifest) -> dict[str, int]:
     return {task["name"]: task["replicas"] for task in manifest["spec"]["tasks"]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"workers": 0}, ("workers = 0", "1 to 1000")),
@@ -51,7 +52,7 @@ def test_what_cannot_run_is_refused(changes, words):
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "words"),
     [
         ({"replicas": 0}, ("parameter_servers.replicas = 0", "1 to 1000")),

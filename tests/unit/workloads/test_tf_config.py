@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import each_row
 from workloads.tf_config import CLUSTER_ROLES, cluster_spec, tf_config
 
 REPLICAS = st.dictionaries(st.sampled_from(CLUSTER_ROLES), st.integers(0, 20), min_size=1)
@@ -36,7 +37,7 @@ def test_every_process_finds_its_own_address(replicas, port):
             assert address == f"job-{role}-{index}.job:{port}"
 
 
-@pytest.mark.parametrize(("role", "index"), [("worker", 2), ("worker", -1), ("chief", 0)])
+@each_row(("role", "index"), [("worker", 2), ("worker", -1), ("chief", 0)])
 def test_a_process_that_is_not_there_has_none(role, index):
     with pytest.raises(ValueError, match=f"{role} {index}"):
         tf_config(cluster_spec("job", {"worker": 2}, 2222), role, index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.errors import RefusalError
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import PLATFORM
 from workloads.inference import TorchScriptServiceArgs
 from workloads.resolved import ResolvedWorkload
@@ -36,7 +37,7 @@ def test_the_server_knows_the_collector():
     assert {f"--otlp_endpoint={SERVICE}", "--trace_sample_ratio=0.5"} <= set(serve_command(args))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("endpoint", "peer"),
     [
         (SERVICE, {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "observability"}}}),
@@ -52,7 +53,7 @@ def test_the_policy_opens_exactly_the_collector(endpoint, peer):
     assert _egress(Tracing(endpoint=endpoint)) == [{"to": [peer], "ports": [{"protocol": "TCP", "port": 4317}]}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("endpoint", "limit"),
     [
         ("", "must be http or https"),
@@ -74,7 +75,7 @@ def test_what_no_policy_could_name_is_refused(endpoint, limit):
         Tracing(endpoint=endpoint)
 
 
-@pytest.mark.parametrize("ratio", [-0.1, 1.1, float("nan")])
+@each_row("ratio", [-0.1, 1.1, float("nan")])
 def test_the_share_is_one(ratio):
     with pytest.raises(RefusalError, match=r"tracing\.sample_ratio"):
         Tracing(endpoint=SERVICE, sample_ratio=ratio)

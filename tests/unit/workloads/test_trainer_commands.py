@@ -13,6 +13,7 @@ from infra.errors import RefusalError
 from infra.model_variants import ModelVariant
 from infra.settings.digits import DigitsSettings
 from tests.pod_security import pod_specs
+from tests.tables import each_row
 from trainer.common.validation import NAME_PATTERN
 from trainer.pytorch.compression.config import VARIANTS, CompressionConfig
 from trainer.pytorch.config import parse
@@ -182,9 +183,7 @@ def test_the_trainer_has_the_variants_that_a_service_may_serve():
     assert get_args(ModelVariant) == VARIANTS
 
 
-@pytest.mark.parametrize(
-    "name", ["resnet_50", "v1.5-a", "0", "m" * 63, "m" * 64, "a_", ".a", "A", "", "a/b", "a b", "a\n"]
-)
+@each_row("name", ["resnet_50", "v1.5-a", "0", "m" * 63, "m" * 64, "a_", ".a", "A", "", "a/b", "a b", "a\n"])
 def test_a_service_takes_every_name_that_the_trainer_publishes_and_no_other(name):
     def is_taken(service: Callable[[], object]) -> bool:
         try:

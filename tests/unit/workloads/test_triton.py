@@ -14,6 +14,7 @@ from infra.errors import RefusalError
 from infra.images import TRITON_IMAGE
 from infra.pod_network_modes import HostNetwork
 from tests.pod_security import violations
+from tests.tables import each_row
 from tests.unit.workloads.serving import POOL, flags, serve
 from workloads.canary import Canary
 from workloads.inference import TorchScriptServiceArgs
@@ -43,7 +44,7 @@ def test_the_pinned_image_of_nvidia_serves_unless_another_is_named():
     assert thin.inputs["spec"]["template"]["spec"]["containers"][0]["image"] == "trainer:1"
 
 
-@pytest.mark.parametrize("network", [HostNetwork(), HostNetwork(port_offset=10)])
+@each_row("network", [HostNetwork(), HostNetwork(port_offset=10)])
 def test_every_port_is_opened_declared_probed_allowed_and_served(network):
     recording = serve(**TRITON, network=network)
     [deployment], [service] = recording.of_kind("Deployment"), recording.of_kind("Service")
@@ -73,7 +74,7 @@ def test_alive_at_once_and_ready_with_the_model():
     assert flags(container["command"])["exit-on-error"] == "false"
 
 
-@pytest.mark.parametrize("grace", [10, 30, 3600])
+@each_row("grace", [10, 30, 3600])
 def test_it_ends_by_itself_before_it_is_killed(grace):
     container = _server(grace_period_seconds=grace)
     [command, seconds] = container["lifecycle"]["preStop"]["exec"]["command"]
@@ -176,7 +177,7 @@ def test_a_canary_pins_each_track():
         assert script.endswith(f"ln -sfn /data/output/models/digits/{version} /tmp/models/digits/{version}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("build", "words"),
     [
         (lambda: TorchScriptServiceArgs(model="digits", runtime=Triton()), ("runtime = Triton", "gpus=1", "Thin()")),

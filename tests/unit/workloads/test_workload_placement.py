@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pulumi
@@ -14,6 +15,7 @@ from infra.pod_network_modes import ExclusiveEni, HostNetwork, SharedEni, TrunkE
 from infra.pools import pool_offers
 from infra.settings.stack import Settings
 from tests.recording_engine import record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import plain_platform
 from workloads.accelerators import GpuMemory, MigInstances, SharedGpu
 from workloads.inference import TorchScriptService, TorchScriptServiceArgs
@@ -44,8 +46,7 @@ def _service(offers: object, **asked: object):
     return record(lambda: TorchScriptService("serve", _platform(offers), args), preview=True)
 
 
-@pytest.mark.parametrize("declare", [_job, _service])
-@pytest.mark.parametrize("later", [False, True], ids=["plain", "from another stack"])
+@each_row(("declare", "later"), product([_job, _service], [False, True]))
 def test_a_workload_that_does_not_fit_is_refused_in_the_preview(declare, later):
     def offers() -> object:
         known = PlatformOffers(pools=POOLS)
@@ -66,7 +67,7 @@ def _declare(declare: object, offers: object, args: dict) -> None:
         TorchScriptService("serve", _platform(offers), TorchScriptServiceArgs(model="resnet", runtime=Triton(), **args))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "words"),
     [
         ({"resources": Resources(gpus=GpuMemory(gib=8))}, ("only the ACK scheduler can assign a card", "whole GPUs")),
@@ -114,22 +115,15 @@ ACK = PlatformOffers(
     pod_networkings=("storage",),
     pod_security="privileged",
 )
+NETWORKS = (SharedEni(), TrunkEni(pod_networking="storage"), ExclusiveEni(), HostNetwork())
 
 
-@pytest.mark.parametrize("declare", [_job, _service])
-@pytest.mark.parametrize(
-    ("network", "warned"),
-    [
-        (SharedEni(), False),
-        (TrunkEni(pod_networking="storage"), False),
-        (ExclusiveEni(), True),
-        (HostNetwork(), True),
-    ],
-)
-def test_a_network_without_policies_says_so(declare, network, warned, monkeypatch):
+@each_row(("declare", "network"), product([_job, _service], NETWORKS))
+def test_a_network_without_policies_says_so(declare, network, monkeypatch):
     messages: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda message, _resource: messages.append(message))
     declare(ACK, network=network)
+    warned = isinstance(network, ExclusiveEni | HostNetwork)
     assert [type(network).__name__ in message for message in messages] == ([True] if warned else [])
 
 

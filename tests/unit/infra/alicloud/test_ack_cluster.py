@@ -10,6 +10,7 @@ import pytest
 from infra.alicloud.ack_cluster import AckCluster, AckClusterArgs
 from infra.errors import RefusalError
 from tests.recording_engine import KUBERNETES_PROVIDER, UNKNOWN, Secret, scalars
+from tests.tables import each_row
 from tests.unit.infra.alicloud.environment import (
     ERDMA_POOL,
     GPU_POOL,
@@ -202,7 +203,7 @@ def test_a_preview_says_that_it_did_not_ask_for_the_patch(monkeypatch):
     ]
 
 
-@pytest.mark.parametrize(("version", "refused"), [("1.33", True), ("1.32.7-aliyun.1", True), ("1.34", False)])
+@each_row(("version", "refused"), [("1.33", True), ("1.32.7-aliyun.1", True), ("1.34", False)])
 def test_a_cluster_of_a_retired_minor_is_not_created(version, refused):
     hook = _hook("cluster-creatable", settings(kubernetes={"version": version}))
     assert hook.opts.on_dry_run
@@ -213,7 +214,7 @@ def test_a_cluster_of_a_retired_minor_is_not_created(version, refused):
         hook(_creation())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kubernetes", "mode", "kept"),
     [
         ({}, "ipvs", True),

@@ -17,6 +17,7 @@ from infra.settings.images import ImageSettings
 from infra.settings.monitoring import LogSettings, MonitoringSettings
 from infra.settings.parse import parse_settings
 from tests.recording_engine import UNKNOWN
+from tests.tables import each_row
 from tests.unit.infra.alicloud.environment import ADDONS as INSTALLED
 from tests.unit.infra.alicloud.environment import (
     ANSWERS,
@@ -83,7 +84,7 @@ def test_every_version_is_pinned():
         assert addon.why, addon.name
 
 
-@pytest.mark.parametrize("stage", ["before_rdma", "after_pools"])
+@each_row("stage", ["before_rdma", "after_pools"])
 def test_nothing_installs_what_ack_likes(stage):
     environment = _all_features()
     for name, addon in _addons(environment, stage, ImageSettings(credential_helper=True), preview=False).items():
@@ -97,7 +98,7 @@ def test_names_are_once_in_the_table():
     assert not set(DISABLED_AT_BIRTH) & set(TABLE)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pair",
     [("terway-eniip", "terway-controlplane"), ("csi-plugin", "managed-csiprovisioner")],
     ids=lambda pair: pair[0],
@@ -106,7 +107,7 @@ def test_what_ack_wants_at_one_version_is(pair):
     assert TABLE[pair[0]].version == TABLE[pair[1]].version
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pools", "more"),
     [
         ((), set()),
@@ -120,7 +121,7 @@ def test_addons_are_there_where_something_needs_them(pools, more):
     assert set(_addons(settings(*pools))) == EVERYWHERE | more
 
 
-@pytest.mark.parametrize(("kind", "more"), [("operator", set()), ("managed", {"arms-prometheus"})])
+@each_row(("kind", "more"), [("operator", set()), ("managed", {"arms-prometheus"})])
 def test_the_managed_prometheus_is_there_when_asked_for(kind, more):
     """Its node exporter would take the same port of every node as ours."""
     addons = _addons(settings(), monitoring=MonitoringSettings(kind=kind))
@@ -128,7 +129,7 @@ def test_the_managed_prometheus_is_there_when_asked_for(kind, more):
     assert [json.loads(addons[name].inputs["config"]) for name in more] == [{"prometheusMode": "default"} for _ in more]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "logs", "there"),
     [
         ("operator", "sls", True),
@@ -144,7 +145,7 @@ def test_the_log_services_collector_is_there_when_asked_for(kind, logs, there):
         assert json.loads(addons["loongcollector"].inputs["config"]) == {"IngressDashboardEnabled": "false"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pools", "expected"),
     [((), set()), ((GPU_POOL,), set()), ((ERDMA_POOL,), {"ack-erdma-controller"}), ((LINGJUN_POOL,), set())],
     ids=["cpu", "gpu", "erdma", "lingjun"],
@@ -194,7 +195,7 @@ def test_the_settings_can_name_another_version():
     assert born["version"] == "v1.12.1.4"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("installed", "declared"),
     [
         ("v1.12.1.4", "v1.12.1.4"),
@@ -228,7 +229,7 @@ def test_versions_are_compared_by_the_numbers_that_they_begin_with():
     assert never_lower("v1.9.3", "latest") == "v1.9.3"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("versions", "says"),
     [
         ({"core-dns": "v1"}, "did you mean coredns"),

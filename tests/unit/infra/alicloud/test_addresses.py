@@ -23,6 +23,7 @@ from infra.instance_types import instance_type
 from infra.settings.alicloud import AlicloudSettings
 from infra.settings.alicloud_network import ExistingNetworkSettings, NetworkSettings
 from infra.settings.node_pools import LingjunSettings, NodePoolSettings
+from tests.tables import each_row
 
 ZONES = tuple(f"cn-hangzhou-{letter}" for letter in "bcdefghijk")
 PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
@@ -108,7 +109,7 @@ def test_alibaba_cloud_keeps_four_addresses_of_a_vswitch():
     assert usable_addresses(IPv4Network("10.0.0.0/29")) == 4
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("policy", "zones", "maximum", "expected"),
     [
         ("BALANCE", (), 5, {ZONES[0]: 3, ZONES[1]: 3}),
@@ -122,7 +123,7 @@ def test_nodes_of_a_pool_by_zone(policy, zones, maximum, expected):
     assert nodes_by_zone(_settings(pools=(pool,)), pool) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("types", "more", "expected"),
     [
         (("ecs.gn7i-c8g1.2xlarge",), {}, 45),
@@ -206,7 +207,7 @@ def test_lingjun_nodes_take_no_addresses_of_the_vpc():
     check_pod_addresses(_settings(pools=(pool,), cidr="10.64.0.0/18"))
 
 
-@pytest.mark.parametrize("role", ["node", "pod"])
+@each_row("role", ["node", "pod"])
 def test_an_existing_network_needs_vswitches_in_every_zone(role):
     check_existing_vswitches(_settings())
     check_existing_vswitches(_settings(existing=EXISTING))
@@ -215,7 +216,7 @@ def test_an_existing_network_needs_vswitches_in_every_zone(role):
         check_existing_vswitches(_settings(existing=lacking))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("network", "message"),
     [
         ({"cidr": "10.64.0.1/12"}, "bits set beyond /12. Fix: write 10.64.0.0/12"),

@@ -7,6 +7,7 @@ import pytest
 from infra.alicloud.log_service import collection_manifest
 from infra.errors import RefusalError
 from infra.settings.monitoring import LogSettings
+from tests.tables import each_row
 from tools.stacks.engine import stack_config
 
 KIND = "ClusterAliyunPipelineConfig"
@@ -42,13 +43,13 @@ def test_a_store_of_our_own_needs_nothing_of_it(record_stack):
     assert _stack(record_stack, kind="victoria_logs").of_kind(KIND) == []
 
 
-@pytest.mark.parametrize("days", [1, 3000, 3650])
+@each_row("days", [1, 3000, 3650])
 def test_lines_stay_as_long_as_the_service_can_keep_them(days):
     manifest = collection_manifest(LogSettings(kind="sls", retention_days=days), "k8s-log-c1")
     assert manifest["spec"]["logstores"][0]["ttl"] == days
 
 
-@pytest.mark.parametrize("days", [3001, 3649])
+@each_row("days", [3001, 3649])
 def test_a_time_that_the_service_does_not_know_is_refused(days):
     with pytest.raises(RefusalError, match=rf"retention_days = {days}: .*Fix: use 3000 or 3650"):
         collection_manifest(LogSettings(kind="sls", retention_days=days), "k8s-log-c1")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from infra.alicloud.network import AlicloudNetwork, AlicloudNetworkArgs
 from infra.errors import RefusalError
 from infra.settings.alicloud import AlicloudSettings
 from tests.recording_engine import UNKNOWN, record
+from tests.tables import each_row
 
 ZONES = ("cn-hangzhou-i", "cn-hangzhou-j", "cn-hangzhou-k")
 TAGS = {"team": "vision", "athanor:project": "athanor", "athanor:stack": "prod"}
@@ -130,7 +133,7 @@ def test_a_preview_knows_table_and_address_only_later():
         assert entry.inputs["snatTableId"] is entry.inputs["snatIp"] is entry.inputs["sourceVswitchId"] is UNKNOWN
 
 
-@pytest.mark.parametrize("existing", [None, EXISTING], ids=["own", "existing"])
+@each_row("existing", [None, EXISTING], ids=["own", "existing"])
 def test_nobody_outside_is_let_in(existing):
     recording = _network(network={"existing": existing})
     rules = recording.of_type("alicloud:ecs/securityGroupRule:SecurityGroupRule")
@@ -140,8 +143,7 @@ def test_nobody_outside_is_let_in(existing):
     assert not any("sourceSecurityGroupId" in rule.inputs for rule in rules)
 
 
-@pytest.mark.parametrize("before", [1, 2])
-@pytest.mark.parametrize("preview", [True, False])
+@each_row(("before", "preview"), product([1, 2], [True, False]))
 def test_a_zone_at_the_end_changes_nothing_of_the_zones_before_it(before, preview):
     smaller = _network(zones=ZONES[:before], preview=preview)
     larger = _network(zones=ZONES, preview=preview)
@@ -187,7 +189,7 @@ def test_what_nodes_wait_for():
     assert {resource.parent for resource in recording.resources.values() if resource.custom} == {component.urn}
 
 
-@pytest.mark.parametrize("protected", [True, False])
+@each_row("protected", [True, False])
 def test_protection(protected):
     recording = _network(protected=protected)
     assert {resource.type for resource in recording.resources.values() if resource.protect} == (
@@ -232,7 +234,7 @@ def test_a_vswitch_that_nodes_and_pods_share_has_one_snat_entry():
     assert [entry.inputs["sourceVswitchId"] for entry in entries] == list(shared.values())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("more", "message"),
     [
         ({"network": {"cidr": "10.64.0.0/22"}}, "alicloud.network.cidr"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.tables import each_row
 from tests.unit.infra.alicloud.environment import (
     ERDMA_POOL,
     GPU_POOL,
@@ -33,7 +32,7 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+@each_row("edit", EDITS.values(), ids=EDITS)
 def test_an_edit_of_a_pool_touches_nothing_else(edit):
     before, after = record_pools(GPU_POOL, ERDMA_POOL), record_pools(pool(**edit), ERDMA_POOL)
     changed = {

@@ -17,6 +17,7 @@ from infra.cuda import DEFAULT_DRIVER
 from infra.errors import RefusalError
 from infra.instance_types import INSTANCE_TYPES, instance_type
 from infra.settings.monitoring import MonitoringSettings
+from tests.tables import each_row
 from tests.unit.infra.alicloud.environment import (
     ERDMA_POOL,
     GPU_POOL,
@@ -138,7 +139,7 @@ def test_spot_nodes_up_to_a_price():
     assert inputs["multiAzPolicy"] == "COST_OPTIMIZED"
 
 
-@pytest.mark.parametrize(("price", "written"), [(4.5, "4.5"), (10, "10"), (100.0, "100"), (0.125, "0.125")])
+@each_row(("price", "written"), [(4.5, "4.5"), (10, "10"), (100.0, "100"), (0.125, "0.125")])
 def test_prices_are_written_as_people_do(price, written):
     inputs = pool_inputs(pool(spot={"price_limits": {"ecs.gn7i-c16g1.4xlarge": price}}))
     assert inputs["spotPriceLimits"][0]["priceLimit"] == written
@@ -292,12 +293,12 @@ def test_of_unlike_rdma_types_the_smallest_decides():
     assert pool_inputs(raw)["kubeletConfiguration"] == {"maxPods": str((8 - 1 - 2) * 30 + 6)}
 
 
-@pytest.mark.parametrize("raw", [GPU_POOL, LINGJUN_POOL, pool(eni="exclusive")], ids=["shared", "lingjun", "exclusive"])
+@each_row("raw", [GPU_POOL, LINGJUN_POOL, pool(eni="exclusive")], ids=["shared", "lingjun", "exclusive"])
 def test_ack_computes_the_limit_of_other_nodes(raw):
     assert "kubeletConfiguration" not in pool_inputs(raw)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("monitoring", "own"),
     [
         ({}, {"node-exporter"}),
@@ -332,12 +333,12 @@ def test_rdma_nodes_let_containers_lock_memory(tmp_path):
     assert (tmp_path / "calls").read_text() == "daemon-reload\ntry-restart containerd\n" * 2
 
 
-@pytest.mark.parametrize("raw", [GPU_POOL, LINGJUN_POOL], ids=["no RDMA", "ACK does it on Lingjun nodes"])
+@each_row("raw", [GPU_POOL, LINGJUN_POOL], ids=["no RDMA", "ACK does it on Lingjun nodes"])
 def test_other_nodes_run_no_script_of_ours(raw):
     assert "preUserData" not in pool_inputs(raw)
 
 
-@pytest.mark.parametrize(("protected", "encrypted"), [(True, True), (False, False)])
+@each_row(("protected", "encrypted"), [(True, True), (False, False)])
 def test_disks_of_a_protected_environment_are_encrypted(protected, encrypted):
     inputs = pool_inputs(pool(data_disks=[{}]), protected=protected)
     assert inputs["systemDiskEncrypted"] is encrypted

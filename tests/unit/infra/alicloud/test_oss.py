@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from infra.alicloud.oss import policy_statements, volume_manifest
 from infra.alicloud.rrsa import trust_document
 from infra.settings.storage import OssMountSettings
+from tests.tables import each_row
 
 BUCKET = "acs:oss:*:*:team-datasets"
 
@@ -33,7 +32,7 @@ def test_only_the_drivers_own_account_may_take_the_role():
     }
 
 
-@pytest.mark.parametrize(("path", "objects"), [("/", f"{BUCKET}/*"), ("/a/b", f"{BUCKET}/a/b/*")])
+@each_row(("path", "objects"), [("/", f"{BUCKET}/*"), ("/a/b", f"{BUCKET}/a/b/*")])
 def test_a_reading_mount_may_list_and_read_its_folder(path, objects):
     of_bucket, of_objects = policy_statements(_mount(path=path))
     assert of_bucket["Resource"] == [BUCKET]

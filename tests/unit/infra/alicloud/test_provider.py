@@ -6,6 +6,7 @@ import pytest
 
 from infra.alicloud.provider import PLACEHOLDER, alicloud_provider, has_credentials, provider_inputs
 from infra.errors import RefusalError
+from tests.tables import each_row
 from tests.unit.infra.alicloud.environment import record_on, settings
 
 KEYS = {"ALIBABA_CLOUD_ACCESS_KEY_ID": "id", "ALIBABA_CLOUD_ACCESS_KEY_SECRET": "secret"}
@@ -26,7 +27,7 @@ def _clear(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "variables",
     [
         KEYS,
@@ -39,15 +40,15 @@ def _clear(monkeypatch, tmp_path):
     ],
     ids=lambda variables: next(iter(variables)),
 )
-@pytest.mark.parametrize("preview", [True, False])
-def test_credentials_of_the_environment_stay_there(variables, preview):
-    inputs = provider_inputs(settings(), variables, preview=preview)
-    assert not {"access_key", "secret_key", "security_token"} & set(inputs)
-    assert inputs["region"] == "cn-hangzhou"
-    assert inputs["account_type"] == "Domestic"
+def test_credentials_of_the_environment_stay_there(variables):
+    for preview in (True, False):
+        inputs = provider_inputs(settings(), variables, preview=preview)
+        assert not {"access_key", "secret_key", "security_token"} & set(inputs)
+        assert inputs["region"] == "cn-hangzhou"
+        assert inputs["account_type"] == "Domestic"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "variables",
     [
         {},

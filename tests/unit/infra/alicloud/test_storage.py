@@ -8,6 +8,7 @@ import pytest
 
 from infra.errors import RefusalError
 from tests.recording_engine import UNKNOWN
+from tests.tables import each_row
 from tests.unit.infra.alicloud.storage_program import ZONES, environment
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def test_one_mount_target_in_the_zone_of_the_file_system_serves_all_once_everybo
     assert (target.inputs["vpcId"], target.inputs["vswitchId"]) == ("vpc-1", "vsw-cn-hangzhou-i")
 
 
-@pytest.mark.parametrize("claim", ["data", "output"])
+@each_row("claim", ["data", "output"])
 def test_each_claim_is_bound_to_a_folder_of_the_file_system(claim):
     recording = environment(preview=True)
     volume = recording.one(f"{claim}-volume")
@@ -111,7 +112,7 @@ def test_an_extreme_file_system_has_a_capacity_and_its_own_root():
     assert recording.one("data-volume").inputs["spec"]["csi"]["volumeAttributes"]["path"] == "/share/data"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("nas", "encryption"),
     [
         ({"encrypted": False}, {"encryptType": 0}),
@@ -171,7 +172,7 @@ def test_the_domain_adds_volumes_and_touches_nothing_else():
 STATEFUL = ("alicloud:nas/fileSystem", "alicloud:nas/mountTarget", "alicloud:nas/protocol")
 
 
-@pytest.mark.parametrize("nas", [{"mode": "standard"}, {**CPFS, "export_domain": DOMAIN}])
+@each_row("nas", [{"mode": "standard"}, {**CPFS, "export_domain": DOMAIN}])
 def test_data_is_protected_in_a_protected_environment_and_in_no_other(nas):
     def protected(recording):
         return {resource.urn for resource in recording.resources.values() if resource.protect}
@@ -199,7 +200,7 @@ def test_a_class_for_shared_folders_and_one_for_disks():
     assert disk["volumeBindingMode"] == "WaitForFirstConsumer"
 
 
-@pytest.mark.parametrize(("protected", "reclaim"), [(True, "Retain"), (False, "Delete")])
+@each_row(("protected", "reclaim"), [(True, "Retain"), (False, "Delete")])
 def test_volumes_of_a_protected_environment_outlive_their_claims(protected, reclaim):
     classes = [{"mode": "nas"}, {"mode": "disk"}, {"mode": "disk", "name": "scratch", "reclaim": "Delete"}]
     recording = environment({"classes": classes}, protected=protected)
@@ -209,7 +210,7 @@ def test_volumes_of_a_protected_environment_outlive_their_claims(protected, recl
     assert policies == {"athanor-shared": reclaim, "athanor-disk": reclaim, "scratch": "Delete"}
 
 
-@pytest.mark.parametrize("preview", [True, False])
+@each_row("preview", [True, False])
 def test_a_changed_class_is_deleted_before_the_new_one_is_created_and_no_preview_tries_it(preview):
     """It keeps its name, and the API server changes none of its fields in place."""
     for storage_class in environment(preview=preview).of_kind("StorageClass"):

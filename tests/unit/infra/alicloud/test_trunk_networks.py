@@ -11,6 +11,7 @@ from infra.alicloud.trunk_networks import PodNetworkings, PodNetworkingsArgs
 from infra.pod_network_modes import TrunkEni, pod_labels
 from infra.settings.trunk_networks import PodNetworkingSettings
 from tests.recording_engine import UNKNOWN, record
+from tests.tables import each_row
 
 
 def _declared(*networkings: PodNetworkingSettings, preview: bool = False):
@@ -39,7 +40,7 @@ def test_a_pod_networking_serves_the_pods_that_carry_its_name():
     }
 
 
-@pytest.mark.parametrize("preview", [True, False])
+@each_row("preview", [True, False])
 def test_the_environments_ids_stand_in_where_none_is_named(preview):
     recording = _declared(PodNetworkingSettings(name="plain"), OWN, preview=preview)
     assert {pod_networking.name for pod_networking in recording.of_kind("PodNetworking")} == {
@@ -58,7 +59,7 @@ def test_the_component_is_the_parent_and_says_what_it_holds():
     assert recording.one("pod-networking-storage").parent == component.urn
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fields",
     [
         {"name": "Storage"},

@@ -12,6 +12,7 @@ from infra.gateway.proxies import class_manifests
 from infra.settings.gateway import GatewaySettings
 from infra.settings.stack import Settings
 from tests.pod_security import pod_specs, violations
+from tests.tables import each_row
 
 ENABLED = {"gateway": {"enabled": True, "domain": "models.example.com"}, "monitoring": {"kind": "none"}}
 
@@ -69,7 +70,7 @@ def test_it_listens_inside_the_cluster_unless_the_settings_say_otherwise():
     assert proxies()["envoyService"] == {"name": "gateway", "type": "ClusterIP"}
 
 
-@pytest.mark.parametrize(("address", "kind"), [("internal", "intranet"), ("public", "internet")])
+@each_row(("address", "kind"), [("internal", "intranet"), ("public", "internet")])
 def test_a_load_balancer_is_of_the_asked_kind(address, kind):
     service = proxies(address=address, allowed_cidrs=["203.0.113.0/24"])["envoyService"]
     assert service["type"] == "LoadBalancer"
@@ -103,7 +104,7 @@ def test_an_own_certificate_is_used_and_none_is_signed(record_stack):
     assert "initContainers" not in job["spec"]["template"]["spec"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("gateway", "words"),
     [
         ({"domain": "models.example.com"}, "domain would have no effect"),

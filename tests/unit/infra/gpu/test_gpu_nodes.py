@@ -19,6 +19,7 @@ from infra.instance_types import INSTANCE_TYPES
 from infra.settings.gpu import ClusterGpuSettings, Mig, Mps, TimeSlicing
 from tests.pod_security import all_containers, pod_specs
 from tests.recording_engine import Recording, record
+from tests.tables import each_row
 
 SHARINGS = [None, TimeSlicing(replicas=4), Mps(replicas=2), Mig(profile="1g.10gb")]
 DEVICE_LISTS = ["cdi-cri", "cdi-annotations", "volume-mounts", "envvar"]
@@ -51,7 +52,7 @@ def _declared(**settings: object) -> Recording:
     return record(program, preview=False)
 
 
-@pytest.mark.parametrize("sharing", SHARINGS)
+@each_row("sharing", SHARINGS)
 def test_the_plugin_reads_the_configuration_of_its_sharing(sharing):
     manifests = _plugin(sharing)
     config = manifests["nvidia-device-plugin-config"]
@@ -70,7 +71,7 @@ def test_only_mps_has_a_daemon():
     assert daemons == [False, False, True, False]
 
 
-@pytest.mark.parametrize("device_list", DEVICE_LISTS)
+@each_row("device_list", DEVICE_LISTS)
 def test_the_plugin_passes_gpus_as_the_settings_say(device_list):
     [pod] = pod_specs(_plugin(device_list=device_list)["nvidia-device-plugin"])
     [container] = pod["containers"]
@@ -127,7 +128,7 @@ def test_the_exporter_collects_the_counters_and_names_the_pods():
     assert container["ports"] == [{"name": "metrics", "containerPort": DCGM_EXPORTER_PORT}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sharing", "expected"),
     [
         (None, {}),
@@ -206,7 +207,7 @@ def test_a_daemon_set_selects_its_own_pods_only():
         assert matched == {one["metadata"]["name"]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "parts"),
     [
         ({}, set()),

@@ -18,6 +18,7 @@ from infra.gpu.sharing import (
 )
 from infra.instance_types import instance_type
 from infra.settings.gpu import Cgpu, ClusterGpuSettings, GpuSettings, Mig, Mps, TimeSlicing
+from tests.tables import each_row
 
 SCHEDULE = "ack.node.gpu.schedule"
 
@@ -26,16 +27,16 @@ def test_whole_gpus_are_acks_default():
     assert node_labels(None) == {SCHEDULE: "default"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("isolation", "label"), [("memory", "cgpu"), ("memory_and_cores", "core_mem"), ("mps", "mps"), ("none", "share")]
 )
-@pytest.mark.parametrize("placement", ["binpack", "spread"])
-def test_acks_sharing_is_a_pair_of_labels(isolation, label, placement):
-    labels = node_labels(Cgpu(isolation=isolation, placement=placement))
-    assert labels == {SCHEDULE: label, "ack.node.gpu.placement": placement}
+def test_acks_sharing_is_a_pair_of_labels(isolation, label):
+    for placement in ("binpack", "spread"):
+        labels = node_labels(Cgpu(isolation=isolation, placement=placement))
+        assert labels == {SCHEDULE: label, "ack.node.gpu.placement": placement}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sharing", "fix"),
     [
         (TimeSlicing(replicas=4), "{mode: cgpu, isolation: memory}"),
@@ -77,7 +78,7 @@ def test_acks_sharing_is_refused_elsewhere():
         device_plugin_config(Cgpu())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sharing",
     [
         {"mode": "time_slicing", "replicas": 1},
@@ -100,7 +101,7 @@ A10 = instance_type("ecs.gn7i-c16g1.4xlarge")
 CPU = instance_type("ecs.g7.2xlarge")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sharing", "resources"),
     [
         (None, {"nvidia.com/gpu": "8"}),
@@ -115,7 +116,7 @@ def test_a_node_announces_its_gpus_in_shares(sharing, resources):
     assert advertised(sharing, CPU) == {}
 
 
-@pytest.mark.parametrize(("facts", "fix"), [(A100, "1g.10gb"), (A10, "use time_slicing or mps")])
+@each_row(("facts", "fix"), [(A100, "1g.10gb"), (A10, "use time_slicing or mps")])
 def test_a_profile_that_the_gpus_do_not_have_is_refused(facts, fix):
     with pytest.raises(RefusalError, match="have no such MIG profile") as caught:
         mig_instances(facts, "1g.11gb")
@@ -127,7 +128,7 @@ def test_shares_that_pods_choose_themselves_are_not_counted():
     assert shares_per_gpu(None, None) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "words"),
     [
         ({"sharing": {"mode": "mps", "replicas": 2}}, "set gpu.device_plugin to true"),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from infra.gateway.proxies import class_manifests
 from infra.gateway.proxy_metrics import FILTER
 from infra.monitoring.gateway_targets import gateway_targets
 from infra.monitoring.kept_metrics import KEPT_METRICS
 from infra.settings.gateway import GatewaySettings
+from tests.tables import each_row
 from tests.unit.infra.monitoring.relabeling import stored
 from trainer.activator.metrics import ActivatorMetrics
 
@@ -89,12 +88,12 @@ def test_what_is_counted_for_all_services_belongs_to_none() -> None:
     assert series["instance"] == TARGET["instance"]
 
 
-@pytest.mark.parametrize("name", READ)
+@each_row("name", READ)
 def test_a_proxy_is_asked_for_what_is_kept(name: str) -> None:
     assert re.search(FILTER, name)
 
 
-@pytest.mark.parametrize("name", NOT_READ)
+@each_row("name", NOT_READ)
 def test_a_proxy_is_asked_for_nothing_else(name: str) -> None:
     assert not re.search(FILTER, name)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
-
 from infra.autoscaling_metrics import LATENCY_METRIC, QUEUE_METRIC
 from infra.monitoring.kept_metrics import KEPT_METRICS
 from infra.monitoring.metrics_adapter import (
@@ -17,6 +15,7 @@ from infra.monitoring.metrics_adapter import (
     adapter_config,
     metrics_adapter_manifests,
 )
+from tests.tables import each_row
 from trainer.helpers.serving_certificate import parse
 from trainer.serve.metrics import ServerMetrics, VersionMetrics
 
@@ -71,7 +70,7 @@ def test_every_series_that_it_asks_for_is_scraped_and_kept():
     assert len(asked & kept) == 7
 
 
-@pytest.mark.parametrize(("interval", "window", "cpu_window"), [(5, "[20s]", "[60s]"), (30, "[120s]", "[120s]")])
+@each_row(("interval", "window", "cpu_window"), [(5, "[20s]", "[60s]"), (30, "[120s]", "[120s]")])
 def test_a_rate_covers_several_scrapes(interval, window, cpu_window):
     config = adapter_config(args(scrape_interval_seconds=interval))
     assert all(window in rule["metricsQuery"] for rule in config["rules"])

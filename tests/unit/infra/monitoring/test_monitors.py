@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from infra.monitoring.kept_metrics import KEPT_METRICS
 from infra.monitoring.monitors import SERVING, TRAINING, MonitorsArgs, monitor_manifests
+from tests.tables import each_row
 from tests.unit.infra.monitoring.relabeling import stored
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def test_a_rank_is_known_by_its_workload() -> None:
     assert "track" not in series
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("port", "read"),
     [("metrics", True), ("metrics-15", True), ("metrics-100", False), ("rendezvous", False), ("", False)],
 )
@@ -124,7 +123,7 @@ def test_objects_keep_their_own_names() -> None:
 KUBELET = {"namespace": "kube-system", "service": "kubelet", "endpoint": "https-metrics", "node": "n", "instance": "i"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sample", "kept"),
     [
         ({"__name__": "container_cpu_usage_seconds_total", "pod": "w-0", "container": "worker"}, True),
@@ -147,7 +146,7 @@ def test_a_volume_belongs_to_its_claims_namespace() -> None:
     assert (series["namespace"], series["node"], series["job"]) == ("team", "n", "kubelet")
 
 
-@pytest.mark.parametrize("job", sorted(KEPT_METRICS))
+@each_row("job", sorted(KEPT_METRICS))
 def test_every_target_stores_what_is_kept_and_nothing_else(job: str) -> None:
     rules = endpoint_of(everything()[job])["metricRelabelings"]
     (keep,) = (rule for rule in rules if rule["action"] == "keep" and rule["sourceLabels"] == ["__name__"])
@@ -215,15 +214,14 @@ def test_no_certificate_but_the_kubelets_is_taken_on_trust() -> None:
     assert trusted == {"kubelet", "cadvisor"}
 
 
-@pytest.mark.parametrize("job", [TRAINING, SERVING])
-@pytest.mark.parametrize(
-    "limit", ["sampleLimit", "bodySizeLimit", "labelLimit", "labelNameLengthLimit", "labelValueLengthLimit"]
-)
-def test_a_users_program_can_fill_nothing_but_its_own_share(job: str, limit: str) -> None:
-    assert everything()[job]["spec"][limit]
+@each_row("job", [TRAINING, SERVING])
+def test_a_users_program_can_fill_nothing_but_its_own_share(job: str) -> None:
+    spec = everything()[job]["spec"]
+    limits = ("sampleLimit", "bodySizeLimit", "labelLimit", "labelNameLengthLimit", "labelValueLengthLimit")
+    assert [limit for limit in limits if not spec[limit]] == []
 
 
-@pytest.mark.parametrize("job", [TRAINING, SERVING])
+@each_row("job", [TRAINING, SERVING])
 def test_what_the_platform_adds_is_within_the_limits(job: str) -> None:
     spec = everything()[job]["spec"]
     added = {rule.get("targetLabel", "") for rule in endpoint_of(everything()[job])["relabelings"]}
@@ -233,6 +231,6 @@ def test_what_the_platform_adds_is_within_the_limits(job: str) -> None:
     assert spec["labelValueLengthLimit"] > 253, "a pod's name may be so long"
 
 
-@pytest.mark.parametrize("job", [TRAINING, SERVING])
+@each_row("job", [TRAINING, SERVING])
 def test_a_users_program_sends_prometheus_nowhere_else(job: str) -> None:
     assert endpoint_of(everything()[job])["followRedirects"] is False

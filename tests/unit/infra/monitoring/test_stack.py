@@ -10,6 +10,7 @@ import pytest
 
 from infra.monitoring import NAMESPACE, NODE_NAMESPACE
 from infra.monitoring.crds import CRDS
+from tests.tables import each_row
 from tools.stacks.engine import stack_config
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def test_disks_are_folders_of_the_local_node(local_stack, machine_home):
         assert claim["storageClassName"] == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("disk", "expected"),
     [
         ({"size_gib": 30}, {"resources": {"requests": {"storage": "30Gi"}}}),
@@ -208,7 +209,7 @@ def test_what_must_not_outlive_the_pod_has_no_claim(watch):
     assert storage == {"emptyDir": {"sizeLimit": "3Gi"}}
 
 
-@pytest.mark.parametrize("size", [1, 50, 1024])
+@each_row("size", [1, 50, 1024])
 def test_what_is_oldest_goes_before_the_disk_is_full(watch, size):
     spec = spec_of(watch(storage={"size_gib": size}), "prometheus", "Prometheus")
     kept = int(re.fullmatch(r"(\d+)MiB", spec["retentionSize"])[1])
@@ -338,7 +339,7 @@ def test_nobody_but_the_operator_writes_and_it_only_in_its_namespace(watch):
     }
 
 
-@pytest.mark.parametrize("account", sorted(PARTS))
+@each_row("account", sorted(PARTS))
 def test_secrets_are_read_in_one_namespace_by_the_operator_alone(watch, account):
     namespaces = {namespace for namespace, _, resource, _ in _may(watch(), account) if resource == "secrets"}
     assert namespaces == ({NAMESPACE} if account == "prometheus-operator" else set())
@@ -399,14 +400,14 @@ def test_the_page_of_prometheus_lies_where_it_looks_for_it(watch):
     assert recording.one(name).urn in recording.ancestors(recording.one("prometheus", "Prometheus"))
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "http://localhost:9090", "null", "file://"])
+@each_row("origin", ["https://evil.example", "http://localhost:9090", "null", "file://"])
 def test_no_page_of_the_web_may_read_the_metrics(watch, origin):
     spec = spec_of(watch(), "prometheus", "Prometheus")
     [allowed] = [each["value"] for each in spec["additionalArgs"] if each["name"] == "web.cors.origin"]
     assert not re.fullmatch(allowed, origin)
 
 
-@pytest.mark.parametrize("enabled", [True, False])
+@each_row("enabled", [True, False])
 def test_a_gateway_is_read_and_missed_only_where_there_is_one(record_stack, enabled):
     recording = record_stack({"gateway": {"enabled": True}} if enabled else {})
     names = {each.name for kind in ("PodMonitor", "PrometheusRule") for each in recording.of_kind(kind)}

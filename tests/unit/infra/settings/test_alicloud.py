@@ -8,6 +8,7 @@ import pytest
 
 from infra.regions import ZONE_LETTERS, zones_of_region
 from infra.settings.parse import SettingsError, parse_settings
+from tests.tables import each_row
 
 POOL = {"name": "system", "role": "system", "instance_types": ["ecs.g7.xlarge"], "minimum": 1, "maximum": 1}
 H20 = {"name": "h20", "role": "gpu", "instance_types": ["ecs.ebmgn8v.48xlarge"], "maximum": 1}
@@ -17,7 +18,7 @@ def parsed(region: str, *zones: str):
     return parse_settings({"alicloud": {"region": region, "zones": list(zones), "node_pools": [POOL]}})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("region", "zones"),
     [("cn-hangzhou", ["cn-hangzhou-i", "cn-hangzhou-j"]), ("ap-southeast-1", ["ap-southeast-1a"])],
 )
@@ -27,7 +28,7 @@ def test_zones_of_a_region_are_accepted(region, zones):
     assert settings.zones == tuple(zones)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("region", "zone", "fix"),
     [
         ("ap-southeast-1", "ap-southeast-2a", "did you mean ap-southeast-1a"),
@@ -49,13 +50,13 @@ def test_a_region_that_does_not_exist_is_refused():
         parsed("cn-hangzou", "cn-hangzou-i")
 
 
-@pytest.mark.parametrize("region", sorted(ZONE_LETTERS))
+@each_row("region", sorted(ZONE_LETTERS))
 def test_every_zone_of_the_table_is_accepted(region):
     for zone in zones_of_region(region):
         parsed(region, zone)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "says"),
     [
         ({"key_pair": "my key"}, "alicloud.key_pair = 'my key'"),
@@ -77,7 +78,7 @@ def test_what_the_cloud_would_refuse_or_never_start_is_refused_early(changes, sa
     assert "Fix: " in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changes",
     [
         {"key_pair": "ops:team_1.key-2"},
@@ -93,7 +94,7 @@ def test_what_the_cloud_takes_is_accepted(changes):
     parse_settings({"alicloud": alicloud})
 
 
-@pytest.mark.parametrize("key", ["workers", "epochs", "replicas"])
+@each_row("key", ["workers", "epochs", "replicas"])
 def test_a_truth_value_is_not_a_number(key):
     with pytest.raises(SettingsError, match=f"digits.{key} = True"):
         parse_settings({"digits": {key: True}})

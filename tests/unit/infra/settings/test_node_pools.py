@@ -6,6 +6,7 @@ import pytest
 
 from infra.errors import RefusalError
 from infra.settings.parse import parse_settings
+from tests.tables import each_row
 from tests.unit.infra.alicloud.environment import (
     ERDMA_POOL,
     GPU_POOL,
@@ -33,7 +34,7 @@ def _environment(*pools, **changes):
     return {"region": "cn-hangzhou", "zones": list(ZONES), "node_pools": [SYSTEM_POOL, *pools], **changes}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "raw",
     [
         GPU_POOL,
@@ -58,7 +59,7 @@ def test_what_can_work_is_taken(raw):
     settings(raw)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "says"),
     [
         (pool(minimum=9), ["minimum = 9", "maximum = 8", "Fix: lower minimum"]),
@@ -130,7 +131,7 @@ def test_what_cannot_work_is_refused(raw, says):
         assert text in message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "says"),
     [
         (
@@ -166,7 +167,7 @@ def test_environments_that_cannot_work_are_refused(raw, says):
         assert text in message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "autoscaler"),
     [
         (SHORT_SPOT, "cluster-autoscaler"),

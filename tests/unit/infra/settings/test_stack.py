@@ -14,6 +14,7 @@ from infra.settings.parse import SettingsError, parse_settings
 from infra.settings.stack import Settings
 from infra.settings.tree import every_field, is_row
 from tests.fixtures.recorded_stack import REPOSITORY
+from tests.tables import each_row
 from tools.stacks.engine import stack_config
 from workloads.resources import Resources
 
@@ -274,7 +275,7 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("raw", "key", "value", "fix"), REFUSED, ids=[f"{r[1]}={r[2]}" for r in REFUSED])
+@each_row(("raw", "key", "value", "fix"), REFUSED, ids=[f"{r[1]}={r[2]}" for r in REFUSED])
 def test_a_wrong_setting_is_refused_with_key_value_and_fix(raw, key, value, fix):
     with pytest.raises(SettingsError) as caught:
         parse_settings(raw)
@@ -304,7 +305,7 @@ def test_nothing_has_to_be_set():
     assert (settings.digits.workers, settings.digits.replicas) == (2, 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "raw",
     [
         {"namespace": "7"},
@@ -351,7 +352,7 @@ def test_a_cpu_request_that_settings_accept_is_one_that_workloads_accept(value):
 FIELDS = list(every_field(Settings))
 
 
-@pytest.mark.parametrize(("key", "words"), [(key, words) for key, _, words in FIELDS], ids=[key for key, *_ in FIELDS])
+@each_row(("key", "words"), [(key, words) for key, _, words in FIELDS], ids=[key for key, *_ in FIELDS])
 def test_every_key_is_described(key, words):
     assert words, key
     assert words.endswith("."), key

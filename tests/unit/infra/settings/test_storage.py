@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from infra.errors import RefusalError
 from infra.settings.parse import parse_settings
 from infra.settings.storage import StandardNas
 from infra.storage import ClassVolumes, NodeFolders, choose_backing
+from tests.tables import each_row
 
 OWN = {"kubeconfig": "~/.kube/config", "context": "kind-athanor"}
 OSS = {"name": "imagenet", "bucket": "team-datasets"}
@@ -44,7 +47,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("storage", "key", "words"), REFUSED, ids=[str(refused[0])[:60] for refused in REFUSED])
+@each_row(("storage", "key", "words"), REFUSED, ids=[str(refused[0])[:60] for refused in REFUSED])
 def test_what_cannot_work_is_refused_with_the_fix(storage, key, words):
     with pytest.raises(RefusalError) as caught:
         parse_settings({"cluster": OWN, "storage": storage})
@@ -54,7 +57,7 @@ def test_what_cannot_work_is_refused_with_the_fix(storage, key, words):
     assert "Fix: " in line
 
 
-@pytest.mark.parametrize(
+@each_row(
     "storage",
     [
         {"storage_class": "alicloud-disk-essd", "access_mode": "ReadWriteOnce"},
@@ -74,8 +77,7 @@ def test_an_environment_gets_a_general_purpose_file_system_by_default():
     assert parse_settings({}).storage.file_system == StandardNas()
 
 
-@pytest.mark.parametrize("storage", [{"nas": {"mode": "standard"}}, {"oss": [OSS]}])
-@pytest.mark.parametrize("cluster", [{}, OWN])
+@each_row(("storage", "cluster"), product([{"nas": {"mode": "standard"}}, {"oss": [OSS]}], [{}, OWN]))
 def test_storage_of_the_cloud_is_refused_on_other_clusters(storage, cluster):
     with pytest.raises(RefusalError, match="describe the environment under alicloud"):
         choose_backing(parse_settings({"cluster": cluster, "storage": storage}))

@@ -17,10 +17,11 @@ from infra.volcano.deployments import controllers_manifest, scheduler_manifest
 from infra.volcano.permissions import CONTROLLER_RULES, SCHEDULER_RULES, permission_manifests
 from tests.fixtures.recorded_stack import write_volcano_chart
 from tests.pod_security import pod_specs, violations
+from tests.tables import each_row
 
 SCHEDULING = scheduler_manifest("docker.io/volcanosh/vc-scheduler:v1", scheduler_config_text())
 CONTROLLING = controllers_manifest("docker.io/volcanosh/vc-controller-manager:v1")
-DEPLOYMENTS = pytest.mark.parametrize("manifest", [SCHEDULING, CONTROLLING], ids=["scheduler", "controllers"])
+DEPLOYMENTS = each_row("manifest", [SCHEDULING, CONTROLLING], ids=["scheduler", "controllers"])
 RULES = {SCHEDULER: SCHEDULER_RULES, CONTROLLERS: CONTROLLER_RULES}
 
 # What each controller of Volcano 1.14 lists and watches (pkg/controllers/<name>, informers in Initialize).
@@ -195,7 +196,7 @@ def test_the_two_deployments_never_select_each_others_pods():
     assert labels[0] != labels[1]
 
 
-@pytest.mark.parametrize("account", RULES)
+@each_row("account", RULES)
 def test_permissions_belong_to_the_account_that_the_pods_use(account):
     service_account, role, binding = permission_manifests(account, RULES[account])
     manifest = {SCHEDULER: SCHEDULING, CONTROLLERS: CONTROLLING}[account]
@@ -205,7 +206,7 @@ def test_permissions_belong_to_the_account_that_the_pods_use(account):
     assert binding["subjects"] == [{"kind": "ServiceAccount", **service_account["metadata"]}]
 
 
-@pytest.mark.parametrize("account", RULES)
+@each_row("account", RULES)
 def test_no_permission_is_open_ended(account):
     for rule in RULES[account]:
         words = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
@@ -219,7 +220,7 @@ def test_the_scheduler_sees_no_secrets():
     assert not any("secrets" in rule["resources"] for rule in SCHEDULER_RULES)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("account", "kinds"),
     [
         (SCHEDULER, WATCHED_BY_SCHEDULER),

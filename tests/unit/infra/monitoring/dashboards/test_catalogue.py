@@ -11,6 +11,7 @@ from infra.monitoring.dashboards.queries import queries
 from infra.monitoring.kept_metrics import KEPT_METRICS
 from infra.monitoring.rules import rule_manifests
 from infra.settings.alert_thresholds import AlertThresholds
+from tests.tables import each_row
 from tests.unit.infra.monitoring.rules.queries import metrics_of
 from trainer.serve.metrics import ServerMetrics, VersionMetrics
 from trainer.serve.shadow_metrics import ShadowMetrics
@@ -66,7 +67,7 @@ USES = [
 ]
 
 
-@pytest.mark.parametrize(("where", "expr"), [pytest.param(*use, id=use[0]) for use in USES])
+@each_row(("where", "expr"), [pytest.param(*use, id=use[0]) for use in USES])
 def test_every_metric_exists(where, expr):
     assert metrics_of(expr) <= EXISTING, f"{where} names what nobody emits"
 

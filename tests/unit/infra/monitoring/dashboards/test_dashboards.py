@@ -15,6 +15,7 @@ from infra.monitoring.dashboards.panels import Limits, Look, Text, over_time, pa
 from infra.monitoring.dashboards.queries import panels
 from infra.monitoring.logs import JOB_FIELD, NAMESPACE_FIELD, SERVICE_FIELD
 from infra.settings.alert_thresholds import AlertThresholds, GpuThresholds
+from tests.tables import each_row
 
 BOARDS = dashboards()
 UIDS = ("athanor-cluster", "athanor-job", "athanor-queues", "athanor-serving", "athanor-cost")
@@ -78,11 +79,11 @@ def test_no_panel_covers_another(board):
         taken |= cells
 
 
-@pytest.mark.parametrize("panel", PANELS)
+@each_row("panel", PANELS)
 def test_a_panel_says_what_it_answers_and_what_to_do(panel):
     asks, _, when_bad = panel["description"].partition("\n\n")
-    assert "?" in asks
-    assert re.fullmatch(r"When it looks bad: \S.+\.", when_bad)
+    assert re.match(r"[A-Z][a-z].*\?", asks)
+    assert re.fullmatch(r"When it looks bad: \S.*[a-z].*\.", when_bad)
     assert panel["fieldConfig"]["defaults"]["unit"]
     assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
 
@@ -98,7 +99,7 @@ def test_queries_use_the_dashboards_own_variables(board):
     assert used <= known
 
 
-@pytest.mark.parametrize("panel", PANELS)
+@each_row("panel", PANELS)
 def test_a_panels_queries_have_all_they_need(panel):
     assert panel["targets"]
     for target in panel["targets"]:
@@ -109,7 +110,7 @@ def test_a_panels_queries_have_all_they_need(panel):
     assert len(set(ids)) == len(ids)
 
 
-@pytest.mark.parametrize("panel", PANELS)
+@each_row("panel", PANELS)
 def test_a_number_is_one_series(panel):
     if panel["type"] == "stat":
         (target,) = panel["targets"]
@@ -126,7 +127,7 @@ def test_variables_of_a_job_depend_on_the_namespace():
     assert 'kind!="service"' in workload["query"]
 
 
-@pytest.mark.parametrize(("uid", "field"), [("athanor-job", JOB_FIELD), ("athanor-serving", SERVICE_FIELD)])
+@each_row(("uid", "field"), [("athanor-job", JOB_FIELD), ("athanor-serving", SERVICE_FIELD)])
 def test_a_job_and_a_service_lead_to_their_logs(uid, field):
     link = next(link for link in BOARDS[uid]["links"] if link["title"].startswith("Logs"))
     page, _, query = link["url"].partition("&query=")

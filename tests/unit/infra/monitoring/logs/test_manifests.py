@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from infra.monitoring import NAMESPACE, NODE_NAMESPACE, PROMETHEUS, VICTORIA_LOGS_PORT, VLAGENT
 from infra.monitoring.logs import CLAIM, collector, store
 from infra.monitoring.logs.manifests import LogArgs, log_manifests
@@ -12,6 +10,7 @@ from infra.settings.monitoring import LogSettings, VolumeSettings
 from infra.simulated_nodes import simulated_node_manifest
 from infra.storage import ClassVolumes, NodeFolders
 from tests.pod_security import all_containers, pod_specs, violations
+from tests.tables import each_row
 
 GIB = 1024**3
 
@@ -31,7 +30,7 @@ def test_the_store_waits_for_its_disk_and_the_collector_for_its_rights():
     assert names.index("vlagent-role-binding") < names.index("vlagent")
 
 
-@pytest.mark.parametrize("kind", ["sls", "none"])
+@each_row("kind", ["sls", "none"])
 def test_other_kinds_need_nothing_of_it(kind):
     assert manifests(kind=kind) == {}
 
@@ -68,7 +67,7 @@ def test_days_and_the_size_of_the_disk_bound_what_is_kept():
     assert int(limits["storage.minFreeDiskSpaceBytes"]) == GIB
 
 
-@pytest.mark.parametrize("size_gib", [1, 2, 50, 32768])
+@each_row("size_gib", [1, 2, 50, 32768])
 def test_old_days_go_before_new_lines_are_refused(size_gib):
     used, free = store.disk_limits(size_gib)
     assert 0 < free < size_gib * GIB - used, "between the two there is room"

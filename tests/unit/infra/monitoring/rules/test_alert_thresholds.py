@@ -8,6 +8,7 @@ from infra.monitoring.rules import rule_manifests
 from infra.settings.alert_thresholds import REQUEST_SECONDS_BUCKETS, AlertThresholds
 from infra.settings.parse import SettingsError, parse_settings
 from infra.settings.tree import every_field, is_row
+from tests.tables import each_row
 from trainer.serve.metrics import REQUEST_SECONDS_BUCKETS as BUCKETS_OF_THE_SERVER
 
 DEFAULTS = AlertThresholds()
@@ -36,14 +37,14 @@ def with_value(key, value):
     return AlertThresholds.model_validate({area: {name: value}})
 
 
-@pytest.mark.parametrize("key", KEYS)
+@each_row("key", KEYS)
 def test_every_limit_changes_a_rule(key):
     area, name = key.split(".")
     other = OTHER.get(key) or getattr(getattr(DEFAULTS, area), name) + 1
     assert rules(with_value(key, other)) != rules(DEFAULTS)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "value", "words"),
     [
         ("gpu.temperature_celsius", 5, "greater than or equal to 40"),
@@ -74,7 +75,7 @@ def test_bounds_of_latencies_are_those_that_the_server_counts():
     assert REQUEST_SECONDS_BUCKETS == BUCKETS_OF_THE_SERVER
 
 
-@pytest.mark.parametrize("bound", REQUEST_SECONDS_BUCKETS)
+@each_row("bound", REQUEST_SECONDS_BUCKETS)
 def test_every_bound_is_found_however_the_server_writes_it(bound):
     (recording,) = (
         rule

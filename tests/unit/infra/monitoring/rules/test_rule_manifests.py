@@ -3,18 +3,13 @@
 import json
 import subprocess
 
-import pytest
-
 from infra.gpu.dcgm_exporter import COUNTERS
-from infra.monitoring.kept_metrics import KEPT_METRICS
 from infra.monitoring.rules import areas, rule_manifests
 from infra.monitoring.rules.nodes import PLATFORM_NAMESPACES
 from infra.monitoring.rules.xid import SEVERITIES, XIDS
 from infra.settings.alert_thresholds import AlertThresholds
+from tests.tables import each_row
 from tests.unit.infra.monitoring.rules.queries import metrics_of
-from trainer.serve.metrics import ServerMetrics, VersionMetrics
-from trainer.serve.shadow_metrics import ShadowMetrics
-from trainer.training.metrics import TrainingMetrics
 
 RULES = [rule for area in areas(AlertThresholds()) for rule in (*area.recordings, *area.alerts)]
 ALERTS = [alert for area in areas(AlertThresholds()) for alert in area.alerts]
@@ -23,23 +18,6 @@ ALERTS = [alert for area in areas(AlertThresholds()) for alert in area.alerts]
 def manifests(**more):
     given = {"namespace": "monitoring", "labels": {"release": "theirs"}, **more}
     return rule_manifests(AlertThresholds(), **given)
-
-
-def own_metrics():
-    """Return the names of all that this project's trainer and server report."""
-    training = {
-        sample + suffix
-        for family in TrainingMetrics(run="r", rank=0).registry.collect()
-        for sample in (family.name,)
-        for suffix in ("", "_total", "_bucket", "_sum", "_count")
-    }
-    server = ServerMetrics("m")
-    server.responses[200] += 1
-    server.worker_restarts["m"] = lambda: 1
-    server.shadow_lines = ShadowMetrics().lines
-    server.add_version(VersionMetrics(model="m", version=1))
-    lines = server.render().decode().splitlines()
-    return training | {line.split("{")[0].split(" ")[0] for line in lines if not line.startswith("#")}
 
 
 def test_every_area_is_a_rule_object_that_the_stack_selects():
@@ -76,13 +54,6 @@ def test_alerts_name_their_page_where_it_can_be_read():
     assert "runbook" not in rules[0]["annotations"]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: getattr(rule, "name", None) or rule.record)
-def test_rules_read_only_metrics_that_something_reports(rule):
-    recorded = {recording.record for area in areas(AlertThresholds()) for recording in area.recordings}
-    kept = {name for names in KEPT_METRICS.values() for name in names}
-    assert metrics_of(rule.expr) <= recorded | kept | own_metrics() | {"up", None}
-
-
 def test_nobody_misses_a_scheduler_that_is_not_read():
     rule = manifests(volcano=False)["rules-targets"]["spec"]["groups"][0]["rules"][1]
     assert rule["alert"] == "TargetMissing"
@@ -114,7 +85,7 @@ def test_every_code_has_one_action():
     assert {xid.action for xid in XIDS} == set(SEVERITIES)
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+@each_row("alert", ALERTS, ids=lambda alert: alert.name)
 def test_alerts_say_what_is_the_matter(alert):
     assert alert.summary
     assert "\n" not in alert.summary

@@ -5,6 +5,7 @@ import functools
 import pytest
 
 from infra.monitoring.rules import areas
+from tests.tables import each_row
 from tests.unit.infra.monitoring.rules import (
     gateway_cases,
     gpu_cases,
@@ -46,7 +47,7 @@ def outcome_of(promtool, tmp_path_factory):
     return outcome
 
 
-@pytest.mark.parametrize(("area", "case"), EACH)
+@each_row(("area", "case"), EACH)
 def test_promtool_finds_what_the_case_says(outcome_of, area, case):
     failures = outcome_of(area)
     assert name_of(case) not in failures, failures[name_of(case)]
@@ -57,14 +58,14 @@ def test_names_tell_the_cases_apart():
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize(("area", "alert"), ALERTS, ids=[alert.name for _, alert in ALERTS])
+@each_row(("area", "alert"), ALERTS, ids=[alert.name for _, alert in ALERTS])
 def test_every_alert_is_seen_to_fire_to_stay_silent_and_to_resolve(area, alert):
     cases = [case for case in CASES[area] if isinstance(case, AlertCase) and case.alert == alert.name]
     assert any(case.fires and case.quiet for case in cases), "no case in which it fires and is silent"
     assert any(_seconds(case.quiet[-1]) > max(map(_seconds, case.fires)) for case in cases if case.fires and case.quiet)
 
 
-@pytest.mark.parametrize(("area", "alert"), ALERTS, ids=[alert.name for _, alert in ALERTS])
+@each_row(("area", "alert"), ALERTS, ids=[alert.name for _, alert in ALERTS])
 def test_messages_use_labels_that_the_alert_has(area, alert):
     for case in CASES[area]:
         if not isinstance(case, AlertCase) or case.alert != alert.name:

@@ -3,17 +3,16 @@
 import re
 
 import promql_parser
-import pytest
 
-from infra.monitoring.kept_metrics import KEPT_METRICS
 from infra.monitoring.rules import areas
 from infra.monitoring.rules.rule import RUNBOOKS
 from infra.monitoring.rules.xid import XIDS
 from infra.settings.alert_thresholds import AlertThresholds
 from infra.settings.stack import Settings
 from infra.settings.tree import every_field
+from tests.tables import each_row
+from tests.unit.infra.monitoring.dashboards.test_catalogue import EXISTING
 from tests.unit.infra.monitoring.rules.queries import metrics_of
-from tests.unit.infra.monitoring.rules.test_rule_manifests import own_metrics
 from tools.paths import REPOSITORY
 
 FOLDER = REPOSITORY / RUNBOOKS
@@ -22,9 +21,9 @@ ALERTS = {alert.name: alert for area in areas(AlertThresholds()) for alert in ar
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md") if path != INDEX}
 HEADINGS = ["What it means", "What users see", "How to check", "What to do"]
 BLOCK = re.compile(r"^```(sh|promql)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-each_page = pytest.mark.parametrize("name", sorted(PAGES))
-# Prometheus makes these itself for whatever it reads.
-OF_PROMETHEUS = {"up", "ALERTS", "scrape_duration_seconds", "scrape_samples_scraped"}
+each_page = each_row("name", sorted(PAGES))
+SCRAPES = {"scrape_duration_seconds", "scrape_samples_scraped"}
+"""Prometheus makes these itself for whatever it reads."""
 
 
 def lines(name, language):
@@ -51,13 +50,11 @@ def test_pages_say_what_is_the_matter_and_what_to_do(name):
 
 @each_page
 def test_queries_can_be_typed_and_find_what_is_stored(name):
-    known = {recording.record for area in areas(AlertThresholds()) for recording in area.recordings}
-    known |= {metric for metrics in KEPT_METRICS.values() for metric in metrics} | own_metrics() | OF_PROMETHEUS
     queries = lines(name, "promql")
     assert queries
     for query in queries:
         promql_parser.parse(query)
-        assert metrics_of(query) - {None} <= known
+        assert metrics_of(query) - {None} <= EXISTING | SCRAPES
 
 
 @each_page
@@ -78,7 +75,7 @@ def test_limits_are_settings(name):
     assert bool(named) == ("## Limits" in PAGES[name])
 
 
-@pytest.mark.parametrize("xid", XIDS, ids=lambda xid: str(xid.codes[0]))
+@each_row("xid", XIDS, ids=lambda xid: str(xid.codes[0]))
 def test_codes_are_explained_on_the_page_of_their_action(xid):
     page = {
         "restart_node": "GpuXidRestartNode",
