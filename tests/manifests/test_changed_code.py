@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 
 import pytest
@@ -17,8 +18,9 @@ SERVING = {"Deployment digits", "serving_image"}
 
 @pytest.fixture(scope="module")
 def previewed(record_stack, tmp_path_factory):
-    """Preview the local stack with a file of trainer/ changed; give its manifests and exports by their names."""
+    """Preview the local stack with a file of trainer/ changed, once; give its manifests and exports by their names."""
 
+    @functools.cache
     def preview(changed: str | None) -> dict[str, object]:
         sources = tmp_path_factory.mktemp("sources")
         shutil.copytree(REPOSITORY / "trainer", sources / "trainer", ignore=shutil.ignore_patterns("__pycache__"))

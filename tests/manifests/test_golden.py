@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from infra.platform import Platform
+from tests.fixtures.recorded_stack import UNWATCHED
 from tests.manifests.differences import differences
 from tests.manifests.job_kind_cases import JOB_KIND_CASES
 from tests.manifests.placement_cases import PLACEMENT_CASES
@@ -38,8 +39,6 @@ GOLDEN = Path(__file__).parent / "golden"
 DIFFERENCES = GOLDEN / "differences"
 UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
 HOME_MARK = "<home>"
-_UNWATCHED = {"monitoring": {"kind": "none"}}
-"""What is watched has a case of its own, below."""
 
 
 def _platform() -> Platform:
@@ -78,7 +77,7 @@ def _queues(record_stack: StackRecorder) -> Recording:
 
 
 def _simulated_nodes(record_stack: StackRecorder) -> Recording:
-    return record_stack({"cluster": {"simulated_nodes": [{"instance_type": "ecs.ebmgn8v.48xlarge"}]}})
+    return record_stack({"cluster": {"simulated_nodes": [{"instance_type": "ecs.ebmgn8v.48xlarge"}]}, **UNWATCHED})
 
 
 def _alicloud_storage() -> Recording:
@@ -89,11 +88,11 @@ def _alicloud_storage() -> Recording:
 def _gpu_nodes(record_stack: StackRecorder) -> Recording:
     sharing = {"mode": "mps", "replicas": 4}
     gpu = {"device_plugin": True, "dcgm_exporter": True, "sharing": sharing}
-    return record_stack({"gpu": gpu, **_UNWATCHED})
+    return record_stack({"gpu": gpu, **UNWATCHED})
 
 
 def _job_cleanup(record_stack: StackRecorder) -> Recording:
-    return record_stack({"clean_up": {"enabled": True}, **_UNWATCHED})
+    return record_stack({"clean_up": {"enabled": True}, **UNWATCHED})
 
 
 _GATEWAY_KINDS = (
@@ -105,7 +104,7 @@ _GATEWAY_KINDS = (
 def _gateway(record_stack: StackRecorder) -> Recording:
     gateway = {"enabled": True, "domain": "models.example.com", "replicas": 2}
     quiet = {"digits": {"enabled": False}, "scheduling": {"install": False}}
-    return record_stack({"gateway": gateway, **quiet, **_UNWATCHED})
+    return record_stack({"gateway": gateway, **quiet, **UNWATCHED})
 
 
 _MONITORING_KINDS = (
@@ -126,7 +125,7 @@ def _monitoring_in_the_cloud(record_stack: StackRecorder) -> Recording:
 
 CASES: dict[str, tuple[Callable[[StackRecorder], Recording], tuple[str, ...]]] = {
     # name: how it is recorded, which kinds are kept (all if none is named)
-    "local": (lambda record_stack: record_stack(_UNWATCHED), ()),
+    "local": (lambda record_stack: record_stack(UNWATCHED), ()),
     "gpu-job": (lambda _: record(_gpu_job, preview=False), ()),
     "queues": (_queues, ("Queue", "Job", "HyperNode", "ResourceQuota")),
     "simulated-nodes": (_simulated_nodes, ("Node",)),

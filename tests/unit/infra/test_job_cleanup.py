@@ -12,10 +12,10 @@ from infra.offers import NO_OFFERS, PlatformOffers
 from infra.pools import platform_offers
 from infra.settings.clean_up import CleanUpSettings
 from infra.settings.stack import Settings
-from tests.fixtures.recorded_stack import TRAINER_TAG
+from tests.fixtures.recorded_stack import TRAINER_TAG, UNWATCHED
 from tests.tables import each_row
 
-ENABLED = {"clean_up": {"enabled": True}, "namespace": "team", "monitoring": {"kind": "none"}}
+ENABLED = {"clean_up": {"enabled": True}, "namespace": "team", **UNWATCHED}
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_the_pod_runs_the_program_with_what_jobs_are_labelled_with(pod):
 
 @each_row(("minutes", "line"), [(1, "*/1 * * * *"), (10, "*/10 * * * *"), (30, "*/30 * * * *"), (60, "0 * * * *")])
 def test_it_runs_at_the_interval_and_never_twice_at_once(record_stack, minutes, line):
-    changed = record_stack({"clean_up": {"enabled": True, "interval_minutes": minutes}})
+    changed = record_stack({"clean_up": {"enabled": True, "interval_minutes": minutes}, **UNWATCHED})
     spec = changed.one("job-cleanup-cron-job").inputs["spec"]
     assert spec["schedule"] == line
     assert spec["concurrencyPolicy"] == "Forbid"

@@ -14,7 +14,7 @@ import pytest
 from infra.errors import RefusalError
 from infra.outputs import FIELD_NAMES
 from infra.platform import Platform
-from tests.fixtures.recorded_stack import REPOSITORY
+from tests.fixtures.recorded_stack import REPOSITORY, UNWATCHED
 from tests.recording_engine import KUBERNETES_PROVIDER, record
 from tests.tables import each_row
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
@@ -95,14 +95,14 @@ def test_an_owner_with_a_newer_contract_is_refused():
 
 def test_jobs_use_the_first_queue(record_stack):
     queues = [{"name": "research", "weight": 3}, {"name": "production"}]
-    recording = record_stack({"scheduling": {"queues": queues}})
+    recording = record_stack({"scheduling": {"queues": queues}, **UNWATCHED})
     assert recording.exports["queue"] == "research"
     assert recording.one("digits-training", "Job").inputs["spec"]["queue"] == "research"
     assert {queue.name for queue in recording.of_kind("Queue")} == {"queue-research", "queue-production"}
 
 
 def test_a_cluster_with_volcano_keeps_its_own(record_stack):
-    recording = record_stack({"scheduling": {"install": False}, "monitoring": {"kind": "none"}})
+    recording = record_stack({"scheduling": {"install": False}, **UNWATCHED})
     assert recording.of_kind("CustomResourceDefinition") == []
     assert recording.of_kind("ClusterRole") == []
     assert {deployment.name for deployment in recording.of_kind("Deployment")} == {"digits"}
@@ -110,7 +110,7 @@ def test_a_cluster_with_volcano_keeps_its_own(record_stack):
 
 
 def test_the_namespace_of_the_settings_holds_all_workloads(record_stack):
-    recording = record_stack({"namespace": "team-a", "monitoring": {"kind": "none"}})
+    recording = record_stack({"namespace": "team-a", **UNWATCHED})
     namespaces = {resource.inputs["metadata"].get("namespace") for resource in recording.objects()} - {None}
     assert namespaces == {"team-a", "volcano-system"}
     assert recording.exports["digits_service_url"] == "http://digits.team-a.svc:8000"

@@ -12,6 +12,7 @@ from infra.pools import pool_offers
 from infra.quotas import limit_range_manifest, quota_limits, quota_manifest
 from infra.settings.scheduling import ContainerDefaults, QuotaSettings
 from infra.settings.stack import Settings
+from tests.fixtures.recorded_stack import UNWATCHED
 from tests.pod_security import all_containers, pod_specs
 from tests.tables import each_row
 from tools.stacks.engine import stack_config
@@ -104,9 +105,12 @@ def test_what_our_pods_may_fill_is_below_the_limit_of_their_disk(record_stack):
                 assert 0 < sum(disks) < limit, resource.urn
 
 
+WITH_QUOTA = {"scheduling": {"quota": {"resources": {"cpu": "64", "memory": "64Gi"}}}, **UNWATCHED}
+
+
 def test_the_projects_own_pods_ask_for_all_that_a_quota_counts(record_stack):
     """A pod that names no request of a counted resource is refused, unless the LimitRange fills it in."""
-    recording = record_stack({"scheduling": {"quota": {"resources": {"cpu": "64", "memory": "64Gi"}}}})
+    recording = record_stack(WITH_QUOTA)
     [quota] = recording.of_kind("ResourceQuota")
     counted = {name.removeprefix("requests.") for name in quota.inputs["spec"]["hard"]}
     pods = [
@@ -122,7 +126,7 @@ def test_the_projects_own_pods_ask_for_all_that_a_quota_counts(record_stack):
 
 
 def test_pods_come_after_quota_and_limit_range(record_stack):
-    recording = record_stack({"scheduling": {"quota": {"resources": {"cpu": "64"}}}})
+    recording = record_stack(WITH_QUOTA)
     job = recording.one("digits-training", "Job")
     for kind in ("ResourceQuota", "LimitRange"):
         [resource] = recording.of_kind(kind)

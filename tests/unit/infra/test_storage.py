@@ -59,7 +59,7 @@ def test_another_cluster_gets_claims_of_its_default_class_and_no_volume(record_s
         assert not {"storageClassName", "volumeName"} & set(claim.inputs["spec"])
 
 
-def test_sizes_class_and_mode_come_from_the_settings(record_stack, machine_home):
+def test_sizes_class_and_mode_come_from_the_settings_and_the_engine_compares_the_class(record_stack, machine_home):
     storage = {"storage_class": "nas", "access_mode": "ReadWriteOnce", "data_size_gib": 7, "output_size_gib": 70}
     recording = record_stack(_on_a_cluster_of_the_users(machine_home, **storage))
     sizes = {claim.name: claim.inputs["spec"] for claim in recording.of_kind("PersistentVolumeClaim")}
@@ -69,10 +69,6 @@ def test_sizes_class_and_mode_come_from_the_settings(record_stack, machine_home)
     }
     assert all(spec["storageClassName"] == "nas" for spec in sizes.values())
     assert all(spec["accessModes"] == ["ReadWriteOnce"] for spec in sizes.values())
-
-
-def test_the_engine_is_asked_to_compare_the_class(record_stack, machine_home):
-    recording = record_stack(_on_a_cluster_of_the_users(machine_home, storage_class="nas"))
     (storage,) = recording.of_type("athanor:infra:SharedStorage")
     assert storage.inputs == {"storage_class": "nas"}
     assert [name for name in storage.before_update if name in recording.hooks] == ["storage-fixed-class"]

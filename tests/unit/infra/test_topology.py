@@ -6,6 +6,7 @@ from infra.node_labels import POOL_LABEL
 from infra.pools import platform_offers, pool_offers
 from infra.settings.stack import Settings
 from infra.topology import POOL_TIER, ZONE_TIER, hyper_node_manifests
+from tests.fixtures.recorded_stack import UNWATCHED
 
 SYSTEM = {"name": "system", "role": "system", "instance_types": ["ecs.g7.2xlarge"], "minimum": 3, "maximum": 3}
 TRAIN = {"name": "train", "role": "gpu", "instance_types": ["ecs.ebmgn7e.32xlarge"], "maximum": 4}
@@ -71,7 +72,7 @@ def test_a_cluster_with_a_volcano_of_its_own_keeps_its_topology():
 
 
 def test_every_simulated_node_belongs_to_one_pool_of_one_zone(record_stack):
-    recording = record_stack(SIMULATED)
+    recording = record_stack({**SIMULATED, **UNWATCHED})
     selectors = [
         member["selector"]["labelMatch"]["matchLabels"]
         for hyper_node in recording.of_kind("HyperNode")
@@ -86,7 +87,7 @@ def test_every_simulated_node_belongs_to_one_pool_of_one_zone(record_stack):
 
 
 def test_hyper_nodes_are_gone_before_the_controllers_that_know_them(record_stack):
-    recording = record_stack(SIMULATED)
+    recording = record_stack({**SIMULATED, **UNWATCHED})
     [definition] = [
         resource
         for resource in recording.of_kind("CustomResourceDefinition")

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from infra.errors import RefusalError
+from tests.fixtures.recorded_stack import UNWATCHED
 from tests.pod_security import pod_specs, violations
 from tests.tables import each_row
 from tests.unit.workloads.job_cases import PLATFORM
@@ -226,16 +227,12 @@ def test_pods_that_wait_for_their_model_do_not_keep_a_node_from_being_drained():
     assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
 
 
-def test_a_budget_exists_only_where_it_can_hold(record_stack):
+@each_row(("replicas", "budgets"), [(0, []), (1, []), (2, [1])])
+def test_a_budget_exists_only_where_it_can_hold(record_stack, replicas, budgets):
     """With one replica it would block every node drain forever."""
-    assert record_stack({"digits": {"replicas": 1}}).of_kind("PodDisruptionBudget") == []
-    [budget] = record_stack({"digits": {"replicas": 2}}).of_kind("PodDisruptionBudget")
-    assert budget.inputs["spec"]["maxUnavailable"] == 1
-
-
-def test_replicas_come_from_the_settings(record_stack):
-    assert record_stack({"digits": {"replicas": 3}}).one("digits", "Deployment").inputs["spec"]["replicas"] == 3
-    assert record_stack({"digits": {"replicas": 0}}).one("digits", "Deployment").inputs["spec"]["replicas"] == 0
+    recording = record_stack({"digits": {"replicas": replicas}, **UNWATCHED})
+    assert recording.one("digits", "Deployment").inputs["spec"]["replicas"] == replicas
+    assert [each.inputs["spec"]["maxUnavailable"] for each in recording.of_kind("PodDisruptionBudget")] == budgets
 
 
 def test_the_url_names_the_service_that_is_declared(local_stack):

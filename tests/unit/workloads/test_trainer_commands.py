@@ -12,6 +12,7 @@ import tyro
 from infra.errors import RefusalError
 from infra.model_variants import ModelVariant
 from infra.settings.digits import DigitsSettings
+from tests.fixtures.recorded_stack import UNWATCHED
 from tests.pod_security import pod_specs
 from tests.tables import each_row
 from trainer.common.validation import NAME_PATTERN
@@ -162,12 +163,14 @@ def test_compression_reaches_the_trainer():
 
 def test_the_variants_of_the_settings_reach_trainer_and_server(record_stack):
     compressed = {"compression": {"variants": ["int8", "pt2"]}, "variant": "int8"}
-    assert _trained_and_served_variants(record_stack({"digits": compressed})) == (("int8", "pt2"), "int8")
+    recording = record_stack({"digits": compressed, **UNWATCHED})
+    assert _trained_and_served_variants(recording) == (("int8", "pt2"), "int8")
 
 
 def test_every_environment_makes_an_8_bit_variant_and_serves_the_model_itself(record_stack):
-    assert _trained_and_served_variants(record_stack({})) == (("int8",), None)
-    assert _trained_and_served_variants(record_stack({"digits": {"compression": {"variants": []}}})) == ((), None)
+    assert _trained_and_served_variants(record_stack(UNWATCHED)) == (("int8",), None)
+    without = {"digits": {"compression": {"variants": []}}, **UNWATCHED}
+    assert _trained_and_served_variants(record_stack(without)) == ((), None)
 
 
 def _trained_and_served_variants(recorded):

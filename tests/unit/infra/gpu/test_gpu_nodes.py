@@ -17,6 +17,7 @@ from infra.gpu.nodes import NAMESPACE
 from infra.gpu.sharing import advertised, device_plugin_config
 from infra.instance_types import INSTANCE_TYPES
 from infra.settings.gpu import ClusterGpuSettings, Mig, Mps, TimeSlicing
+from tests.fixtures.recorded_stack import UNWATCHED
 from tests.pod_security import all_containers, pod_specs
 from tests.recording_engine import Recording, record
 from tests.tables import each_row
@@ -248,8 +249,8 @@ def test_up_does_not_wait_for_gpu_nodes():
 
 
 def test_a_stack_has_what_its_settings_ask_for_before_its_workloads(record_stack):
-    plain = record_stack({"monitoring": {"kind": "none"}})
+    plain = record_stack(UNWATCHED)
     assert not [resource for resource in plain.objects() if resource.kind == "DaemonSet"]
-    recording = record_stack({"gpu": {"device_plugin": True}})
+    recording = record_stack({"gpu": {"device_plugin": True}, **UNWATCHED})
     plugin = recording.one("nvidia-device-plugin", "DaemonSet")
     assert plugin.urn in recording.ancestors(recording.one("digits-training", "Job"))
