@@ -64,8 +64,8 @@ def _named(rows: Sequence[Any], arguments: Sequence[str], ids: Ids) -> Iterable[
     for row, name in zip(rows, names, strict=True):
         values = row.values if _is_param(row) else (row,) if len(arguments) == 1 else tuple(row)
         own = row.id if _is_param(row) else None
-        shown = own or name or ", ".join(str(ids(value)) if callable(ids) else repr(value) for value in values)
-        yield str(shown)[:LONGEST_NAME], dict(zip(arguments, values, strict=True))
+        row_name = own or name or ", ".join(str(ids(value)) if callable(ids) else repr(value) for value in values)
+        yield str(row_name)[:LONGEST_NAME], dict(zip(arguments, values, strict=True))
 
 
 def _is_param(row: object) -> bool:
