@@ -158,16 +158,9 @@ OFFERS = st.builds(
 )
 
 
-@given(OFFERS)
-def test_an_offer_survives_the_outputs(offer):
-    """A stack's state writes every number as a float, and newer owners may add keys."""
-    data = json.loads(json.dumps(offer.to_dict()), parse_int=float)
-    assert PoolOffer.from_dict({**data, "added_later": 1}) == offer
-
-
-@given(OFFERS)
-def test_an_offer_of_an_earlier_release_can_be_read(offer):
-    data = {key: value for key, value in offer.to_dict().items() if key != "min_nodes"}
+def test_an_offer_of_an_earlier_release_can_be_read():
+    data = offers(gpu_pool(minimum=2))["train"].to_dict()
+    assert data.pop("min_nodes") == 2
     assert PoolOffer.from_dict(data).min_nodes == 0
 
 
@@ -214,8 +207,11 @@ def test_workloads_know_the_networks_of_a_stack_on_alibaba_cloud():
     st.sampled_from(["restricted", "privileged"]),
 )
 def test_all_offers_of_a_platform_survive_the_outputs(pools, networkings, level):
+    """A stack's state writes every number as a float, and newer owners may add keys."""
     offers = PlatformOffers(pools=pools, pod_networkings=networkings, pod_security=level)
-    assert PlatformOffers.from_dict(json.loads(json.dumps(offers.to_dict()), parse_int=float)) == offers
+    data = json.loads(json.dumps(offers.to_dict()), parse_int=float)
+    data["pools"] = [{**pool, "added_later": 1} for pool in data["pools"]]
+    assert PlatformOffers.from_dict(data) == offers
 
 
 _ADAPTER = {"autoscaling": {"enabled": True}}

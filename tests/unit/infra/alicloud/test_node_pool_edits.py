@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.tables import each_row
 from tests.unit.infra.alicloud.environment import (
     ERDMA_POOL,
@@ -32,9 +34,14 @@ EDITS = {
 }
 
 
+@pytest.fixture(scope="module")
+def before():
+    return record_pools(GPU_POOL, ERDMA_POOL)
+
+
 @each_row("edit", EDITS.values(), ids=EDITS)
-def test_an_edit_of_a_pool_touches_nothing_else(edit):
-    before, after = record_pools(GPU_POOL, ERDMA_POOL), record_pools(pool(**edit), ERDMA_POOL)
+def test_an_edit_of_a_pool_touches_nothing_else(before, edit):
+    after = record_pools(pool(**edit), ERDMA_POOL)
     changed = {
         resource.name for urn, resource in before.resources.items() if resource.inputs != after.resources[urn].inputs
     }
@@ -42,11 +49,11 @@ def test_an_edit_of_a_pool_touches_nothing_else(edit):
     assert {after.resources[urn].name for urn in set(after.resources) - set(before.resources)} <= {"a10-placement"}
 
 
-def test_a_pool_more_is_one_resource_more():
-    before, after = record_pools(GPU_POOL), record_pools(GPU_POOL, ERDMA_POOL)
-    assert {after.resources[urn].name for urn in set(after.resources) - set(before.resources)} == {"h20"}
-    for urn, resource in before.resources.items():
-        assert resource.inputs == after.resources[urn].inputs
+def test_a_pool_more_is_one_resource_more(before):
+    fewer = record_pools(GPU_POOL)
+    assert {before.resources[urn].name for urn in set(before.resources) - set(fewer.resources)} == {"h20"}
+    for urn, resource in fewer.resources.items():
+        assert resource.inputs == before.resources[urn].inputs
 
 
 def test_the_component_names_its_pools():
