@@ -73,7 +73,7 @@ def _queues(record_stack: StackRecorder) -> Recording:
     ]
     nodes = {"simulated_nodes": [{"instance_type": "ecs.ebmgn8v.48xlarge", "count": 4}]}
     scheduling = {"queues": queues, "quota": {"percent": 100, "resources": {"pods": "500"}}}
-    return record_stack({"cluster": nodes, "scheduling": scheduling, "digits": {"workers": 4}})
+    return record_stack({"cluster": nodes, "scheduling": scheduling, "digits": {"workers": 4}, **UNWATCHED})
 
 
 def _simulated_nodes(record_stack: StackRecorder) -> Recording:

@@ -127,13 +127,13 @@ def test_objects_know_their_cluster_by_its_id(environment):
     assert provider.inputs["clusterIdentifier"] == f"{cluster.name}-id"
 
 
-def test_an_edited_pool_changes_that_pool_and_what_derives_from_its_size(record_stack, environment, stack):
-    config = stack_config(stack)
+def test_an_edited_pool_changes_that_pool_and_what_derives_from_its_size(record_stack, prod):
+    config = stack_config("prod")
     config["alicloud"]["node_pools"][1]["maximum"] += 1
-    edited = record_stack(config, stack=stack)
+    edited = record_stack(config, stack="prod")
     changed = {
         resource.name
-        for urn, resource in environment.resources.items()
+        for urn, resource in prod.resources.items()
         if resource.custom and edited.resources[urn].inputs != resource.inputs
     }
     assert changed - {"queue-training", "queue-research"} == {
@@ -141,7 +141,7 @@ def test_an_edited_pool_changes_that_pool_and_what_derives_from_its_size(record_
         "workload-quota",
         "platform-contract",
     }
-    assert set(edited.resources) == set(environment.resources)
+    assert set(edited.resources) == set(prod.resources)
 
 
 def test_every_pool_of_gpus_can_be_turned_off_over_night(record_stack, stack):

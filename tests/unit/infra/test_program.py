@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.recorded_stack import REPOSITORY
+from tests.fixtures.recorded_stack import REPOSITORY, UNWATCHED
 from tests.pod_security import all_containers, pod_specs, violations
 from tests.recording_engine import KUBERNETES_PROVIDER, STACK_TYPE, Recording, Registration, Secret, scalars
 from tests.tables import each_row
@@ -16,11 +16,14 @@ from tests.tables import each_row
 GPU_NODES = {"cluster": {"simulated_nodes": [{"instance_type": "ecs.gn7i-c8g1.2xlarge", "count": 2}]}}
 VARIANTS = {
     "default": {},
-    "large": {"digits": {"workers": 4, "replicas": 4}, **GPU_NODES},
-    "queues": {"scheduling": {"queues": [{"name": "a", "capability": {"cpu": "8"}}, {"name": "b", "weight": 3}]}},
-    "no-example": {"digits": {"enabled": False}},
     "no-volcano": {"scheduling": {"install": False}},
-    "clean-up": {"clean_up": {"enabled": True}},
+    "large": {"digits": {"workers": 4, "replicas": 4}, **GPU_NODES, **UNWATCHED},
+    "queues": {
+        "scheduling": {"queues": [{"name": "a", "capability": {"cpu": "8"}}, {"name": "b", "weight": 3}]},
+        **UNWATCHED,
+    },
+    "no-example": {"digits": {"enabled": False}, **UNWATCHED},
+    "clean-up": {"clean_up": {"enabled": True}, **UNWATCHED},
 }
 
 
