@@ -61,10 +61,12 @@ def lint(actionlint: Path, *files: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=False).stdout
 
 
+@pytest.mark.built
 def test_actionlint_has_nothing_to_say(actionlint: Path) -> None:
     assert lint(actionlint, *WORKFLOWS.values()) == ""
 
 
+@pytest.mark.built
 def test_actionlint_would_notice_a_name_that_does_not_exist(actionlint: Path, tmp_path: Path) -> None:
     broken = tmp_path / "preview.yml"
     text = WORKFLOWS["preview"].read_text(encoding="utf-8")

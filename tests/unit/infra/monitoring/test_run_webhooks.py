@@ -19,7 +19,6 @@ from tests.api_double.dispatch import Answer
 from tests.api_double.server import LOOPBACK, LoopbackServer
 from tests.waiting import wait_until
 from tools import toolchain
-from tools.toolchain.acquire import SOURCES_VARIABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,7 +96,7 @@ def api(webhooks):
     (webhooks.folder / "alertmanager.yaml").write_text(text, encoding="utf-8")
     address = f"{LOOPBACK}:{_free_port()}"
     command = [
-        _alertmanager(),
+        toolchain.ensure(["alertmanager"])["alertmanager"],
         f"--config.file={webhooks.folder}/alertmanager.yaml",
         f"--storage.path={webhooks.folder}/data",
         f"--web.listen-address={address}",
@@ -111,15 +110,6 @@ def api(webhooks):
         assert process.poll() is None, (webhooks.folder / "log").read_text(encoding="utf-8")
         yield f"http://{address}/api/v2"
         process.terminate()
-
-
-def _alertmanager() -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(SOURCES_VARIABLE, "path")
-        try:
-            return toolchain.ensure(["alertmanager"])["alertmanager"]
-        except toolchain.ToolchainError:
-            pytest.skip("alertmanager is not built yet: `make tools` builds it")
 
 
 def _free_port() -> int:
@@ -140,6 +130,7 @@ def _alert(name: str, workload: str, queue: str) -> dict[str, Any]:
     return {"labels": {"alertname": name, "namespace": "team", "workload": workload, "queue": queue}}
 
 
+@pytest.mark.built
 def test_a_webhook_hears_of_the_ends_of_its_queues_jobs_and_of_nothing_else(api, webhooks):
     alerts = [
         _alert("TrainingStalled", "slow", "research"),

@@ -210,6 +210,7 @@ def test_where_there_is_no_go_the_pinned_one_is_installed_once(monkeypatch, tmp_
         go_sdk.find_go(Version(1, 27, 0), None)
 
 
+@pytest.mark.built
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 def test_go_sum_covers_every_requirement(graph):
     sums = {tuple(line.split()[:2]) for line in (graph / "go.sum").read_text().splitlines()}
@@ -249,6 +250,7 @@ def module_server(tmp_path, monkeypatch):
     return hashlib.sha256(line.encode()).digest()
 
 
+@pytest.mark.built
 @pytest.mark.parametrize("is_genuine", [True, False])
 def test_a_module_that_differs_from_go_sum_is_refused(module_server, graph, tmp_path, is_genuine):
     (graph / "go.mod").write_text("module example\n\ngo 1.26.0\n\nrequire example.com/tiny v1.0.0\n")

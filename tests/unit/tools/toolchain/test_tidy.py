@@ -1,5 +1,7 @@
 """What stays in go.sum."""
 
+import pytest
+
 from tools.toolchain import go_sdk, tidy
 from tools.toolchain.go_command import Go
 from tools.toolchain.versions import Version
@@ -25,6 +27,7 @@ example.com/used v1.0.0/go.mod h1:AA==
 """
 
 
+@pytest.mark.built
 def test_only_checksums_of_what_go_mod_names_stay(tmp_path):
     (tmp_path / "go.mod").write_text(GO_MOD)
     (tmp_path / "go.sum").write_text(

@@ -36,6 +36,7 @@ def test_names_and_groups_are_used_once():
     assert len(set(groups)) == len(groups)
 
 
+@pytest.mark.built
 def test_promtool_accepts_every_rule(promtool, tmp_path):
     groups = [group for manifest in manifests().values() for group in manifest["spec"]["groups"]]
     (tmp_path / "rules.yml").write_text(json.dumps({"groups": groups}))

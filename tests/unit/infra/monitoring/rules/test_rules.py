@@ -47,6 +47,7 @@ def outcome_of(promtool, tmp_path_factory):
     return outcome
 
 
+@pytest.mark.built
 @each_row(("area", "case"), EACH)
 def test_promtool_finds_what_the_case_says(outcome_of, area, case):
     failures = outcome_of(area)
@@ -80,6 +81,7 @@ def _seconds(time):
     return float(time[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[time[-1]]
 
 
+@pytest.mark.built
 def test_thresholds_decide_when_alerts_fire(promtool, tmp_path):
     limits = THRESHOLDS.model_copy(
         update={"gpu": THRESHOLDS.gpu.model_copy(update={"temperature_celsius": 50, "temperature_for_seconds": 60})}
