@@ -1,9 +1,10 @@
 """What `pip install .` builds: one package, `athanor`, with `infra` and `workloads` inside of it.
 
-In the repository these two lie at the top level, where the Pulumi program imports them from; in somebody else's
+In the repository these two are at the top level, where the Pulumi program imports them from; in somebody else's
 environment such names would collide with anything. So a wheel holds copies whose import statements begin with
-`athanor.`; nothing else of a file changes. hatchling calls this (pyproject.toml); the format of the result is PyPA's
-"Binary distribution format".
+`athanor.`; nothing else of a file changes. An editable install (`pip install -e .`) is for working on this repository:
+hatchling writes the repository's folder into a `.pth` file (`dev-mode-dirs`), and modules keep the names that they have
+here. hatchling calls this (pyproject.toml); the format of the result is PyPA's "Binary distribution format".
 """
 
 from __future__ import annotations
@@ -19,25 +20,33 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PACKAGE = "athanor"
 INNER = ("infra", "workloads")
 """Packages that the wheel holds inside of `athanor`."""
+RUN_MODULE = "athanor_run.py"
+"""The file of infra/ that pods have without a package: a program that imports it runs on its author's machine, too."""
 
 
 class WheelHook(BuildHookInterface[Any]):
-    """Hands the rewritten copies to hatchling and removes them after the build."""
+    """Hands the files of a wheel to hatchling, and removes those that it wrote for that after the build."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the copies.
+        """Write the copies, or what an editable install has in addition to the repository's own files.
+
+        Args:
+            version: of the wheel: `standard` or `editable`.
+            build_data: receives the files' paths and the names that they get.
 
         Raises:
             ValueError: a file imports one of the packages in a way that cannot be rewritten.
         """
-        if version == "editable":
-            raise ValueError("athanor cannot be installed as editable. Fix: `pip install .`, or work in the repository")
         copies = Path(tempfile.mkdtemp(prefix="athanor-wheel-"))
         self._copies = copies
+        if version == "editable":
+            module = copies / RUN_MODULE
+            module.write_text("from infra.athanor_run import *\n", encoding="utf-8")
+            build_data["force_include_editable"][str(module)] = RUN_MODULE
+            return
         write_package(Path(self.root), copies)
         build_data["force_include"][str(copies)] = PACKAGE
-        # By the name that it has in pods, so that a program that imports it runs on its author's machine, too.
-        build_data["force_include"][str(Path(self.root, "infra", "athanor_run.py"))] = "athanor_run.py"
+        build_data["force_include"][str(Path(self.root, "infra", RUN_MODULE))] = RUN_MODULE
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the copies."""

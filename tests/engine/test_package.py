@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,8 +83,9 @@ def test_what_is_left_of_a_stack_needs_the_vendor_s_client(installed: Path, tmp_
 def test_its_version_and_types_are_declared(installed: Path) -> None:
     metadata = "__import__('importlib.metadata').metadata"
     code = f"[{metadata}.version('athanor'), [str(f) for f in {metadata}.files('athanor') if f.name == 'py.typed']]"
-    assert ask(installed, code) == ["0.1.0", ["athanor/py.typed"]]
-    assert "## 0.1.0" in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert ask(installed, code) == [version, ["athanor/py.typed"]]
+    assert f"## {version} (" in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_a_job_loads_neither_the_cloud_nor_the_monitoring(installed: Path) -> None:

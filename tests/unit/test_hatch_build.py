@@ -1,11 +1,17 @@
-"""What the wheel holds: the same modules under one name, and no import that would leave it."""
+"""What the wheels hold: the same modules under one name without an import that would leave it, or the repository."""
 
 from __future__ import annotations
 
 import ast
+import json
+import subprocess
+import sys
+import tempfile
+import zipfile
 from pathlib import Path
 
 import pytest
+from hatchling.build import build_editable
 
 from hatch_build import INNER, within_package, write_package
 
@@ -53,3 +59,24 @@ def test_every_module_is_in_it_and_imports_only_from_it(tmp_path: Path) -> None:
                 assert (node.module or "").partition(".")[0] not in outside, file
             if isinstance(node, ast.Import):
                 assert not {alias.name.partition(".")[0] for alias in node.names} & outside, file
+
+
+def test_an_editable_install_runs_the_repositorys_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.chdir(REPOSITORY)
+    wheel = tmp_path / build_editable(str(tmp_path))
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(site)
+
+    code = (
+        f"import json, site; site.addsitedir({str(site)!r}); import athanor_run, infra.errors, athanor.command_line;"
+        "print(json.dumps([infra.errors.__file__, athanor.command_line.__file__, athanor_run.report.__module__]))"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
+    files = [str(REPOSITORY / name) for name in ("infra/errors.py", "athanor/command_line.py")]
+    assert json.loads(done.stdout) == [*files, "infra.athanor_run"]
+    [entry_points] = site.glob("athanor-*.dist-info/entry_points.txt")
+    assert "athanor = athanor.command_line:main" in entry_points.read_text(encoding="utf-8")
+    assert list((tmp_path / "temporary").iterdir()) == []
