@@ -22,7 +22,7 @@ ALONE := tests/cluster/test_local_cluster_down.py
 SHARED := -n 4 --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%) \
 	tests/cloud tests/cluster tests/unit/trainer/tf tests/engine tests/faults tests/unit tests/manifests
 
-.PHONY: help up down stop status why logs search-logs dashboards rerun predict pictures preview review recover leftovers acceptance image tools engine venv venv-test venv-policies check test test-fast mutants bench audit sbom lock
+.PHONY: help up down stop status why logs search-logs dashboards rerun predict pictures preview review recover leftovers acceptance image tools engine venv venv-test venv-policies check test test-fast mutants bench audit sbom lock release
 
 help: ## Show what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -124,3 +124,6 @@ lock: venv ## Pin all *.in files again, and write what docs/ has from the code
 	@$(PYTHON) -m tools.upkeep.lock && $(PYTHON) -m tools.upkeep.settings_page \
 		&& $(PYTHON) -m tools.upkeep.dashboards_page && $(PYTHON) -m tools.upkeep.costs_page \
 		&& $(PYTHON) -m policies.reference && $(PYTHON) -m tools.upkeep.contract_schema
+
+release: venv ## Date the changelog, set the version, commit and tag, without a push: make release VERSION=0.1.0
+	@$(PYTHON) -m tools.upkeep.release '$(VERSION)'
