@@ -91,8 +91,9 @@ def test_no_workflow_runs_with_the_rights_of_the_base_branch_on_a_pull_request()
         "deploy-stack": {"workflow_call"},
         "drift": {"schedule", "workflow_dispatch"},
         "preview": {"pull_request"},
+        "test": {"pull_request", "push"},
     }
-    assert read(WORKFLOWS["deploy"])["on"]["push"] == {"branches": ["main"]}
+    assert all(read(WORKFLOWS[name])["on"]["push"] == {"branches": ["main"]} for name in ("deploy", "test"))
 
 
 def test_a_pull_request_updates_nothing() -> None:
@@ -170,3 +171,37 @@ def test_what_is_applied_is_the_plan_of_the_same_run_after_approval() -> None:
     [kept] = [step["with"]["name"] for step in plan["steps"] if "upload-artifact" in step.get("uses", "")]
     [fetched] = [step["with"] for step in apply["steps"] if "download-artifact" in step.get("uses", "")]
     assert fetched == {"name": kept, "path": "plans"}
+
+
+def test_a_pull_request_is_linted_and_tested_on_a_machine_that_nothing_else_uses() -> None:
+    quick = jobs("test")["quick"]
+    assert quick["if"] == "github.event_name == 'pull_request'"
+    assert scripts(quick).split("\n")[-2:] == ["make check", "make --assume-old=check test-fast"]
+    assert re.search(r"^test-fast: check ", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert quick["runs-on"] == "ubuntu-24.04"
+    assert quick["permissions"] == {"contents": "read"}
+    assert not re.search(r"secrets\.|environment", str(quick))
+
+
+def test_what_is_merged_runs_every_test_with_the_history() -> None:
+    whole = jobs("test")["whole"]
+    assert whole["if"] == "github.event_name == 'push'"
+    assert scripts(whole).count(".ci/run") == 1
+    assert (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8").endswith("\nexec make test\n")
+    assert whole["steps"][0]["with"]["fetch-depth"] == 0
+
+
+@pytest.mark.parametrize("job", ["quick", "whole"])
+def test_the_kept_packages_are_those_of_the_pins(job: str) -> None:
+    """By all that `tools/bootstrap.sh` builds the environments from, and the version of Python, which it names."""
+    [key] = [
+        step["with"]["key"] for step in jobs("test")[job]["steps"] if "venv" in step.get("with", {}).get("path", "")
+    ]
+    script = (REPOSITORY / "tools" / "bootstrap.sh").read_text(encoding="utf-8")
+    pins = {
+        *re.findall(r"requirements=(\S+) link=", script),
+        *re.findall(r"^(?:installer|build)=(\S+)", script, re.MULTILINE),
+    }
+    assert len(pins) == 5
+    assert set(re.findall(r"'([^']+)'", key)) == {*pins, "tools/bootstrap.sh"}
+    assert "steps.python.outputs.python-version" in key
