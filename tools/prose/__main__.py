@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PLACES = (
-    "README.md", "CHANGELOG.md", "docs", "__main__.py", "hatch_build.py", "athanor", "benchmarks", "examples", "infra",
-    "policies", "tests", "tools", "trainer", "workloads",
+    "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".github", "docs", "__main__.py", "hatch_build.py",
+    "athanor", "benchmarks", "examples", "infra", "policies", "tests", "tools", "trainer", "workloads",
 )  # fmt: skip
 """Files and folders that are checked."""
 _QUOTING = "prose"
