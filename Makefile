@@ -105,7 +105,7 @@ test: check tools ## Everything: unit, manifests, engine, cloud, cluster, faults
 	@$(TEST_PYTHON) -m tests.whole_run $(SHARED) $(PYTEST_FLAGS)
 	@$(TEST_PYTHON) -m pytest $(ALONE) $(PYTEST_FLAGS)
 
-test-fast: check ## Lint, types, unit and manifest tests: minutes, with Python packages alone
+test-fast: venv-test venv-policies ## `check` with unit and manifest tests: minutes, with Python packages alone
 	@$(TEST_PYTHON) -m tests.fast_run $(PYTEST_FLAGS)
 
 mutants: venv-test ## Break infra/ and workloads/ at every place, list what no test notices: make mutants ONLY='infra.queues*'
