@@ -10,7 +10,9 @@ import pytest
 
 from infra.errors import RefusalError
 from tools.errors import ExpectedError
-from tools.upkeep.release import main, release
+from tools.paths import REPOSITORY
+from tools.upkeep import release as upkeep
+from tools.upkeep.release import NEXT, main, release
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -175,3 +177,10 @@ def test_a_commit_that_git_rejects_leaves_nothing_behind(repository: Repository)
 def test_a_refusal_is_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["one"]) == 1
     assert capsys.readouterr().err == "VERSION = 'one': must be three numbers. Fix: write it like 0.1.0\n"
+
+
+def test_a_release_understands_every_section_of_this_changelog() -> None:
+    first, *others = upkeep._HEADING.findall((REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8"))
+    assert first == NEXT
+    known = (upkeep._DATED, upkeep._PENDING)
+    assert [heading for heading in others if not any(each.fullmatch(heading) for each in known)] == []
