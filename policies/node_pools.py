@@ -117,7 +117,10 @@ def _metadata_tokens(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
     else:
         return
     text = message(
-        field, given, "pods could read the credentials of their node's RAM role with one request", "set it to required"
+        field,
+        given,
+        "pods could read the credentials of their node's RAM role with one request",
+        "set it to required; what exists keeps its value, so replace it by another",
     )
     yield from demand(given, lambda value: value == "required", text)
 

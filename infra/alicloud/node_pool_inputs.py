@@ -39,7 +39,7 @@ def node_pool_inputs(
         RefusalError: it is autoscaled and has more tags, labels and taints than the autoscaler can read.
     """
     inputs: dict[str, Any] = {
-        # Unique in a cluster. The pool is deleted before it is replaced, so the name is free by then.
+        # Unique in a cluster.
         "node_pool_name": pool.name,
         "labels": [{"key": key, "value": value} for key, value in sorted(pool_labels(pool).items())],
         "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in pool_taints(pool)],
@@ -62,7 +62,7 @@ def node_pool_inputs(
         **_system_disk(pool.system_disk, protected=settings.protected),
         "data_disks": [_data_disk(disk, protected=settings.protected) for disk in pool.data_disks],
         # Without a token, anyone who gets into a pod could ask the service for the credentials of the node's role.
-        "instance_metadata_options": {"http_tokens": "required"},
+        "instance_metadata_options": {"http_tokens": settings.metadata_tokens},
         "management": _management(settings, pool),
         **(_rdma(pool, monitoring) if pool.rdma else {}),
     }

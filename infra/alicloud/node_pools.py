@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 import pulumi_alicloud as alicloud
 
 from infra.alicloud.names import resource_name
 from infra.alicloud.node_pool_inputs import node_pool_inputs
-from infra.create_only import CreateOnly, guard
+from infra.create_only import CreateOnly, given_and_changed, guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,8 +45,14 @@ class NodePools(pulumi.ComponentResource):
     """The pools that the platform's own parts run on."""
 
     def __init__(self, name: str, args: NodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("athanor:infra:NodePools", name, None, opts)
         settings = args.settings
+        own = pulumi.ResourceOptions(hooks=guard(f"{name}-replacement", [_kept(pool) for pool in settings.node_pools]))
+        super().__init__(
+            "athanor:infra:NodePools",
+            name,
+            {_input(pool): _what_replaces_it(settings, pool) for pool in settings.node_pools},
+            pulumi.ResourceOptions.merge(opts, own),
+        )
         scaler = self._autoscaler(args) if any(pool.autoscaled for pool in settings.node_pools) else None
         first = {pool.name: self._pool(pool, args, scaler) for pool in settings.node_pools if not pool.rdma}
         self.system = tuple(first[pool.name] for pool in settings.node_pools if pool.role == "system")
@@ -94,10 +100,9 @@ class NodePools(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=depends_on,
-                # Names are unique in a cluster, and neither stock nor quota holds a scarce pool twice.
+                # Only a new cluster still replaces its pools, and neither stock nor quota holds a scarce pool twice.
                 delete_before_replace=True,
-                # The number of nodes that the autoscaler chose is not our change.
-                ignore_changes=["desiredSize"] if pool.autoscaled else None,
+                ignore_changes=_ignored(pool),
                 hooks=guard(f"{pool.name}-create-only", _create_only(pool)) if pool.lingjun else None,
             ),
             **node_pool_inputs(args.settings, pool, args.monitoring),
@@ -121,6 +126,47 @@ def _warn_of_empty_pools(settings: AlicloudSettings, component: pulumi.Resource)
             f"Node pools with maximum 0: {', '.join(empty)}. Pods placed there wait until the maximum is raised.",
             component,
         )
+
+
+def _ignored(pool: NodePoolSettings) -> list[str]:
+    # Another value replaces the pool, and an account may have one that was not asked for: ACK ignores `required` where
+    # it has not enabled it. So it counts only when the pool is created.
+    ignored = ["instanceMetadataOptions"]
+    if not pool.rdma:
+        # Earlier releases set it for every pool, and taking it away reconfigures the kubelets of running nodes.
+        ignored.append("kubeletConfiguration")
+    if pool.autoscaled:
+        # The number of nodes that the autoscaler chose is not our change.
+        ignored.append("desiredSize")
+    return ignored
+
+
+def _input(pool: NodePoolSettings) -> str:
+    # A pool may be called as an attribute of the component is.
+    return f"pool:{pool.name}"
+
+
+def _what_replaces_it(settings: AlicloudSettings, pool: NodePoolSettings) -> dict[str, Any]:
+    """Return the settings of a pool that the provider changes only by deleting it, with its nodes.
+
+    Source: `ForceNew` in resource_alicloud_cs_kubernetes_node_pool.go of terraform-provider-alicloud 1.285.0.
+    """
+    existing = settings.network.existing
+    return {
+        "low_latency": pool.low_latency,
+        "lingjun": pool.lingjun is not None,
+        "security_group": (existing.security_group_id if existing else None) or "",
+    }
+
+
+def _kept(pool: NodePoolSettings) -> CreateOnly:
+    return CreateOnly(
+        input=_input(pool),
+        setting=f"alicloud.node_pools {pool.name!r}",
+        limit="another value would delete the pool, with its nodes and what runs there, and create it again",
+        fix="restore it, and add a pool with another name; remove this one when nothing runs there any more",
+        forbids=given_and_changed,
+    )
 
 
 def _create_only(pool: NodePoolSettings) -> list[CreateOnly]:

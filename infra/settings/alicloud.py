@@ -75,6 +75,9 @@ class AlicloudSettings(Model):
     """VPC, vswitches, NAT gateway."""
     kubernetes: KubernetesSettings = KubernetesSettings()
     """The ACK cluster."""
+    metadata_tokens: Literal["required", "optional"] = "required"
+    """Whether the metadata service of nodes answers only requests with a session token: for node pools that are created
+    from now on. An existing pool keeps what it has."""
     node_pools: tuple[NodePoolSettings, ...]
     """Node pools; at least one of role `system`."""
     pod_networkings: tuple[PodNetworkingSettings, ...] = ()

@@ -85,7 +85,7 @@ class NodePoolSettings(Model):
     """Whether pods can request an RDMA device; the instance types decide which kind."""
     low_latency: bool = False
     """Whether the nodes are placed close together (deployment set): one zone, at most 20 nodes, none of them spot, of
-    instance families that support it."""
+    instance families that support it; fixed when the pool is created."""
     lingjun: LingjunSettings | None = None
     """Nodes from an existing Lingjun node group instead of ECS."""
 

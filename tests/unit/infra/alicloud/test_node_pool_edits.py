@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pulumi
 import pytest
 
+from infra.errors import RefusalError
 from tests.tables import each_row
 from tests.unit.infra.alicloud.environment import (
     ERDMA_POOL,
     GPU_POOL,
     LINGJUN_POOL,
+    ZONES,
     pool,
 )
 from tests.unit.infra.alicloud.node_pool_program import (
@@ -23,6 +26,7 @@ def test_a_replaced_pool_never_meets_its_own_name():
         assert node_pool.delete_before_replace, node_pool.name
 
 
+GROUPS = ("sg-first", "sg-second")
 EDITS = {
     "size": {"maximum": 16},
     "driver": {"gpu": {"driver_version": "570.169"}},
@@ -43,7 +47,9 @@ def before():
 def test_an_edit_of_a_pool_touches_nothing_else(before, edit):
     after = record_pools(pool(**edit), ERDMA_POOL)
     changed = {
-        resource.name for urn, resource in before.resources.items() if resource.inputs != after.resources[urn].inputs
+        resource.name
+        for urn, resource in before.resources.items()
+        if resource.custom and resource.inputs != after.resources[urn].inputs
     }
     assert changed == {"a10"}
     assert {after.resources[urn].name for urn in set(after.resources) - set(before.resources)} <= {"a10-placement"}
@@ -53,7 +59,48 @@ def test_a_pool_more_is_one_resource_more(before):
     fewer = record_pools(GPU_POOL)
     assert {before.resources[urn].name for urn in set(before.resources) - set(fewer.resources)} == {"h20"}
     for urn, resource in fewer.resources.items():
-        assert resource.inputs == before.resources[urn].inputs
+        assert not resource.custom or resource.inputs == before.resources[urn].inputs
+
+
+def _edit(before, after):
+    """Update from one recording to another as the engine does: it asks the hooks of the pools' component first."""
+    [old], [new] = (recording.of_type("athanor:infra:NodePools") for recording in (before, after))
+    for hook in new.before_update:
+        args = pulumi.ResourceHookArgs(
+            urn=new.urn, id="", name=new.name, type=new.type, old_inputs=old.inputs, new_inputs=new.inputs
+        )
+        after.hooks[hook].callback(args)
+
+
+CLOSE = pool(instance_types=["ecs.gn8v.4xlarge"], zones=["cn-hangzhou-i"])
+REPLACING = {
+    "close": (CLOSE, pool(CLOSE, low_latency=True)),
+    "apart": (pool(CLOSE, low_latency=True), CLOSE),
+    "lingjun": (pool(name="lingjun"), LINGJUN_POOL),
+}
+
+
+@each_row(("old", "new"), REPLACING.values(), ids=REPLACING)
+def test_an_edit_that_would_delete_a_pool_is_refused(old, new):
+    with pytest.raises(RefusalError, match=f"{new['name']}.*with its nodes.*Fix: restore it, and add a pool"):
+        _edit(record_pools(old), record_pools(new))
+
+
+def test_another_security_group_would_delete_the_pools_too():
+    vswitches = {zone: f"vsw-{zone[-1]}" for zone in ZONES}
+    network = {"vpc_id": "vpc-1", "node_vswitch_ids": vswitches, "pod_vswitch_ids": vswitches}
+    before, after = (record_pools(network={"existing": {**network, "security_group_id": group}}) for group in GROUPS)
+    with pytest.raises(RefusalError, match=r"sg-second.*was .*sg-first"):
+        _edit(before, after)
+
+
+@each_row("edit", [edit for name, edit in EDITS.items() if name != "close"])
+def test_other_edits_are_not_refused(before, edit):
+    _edit(before, record_pools(pool(**edit)))
+
+
+def test_pools_come_and_go():
+    _edit(record_pools(GPU_POOL), record_pools(pool(CLOSE, name="h20", low_latency=True)))
 
 
 def test_the_component_names_its_pools():

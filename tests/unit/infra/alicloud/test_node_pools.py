@@ -88,13 +88,31 @@ def test_a_pool_of_a_fixed_size_is_not_scaled():
     node_pool = one_pool(pool(minimum=4, maximum=4))
     assert node_pool.inputs["desiredSize"] == "4"
     assert node_pool.inputs["scalingConfig"] == {"enable": False, "minSize": 4, "maxSize": 4, "type": "gpu"}
-    assert node_pool.ignore_changes == ()
+    assert "desiredSize" not in node_pool.ignore_changes
 
 
 def test_the_autoscalers_number_of_nodes_is_not_a_change():
     node_pool = one_pool(GPU_POOL)
     assert "desiredSize" not in node_pool.inputs
-    assert node_pool.ignore_changes == ("desiredSize",)
+    assert "desiredSize" in node_pool.ignore_changes
+
+
+@pytest.mark.parametrize("metadata_tokens", ["required", "optional"])
+@pytest.mark.parametrize("base", [GPU_POOL, ERDMA_POOL, FIXED_SYSTEM])
+def test_what_the_metadata_service_asks_for_counts_only_for_a_new_pool(base, metadata_tokens):
+    """The provider replaces a pool whose value differs, be it a new default or what the account has made of it."""
+    [node_pool] = [
+        resource
+        for resource in record_pools(pool(base, name="own"), metadata_tokens=metadata_tokens).of_type(POOL)
+        if resource.name == "own"
+    ]
+    assert node_pool.inputs["instanceMetadataOptions"] == {"httpTokens": metadata_tokens}
+    assert "instanceMetadataOptions" in node_pool.ignore_changes
+
+
+def test_kubelets_of_running_nodes_are_left_alone_where_ack_decides():
+    assert "kubeletConfiguration" in one_pool(GPU_POOL).ignore_changes
+    assert "kubeletConfiguration" not in one_pool(ERDMA_POOL).ignore_changes
 
 
 def test_something_scales_where_a_pool_is_scaled():
