@@ -216,6 +216,8 @@ class Distributed:
 
     def _abort(self) -> None:
         """Make the collectives of this process return; in the guard's time, not in the main thread's."""
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)  # each thread begins with GPU 0
         self._dump_collectives()
         # of these groups alone: `_abort_process_group` also clears what the main thread is using
         default = dist.distributed_c10d._get_default_group()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]

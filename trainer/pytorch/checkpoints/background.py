@@ -4,15 +4,17 @@ A thread copies the state to shared memory while the next step computes its grad
 is not done when that step is about to change the parameters. The processes of all ranks are a process group of their
 own: collectives of a save never meet those of training.
 
-torch has the same in `async_save` with `AsyncCheckpointerType.PROCESS` (torch 2.15), of which this uses the stager. But
-its process dies of the SIGTERM that torchrun sends to a rank's whole process group, in the middle of a save; the ranks
-start theirs together, but only those that have none, so one that could not start its own blocks the others; and a rank
-that fails cannot end before its save does, for up to half an hour.
+torch has the same in `async_save` with `AsyncCheckpointerType.PROCESS` (torch 2.15), of which this uses what copies a
+state. But its process dies of the SIGTERM that torchrun sends to a rank's whole process group, in the middle of a save;
+the ranks start theirs together, but only those that have none, so one that could not start its own blocks the others; a
+rank that fails cannot end before its save does, for up to half an hour; and its thread waits for the copy on the GPU
+that is current there, which is GPU 0 (`DefaultStager` in staging.py).
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import signal
 import threading
@@ -26,8 +28,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch import multiprocessing
+from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import save  # pyright: ignore[reportUnknownVariableType]
 
 from trainer.pytorch.checkpoints.errors import reasons
@@ -73,6 +75,47 @@ class Answer:
     """Whether the process can save again."""
 
 
+class _Copy:
+    """The copy of one state to shared memory; on a GPU in a stream of its own, next to training's."""
+
+    def __init__(self, stream: torch.cuda.Stream | None) -> None:
+        """Let it follow what training has queued until now.
+
+        Args:
+            stream: Where a GPU copies; None on the CPU.
+        """
+        self._stream = stream
+        self._state_is_there = None if stream is None else torch.cuda.current_stream(stream.device).record_event()
+        self._is_queued = threading.Event()
+        self._is_done: torch.cuda.Event | None = None
+
+    def run(self, state: dict[str, Any], stager: StateDictStager) -> Any:  # noqa: ANN401  as nested as the state
+        """Copy, and return the copy when it is whole; in the thread of the copies."""
+        try:
+            if self._stream is None or self._state_is_there is None:
+                return stager.stage(state)
+            torch.cuda.set_device(self._stream.device)  # each thread begins with GPU 0, and would open it
+            with torch.cuda.stream(self._stream):
+                self._stream.wait_event(self._state_is_there)
+                try:
+                    return stager.stage(state, non_blocking=True)
+                finally:
+                    # also after a failure: neither side of a copy that is queued may be freed before it is done
+                    done = torch.cuda.Event(blocking=True)
+                    done.record(self._stream)
+                    self._is_done = done
+                    self._is_queued.set()
+                    done.synchronize()
+        finally:
+            self._is_queued.set()
+
+    def wait(self) -> None:
+        """Let what the calling thread does from now on follow the copy: a GPU waits for it, this thread does not."""
+        self._is_queued.wait()
+        if self._is_done is not None and self._stream is not None:
+            torch.cuda.current_stream(self._stream.device).wait_event(self._is_done)
+
+
 class Background:
     """The background process of this rank."""
 
@@ -83,14 +126,11 @@ class Background:
             OSError, MainRankError: rank 0 could not open a port, or a process could not be started.
         """
         on_gpu = distributed.device.type == "cuda"
-        self._stager = DefaultStager(
-            StagingOptions(
-                use_pinned_memory=on_gpu,
-                use_shared_memory=True,
-                use_async_staging=False,
-                use_non_blocking_copy=on_gpu,
-            )
-        )
+        self._stream = torch.cuda.Stream(distributed.device) if on_gpu else None
+        # All of it pinned, also a number of 4 bytes such as AdamW's step, which torch would leave out: a copy to other
+        # memory returns when all before it in the stream are done, and `copy_` of a storage keeps the interpreter's
+        # lock meanwhile (torch 2.15, torch/csrc/StorageMethods.cpp), so that training would stand still.
+        self._stager = StateDictStager(pin_memory=on_gpu, share_memory=True, pin_memory_min_bytes=1)
         self._store: dist.TCPStore | None = None  # pyright: ignore[reportPrivateImportUsage]
         meeting = Meeting(
             rank=distributed.rank,
@@ -106,8 +146,7 @@ class Background:
         # so that each side reads the end of the pipe when the other one is gone
         theirs.close()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
-        self._copied = threading.Event()
-        self._copied.set()
+        self._copy: _Copy | None = None
         self.is_usable = True
 
     @staticmethod
@@ -121,15 +160,15 @@ class Background:
     def start(self, state: dict[str, Any], writer: CheckpointWriter) -> Future[Answer]:
         """Begin to copy the state, and have it written; the former save must have ended.
 
-        The tensors must not change before `wait_for_copy` returns. On a GPU the copy follows, in the stream that all
-        threads of this process share, what training has put there.
+        The tensors must not change before `wait_for_copy` returns, nor on a GPU in another stream than its caller's.
         """
-        copied = self._copied = threading.Event()
-        return self._thread.submit(self._save, state, writer, copied)
+        copy = self._copy = _Copy(self._stream)
+        return self._thread.submit(self._save, state, writer, copy)
 
     def wait_for_copy(self) -> None:
-        """Wait until the tensors of the last `start` may change."""
-        self._copied.wait()
+        """Wait until the tensors of the last `start` may change, in the stream of the caller."""
+        if self._copy is not None:
+            self._copy.wait()
 
     def close(self) -> None:
         """End the process; what it is writing is lost, unless it was awaited."""
@@ -144,17 +183,15 @@ class Background:
         self._store = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)  # noqa: S104 # pyright: ignore[reportPrivateImportUsage]
         return self._store.port
 
-    def _save(self, state: dict[str, Any], writer: CheckpointWriter, copied: threading.Event) -> Answer:
+    def _save(self, state: dict[str, Any], writer: CheckpointWriter, copy: _Copy) -> Answer:
         try:
-            staged = self._stager.stage(state)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            staged = copy.run(state, self._stager)
         except Exception as error:  # noqa: BLE001  whatever it is, training must not wait for the copy forever
             # without its process the save of the other ranks fails, too, instead of waiting for this one
             self._process.kill()
             self.is_usable = False
             return Answer(failure=f"the state could not be copied to {SHARED_MEMORY}: {error!r}", usable=False)
-        finally:
-            copied.set()
-        return self._exchange((staged, writer))  # pyright: ignore[reportUnknownArgumentType]
+        return self._exchange((staged, writer))
 
     def _exchange(self, request: object) -> Answer:
         try:
@@ -179,6 +216,9 @@ def _start_unstoppable(process: BaseProcess) -> None:
 
 def _serve(requests: Connection, meeting: Meeting) -> None:
     """Write one state after the other, until the rank ends."""
+    # torch's writer asks for the current GPU, GPU 0 here, and opens it with half a GB (torch 2.15, filesystem.py,
+    # `_OverlappingCpuLoader`). The variable is read when CUDA starts, which no import does.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     # torchrun and terminals signal whole process groups; a save that has begun is to be finished
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)

@@ -53,7 +53,7 @@ def test_a_run_saved_in_the_background_resumes_bit_for_bit(small, tmp_path):
 
 def test_a_state_that_is_copied_while_the_next_step_computes_is_the_one_of_its_step(small, monkeypatch, tmp_path):
     waits = threading.Event()
-    stage, wait = background.DefaultStager.stage, background.Background.wait_for_copy
+    stage, wait = background.StateDictStager.stage, background.Background.wait_for_copy
 
     def late_stage(self, state):
         assert waits.wait(60), "the next step changes the parameters without waiting"
@@ -65,7 +65,7 @@ def test_a_state_that_is_copied_while_the_next_step_computes_is_the_one_of_its_s
 
     reference = small(output_dir=tmp_path / "reference")
     run(reference)
-    monkeypatch.setattr(background.DefaultStager, "stage", late_stage)
+    monkeypatch.setattr(background.StateDictStager, "stage", late_stage)
     monkeypatch.setattr(background.Background, "wait_for_copy", announced_wait)
     in_background = CheckpointConfig(checkpoint_interval_steps=8, checkpoint_mode="async")
     config = small(checkpoint=in_background)
@@ -102,7 +102,7 @@ def test_without_shared_memory_training_waits_for_its_checkpoints(small, monkeyp
 
 
 def test_a_state_that_cannot_be_copied_costs_one_checkpoint(small, monkeypatch):
-    monkeypatch.setattr(background.DefaultStager, "stage", lambda *_: _fail_to_copy())
+    monkeypatch.setattr(background.StateDictStager, "stage", lambda *_: _fail_to_copy())
     config = small(checkpoint=CheckpointConfig(checkpoint_interval_steps=4, checkpoint_mode="async"))
     run(config)
     kinds = [(event["event"], event["step"]) for event in events(config) if event["event"].startswith("checkpoint")]
