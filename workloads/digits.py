@@ -65,7 +65,6 @@ def declare_digits(platform: Platform, settings: DigitsSettings) -> DigitsWorklo
             program=training_program(settings),
             prepare=("python3", "-m", "trainer.prepare_data", f"--data_dir={DATA_PATH}"),
             workers=settings.workers,
-            processes_per_worker=settings.ranks_per_worker,
             pool=settings.pool,
             resources=Resources(
                 cpu=settings.cpus_per_worker,

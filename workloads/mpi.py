@@ -17,6 +17,7 @@ from infra.pod_network_modes import interface, port
 from workloads.accelerator_fit import check_ranks_per_gpu
 from workloads.any_image import HOME, annotation_volume
 from workloads.checks import check_range
+from workloads.gpu_use import check_trainer_ranks
 from workloads.job import Job
 from workloads.job_args import JobArgs
 from workloads.launchers import check_mpi_program
@@ -60,8 +61,8 @@ class MPIJobArgs(JobArgs):
     """What mpirun starts in every slot: `("python3", "train.py", "--epochs", "30")`."""
     workers: int
     """Pods that compute. Every one counts: the launcher is a pod of its own and computes nothing."""
-    slots_per_worker: int = 1
-    """Ranks per pod; on GPUs one per GPU."""
+    slots_per_worker: int | None = None
+    """Ranks per pod. Default: one per GPU, or one without GPUs."""
     launcher: PodArgs | None = None
     """The pod that runs mpirun. Default: a small one on the workers' network, on any node."""
     mpirun_options: Sequence[Word] = ()
@@ -77,7 +78,8 @@ class MPIJobArgs(JobArgs):
         """
         super().__post_init__()
         check_range("workers", self.workers, 1, 1000)
-        check_range("slots_per_worker", self.slots_per_worker, 1, 256)
+        if self.slots_per_worker is not None:
+            check_range("slots_per_worker", self.slots_per_worker, 1, 256)
         if not self.program:
             raise RefusalError(
                 "program", self.program, "is empty", 'set the command to run, such as ("python3", "train.py")'
@@ -89,7 +91,8 @@ class MPIJobArgs(JobArgs):
         if self.run_as_user == 0:
             limit = "is root, as which neither mpirun nor its connections between pods work"
             raise RefusalError("run_as_user", self.run_as_user, limit, "omit it, or choose another user")
-        check_ranks_per_gpu(self.resources, self.workers, "slots_per_worker", self.slots_per_worker)
+        check_ranks_per_gpu(self.resources, self.workers, "slots_per_worker", self.ranks_per_worker)
+        check_trainer_ranks(self, self.program, "slots_per_worker", self.ranks_per_worker)
         launcher = self.launcher_pod
         if port(launcher.network, SSH_PORT) != port(self.network, SSH_PORT):
             limit = "its port offset differs from that of the workers, whose ssh it must reach"
@@ -101,9 +104,14 @@ class MPIJobArgs(JobArgs):
         return self.launcher or helper_pod(self, Resources(cpu="200m", memory="512Mi"))
 
     @property
+    def ranks_per_worker(self) -> int:
+        """Ranks that mpirun starts in a pod."""
+        return self.resources.ranks if self.slots_per_worker is None else self.slots_per_worker
+
+    @property
     def ranks(self) -> int:
         """Processes that mpirun starts."""
-        return self.workers * self.slots_per_worker
+        return self.workers * self.ranks_per_worker
 
 
 def hostfile(job_name: str, workers: int, slots: int) -> str:
@@ -179,7 +187,7 @@ def mpi_shape(job_name: str, args: MPIJobArgs) -> JobShape:
     Raises:
         RefusalError: so many workers that their names do not fit into a pod's annotations.
     """
-    hosts = hostfile(job_name, args.workers, args.slots_per_worker)
+    hosts = hostfile(job_name, args.workers, args.ranks_per_worker)
     if len(hosts) > _MAXIMUM_HOSTFILE_BYTES:
         limit = (
             f"their names have {len(hosts)} bytes, but only {_MAXIMUM_HOSTFILE_BYTES} fit into the launcher's metadata"
@@ -191,8 +199,8 @@ def mpi_shape(job_name: str, args: MPIJobArgs) -> JobShape:
         replicas=args.workers,
         pod=args,
         command=[*_KEEP_ENVIRONMENT, *sshd_command(number)],
-        processes=args.slots_per_worker,
-        ports={"ssh": number, **metrics_ports(args.network, args.slots_per_worker)},
+        processes=args.ranks_per_worker,
+        ports={"ssh": number, **metrics_ports(args.network, args.ranks_per_worker)},
         steps=prepare_steps(args.prepare),
     )
     launcher = Role(

@@ -58,8 +58,8 @@ class NetworkBenchmarkArgs(JobArgs):
     """Networks to compare; the first one is what the others are measured against."""
     workers: int = 2
     """Pods of each job, to be on as many nodes."""
-    processes_per_worker: int = 1
-    """Ranks per pod; on GPUs one per GPU."""
+    processes_per_worker: int | None = None
+    """Ranks per pod. Default: one per GPU, or one without GPUs."""
     maximum_mebibytes: int = 64
     """Largest all-reduce; the sizes are powers of 4 from 1 KiB."""
     rounds: int = 20

@@ -15,6 +15,7 @@ from workloads.accelerator_fit import check_ranks_per_gpu
 from workloads.accelerators import WholeGpus
 from workloads.checkpoints import Checkpoints
 from workloads.checks import check_range
+from workloads.gpu_use import check_trainer_ranks
 from workloads.job import Job
 from workloads.job_args import JobArgs
 from workloads.launchers import check_once, check_torchrun_program
@@ -74,8 +75,9 @@ class PyTorchJobArgs(JobArgs):
     program must be able to resume with another number of ranks. Never more than `workers`, the default: none may be
     missing.
     """
-    processes_per_worker: int = 1
-    """Ranks per pod; on GPUs one per GPU."""
+    processes_per_worker: int | None = None
+    """Ranks per pod. Default: one per GPU, or one without GPUs. Fewer are for a program of your own that drives several
+    GPUs from one process, or starts its own processes."""
     parallel: Parallel | None = None
     """How the ranks divide the model: `Parallel(shard=8, tensor=2)`. `program` gets it as arguments, which the
     platform's trainer understands. Default: every rank has the whole model."""
@@ -102,7 +104,8 @@ class PyTorchJobArgs(JobArgs):
         """Refuse what could only fail later, in the pods."""
         super().__post_init__()
         check_range("workers", self.workers, 1, 1000)
-        check_range("processes_per_worker", self.processes_per_worker, 1, 16)
+        if self.processes_per_worker is not None:
+            check_range("processes_per_worker", self.processes_per_worker, 1, 16)
         if not self.program:
             raise RefusalError(
                 "program", self.program, "is empty", 'set the command to run, such as ("-m", "trainer.train")'
@@ -110,13 +113,14 @@ class PyTorchJobArgs(JobArgs):
         check_torchrun_program(self.program)
         if self.minimum_workers is not None:
             check_range("minimum_workers", self.minimum_workers, 1, self.workers)
-        check_ranks_per_gpu(self.resources, self.workers, "processes_per_worker", self.processes_per_worker)
+        check_ranks_per_gpu(self.resources, self.workers, "processes_per_worker", self.ranks_per_worker)
+        check_trainer_ranks(self, self.program, "processes_per_worker", self.ranks_per_worker)
         if self.parallel is not None:
             check_parallel(
                 self.parallel,
                 self.program,
                 workers=self.workers,
-                processes_per_worker=self.processes_per_worker,
+                processes_per_worker=self.ranks_per_worker,
                 minimum_workers=self.minimum_workers,
             )
         if self.checkpoints is not None:
@@ -141,9 +145,14 @@ class PyTorchJobArgs(JobArgs):
         return (*self.program, *of_fields, *numbers, *work)
 
     @property
+    def ranks_per_worker(self) -> int:
+        """Ranks that torchrun starts in a pod."""
+        return self.resources.ranks if self.processes_per_worker is None else self.processes_per_worker
+
+    @property
     def _a_gpu_for_each_rank(self) -> bool:
         asked = self.resources.accelerator
-        return isinstance(asked, WholeGpus) and asked.count == self.processes_per_worker
+        return isinstance(asked, WholeGpus) and asked.count == self.ranks_per_worker
 
     @property
     def binds_ranks(self) -> bool:
@@ -183,7 +192,7 @@ def _fixed_launcher(job_name: str, args: PyTorchJobArgs) -> list[str]:
 def _fixed_rendezvous(job_name: str, args: PyTorchJobArgs) -> list[str]:
     return [
         f"--nnodes={args.workers}",
-        f"--nproc-per-node={args.processes_per_worker}",
+        f"--nproc-per-node={args.ranks_per_worker}",
         f"--node-rank={POD_INDEX}",
         f"--master-addr={host(job_name, 'worker', 0)}",
         f"--master-port={port(args.network, RENDEZVOUS_PORT)}",
@@ -201,7 +210,7 @@ def _elastic(job_name: str, store: str, args: PyTorchJobArgs) -> list[str]:
     settings = ",".join(f"{name}={value}" for name, value in _ELASTIC_SETTINGS.items())
     return [
         f"--nnodes={args.minimum_workers}:{args.workers}",
-        f"--nproc-per-node={args.processes_per_worker}",
+        f"--nproc-per-node={args.ranks_per_worker}",
         "--rdzv-backend=c10d",
         f"--rdzv-endpoint={store}",
         f"--rdzv-id={job_name}",
@@ -214,7 +223,7 @@ def pytorch_shape(job_name: str, args: PyTorchJobArgs) -> JobShape:
     """Return the roles of a job: its workers, and for an elastic one the store of their rendezvous."""
     network_ports = {
         "rendezvous": port(args.network, RENDEZVOUS_PORT),
-        **metrics_ports(args.network, args.processes_per_worker),
+        **metrics_ports(args.network, args.ranks_per_worker),
     }
     elastic = args.minimum_workers is not None
     workers = Role(
@@ -223,7 +232,7 @@ def pytorch_shape(job_name: str, args: PyTorchJobArgs) -> JobShape:
         minimum=args.minimum_workers,
         pod=args,
         command=torchrun_command(job_name, args),
-        processes=args.processes_per_worker,
+        processes=args.ranks_per_worker,
         precision=args.precision,
         env=torchrun_environment(job_name, args.grace_period_seconds, elastic=elastic),
         ports=network_ports,

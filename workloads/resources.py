@@ -87,6 +87,11 @@ class Resources:
         return self.accelerator.visible if self.accelerator else 0
 
     @property
+    def ranks(self) -> int:
+        """Processes that compute in the pod unless a job says otherwise: one per GPU, one without GPUs."""
+        return max(1, self.visible_gpus)
+
+    @property
     def whole_cpus(self) -> int:
         """The CPU request in whole cores, at least one."""
         return max(1, int(quantity_value(self.cpu)))

@@ -11,6 +11,7 @@ from infra.errors import RefusalError
 from infra.kubernetes.grammar import MAXIMUM_WORD_BYTES, Word, variable_bytes
 from infra.pod_network_modes import port
 from workloads.checks import check_range
+from workloads.gpu_use import check_parameter_server_gpus
 from workloads.job import Job
 from workloads.job_args import JobArgs
 from workloads.launchers import check_tensorflow_program
@@ -90,6 +91,7 @@ class TensorFlowJobArgs(JobArgs):
             fix = 'set the command to run, such as ("python3", "-m", "trainer.tf.parameter_server")'
             raise RefusalError("program", self.program, "is empty", fix)
         check_tensorflow_program(self.program)
+        check_parameter_server_gpus(self, self.program)
         roles = {"parameter_servers": self.parameter_servers, "chief": self.chief, "evaluator": self.evaluator}
         others = {name: pod for name, pod in roles.items() if pod is not None}
         for field, pod in {"env": self, **{f"{name}.env": pod for name, pod in others.items()}}.items():

@@ -102,17 +102,17 @@ def _pytorch(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
 def _mpi(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     _check_not_elastic(given)
     pasted = read_mpi(given.program)
-    slots = _slots(given, pasted)
-    ranks = pasted.sizes.get("ranks", slots * given.workers)
-    if ranks != slots * given.workers and given.workers > 0:
-        processes = "process" if slots == 1 else "processes"
-        limit = f"{given.workers} workers with {slots} {processes} each are {slots * given.workers} ranks"
-        raise RefusalError("-np", ranks, limit, "correct --workers, --gpus or --processes, or omit -np")
     options: dict[str, Any] = {"mpirun_options": pasted.options} if pasted.options else {}
     if pasted.bind_to:
         options["bind_to"] = pasted.bind_to
     common = _common(given, pasted, source)
+    slots = _slots(given, pasted)
     args = MPIJobArgs(program=pasted.program, workers=given.workers, slots_per_worker=slots, **options, **common)
+    ranks, each = pasted.sizes.get("ranks", args.ranks), args.ranks_per_worker
+    if ranks != args.ranks:
+        processes = "process" if each == 1 else "processes"
+        limit = f"{args.workers} workers with {each} {processes} each are {args.ranks} ranks"
+        raise RefusalError("-np", ranks, limit, "correct --workers, --gpus or --processes, or omit -np")
     return MPIJob, args, pasted
 
 
@@ -213,19 +213,19 @@ def _volume(word: str) -> ClaimMount:
     return ClaimMount(claim=claim, path=path, read_only=mode == "ro")
 
 
-def _processes(given: argparse.Namespace, pasted: Pasted) -> int:
+def _processes(given: argparse.Namespace, pasted: Pasted) -> int | None:
+    """Return the ranks of a worker, as far as anything says how many."""
     said = pasted.sizes.get("processes")
     if given.processes is not None and said not in {None, given.processes}:
         limit = f"the command says {said}"
         raise RefusalError("--processes", given.processes, limit, "omit one of the two")
-    return next((each for each in (given.processes, said, given.gpus or None) if each is not None), 1)
+    return said if given.processes is None else given.processes
 
 
-def _slots(given: argparse.Namespace, pasted: Pasted) -> int:
-    """Return the ranks of a worker; without GPUs and any other number, mpirun's -np is shared evenly."""
+def _slots(given: argparse.Namespace, pasted: Pasted) -> int | None:
+    """Return the same under mpirun: without GPUs and any other number, its -np is shared evenly."""
     slots, ranks = _processes(given, pasted), pasted.sizes.get("ranks", 0)
-    named = given.processes is not None or pasted.sizes.get("processes") or given.gpus
-    shared_evenly = ranks and not named and given.workers > 0 and ranks % given.workers == 0
+    shared_evenly = ranks and slots is None and not given.gpus and given.workers > 0 and ranks % given.workers == 0
     return ranks // given.workers if shared_evenly else slots
 
 

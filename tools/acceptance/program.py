@@ -71,7 +71,6 @@ def measurement_args(request: requests.Measurement) -> PyTorchJobArgs:
         measurements=(measured,),
         pool=request.pool,
         workers=requests.PODS_TO_COMPARE,
-        processes_per_worker=request.gpus,
         maximum_mebibytes=_LARGEST_MEBIBYTES,
         resources=_resources(request),
         env={"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"},

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import torch
 import torch.distributed as dist
 
-from trainer.common.validation import SettingsError, at_least
+from trainer.common.validation import at_least
 from trainer.pytorch import backends, flight_recorder
-from trainer.pytorch.gpu_driver import why_no_gpu
+from trainer.pytorch.device import choose_device
 from trainer.pytorch.guard import Guard, PeersLostError, lost_connection
 from trainer.pytorch.limits import check_locked_memory, raise_open_files
 from trainer.pytorch.peers import PeerWatch
@@ -34,8 +34,8 @@ class MainRankError(RuntimeError):
 class DistributedConfig:
     """How the processes of a job find each other and how long they wait."""
 
-    num_gpu: int = 0
-    """GPUs of this worker, one process each; 0 trains on the CPU."""
+    num_gpu: int | None = None
+    """GPUs of this worker, one process each; 0 trains on the CPU. Default: all that it sees, the CPU without any."""
     init_timeout_seconds: int = 1800
     """Longest wait for the other workers until the first step is done: a node that has to be bought first and an image
     of several GB that it has to load must not cost a restart."""
@@ -50,7 +50,8 @@ class DistributedConfig:
     """Silence after which the process or the node of another rank counts as lost; 0 does not look."""
 
     def __post_init__(self) -> None:
-        at_least("num_gpu", self.num_gpu, 0)
+        if self.num_gpu is not None:
+            at_least("num_gpu", self.num_gpu, 0)
         at_least("init_timeout_seconds", self.init_timeout_seconds, 1)
         at_least("train_timeout_seconds", self.train_timeout_seconds, 1)
         at_least("checkpoint_timeout_seconds", self.checkpoint_timeout_seconds, 1)
@@ -73,8 +74,7 @@ class Distributed:
         """Join the group named by torchrun's environment variables, or make one of this process alone.
 
         Raises:
-            SettingsError: the number of GPUs fits neither the machine nor the number of processes, or torchrun would
-                hang in a restart.
+            SettingsError: GPUs would be unused, are missing or cannot be used, or torchrun would hang in a restart.
             LimitError: RDMA is asked for and memory cannot be locked.
             torch.distributed.DistNetworkError: the other workers were not found in time.
         """
@@ -86,7 +86,7 @@ class Distributed:
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
         self.local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        self.device = self._choose_device()
+        self.device = choose_device(config.num_gpu, local_rank=self.local_rank, local_world_size=self.local_world_size)
         launched = "RANK" in os.environ
         backends.set_up()
         self._peers: PeerWatch | None = None
@@ -272,20 +272,3 @@ class Distributed:
         # what was aborted cannot be left: that would wait for the others
         if not self._guard.has_cut and dist.is_initialized():
             dist.destroy_process_group()
-
-    def _choose_device(self) -> torch.device:
-        requested = self._config.num_gpu
-        if requested == 0:
-            return torch.device("cpu")
-        # First of all: device_count asks the driver's management library, which also counts GPUs that CUDA cannot use.
-        if reason := why_no_gpu():
-            raise SettingsError(f"num_gpu={requested}: {reason}")
-        present = torch.cuda.device_count()
-        if requested > present:
-            fix = "Fix: request that many GPUs for the pod, or --num_gpu 0 to train on the CPU"
-            raise SettingsError(f"num_gpu={requested}: this machine has {present} usable GPUs. {fix}")
-        if requested != self.local_world_size:
-            fix = f"Fix: torchrun --nproc-per-node={requested}"
-            raise SettingsError(f"num_gpu={requested}: {self.local_world_size} processes were started here. {fix}")
-        torch.cuda.set_device(self.local_rank)
-        return torch.device("cuda", self.local_rank)

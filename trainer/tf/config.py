@@ -29,8 +29,8 @@ class RunConfig:
     """Folder of the event logs, one file per task; without it <output_dir>/<run_name>/logs."""
     run_name: str = "default"
     """Name of this training. Started again under the same name it resumes, or ends at once if it is finished."""
-    num_gpu: int = 0
-    """GPUs of this process; 0 computes on the CPU."""
+    num_gpu: int | None = None
+    """GPUs of this process; 0 computes on the CPU. Default: all that it sees, the CPU without any."""
     steps: int = 300
     """Updates of the weights."""
     batch_size: int = 64
@@ -55,7 +55,9 @@ class RunConfig:
         file_name("run_name", self.run_name)
         if self.run_name == MODELS_FOLDER:
             raise ValueError(f"run_name={self.run_name!r}: is the folder of the model repository. Fix: another name")
-        for name in ("num_gpu", "seed", "momentum"):
+        if self.num_gpu is not None:
+            at_least("num_gpu", self.num_gpu, 0)
+        for name in ("seed", "momentum"):
             at_least(name, getattr(self, name), 0)
         for name in ("steps", "batch_size", "checkpoint_interval_steps", "keep_latest_k"):
             at_least(name, getattr(self, name), 1)
@@ -90,7 +92,7 @@ class ParameterServerConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_gpu > 1:
+        if self.num_gpu is not None and self.num_gpu > 1:
             fix = "Fix: one GPU per worker and more workers"
             raise ValueError(f"num_gpu={self.num_gpu}: a worker of a parameter server uses at most 1. {fix}")
 

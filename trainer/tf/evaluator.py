@@ -29,10 +29,10 @@ def evaluate(config: RunConfig, events: EventLog, stop: Stop) -> int:
 
     Raises:
         DataError: the data set cannot be used.
-        DeviceError: there are fewer GPUs than asked for.
+        DeviceError: see `framework.load`.
     """
     records = cifar.load_records(config.data_dir, "test")
-    tf = framework.load(num_gpu=config.num_gpu)
+    tf = framework.load(num_gpu=config.num_gpu, one_gpu=True)
     state = run.State.create(tf, config)
     checkpoint = state.checkpoint(tf)
     path = config.folders.run / EVALUATION_FILE

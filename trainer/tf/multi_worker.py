@@ -46,13 +46,15 @@ class Worker:
             ClusterError: the names of the others do not resolve in time.
             RunError: settings that do not fit the run or the number of workers.
             DataError: the data set cannot be used.
-            DeviceError: there are fewer GPUs than asked for.
+            DeviceError: see `framework.load`.
         """
         self._config = config
         self._events = events
         self._stop = stop
         self._cluster = cluster or _ALONE
-        replicas = sum(self._cluster.sizes.values()) * max(1, config.num_gpu)
+        self._tf = framework.load(num_gpu=config.num_gpu)
+        self._gpus = framework.gpus(self._tf)
+        replicas = sum(self._cluster.sizes.values()) * max(1, self._gpus)
         self._batching = Batching(batch_size=config.batch_size, shards=replicas, seed=config.seed)
         if self._is_main:
             run.begin(config, shards=replicas)
@@ -60,7 +62,6 @@ class Worker:
         self._metrics = RunMetrics(config, rank=self._cluster.rank)
         if cluster:
             clusters.wait_for_names(cluster, ("chief", "worker"), seconds=config.init_timeout_seconds)
-        self._tf = framework.load(num_gpu=config.num_gpu)
         self._strategy = self._meet() if cluster else self._mirrored()
         # TensorFlow took SIGTERM for its notice of preemption, which nobody here asks for
         stop.take_signals()
@@ -128,7 +129,7 @@ class Worker:
     def _mirrored(self) -> Any:  # noqa: ANN401
         # empty here; TensorFlow takes it for JSON all the same
         os.environ.pop(clusters.VARIABLE, None)
-        devices = [f"/gpu:{number}" for number in range(self._config.num_gpu)] or ["/cpu:0"]
+        devices = [f"/gpu:{number}" for number in range(self._gpus)] or ["/cpu:0"]
         return self._tf.distribute.MirroredStrategy(devices)
 
     def _meet(self) -> Any:  # noqa: ANN401
@@ -150,7 +151,7 @@ class Worker:
                     tf.train.ClusterSpec(self._cluster.training_tasks),
                     task_type=self._cluster.role,
                     task_id=self._cluster.index,
-                    num_accelerators={"GPU": self._config.num_gpu},
+                    num_accelerators={"GPU": self._gpus},
                     rpc_layer="grpc",
                 )
             )

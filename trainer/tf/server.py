@@ -26,13 +26,14 @@ def serve(config: ParameterServerConfig, cluster: Cluster, events: EventLog, sto
 
     Raises:
         ClusterError: the names of those it will be connected to do not resolve in time.
-        DeviceError: there are fewer GPUs than asked for.
+        DeviceError: see `framework.load`.
     """
     # a worker fetches weights from every ps; the chief is who connects them, once all can be reached
     logger.info("%s waits for the names of chief and parameter servers", cluster.name)
     wait_for_names(cluster, ("chief", "ps"), seconds=config.init_timeout_seconds)
     workers = cluster.sizes["worker"]
-    tf = framework.load(num_gpu=config.num_gpu if cluster.role == "worker" else 0, concurrent_calls=workers)
+    num_gpu = config.num_gpu if cluster.role == "worker" else 0
+    tf = framework.load(num_gpu=num_gpu, one_gpu=True, concurrent_calls=workers)
     compute, concurrent = framework.thread_counts(workers)
     _server = tf.distribute.Server(
         tf.train.ClusterSpec(cluster.training_tasks),

@@ -151,7 +151,8 @@ def test_a_save_fits_between_sigterm_and_sigkill():
     [
         ({"resources": Resources(gpus=8), "processes_per_worker": 8}, True),
         ({"resources": Resources(gpus=8), "processes_per_worker": 8, "minimum_workers": 1}, True),
-        ({"resources": Resources(gpus=8), "processes_per_worker": 4}, False),
+        ({"resources": Resources(gpus=8)}, True),
+        ({"resources": Resources(gpus=8), "processes_per_worker": 4, "program": ("-m", "own")}, False),
         ({}, False),
         ({"resources": Resources(gpus=SharedGpu()), "workers": 1}, False),
         # Nobody knows whether the image has numactl, nor whether the kubelet's cores are next to the GPU.
@@ -169,7 +170,7 @@ def test_ranks_with_a_gpu_each_are_bound_to_the_cores_next_to_it(changes, bound)
         assert command.index("--numa-binding=node") < command.index("-m", 3)
 
 
-@each_row("resources", [Resources(), Resources(gpus=8), Resources(gpus=SharedGpu())])
+@each_row("resources", [Resources(), Resources(gpus=SharedGpu())])
 def test_binding_without_a_gpu_for_each_rank_is_refused(resources):
     with pytest.raises(RefusalError, match="numa_binding = True"):
         _args(workers=1, resources=resources, numa_binding=True)

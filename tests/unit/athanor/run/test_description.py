@@ -66,7 +66,7 @@ CASES = [
     (
         "--kind mpi --workers 2 --gpus 8 -- mpirun -np 16 -x A=1 -mca pml ob1 python train.py",
         MPIJobArgs(
-            program=("python", "train.py"), workers=2, slots_per_worker=8, source=LocalFolder(),
+            program=("python", "train.py"), workers=2, source=LocalFolder(),
             resources=Resources(gpus=8), env={"A": "1"}, mpirun_options=("-mca", "pml", "ob1"),
         ),
     ),
@@ -114,14 +114,14 @@ CASES = [
     (
         "--kind mpi --workers=2 --gpus=8 'mpirun -np 16 python train.py'",
         MPIJobArgs(
-            program=("python", "train.py"), workers=2, slots_per_worker=8, source=LocalFolder(),
+            program=("python", "train.py"), workers=2, source=LocalFolder(),
             resources=Resources(gpus=8),
         ),
     ),
     (
         "--kind mpi --workers 2 --gpus 8 -- horovodrun -np 16 -H a:8,b:8 python train.py",
         MPIJobArgs(
-            program=("python", "train.py"), workers=2, slots_per_worker=8, source=LocalFolder(),
+            program=("python", "train.py"), workers=2, source=LocalFolder(),
             resources=Resources(gpus=8),
         ),
     ),

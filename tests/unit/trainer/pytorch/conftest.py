@@ -25,7 +25,8 @@ REPOSITORY = Path(__file__).resolve().parents[4]
 
 @pytest.fixture(autouse=True)
 def process_settings(monkeypatch) -> Iterator[None]:
-    """One thread per process, loopback only, and torch's global switches as they were."""
+    """One thread per process, loopback only, no GPU of this machine, and torch's global switches as they were."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):

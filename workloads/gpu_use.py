@@ -1,0 +1,73 @@
+"""GPUs that the platform's own programs would leave unused: refused before anybody pays for them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from infra.errors import RefusalError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from workloads.job_args import JobArgs
+
+_PARAMETER_SERVER = {"trainer.tf.parameter_server"}
+_TRAINERS = {"trainer.train", "trainer.network_benchmark", "trainer.mpi_example"}
+"""The platform's programs that train in ranks."""
+_GPUS_USED = "--num_gpu"
+"""Their option for the GPUs of a worker. Default: all that it sees."""
+
+
+def check_trainer_ranks(args: JobArgs, program: Sequence[str], field: str, ranks: int) -> None:
+    """Refuse numbers of ranks with which the platform's trainer would not start: each of its ranks uses one GPU.
+
+    Args:
+        args: The job.
+        program: What the launcher starts in every rank.
+        field: What the user calls the ranks of a worker.
+        ranks: How many it has.
+
+    Raises:
+        RefusalError: GPUs would be unused, or missing.
+    """
+    if not _runs(_TRAINERS, args, program):
+        return
+    said = _value_of(_GPUS_USED, program)
+    if said is None and args.resources.visible_gpus not in {0, ranks}:
+        limit = f"the trainer uses one GPU per rank, and a worker has {args.resources.visible_gpus} GPUs"
+        raise RefusalError(field, ranks, limit, f"omit it, or add {_GPUS_USED}=0 to the program to train on the CPU")
+    if said is not None and said.isdecimal() and int(said) not in {0, ranks}:
+        has = "1 rank" if ranks == 1 else f"{ranks} ranks"
+        limit = f"the trainer uses one GPU per rank, and a worker has {has}"
+        raise RefusalError("program", f"{_GPUS_USED}={said}", limit, f"omit {_GPUS_USED}, or use one rank per GPU")
+
+
+def check_parameter_server_gpus(args: JobArgs, program: Sequence[str]) -> None:
+    """Refuse GPUs that a worker of the platform's program for parameter servers would not use.
+
+    Raises:
+        RefusalError: it has more than one, and the program does not say how many to use.
+    """
+    visible = args.resources.visible_gpus
+    if visible > 1 and _runs(_PARAMETER_SERVER, args, program) and _value_of(_GPUS_USED, program) is None:
+        limit = "a worker of trainer.tf.parameter_server uses one GPU"
+        raise RefusalError("resources.gpus", visible, limit, "request one GPU, and more workers")
+
+
+def _runs(modules: set[str], args: JobArgs, program: Sequence[str]) -> bool:
+    """Return whether a program is one of the platform's; in another image or code it may only have the same name."""
+    if args.image is not None or args.source is not None:
+        return False
+    return any(word == "-m" and module in modules for word, module in pairwise(program))
+
+
+def _value_of(option: str, program: Sequence[str]) -> str | None:
+    """Return the value of an option as argparse takes it: the last one, behind an equals sign or in the next word."""
+    said = None
+    for word, following in zip(program, (*program[1:], ""), strict=True):
+        if word == option:
+            said = following
+        elif word.startswith(f"{option}="):
+            said = word.partition("=")[2]
+    return said
