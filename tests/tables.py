@@ -25,7 +25,7 @@ def each_row(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Call a test for each row and report those that fail, each as a subtest with its own name and traceback.
 
-    Only a failure opens a subtest: a row that passes costs no report.
+    A row that passes opens no subtest, and so costs no report.
 
     Args:
         names: The test's arguments that a row gives, as a sequence or separated by commas.
@@ -49,6 +49,9 @@ def each_row(
                 except (Exception, pytest.fail.Exception):
                     with subtests.test(name):
                         raise
+                except pytest.skip.Exception as skipped:
+                    with subtests.test(name):
+                        raise TypeError(f"a row cannot skip ({skipped}): use pytest.mark.parametrize") from None
 
         own = inspect.signature(test)
         kept = [parameter for parameter in own.parameters.values() if parameter.name not in arguments]
