@@ -215,7 +215,9 @@ def _write_repository(folder: Path, model: Path, platform: str, pixels: int) -> 
     version = folder / "models" / MODEL / "1"
     version.mkdir(parents=True)
     shutil.copy(model, version / MODEL_FILE)
-    write_json_atomically(version / MANIFEST_FILE, {"sha256": sha256_of(model)})
+    # optimised after loading, as the peers have it
+    manifest = {"sha256": sha256_of(model), "optimization": {"used": True}}
+    write_json_atomically(version / MANIFEST_FILE, manifest)
     (version.parent / CONFIG_FILE).write_text(_CONFIG % (MODEL, platform, pixels, pixels))
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    import torch
+
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
@@ -24,7 +26,7 @@ class Program:
 
 
 def load(path: Path) -> Program:
-    """Read a TorchScript file, or one of torch.export (.pt2), and prepare it for inference on this machine's CPU.
+    """Read a TorchScript file, or one of torch.export (.pt2), in evaluation mode.
 
     Raises:
         RuntimeError, ValueError: the file is damaged or was written by a newer torch.
@@ -34,5 +36,17 @@ def load(path: Path) -> Program:
 
         module, arguments = exported.load(path)
         return Program(call=module, arguments=arguments)
-    script = torchscript.load(path)
-    return Program(call=torchscript.optimized(script), arguments=torchscript.argument_names(script))
+    return _program(torchscript.load(path))
+
+
+def load_optimized(path: Path) -> Program:
+    """Read a TorchScript file and optimise it for this machine's CPU; see `torchscript.optimized` for the risk.
+
+    Raises:
+        RuntimeError, ValueError: as `load`, or torch fails to optimise it.
+    """
+    return _program(torchscript.optimized(torchscript.load(path)))
+
+
+def _program(script: torch.jit.ScriptModule) -> Program:
+    return Program(call=script, arguments=torchscript.argument_names(script))

@@ -42,13 +42,14 @@ def save_frozen(model: nn.Module, path: Path, example: Tensor | None = None) -> 
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> torch.jit.ScriptModule:
-    """Read a model that `save_frozen` wrote.
+    """Read a model that `save_frozen` wrote, or anybody's, in evaluation mode.
 
     Raises:
         RuntimeError: the file is damaged or was written by a newer torch.
     """
     with _no_deprecation_warnings():
-        return cast("torch.jit.ScriptModule", torch.jit.load(path, map_location=device))  # pyright: ignore[reportUnknownMemberType]
+        module = cast("torch.jit.ScriptModule", torch.jit.load(path, map_location=device))  # pyright: ignore[reportUnknownMemberType]
+        return module.eval()
 
 
 def argument_names(module: torch.jit.ScriptModule) -> list[str]:
@@ -58,12 +59,16 @@ def argument_names(module: torch.jit.ScriptModule) -> list[str]:
 
 
 def optimized(module: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
-    """Return a loaded module frozen, fused and repacked for this machine's CPU.
+    """Return a loaded module frozen, fused and repacked for this machine's CPU; the module itself may change.
 
-    Only ever after loading: a module optimised before it is saved does not load back.
+    torch's pass is wrong for some models, without an error, fails for others, and makes some slower: compare what it
+    returns before use. Only ever after loading: a module optimised before it is saved does not load back.
+
+    Raises:
+        RuntimeError: the pass failed.
     """
     with _no_deprecation_warnings():
-        return torch.jit.optimize_for_inference(module.eval())
+        return torch.jit.optimize_for_inference(module)
 
 
 @contextmanager

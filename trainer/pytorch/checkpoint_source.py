@@ -17,7 +17,6 @@ from trainer.common.validation import NAME_PATTERN, file_name
 from trainer.pytorch import network_file
 from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.checkpoints.stored import latest_of_run
-from trainer.pytorch.measurement import share_correct
 from trainer.pytorch.model_files import VERIFIED_SAMPLES
 from trainer.pytorch.result import source_commit
 from trainer.pytorch.source_data import read_data, run_model
@@ -66,7 +65,7 @@ class CheckpointSource:
         return self.run_name or (stem if NAME_PATTERN.fullmatch(stem) else "checkpoint")
 
     def read(self, *, with_data: bool) -> TrainedModel:
-        """Return the model in evaluation mode, with its accuracy on the held-out data.
+        """Return the model in evaluation mode, with the data.
 
         Args:
             with_data: Whether all samples are wanted, too, as for variants. Else those of a run's data set are read
@@ -84,8 +83,6 @@ class CheckpointSource:
             outputs: object = module(inputs[:2])
         classes = _classes(outputs)
         held_out = data.checked(classes)
-        with self._explained(inputs):
-            accuracy = share_correct(module, held_out)
         return TrainedModel(
             module=module,
             inputs=TensorSpec(name=self.input_name, shape=tuple(inputs.shape[1:])),
@@ -93,8 +90,8 @@ class CheckpointSource:
             samples=inputs,
             run_name=self.name,
             step=step,
-            accuracy=accuracy,
-            data=data.splits,
+            held_out=held_out,
+            training=data.splits.training if data.splits else None,
             commit=self.commit or source_commit(self.checkpoint),
             class_names=data.class_names,
             method=self.method,

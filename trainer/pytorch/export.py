@@ -121,7 +121,7 @@ def _is_whole(folder: Path, manifest: dict[str, Any]) -> bool:
 def _fill(staging: Path, config: ExportConfig, trained: TrainedModel, compression: CompressionConfig) -> dict[str, Any]:
     """Write all files of a version; return its manifest without the version."""
     model = write_model(staging / MODEL_FILE, trained)
-    variants = write_variants(staging, trained, compression)
+    variants = write_variants(staging, trained, model["accuracy"], compression)
     manifest: dict[str, Any] = {
         **model,
         **origin(trained, compression),
@@ -129,6 +129,7 @@ def _fill(staging: Path, config: ExportConfig, trained: TrainedModel, compressio
         "model_name": config.model_name,
         "torch_version": torch.__version__,
         "commit": trained.commit,
+        "accuracy_samples": len(trained.held_out),
         "measured_on": machine(),
     }
     if trained.class_names:

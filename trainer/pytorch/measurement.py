@@ -12,7 +12,7 @@ import torch
 from trainer.pytorch.deterministic import any_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
@@ -52,22 +52,24 @@ def share_correct(call: Callable[..., object], samples: InBatches) -> float:
     return correct / len(samples)
 
 
-def latencies(program: Program, samples: Tensor) -> dict[str, dict[str, float]]:
-    """Time calls with 1 and 16 samples on one thread: 200 of each, or what a second allows.
+def latencies(programs: Sequence[Program], samples: Tensor) -> list[dict[str, dict[str, float]]]:
+    """Time calls with 1 and 16 samples on one thread: 200 of each program, or what a second for each allows.
 
-    One thread, so that files compare: two on a busy machine wait for each other.
+    One thread, so that files compare: two on a busy machine wait for each other. The programs take turns, so that what
+    else the machine does slows all of them.
 
     Args:
-        program: The loaded model.
+        programs: Loaded models.
         samples: Real inputs, repeated where there are fewer than 16.
 
     Returns:
-        `batch_1` and `batch_16`, each with `p50` and `p99` in milliseconds.
+        For each program `batch_1` and `batch_16`, each with `p50` and `p99` in milliseconds.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(THREADS)
     try:
-        return {f"batch_{rows}": _latency(program, _rows(samples, rows)) for rows in BATCH_SIZES}
+        columns = {f"batch_{rows}": _latencies(programs, _rows(samples, rows)) for rows in BATCH_SIZES}
+        return [{name: column[place] for name, column in columns.items()} for place in range(len(programs))]
     finally:
         torch.set_num_threads(threads)
 
@@ -83,15 +85,17 @@ def _rows(samples: Tensor, rows: int) -> Tensor:
     return torch.cat([samples[:rows]] * -(-rows // len(samples[:rows])))[:rows]
 
 
-def _latency(program: Program, batch: Tensor) -> dict[str, float]:
-    milliseconds: list[float] = []
+def _latencies(programs: Sequence[Program], batch: Tensor) -> list[dict[str, float]]:
+    milliseconds: list[list[float]] = [[] for _ in programs]
     with torch.inference_mode(), any_kernel():
-        for _ in range(_WARM_UP_CALLS):
-            program.call(batch)
-        end = time.perf_counter() + _SECONDS
-        while len(milliseconds) < _CALLS and (not milliseconds or time.perf_counter() < end):
-            begin = time.perf_counter()
-            program.call(batch)
-            milliseconds.append((time.perf_counter() - begin) * 1000)
-    p50, p99 = (round(float(value), 4) for value in np.percentile(milliseconds, (50, 99)))
-    return {"p50": p50, "p99": p99}
+        for program in programs:
+            for _ in range(_WARM_UP_CALLS):
+                program.call(batch)
+        end = time.perf_counter() + _SECONDS * len(programs)
+        while len(milliseconds[0]) < _CALLS and (not milliseconds[0] or time.perf_counter() < end):
+            for program, taken in zip(programs, milliseconds, strict=True):
+                begin = time.perf_counter()
+                program.call(batch)
+                taken.append((time.perf_counter() - begin) * 1000)
+    percentiles = [[round(float(value), 4) for value in np.percentile(taken, (50, 99))] for taken in milliseconds]
+    return [{"p50": p50, "p99": p99} for p50, p99 in percentiles]

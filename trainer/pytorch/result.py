@@ -12,7 +12,7 @@ from trainer.pytorch.export import publish
 from trainer.pytorch.export_config import ExportError
 from trainer.pytorch.model_files import VERIFIED_SAMPLES
 from trainer.pytorch.parallel.state import module_with
-from trainer.pytorch.splits import load_splits
+from trainer.pytorch.splits import ReadSamples, load_splits
 from trainer.pytorch.task import Task
 from trainer.pytorch.trained_model import TensorSpec, TrainedModel
 
@@ -31,6 +31,9 @@ NOT_A_CLASSIFIER = (
     "logits [N, classes]; the parameters are in the run's checkpoints"
 )
 """Why a model is not published."""
+
+_MEASURED_SAMPLES = 10_000
+"""Most held-out samples that decide the accuracy of a file, on the CPU, while the other ranks wait."""
 
 SOURCE_RECORD = "source.json"
 """Where `trainer.source` keeps which commit all pods of a job run, in the run's folder."""
@@ -68,7 +71,7 @@ def publish_result(  # noqa: PLR0913  a result is all of it
         settings: What a later start of the run must have equal; `config.settings()` at its start.
         whole_model: The parameters and buffers of the whole model on the CPU, which rank 0 has; None if it is not
             published.
-        held_out: Samples on which the published file must agree with the model.
+        held_out: Samples on which the published file must agree with the model, and by which it is judged.
         step: Steps done.
         scores: Of the held-out samples, by the names of `Task.scores`.
 
@@ -82,7 +85,7 @@ def publish_result(  # noqa: PLR0913  a result is all of it
         published: dict[str, Any] = {"version": None, "not_published": NOT_A_CLASSIFIER}
         if is_published(config):
             assert whole_model is not None, "only rank 0 publishes"
-            trained = _trained_model(config, whole_model, held_out, step=step, accuracy=scores["accuracy"])
+            trained = _trained_model(config, whole_model, held_out, step=step)
             published = {"version": publish(config.folders.models, config.export, trained, config.compression)}
         result: dict[str, Any] = {
             "model_name": config.export.model_name if published["version"] else None,
@@ -114,9 +117,10 @@ def _writable(output_dir: Path) -> Generator[None]:
 
 
 def _trained_model(
-    config: TrainConfig, whole_model: dict[str, Tensor], held_out: Dataset, *, step: int, accuracy: float
+    config: TrainConfig, whole_model: dict[str, Tensor], held_out: Dataset, *, step: int
 ) -> TrainedModel:
     samples = held_out.batch(torch.arange(min(VERIFIED_SAMPLES, len(held_out))))
+    splits = load_splits(config.data, config.model.input_shape) if config.compression.variants else None
     return TrainedModel(
         module=module_with(config.model, whole_model).eval(),
         inputs=TensorSpec(name="image", shape=held_out.sample_shape),
@@ -124,8 +128,8 @@ def _trained_model(
         samples=samples.inputs.cpu(),
         run_name=config.run_name,
         step=step,
-        accuracy=accuracy,
-        data=load_splits(config.data, config.model.input_shape) if config.compression.variants else None,
+        held_out=ReadSamples(held_out, most=_MEASURED_SAMPLES),
+        training=splits.training if splits else None,
         commit=source_commit(config.folders.run),
         class_names=held_out.class_names,
     )

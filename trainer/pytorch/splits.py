@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 class ReadSamples:
     """A split whose samples are read when they are needed: it may be larger than memory."""
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Dataset, *, most: int | None = None) -> None:
+        """Take the samples of a data set, or at most so many of them, evenly spread."""
         self._dataset = dataset
+        self._indices = torch.arange(len(dataset))
+        if most is not None and most < len(dataset):
+            self._indices = self._indices[torch.arange(most) * len(dataset) // most]
         self.class_names = dataset.class_names
 
     def __len__(self) -> int:
-        return len(self._dataset)
+        return len(self._indices)
 
     def batches(self, size: int) -> Iterator[Samples]:
         """Return consecutive parts; the last one may be smaller.
@@ -32,8 +36,8 @@ class ReadSamples:
             DataError: a file is damaged.
         """
         for begin in range(0, len(self), size):
-            batch = self._dataset.batch(torch.arange(begin, min(begin + size, len(self))))
-            yield Samples(inputs=batch.inputs, labels=batch.targets)
+            batch = self._dataset.batch(self._indices[begin : begin + size])
+            yield Samples(inputs=batch.inputs.cpu(), labels=batch.targets.cpu())
 
 
 def load_splits(data: DataConfig, input_shape: Sequence[int]) -> Splits:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from trainer.pytorch.compression.samples import Samples
+    from trainer.pytorch.measurement import InBatches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +46,10 @@ class TrainedModel:
     """Real inputs on which the file must agree with `module`, at least two."""
     run_name: str
     step: int
-    accuracy: float
-    """Share of held-out samples classified correctly, 0 to 1."""
-    data: Splits | None = None
-    """Needed for variants."""
+    held_out: InBatches
+    """Labelled samples that decide the accuracy of each file."""
+    training: Samples | None = None
+    """Labelled samples that variants learn from."""
     commit: str | None = None
     """Of the code that trained it, 40 hex digits; None where the code came with the image."""
     class_names: tuple[str, ...] = ()

@@ -39,7 +39,8 @@ class LocalModels:
         if self._variant is not None:
             repository.require_variant(candidate, self._variant)
         repository.verify(candidate)
-        loaded = model.load(candidate.model_file, spec, candidate.version)
+        is_optimized = repository.is_optimized(candidate)
+        loaded = model.load(candidate.model_file, spec, candidate.version, is_optimized=is_optimized)
         loaded_at = time.monotonic()
         warmup.warm_up(loaded, candidate.folder.parent, self._warmup_budget_seconds)
         ready_at = time.monotonic()

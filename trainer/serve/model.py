@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import gc
+import logging
 from typing import TYPE_CHECKING, cast
 
 import torch
 
-from trainer.model_repository import model_file
+from trainer.model_repository import comparison, model_file
 from trainer.model_repository.layout import TORCH_EXPORT_SUFFIX
 from trainer.serve.errors import ModelLoadError, last_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from trainer.model_repository.model_file import Program
     from trainer.serve.model_config import ModelSpec
     from trainer.serve.protocol.tensors import Array
     from trainer.serve.tensor_spec import TensorSpec
+
+logger = logging.getLogger(__name__)
 
 _TORCH_TYPES = {
     "BOOL": torch.bool,
@@ -94,8 +97,14 @@ def _refuse(*_arguments: object) -> object:
     raise RuntimeError("the version is released")
 
 
-def load(path: Path, spec: ModelSpec, version: int) -> LoadedModel:
-    """Read a model file and prepare it for inference on this machine's CPU.
+def load(path: Path, spec: ModelSpec, version: int, *, is_optimized: bool = False) -> LoadedModel:
+    """Read a model file.
+
+    Args:
+        path: The file.
+        spec: How it is called.
+        version: Its number.
+        is_optimized: Whether to use torch's optimisation for this machine's CPU, if the answers are the file's then.
 
     Raises:
         ModelLoadError: the file is not a model that can be called as the configuration says.
@@ -105,12 +114,54 @@ def load(path: Path, spec: ModelSpec, version: int) -> LoadedModel:
     except (RuntimeError, ValueError) as error:
         # torch explains at length how files get damaged
         why = last_line(error).partition(" This is an internal miniz error")[0].rstrip(".")
+        if "allocate memory" in why:
+            fix = "Fix: more memory for the model, max_memory_mib or the pod's limit"
+            raise ModelLoadError(f"{path.name}: takes more memory than there is: {why}. {fix}") from error
         is_exported = path.suffix == TORCH_EXPORT_SUFFIX
         writer = "torch.export.save of this torch" if is_exported else "torch.jit.save of this torch or an older one"
         raise ModelLoadError(
             f"{path.name}: not a model that torch {torch.__version__} can load: {why}. Fix: save it with {writer}"
         ) from error
-    return LoadedModel(spec, version, program)
+    frozen = LoadedModel(spec, version, program)
+    return _optimized(path, frozen) if is_optimized else frozen
+
+
+def _optimized(path: Path, frozen: LoadedModel) -> LoadedModel:
+    """Return the model as torch optimises it for this machine's CPU where its answers are right, else the frozen one.
+
+    The exporter compared them on its own machine: other CPUs have other kernels.
+    """
+    try:
+        optimized = LoadedModel(frozen.spec, frozen.version, model_file.load_optimized(path))
+        cases = [comparison.case(_on_tensors(frozen), batch) for batch in _random_batches(frozen.spec)]
+        why = comparison.difference(_on_tensors(optimized), cases)
+        if not why:
+            return optimized
+    except Exception as error:  # noqa: BLE001  whatever torch raises for one model; the frozen one answers
+        why = f"fails: {last_line(error)}"
+    logger.warning(
+        "%s version %d: served as it is in the file, not optimised for this CPU: the optimised program %s",
+        *(frozen.spec.name, frozen.version, why),
+    )
+    return frozen
+
+
+def _random_batches(spec: ModelSpec) -> Iterator[list[torch.Tensor]]:
+    """Return random batches for a model as the exporter describes it: rows of float32, of a known size.
+
+    Raises:
+        ValueError: it is another one. Random integers may be indices of nothing, and sizes may have to fit together.
+    """
+    shapes = [tensor.shape[1:] for tensor in spec.inputs]
+    if not spec.max_batch_size or any(
+        tensor.datatype.name != "FP32" or -1 in tensor.shape[1:] for tensor in spec.inputs
+    ):
+        raise ValueError("only batches of FP32 inputs with fixed dims can be compared")
+    return comparison.random_batches(shapes, [size for size in comparison.BATCH_SIZES if size <= spec.max_batch_size])
+
+
+def _on_tensors(model: LoadedModel) -> Callable[..., list[Array]]:
+    return lambda *tensors: model.infer([tensor.numpy() for tensor in tensors])
 
 
 def _argument_order(arguments: list[str], spec: ModelSpec) -> list[int]:

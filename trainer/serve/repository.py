@@ -123,10 +123,20 @@ def verify(candidate: Candidate) -> None:
         OSError: a file cannot be read.
     """
     name = candidate.model_file.name
-    expected = _sha256_in(read_json(candidate.folder / MANIFEST_FILE) or {}, name)
+    expected = str(_entry_of(candidate)["sha256"])
     digest = sha256_of(candidate.model_file)
     if digest != expected.lower():
         raise ModelLoadError(f"{name}: sha256 is {digest}; {MANIFEST_FILE} says {expected}. Fix: publish it again")
+
+
+def is_optimized(candidate: Candidate) -> bool:
+    """Return whether the model file was published to be optimised after loading, with equal answers and faster.
+
+    Raises:
+        ModelLoadError: the manifest is unreadable.
+    """
+    optimization = _entry_of(candidate).get("optimization")
+    return isinstance(optimization, dict) and cast("dict[str, object]", optimization).get("used") is True
 
 
 def require_variant(candidate: Candidate, variant: str) -> None:
@@ -151,16 +161,17 @@ def _variants(manifest: dict[str, Any]) -> dict[str, object]:
     return cast("dict[str, object]", variants)
 
 
-def _sha256_in(manifest: dict[str, Any], name: str) -> str:
-    """Return the digest of a model file: the model's own, or a variant's."""
-    entries: list[object] = [manifest, *_variants(manifest).values()]
-    listed: dict[str, str] = {}
-    for entry in reversed(entries):
+def _entry_of(candidate: Candidate) -> dict[str, object]:
+    """Return what the manifest says of the model file, whether it is the model's own or a variant's."""
+    manifest = read_json(candidate.folder / MANIFEST_FILE) or {}
+    name = candidate.model_file.name
+    listed: dict[str, dict[str, object]] = {}
+    for entry in reversed([manifest, *_variants(manifest).values()]):
         # a file that somebody wrote by hand
-        digest = cast("dict[str, object]", entry).get("sha256") if isinstance(entry, dict) else None
-        if not isinstance(digest, str):
+        fields = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
+        if not isinstance(fields.get("sha256"), str):
             raise ModelLoadError(f"{MANIFEST_FILE}: no JSON object with the model's sha256, and that of each variant")
-        listed[cast("dict[str, str]", entry).get("model_file", name)] = digest
+        listed[str(fields.get("model_file", name))] = fields
     if name not in listed:
         raise ModelLoadError(f"{MANIFEST_FILE} is for {sorted(listed)}; {CONFIG_FILE} serves {name!r}")
     return listed[name]

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.unit.trainer.pytorch.small_runs import run
+from trainer.pytorch import measurement
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.config import TrainConfig
 from trainer.pytorch.data.digits import DigitsConfig
@@ -25,8 +26,9 @@ REPOSITORY = Path(__file__).resolve().parents[4]
 
 @pytest.fixture(autouse=True)
 def process_settings(monkeypatch) -> Iterator[None]:
-    """One thread per process, loopback only, no GPU of this machine, and torch's global switches as they were."""
+    """One thread, loopback only, no GPU of this machine, few calls to time a model; torch's global switches as they were."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(measurement, "_CALLS", 10)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):

@@ -1,4 +1,4 @@
-"""Which variants are accurate enough to be published."""
+"""Which files are published, and what the manifest says of them."""
 
 import pytest
 import torch
@@ -7,7 +7,10 @@ from trainer.pytorch import model_files
 from trainer.pytorch.compression import builder
 from trainer.pytorch.compression.config import CompressionConfig
 from trainer.pytorch.compression.samples import Samples
-from trainer.pytorch.trained_model import Splits, TensorSpec, TrainedModel
+from trainer.pytorch.data.dataset import InMemoryDataset
+from trainer.pytorch.export_config import ExportError
+from trainer.pytorch.splits import ReadSamples
+from trainer.pytorch.trained_model import TensorSpec, TrainedModel
 
 
 class Builder:
@@ -33,8 +36,86 @@ def test_a_variant_may_lose_what_is_allowed_and_no_more(before, after, is_publis
         samples=samples.inputs,
         run_name="r1",
         step=1,
-        accuracy=before,
-        data=Splits(training=samples, held_out=samples),
+        held_out=samples,
+        training=samples,
     )
-    files = model_files.write_variants(tmp_path, trained, CompressionConfig(variants=("int8",)))
+    files = model_files.write_variants(tmp_path, trained, before, CompressionConfig(variants=("int8",)))
     assert ("int8" in files.published, "int8" in files.rejected) == (is_published, not is_published)
+
+
+def trained_model(module: torch.nn.Module, **changes: object) -> TrainedModel:
+    samples = Samples(inputs=torch.rand(20, 4), labels=torch.zeros(20, dtype=torch.int64))
+    fields = {
+        "module": module.eval(),
+        "inputs": TensorSpec(name="x", shape=(4,)),
+        "outputs": TensorSpec(name="y", shape=(4,)),
+        "samples": samples.inputs,
+        "run_name": "r1",
+        "step": 1,
+        "held_out": samples,
+    }
+    return TrainedModel(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("frozen", "optimized", "used"),
+    [((1.0, 1.0), (0.9, 0.5), True), ((1.0, 1.0), (0.96, 0.5), False), ((1.0, 1.0), (0.5, 1.0), False)],
+)
+def test_an_optimised_program_is_used_where_it_is_faster_with_one_sample_and_with_many(
+    frozen, optimized, used, monkeypatch, tmp_path
+):
+    times = [
+        {f"batch_{rows}": {"p50": time, "p99": time} for rows, time in zip((1, 16), program, strict=True)}
+        for program in (frozen, optimized)
+    ]
+    monkeypatch.setattr(model_files, "latencies", lambda programs, _: times[: len(programs)])
+    entry = model_files.write_model(tmp_path / "model.pt", trained_model(torch.nn.Linear(4, 4)))
+    assert entry["latency_ms"] == times[used]
+    assert entry["optimization"] == {
+        "used": used,
+        "reason": f"with 1 and 16 samples the optimised program takes {optimized[0]:g} and {optimized[1]:g} ms, "
+        "the frozen one 1 and 1 ms",
+    }
+
+
+class Random(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.rand_like(x)
+
+
+class OnlyMany(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert len(x) > 1
+        return x
+
+
+class FailsLate(torch.nn.Module):
+    """Takes the samples of the comparison, and fails on one of the held-out ones."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert not bool((x > 1e6).any()), "too large"
+        return x
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (Random(), "answers the same inputs otherwise in each call. Fix: in evaluation mode, neither random numbers"),
+        (OnlyMany(), "the network fails on a batch of 1: AssertionError"),
+        (FailsLate(), "model.pt: fails on held-out samples: "),
+    ],
+)
+def test_a_network_that_cannot_be_served_is_refused_in_one_line(module, message, tmp_path):
+    held_out = Samples(inputs=torch.full((2, 4), 1e7), labels=torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(ExportError) as refused:
+        model_files.write_model(tmp_path / "model.pt", trained_model(module, held_out=held_out))
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_accuracy_of_a_large_data_set_is_that_of_samples_from_all_of_it():
+    dataset = InMemoryDataset(torch.arange(10.0), torch.arange(10), classes=10)
+    samples = ReadSamples(dataset, most=4)
+    assert len(samples) == 4
+    assert [batch.labels.tolist() for batch in samples.batches(3)] == [[0, 2, 5], [7]]
+    assert [len(batch) for batch in ReadSamples(dataset, most=11).batches(6)] == [6, 4]

@@ -15,7 +15,7 @@ from trainer.pytorch.compression.config import CompressionConfig
 from trainer.pytorch.compression.samples import Samples
 from trainer.pytorch.export import publish
 from trainer.pytorch.export_config import ExportConfig
-from trainer.pytorch.trained_model import Splits, TensorSpec, TrainedModel
+from trainer.pytorch.trained_model import TensorSpec, TrainedModel
 
 
 class Load:
@@ -132,8 +132,8 @@ def trained_model() -> TrainedModel:
         samples=samples.inputs,
         run_name="run",
         step=1,
-        accuracy=1.0,
-        data=Splits(training=samples, held_out=samples),
+        held_out=samples,
+        training=samples,
     )
 
 
