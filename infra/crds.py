@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 import yaml
@@ -9,7 +10,7 @@ import yaml
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from infra.manifests import Manifest
@@ -20,9 +21,23 @@ class _Loader(yaml.CSafeLoader):
 
 
 _KEPT_ANNOTATIONS = ("api-approved.kubernetes.io", "gateway.networking.k8s.io/")
-_ANYTHING: Manifest = {"x-kubernetes-preserve-unknown-fields": True}
-_ANY_OBJECT: Manifest = {"type": "object", **_ANYTHING}
-_ANY_LIST: Manifest = {"type": "array", "items": _ANYTHING}
+
+# Schemas that are generated from Go types accept values that the types do not, and the API server does not hold `int32`
+# to its range. A controller decodes a list as a whole, so that one such object stops it for everybody.
+_ANY_EXPONENT = r"([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+)))"
+_WHOLE_EXPONENT = r"([eE](\+|-)?[0-9]{1,2})"
+"""Go computes with a power of ten: `1e-9999999` takes it seconds, and more digits hours."""
+_INT32: Manifest = {"minimum": -(2**31), "maximum": 2**31 - 1}
+_FLOAT32: Manifest = {"minimum": -(10**18), "maximum": 10**18}
+"""The API server compares whole numbers as 64 bits."""
+_TIME: Manifest = {"pattern": r"^.{10}T.{8}(\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"}
+_DIGITS = {"h": 6, "m": 7, "s": 9, "ms": 12, "[uµ]s": 15, "ns": 18}
+"""Of each part of a duration, so that the sum is within the 64 bits of Go's nanoseconds."""
+_PARTS = "".join(rf"([0-9]{{1,{digits}}}(\.[0-9]+)?{unit})?" for unit, digits in _DIGITS.items())
+
+DURATION: Manifest = {"type": "string", "minLength": 2, "pattern": f"^-?{_PARTS}$"}
+UNSIGNED: Manifest = {"type": "integer", "minimum": 0}
+_NO_TYPES: Mapping[str, Manifest] = MappingProxyType({})
 
 
 def _as_text(_: object, node: yaml.Node) -> str:
@@ -32,17 +47,19 @@ def _as_text(_: object, node: yaml.Node) -> str:
 _Loader.add_constructor("tag:yaml.org,2002:value", _as_text)
 
 
-def read_crds(folder: Path, names: Iterable[str], origin: str, *, levels: int | None = None) -> dict[str, Manifest]:
+def read_crds(
+    folder: Path, names: Iterable[str], origin: str, go_types: Mapping[str, Manifest] = _NO_TYPES
+) -> dict[str, Manifest]:
     """Read `<folder>/<name>.yaml` for each name and return the CRDs by name, without their descriptions.
 
-    Descriptions are three quarters of their size and would sit in every state file and preview.
+    Descriptions are three quarters of their size and would sit in every state file and preview. Everything else is
+    there, and rejects in addition what Go cannot decode.
 
     Args:
         folder: Where `make tools` puts them.
         names: `<group>_<plural>`, as upstream names the files.
         origin: Whose they are, for the refusal.
-        levels: How many levels of fields the API server checks (`spec` is the first); it takes what is below as it is.
-            Default: all.
+        go_types: What fields of a name are in Go, DURATION or UNSIGNED, where upstream's schema does not say it.
 
     Raises:
         RefusalError: one is not there.
@@ -55,11 +72,7 @@ def read_crds(folder: Path, names: Iterable[str], origin: str, *, levels: int | 
         document = cast("Manifest", yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader))  # noqa: S506 - it is safe
         document["metadata"] = _metadata(document["metadata"])
         document.pop("status", None)
-        crd = cast("Manifest", _without_descriptions(document))
-        if levels is not None:
-            for version in crd["spec"]["versions"]:
-                version["schema"]["openAPIV3Schema"] = _cut(version["schema"]["openAPIV3Schema"], levels)
-        manifests[name] = crd
+        manifests[name] = cast("Manifest", _declared(document, go_types))
     return manifests
 
 
@@ -69,33 +82,40 @@ def _metadata(given: Manifest) -> Manifest:
     return {"name": given["name"], **({"annotations": kept} if kept else {})}
 
 
-def _cut(schema: Manifest, levels: int) -> Manifest:
-    """Return the schema down to so many levels of fields; objects and lists below may hold anything."""
-    if schema.get("type") not in ("object", "array"):
-        return schema
-    if levels == 0:
-        return _ANY_LIST if schema["type"] == "array" else _ANY_OBJECT
-    cut = dict(schema)
-    if "properties" in schema:
-        cut["properties"] = {name: _cut(field, levels - 1) for name, field in schema["properties"].items()}
-    for key in ("items", "additionalProperties"):
-        if isinstance(schema.get(key), dict):
-            cut[key] = _cut(schema[key], levels)
-    if cut != schema:
-        # Rules across fields name fields further down: the API server refuses a schema whose rules name what it lacks.
-        cut.pop("x-kubernetes-validations", None)
-    return cut
+def _declared(node: object, go_types: Mapping[str, Manifest]) -> object:
+    """Drop the `description` texts of a schema and reject what Go cannot decode.
 
-
-def _without_descriptions(node: object) -> object:
-    """Drop `description` texts of a schema; a property that is itself called description holds a dict and stays."""
-    if isinstance(node, dict):
-        entries = cast("dict[str, object]", node).items()
-        return {
-            key: _without_descriptions(value)
-            for key, value in entries
-            if not (key == "description" and isinstance(value, str))
-        }
+    A property that is itself called description holds a dict and stays.
+    """
     if isinstance(node, list):
-        return [_without_descriptions(item) for item in cast("list[object]", node)]
-    return node
+        return [_declared(item, go_types) for item in cast("list[object]", node)]
+    if not isinstance(node, dict):
+        return node
+    schema: Manifest = {}
+    for key, value in cast("Manifest", node).items():
+        if key == "description" and isinstance(value, str):
+            continue
+        schema[key] = _declared(_typed(value, go_types.get(key)), go_types)
+    return _decodable(schema)
+
+
+def _typed(field: object, go_type: Manifest | None) -> object:
+    if not isinstance(field, dict):
+        return field
+    known = cast("Manifest", field)
+    return go_type | known if go_type and known.get("type") == go_type["type"] else known
+
+
+def _decodable(schema: Manifest) -> Manifest:
+    match schema:
+        case {"x-kubernetes-int-or-string": True, "pattern": str(quantity)}:
+            return {**schema, "pattern": quantity.replace(_ANY_EXPONENT, _WHOLE_EXPONENT)}
+        case {"x-kubernetes-int-or-string": True} | {"type": "integer", "format": "int32"}:
+            return {**_INT32, **schema}
+        case {"type": "number"}:
+            return {**_FLOAT32, **schema}
+        case {"type": "string", "format": form, **others}:
+            # Next to `type`, the API server takes a list of anything for a text with a format.
+            return {**others, "type": "string", "allOf": [{"format": form, **(_TIME if form == "date-time" else {})}]}
+        case _:
+            return schema

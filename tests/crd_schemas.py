@@ -1,7 +1,6 @@
 """What is declared for an upstream's kinds, held against the whole of its own schemas.
 
-The CRDs of a stack hold only their upper levels (infra/crds.py): below, the API server would take a misspelt field
-without a word.
+The API server drops a misspelt field of theirs with a mere warning.
 """
 
 from __future__ import annotations

@@ -26,11 +26,6 @@ CRDS = (
 )
 
 
-# Most of these schemas are a pod's and an affinity's, over and over. With all of it a state file has 13 MB, which the
-# engine writes twice for each resource: minutes. A test holds what we declare against the whole schemas.
-_CHECKED_LEVELS = 3
-
-
 def crd_folder() -> Path:
     """Return where `make tools` puts the CRDs, taken from the verified upstream module."""
     return cache_folder() / "charts" / f"prometheus-operator-{PROMETHEUS_OPERATOR}"
@@ -42,4 +37,4 @@ def crd_manifests(folder: Path) -> dict[str, Manifest]:
     Raises:
         RefusalError: they are not there.
     """
-    return read_crds(folder, CRDS, "the Prometheus operator", levels=_CHECKED_LEVELS)
+    return read_crds(folder, CRDS, "the Prometheus operator")

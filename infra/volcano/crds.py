@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infra.crds import read_crds
+from infra.crds import DURATION, read_crds
 from infra.machine import cache_folder
 from infra.versions import VOLCANO
 
@@ -26,10 +26,8 @@ CRDS = (
 )
 CONTROLLERS_ENABLED = "job-controller,queue-controller,pg-controller,gc-controller,hyperNode-controller"
 
-
-# Down to the fields of a pod template and of every default: the API server itself checks what is below, when it takes
-# the pods. The engine writes a state file for each step, and this schema is as large as everything else in it.
-_CHECKED_LEVELS = 5
+_DURATIONS = ("runningDuration", "runningEstimate", "timeout")
+"""In Volcano's Go types; its schemas say that they are texts."""
 
 
 def chart_folder() -> Path:
@@ -43,4 +41,4 @@ def crd_manifests(chart: Path) -> dict[str, Manifest]:
     Raises:
         RefusalError: the chart is not there.
     """
-    return read_crds(chart / "crd" / "bases", CRDS, "Volcano", levels=_CHECKED_LEVELS)
+    return read_crds(chart / "crd" / "bases", CRDS, "Volcano", dict.fromkeys(_DURATIONS, DURATION))

@@ -5,9 +5,11 @@ The jobs are those that users get: manifests of workloads' own builders.
 
 from __future__ import annotations
 
+import copy
+import http.client
 import os
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from athanor.inspection.containers import Finding
+    from infra.manifests import Manifest
 
 
 PODS = int(os.environ.get("ATHANOR_SCALE_PODS", "500"))
@@ -50,6 +53,32 @@ NODES = PODS // 5
 PODS_PER_JOB = 50
 LOOK_EVERY = PODS // 5
 """Pods that must have begun to run between two looks at all pods, each of which is many MB."""
+_TASK = ("spec", "tasks", 0)
+_POD = (*_TASK, "template", "spec")
+_CONTAINER = (*_POD, "containers", 0)
+_ON_FAILURE = {"action": "RestartJob", "event": "PodFailed"}
+MALFORMED: tuple[tuple[tuple[str | int, ...], object], ...] = (
+    (("spec", "minAvailable"), "1"),
+    (("spec", "plugins"), {"svc": "--disable-network-policy"}),
+    (("spec", "runningEstimate"), "soon"),
+    (("spec", "policies"), [{**_ON_FAILURE, "timeout": "5 minutes"}]),
+    (("spec", "volumes"), [{"mountPath": 5}]),
+    ((*_TASK, "replicas"), 1.5),
+    ((*_TASK, "replicas"), 3_000_000_000),
+    ((*_TASK, "template", "metadata", "labels"), {"a": 1}),
+    ((*_POD, "containers"), [None]),
+    ((*_POD, "terminationGracePeriodSeconds"), 1e300),
+    ((*_POD, "nodeSelector"), {"a": True}),
+    ((*_CONTAINER, "name"), 5),
+    ((*_CONTAINER, "command"), "train"),
+    ((*_CONTAINER, "env"), [{"name": "A", "value": 5}]),
+    ((*_CONTAINER, "ports"), [{"containerPort": 99_999_999_999}]),
+    ((*_CONTAINER, "livenessProbe"), {"tcpSocket": {"port": 99_999_999_999}}),
+    ((*_CONTAINER, "resources", "requests"), {"cpu": "abc"}),
+    ((*_CONTAINER, "resources", "requests"), {"cpu": "1e1.5"}),
+    ((*_CONTAINER, "resources", "requests"), {"cpu": "1e-99999999"}),
+)
+"""Values that Go cannot decode, or not within hours, each for a field of a job."""
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +124,16 @@ def many_nodes(equal_queues: None, started: SchedulingPlatform) -> None:
         for number in range(NODES)
     ))  # fmt: skip
     wait_for_count(lambda: len(started.ready_nodes(POOL)), NODES + 2, "the simulated nodes to be ready")
+
+
+def _changed(job: Manifest, place: tuple[str | int, ...], value: object) -> Manifest:
+    """Return a copy of a job with another value in one place."""
+    changed = copy.deepcopy(job)
+    at: Any = changed
+    for step in place[:-1]:
+        at = at[step]
+    at[place[-1]] = value
+    return changed
 
 
 def why_not(platform: SchedulingPlatform, job: str) -> Finding:
@@ -171,6 +210,23 @@ class TestEqualQueues:
         assert '].mountPath: Invalid value: "/data/data": must be unique' in finding.sentence
         assert "spec.containers[0].volumeMounts[" in finding.sentence
         assert "StatusError" not in finding.sentence
+
+    def test_malformed_jobs_of_one_team_are_rejected_and_stop_nobody(self, platform: SchedulingPlatform) -> None:
+        """Volcano decodes the jobs of all namespaces as one list: a stored job that it cannot decode would end that."""
+        platform.submit(platform.gpu_job("runs"))
+        before = platform.runs("runs")
+        theirs = platform.gpu_job("theirs")
+        theirs["metadata"]["namespace"] = "default"
+        jobs = PATHS["jobs"].replace(NAMESPACE, "default")
+        platform.api.request("POST", f"{jobs}?dryRun=All", theirs)
+
+        for place, value in MALFORMED:
+            status, answer = platform.api.ask("POST", jobs, _changed(theirs, place, value))
+            assert status == http.client.UNPROCESSABLE_ENTITY, f"{place} {value!r}: {answer}"
+
+        platform.submit(platform.gpu_job("next"))
+        platform.runs("next")
+        assert platform.running("runs") == before
 
     def test_a_job_of_somebody_elses_program_runs_again_as_it_is(
         self, platform: SchedulingPlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from textwrap import indent
+import re
+from typing import Any
 
 import pytest
+import yaml
 
-from infra.crds import read_crds
+from infra.crds import DURATION, UNSIGNED, read_crds
 from infra.errors import RefusalError
 
 NAME = "example.dev_things"
@@ -51,31 +53,102 @@ def test_what_is_missing_is_refused_with_its_name_and_the_way_to_get_it(tmp_path
         read_crds(tmp_path, [NAME], "somebody")
 
 
-def test_below_the_checked_levels_anything_goes(tmp_path):
-    schema = """
-    type: object
-    properties:
-      spec:
-        type: object
-        required: [port]
-        x-kubernetes-validations: [{rule: "!has(self.pod) || has(self.pod.name)"}]
-        x-kubernetes-validations: [{rule: self.pod.name != ""}]
-        properties:
-          port: {type: integer}
-          pod: {type: object, properties: {name: {type: string}}}
-          pods: {type: array, items: {type: object, properties: {name: {type: string}}}}
-    """
-    text = f"metadata: {{name: t}}\nspec:\n  versions:\n  - schema:\n      openAPIV3Schema:\n{indent(schema, '      ')}"
-    (tmp_path / f"{NAME}.yaml").write_text(text, encoding="utf-8")
+QUANTITY = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+"""As controller-gen writes it for resource.Quantity."""
+ANY = [{"type": "integer"}, {"type": "string"}]
+LEAVES: dict[str, dict[str, Any]] = {
+    "amount": {"anyOf": ANY, "pattern": QUANTITY, "x-kubernetes-int-or-string": True},
+    "port": {"anyOf": ANY, "x-kubernetes-int-or-string": True},
+    "since": {"type": "string", "format": "date-time"},
+    "timeout": {"type": "string"},
+    "replicas": {"type": "integer", "format": "int32", "maximum": 100, "default": 1},
+    "probes": {"type": "integer", "format": "int32"},
+    "seconds": {"type": "integer", "format": "int64"},
+    "percentage": {"type": "number", "default": 100},
+}
 
-    [version] = read_crds(tmp_path, [NAME], "somebody", levels=2)[NAME]["spec"]["versions"]
 
-    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    assert spec["required"] == ["port"]
-    assert "x-kubernetes-validations" not in spec
-    assert "x-kubernetes-validations" not in spec, "a rule would name a field that is cut away"
-    assert spec["properties"] == {
-        "port": {"type": "integer"},
-        "pod": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-        "pods": {"type": "array", "items": {"x-kubernetes-preserve-unknown-fields": True}},
+def declared(folder: Any, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a CRD's schema as it is declared; in Go `timeout` is a duration and `probes` unsigned."""
+    crd = {"metadata": {"name": "t"}, "spec": {"versions": [{"schema": {"openAPIV3Schema": schema}}]}}
+    (folder / f"{NAME}.yaml").write_text(yaml.safe_dump(crd), encoding="utf-8")
+    [version] = read_crds(folder, [NAME], "somebody", {"timeout": DURATION, "probes": UNSIGNED})[NAME]["spec"][
+        "versions"
+    ]
+    return version["schema"]["openAPIV3Schema"]
+
+
+def nested(leaves: dict[str, Any], levels: int) -> dict[str, Any]:
+    """Return a schema with these fields so many levels down, through objects, lists and maps in turn."""
+    inner: dict[str, Any] = {"type": "object", "required": sorted(leaves), "properties": leaves}
+    for level in range(levels):
+        list_or_map = (
+            {"type": "array", "items": inner} if level % 2 else {"type": "object", "additionalProperties": inner}
+        )
+        inner = {"type": "object", "x-kubernetes-validations": [{"rule": "true"}], "properties": {"in": list_or_map}}
+    return inner
+
+
+def test_a_schema_is_whole_at_every_level(tmp_path):
+    leaves = {"containers": {"type": "array", "items": {"type": "string"}}, "seconds": LEAVES["seconds"]}
+    assert declared(tmp_path, nested(leaves, 12)) == nested(leaves, 12)
+
+
+def leaf(folder: Any, name: str) -> dict[str, Any]:
+    """Return the schema of one of LEAVES, far down."""
+    schema = declared(folder, nested(LEAVES, 6))
+    for level in reversed(range(6)):
+        schema = schema["properties"]["in"]["items" if level % 2 else "additionalProperties"]
+    return schema["properties"][name]
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        (
+            "amount",
+            ["1", "-1.5", ".5Gi", "100m", "1e3", "1E-3", "2E"],
+            ["abc", "1e1.5", "1e.5", "1e-9999999", "1 Gi", ""],
+        ),
+        (
+            "since",
+            ["2026-11-26T16:00:00Z", "2026-11-26T16:00:00.123456789+01:00"],
+            ["2026-11-26t16:00:00z", "2026-11-26T16:00:00+24:00", "2026-11-26T16:00:00x5Z"],
+        ),
+        (
+            "timeout",
+            ["10m", "1h0m0s", "1.5h", "-3.2s", "1h2m3.5s", "1.5ms", "1.5µs", "15ns"],
+            ["", "-", "5", "abc", "1d", "10 m", "5 minutes", "9999999h", "99999999999s"],
+        ),
+    ],
+)
+def test_a_text_that_go_cannot_decode_is_rejected(tmp_path, name, right, wrong):
+    schema = leaf(tmp_path, name)
+    [rules] = schema.get("allOf", [schema])
+    accepted = {
+        text
+        for text in (*right, *wrong)
+        if re.search(rules["pattern"], text) and len(text) >= rules.get("minLength", 0)
     }
+    assert accepted == set(right)
+
+
+@pytest.mark.parametrize(
+    ("name", "minimum", "maximum"),
+    [
+        ("port", -(2**31), 2**31 - 1),
+        ("replicas", -(2**31), 100),
+        ("probes", 0, 2**31 - 1),
+        ("percentage", -(10**18), 10**18),
+    ],
+)
+def test_a_number_that_go_cannot_decode_is_rejected(tmp_path, name, minimum, maximum):
+    assert leaf(tmp_path, name) == {**LEAVES[name], "minimum": minimum, "maximum": maximum}
+
+
+def test_a_text_with_a_format_has_it_where_the_api_server_still_checks_that_it_is_a_text(tmp_path):
+    """Next to `type` it takes a list of anything for such a text."""
+    since = leaf(tmp_path, "since")
+    assert (since["type"], since["allOf"][0]["format"], "format" in since) == ("string", "date-time", False)
