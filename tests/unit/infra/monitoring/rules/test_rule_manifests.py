@@ -3,6 +3,8 @@
 import json
 import subprocess
 
+import pytest
+
 from infra.gpu.dcgm_exporter import COUNTERS
 from infra.monitoring.rules import areas, rule_manifests
 from infra.monitoring.rules.nodes import PLATFORM_NAMESPACES
