@@ -123,7 +123,7 @@ def _samples(split: SplitName, pixels: int) -> Samples:
 
 
 def _saved(model: nn.Module, images: Tensor, folder: Path) -> Callable[..., object]:
-    """Return the model as a server has it that was told to optimise it: written to a file, loaded, optimised."""
+    """Return the model as a server has it whose manifest has it optimised: written to a file, loaded, optimised."""
     path = folder / "model.pt"
     torchscript.save_frozen(model, path, images[:2])
     return model_file.load_optimized(path).call

@@ -35,9 +35,9 @@ NAN, INF = math.nan, math.inf
 )
 def test_answers_are_equal_up_to_rounding(right, answer, why):
     case = comparison.case(lambda _: torch.tensor(right), [torch.zeros(1)])
-    found = comparison.difference(lambda _: torch.tensor(answer), [case])
-    assert found.startswith(why)
-    assert bool(found) == bool(why)
+    why_not = comparison.difference(lambda _: torch.tensor(answer), [case])
+    assert why_not.startswith(why)
+    assert bool(why_not) == bool(why)
 
 
 def test_each_output_counts_and_arrays_do_as_tensors():

@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).resolve().parents[4]
 
 @pytest.fixture(autouse=True)
 def process_settings(monkeypatch) -> Iterator[None]:
-    """One thread, loopback only, no GPU of this machine, few calls to time a model; torch's global switches as they were."""
+    """One thread, loopback only, no GPU of this machine, few timed calls; torch's global switches as they were."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(measurement, "_CALLS", 10)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
