@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tools.toolchain.tool import Tool
 
 # Most of a cold `make up` is this compilation. Debug tables would cost a fifth more, inlining everywhere a third more:
-# stack traces stay whole, and what the programs lose is in docs/decisions/0002. The standard library is where they spend
-# their time (maps, garbage collection, JSON), and small: it is inlined.
+# stack traces stay whole, and what the programs lose is in docs/decisions/0002. The standard library is inlined: it is
+# small, and where programs spend their time (maps, garbage collection, JSON).
 _FLAGS = (
     *("-trimpath", "-buildvcs=false", "-pgo=off"),
     *("-gcflags=all=-dwarf=false -l", "-gcflags=std=-dwarf=false"),
