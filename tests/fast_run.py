@@ -1,4 +1,4 @@
-"""What `make test-fast` runs and leaves out: `python -m tests.fast_run <arguments of pytest>`.
+"""The tests of `make test-fast`, and those that it leaves out: `python -m tests.fast_run <arguments of pytest>`.
 
 Unit and manifest tests need nothing but Python packages, apart from those with the marker `built`, which run programs
 that take minutes to build. So this run starts none of these, whether they are there or not: it is the same everywhere.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ADDED = {"allOf", "maximum", "minLength", "minimum", "pattern"}
-"""What narrows a schema to what Go can decode (infra/crds.py)."""
+"""Keywords that narrow a schema to values that Go can decode (infra/crds.py)."""
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 POOL = "alicloud:cs/nodePool:NodePool"
 MAY_GO = {"e111cf0": {"AccessRule nas-allow-10.65.0.0-16"}, "7b2769b": set[str]()}
-"""What an update deletes, of each release: nodes alone mount the file system, for their pods."""
+"""Resources that an update deletes, by release: nodes alone mount the file system, for their pods."""
 MAY_CHANGE: dict[str, dict[str, set[str]]] = {
     "e111cf0": {
         "KubernetesAddon csi-plugin": {"version"},
@@ -32,7 +32,7 @@ MAY_CHANGE: dict[str, dict[str, set[str]]] = {
     },
     "7b2769b": {},
 }
-"""What an update changes in place: inputs by resource.
+"""Inputs that an update changes in place, by resource.
 
 Add to these only what an operator may find changed or gone without having asked for it, and say so in CHANGELOG.md and
 in docs/operator.md, "Upgrading athanor".

@@ -1,4 +1,4 @@
-"""What differs between two sets of manifests, as lines: `- path: value` of the first, `+ path: value` of the second.
+"""Differences between two sets of manifests, as lines: `- path: value` of the first, `+ path: value` of the second.
 
 An entry of a list is named, not numbered, wherever its entries have names (`env[NCCL_DEBUG]`): one more entry is one
 difference. The physical name of a job has a hash of everything in it; where else it occurs it is written `<job>`.

@@ -1,4 +1,4 @@
-"""What contributors meet first: links that lead somewhere, files that exist, forms that GitHub accepts."""
+"""The pages and forms that contributors meet first: their links, the files that they name, and GitHub's rules."""
 
 from __future__ import annotations
 

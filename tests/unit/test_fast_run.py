@@ -1,4 +1,4 @@
-"""What `make test-fast` says it did not run, and that it builds nothing."""
+"""`make test-fast`: the levels that it names as left out, and that it builds nothing."""
 
 from __future__ import annotations
 

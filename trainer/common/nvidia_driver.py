@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 KERNEL_MODULE = Path("/proc/driver/nvidia/version")
-"""What NVIDIA's kernel module reports of itself; pods see the node's, whatever GPUs they were given."""
+"""NVIDIA's kernel module as a process sees it: pods see the node's, whatever GPUs they were given."""
 DEVICES = Path("/dev")
 """Where each GPU of a container has a file, whole or shared; those of the node's other pods have none."""
 _VERSION = re.compile(r"\b[0-9]{3}(?:\.[0-9]+){1,2}\b")

@@ -1,4 +1,4 @@
-"""Whether two programs answer alike: what decides which files are published, and which program answers requests."""
+"""Comparison of two programs' answers, which decides which files are published and which program answers requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many ranks a job's GPUs get, and numbers with which the platform's trainer would leave some of them unused."""
+"""Ranks of a job by its GPUs, and refusals of numbers with which the platform's trainer would leave some unused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which answers of two programs count as equal."""
+"""Equality of the answers of two programs."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Which files are published, and what the manifest says of them."""
+"""The files of a published version, and their entries in the manifest."""
 
 import pytest
 import torch

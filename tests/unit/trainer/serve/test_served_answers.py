@@ -1,4 +1,4 @@
-"""What is served answers as the network in memory does, whatever torch's optimisation for CPUs makes of it."""
+"""Served answers against those of the network in memory, with and without torch's optimisation for CPUs."""
 
 from __future__ import annotations
 
