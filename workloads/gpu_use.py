@@ -33,13 +33,15 @@ def check_trainer_ranks(args: JobArgs, program: Sequence[str], field: str, ranks
     """
     if not _runs(_TRAINERS, args, program):
         return
-    said = _value_of(_GPUS_USED, program)
-    if said is None and args.resources.visible_gpus not in {0, ranks}:
-        limit = f"the trainer uses one GPU per rank, and a worker has {args.resources.visible_gpus} GPUs"
+    visible, said = args.resources.visible_gpus, _gpus_used(program)
+    if said is None and visible not in {0, ranks}:
+        limit = f"the trainer uses one GPU per rank, and a worker has {_counted(visible, 'GPU')}"
         raise RefusalError(field, ranks, limit, f"omit it, or add {_GPUS_USED}=0 to the program to train on the CPU")
-    if said is not None and said.isdecimal() and int(said) not in {0, ranks}:
-        has = "1 rank" if ranks == 1 else f"{ranks} ranks"
-        limit = f"the trainer uses one GPU per rank, and a worker has {has}"
+    if said and said > visible:
+        limit = f"a worker has {_counted(visible, 'GPU')}"
+        raise RefusalError("program", f"{_GPUS_USED}={said}", limit, f"request as many GPUs, or omit {_GPUS_USED}")
+    if said and said != ranks:
+        limit = f"the trainer uses one GPU per rank, and a worker has {_counted(ranks, 'rank')}"
         raise RefusalError("program", f"{_GPUS_USED}={said}", limit, f"omit {_GPUS_USED}, or use one rank per GPU")
 
 
@@ -50,7 +52,7 @@ def check_parameter_server_gpus(args: JobArgs, program: Sequence[str]) -> None:
         RefusalError: it has more than one, and the program does not say how many to use.
     """
     visible = args.resources.visible_gpus
-    if visible > 1 and _runs(_PARAMETER_SERVER, args, program) and _value_of(_GPUS_USED, program) is None:
+    if visible > 1 and _runs(_PARAMETER_SERVER, args, program) and _gpus_used(program) is None:
         limit = "a worker of trainer.tf.parameter_server uses one GPU"
         raise RefusalError("resources.gpus", visible, limit, "request one GPU, and more workers")
 
@@ -59,15 +61,33 @@ def _runs(modules: set[str], args: JobArgs, program: Sequence[str]) -> bool:
     """Return whether a program is one of the platform's; in another image or code it may only have the same name."""
     if args.image is not None or args.source is not None:
         return False
-    return any(word == "-m" and module in modules for word, module in pairwise(program))
+    return any(word in {"-m", "--module"} and module in modules for word, module in pairwise(program))
+
+
+def _gpus_used(program: Sequence[str]) -> int | None:
+    """Return the GPUs that a program is to use; None where it takes all that it sees.
+
+    Raises:
+        RefusalError: it is to use something else than a number of GPUs.
+    """
+    said = _value_of(_GPUS_USED, program)
+    if said is None or said == "None":
+        return None
+    if not (said.isascii() and said.isdecimal()):
+        limit = "is not a number of GPUs, 0 or more"
+        raise RefusalError("program", f"{_GPUS_USED}={said}", limit, f"omit {_GPUS_USED}, which takes all GPUs")
+    return int(said)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
 
 def _value_of(option: str, program: Sequence[str]) -> str | None:
-    """Return the value of an option as argparse takes it: the last one, behind an equals sign or in the next word."""
+    """Return the value of an option as the trainer takes it: the last one, spelled with `_` or with `-`."""
     said = None
     for word, following in zip(program, (*program[1:], ""), strict=True):
-        if word == option:
-            said = following
-        elif word.startswith(f"{option}="):
-            said = word.partition("=")[2]
+        name, equals, value = word.partition("=")
+        if name.replace("_", "-") == option.replace("_", "-"):
+            said = value if equals else following
     return said

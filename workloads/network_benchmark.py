@@ -82,6 +82,12 @@ class NetworkBenchmarkArgs(JobArgs):
         if not names or len(set(names)) != len(names):
             limit = "must list at least one network, and each only once"
             raise RefusalError("measurements", names, limit, "write measurements=(Measurement(),)")
+        visible, ranks = self.resources.visible_gpus, self.processes_per_worker
+        if ranks is not None:
+            check_range("processes_per_worker", ranks, 1, 16)
+            if visible not in {0, ranks}:
+                limit = f"a rank uses one GPU, and a worker has {visible}"
+                raise RefusalError("processes_per_worker", ranks, limit, "omit it")
         self._check_what_measurements_say()
 
     def _check_what_measurements_say(self) -> None:

@@ -60,8 +60,9 @@ def write_model(path: Path, trained: TrainedModel) -> dict[str, Any]:
     except Exception as error:
         if _is_of_storage(error):
             raise
-        fix = "Fix: what it names" + ("" if example is not None else ", or --method=trace, which records one call")
-        why = _first_line(error).rstrip(":.")
+        other = "--method=trace, which records one call" if example is None else "--method=script, which reads the code"
+        fix = f"Fix: what it names, or {other}"
+        why = _first_line(error).rstrip(":.!")
         raise ExportError(f"the network cannot become TorchScript: {why}. {fix}") from error
     return _entry(path, trained.module, trained)
 
@@ -226,6 +227,7 @@ def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    # TorchScript's interpreter puts its trace before the reason
+    # TorchScript's interpreter puts its trace before the reason, and the check of a traced network a headline
     line = lines[-1] if "TorchScript interpreter" in lines[0] else lines[0]
+    line = next((reason for reason in lines if reason.startswith("ERROR: ")), line)
     return f"{type(error).__name__}: {line[:300]}"

@@ -43,8 +43,9 @@ def test_each_gpu_has_a_rank_by_default(gpus, ranks):
 def test_the_network_benchmark_measures_between_all_gpus():
     args = NetworkBenchmarkArgs(resources=Resources(gpus=8))
     assert benchmark_job("net", Measurement(), args).ranks_per_worker == 8
-    with pytest.raises(RefusalError, match=r"^program = '--num_gpu=8': .* 1 rank"):
-        benchmark_job("net", Measurement(), NetworkBenchmarkArgs(resources=Resources(gpus=8), processes_per_worker=1))
+    for ranks, reason in ((1, "a worker has 8"), (99, "must be 1 to 16")):
+        with pytest.raises(RefusalError, match=f"^processes_per_worker = {ranks}: .*{reason}"):
+            NetworkBenchmarkArgs(resources=Resources(gpus=8), processes_per_worker=ranks)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,18 @@ def test_the_network_benchmark_measures_between_all_gpus():
         (lambda: _pytorch(8, processes_per_worker=4), ("processes_per_worker = 4", "one GPU per rank")),
         (lambda: _pytorch(8, (*TRAINER, "--num_gpu=4")), ("program = '--num_gpu=4'", "a worker has 8 ranks")),
         (lambda: _pytorch(8, (*TRAINER, "--num_gpu", "4")), ("program = '--num_gpu=4'", "omit --num_gpu")),
+        (lambda: _pytorch(8, (*TRAINER, "--num-gpu=4")), ("program = '--num_gpu=4'", "a worker has 8 ranks")),
+        (
+            lambda: _pytorch(8, (*TRAINER, "--num_gpu=None"), processes_per_worker=1),
+            ("processes_per_worker = 1", "8 GPUs"),
+        ),
+        (lambda: _pytorch(0, (*TRAINER, "--num_gpu=1")), ("program = '--num_gpu=1'", "a worker has no GPUs")),
+        (lambda: _pytorch(1, (*TRAINER, "--num_gpu=2")), ("program = '--num_gpu=2'", "a worker has 1 GPU.")),
+        *(
+            (lambda said=said: _pytorch(8, (*TRAINER, *said)), ("is not a number of GPUs", "omit --num_gpu"))
+            for said in (("--num_gpu=-1",), ("--num-gpu", "many"), ("--num_gpu=",), ("--num_gpu",))
+        ),
+        (lambda: _pytorch(8, ("--module", "trainer.train"), processes_per_worker=1), ("processes_per_worker = 1",)),
         (lambda: _mpi(8, slots_per_worker=1), ("slots_per_worker = 1", "8 GPUs")),
         (
             lambda: TensorFlowJobArgs(
@@ -76,6 +89,7 @@ def test_gpus_that_the_trainer_would_not_use_are_refused(declare, words):
         (TRAINER, {"processes_per_worker": 1, "image": "registry.example/own:1"}),
         (TRAINER, {"processes_per_worker": 1, "source": LocalFolder()}),
         ((*TRAINER, "--num_gpu=0"), {"processes_per_worker": 1}),
+        ((*TRAINER, "--num-gpu=0"), {"processes_per_worker": 1}),
         ((*TRAINER, "--num_gpu=8", "--num_gpu=1"), {"processes_per_worker": 1}),
         ((*TRAINER, "--num_gpu=8"), {}),
     ],

@@ -57,6 +57,25 @@ def trained_model(module: torch.nn.Module, **changes: object) -> TrainedModel:
     return TrainedModel(**{**fields, **changes})
 
 
+class Alternating(torch.nn.Module):
+    """Records other operations in each trace."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return x + 1 if self.calls % 2 else x * 2
+
+
+def test_a_failed_trace_says_what_differs_and_names_the_other_method(tmp_path):
+    with pytest.raises(
+        ExportError, match=r"Graphs differed across invocations\. Fix: what it names, or --method=script"
+    ):
+        model_files.write_model(tmp_path / "model.pt", trained_model(Alternating(), method="trace"))
+
+
 @pytest.mark.parametrize(
     ("frozen", "optimized", "used"),
     [((1.0, 1.0), (0.9, 0.5), True), ((1.0, 1.0), (0.96, 0.5), False), ((1.0, 1.0), (0.5, 1.0), False)],
