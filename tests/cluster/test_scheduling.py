@@ -201,13 +201,13 @@ class TestEqualQueues:
     def test_pods_that_the_api_server_refuses_are_reported_with_the_field(self, platform: SchedulingPlatform) -> None:
         job = platform.gpu_job("refused")
         [container] = job["spec"]["tasks"][0]["template"]["spec"]["containers"]
-        container["volumeMounts"].append({**container["volumeMounts"][0]})
+        container["volumeMounts"].append({"name": "missing", "mountPath": "/elsewhere"})
         platform.submit(job)
         finding = wait_until(
             lambda: reason if (reason := why_not(platform, "refused")).cause == "refused" else None,
             lambda: f"the refusal; {platform.said('refused')}",
         )
-        assert '].mountPath: Invalid value: "/data/data": must be unique' in finding.sentence
+        assert '].name: Not found: "missing"' in finding.sentence
         assert "spec.containers[0].volumeMounts[" in finding.sentence
         assert "StatusError" not in finding.sentence
 
