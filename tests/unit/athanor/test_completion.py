@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from athanor.command_line import main, parser
+from tests.tables import each_row
 from workloads.owner import owner_label
 
 # What bash does when somebody presses Tab behind the last word.
@@ -41,7 +42,7 @@ def tab(capsys, tmp_path):
     return press
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "expected"),
     [
         (("comp",), {"compare", "completion"}),
@@ -67,7 +68,7 @@ def own_options(name: str) -> set[str]:
 COMMANDS = sorted(next(each for each in parser()._actions if each.dest == "command").choices or {})
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@each_row("name", COMMANDS)
 def test_bash_completes_every_command_and_all_of_its_options(tab, name):
     assert name in tab(name)
     assert set(tab(name, "--")) == own_options(name)
@@ -82,7 +83,7 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("words", CHOICES)
+@each_row("words", CHOICES)
 def test_bash_completes_the_choices_of_an_option(tab, words):
     assert set(tab(*words, "")) == CHOICES[words]
 
@@ -91,7 +92,7 @@ OF_RUNS = ("logs", "watch", "compare", "curves", "why", "stop", "resume", "delet
            "tensorboard")  # fmt: skip
 
 
-@pytest.mark.parametrize("name", OF_RUNS)
+@each_row("name", OF_RUNS)
 def test_bash_completes_the_runs_of_every_command_about_them(tab, kubectl, name):
     kubectl(f"cat <<END\n{JOBS}END")
     assert tab(name, "t") == ["train-1", "train-22"]
@@ -110,7 +111,7 @@ def kubectl(tmp_path):
 
     def answering(lines: str) -> None:
         program = tmp_path / "bin" / "kubectl"
-        program.parent.mkdir()
+        program.parent.mkdir(exist_ok=True)
         program.write_text(f"#!/bin/sh\n{lines}\n", encoding="utf-8")
         program.chmod(0o755)
 
@@ -125,7 +126,7 @@ train-22-4e5f6a7b  Failed      1       9d   {owner_label("athanor-runs", "train-
 """As `kubectl get --label-columns` prints them."""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "expected"),
     [
         (("logs", ""), ["train-1", "train-22"]),
@@ -143,7 +144,7 @@ def test_a_cluster_that_does_not_answer_is_silent(tab, kubectl):
     assert tab("stop", "") == []
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@each_row("shell", ["bash", "zsh", "fish"])
 def test_every_command_is_in_every_script(capsys, shell):
     completions = script(capsys, shell)
     [commands] = [each for each in parser()._actions if each.dest == "command"]

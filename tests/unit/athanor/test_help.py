@@ -7,9 +7,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from athanor.command_line import parser
+from tests.tables import each_row
 
 if TYPE_CHECKING:
     import argparse
@@ -27,7 +26,7 @@ def examples(command: argparse.ArgumentParser) -> list[str]:
     return re.findall(r"(?:^  |example: |\| |\$\()(athanor [^\n>)#]*)", lines, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", commands())
+@each_row("name", commands())
 def test_its_examples_can_be_pasted(name):
     printed = examples(commands()[name])
     assert printed, f"athanor {name} --help has no example"
@@ -36,7 +35,7 @@ def test_its_examples_can_be_pasted(name):
         assert arguments.command == name
 
 
-@pytest.mark.parametrize("name", commands())
+@each_row("name", commands())
 def test_its_exit_statuses_are_on_the_page(name):
     table = PAGE.read_text(encoding="utf-8").partition("### Exit status")[2].partition("\n## ")[0]
     rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
@@ -47,7 +46,7 @@ WITHOUT_JSON = {"dev", "shell", "port-forward", "tensorboard", "completion", "re
 """A terminal's, a shell's script, a report in Markdown, and the engine's own output."""
 
 
-@pytest.mark.parametrize("name", commands())
+@each_row("name", commands())
 def test_what_programs_read_is_json_and_the_page_names_the_commands_without_it(name):
     options = {word for action in commands()[name]._actions for word in action.option_strings}
     assert ("--json" in options) == (name not in WITHOUT_JSON)
@@ -56,7 +55,7 @@ def test_what_programs_read_is_json_and_the_page_names_the_commands_without_it(n
     assert (f"`{name}`" in named) == (name in WITHOUT_JSON)
 
 
-@pytest.mark.parametrize("name", commands())
+@each_row("name", commands())
 def test_the_help_has_its_exit_statuses(name):
     listed = (commands()[name].epilog or "").partition("exit status:\n")[2]
     statuses = dict(line.split(maxsplit=1) for line in listed.splitlines() if line.strip())

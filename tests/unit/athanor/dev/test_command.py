@@ -17,6 +17,7 @@ from athanor.dev.same import in_words
 from athanor.run.command import Started
 from athanor.run.recorded import recorded
 from infra.errors import RefusalError
+from tests.tables import each_row
 from workloads.batch import BatchJobArgs
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def test_both_values_are_named(connect, before, now, message):
     assert message in str(refusal.value)
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(20, "20s"), (5400, "90m"), (3600, "1h"), (172800, "2d")])
+@each_row(("seconds", "words"), [(20, "20s"), (5400, "90m"), (3600, "1h"), (172800, "2d")])
 def test_a_time_is_said_as_it_is_typed(seconds, words):
     assert in_words(seconds) == words
 

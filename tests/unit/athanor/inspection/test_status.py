@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from athanor.inspection import gpus
 from athanor.inspection.objects import Amounts, age, formatted, unread_words
 from athanor.inspection.status import job_rows, pod_rows, role_words, service_rows, status
+from tests.tables import each_row
 from tests.unit.athanor.inspection.cluster_objects import (
     NOW,
     gpu_node,
@@ -73,7 +72,7 @@ def test_amounts_are_shown_as_a_person_writes_them():
     assert [formatted(8), formatted(0.5), formatted(4 * 2**30, "memory")] == ["8", "0.5", "4 GiB"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("since", "words"),
     [("2026-11-21T12:30:00Z", "5s"), ("2026-11-21T12:00:00Z", "30m5s"), ("2026-11-19T11:30:05Z", "2d1h"), (None, "-")],
 )
@@ -99,7 +98,7 @@ EVERY_KIND = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", EVERY_KIND)
+@each_row("kind", EVERY_KIND)
 def test_every_kind_of_gpu_is_counted_by_node_and_queue(kind):
     run = job("run", task("worker", 1, pod_spec(pool=None, **{kind: 3})))
     kept = queue(guarantee={"resource": {kind: "4"}}, capability={kind: "7"})
@@ -168,7 +167,7 @@ READY = [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status":
 RESTARTS = [{"restartCount": 2}, {"restartCount": 1}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pod", "state", "restarts"),
     [
         (_pod(conditions=READY, containerStatuses=RESTARTS), "Ready", "3"),

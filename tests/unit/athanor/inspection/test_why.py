@@ -7,6 +7,7 @@ import pytest
 from athanor.inspection.case import Case
 from athanor.inspection.why import why
 from infra.errors import RefusalError
+from tests.tables import each_row
 from tests.unit.athanor.inspection.cluster_objects import (
     case,
     claim,
@@ -58,7 +59,7 @@ def test_a_deadline_that_ended_the_pods_is_named():
     assert "allow it more time, or let it do less" in said
 
 
-@pytest.mark.parametrize("phase", ["Aborted", "Terminated"])
+@each_row("phase", ["Aborted", "Terminated"])
 def test_a_stopped_job_says_so(phase):
     assert f"was {phase.lower()} at 2026-11-21" in sentence_about(case(job(phase=phase)), phase.lower())
 
@@ -215,7 +216,7 @@ def test_a_quota_that_volcano_waits_for_is_reported_in_its_words_where_the_numbe
 PULL = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "x": not found'}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("image", "local", "fix"),
     [
         ("localhost/athanor/trainer:1", True, "`make image FRAMEWORK=pytorch`"),
@@ -261,7 +262,7 @@ def test_a_failing_init_container_is_reported_as_one():
     assert "init container prepare of worker-0 failed (exit code 1)" in said
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "words"),
     [
         ("source", "which waits for the code that the job's source pod fetches from git"),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from athanor.inspection.node_fit import selects
 from athanor.inspection.why import why
+from tests.tables import each_row
 from tests.unit.athanor.inspection.cluster_objects import (
     case,
     event,
@@ -101,7 +100,7 @@ def test_a_node_affinity_selects_nodes_as_a_selector_does():
     assert "no node matches pool l20 or h20" in sentence_about(case(job("my-run", task("worker", 1, spec))), "no-node")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("operator", "value", "values", "selected"),
     [
         ("Gt", "8", ["4"], True),
@@ -205,7 +204,7 @@ def test_older_jobs_of_the_same_priority_come_first():
     assert "(of its priority, but older: older)" in said
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "where"),
     [
         ("resource in cluster is overused: overused nvidia.com/gpu", "the cluster"),

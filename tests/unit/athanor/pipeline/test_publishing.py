@@ -15,6 +15,7 @@ from athanor.pipeline.github import GitHub
 from athanor.pipeline.report_file import ReportFile, repository
 from infra.errors import RefusalError
 from tests.fixtures.recorded_stack import REPOSITORY as FOLDER
+from tests.tables import each_row
 from tests.unit.athanor.pipeline.github_server import REPOSITORY, TOKEN, GitHubServer, Refusal
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def test_the_token_is_not_in_what_is_printed_of_the_object() -> None:
     assert TOKEN not in repr(GitHub(repository=REPOSITORY, token=TOKEN, permission="issues: write"))
 
 
-@pytest.mark.parametrize("repository", ["team/../other", "team/..", "team/platform?x", "team"])
+@each_row("repository", ["team/../other", "team/..", "team/platform?x", "team"])
 def test_other_names_than_those_of_repositories_are_refused(repository: str) -> None:
     with pytest.raises(RefusalError, match="is not OWNER/NAME"):
         GitHub(repository=repository, token=TOKEN, permission="issues: write")

@@ -28,6 +28,7 @@ from athanor import (
 )
 from athanor.provider.reading import described, platform_outputs, written
 from infra.outputs import PlatformOutputs
+from tests.tables import each_row
 
 PLATFORM = {
     "contract_version": 1.0, "namespace": "ml", "queue": "training", "data_claim": "d", "output_claim": "o",
@@ -35,7 +36,7 @@ PLATFORM = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "meant"),
     [
         # numbers come as floats
@@ -96,7 +97,7 @@ def test_it_is_what_a_python_program_would_create(given, meant):
     assert described(type(meant), given) == meant
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "in_python"),
     [
         ({}, {}),
@@ -117,7 +118,7 @@ def test_a_refusal_has_the_words_of_a_python_program(given, in_python):
     assert str(refused.value) == str(expected.value)
 
 
-@pytest.mark.parametrize("network", [{}, {"sharedEni": {}, "hostNetwork": {}}, {"wifi": {}}, "sharedEni"])
+@each_row("network", [{}, {"sharedEni": {}, "hostNetwork": {}}, {"wifi": {}}, "sharedEni"])
 def test_one_network_is_chosen(network):
     with pytest.raises(RefusalError, match=r"network = .*: must have exactly one of sharedEni, trunkEni"):
         described(BatchJobArgs, {"command": ["a"], "network": network})

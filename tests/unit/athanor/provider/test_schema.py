@@ -10,6 +10,7 @@ import pytest
 from athanor.provider.components import WORKLOADS
 from athanor.provider.package import Package
 from athanor.provider.properties import properties
+from tests.tables import each_row
 
 GOLDEN = Path(__file__).with_name("schema.json")
 VERSION = "0.1.0"
@@ -28,7 +29,7 @@ def test_it_is_the_golden_one(schema):
     assert GOLDEN.read_text(encoding="utf-8") == text, "if that is wanted, run UPDATE_GOLDEN=1 make test-fast"
 
 
-@pytest.mark.parametrize(("of", "arguments"), WORKLOADS.items(), ids=lambda each: each.__name__)
+@each_row(("of", "arguments"), WORKLOADS.items(), ids=lambda each: each.__name__)
 def test_every_argument_of_a_python_program_can_be_written(schema, of, arguments):
     resource = schema["resources"][f"athanor:index:{of.__name__}"]
     assert {each.field for each in properties(arguments).values()} == {each.name for each in fields(arguments)}

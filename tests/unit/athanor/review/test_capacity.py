@@ -15,6 +15,7 @@ from athanor.review.stack_review import stack_review
 from infra.cost import list_prices
 from infra.errors import RefusalError
 from infra.instance_types import PRICES_AS_OF, instance_type
+from tests.tables import each_row
 from tests.unit.athanor.review.digests import CLUSTER, POOL, UNKNOWN, digest, pool, reported, reviewed, step, urn
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def test_a_fixed_size_is_the_desired_one() -> None:
     assert (fixed_pool.fewest, fixed_pool.most) == (3, 3)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "inputs",
     [{}, {"desiredSize": UNKNOWN}, {"scalingConfig": UNKNOWN}, {"scalingConfig": {"minSize": {}, "maxSize": []}}],
 )
@@ -152,7 +153,7 @@ def test_the_report_counts_with_the_prices_of_the_settings_and_names_them(
     assert "Prices of 2026-10-02 (`the stack's settings: our contract; for what it leaves out:" in said
 
 
-@pytest.mark.parametrize("text", ["[secret]", "{", '{"as_of": "soon", "per_hour": {}}', "[" * 100_000])
+@each_row("text", ["[secret]", "{", '{"as_of": "soon", "per_hour": {}}', "[" * 100_000])
 def test_settings_that_hold_no_prices_are_reported_and_the_list_counts(text: str) -> None:
     prices = prices_for({"athanor:prices": text})
     assert prices.per_hour == list_prices().per_hour
@@ -168,7 +169,7 @@ def test_a_date_without_quotes_arrives_as_the_engine_writes_it() -> None:
     assert str(prices.as_of) == "2026-10-02"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "complaint"),
     [
         ("", "the whole file"),

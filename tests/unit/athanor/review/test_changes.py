@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from athanor.review.changes import Change, changes
 from athanor.review.reading import read_preview
 from athanor.review.values import Masker
+from tests.tables import each_row
 from tests.unit.athanor.review.digests import CONFIG_MAP, JOB, SECRET_MARK, digest, reported, reviewed, step, urn
 
 EVERY_OPERATION = {
@@ -37,13 +36,13 @@ def changes_of(*steps: dict[str, Any]) -> list[Change]:
     return changes(read_preview(digest(*steps)), Masker())
 
 
-@pytest.mark.parametrize(("operation", "kind"), EVERY_OPERATION.items())
+@each_row(("operation", "kind"), EVERY_OPERATION.items())
 def test_every_operation_of_the_engine_is_a_kind_of_change(operation: str, kind: str | None) -> None:
     listed = changes_of(step(operation, old={"a": 1}, new={"a": 2}))
     assert [change.kind for change in listed] == ([kind] if kind else [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "order",
     [
         ("create-replacement", "replace", "delete-replaced"),
@@ -91,7 +90,7 @@ def test_a_secret_that_changes_is_a_difference_without_content() -> None:
     assert "! a: [secret] → [secret]" in reported(step("update", old=old, new=new))
 
 
-@pytest.mark.parametrize("missing", ["oldState", "newState"])
+@each_row("missing", ["oldState", "newState"])
 def test_without_a_state_the_provider_s_paths_are_listed(missing: str) -> None:
     one = step("update", old={"a": 1}, new={"a": 2}, detailedDiff={"a.b[0]": {"kind": "update"}})
     del one[missing]

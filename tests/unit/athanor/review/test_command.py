@@ -12,6 +12,7 @@ import pytest
 
 from athanor.command_line import main
 from athanor.review import verdict
+from tests.tables import each_row
 from tests.unit.athanor.review.digests import CLUSTER, JOB, POOL, digest, pool, step
 from tests.unit.athanor.review.recorded import RUNNING, preview_file
 
@@ -27,7 +28,7 @@ def write(folder: Path, text: str, name: str = "preview.json") -> str:
     return str(file)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "threshold", "expected"),
     [
         (digest(), "change", verdict.PASSED),
@@ -109,9 +110,7 @@ def test_what_cannot_be_read_is_an_error_in_one_line(
     assert captured.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "words", [[], ["review", "--limit", "100"], ["review", "--limit", "²"], ["review", "--fail-on", "x"]]
-)
+@each_row("words", [[], ["review", "--limit", "100"], ["review", "--limit", "²"], ["review", "--fail-on", "x"]])
 def test_wrong_arguments_are_refused(words: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from athanor.review.differences import Difference, after_a_rename, differences
 from athanor.review.lines import difference_lines
 from athanor.review.values import Masker
+from tests.tables import each_row
 from tests.unit.athanor.review.digests import UNKNOWN
 
 
@@ -18,7 +17,7 @@ def lines(old: Any, new: Any) -> list[str]:
     return difference_lines(differences(masker.value(old), masker.value(new)), masker)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "expected"),
     [
         ({"a": 1}, {"a": 1}, []),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from athanor.review.changes import changes
 from athanor.review.reading import read_preview
 from athanor.review.values import Masker
+from tests.tables import each_row
 from tests.unit.athanor.review.digests import CLUSTER, digest, step, urn
 
 EVENTS = [
@@ -86,14 +85,14 @@ def test_lines_around_the_json_are_ignored() -> None:
     assert [each.operation for each in read_preview(text).steps] == ["create"]
 
 
-@pytest.mark.parametrize("text", ["", " \n", "error: no stack named dev", "[]", '{"steps": [', "{" * 100_000, "null"])
+@each_row("text", ["", " \n", "error: no stack named dev", "[]", '{"steps": [', "{" * 100_000, "null"])
 def test_what_is_not_a_preview_is_a_failed_one(text: str) -> None:
     preview = read_preview(text, "prod")
     assert preview.failed
     assert preview.stack == "prod"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "document",
     [
         {},

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from athanor.review.running_work import ask, running
+from tests.tables import each_row
 from tests.unit.athanor.review.digests import CLAIM, CLUSTER, JOB, POOL, pool, reported, reviewed, step
 
 VOLUME = "kubernetes:core/v1:PersistentVolume"
@@ -59,7 +60,7 @@ def named(name: str, namespace: str = "athanor") -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": namespace}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         step("delete", CLUSTER, "cluster", {"name": "c"}),
@@ -78,7 +79,7 @@ def test_the_jobs_that_stop_are_named(change: dict[str, Any]) -> None:
     assert "log-collector" not in text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         step("delete", POOL, "other", pool(0, 4)),
@@ -119,7 +120,7 @@ def test_the_rest_comes_after_what_is_at_stake() -> None:
     assert text.index("**cluster `cluster` deleted**") < text.index("`aaa`")
 
 
-@pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"items": null}', "error: refused"])
+@each_row("text", ["", "null", "[]", "{}", '{"items": null}', "error: refused"])
 def test_what_is_not_a_list_of_objects_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - of JSON or of ours
         running(text)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from athanor.review.text import code, fenced, html_code, printable
+from tests.tables import each_row
 
 HOSTILE = [
     "a|b", "a\\|b", "`", "``` ", "a`b", "<script>alert(1)</script>", "@octocat", "**bold**", "[x](http://e)", "\n# h",
@@ -19,7 +19,7 @@ HOSTILE = [
 PARSER = MarkdownIt("commonmark", {"html": True}).enable("table")
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each_row("text", HOSTILE)
 def test_a_name_is_one_cell_of_a_table_and_nothing_but_code(text: str) -> None:
     table = f"| a | b |\n|---|---|\n| {code(text)} | end |\n"
     rendered = PARSER.render(table)

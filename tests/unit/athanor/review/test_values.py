@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+from itertools import product
 from typing import Any
 
-import pytest
-
 from athanor.review.values import Embedded, Hidden, Masker, Unknown
+from tests.tables import each_row
 from tests.unit.athanor.review.digests import CONFIG_MAP, SECRET_MARK, UNKNOWN, reported, step
 
 WORD = "correct-horse-battery"
@@ -39,9 +39,9 @@ SECRETS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("inputs", SECRETS.values(), ids=SECRETS)
-@pytest.mark.parametrize("operation", ["create", "update", "replace", "delete", "same"])
-def test_no_secret_is_printed(operation: str, inputs: dict[str, Any]) -> None:
+@each_row(("operation", "secret"), product(["create", "update", "replace", "delete", "same"], SECRETS))
+def test_no_secret_is_printed(operation: str, secret: str) -> None:
+    inputs = SECRETS[secret]
     changed = {**inputs, "other": f"--password={WORD}"}
     said = [{"severity": "error", "message": f"cannot log in with {WORD}"}]
     text = reported(step(operation, "a:b:C", "c", inputs, changed), diagnostics=said)

@@ -18,6 +18,7 @@ from infra.instance_types import instance_type
 from infra.offers import PlatformOffers
 from infra.outputs import PlatformOutputs
 from tests.recording_engine import record
+from tests.tables import each_row
 from tests.unit.athanor.inspection.cluster_objects import group, job, priority_class, snapshot
 from tests.unit.workloads.job_cases import gpu_pool, plain_platform
 from workloads.batch import BatchJobArgs
@@ -159,12 +160,12 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("words", "args"), CASES)
+@each_row(("words", "args"), CASES)
 def test_the_command_line_says_what_the_classes_take(words, args):
     assert _described(words).args == args
 
 
-@pytest.mark.parametrize(("words", "args"), CASES)
+@each_row(("words", "args"), CASES)
 def test_the_printed_program_declares_the_same_job(words, args):
     described = _described(f"--name same {words}")
 
@@ -195,7 +196,7 @@ def _objects(program) -> list[dict]:
     return [resource.inputs for resource in record(program, preview=False).resources.values() if resource.kind]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "said"),
     [
         ("-- bash train.sh", ("command = 'bash'", "the job runs torchrun itself", "--kind batch")),
@@ -284,7 +285,7 @@ def test_what_is_left_out_of_the_command_is_shown():
     assert _described("-- python train.py").notes == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "unreadable", "expected"),
     [
         ("", (), "training, number 3 of 3 that wait"),

@@ -8,6 +8,7 @@ import pytest
 
 from athanor.run.needs import check_needs
 from infra.errors import RefusalError
+from tests.tables import each_row
 from workloads.batch import BatchJobArgs
 from workloads.job_secrets import SecretFiles
 from workloads.pods import ClaimMount
@@ -43,7 +44,7 @@ def test_what_exists_is_accepted_and_nothing_is_asked_that_is_not_named():
     assert silent.asked == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("own", "message"),
     [
         (

@@ -6,8 +6,8 @@ import argparse
 import json
 import re
 import shlex
+from itertools import product
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -20,6 +20,7 @@ from infra.errors import RefusalError
 from infra.offers import PlatformOffers
 from infra.outputs import PlatformOutputs
 from infra.settings.gpu import Mig, TimeSlicing
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import PLATFORM, gpu_pool
 
 KINDS = ("pytorch", "mpi", "tensorflow", "batch")
@@ -119,8 +120,7 @@ REFUSED = {
 """By what is typed, for jobs of every kind: what the refusal has."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("words", REFUSED)
+@each_row(("words", "kind"), product(REFUSED, KINDS))
 def test_every_kind_is_refused_by_the_option_that_was_typed(kind, words):
     image = "" if "--image" in words else "--image own:1"
     refusal = refused(kind, f"{words} {image}", PROGRAMS[kind].replace("-np 2 ", ""))
@@ -129,12 +129,12 @@ def test_every_kind_is_refused_by_the_option_that_was_typed(kind, words):
     assert python_in(refusal) == []
 
 
-@pytest.mark.parametrize("pool", ["mig", "sliced", "cpus"])
+@each_row("pool", ["mig", "sliced", "cpus"])
 def test_a_job_without_gpus_may_run_in_a_pool_of_any_kind(pool):
     assert refusal_of("batch", f"--image own:1 --pool {pool}", PROGRAMS["batch"]) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "words", "program", "said"),
     [
         ("pytorch", "--elastic 0", None, ("--elastic = 0", "must be 1 to 1")),

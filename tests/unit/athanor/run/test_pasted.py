@@ -10,9 +10,10 @@ from athanor.run.mpirun import read_mpi
 from athanor.run.pasted import read_program, read_tensorflow, split
 from athanor.run.torchrun import read_pytorch
 from infra.errors import RefusalError
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "program", "sizes"),
     [
         ("train.py --lr 0.1", "train.py --lr 0.1", {}),
@@ -32,7 +33,7 @@ def test_pytorch_keeps_the_script_and_the_sizes(command, program, sizes):
     assert (shlex.join(pasted.program), pasted.sizes) == (program, sizes)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "program", "sizes"),
     [
         ("python train.py", "python train.py", {}),
@@ -62,7 +63,7 @@ def test_a_command_in_quotes_is_its_words(given, words):
     assert split(given) == words
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "said"),
     [
         ("cd /app && python a.py", "&& needs a shell"),
@@ -84,7 +85,7 @@ def test_variables_and_settings_of_mpirun_are_passed_on():
     assert pasted.options == ("-mca", "pml", "ob1", "--mca", "btl", "^openib")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "left_out"),
     [
         ('mpirun -mca plm_rsh_args "-p 12345" a', ["-mca plm_rsh_args '-p 12345'"]),
@@ -108,7 +109,7 @@ def test_what_would_break_the_start_of_an_mpi_job_is_left_out_and_named(command,
     assert (pasted.program, pasted.options, pasted.env) == (("a",), (), {})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "binding"),
     [("-bind-to none", "none"), ("--bind-to=core", "core"), ("--bind-to socket", "socket"), ("", None)],
 )
@@ -128,8 +129,7 @@ def test_other_settings_of_mpirun_are_passed_on_and_options_of_torchrun_named():
     )
 
 
-@pytest.mark.parametrize("read", [read_program, read_pytorch, read_mpi, read_tensorflow])
-@pytest.mark.parametrize(
+@each_row(
     ("command", "env"),
     [
         ("A=1 B_2='x y=z' {}", {"A": "1", "B_2": "x y=z"}),
@@ -139,10 +139,11 @@ def test_other_settings_of_mpirun_are_passed_on_and_options_of_torchrun_named():
         ("{} A=1", {}),
     ],
 )
-def test_variables_in_front_of_a_command_are_those_of_the_job(read, command, env):
-    pasted = read(shlex.split(command.format("./a.py")))
-    assert pasted.env == env
-    assert pasted.program == ("./a.py", *(["A=1"] if command.endswith("A=1") else []))
+def test_variables_in_front_of_a_command_are_those_of_the_job(command, env):
+    for read in (read_program, read_pytorch, read_mpi, read_tensorflow):
+        pasted = read(shlex.split(command.format("./a.py")))
+        assert pasted.env == env, read
+        assert pasted.program == ("./a.py", *(["A=1"] if command.endswith("A=1") else [])), read
 
 
 def test_variables_in_front_of_a_launcher_are_those_of_the_job():
@@ -158,14 +159,14 @@ def test_what_only_env_or_no_shell_would_take_for_variables_stays():
     assert read_program(["env", "A.B=1", "x"]).env == {"A.B": "1"}  # which is refused as --env A.B=1 is
 
 
-@pytest.mark.parametrize("words", [["PASSWORD=hunter2"], ["env", "PASSWORD=hunter2"], ["env"]])
+@each_row("words", [["PASSWORD=hunter2"], ["env", "PASSWORD=hunter2"], ["env"]])
 def test_variables_alone_are_refused_without_their_values(words):
     with pytest.raises(RefusalError, match="starts nothing") as refusal:
         read_program(words)
     assert "hunter2" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("read", "command", "words"),
     [
         (read_pytorch, "torchrun --log-dir a ./a", ("--log-dir", "omit it")),

@@ -8,6 +8,7 @@ import pytest
 
 from athanor.run.script import check_script
 from infra.errors import RefusalError
+from tests.tables import each_row
 from workloads.local_folder import LocalFolder
 
 
@@ -23,7 +24,7 @@ def source(tmp_path):
     return LocalFolder(path=str(tmp_path))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "python train.py --data absent.py",
@@ -55,7 +56,7 @@ def test_torchrun_starts_a_script_that_is_not_executable(source):
     check_script(["--no-python"], source, under_torchrun=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "message"),
     [
         ("./run.sh --lr 1", "program = './run.sh': is not executable. Fix: chmod +x run.sh, or write: sh run.sh"),
@@ -73,9 +74,7 @@ def test_a_script_that_no_pod_could_start_is_refused(source, command, message):
         assert message in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    "command", ["absent.py", "python code/absent.py --lr 1", "bash ./absent.sh", "--no-python ./absent.sh"]
-)
+@each_row("command", ["absent.py", "python code/absent.py --lr 1", "bash ./absent.sh", "--no-python ./absent.sh"])
 def test_a_script_that_does_not_exist_is_refused(source, command):
     with pytest.raises(RefusalError, match=r"program = '[a-z/]*absent\.\w+': is not in /.*Fix: .*--workdir"):
         check_script(shlex.split(command), source)

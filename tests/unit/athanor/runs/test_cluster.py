@@ -13,6 +13,7 @@ from athanor.runs import cluster, reach
 from athanor.runs.cluster import Cluster
 from infra.contract_object import CONTRACT_OBJECT, read_contract
 from infra.errors import RefusalError
+from tests.tables import each_row
 
 VIEW = {
     "contexts": [{"name": "mine", "context": {"namespace": "team"}}],
@@ -97,7 +98,7 @@ def test_a_namespace_that_is_typed_has_a_platform_or_is_refused(folder):
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
+@each_row(
     ("words", "has_option"),
     [("runs", False), ("status", False), ("copy a data:b", True), ("tensorboard a", True), ("run -- a", True),
      ("dev", True), ("sweep", True)],

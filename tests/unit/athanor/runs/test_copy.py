@@ -11,6 +11,7 @@ from athanor.runs import copy as module
 from athanor.runs.copy import Copy, Place, read_copy, run_copy
 from athanor.runs.transfer import NoGreetingError
 from infra.errors import RefusalError
+from tests.tables import each_row
 
 
 def _job(run: str) -> tuple[str, str]:
@@ -26,7 +27,7 @@ def _files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "target", "place"),
     [
         ("cifar", "data:own/cifar", "/data/data/own/cifar"),
@@ -45,7 +46,7 @@ def test_places(source, target, place):
     assert (remote.run, remote.job_name) == (("train-1", "train-1-abc") if "train-1" in source else (None, ""))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "target", "message"),
     [
         ("cifar", "there", "exactly one of source and target must be in a volume"),

@@ -8,9 +8,10 @@ import pytest
 
 from athanor.runs.elsewhere import check_is_here, host
 from infra.errors import RefusalError
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("server", "recorded"),
     [
         ("https://10.0.0.1:6443", "10.0.0.1:6443"),

@@ -11,6 +11,7 @@ from athanor.runs.gpu_use import gpu_use
 from athanor.runs.listing import Run
 from athanor.runs.series import read_series
 from athanor.runs.watch import view
+from tests.tables import each_row
 
 
 def pod(*, started: bool = True) -> dict:
@@ -37,9 +38,7 @@ def test_each_gpu_has_its_use(cluster):
     assert gpu_use(cluster(asked), [pod(started=False), pod()]) == [97, 3]
 
 
-@pytest.mark.parametrize(
-    "script", ["exit 127", "echo [N/A]", "echo 101", "echo 5; exit 1", "echo error: Forbidden", "echo -5"]
-)
+@each_row("script", ["exit 127", "echo [N/A]", "echo 101", "echo 5; exit 1", "echo error: Forbidden", "echo -5"])
 def test_nothing_is_said_where_nobody_knows(cluster, script):
     assert gpu_use(cluster(script), [pod()]) == []
 

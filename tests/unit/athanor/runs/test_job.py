@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from athanor.runs.job import hindrance, readable
+from tests.tables import each_row
 
 
 def pod(name: str, phase: str, **states: dict) -> dict:
@@ -21,7 +20,7 @@ PULLING = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pullin
 WAITING = {"waiting": {"reason": "PodInitializing"}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("described", "is_readable"),
     [
         (pod("a", "Running", main={"running": {}}), True),
@@ -46,7 +45,7 @@ def test_they_are_in_the_order_of_their_numbers():
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pods", "said"),
     [
         ([pod("w-0", "Pending", main=WAITING), {"metadata": {"name": "w-1"}}], ""),

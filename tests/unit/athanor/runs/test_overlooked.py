@@ -14,6 +14,7 @@ from athanor.runs import overlooked
 from athanor.runs.control import resume
 from athanor.runs.overlooked import Reminder, remind
 from infra.errors import RefusalError
+from tests.tables import each_row
 from tests.unit.athanor.inspection.cluster_objects import NAMESPACE, group, job, pods
 
 NAME = "my-run-0a1b2c3d"
@@ -71,7 +72,7 @@ def test_an_overlooked_job_gets_a_command_that_changes_nothing_else():
     assert not remind(cluster.asked, NAMESPACE, NAME), "it has pods now"
 
 
-@pytest.mark.parametrize(("phase", "group_phase"), [("Pending", "Pending"), ("Pending", ""), ("Running", "Running")])
+@each_row(("phase", "group_phase"), [("Pending", "Pending"), ("Pending", ""), ("Running", "Running")])
 def test_a_job_that_waits_or_runs_gets_none(phase, group_phase):
     cluster = Cluster(phase, group_phase)
     assert not remind(cluster.asked, NAMESPACE, NAME)

@@ -11,6 +11,7 @@ from athanor.runs import job, readers
 from athanor.runs.follow import follow_to_the_end
 from athanor.runs.job import print_order
 from athanor.runs.pod_series import series_of
+from tests.tables import each_row
 
 JOB = "train-0a1b2c3d"
 
@@ -68,7 +69,7 @@ def test_the_progress_is_read_from_the_pod_that_prints_it(tmp_path, pods, printi
     assert series_of(Cluster(tmp_path, pods), JOB).names() == [printing]
 
 
-@pytest.mark.parametrize(("pods", "printing"), JOBS)
+@each_row(("pods", "printing"), JOBS)
 def test_the_order_is_the_same_for_pods_that_are_gone(pods, printing):
     assert min((f"{JOB}-{pod}" for pod in pods), key=partial(print_order, JOB)) == f"{JOB}-{printing}"
 

@@ -10,6 +10,7 @@ from athanor import command_line
 from athanor.runs import command
 from athanor.runs.ranks import pod_names_by_rank, pod_of_rank
 from infra.errors import RefusalError
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import RESOLVED
 from workloads.batch import BatchJobArgs, batch_shape
 from workloads.git_source import GitSource
@@ -54,7 +55,7 @@ class Cluster:
         return [{"metadata": {"name": f"{JOB}-{pod}"}, "status": {"phase": "Running"}} for pod in self.running]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("args", "pods"),
     [
         (PYTORCH, ["worker-0"] * 8 + ["worker-1"] * 8 + ["worker-2"] * 8),
@@ -72,7 +73,7 @@ def test_the_pod_of_a_rank_is_found_whichever_others_run():
     assert pod_of_rank(Cluster(PYTORCH, "source-0", "worker-2"), JOB, 17)["metadata"]["name"] == f"{JOB}-worker-2"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cluster", "rank", "words"),
     [
         (Cluster(PYTORCH, "worker-0"), 24, ("--rank = 24: the run has 24 ranks", "use 0 to 23")),

@@ -9,6 +9,7 @@ import pytest
 
 from athanor.runs import reach
 from athanor.runs.reach import is_silent
+from tests.tables import each_row
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +53,6 @@ def test_any_answer_is_one(listener):
     answering.join()
 
 
-@pytest.mark.parametrize("address", ["https://127.0.0.1:1", "https://", "nonsense", "https://[::1", "https://h:port"])
+@each_row("address", ["https://127.0.0.1:1", "https://", "nonsense", "https://[::1", "https://h:port"])
 def test_what_kubectl_refuses_at_once_is_left_to_it(address):
     assert not is_silent(address)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from athanor.runs.listing import Run
 from athanor.runs.series import read_series, sparkline
 from athanor.runs.watch import fields, view
+from tests.tables import each_row
 
 LINES = """2026-01-01T10:00:00.123456789Z {"message": "started", "total_steps": 100}
 2026-01-01T10:00:10.000000000Z {"step": 10, "loss": 2.0, "ok": true, "note": "x"}
@@ -62,7 +62,7 @@ def test_numbers_without_end_are_left_out():
     assert read_series(f'{{"step": 1, "loss": {"9" * 400}, "a": 1e308, "b": 1}}').names() == ["b"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "curve"),
     [([], ""), ([1.0], "▁"), ([0.0, 1.0], "▁█"), ([1.0, 1.0, 1.0], "▁▁▁"), (list(range(8)), "▁▂▃▄▅▆▇█")],
 )

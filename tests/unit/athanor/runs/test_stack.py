@@ -21,6 +21,7 @@ from athanor.runs.stack import (
     run_workspace,
 )
 from infra.errors import RefusalError
+from tests.tables import each_row
 
 NO_PLUGIN = (
     "Could not automatically download and install resource plugin 'pulumi-resource-kubernetes' at version v4.34.2,"
@@ -102,7 +103,7 @@ def test_the_engines_own_words_come_without_its_output_and_with_a_fix(plugins, w
     assert "noise" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "../up", "organization/athanor/local", "Upper", "-x"])
+@each_row("name", ["", "a b", "../up", "organization/athanor/local", "Upper", "-x"])
 def test_a_name_that_no_run_can_have_never_reaches_the_engine(name):
     with pytest.raises(RefusalError, match=f"run = {name!r}: is not in your Pulumi backend"):
         open_run(name)

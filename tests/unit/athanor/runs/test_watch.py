@@ -8,10 +8,9 @@ import subprocess
 import sys
 import termios
 
-import pytest
-
 from athanor.runs.watch import fitted
 from tests.fixtures.recorded_stack import REPOSITORY
+from tests.tables import each_row
 
 ROWS, COLUMNS = 12, 60
 LIVE = """
@@ -87,7 +86,7 @@ def test_volcanos_controller_is_reminded_while_there_are_no_pods():
     assert written.count("reminded") == 2
 
 
-@pytest.mark.parametrize(("looks", "status"), [(("Running", "away", "away", "Failed"), 1), (("Running", "Aborted"), 0)])
+@each_row(("looks", "status"), [(("Running", "away", "away", "Failed"), 1), (("Running", "Aborted"), 0)])
 def test_a_cluster_that_is_away_for_a_while_ends_nothing_and_is_said_once(looks, status):
     ended, written = live(*looks)
     assert ended == status
@@ -95,7 +94,7 @@ def test_a_cluster_that_is_away_for_a_while_ends_nothing_and_is_said_once(looks,
     assert written.count("the cluster answers again\n") == ("away" in looks)
 
 
-@pytest.mark.parametrize(("looks", "said"), [(("away",), "does not answer"), (("Running", "deleted"), "has no job")])
+@each_row(("looks", "said"), [(("away",), "does not answer"), (("Running", "deleted"), "has no job")])
 def test_the_first_look_and_a_deleted_job_are_not_waited_for(looks, said):
     status, written = live(*looks)
     assert status == 1

@@ -14,6 +14,7 @@ from athanor.command_line import main
 from athanor.sweep import work
 from athanor.sweep.afterwards import options_of
 from athanor.sweep.kept import Kept
+from tests.tables import each_row
 from tests.unit.athanor.sweep.sweeps import OwnRuns, Run, plan
 
 VIEW = {
@@ -186,7 +187,7 @@ def test_a_trial_is_never_mistaken_for_another_run(runs, capsys):
     assert not Kept.of("tune").folder.exists()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "message"),
     [
         (BEGIN, "command = '': is missing"),

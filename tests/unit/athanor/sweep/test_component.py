@@ -6,6 +6,7 @@ import pytest
 
 from athanor import BatchJobArgs, PyTorchJobArgs, RefusalError, Sweep, SweepArgs
 from tests.recording_engine import record
+from tests.tables import each_row
 from tests.unit.workloads.job_cases import plain_platform
 
 JOB = PyTorchJobArgs(program=("train.py", "--lr={lr}", "--layers", "{layers}", "${HOME}"), workers=1)
@@ -59,7 +60,7 @@ def test_the_same_seed_draws_the_same_points_whatever_their_number():
     assert drawn(seed=1) != drawn()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"parameters": {}}, ("parameters = {}", "nothing to search")),

@@ -8,12 +8,13 @@ from athanor.sweep.parameter import read_parameter
 from athanor.sweep.plan import read_plan
 from athanor.sweep.space import fill, read_space
 from infra.errors import RefusalError
+from tests.tables import each_row
 from tests.unit.athanor.sweep.sweeps import COMMAND, given, plan
 
 TEXT = "--param=lr=1,2"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "points"),
     [
         ("lr=0.1,1e-3,adam", ("0.1", "1e-3", "adam")),
@@ -42,7 +43,7 @@ def test_only_the_names_in_braces_are_replaced():
     assert fill(words, {"lr": "0.1"}) == ["sh", "-c", "echo ${HOME} 0.1 '{\"a\": 1}' {}", "--lr=0.1"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "message"),
     [
         ([], "--param = '': a sweep without parameters has nothing to search. Fix: give at least one"),
@@ -85,7 +86,7 @@ def test_a_command_and_its_parameters_must_fit():
         plan(TEXT, "--search=grid", command=("--", "a", "${lr}"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("- 1", "must have parameters by their names"),
@@ -110,7 +111,7 @@ def test_a_file_that_does_not_exist():
         read_space([], "nope.yaml")
 
 
-@pytest.mark.parametrize("name", ["Tune", "t" * 70])
+@each_row("name", ["Tune", "t" * 70])
 def test_trials_must_have_names(name):
     with pytest.raises(RefusalError, match="name"):
         read_plan(given(TEXT, "--trials=3", *COMMAND), name)
