@@ -14,6 +14,7 @@ import pytest
 import tools.__main__ as program
 from infra.errors import RefusalError
 from tests.fixtures.recorded_stack import REPOSITORY
+from tests.tables import each_row
 from tools.process import CommandError, ProgramTimeoutError
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
@@ -95,7 +96,7 @@ def test_no_shell_reads_a_query():
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_row("page", PAGES, ids=lambda page: page.name)
 def test_pages_name_only_targets_that_exist(page):
     """`make <target>` stands in code: between backticks or at the beginning of a line of a block."""
     targets = set(re.findall(r"^([a-z][a-z-]*):", MAKEFILE, re.MULTILINE))

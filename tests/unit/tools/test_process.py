@@ -10,6 +10,7 @@ import pytest
 
 from tests.fixtures.recorded_stack import REPOSITORY
 from tests.processes import until_ended
+from tests.tables import each_row
 from tools.process import TAIL_CHARACTERS, CommandError, ProgramTimeoutError, run
 
 
@@ -88,7 +89,7 @@ signal.pause()
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+@each_row("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_a_killed_make_up_leaves_no_compiler(how):
     with subprocess.Popen([sys.executable, "-c", _PARENT], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout

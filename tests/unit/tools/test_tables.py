@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from rich.console import Console
 from rich.text import Text
 
+from tests.tables import each_row
 from tools.tables import table
 
 
@@ -18,7 +18,7 @@ def test_a_table_shows_title_heads_and_cells():
         assert word in text
 
 
-@pytest.mark.parametrize("name", ["[red]x", "[/]", "[/data]", "[link=http://evil]x"])
+@each_row("name", ["[red]x", "[/]", "[/data]", "[link=http://evil]x"])
 def test_a_name_that_looks_like_markup_is_a_name(name):
     console = Console(width=100)
     with console.capture() as capture:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.tables import each_row
 from tools.time_left import TimeLeft, still_needed
 
 STEPS = {"image": 70.0, "tools": 0.0, "platform": 20.0, "serving": 5.0, "monitoring": 30.0}
@@ -71,7 +72,7 @@ def test_the_share_that_is_done_corrects_the_running_step(outlook):
     assert outlook.left(1200.0) == 55, "the share was that of the step before"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("elapsed", "share", "left"),
     [(0, 0, 100), (30, 0, 70), (150, 0, 0), (50, 0.5, 50), (100, 0.5, 75), (400, 1, 0)],
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.tables import each_row
 from tools.acceptance.findings import Entry, Findings
 from tools.acceptance.masking import MASK, masked
 from tools.acceptance.report import Heading, markdown, summary
@@ -55,7 +54,7 @@ def test_evidence_cannot_end_its_own_fence():
     assert "````text\nbefore\n```\n# not a heading\n````" in text(entry("up", findings=findings))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "secret",
     [
         "LTAI5tFakeFakeFakeFake12",

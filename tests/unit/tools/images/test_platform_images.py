@@ -10,6 +10,7 @@ from infra import images
 from infra.images import COREDNS_IMAGE, PAUSE_IMAGE
 from infra.registry import Mirror
 from tests.fixtures.local_cluster import quiet_progress
+from tests.tables import each_row
 from tools.images import (
     containerd,
     ensure_platform_images,
@@ -62,7 +63,7 @@ def test_the_local_node_has_every_image_of_monitoring_but_grafanas():
     assert made == {*images.MONITORING_IMAGES} - {images.GRAFANA_IMAGE}
 
 
-@pytest.mark.parametrize("name", sorted(PLATFORM_IMAGES))
+@each_row("name", sorted(PLATFORM_IMAGES))
 def test_the_tools_of_the_local_stack_hold_every_binary(name):
     """But two, which are built only where a stack asks for them: `make up` would take longer for everyone."""
     assert (tool_of(name).name in STACKS["local"]) is (name not in {ADAPTER, GATEWAY})

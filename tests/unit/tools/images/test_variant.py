@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.tables import each_row
 from tools.paths import REPOSITORY
 from trainer.image import install
 from trainer.image.variant import REQUIREMENTS, requirements_for
@@ -23,12 +24,12 @@ def test_cpu_variant_leaves_out_what_only_a_gpu_needs():
     assert names(requirements_for("cpu", PINS)) == ["numpy", "nvidia-cuda-runtime", "torch"]
 
 
-@pytest.mark.parametrize("pin", ["triton==3.9.0", "cuda-bindings==13.5.0", "NVIDIA_nccl-cu13==2.30.7 ; x == 'y'"])
+@each_row("pin", ["triton==3.9.0", "cuda-bindings==13.5.0", "NVIDIA_nccl-cu13==2.30.7 ; x == 'y'"])
 def test_gpu_packages_are_known_however_they_are_spelt(pin):
     assert requirements_for("cpu", [pin]) == []
 
 
-@pytest.mark.parametrize("pin", ["tritonclient==2.73.0", "tritonclient[grpc]==2.73.0", "nvidia-cuda-cupti==13.2.86"])
+@each_row("pin", ["tritonclient==2.73.0", "tritonclient[grpc]==2.73.0", "nvidia-cuda-cupti==13.2.86"])
 def test_packages_of_similar_names_stay(pin):
     assert requirements_for("cpu", [pin]) == [pin]
 

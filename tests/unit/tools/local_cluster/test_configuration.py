@@ -7,9 +7,8 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from infra.images import PAUSE_IMAGE
+from tests.tables import each_row
 from tools.local_cluster import container_runtime, control_plane, dns, kube_proxy, kubelet
 from tools.local_cluster.component import Component, configuration_file
 from tools.local_cluster.container_runtime import (
@@ -161,7 +160,7 @@ def test_manifests_come_after_what_they_refer_to() -> None:
     assert kinds.index("ClusterRole") < kinds.index("ClusterRoleBinding")
 
 
-@pytest.mark.parametrize(("one", "other", "same"), [("a", "a", True), ("a", "b", False)])
+@each_row(("one", "other", "same"), [("a", "a", True), ("a", "b", False)])
 def test_another_content_is_another_file(one: str, other: str, *, same: bool) -> None:
     paths = [configuration_file(Path("/c"), "kubelet.yaml", text) for text in (one, other)]
     assert (paths[0] == paths[1]) is same

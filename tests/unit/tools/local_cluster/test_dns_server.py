@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
+from tests.tables import each_row
 from tools.local_cluster import dns
 from tools.local_cluster.api import ApiError
 
@@ -31,7 +30,7 @@ def container(started: str | None, *, ready: bool = True) -> dict[str, Any]:
     return {"ready": ready, "state": state}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("statuses", "is_ready"),
     [
         ([], False),
@@ -47,6 +46,6 @@ def test_a_container_of_this_start_counts(statuses: list[dict[str, Any]], is_rea
     assert dns.is_server_ready(Pods(*statuses), BOOT) is is_ready  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("error", [OSError("refused"), ApiError(503, "starting")])
+@each_row("error", [OSError("refused"), ApiError(503, "starting")])
 def test_an_api_server_that_does_not_answer_is_not_ready(error: Exception) -> None:
     assert not dns.is_server_ready(Pods(error=error), BOOT)  # type: ignore[arg-type]

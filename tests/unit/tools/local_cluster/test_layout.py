@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import each_row
 from tools.local_cluster.layout import Layout, Network
 
 
@@ -26,7 +27,7 @@ def test_pods_have_room_for_a_kubelets_worth_of_them() -> None:
     assert Network(IPv4Network("172.16.0.0/18")).pods.num_addresses >= 2 * 110
 
 
-@pytest.mark.parametrize("name", ["local", "a", "a-very-long-name-of-thirty-one"])
+@each_row("name", ["local", "a", "a-very-long-name-of-thirty-one"])
 def test_interface_names_fit_the_kernel(name: str) -> None:
     interface = Layout(name=name, folder=Path("/home/user/.local/state/athanor") / name).interface
     assert len(interface) <= 15
@@ -39,7 +40,7 @@ def test_same_name_in_another_home_is_another_cluster() -> None:
     assert one.cgroup != other.cgroup
 
 
-@pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a_b", "a/b", "a" * 31, "..", "1a"])
+@each_row("name", ["", "-a", "a-", "A", "a_b", "a/b", "a" * 31, "..", "1a"])
 def test_unusable_names_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cluster name"):
         Layout(name=name, folder=Path("/x"))

@@ -5,8 +5,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests.tables import each_row
 from tools.local_cluster.layout import Layout, Network
 from tools.local_cluster.preflight import (
     GIB,
@@ -39,7 +38,7 @@ def test_a_machine_that_just_suffices_passes() -> None:
     assert failures(GOOD, REQUIREMENTS) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "problem", "fix"),
     [
         ({"is_root": False}, "not running as root", "sudo"),

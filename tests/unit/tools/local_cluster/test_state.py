@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
+from tests.tables import each_row
 from tools.local_cluster import state
 
 if TYPE_CHECKING:
@@ -16,9 +15,7 @@ def test_state_is_read_back(tmp_path: Path) -> None:
     assert state.load(tmp_path / "state.json") == stored
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"block": "10.64.0.0/18", "unknown": 1}', '{"control_plane": "x"}']
-)
+@each_row("content", ["", "{", "[]", '{"block": "10.64.0.0/18", "unknown": 1}', '{"control_plane": "x"}'])
 def test_a_file_that_is_not_a_state_counts_as_none(tmp_path: Path, content: str) -> None:
     file = tmp_path / "state.json"
     file.write_text(content)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from infra.settings.parse import parse_settings
+from tests.tables import each_row
 from tools.images.platform_images import ADAPTER, MONITORING_IMAGES
 from tools.local_environment import local_monitoring
 
@@ -50,7 +49,7 @@ def test_another_cluster_is_opened_through_kubectl():
     assert commands["dashboards"] == "kubectl port-forward -n monitoring service/grafana 3000"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "expected"),
     [
         ({"kind": "none"}, set()),
@@ -68,7 +67,7 @@ def test_the_node_needs_the_images_of_what_runs():
     assert tuple(local_monitoring.images(parse_settings({"monitoring": {"kind": "none"}}))) == ()
 
 
-@pytest.mark.parametrize(("kind", "is_needed"), [("operator", True), ("none", False)])
+@each_row(("kind", "is_needed"), [("operator", True), ("none", False)])
 def test_what_autoscalers_read_is_built_only_where_a_stack_asks_for_it(kind, is_needed):
     asked = parse_settings({"monitoring": {"kind": kind, "autoscaling": {"enabled": True}}})
     assert (ADAPTER in local_monitoring.images(asked)) is is_needed

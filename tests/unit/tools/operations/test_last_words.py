@@ -7,10 +7,9 @@ import subprocess
 import sys
 import textwrap
 
-import pytest
-
 from athanor.inspection.containers import LogReference
 from athanor.inspection.last_words import last_words
+from tests.tables import each_row
 from tools.operations.reader import last_lines
 
 TORCHRUN = [
@@ -43,12 +42,12 @@ TRACEBACK = [
 SHOWN = [*TRACEBACK[1:3], *TRACEBACK[4:]]
 
 
-@pytest.mark.parametrize("behind", [[], TORCHRUN, ["-" * 70, "mpirun detected that a process exited", "-" * 70]])
+@each_row("behind", [[], TORCHRUN, ["-" * 70, "mpirun detected that a process exited", "-" * 70]])
 def test_the_programs_own_last_error_is_shown(behind):
     assert last_words(["step 1", *TRACEBACK, *behind]) == SHOWN
 
 
-@pytest.mark.parametrize("mark", ["[rank3]: ", "[default3]:"])
+@each_row("mark", ["[rank3]: ", "[default3]:"])
 def test_a_ranks_marks_are_left_out(mark):
     marked = [f"{mark}{line}" for line in TRACEBACK]
     assert last_words([*marked, *TORCHRUN]) == SHOWN

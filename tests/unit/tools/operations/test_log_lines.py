@@ -8,11 +8,12 @@ import logging
 import pytest
 
 from athanor.inspection.control_characters import printable, shortened, written_out
+from tests.tables import each_row
 from tools.operations.log_lines import readable, sentence
 from trainer.common.log_lines import FIELDS_ATTRIBUTE, JsonFormatter, TextFormatter
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "expected"),
     [
         ("plain\ttext ü", "plain\ttext ü"),
@@ -41,7 +42,7 @@ def test_lines_stay_lines_and_keep_what_does_nothing():
     assert written_out("one\n\ttwo \x1b[2J\r\n") == "one\n\ttwo \\x1b[2J\\x0d\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("step\n  12", "step 12"),
@@ -54,7 +55,7 @@ def test_a_long_text_is_cut_between_words(text, expected):
     assert shortened(text, 10) == expected
 
 
-@pytest.mark.parametrize("rank", ["9" * 5000, '"\u0663"', '"1_0"', "-1", r'"\ud800"'])
+@each_row("rank", ["9" * 5000, '"\u0663"', '"1_0"', "-1", r'"\ud800"'])
 def test_no_line_ends_the_command(rank):
     line = f'{{"time": "t", "level": "info", "message": "half \\ud800", "rank": {rank}}}'
     assert readable(line.encode()).startswith(b"t ")
@@ -94,7 +95,7 @@ def test_a_traceback_stands_below_its_message_and_hides_nothing_in_it():
     assert printed[1:] == ["Traceback:", "  File", "E\\x07"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "expected"),
     [
         ('{"msg":"served","level":"info","ts":"2026","status":200}', "served status=200"),

@@ -9,6 +9,7 @@ import pytest
 from athanor.inspection.objects import JOBS
 from athanor.runs import recreate
 from infra.errors import RefusalError
+from tests.tables import each_row
 from tests.unit.athanor.inspection.cluster_objects import NAMESPACE, container, job, pod, pod_spec, task
 from tools.operations import job_code
 from tools.operations import rerun as module
@@ -259,7 +260,7 @@ def test_what_cannot_be_chosen_is_refused_first(*, ask, cluster, fake_program, g
     assert ups(fake_program) == changes(fake_program) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "chosen", "commit", "before", "words"),
     [
         ("branch", None, OLD, OLD, f"commit {OLD}, still the latest of branch x"),
@@ -276,7 +277,7 @@ def test_what_is_known_of_the_code_is_said(kind, chosen, commit, before, words):
     assert words in code_sentence(source, Request(job="my-run", commit=chosen), commit, before)
 
 
-@pytest.mark.parametrize("message", ["", "no JSON", "[]", '{"commit": 7}', '{"commit": "\\u001b[2J"}', "[" * 100_000])
+@each_row("message", ["", "no JSON", "[]", '{"commit": 7}', '{"commit": "\\u001b[2J"}', "[" * 100_000])
 def test_what_a_pod_says_is_a_commit_or_nothing(message):
     worker = pod(live(), initContainerStatuses=[ended_source(message)])
     assert fetched_commit([worker]) == ""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.errors import RefusalError
+from tests.tables import each_row
 from tools.operations.search_logs import Search, search
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def test_what_was_left_out_is_reported(logs, store, capfd):
     assert "Nothing in the last 30m: set SINCE= to search further back." in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wrong", "field"),
     [
         ({"query": " "}, "QUERY"),

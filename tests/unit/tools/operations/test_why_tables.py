@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.tables import each_row
 from tests.unit.athanor.inspection.cluster_objects import (
     NOW,
     case,
@@ -33,7 +32,7 @@ def test_why_shows_the_job_its_place_and_its_pods():
         assert words in text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "words"),
     [
         ({"containerStatuses": [container(terminated={"exitCode": 3, "reason": "Error"})]}, "worker: Error (exit 3)"),

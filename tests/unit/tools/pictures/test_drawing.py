@@ -10,6 +10,7 @@ import pytest
 from athanor.runs.svg import ticks
 from infra.monitoring.dashboards import dashboards
 from infra.monitoring.dashboards.queries import panels
+from tests.tables import each_row
 from tests.unit.tools.operations.dashboards import hostile
 from tests.unit.tools.operations.dashboards.fake_prometheus import FakePrometheus, serving
 from tools.operations.dashboards.commands import View, draw
@@ -53,7 +54,7 @@ def test_a_job_without_data_is_not_drawn():
         board_svg(_page(hostile.answer))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("low", "high", "values"),
     [
         (0, 1.03, [0, 0.25, 0.5, 0.75, 1]),

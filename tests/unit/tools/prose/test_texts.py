@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.tables import each_row
 from tools.prose.__main__ import phrases
 from tools.prose.texts import bound_names, function_names, markdown_prose, python_prose
 
@@ -12,7 +11,7 @@ def _lines(prose: str) -> list[int]:
     return [finding.line for finding in phrases(prose)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "`whoever`",
@@ -32,7 +31,7 @@ def test_text_of_markdown_is_read_across_lines():
     assert _lines(markdown_prose("# The newest\n\n| it is\nno `label` | [beside](x.md) |\n")) == [1, 3, 4]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         '"""It waits\n\n    for ever."""\n',
@@ -49,7 +48,7 @@ def test_comments_and_strings_of_python_are_read(source):
     assert finding.phrase == "for ever"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "whoever = told(beside)\n",

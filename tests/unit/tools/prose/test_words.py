@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.tables import each_row
 from tools.prose.__main__ import phrases
 from tools.prose.words import RULES
 
@@ -42,12 +41,12 @@ LEGITIMATE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("text", REPORTED)
+@each_row("text", REPORTED)
 def test_a_phrase_is_reported(text):
     assert [finding.phrase for finding in phrases(text)] == [REPORTED[text]]
 
 
-@pytest.mark.parametrize("text", LEGITIMATE)
+@each_row("text", LEGITIMATE)
 def test_good_english_is_not_reported(text):
     assert phrases(text) == []
 

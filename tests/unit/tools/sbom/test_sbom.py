@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.tables import each_row
 from tools.paths import REPOSITORY
 from tools.sbom import __main__ as command
 from tools.sbom.cyclonedx_json import bill_text, first_problem, package_url
@@ -91,7 +92,7 @@ def test_the_subject_of_an_image_is_its_reference(bills):
     assert bills["image-serving-gpu"].subject.version != subject.version
 
 
-@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
+@each_row("graph", GRAPHS, ids=lambda graph: graph.name)
 def test_every_module_that_a_graph_takes_from_elsewhere_has_its_sum(graph, bills):
     packages = bills[f"toolchain-{graph.name}"].packages
     go_mod = (graph / "go.mod").read_text("utf-8")
@@ -143,13 +144,13 @@ def test_pins_are_read_with_all_their_files():
     assert package.properties == (("athanor:file-sha256", "aa"), ("athanor:file-sha256", "bb"))
 
 
-@pytest.mark.parametrize("name", ["image-training-gpu", "toolchain-platform", "python-policies"])
+@each_row("name", ["image-training-gpu", "toolchain-platform", "python-policies"])
 def test_bills_are_valid_cyclonedx(name, bills):
     assert first_problem(bill_text(bills[name])) is None
     assert first_problem(bill_text(bills[name], dt.datetime(2026, 11, 22, tzinfo=dt.UTC))) is None
 
 
-@pytest.mark.parametrize("change", [{"bomFormat": "SPDX"}, {"unknown": 1}, {"serialNumber": "urn:uuid:1"}])
+@each_row("change", [{"bomFormat": "SPDX"}, {"unknown": 1}, {"serialNumber": "urn:uuid:1"}])
 def test_what_is_not_valid_is_noticed(change):
     assert first_problem(json.dumps(json.loads(bill_text(SMALL)) | change))
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import until_executing
+from tests.tables import each_row
 from tests.waiting import wait_until
 from tools.process import CommandError
 from tools.stacks import engine as engine_module
@@ -201,7 +202,7 @@ def test_the_engine_finds_python_when_the_clone_that_set_it_up_is_gone(tmp_path,
 SALT = "encryptionsalt: v1:abc=:v1:def\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "kept"),
     [
         (SALT, ""),

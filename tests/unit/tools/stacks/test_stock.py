@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-import pytest
-
 from infra.settings.parse import parse_settings
+from tests.tables import each_row
 from tests.unit.infra.alicloud.environment import GPU_POOL, LINGJUN_POOL, pool, settings
 from tools.stacks.engine import stack_config
 from tools.stacks.stock import main, stock_commands
@@ -16,7 +15,7 @@ def commands(environment):
     return [shlex.split(line) for line in stock_commands(environment) if not line.startswith("#")]
 
 
-@pytest.mark.parametrize("stack", ["dev", "staging", "prod"])
+@each_row("stack", ["dev", "staging", "prod"])
 def test_every_type_of_every_zone_is_asked_for(stack):
     environment = parse_settings(stack_config(stack)).alicloud
     assert environment

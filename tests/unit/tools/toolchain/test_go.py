@@ -10,6 +10,7 @@ import zipfile
 
 import pytest
 
+from tests.tables import each_row
 from tools.paths import paths
 from tools.toolchain import ToolchainError, go_build, go_sdk, wheels
 from tools.toolchain.catalogue import TOOLS
@@ -112,7 +113,7 @@ def test_a_compiler_error_is_shown_and_logged(fake_go, graph):
     assert "syntax error" in fake_go.log.read_text()
 
 
-@pytest.mark.parametrize("package", [main.package for tool in TOOLS.values() for main in tool.mains.values()])
+@each_row("package", [main.package for tool in TOOLS.values() for main in tool.mains.values()])
 def test_each_program_has_a_file_name_of_its_own(package):
     packages = [main.package for tool in TOOLS.values() for main in tool.mains.values()]
     names = [go_build._output_name(other) for other in packages]

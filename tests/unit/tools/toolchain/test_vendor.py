@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.tables import each_row
 from tools.toolchain import vendor
 from tools.toolchain.catalogue import TOOLS
 from tools.toolchain.tool import Vendor
@@ -222,14 +223,12 @@ def test_a_tool_without_a_vendor_is_refused(tmp_path):
         Vendors().download(TOOLS["kwok"], tmp_path)
 
 
-@pytest.mark.parametrize(
-    "text", [f"{'a' * 64}\n", f"{'b' * 64}  other\n{'A' * 64} *dir/it.tgz\n", f"\n{'a' * 64}  it.tgz  "]
-)
+@each_row("text", [f"{'a' * 64}\n", f"{'b' * 64}  other\n{'A' * 64} *dir/it.tgz\n", f"\n{'a' * 64}  it.tgz  "])
 def test_formats_of_checksum_files(text):
     assert published_checksum(text, "it.tgz") == "a" * 64
 
 
-@pytest.mark.parametrize("text", ["", "not found", f"{'a' * 64}  it.tgz.sig", f"{'a' * 128}  it.tgz"])
+@each_row("text", ["", "not found", f"{'a' * 64}  it.tgz.sig", f"{'a' * 128}  it.tgz"])
 def test_a_checksum_that_is_not_there(text):
     with pytest.raises(VendorError):
         published_checksum(text, "it.tgz")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.tables import each_row
 from tools.toolchain.errors import ToolchainError
 from tools.toolchain.versions import Fit, Version, go_version, parse_version, required_version
 
@@ -50,7 +51,7 @@ def test_go_version(go_mod):
     assert go_version(go_mod) == Version(1, 26, 0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("Kubernetes v1.34.4", Version(1, 34, 4)),
@@ -67,7 +68,7 @@ def test_version_in_what_a_program_prints(text, expected):
     assert parse_version(text) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fit", "accepted", "refused"),
     [
         (Fit.SAME_MINOR, ["1.34.0", "1.34.9"], ["1.33.9", "1.35.0", "2.34.4"]),

@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 
 from infra.outputs import CONTRACT_VERSION
+from tests.tables import each_row
 from tools.upkeep.contract_schema import FILE, RELEASED, broken_promises, contract_schema, text
 
 
@@ -60,7 +61,7 @@ def _without_a_field_of_a_pool(schema):
     del pool["properties"]["max_nodes"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "complaint"),
     [
         (_without_an_output, "contract.properties.queue is gone"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.settings.alicloud import AlicloudSettings
+from tests.tables import each_row
 from tools.paths import REPOSITORY
 from tools.upkeep.costs_page import BEGIN, END, PAGE, cost_table, page_with_costs
 
@@ -30,7 +31,7 @@ def test_only_what_stands_between_the_marks_is_written():
     assert "old" not in written
 
 
-@pytest.mark.parametrize("page", ["", BEGIN, END, END + BEGIN])
+@each_row("page", ["", BEGIN, END, END + BEGIN])
 def test_a_page_without_marks_is_refused(page):
     with pytest.raises(ValueError, match="Fix: restore"):
         page_with_costs(page)

@@ -10,6 +10,7 @@ import pytest
 from infra.monitoring.dashboards.board import Board, Section, board_json
 from infra.monitoring.dashboards.panels import BEGIN, END, Limits, Look, Text, bars, number, over_time, periods, rows
 from infra.monitoring.dashboards.queries import panels
+from tests.tables import each_row
 from tools.operations.dashboards import charts, panel_html
 from tools.operations.dashboards.answers import Answer, PanelAnswer
 from tools.operations.dashboards.prometheus import Series
@@ -54,7 +55,7 @@ def test_stacked_lines_lie_on_each_other():
     assert {trace["stackgroup"] for trace in figure["data"]} == {"all"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "limits", "drawn"),
     [
         (80.0, Limits(doubtful=83, bad=88), [(83, "#d9822b"), (88, "#d64545")]),
@@ -68,7 +69,7 @@ def test_limits_are_drawn_where_they_do_not_hide_the_lines(value, limits, drawn)
     assert [(shape["y0"], shape["line"]["color"]) for shape in shapes] == drawn
 
 
-@pytest.mark.parametrize(("value", "colour"), [(0.0, "#2f9e63"), (1.0, "#d9822b"), (5.0, "#d64545"), (7.0, "#d64545")])
+@each_row(("value", "colour"), [(0.0, "#2f9e63"), (1.0, "#d9822b"), (5.0, "#d64545"), (7.0, "#d64545")])
 def test_a_number_has_the_colour_of_its_limit(value, colour):
     panel = number("Failures", "sum(up)", TEXT, Look(limits=Limits(doubtful=1, bad=5)))
     (indicator,) = charts.number(_answer(panel, ({}, [(0, value)])))["data"]

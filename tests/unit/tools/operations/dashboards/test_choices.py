@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.monitoring.dashboards import dashboards
+from tests.tables import each_row
 from tests.unit.tools.operations.dashboards.fake_prometheus import FakePrometheus, serving
 from tools.operations.dashboards.choices import Run, built_in, choose, last_run, run_window, scrape_seconds, window
 from tools.operations.dashboards.prometheus import Prometheus, Window
@@ -67,9 +68,7 @@ def test_without_any_run_there_is_none():
         assert last_run(Prometheus(fake.address), NOW) is None
 
 
-@pytest.mark.parametrize(
-    ("minutes", "run", "seconds"), [(30, RUN, 1800), (None, RUN, 3660), (None, None, 900), (1, None, 60)]
-)
+@each_row(("minutes", "run", "seconds"), [(30, RUN, 1800), (None, RUN, 3660), (None, None, 900), (1, None, 60)])
 def test_the_time_shown_is_what_was_said_or_holds_the_last_run(minutes, run, seconds):
     chosen = window(minutes, run, 5, NOW)
     assert (chosen.end, chosen.seconds) == (NOW, seconds)
@@ -78,7 +77,7 @@ def test_the_time_shown_is_what_was_said_or_holds_the_last_run(minutes, run, sec
     assert chosen.step >= 5
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("started", "ended", "scrape", "start", "end"),
     [
         pytest.param(NOW - 7200, NOW - 3600, 30, NOW - 7260, NOW - 3540, id="a minute at both ends"),

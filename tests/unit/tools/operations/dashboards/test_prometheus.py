@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from tests.tables import each_row
 from tools.operations.dashboards.errors import PrometheusError, QueryError
 from tools.operations.dashboards.prometheus import Prometheus, Window
 
@@ -120,7 +121,7 @@ def test_nobody_there_is_said_with_the_fix(server):
         Prometheus(address).at("up", 0)
 
 
-@pytest.mark.parametrize("address", ["file:///etc/passwd", "http://", "ftp://host"])
+@each_row("address", ["file:///etc/passwd", "http://", "ftp://host"])
 def test_what_is_not_an_address_is_refused(address):
     with pytest.raises(ValueError, match=r"PROMETHEUS = .*Fix: use host:port"):
         Prometheus(address)

@@ -8,10 +8,11 @@ import pytest
 
 from infra.monitoring.dashboards import dashboards
 from infra.monitoring.dashboards.queries import panels
+from tests.tables import each_row
 from tools.operations.dashboards.units import formatted, scale
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("unit", "value", "text"),
     [
         ("s", 0.0004, "400 µs"),
@@ -48,7 +49,7 @@ def test_the_largest_value_chooses_the_scale_and_what_is_not_a_number_does_not()
     assert (hours.size, hours.suffix) == (3600, " h")
 
 
-@pytest.mark.parametrize(("unit", "text"), [("s", "0 s"), ("ms", "0 ms"), ("bytes", "0 B"), ("percentunit", "0 %")])
+@each_row(("unit", "text"), [("s", "0 s"), ("ms", "0 ms"), ("bytes", "0 B"), ("percentunit", "0 %")])
 def test_nothing_is_shown_in_the_plain_unit(unit, text):
     assert formatted(unit, 0) == text
     assert scale(unit, []) == scale(unit, [0.0])
