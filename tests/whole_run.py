@@ -1,6 +1,6 @@
 """A whole run of the tests; a few failures get a second run, alone: `python -m tests.whole_run <arguments of pytest>`.
 
-Ten thousand tests share two processors with clusters, compilers and each other. What fails there and passes alone says
+Thousands of tests share two processors with clusters, compilers and each other. What fails there and passes alone says
 more about the machine than about the change that is being tested, so it does not fail the run. It is printed all the
 same: such a test, or what it tests, has a race that somebody has to remove.
 """

@@ -7,8 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
+
+from tests.tables import each_row
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GITHUB = REPOSITORY / ".github"
@@ -52,7 +53,7 @@ def broken_links(page: Path) -> list[str]:
     return broken
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+@each_row("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_links_lead_somewhere(page: Path) -> None:
     assert broken_links(page) == []
 
@@ -80,7 +81,7 @@ def test_every_owned_path_exists_and_has_an_owner() -> None:
         assert all(_OWNER.fullmatch(owner) for owner in owners), pattern
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)
+@each_row("form", FORMS, ids=lambda form: form.stem)
 def test_an_issue_form_has_what_github_asks_for(form: Path) -> None:
     """Source: GitHub, "Syntax for GitHub's form schema"."""
     content: dict[str, Any] = yaml.safe_load(form.read_text(encoding="utf-8"))

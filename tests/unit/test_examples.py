@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-import pytest
+from tests.tables import each_row
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -37,7 +37,7 @@ def test_npm_packages_are_locked_by_digest_and_name_no_registry():
     assert [place for place, one in installed.items() if "resolved" in one] == []
 
 
-@pytest.mark.parametrize("program", ["team/__main__.py", "typescript/index.ts", "yaml/Pulumi.yaml"])
+@each_row("program", ["team/__main__.py", "typescript/index.ts", "yaml/Pulumi.yaml"])
 def test_training_exports_a_model_of_its_own(program):
     """The trainer's default name is that of `make up`: another job under it would replace the model that is served."""
     text = (REPOSITORY / "examples" / program).read_text()

@@ -14,11 +14,12 @@ import pytest
 from hatchling.build import build_editable
 
 from hatch_build import INNER, within_package, write_package
+from tests.tables import each_row
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "expected"),
     [
         ("from infra.errors import X\n", "from athanor.infra.errors import X\n"),
@@ -39,7 +40,7 @@ def test_imports_of_inner_packages_and_nothing_else_are_rewritten(source: str, e
     assert within_package(source, "file.py") == expected
 
 
-@pytest.mark.parametrize("statement", ["import infra", "import os, workloads.job", "import infra.errors as errors"])
+@each_row("statement", ["import infra", "import os, workloads.job", "import infra.errors as errors"])
 def test_an_import_that_binds_the_packages_own_name_is_refused(statement: str) -> None:
     with pytest.raises(ValueError, match=r"file\.py:2: .*Fix: from"):
         within_package(f"x = 1\n{statement}\n", "file.py")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import pytest
-
 from tests.pod_security import pod_specs, violations
+from tests.tables import each_row
 
 _GOOD: dict[str, Any] = {
     "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -35,7 +34,7 @@ def test_a_good_pod_is_admitted():
     assert violations(_GOOD) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "value", "word"),
     [
         ("hostNetwork", True, "hostNetwork"),

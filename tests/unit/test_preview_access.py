@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 import yaml
 
 from infra.monitoring.alertmanager import CONFIG_SECRET
 from tests.fixtures.recorded_stack import REPOSITORY
+from tests.tables import each_row
 
 READ = REPOSITORY / "docs" / "preview-access.yaml"
 DRY_RUN = REPOSITORY / "docs" / "preview-dry-run.yaml"
@@ -71,9 +71,7 @@ def test_what_is_tried_can_be_read_anyway():
     assert covered(DRY_RUN).keys() - covered(READ).keys() == {("athanor.dev", "previews")}
 
 
-@pytest.mark.parametrize(
-    ("file", "verbs"), [(READ, {"get", "list"}), (DRY_RUN, {"create", "patch", "update", "dry-run"})]
-)
+@each_row(("file", "verbs"), [(READ, {"get", "list"}), (DRY_RUN, {"create", "patch", "update", "dry-run"})])
 def test_no_other_verb_is_granted(file, verbs):
     assert set().union(*covered(file).values()) == verbs
     assert not [rule for rule in rules(file) if "*" in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}]

@@ -11,13 +11,13 @@ from collections import Counter
 from fnmatch import fnmatchcase
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.api_double import cs
 from tests.api_double.rpc.ram_documents import LONGEST_POLICY, check_policy
 from tests.api_double.services import RPC_SERVICES
 from tests.fixtures.recorded_stack import REPOSITORY
+from tests.tables import each_row
 
 ALWAYS = REPOSITORY / "docs" / "ram-policy.json"
 FOR_BUCKETS = REPOSITORY / "docs" / "ram-policy-oss.json"
@@ -77,7 +77,7 @@ def test_roles_and_policies_are_for_buckets_alone():
     assert {action.partition(":")[0] for action in allowed(FOR_BUCKETS)} == {"ram"}
 
 
-@pytest.mark.parametrize("file", [*POLICIES, FOR_PREVIEWS], ids=lambda file: file.stem)
+@each_row("file", [*POLICIES, FOR_PREVIEWS], ids=lambda file: file.stem)
 def test_ram_takes_them(file):
     text = file.read_text(encoding="utf-8")
     check_policy(text)

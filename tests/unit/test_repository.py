@@ -14,6 +14,7 @@ import yaml
 from infra.settings.parse import parse_settings
 from infra.versions import VOLCANO
 from tests.fixtures.recorded_stack import REPOSITORY
+from tests.tables import each_row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,7 +132,7 @@ def test_everything_that_pins_are_compiled_of_is_known(tracked_files):
     assert {str(file.relative_to(REPOSITORY)) for file in tracked_files if file.suffix == ".in"} == compiled
 
 
-@pytest.mark.parametrize("name", ["requirements", "trainer/requirements", "trainer/requirements-training"])
+@each_row("name", ["requirements", "trainer/requirements", "trainer/requirements-training"])
 def test_what_runs_is_what_the_tests_run(name):
     tested = _pins(REPOSITORY / "requirements-test.txt")
     run = _pins(REPOSITORY / f"{name}.txt")
@@ -176,7 +177,7 @@ def _imported_packages(file: Path) -> set[str]:
     return packages
 
 
-@pytest.mark.parametrize("name", LOCKED)
+@each_row("name", LOCKED)
 def test_what_is_wanted_is_pinned(name):
     """An edited requirements.in needs a new `make lock`."""
     pins = _pins(REPOSITORY / f"{name}.txt")
@@ -233,7 +234,7 @@ def test_the_program_is_thin():
     assert len((REPOSITORY / "__main__.py").read_text(encoding="utf-8").splitlines()) < 30
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("package", "forbidden"),
     [
         ("infra", ("workloads", "trainer", "tools", "tests")),

@@ -36,13 +36,12 @@ def test_that_passes(number):
 """
 
 
-@pytest.mark.parametrize("processes", [(), ("-n", "1")], ids=["one", "several"])
+@pytest.mark.parametrize("processes", [(), ("-p", "xdist", "-n", "1")], ids=["one", "several"])
 def test_all_rows_are_checked_and_those_that_fail_are_named(tmp_path, processes):
     (tmp_path / "test_rows.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", *processes, tmp_path]
-    run = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True, check=False
-    )
+    environment = {"PYTHONPATH": str(REPOSITORY), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     failed = re.findall(r"^SUBFAILED\[(.*?)\] \S*::(\w+)", run.stdout, re.MULTILINE)
     numbers = [("beyond", "test_numbers"), ("5, 'five'", "test_numbers")]
     assert failed == [*numbers, ("n1", "test_refusals"), ("n9", "test_refusals")], run.stdout

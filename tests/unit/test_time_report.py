@@ -25,6 +25,8 @@ from tests.time_report import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+# Other plugins are most of what a start of pytest costs.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 BURNT_SECONDS = 0.5
 BURN = f"import time\nwhile time.process_time() < {BURNT_SECONDS}: pass"
 UNIT = f"""
@@ -57,11 +59,10 @@ def project(tmp_path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one", "several"])
+@pytest.mark.parametrize("processes", [(), ("-p", "xdist", "-n", "2")], ids=["one", "several"])
 def test_tables_and_cpu_time_stand_before_the_summary_of_pytest(project, processes):
     command = [sys.executable, "-m", "pytest", "-p", "tests.time_report", "-p", "no:cacheprovider", *processes]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    run = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    run = subprocess.run(command, cwd=project, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     head, _, report = run.stdout.partition("= where the time went =")
     assert "as it should" in head
     assert re.search(r"^ .*  +1  engine$", report, re.MULTILINE), report
@@ -89,18 +90,16 @@ def test_the_seconds_of_a_subtest_are_not_counted_twice_and_its_cpu_seconds_once
 
 def test_a_process_that_dies_hides_no_failure(project):
     (project / "tests" / "unit" / "test_dies.py").write_text("import os\n\ndef test_dies():\n    os._exit(1)\n")
-    plugins = ["-p", "tests.time_report", "-p", "no:cacheprovider", "-n", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    plugins = ["-p", "tests.time_report", "-p", "no:cacheprovider", "-p", "xdist", "-n", "2"]
     command = [sys.executable, "-m", "pytest", *plugins]
-    run = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    run = subprocess.run(command, cwd=project, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert "crashed while running 'tests/unit/test_dies.py::test_dies'" in run.stdout
     assert re.match(r"=+ 2 failed, 2 passed in .*=+$", run.stdout.splitlines()[-1])
 
 
 def test_nothing_is_printed_where_no_test_ran(project):
     command = [sys.executable, "-m", "pytest", "-p", "tests.time_report", "--collect-only", "-q"]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    run = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=True)
+    run = subprocess.run(command, cwd=project, env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert "where the time went" not in run.stdout
 
 

@@ -16,6 +16,8 @@ from tests.whole_run import MOST_FILES_AGAIN
 if TYPE_CHECKING:
     from pathlib import Path
 
+# Other plugins are most of what a start of pytest costs.
+ENVIRONMENT = {"PYTHONPATH": str(REPOSITORY), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 PASSES = "def test_passes():\n    pass\n"
 FAILS = "def test_fails():\n    raise ValueError('as it should')\n"
 # Fails where another process of pytest-xdist is at work, as a test does that others starve.
@@ -63,6 +65,8 @@ def whole_run(folder: Path, tests: dict[str, str]) -> subprocess.CompletedProces
         "-m",
         "tests.whole_run",
         f"--rootdir={folder}",
+        "-p",
+        "xdist",
         "-n",
         "2",
         "--dist",
@@ -71,7 +75,7 @@ def whole_run(folder: Path, tests: dict[str, str]) -> subprocess.CompletedProces
     ]
     # This test may itself run in a process of pytest-xdist.
     outer = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment = {**outer, "PYTHONPATH": str(REPOSITORY)}
+    environment = {**outer, **ENVIRONMENT}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -116,7 +120,7 @@ def test_an_interrupted_run_cleans_up_first(tmp_path):
     command = [sys.executable, "-m", "tests.whole_run", f"--rootdir={tmp_path}", "-q", "-s", str(tmp_path)]
     # A run of the tests in the background ignores Ctrl-C, and all that it starts would inherit that.
     command = ["env", "--default-signal=INT", *command]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environment = {**os.environ, **ENVIRONMENT}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as run:
