@@ -102,8 +102,8 @@ def _declared(node: object, go_types: Mapping[str, Manifest]) -> object:
 def _typed(field: object, go_type: Manifest | None) -> object:
     if not isinstance(field, dict):
         return field
-    known = cast("Manifest", field)
-    return go_type | known if go_type and known.get("type") == go_type["type"] else known
+    schema = cast("Manifest", field)
+    return go_type | schema if go_type and schema.get("type") == go_type["type"] else schema
 
 
 def _decodable(schema: Manifest) -> Manifest:

@@ -1,4 +1,4 @@
-"""What the wheels hold: the same modules under one name without an import that would leave it, or the repository."""
+"""Contents of the wheels: the same modules under one name, whose imports stay within it, or the repository."""
 
 from __future__ import annotations
 
