@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.common.nvidia_driver import driver_version
+from trainer.training.nvidia_driver import driver_version
 from trainer.common.validation import at_least
 
 if TYPE_CHECKING:

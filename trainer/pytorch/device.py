@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from trainer.common.nvidia_driver import driver_version, shows_gpus
+from trainer.training.nvidia_driver import driver_version, shows_gpus
 from trainer.common.validation import SettingsError
 
 _ON_CPU = "or --num_gpu 0 to train on the CPU"

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from trainer.common.cpu import threads_per_process
-from trainer.common.nvidia_driver import shows_gpus
+from trainer.training.nvidia_driver import shows_gpus
 
 
 class DeviceError(Exception):

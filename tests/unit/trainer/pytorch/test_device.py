@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.common import nvidia_driver
-from trainer.common.nvidia_driver import driver_version, shows_gpus
+from trainer.training import nvidia_driver
+from trainer.training.nvidia_driver import driver_version, shows_gpus
 from trainer.helpers.hardware import hardware
 from trainer.pytorch.device import choose_device
 from trainer.pytorch.distributed import Distributed, DistributedConfig

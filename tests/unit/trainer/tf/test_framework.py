@@ -7,7 +7,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from trainer.common import nvidia_driver
+from trainer.training import nvidia_driver
 from trainer.tf import framework
 from trainer.tf.framework import DeviceError
 

@@ -92,4 +92,7 @@ def test_a_sharded_run_publishes_the_whole_model(data_dir, tmp_path):
     said = _train(data_dir, tmp_path, "--data_parallel_shard", "2", "--epochs", "2", "--precision", "bf16")
     assert "exit status 0" in said, said
     manifest = json.loads((tmp_path / "output/models/digits/1/manifest.json").read_text())
-    assert manifest["accuracy"] == _events(tmp_path)[-1]["accuracy"] > 0.3
+    # The ranks compute in bf16, the published file in float32: a few of the 364 images may change sides. A model with
+    # half of its weights guesses, which is right for a tenth.
+    assert manifest["accuracy"] == pytest.approx(_events(tmp_path)[-1]["accuracy"], abs=0.02)
+    assert manifest["accuracy"] > 0.3
