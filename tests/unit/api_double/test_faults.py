@@ -1,8 +1,7 @@
 """Which calls meet a fault."""
 
-import pytest
-
 from tests.api_double.faults import ALWAYS, Faults, server_error, throttling
+from tests.tables import each_row
 
 
 def met(faults, *operations):
@@ -10,7 +9,7 @@ def met(faults, *operations):
     return "".join("x" if faults.meet(operation, {}) else "." for operation in operations)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fault", "expected"),
     [
         (server_error("A"), "x....."),

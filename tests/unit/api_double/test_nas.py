@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.tables import each_row
 from tests.unit.api_double.api_client import Client, RefusedError
 from tests.unit.api_double.conftest import ZONE
 
@@ -78,7 +79,7 @@ def test_a_file_system_of_each_kind_lives_and_ends(double: ApiDouble, network: N
     assert not double.inventory().get("file_system")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "parameters", "code"),
     [
         ("standard", {"StorageType": "advance"}, "InvalidStorageType.NotSupported"),

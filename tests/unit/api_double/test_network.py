@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.tables import each_row
 from tests.unit.api_double.api_client import Client, RefusedError
 from tests.unit.api_double.conftest import REGION, ZONE, Network, settle
 
@@ -58,7 +59,7 @@ def test_a_vpc_becomes_available_and_is_described(client: Client) -> None:
     assert (renamed["VpcName"], renamed["DnsHostnameStatus"]) == ("renamed", "ENABLED")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parameters", "code"),
     [
         ({"CidrBlock": "10.0.0.1/8"}, "InvalidCidrBlock.Malformed"),
@@ -79,7 +80,7 @@ def test_a_vpc_that_cannot_be_is_refused(client: Client, parameters: dict[str, o
     assert refused.value.code == code
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parameters", "code"),
     [
         ({"CidrBlock": "192.168.0.0/24"}, "InvalidCidrBlock.Malformed"),
@@ -184,7 +185,7 @@ def test_a_protected_nat_gateway_refuses_and_a_forced_delete_takes_all(double: A
     assert eip(client, address["AllocationId"])["Status"] == "Available"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parameters", "code"),
     [
         ({"NatType": "Normal"}, "InvalidNatType.NotSupported"),

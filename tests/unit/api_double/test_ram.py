@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.tables import each_row
 from tests.unit.api_double.api_client import Client, RefusedError
 
 TRUST = {
@@ -56,7 +57,7 @@ def test_a_role_is_made_read_changed_and_deleted(client: Client) -> None:
         client.rpc("ram", "GetRole", RoleName="reader")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "code"),
     [
         ({"RoleName": "a role"}, "InvalidParameter.RoleName.InvalidChars"),
@@ -86,7 +87,7 @@ def test_a_role_that_cannot_be_is_refused(client: Client, change: dict[str, obje
     assert refused.value.code == code
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "code"),
     [
         ("nonsense", "MalformedPolicyDocument"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.tables import each_row
 from tests.unit.api_double.api_client import Client, RefusedError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def test_a_rule_is_there_once_however_often_it_is_added(network: Network) -> Non
     assert [rule["Direction"] for rule in rules(client, group)] == ["egress"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "code"),
     [
         ({"IpProtocol": "sctp"}, "InvalidIpProtocol.ValueNotSupported"),

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from athanor.command_line import parser
+from tests.tables import each_row
 from tools.paths import REPOSITORY
 from tools.stacks.engine import stack_config
 from tools.toolchain.go_command import Go
@@ -120,31 +121,31 @@ def test_what_may_write_a_comment_runs_the_code_of_the_base_branch() -> None:
     assert "id-token" not in writing["comment"]["permissions"]
 
 
-@pytest.mark.parametrize("name", WORKFLOWS)
+@each_row("name", WORKFLOWS)
 def test_rights_are_given_to_single_jobs(name: str) -> None:
     assert read(WORKFLOWS[name])["permissions"] == {}
     assert all("permissions" in job for job in jobs(name).values() if "needs" not in job or "steps" in job)
 
 
-@pytest.mark.parametrize("job", ALL_JOBS)
+@each_row("job", ALL_JOBS)
 def test_a_token_for_the_cloud_belongs_to_an_environment(job: dict[str, Any]) -> None:
     if "steps" in job and job["permissions"].get("id-token"):
         assert job["environment"]
         assert [step for step in job["steps"] if "oidc-provider" in step.get("with", {})]
 
 
-@pytest.mark.parametrize("job", ALL_JOBS)
+@each_row("job", ALL_JOBS)
 def test_no_script_is_written_by_an_expression(job: dict[str, Any]) -> None:
     assert "${{" not in scripts(job)
 
 
-@pytest.mark.parametrize("job", ALL_JOBS)
+@each_row("job", ALL_JOBS)
 def test_no_checkout_leaves_a_token_behind(job: dict[str, Any]) -> None:
     checkouts = [step for step in job.get("steps", []) if "actions/checkout@" in step.get("uses", "")]
     assert [step for step in checkouts if step["with"]["persist-credentials"] is not False] == []
 
 
-@pytest.mark.parametrize("job", ALL_JOBS)
+@each_row("job", ALL_JOBS)
 def test_every_command_is_one_that_there_is(job: dict[str, Any]) -> None:
     text = scripts(job).replace('"${stacks[@]/#/--stack=}"', "--stack=dev").replace('"$PULL_REQUEST"', "7")
     for command in re.findall(r"python3? -m athanor ([^;\n]+)", text.replace("\n--", " --")):
@@ -195,7 +196,7 @@ def test_what_is_merged_runs_every_test_with_the_history() -> None:
     assert whole["steps"][0]["with"]["fetch-depth"] == 0
 
 
-@pytest.mark.parametrize("job", ["quick", "whole"])
+@each_row("job", ["quick", "whole"])
 def test_the_kept_packages_are_those_of_the_pins(job: str) -> None:
     """By all that `tools/bootstrap.sh` builds the environments from, and the version of Python, which it names."""
     [key] = [

@@ -7,6 +7,7 @@ import pytest
 
 from tests.api_double.cs.versions import creatable, release, upgrade_targets
 from tests.api_double.protocol import ApiError
+from tests.tables import each_row
 from tests.unit.api_double.cs.service import TERWAY, Service, cluster_body
 
 WINDOW = {
@@ -60,7 +61,7 @@ def test_resources_name_the_load_balancer(service: Service) -> None:
     assert kinds["SLB"].startswith("lb-")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changed", "code"),
     [
         ({"name": ""}, "InvalidParameter.Name"),
@@ -205,8 +206,9 @@ def test_the_version_is_new_when_the_upgrade_has_ended(service: Service) -> None
     assert service.call("GET", path)["current_version"] == "1.35.7-aliyun.1"
 
 
-@pytest.mark.parametrize("version", ["1.32.7-aliyun.1", "1.34.10-aliyun.1", "1.36.2-aliyun.1", "1.99.0-aliyun.1", ""])
-def test_other_upgrades_are_refused(service: Service, version: str) -> None:
+@each_row("version", ["1.32.7-aliyun.1", "1.34.10-aliyun.1", "1.36.2-aliyun.1", "1.99.0-aliyun.1", ""])
+def test_other_upgrades_are_refused(version: str) -> None:
+    service = Service()
     cluster_id = service.cluster()
     code = service.refused("POST", f"/api/v2/clusters/{cluster_id}/upgrade", {"next_version": version})
     assert code in {"InvalidUpgradeVersion", "InvalidKubernetesVersion"}

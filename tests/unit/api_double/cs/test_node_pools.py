@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.api_double.cs import machines
+from tests.tables import each_row
 from tests.unit.api_double.cs.service import ZONES, Service, pool_body
 
 
@@ -45,7 +46,7 @@ def test_the_first_zone_is_filled_first_by_priority(service: Service, cluster_id
     assert {node["zone"] for node in service.nodes(path)} == {ZONES[0]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changed", "code"),
     [
         ({"nodepool_info": {"name": ""}}, "InvalidParameter.Name"),
@@ -102,9 +103,9 @@ def test_the_first_zone_is_filled_first_by_priority(service: Service, cluster_id
         ),
     ],
 )
-def test_an_impossible_pool_is_refused_and_leaves_nothing(
-    service: Service, cluster_id: str, changed: dict[str, Any], code: str
-) -> None:
+def test_an_impossible_pool_is_refused_and_leaves_nothing(changed: dict[str, Any], code: str) -> None:
+    service = Service()
+    cluster_id = service.cluster()
     service.pool(cluster_id, "taken")
     before = service.account.inventory()
     assert service.refused("POST", f"/clusters/{cluster_id}/nodepools", pool_body("gpu", **changed)) == code

@@ -3,12 +3,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from infra.instance_types import INSTANCE_TYPES
 from infra.pod_network_modes import EXCLUSIVE_ENI_LABEL, EXCLUSIVE_ENI_VALUE
 from tests.api_double.cs import addons, cluster_objects
 from tests.api_double.cs.simulated_node import Surroundings, digest, manifest, status_patch
+from tests.tables import each_row
 from tests.unit.api_double.cs.service import Service
 
 PLUGIN = "ack-nvidia-device-plugin"
@@ -99,7 +98,7 @@ def test_rdma_needs_its_controller_and_takes_interfaces_from_pods() -> None:
     assert "aliyun/erdma" not in _node(installed=(PLUGIN, "ack-erdma-controller"))["status"]["capacity"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("mode", "installed", "gpus"),
     [
         ("default", (PLUGIN,), {"nvidia.com/gpu": "8"}),
