@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.tables import each_row
 from trainer import export, train
 from trainer.model_repository import model_file
 from trainer.training import digits
@@ -55,10 +56,14 @@ class Flexible(Net):
 
 @pytest.fixture
 def files(tmp_path):
-    """A network that computes which of its first three inputs is the largest, and data for it."""
-    (tmp_path / "net.py").write_text(NETWORK)
+    return written_to(tmp_path)
+
+
+def written_to(folder):
+    """Write a network that computes which of its first three inputs is the largest, and data for it."""
+    (folder / "net.py").write_text(NETWORK)
     weights = {"linear.weight": torch.eye(3, 4), "linear.bias": torch.zeros(3)}
-    torch.save(weights, tmp_path / "weights.pt")
+    torch.save(weights, folder / "weights.pt")
     inputs = np.random.default_rng(0).random((64, 4), dtype=np.float32)
     labels = inputs[:, :3].argmax(axis=1)
     arrays = {
@@ -67,8 +72,8 @@ def files(tmp_path):
         "held_out_inputs": inputs,
         "held_out_labels": labels,
     }
-    np.savez(tmp_path / "data.npz", **arrays)
-    return tmp_path
+    np.savez(folder / "data.npz", **arrays)
+    return folder
 
 
 def arguments(folder, **changes):
@@ -207,7 +212,7 @@ def end_the_process(folder):
     (folder / "net.py").write_text("import sys\n\nsys.exit(3)\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("damage", "changes", "message"),
     [
         (None, {"network": None}, "says nothing about the network. Fix: add --network"),
@@ -237,7 +242,8 @@ def end_the_process(folder):
         (one_column_of_labels, {}, "held_out_inputs [64, 4] and held_out_labels [64, 1]; must be [N, …] and [N]"),
     ],
 )
-def test_what_cannot_be_exported_is_refused_with_a_fix(files, capsys, damage, changes, message):
+def test_what_cannot_be_exported_is_refused_with_a_fix(tmp_path_factory, capsys, damage, changes, message):
+    files = written_to(tmp_path_factory.mktemp("files"))
     if damage:
         damage(files)
     changes = {name: value and value.format(folder=files) for name, value in changes.items()}

@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from tests.tables import each_row
 from trainer import wait_for_hosts
 from trainer.wait_for_hosts import Endpoint, main, parse, read_hostfile
 
@@ -69,7 +70,7 @@ def test_reads_the_hostfiles_of_open_mpi_and_mpich():
         read_hostfile("a\n-x slots=1\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "message"),
     [
         ([], "there is no host to wait for. Fix:"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import each_row
 from trainer.common import command_line
 from trainer.helpers.hardware import HardwareConfig
 from trainer.helpers.job_cleanup import CleanUpConfig
@@ -45,7 +46,7 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "words"), PROGRAMS, ids=lambda value: getattr(value, "__name__", ""))
+@each_row(("kind", "words"), PROGRAMS, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_program_takes_underscores_and_hyphens_and_refuses_the_rest(kind, words, capsys):
     hyphens = [word.partition("=")[0].replace("_", "-") + "".join(word.partition("=")[1:]) for word in words]
     assert command_line.parse(kind, "trainer.x", words) == command_line.parse(kind, "trainer.x", hyphens)

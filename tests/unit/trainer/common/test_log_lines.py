@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import each_row
 from trainer.common import log_lines
 from trainer.common.log_lines import JsonFormatter, TextFormatter, readable
 
@@ -84,7 +85,7 @@ def test_people_read_the_same_from_json_as_on_a_terminal(monkeypatch, level, fie
     assert readable(JsonFormatter().format(record("saved", level, **fields)))[20:] == text[20:]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "",

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import pytest
-
+from tests.tables import each_row
 from trainer.common.validation import changed_settings
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("saved", "current", "changed"),
     [
         ({"a": 1, "b": 2}, {"a": 1, "b": 2}, ""),

@@ -2,15 +2,15 @@
 
 import math
 
-import pytest
 import torch
 
+from tests.tables import each_row
 from trainer.model_repository import comparison
 
 NAN, INF = math.nan, math.inf
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("right", "answer", "why"),
     [
         ([[1.0, 2.0]], [[1.0, 2.0]], ""),

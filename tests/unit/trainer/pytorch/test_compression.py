@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.tables import each_row
 from trainer.model_repository import model_file, torchscript
 from trainer.pytorch.compression.builder import VariantBuilder
 from trainer.pytorch.compression.config import VARIANTS, CompressionConfig
@@ -207,7 +208,7 @@ def test_calibration_samples_are_of_all_classes_whatever_their_order(trained, sp
     assert share_correct(model, splits.held_out) > share_correct(trained.module, splits.held_out) - 0.02
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wrong",
     [
         {"variants": ("int8", "int8")},

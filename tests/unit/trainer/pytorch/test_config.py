@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import each_row
 from trainer.pytorch.config import parse
 from trainer.pytorch.data import samples, token_files
 from trainer.pytorch.data.tokens import TokensConfig
@@ -45,7 +46,7 @@ def test_logs_lie_with_the_run_when_no_folder_is_named():
     assert config.folders.result == Path("/o/r1/result.json")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "message"),
     [
         (["--epochs", "0"], "epochs=0: must be at least 1"),
@@ -104,7 +105,7 @@ def test_a_named_model_brings_its_own_arguments():
     assert parse(DOCUMENTED).model == DigitsCnnConfig()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "message"),
     [
         (

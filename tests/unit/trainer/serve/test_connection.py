@@ -5,9 +5,9 @@ import concurrent.futures
 import contextlib
 from collections import Counter
 
-import pytest
 from uvicorn.server import ServerState
 
+from tests.tables import each_row
 from trainer.serve.client import HttpClient
 from trainer.serve.config import LimitsConfig
 from trainer.serve.connection import BoundedConfig, BoundedHttpProtocol
@@ -159,7 +159,7 @@ OFFER = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings:
 HEAD = b"POST / HTTP/1.1\r\nhost: a\r\n" + OFFER
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("packets", "bodies"),
     [
         ([HEAD + b"content-length: 5\r\n\r\nfirst"], [b"first"]),

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import json
 import zlib
+from itertools import product
 
 import grpc
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import tritonclient.http as triton
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from tests.tables import each_row
 from tests.unit.trainer.serve.protocol_cases import GRPC_CASES, INFER, grpc_code
 from trainer.serve import content_encoding
 from trainer.serve.content_encoding import Decompression
@@ -27,14 +29,13 @@ def decompressed(encoding: str, chunks: list[bytes]) -> bytes:
     return content
 
 
-@pytest.mark.parametrize("encoding", FORMS)
-@pytest.mark.parametrize("size", [1, 7, 10_000_000])
+@each_row(("encoding", "size"), product(FORMS, [1, 7, 10_000_000]))
 def test_a_body_is_whole_however_it_is_cut(encoding, size):
     sent = FORMS[encoding](CONTENT)
     assert decompressed(encoding, [sent[at : at + size] for at in range(0, len(sent), size)] + [b""]) == CONTENT
 
 
-@pytest.mark.parametrize("parts", [1, 2])
+@each_row("parts", [1, 2])
 def test_a_body_that_fills_its_last_part_ends_there(parts):
     content = bytes(parts * content_encoding._PART_BYTES)
     assert decompressed("gzip", [gzip.compress(content)]) == content
@@ -44,14 +45,14 @@ def test_no_body_is_whole():
     assert decompressed("gzip", [b""]) == b""
 
 
-@pytest.mark.parametrize("encoding", FORMS)
+@each_row("encoding", FORMS)
 def test_parts_are_small(encoding):
     body = Decompression(encoding)
     parts = body.parts(FORMS[encoding](bytes(50_000_000)))
     assert max(map(len, parts)) == content_encoding._PART_BYTES
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("encoding", "sent", "reason"),
     [
         ("gzip", gzip.compress(CONTENT)[:-1], "its end is missing"),
@@ -82,7 +83,7 @@ def test_tritons_client_may_compress(shared_server, algorithm, binary):
     assert answer.as_numpy("logits").tolist() == [[1.0] * 10]
 
 
-@pytest.mark.parametrize("algorithm", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+@each_row("algorithm", [grpc.Compression.Gzip, grpc.Compression.Deflate])
 def test_a_message_may_be_compressed_and_becomes_as_large_as_any(shared_server, algorithm):
     case = next(case for case in GRPC_CASES if case.name == "infer: raw")
     with grpc.insecure_channel(shared_server.grpc_address, compression=algorithm) as channel:
@@ -94,14 +95,14 @@ def test_a_message_may_be_compressed_and_becomes_as_large_as_any(shared_server, 
     assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-@pytest.mark.parametrize("encoding", ["br", "gzip, gzip", "gzip, deflate", "zstd", "é"])
+@each_row("encoding", ["br", "gzip, gzip", "gzip, deflate", "zstd", "é"])
 def test_other_encodings_are_refused_with_the_fix(shared_server, document, encoding):
     status, _, body = shared_server.request("POST", INFER, document(), {"Content-Encoding": encoding})
     assert status == 415
     assert "uncompressed" in body["error"]
 
 
-@pytest.mark.parametrize("encoding", ["identity", "GZIP", " gzip "])
+@each_row("encoding", ["identity", "GZIP", " gzip "])
 def test_an_encodings_name_may_be_written_otherwise(shared_server, document, encoding):
     content = json.dumps(document()).encode()
     sent = content if encoding == "identity" else gzip.compress(content)

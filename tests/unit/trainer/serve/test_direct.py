@@ -3,10 +3,10 @@
 import asyncio
 from collections import Counter
 
-import pytest
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.server import ServerState
 
+from tests.tables import each_row
 from trainer.serve.buffers import BufferBudget
 from trainer.serve.config import LimitsConfig
 from trainer.serve.direct import DirectConfig, DirectHttpProtocol
@@ -115,7 +115,7 @@ def play(scenario, **limits):
     assert not problems
 
 
-@pytest.mark.parametrize(
+@each_row(
     "parts",
     [
         (SMALL + b"{}",),
@@ -146,7 +146,7 @@ def test_a_small_request_is_answered_without_asgi(parts):
     play(scenario)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("head", "body"),
     [
         (b"GET /v2/models/digits/infer HTTP/1.1\r\n", b""),
@@ -217,7 +217,7 @@ def test_a_client_that_leaves_before_its_body_is_there_is_noticed_by_asgi():
     play(scenario)
 
 
-@pytest.mark.parametrize("parts", [(SMALL + b"{}",), (SMALL, b"{}")])
+@each_row("parts", [(SMALL + b"{}",), (SMALL, b"{}")])
 def test_a_client_that_leaves_in_the_turn_of_its_body_is_noticed_by_asgi(parts):
     async def scenario(connection):
         for part in parts:
@@ -243,7 +243,7 @@ def test_a_client_that_leaves_cancels_what_it_asked():
     play(scenario)
 
 
-@pytest.mark.parametrize(("header", "close"), [(b"", True), (b"connection: close\r\n", False)])
+@each_row(("header", "close"), [(b"", True), (b"connection: close\r\n", False)])
 def test_the_last_answer_closes_the_connection(header, close):
     async def scenario(connection):
         await connection.send(HEAD + header + b"content-length: 2\r\n\r\n{}")

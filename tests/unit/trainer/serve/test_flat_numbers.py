@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import each_row
 from tests.unit.trainer.serve.test_request import body, spec, tensor
 from trainer.serve.errors import RequestError
 from trainer.serve.protocol import flat_numbers, request
@@ -74,7 +75,7 @@ def test_usual_requests_need_no_object_for_each_number(document):
     assert parsed == orjson.loads(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         b'\xef\xbb\xbf{"inputs": []}',

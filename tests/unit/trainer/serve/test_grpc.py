@@ -14,6 +14,7 @@ import tritonclient.grpc.aio as triton_async
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
+from tests.tables import each_row
 from tests.unit.trainer.serve.conftest import DEADLINE_SECONDS, GATHERING
 
 IMAGE = np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
@@ -94,7 +95,7 @@ def test_numbers_in_the_message_are_the_same_as_raw_bytes(stub):
         assert np.frombuffer(response.raw_output_contents[0], "<f4").tolist() == [1.0] * 10
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "code", "message"),
     [
         ({"model_name": "other"}, "NOT_FOUND", "unknown model"),

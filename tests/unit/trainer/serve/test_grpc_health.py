@@ -3,6 +3,7 @@
 import grpc
 import pytest
 
+from tests.tables import each_row
 from tests.unit.trainer.serve.conftest import DEADLINE_SECONDS
 
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = b"\x08\x01", b"\x08\x02", b"\x08\x03"
@@ -21,7 +22,7 @@ def watch(channel, service: str):
     return channel.unary_stream("/grpc.health.v1.Health/Watch")(request(service), timeout=DEADLINE_SECONDS)
 
 
-@pytest.mark.parametrize("service", ["", "inference.GRPCInferenceService"])
+@each_row("service", ["", "inference.GRPCInferenceService"])
 def test_a_ready_server_is_serving(shared_server, service):
     with grpc.insecure_channel(shared_server.grpc_address) as channel:
         assert check(channel, request(service)) == SERVING
@@ -30,7 +31,7 @@ def test_a_ready_server_is_serving(shared_server, service):
         watched.cancel()
 
 
-@pytest.mark.parametrize(("content", "code"), [(request("other"), "NOT_FOUND"), (b"\xff", "INVALID_ARGUMENT")])
+@each_row(("content", "code"), [(request("other"), "NOT_FOUND"), (b"\xff", "INVALID_ARGUMENT")])
 def test_a_wrong_request_is_the_clients_fault(shared_server, content, code):
     with grpc.insecure_channel(shared_server.grpc_address) as channel:
         with pytest.raises(grpc.RpcError) as refused:

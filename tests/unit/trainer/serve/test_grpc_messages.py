@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
 
+from tests.tables import each_row
 from tests.unit.trainer.serve.test_request import DATATYPES, spec
 from trainer.serve.errors import RequestError
 from trainer.serve.protocol import grpc_messages
@@ -18,7 +19,7 @@ def decode(datatype, values=None, raw=(), **changes):
     return grpc_messages.decode(message, list(raw), spec(datatype))
 
 
-@pytest.mark.parametrize(("datatype", "numpy"), DATATYPES.items())
+@each_row(("datatype", "numpy"), DATATYPES.items())
 def test_every_datatype_in_its_field_and_raw(datatype, numpy):
     values = np.array([[0, 1, 1]], numpy)
     arrays = [decode(datatype, raw=[values.tobytes()]).inputs[0]]
@@ -29,7 +30,7 @@ def test_every_datatype_in_its_field_and_raw(datatype, numpy):
         assert array.dtype == values.dtype
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("datatype", "values"),
     [
         ("UINT64", [1, 2**63 + 1, 2**64 - 1]),
@@ -41,7 +42,7 @@ def test_whole_numbers_keep_their_last_digit(datatype, values):
     assert decode(datatype, values).inputs[0].ravel().tolist() == values
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("datatype", "values", "message"),
     [
         ("INT8", [1, 2, 128], "value 128: INT8 holds -128 to 127"),

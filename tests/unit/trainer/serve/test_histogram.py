@@ -1,8 +1,8 @@
 """The server's own histogram, read back by Prometheus's parser."""
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.tables import each_row
 from trainer.serve.metrics import REQUEST_SECONDS_BUCKETS, Histogram, ServerMetrics, VersionMetrics
 
 
@@ -29,7 +29,7 @@ def test_before_the_first_request_there_is_every_bucket():
     assert buckets == {**{str(bound): 0 for bound in REQUEST_SECONDS_BUCKETS}, "+Inf": 0, "_sum": 0, "_count": 0}
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.001, 0.0011, 9.9, 10.0, 11.0])
+@each_row("seconds", [0.0, 0.001, 0.0011, 9.9, 10.0, 11.0])
 def test_no_request_is_lost(seconds):
     version = VersionMetrics(model="digits", version=7)
     version.request_seconds.observe(seconds)

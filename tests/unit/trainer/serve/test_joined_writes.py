@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-import pytest
-
+from tests.tables import each_row
 from trainer.serve.joined_writes import JoinedWrites
 
 
@@ -45,7 +44,7 @@ def _writes(*turns: tuple[bytes | str, ...]) -> list[tuple[bytes, ...] | str]:
     return transport.calls
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("turns", "calls"),
     [
         ([(b"head", b"body")], [(b"head", b"body")]),

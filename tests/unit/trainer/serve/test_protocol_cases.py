@@ -6,6 +6,7 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2_grpc
 
+from tests.tables import each_row
 from tests.unit.trainer.serve.protocol_cases import GRPC_CASES, HTTP_CASES, grpc_code, http_status
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "serving-protocol.md"
@@ -17,13 +18,13 @@ def stub(shared_server):
         yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
 
-@pytest.mark.parametrize("case", HTTP_CASES, ids=lambda case: case.name)
+@each_row("case", HTTP_CASES, ids=lambda case: case.name)
 def test_http(shared_server, case):
     status, content = http_status(shared_server.address, case)
     assert status == case.ours, content
 
 
-@pytest.mark.parametrize("case", GRPC_CASES, ids=lambda case: case.name)
+@each_row("case", GRPC_CASES, ids=lambda case: case.name)
 def test_grpc(stub, case):
     code, text = grpc_code(stub, case)
     assert code == case.ours, text

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from tests.tables import each_row
 from tests.unit.trainer.serve.gated_model import GatedModel, batcher_of, request, run
 from tests.waiting import wait_until
 from trainer.serve import metrics
@@ -12,7 +13,7 @@ from trainer.serve.batching_config import QueuePolicy
 from trainer.serve.errors import RequestError
 
 
-@pytest.mark.parametrize(("configured", "limit"), [(None, 8), (2, 2)])
+@each_row(("configured", "limit"), [(None, 8), (2, 2)])
 def test_full_queue_refuses(configured, limit):
     async def scenario():
         model = GatedModel(max_queue_size=configured)
@@ -49,7 +50,7 @@ def test_requests_nobody_waits_for_are_not_run():
     run(scenario)
 
 
-@pytest.mark.parametrize(("configured", "limit"), [(None, 8), (2, 2)])
+@each_row(("configured", "limit"), [(None, 8), (2, 2)])
 def test_cancelled_requests_leave_room_in_the_queue(configured, limit):
     async def scenario():
         model = GatedModel(max_queue_size=configured)
@@ -138,7 +139,7 @@ def test_a_request_that_waited_too_long_runs_last_where_the_policy_delays():
     run(scenario)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("policy", "asked", "microseconds"),
     [
         (QueuePolicy(), 5, 0),

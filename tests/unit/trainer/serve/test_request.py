@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tables import each_row
 from trainer.serve import model_config
 from trainer.serve.errors import RequestError
 from trainer.serve.protocol import request, response
@@ -56,7 +57,7 @@ def raw(content: bytes, **model):
     return decode(content, spec(**model), header=b"0")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("dims", "batch", "count", "shape"),
     [("3", 4, 3, (1, 3)), ("3", 0, 3, (3,)), ("-1", 4, 5, (1, 5)), ("-1, 4", 0, 8, (2, 4)), ("2, -1", 4, 6, (1, 2, 3))],
 )
@@ -69,7 +70,7 @@ def test_a_body_of_bytes_alone_has_the_shape_that_fits(dims, batch, count, shape
     assert [(output.index, output.binary) for output in decoded.outputs] == [(0, True), (1, True)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "model", "message"),
     [
         (b"", {}, "0 bytes; shape .1, 3. of FP32 needs 12"),
@@ -87,7 +88,7 @@ def test_a_body_of_bytes_alone_that_does_not_fit_is_refused(content, model, mess
     assert refused.value.status == 400
 
 
-@pytest.mark.parametrize(("name", "numpy"), DATATYPES.items())
+@each_row(("name", "numpy"), DATATYPES.items())
 def test_every_datatype_in_json_and_binary(name, numpy):
     values = np.array([[0, 1, 1]], numpy)
     model = spec(name)
@@ -102,7 +103,7 @@ def test_every_datatype_in_json_and_binary(name, numpy):
     assert orjson.loads(encoded)["outputs"][0]["data"] == values.reshape(-1).tolist()
 
 
-@pytest.mark.parametrize("name", [name for name in DATATYPES if "INT" in name])
+@each_row("name", [name for name in DATATYPES if "INT" in name])
 def test_limits_of_whole_numbers(name):
     limits = np.iinfo(DATATYPES[name])
     array = decode(body(datatype=name, data=[int(limits.min), 0, int(limits.max)]), spec(name)).inputs[0]
@@ -172,7 +173,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("message", "document"), WRONG.items(), ids=range(len(WRONG)))
+@each_row(("message", "document"), WRONG.items(), ids=range(len(WRONG)))
 def test_body_that_does_not_fit(message, document):
     with pytest.raises(RequestError, match=message) as error:
         decode(document)
@@ -269,7 +270,7 @@ def test_shared_memory_is_refused():
         assert error.value.status == 501
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("datatype", "values", "count", "expected"),
     [
         ("FP32", [[0.5, 2, -1], [1, 1, 3]], 2, ["2.000000:1", "0.500000:0", "3.000000:2", "1.000000:0"]),

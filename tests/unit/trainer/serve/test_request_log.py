@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from tests.tables import each_row
 from trainer.common.log_lines import JsonFormatter
 from trainer.serve.request_log import MAX_ID_CHARACTERS, MAX_LINES_PER_SECOND, RequestLog, RequestRecord, printable
 
@@ -53,7 +54,7 @@ def test_which_requests_are_logged(lines, choice, seconds, reason, logged):
     assert bool(lines()) == logged
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("known", "headers", "expected"),
     [
         ("body", {"x-request-id": ["head"]}, "body"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import each_row
 from trainer.serve import model_config
 from trainer.serve.batching_config import Batching, QueuePolicy
 from trainer.serve.config import LimitsConfig, ServeConfig
@@ -58,7 +59,7 @@ def test_everything_that_has_an_effect():
     assert (spec.config.name, spec.config.max_batch_size) == ("m", 8)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "message"),
     [
         ("platform", "plattform", "not a Triton model configuration"),
@@ -106,7 +107,7 @@ def test_configuration_that_cannot_be_served(old, new, message):
         model_config.parse(GOOD.replace(old, new), "m")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wrong",
     [
         {"model_name": ("../secrets",)},
@@ -139,7 +140,7 @@ def test_each_of_several_models_has_options_of_its_own():
     assert alone.options == {"a": ModelOptions(name="a", version=3, variant="int8")}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wrong", "message"),
     [
         ({"model_name": ()}, "must be at least one, each once"),

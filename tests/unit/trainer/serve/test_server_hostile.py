@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import each_row
 from tests.waiting import wait_until
 
 INFER = "/v2/models/digits/infer"
@@ -62,7 +63,7 @@ def send_until_refused(connection: socket.socket, data: bytes, times: int) -> No
         pass
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b"",
@@ -91,9 +92,7 @@ def test_malformed_bodies(shared_server, body):
     assert answer["error"]
 
 
-@pytest.mark.parametrize(
-    "length", ["-1", "+5", "1_0", "0x10", "9" * 18, "9" * 5000, "99999999999999999999", "", "1.5", "\xb2"]
-)
+@each_row("length", ["-1", "+5", "1_0", "0x10", "9" * 18, "9" * 5000, "99999999999999999999", "", "1.5", "\xb2"])
 def test_header_length(shared_server, document, length):
     headers = {"Inference-Header-Content-Length": length}
     status, _, answer = shared_server.request("POST", INFER, document(), headers)
@@ -101,7 +100,7 @@ def test_header_length(shared_server, document, length):
     assert "Inference-Header-Content-Length" in answer["error"]
 
 
-@pytest.mark.parametrize("size", [-1, 2**63, 10**30, 255, 257, True, "256", 256.0, [256]])
+@each_row("size", [-1, 2**63, 10**30, 255, 257, True, "256", 256.0, [256]])
 def test_binary_sizes(shared_server, size):
     tensor = {"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8], "parameters": {"binary_data_size": size}}
     text = json.dumps({"inputs": [tensor]}).encode()
@@ -235,7 +234,7 @@ def test_endless_heads_and_trailers(shared_server, kind):
     assert not answer or answer.split()[1] in (b"431", b"400", b"413")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "head",
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",

@@ -3,12 +3,15 @@
 import contextlib
 import json
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import numpy as np
 import pytest
 import tritonclient.http as triton
 from prometheus_client.parser import text_string_to_metric_families
 from tritonclient.utils import InferenceServerException
+
+from tests.tables import each_row
 
 IMAGE = np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
 
@@ -49,9 +52,7 @@ def test_metadata(client):
     assert client.get_model_metadata("digits", "1") == expected
 
 
-@pytest.mark.parametrize("binary_input", [True, False])
-@pytest.mark.parametrize("binary_output", [True, False, None])
-@pytest.mark.parametrize("version", ["", "1"])
+@each_row(("binary_input", "binary_output", "version"), product([True, False], [True, False, None], ["", "1"]))
 def test_inference(client, binary_input, binary_output, version):
     outputs = None if binary_output is None else [triton.InferRequestedOutput("logits", binary_data=binary_output)]
     batch = np.concatenate([IMAGE, IMAGE * 2])
@@ -101,7 +102,7 @@ def test_explicit_unload_and_load(start, repository):
         assert client.is_server_ready()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path", "status"),
     [
         ("GET", "/", 404),
@@ -194,7 +195,7 @@ def test_json_answer_without_id_and_with_binary_default(shared_server, document)
     assert np.frombuffer(content[size:], "<f4").tolist() == [1.0] * 10
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "changes"),
     [
         ({}, {}),

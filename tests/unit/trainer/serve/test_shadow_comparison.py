@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from tests.tables import each_row
 from trainer.serve import model_config
 from trainer.serve.config import ServeConfig
 from trainer.serve.protocol.client_messages import AnsweredTensor
@@ -33,7 +34,7 @@ def compare(ours, theirs, datatype="FP32", *, batch=8, tolerance=None, classes=T
     return Comparer(tolerance=tolerance, classes=classes).compare(spec(datatype, batch), [ours], answered)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ours", "theirs", "options", "reason", "difference"),
     [
         ([[1, 2, 3]], [[1, 2, 3]], {"tolerance": 0}, None, 0),
@@ -75,7 +76,7 @@ def test_within_the_tolerance_is_what_numpy_says(both, tolerance):
     assert (comparison.reason is None) == close
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "",
@@ -97,7 +98,7 @@ def test_an_address_that_is_none_is_refused(url):
         ShadowConfig(shadow_url=url)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "address"),
     [
         ("http://digits-shadow.team.svc:8000", ("digits-shadow.team.svc", 8000)),
@@ -108,7 +109,7 @@ def test_host_and_port_of_an_address(url, address):
     assert shadow_address(url) == address
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "value"),
     [
         ("shadow_share", 0),

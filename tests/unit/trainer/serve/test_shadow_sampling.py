@@ -6,8 +6,8 @@ import math
 import time
 
 import numpy as np
-import pytest
 
+from tests.tables import each_row
 from tests.unit.trainer.serve.conftest import poll
 from tests.unit.trainer.serve.test_shadow_sender import GOOD, OURS, SPEC, Scripted
 from trainer.serve.protocol.infer_request import InferRequest
@@ -34,7 +34,7 @@ async def until_counted(shadow: Shadow, outcome: str, count: int):
     await asyncio.to_thread(poll, lambda: counted(shadow, outcome) == count, f"{count} requests to be {outcome}")
 
 
-@pytest.mark.parametrize(("share", "taken"), [(0.25, 2), (1.0, 4), (0.1, 1)])
+@each_row(("share", "taken"), [(0.25, 2), (1.0, 4), (0.1, 1)])
 def test_the_share_is_by_chance(share, taken):
     async def send():
         config = ShadowConfig(shadow_share=share, shadow_queue_bytes=FULL)
@@ -46,7 +46,7 @@ def test_the_share_is_by_chance(share, taken):
     assert asyncio.run(send()) == taken
 
 
-@pytest.mark.parametrize("room", [{"shadow_queue_size": 1}, {"shadow_queue_bytes": 64 * 4 + OURS.nbytes}])
+@each_row("room", [{"shadow_queue_size": 1}, {"shadow_queue_bytes": 64 * 4 + OURS.nbytes}])
 def test_room_comes_back_when_an_answer_was_compared(room):
     async def send():
         async with Scripted(*[GOOD] * 3) as server:

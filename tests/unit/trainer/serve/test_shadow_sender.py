@@ -6,8 +6,8 @@ import json
 
 import h11
 import numpy as np
-import pytest
 
+from tests.tables import each_row
 from tests.unit.trainer.serve.conftest import CONFIG, DEADLINE_SECONDS
 from trainer.serve import model_config
 from trainer.serve.shadow_comparison import Comparer
@@ -167,7 +167,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize(("sent", "reason", "detail"), HOSTILE.values(), ids=HOSTILE.keys())
+@each_row(("sent", "reason", "detail"), HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_answers_fail_and_the_next_request_succeeds(sent, reason, detail):
     seconds = 0.2 if reason == "timeout" else DEADLINE_SECONDS
     first, second = outcomes_of(Scripted(sent, GOOD), 2, seconds=seconds)
@@ -179,7 +179,7 @@ def test_hostile_answers_fail_and_the_next_request_succeeds(sent, reason, detail
     assert second.comparison.reason is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changes",
     [{"shape": [10]}, {"shape": [2**40, 10]}, {"shape": "x" * 1000}, {"datatype": "FP64"}, {"datatype": None}],
 )

@@ -1,13 +1,12 @@
 """traceparent headers, valid and hostile."""
 
-import pytest
-
+from tests.tables import each_row
 from trainer.serve import trace_context
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-@pytest.mark.parametrize(("flags", "sampled"), [("00", False), ("01", True), ("03", True), ("02", False)])
+@each_row(("flags", "sampled"), [("00", False), ("01", True), ("03", True), ("02", False)])
 def test_valid(flags, sampled):
     parsed = trace_context.parse([f"00-{TRACE}-{SPAN}-{flags}"])
     assert parsed == trace_context.TraceContext(TRACE, SPAN, sampled=sampled)
@@ -17,7 +16,7 @@ def test_later_version_may_have_more_fields():
     assert trace_context.parse([f"01-{TRACE}-{SPAN}-01-what-comes"]).trace_id == TRACE
 
 
-@pytest.mark.parametrize(
+@each_row(
     "values",
     [
         [],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.tables import each_row
 from tests.unit.trainer.serve.conftest import CONFIG
 from trainer.model_repository.model_file import Program
 from trainer.serve import model_config, warmup
@@ -82,7 +83,7 @@ def test_each_instance_runs_a_sample_at_the_same_time(tmp_path):
     assert len(warm_up(tmp_path, config, Recorder(meet=3))) == 3
 
 
-@pytest.mark.parametrize("name", ["BOOL", "UINT8", "INT8", "UINT64", "INT64", "FP16", "FP64"])
+@each_row("name", ["BOOL", "UINT8", "INT8", "UINT64", "INT64", "FP16", "FP64"])
 def test_random_values_of_each_type(tmp_path, name):
     config = (CONFIG + sample(data="random_data: true")).replace("TYPE_FP32 dims: [1,", f"TYPE_{name} dims: [1,")
     recorder = Recorder()
@@ -94,7 +95,7 @@ def test_random_values_of_each_type(tmp_path, name):
     assert len(np.unique(batch)) > 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "data", "message"),
     [
         ("", "zero_data: true", "batch_size=0: must be 1 to 8"),

@@ -2,8 +2,7 @@
 
 import threading
 
-import pytest
-
+from tests.tables import each_row
 from tests.waiting import PATIENCE_SECONDS
 from trainer.serve.loader import Snapshot
 from trainer.serve.watcher import RepositoryWatcher
@@ -34,7 +33,7 @@ class Loader:
         assert self.began.acquire(timeout=PATIENCE_SECONDS)
 
 
-@pytest.mark.parametrize("begun", [False, True])
+@each_row("begun", [False, True])
 def test_a_client_that_leaves_during_a_load_takes_nothing_from_the_next(begun):
     loader = Loader()
     watcher = RepositoryWatcher(loader, poll_interval_seconds=None)

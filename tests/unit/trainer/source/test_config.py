@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import each_row
 from trainer.source.config import parse
 
 URL = "https://example.com/team/code.git"
@@ -36,7 +37,7 @@ def test_everything():
     assert (config.subdirectory, config.credentials_dir, config.record) == ("a/b", Path("/c"), Path("/r/source.json"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "message"),
     [
         (["--repository", URL], "branch, tag, commit: none given: must be exactly one"),
@@ -67,7 +68,7 @@ def test_what_is_refused(capfd, arguments, message):
     assert message.replace(" ", "") in refused(capfd, *arguments)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "repository",
     [
         "https://robot:s3cret@example.com/code",
@@ -87,9 +88,7 @@ def test_a_password_in_the_url_is_refused_and_not_repeated(capfd, repository):
     assert "s3cret" not in message
 
 
-@pytest.mark.parametrize(
-    "host", ["git", "git.team.svc", "git.team.svc.cluster.local", "127.0.0.1", "[::1]", "localhost:8080"]
-)
+@each_row("host", ["git", "git.team.svc", "git.team.svc.cluster.local", "127.0.0.1", "[::1]", "localhost:8080"])
 def test_inside_the_cluster_http_may_carry_a_password(host):
     arguments = ["--repository", f"http://{host}/code", "--destination", "/s", *MAIN, "--credentials_dir", "/c"]
     assert not parse(arguments).unprotected

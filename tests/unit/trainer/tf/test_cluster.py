@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from tests.tables import each_row
 from trainer.tf import cluster as clusters
 
 SPEC = {"worker": ["w0:2222", "w1:2222"], "chief": ["c:2222"], "ps": ["p0:2222", "p1:2222"]}
@@ -14,7 +15,7 @@ def config(role: str = "worker", index: object = 0, spec: object = None) -> str:
     return json.dumps({"cluster": spec or SPEC, "task": {"type": role, "index": index}})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("role", "index", "rank"),
     [("chief", 0, 0), ("worker", 0, 1), ("worker", 1, 2), ("ps", 1, 4), ("evaluator", 0, 5)],
 )
@@ -24,7 +25,7 @@ def test_every_task_has_a_rank_and_the_chief_is_the_first(role, index, rank):
     assert "evaluator" not in cluster.training_tasks
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("{", "Fix: "),

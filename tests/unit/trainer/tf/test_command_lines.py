@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.tables import each_row
 from tests.unit.trainer.tf.conftest import Job, arguments
 from trainer.common import command_line
 from trainer.tf import config, multi_worker, parameter_server, run
@@ -60,7 +61,7 @@ def test_a_task_that_waits_for_others_ends_at_once_when_asked_to(network, tmp_pa
     assert task.send(number) == 143
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "message"),
     [
         (["--num_gpu", "2"], "num_gpu=2: a worker of a parameter server uses at most 1"),

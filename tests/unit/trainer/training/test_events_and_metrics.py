@@ -13,6 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.tables import each_row
 from trainer.training import non_finite
 from trainer.training.events import EventLog
 from trainer.training.metrics import MetricsConfig, StepReport, TrainingMetrics
@@ -213,7 +214,7 @@ def test_progress_and_memory_are_metrics():
     assert (value(metrics, "memory_peak_bytes"), value(metrics, "memory_peak_bytes")) == (100, 200)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         *("checkpoint_age_seconds", "checkpoint_timestamp_seconds", "test_accuracy", "loss", "gradient_norm"),

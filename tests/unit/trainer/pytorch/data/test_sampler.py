@@ -4,6 +4,7 @@ from itertools import chain
 
 import pytest
 
+from tests.tables import each_row
 from trainer.pytorch.data.digits import DigitsConfig
 from trainer.pytorch.data.sampler import IndexSampler
 
@@ -40,7 +41,7 @@ def test_order_changes_with_epoch_and_seed_only():
     assert take(sampler(num_samples=24, seed=1), 2) != first_epoch
 
 
-@pytest.mark.parametrize("done", range(18))
+@each_row("done", range(18))
 def test_restored_state_continues_with_the_very_next_batch(done):
     uninterrupted = sampler()
     take(uninterrupted, done)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from infra.settings.digits import DigitsSettings
+from tests.tables import each_row
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 
 
@@ -28,7 +29,7 @@ def test_model_refuses_impossible_sizes(arguments, message):
         DigitsCnnConfig(**arguments)
 
 
-@pytest.mark.parametrize("width", [0, 1, 4, 10, 16, 1024])
+@each_row("width", [0, 1, 4, 10, 16, 1024])
 def test_the_stacks_settings_take_the_widths_that_a_model_can_have(width):
     def is_refused(by):
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.tables import each_row
 from trainer.pytorch.models.gpt import GptConfig
 from trainer.pytorch.models.registry import MODELS
 from trainer.pytorch.models.resnet import ResNetConfig
@@ -48,7 +49,7 @@ def test_resnets_return_logits_of_small_images(depth, norm):
     torch.testing.assert_close(network(images.contiguous(memory_format=torch.channels_last)), logits)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("size", "billions"),
     [("125m", 0.16), ("350m", 0.41), ("760m", 0.84), ("1.3b", 1.42), ("2.7b", 2.78), ("7b", 6.86)],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.tables import each_row
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.gpt import GptConfig
 from trainer.pytorch.parallel.blocks import BlocksConfig
@@ -58,7 +59,7 @@ def test_replicas_take_the_ranks_that_are_left():
     assert ParallelConfig().degrees(3).only_replicas
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "plan", "message"),
     [
         ({"tensor_parallel": 8}, GPT, r"tensor_parallel=8: does not divide heads=4\. Fix: one of 1, 2, 4"),

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from infra import gpu_models
+from tests.tables import each_row
 from trainer.pytorch.loop import Trainer
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.gpt import GptConfig
@@ -52,7 +53,7 @@ def test_to_count_draws_no_random_numbers(config):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "kind", "tera"),
     [
         (KNOWN, {"bf16": True}, 312),
