@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from infra.settings.parse import parse_settings
 from policies.catalogue import RULES, STACK_RULES
 from policies.exemptions import EXEMPTIONS
 from policies.rule import Rule
 from policies.values import Unknown
 from tests.fixtures.recorded_stack import REPOSITORY
+from tests.tables import each_row
 from tests.unit.policies.recorded import resources
 from tools.stacks.engine import stack_config
 
@@ -45,7 +44,7 @@ def test_there_is_a_configuration_for_each_stack():
     assert {file.stem for file in ENVIRONMENTS.iterdir()} == stacks == set(STACKS)
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@each_row("stack", STACKS)
 def test_configurations_name_rules_and_what_these_know(stack):
     given = configuration(stack)
     assert given.keys() <= {"all", *ALL_RULES}
@@ -63,7 +62,7 @@ def test_development_is_advised_and_production_is_refused():
     assert "disabled" not in configuration("prod").values()
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@each_row("stack", STACKS)
 def test_a_stack_keeps_every_rule(stack, record_stack):
     declared = resources(record_stack(stack_config(stack), preview=True, stack=stack))
     configured = options(stack)
@@ -102,7 +101,7 @@ def _breaking(rule: Rule[Any] | StackRule[Any], declared: list[Resource]) -> set
     return {each.identity for each, _ in rule.check(declared, config) if each}
 
 
-@pytest.mark.parametrize("stack", ["dev", "staging", "prod"])
+@each_row("stack", ["dev", "staging", "prod"])
 def test_the_allowed_registry_is_that_of_the_stack(stack):
     registry = parse_settings(stack_config(stack)).images.registry
     assert configuration(stack)["images-from-registry"]["registries"] == [registry]

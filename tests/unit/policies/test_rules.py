@@ -11,6 +11,7 @@ from policies.catalogue import RULES, STACK_RULES
 from policies.exemptions import EXEMPTIONS
 from policies.rule import Rule
 from policies.values import Unknown, read
+from tests.tables import each_row
 from tests.unit.policies import cloud_cases, cluster_cases, pod_cases
 from tests.unit.policies.case import deployment, manifest
 
@@ -46,33 +47,33 @@ def test_every_rule_has_cases_that_keep_it_and_that_break_it():
     assert all(case.keeps and case.breaks for case in CASES.values())
 
 
-@pytest.mark.parametrize(("name", "stack"), _each("keeps"))
+@each_row(("name", "stack"), _each("keeps"))
 def test_what_keeps_a_rule_passes(name, stack):
     assert findings(name, stack, CASES[name].config) == []
 
 
-@pytest.mark.parametrize(("name", "expected", "stack"), _each("breaks"))
+@each_row(("name", "expected", "stack"), _each("breaks"))
 def test_what_breaks_a_rule_is_reported_with_a_fix(name, expected, stack):
     messages = [finding for finding in findings(name, stack, CASES[name].config) if isinstance(finding, str)]
     assert any(expected in message for message in messages), messages
     assert all(". Fix: " in message for message in messages)
 
 
-@pytest.mark.parametrize(("name", "stack"), _each("undecided"))
+@each_row(("name", "stack"), _each("undecided"))
 def test_what_is_unknown_neither_passes_nor_fails(name, stack):
     undecided = findings(name, stack, CASES[name].config)
     assert undecided
     assert all(isinstance(each, Unknown) for each in undecided), undecided
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@each_row("name", BY_NAME)
 def test_a_wholly_unknown_pod_crashes_no_rule(name):
     """As does an object of which nothing is known but its type."""
     for resource in (manifest("apps/v1", "DaemonSet", spec=Unknown()), manifest("v1", "Pod", metadata=Unknown())):
         findings(name, resource, CASES[name].config)
 
 
-@pytest.mark.parametrize("name", ["no-secrets-in-config-maps", "no-secrets-in-environment", "no-secrets-in-arguments"])
+@each_row("name", ["no-secrets-in-config-maps", "no-secrets-in-environment", "no-secrets-in-arguments"])
 def test_no_message_quotes_a_secret(name):
     for stack in CASES[name].breaks.values():
         messages = " ".join(map(str, findings(name, stack, {})))
@@ -99,7 +100,7 @@ def test_an_object_of_a_stack_rule_can_be_exempt():
     assert findings("namespace-network-policy", [cluster_cases.namespace()], exempt) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "config",
     [
         {"exempt": [{"object": "Deployment team/thing"}]},
