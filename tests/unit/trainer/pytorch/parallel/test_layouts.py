@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.tables import each_row
 from tests.unit.trainer.pytorch.parallel.train_layouts import BATCH, STEPS, combinations, options
 
 REPOSITORY = Path(__file__).resolve().parents[5]
@@ -60,7 +61,7 @@ def trained(tmp_path_factory) -> dict[int, dict[str, dict[str, Any]]]:
 NAMES = [(n, case.name) for n in (1, 2, 4) for case in (*combinations(n), *options(n))]
 
 
-@pytest.mark.parametrize(("world_size", "name"), NAMES, ids=[f"{n} ranks: {name}" for n, name in NAMES])
+@each_row(("world_size", "name"), NAMES, ids=[f"{n} ranks: {name}" for n, name in NAMES])
 def test_a_layout_has_the_losses_of_one_process(trained, world_size, name):
     model = name.partition(":")[0]
     alone = {
@@ -77,14 +78,14 @@ def test_a_layout_has_the_losses_of_one_process(trained, world_size, name):
     assert losses == pytest.approx(trained[1][alone]["losses"], rel=tolerance)
 
 
-@pytest.mark.parametrize(("world_size", "name"), NAMES, ids=[f"{n} ranks: {name}" for n, name in NAMES])
+@each_row(("world_size", "name"), NAMES, ids=[f"{n} ranks: {name}" for n, name in NAMES])
 def test_ranks_evaluate_together_what_the_whole_model_answers(trained, world_size, name):
     result = trained[world_size][name]
     tolerance = BF16_TOLERANCE if "bf16" in name else FP32_TOLERANCE
     assert result["together"] == pytest.approx(result["alone"], rel=tolerance)
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 4])
+@each_row("world_size", [1, 2, 4])
 def test_ranks_evaluate_as_many_samples_at_a_time_as_they_train_on(trained, world_size):
     """A rank that has memory for the logits of one microbatch has it for the evaluation, too."""
     for case in (*combinations(world_size), *options(world_size)):
@@ -93,7 +94,7 @@ def test_ranks_evaluate_as_many_samples_at_a_time_as_they_train_on(trained, worl
         assert trained[world_size][case.name]["most_logits"] == at_once, case.name
 
 
-@pytest.mark.parametrize("name", ["gpt: replicate 1 shard 1 tensor 1 pipeline 1", "deep gpt: alone"])
+@each_row("name", ["gpt: replicate 1 shard 1 tensor 1 pipeline 1", "deep gpt: alone"])
 def test_what_is_compared_has_learned_something(trained, name):
     losses = trained[1][name]["losses"]
     assert losses[-1] < 0.95 * losses[0]
