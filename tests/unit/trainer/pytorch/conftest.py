@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from tests.ports import held_port
 from tests.unit.trainer.pytorch.small_runs import run
+from tests.warm_python import WarmPython
 from trainer.pytorch import measurement
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.config import TrainConfig
@@ -19,7 +21,9 @@ from trainer.pytorch.loop import Outcome
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from tests.warm_python import WarmProcess
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 
@@ -45,6 +49,33 @@ def process_settings(monkeypatch) -> Iterator[None]:
     os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
     if workspace is not None:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = workspace
+
+
+@pytest.fixture(scope="module")
+def run_ranks() -> Iterator[Callable[..., list[str]]]:
+    """Run a module as so many ranks, which get the variables of torchrun; return what each of them printed."""
+    trainer_imported = WarmPython("trainer.pytorch.loop", CUDA_VISIBLE_DEVICES="", GLOO_SOCKET_IFNAME="lo")
+
+    def run_all(module: str, count: int, *arguments: object) -> list[str]:
+        with held_port() as port:
+            job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
+            started: list[WarmProcess] = []
+            try:
+                for rank in range(count):
+                    own = {**job, "RANK": rank, "LOCAL_RANK": rank}
+                    variables = {name: str(value) for name, value in own.items()}
+                    started.append(trainer_imported.start(module, *arguments, variables=variables))
+                said = [process.stdout.read() for process in started]
+                assert [process.wait() for process in started] == [0] * count, "\n".join(said)
+            finally:
+                for process in started:
+                    process.kill()
+                    process.wait()
+                    process.stdout.close()
+        return said
+
+    yield run_all
+    trainer_imported.close()
 
 
 @pytest.fixture

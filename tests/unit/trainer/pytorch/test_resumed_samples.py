@@ -3,46 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from itertools import chain
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from trainer.pytorch.data import samples
 
-REPOSITORY = Path(__file__).resolve().parents[4]
-PROGRAM = Path(__file__).with_name("train_and_note_samples.py")
-LAUNCH = ("-m", "torch.distributed.run", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0")
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
-def train(tmp_path):
+def train(run_ranks, tmp_path):
     """Train to a step, and return which images each step had, those of rank 0 first."""
     data_dir = tmp_path / "images"
     samples.prepare_images(data_dir)
 
     def run(output: Path, *, ranks: int, stop_at: int, workers: int) -> list[list[str]]:
-        done = subprocess.run(
-            [
-                sys.executable,
-                *LAUNCH,
-                f"--nproc-per-node={ranks}",
-                PROGRAM,
-                data_dir,
-                output,
-                str(stop_at),
-                str(workers),
-            ],
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        return [list(chain.from_iterable(of_ranks)) for of_ranks in json.loads(done.stdout)]
+        program = "tests.unit.trainer.pytorch.train_and_note_samples"
+        said = run_ranks(program, ranks, data_dir, output, stop_at, workers)
+        [printed] = [line for line in said[0].splitlines() if line.startswith("[[")]
+        return [list(chain.from_iterable(of_ranks)) for of_ranks in json.loads(printed)]
 
     return run
 

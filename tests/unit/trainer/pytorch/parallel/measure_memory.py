@@ -1,10 +1,9 @@
-"""What two ranks keep and send in a step: `measure_memory.py RANK PORT OUTPUT`."""
+"""What two ranks keep and send in a step: `measure_memory.py OUTPUT`."""
 
 from __future__ import annotations
 
 import gc
 import json
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -99,17 +98,16 @@ def _groups(module: torch.nn.Module) -> list[Any]:
 
 def main() -> None:
     """Measure everything; rank 0 writes what it saw."""
-    rank, port, output = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    output = Path(sys.argv[1])
     torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    dist.init_process_group("gloo")
     result: dict[str, Any] = {}
     for mode in ("none", "selective", "full"):
         # the difference is two blocks, without embedding and head
         shallow, deep = step(2, mode), step(4, mode)
         result[mode] = [(more - fewer) / 2 for fewer, more in zip(shallow, deep, strict=True)]
     result["gradients"] = {precision: whole_gradients(precision) for precision in ("fp32", "bf16")}
-    if rank == 0:
+    if dist.get_rank() == 0:
         output.write_text(json.dumps(result))
     dist.destroy_process_group()
 

@@ -1,12 +1,9 @@
-"""Running statistics of batch normalisation on two ranks of the real torchrun, which each see other samples."""
+"""Running statistics of batch normalisation on two ranks, which each see other samples."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -15,22 +12,14 @@ from trainer.model_repository import torchscript
 from trainer.pytorch.checkpoints.stored import whole_weights
 from trainer.pytorch.data.digits import DigitsConfig
 
-REPOSITORY = Path(__file__).resolve().parents[5]
-PROGRAM = Path(__file__).with_name("train_with_batch_norm.py")
-LAUNCH = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0")
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
-def train(data_dir):
+def train(run_ranks, data_dir):
     def run(output: Path, stop_at: int = 0) -> None:
-        done = subprocess.run(
-            [sys.executable, *LAUNCH, PROGRAM, data_dir, output, str(stop_at)],
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
+        run_ranks("tests.unit.trainer.pytorch.parallel.train_with_batch_norm", 2, data_dir, output, stop_at)
 
     return run
 

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -17,36 +12,14 @@ from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.parallel.estimate import _MESSAGES_OF_BLOCK, _REPEATED_MESSAGES
 from trainer.pytorch.precision import PrecisionConfig
 
-REPOSITORY = Path(__file__).resolve().parents[5]
-PROGRAM = Path(__file__).with_name("measure_memory.py")
 TOLERANCE = 0.03
 """Of a block's activations: the means of normalisations and the sums of attention are not estimated."""
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory) -> dict:
+def measured(run_ranks, tmp_path_factory) -> dict:
     output = tmp_path_factory.mktemp("memory") / "measured.json"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", PROGRAM, str(rank), str(port), str(output)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [rank.communicate(timeout=300)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(said)
+    run_ranks("tests.unit.trainer.pytorch.parallel.measure_memory", 2, output)
     return json.loads(output.read_text())
 
 

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +10,6 @@ import pytest
 from tests.tables import each_row
 from tests.unit.trainer.pytorch.parallel.train_layouts import BATCH, STEPS, combinations, options
 
-REPOSITORY = Path(__file__).resolve().parents[5]
-PROGRAM = Path(__file__).with_name("train_layouts.py")
 FP32_TOLERANCE = 1e-5
 """Of each loss, relative: sums in another order. Seen: below 3e-7."""
 DEEP_TOLERANCE = 1e-4
@@ -25,37 +18,13 @@ BF16_TOLERANCE = 3e-2
 """bfloat16 has 8 bits, a relative step of 0.4 %. Seen: below 1e-2."""
 
 
-def _train(world_size: int, folder: Path) -> dict[str, dict[str, Any]]:
-    """Train all layouts of a number of ranks, one after the other in the same processes."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    output = folder / f"{world_size}.json"
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, PROGRAM, str(world_size), str(rank), str(port), str(output)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(world_size)
-    ]
-    try:
-        said = [rank.communicate(timeout=1500)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
-    assert [rank.returncode for rank in ranks] == [0] * world_size, "\n".join(said)
-    return json.loads(output.read_text())
-
-
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> dict[int, dict[str, dict[str, Any]]]:
+def trained(run_ranks, tmp_path_factory) -> dict[int, dict[str, dict[str, Any]]]:
+    """What all layouts of a number of ranks gave, trained one after the other in the same processes."""
     folder = tmp_path_factory.mktemp("layouts")
-    return {world_size: _train(world_size, folder) for world_size in (1, 2, 4)}
+    for world_size in (1, 2, 4):
+        run_ranks("tests.unit.trainer.pytorch.parallel.train_layouts", world_size, folder / f"{world_size}.json")
+    return {world_size: json.loads((folder / f"{world_size}.json").read_text()) for world_size in (1, 2, 4)}
 
 
 NAMES = [(n, case.name) for n in (1, 2, 4) for case in (*combinations(n), *options(n))]

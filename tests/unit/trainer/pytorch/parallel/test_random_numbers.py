@@ -1,12 +1,8 @@
-"""Dropout of a run that resumes in another layout of as many ranks; on four ranks of the real torchrun, too."""
+"""Dropout of a run that resumes in another layout of as many ranks; on four ranks, too."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,28 +12,19 @@ from trainer.pytorch import runtime
 from trainer.pytorch.loop import Outcome, Trainer
 from trainer.pytorch.parallel import random_numbers
 
-REPOSITORY = Path(__file__).resolve().parents[5]
-PROGRAM = Path(__file__).with_name("train_with_dropout.py")
-LAUNCH = ("-m", "torch.distributed.run", "--nproc-per-node=4", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0")
-
 
 @pytest.fixture
-def dropped(data_dir, tmp_path):
+def dropped(run_ranks, data_dir, tmp_path):
     """Train to a step in a layout, and return what each rank dropped in it."""
 
     def train(stop_at: int, *, shard: int, tensor: int) -> list[list[bool]]:
-        done = subprocess.run(
-            [sys.executable, *LAUNCH, PROGRAM, data_dir, tmp_path, str(stop_at), str(shard), str(tensor)],
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
+        program = "tests.unit.trainer.pytorch.parallel.train_with_dropout"
+        said = run_ranks(program, 4, data_dir, tmp_path, stop_at, shard, tensor)
         # of torch, which nobody who reads a run's log can act on
-        assert "returned a view tensor" not in done.stderr
-        assert "sequential all_reduce operations" not in done.stderr
-        return json.loads(done.stdout)
+        assert "returned a view tensor" not in "".join(said)
+        assert "sequential all_reduce operations" not in "".join(said)
+        [printed] = [line for line in said[0].splitlines() if line.startswith("[[")]
+        return json.loads(printed)
 
     return train
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import sys
 import time
 import weakref
@@ -277,16 +276,10 @@ class Training:
 
 def main() -> None:
     """Train every case and write the losses of each."""
-    world_size, rank, port, output = (*map(int, sys.argv[1:4]), Path(sys.argv[4]))
+    output = Path(sys.argv[1])
     torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group(
-        "gloo",
-        init_method=f"tcp://127.0.0.1:{port}",
-        rank=rank,
-        world_size=world_size,
-        timeout=timedelta(minutes=10),
-    )
+    dist.init_process_group("gloo", timeout=timedelta(minutes=10))
+    rank, world_size = dist.get_rank(), dist.get_world_size()
     result = {}
     for index, case in enumerate(combinations(world_size) + options(world_size)):
         begin = time.monotonic()
