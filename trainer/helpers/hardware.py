@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.training.nvidia_driver import driver_version
 from trainer.common.validation import at_least
+from trainer.training.nvidia_driver import driver_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from trainer.training.nvidia_driver import driver_version, shows_gpus
 from trainer.common.validation import SettingsError
+from trainer.training.nvidia_driver import driver_version, shows_gpus
 
 _ON_CPU = "or --num_gpu 0 to train on the CPU"
 

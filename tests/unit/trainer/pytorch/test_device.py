@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainer.training import nvidia_driver
-from trainer.training.nvidia_driver import driver_version, shows_gpus
 from trainer.helpers.hardware import hardware
 from trainer.pytorch.device import choose_device
 from trainer.pytorch.distributed import Distributed, DistributedConfig
+from trainer.training import nvidia_driver
+from trainer.training.nvidia_driver import driver_version, shows_gpus
 
 PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.144.03  Mon Dec 30 17:44:08 UTC 2024\nGCC version:\n"
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.09  Release Build  (dvs-builder@U22)\n"

@@ -7,9 +7,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from trainer.training import nvidia_driver
 from trainer.tf import framework
 from trainer.tf.framework import DeviceError
+from trainer.training import nvidia_driver
 
 
 @pytest.fixture
