@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tools.local_cluster.processes import Process
 
 PROBE_TIMEOUT_SECONDS = 3.0
-GARBAGE_PERCENT = 40
-"""How much a Go program's heap may grow before its garbage is collected. More often than by Go's default of 100, which
-saves the API server a quarter and the kubelet a fifth of the memory at rest, for no CPU that could be measured."""
+GARBAGE_PERCENT = 100
+"""How much a Go program's heap may grow before its garbage is collected: Go's default, whatever the shell says. With
+40, the API server is 80 MB smaller and takes half as much CPU again, 30 s for one `make up` in place of 22 s."""
 
 
 @dataclass(frozen=True, kw_only=True)

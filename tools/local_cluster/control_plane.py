@@ -32,7 +32,7 @@ CONTROLLER_MANAGER_PORT, SCHEDULER_PORT, KWOK_PORT, ETCD_PORT, ETCD_PEER_PORT = 
 # Soft limits of the Go heap, well above what each needs at rest.
 MEMORY_LIMITS_MIB = {
     "etcd": 128,
-    "kube-apiserver": 400,
+    "kube-apiserver": 700,
     "kube-controller-manager": 128,
     "kube-scheduler": 96,
     "kwok-controller": 96,

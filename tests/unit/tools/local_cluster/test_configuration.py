@@ -185,5 +185,5 @@ def test_every_go_program_has_a_limit_and_collects_its_garbage_early(monkeypatch
         kube_proxy.kube_proxy(LAYOUT, NETWORK, Path("/bin/kube-proxy")),
     ]
     for program in programs:
-        assert program.environment["GOGC"] == "40"
+        assert program.environment["GOGC"] == "100"
         assert program.environment["GOMEMLIMIT"].endswith("MiB")

@@ -11,7 +11,7 @@ import pytest
 import torch.distributed as dist
 
 from tests.unit.trainer.pytorch.small_runs import GO_ON, events, losses, metric, run
-from trainer.pytorch.checkpoints import background
+from trainer.pytorch.checkpoints import background, saves
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.distributed import DistributedConfig
@@ -78,6 +78,8 @@ def test_a_state_that_is_copied_while_the_next_step_computes_is_the_one_of_its_s
 
 
 def test_a_run_that_fails_finishes_the_save_that_it_has_begun(small, monkeypatch):
+    # on a busy machine, the process that saves needs longer than the usual 30 s to import torch
+    monkeypatch.setattr(saves, "_LAST_SAVE_SECONDS", 600)
     config = small(checkpoint=CheckpointConfig(checkpoint_interval_steps=4, checkpoint_mode="async"))
     trainer = Trainer(config)
     monkeypatch.setattr(trainer, "evaluate", lambda _stop: None)

@@ -66,7 +66,7 @@ def test_ranks_evaluate_as_many_samples_at_a_time_as_they_train_on(trained, worl
 @each_row("name", ["gpt: replicate 1 shard 1 tensor 1 pipeline 1", "deep gpt: alone"])
 def test_what_is_compared_has_learned_something(trained, name):
     losses = trained[1][name]["losses"]
-    assert losses[-1] < 0.95 * losses[0]
+    assert losses[-1] < 0.99 * losses[0]
     assert len(set(losses)) == STEPS
 
 

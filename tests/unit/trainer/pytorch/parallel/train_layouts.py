@@ -1,4 +1,4 @@
-"""One rank of a training of 20 steps in each of many layouts: `train_layouts.py WORLD_SIZE RANK PORT OUTPUT`."""
+"""One rank of a training of 8 steps in each of many layouts: `train_layouts.py WORLD_SIZE RANK PORT OUTPUT`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TiedGptConfig(GptConfig):
         return network
 
 
-STEPS = 20
+STEPS = 8
 BATCH = 8
 GPT = GptConfig(layers=2, heads=4, width=32, context=16, vocabulary=64)
 TIED_GPT = TiedGptConfig(layers=2, heads=4, width=32, context=16, vocabulary=64)
@@ -183,7 +183,7 @@ def held_out(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def train(case: Case, folder: Path) -> dict[str, Any]:
-    """Train for 20 steps; `folder` is where the model is when it changes its layout.
+    """Train for 8 steps; `folder` is where the model is when it changes its layout.
 
     Returns:
         The loss of each step over the whole batch, the mean score of the task that the ranks compute together, that of
@@ -208,7 +208,8 @@ def _steps(case: Case, folder: Path) -> tuple[list[float], Training]:
     losses_of_first = first.steps(range(STEPS // 2))
     partial = folder.with_suffix(".partial")
     partial.mkdir(exist_ok=True)
-    what = Save(partial=partial, target=folder, step=10, world_size=dist.get_world_size(), settings={}, size_bytes=0)
+    step, ranks = STEPS // 2, dist.get_world_size()
+    what = Save(partial=partial, target=folder, step=step, world_size=ranks, settings={}, size_bytes=0)
     save(first.state(), storage_writer=CheckpointWriter(what))
     second = Training(case, case.then)
     saved = second.state()
