@@ -101,6 +101,8 @@ check: venv-test venv-policies ## Lint, format, types, the layers of imports, an
 		&& .venv-test/bin/basedpyright --project policies \
 		&& .venv-test/bin/lint-imports --no-cache --no-logo && $(TEST_PYTHON) -m tools.prose
 
+# Programs that only tests need are built from the same packages as the others.
+test: export ATHANOR_KEEP_GO := 1
 test: check tools ## Everything: unit, manifests, engine, cloud, cluster, faults
 	@$(TEST_PYTHON) -m tests.whole_run $(SHARED) $(PYTEST_FLAGS)
 	@$(TEST_PYTHON) -m pytest $(ALONE) $(PYTEST_FLAGS)

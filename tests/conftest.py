@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from tools.toolchain.acquire import KEEP_SOURCES_VARIABLE
+
 # A module stands before those that import it: pytest rewrites the assertions of a plugin when it loads it.
 pytest_plugins = [
     "tests.time_report",
@@ -35,6 +37,8 @@ settings.load_profile("any-machine")
 # The engine, its providers and kubectl end within seconds: with Go's default, a sixth of their CPU collects garbage.
 # The limit says how much later it is collected. The cluster's programs have values of their own.
 os.environ.update({"GOGC": "400", "GOMEMLIMIT": "1GiB"})
+# Some tests build a program that `make up` does not, from the packages that the others consist of.
+os.environ.setdefault(KEEP_SOURCES_VARIABLE, "1")
 
 LONGEST = "workloads"
 """The environment whose tests take longest, one after the other."""

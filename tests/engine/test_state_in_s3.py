@@ -52,6 +52,7 @@ def cache_with_clouds() -> Path:
     own, common = paths().cache / "tests" / "state-in-s3", paths().cache
     for shared in ("go/mod", "go/build", "tools/pulumi"):
         (own / shared).parent.mkdir(parents=True, exist_ok=True)
+        (common / shared).mkdir(parents=True, exist_ok=True)  # `make up` may have deleted Go's
         if not (own / shared).is_symlink():
             (own / shared).symlink_to(common / shared)
     return own

@@ -21,7 +21,7 @@ from tools.paths import paths
 from tools.stacks.engine import make_private_folders
 from tools.stacks.venv_commands import install_commands
 from tools.tables import Cell, table
-from tools.toolchain import ensure, system_packages
+from tools.toolchain import discard_sources, ensure, system_packages
 from tools.toolchain.catalogue import ALICLOUD_PROVIDER, ENGINE_WITH_CLOUDS
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def every_tool(report: Progress, engine: str) -> None:
         ensure([engine], report)
     tools(report)
     ensure([ALICLOUD_PROVIDER], report)
+    discard_sources(report)
 
 
 def down(report: Progress) -> None:

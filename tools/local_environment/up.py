@@ -28,7 +28,7 @@ from tools.operations import predict as model_service
 from tools.paths import paths
 from tools.proxies import reach_local_clusters_directly
 from tools.tables import table
-from tools.toolchain import system_packages
+from tools.toolchain import discard_sources, system_packages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +59,7 @@ def up(console: Console, report: Progress) -> None:
     forecast = Forecast.of(report, _steps(settings, missing), missing)
     with Background(stack.STACK, missing, report, on_share=forecast.on_share) as background:
         _Run(settings=settings, console=console, report=report, background=background).up()
+    discard_sources(report)
 
 
 def _steps(settings: Settings, missing: Sequence[str]) -> list[str]:

@@ -32,6 +32,8 @@ _CLOUD_BACKENDS = ("s3", "gs", "azblob")
 """Schemes of PULUMI_BACKEND_URL that our build of the engine has no client for."""
 SOURCES_VARIABLE = "ATHANOR_TOOL_SOURCES"
 """Environment variable that limits where tools may come from: a comma-separated part of path,vendor,build."""
+KEEP_SOURCES_VARIABLE = "ATHANOR_KEEP_GO"
+"""Environment variable: whoever sets it builds often, and keeps the sources and the compiled packages for that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +89,17 @@ def _wants_engine_with_clouds(engine: Provided) -> bool:
     whole = TOOLS[ENGINE_WITH_CLOUDS]
     backend = os.environ.get("PULUMI_BACKEND_URL", "").partition("://")[0]
     return backend in _CLOUD_BACKENDS or store.is_installed(whole, tool_recipe(whole))
+
+
+def discard_sources(report: Progress | None) -> None:
+    """Delete Go's modules and compiled packages, several times as large as all programs, which need none of it to run.
+
+    What is built later gets its modules again.
+    """
+    if os.environ.get(KEEP_SOURCES_VARIABLE):
+        return
+    with store.locked(report):
+        shutil.rmtree(paths().cache / "go", ignore_errors=True)
 
 
 def is_present(program: str) -> bool:

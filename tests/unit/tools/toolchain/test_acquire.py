@@ -2,7 +2,8 @@
 
 import pytest
 
-from tools.toolchain import ToolchainError, acquire, ensure, is_present, provide
+from tools.paths import paths
+from tools.toolchain import ToolchainError, acquire, discard_sources, ensure, is_present, provide
 from tools.toolchain.catalogue import ALICLOUD_PROVIDER, ENGINE_WITH_CLOUDS, STACKS, TOOLS
 from tools.toolchain.tool import ALICLOUD_GRAPH, ENGINE_WITH_CLOUDS_GRAPH, PLATFORM_GRAPH
 from tools.toolchain.vendor import VendorError
@@ -81,6 +82,17 @@ def test_only_what_is_missing_is_built_and_all_of_it_at_once(built):
     assert built[1] == {
         PLATFORM_GRAPH: {"etcd": "go.etcd.io/etcd/server/v3", "kwok": "sigs.k8s.io/kwok/cmd/kwok"},
     }
+
+
+@pytest.mark.parametrize(("kept", "left"), [("", False), ("1", True)])
+def test_what_programs_were_built_from_is_deleted_unless_somebody_keeps_it(monkeypatch, kept, left):
+    monkeypatch.setenv("ATHANOR_KEEP_GO", kept)
+    packages = paths().cache / "go" / "build"
+    packages.mkdir(parents=True)
+    kubelet = ensure(["kubelet"])["kubelet"]
+    discard_sources(None)
+    assert packages.exists() is left
+    assert kubelet.is_file()
 
 
 def test_whether_a_program_is_here_is_reported_without_getting_it(sold, built):
