@@ -2,6 +2,7 @@
 
 from pulumi_policy import PolicyPack
 
-from policies.crossguard import policies
+from policies.crossguard import decode_once, policies
 
+decode_once()
 PolicyPack("athanor", policies())

@@ -6,9 +6,14 @@ the policy's level: it is neither a violation nor a pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+import pulumi_policy.policy
+from google.protobuf import json_format
 from pulumi_policy import (
     EnforcementLevel,
     Policy,
@@ -29,24 +34,83 @@ from policies.values import Unknown, plain
 if TYPE_CHECKING:
     from policies.rule import Rule, RuleConfig, StackRule
 
+sdk: Any = pulumi_policy.policy
+
 
 class _Options(Protocol):
     protect: bool
 
 
+_REMEMBERED = 512
+"""Resources: more than a stack has."""
+
+
+class _Once:
+    """A function that remembers the results of the last arguments, the first of which counts by its identity."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+        self._results: OrderedDict[tuple[object, ...], tuple[object, object]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, argument: object, *options: object) -> object:
+        # As long as it is kept, no other object has its number.
+        key = id(argument), *options
+        with self._lock:
+            if (known := self._results.get(key)) is not None:
+                return known[1]
+        result = self._function(argument, *options)
+        with self._lock:
+            self._results[key] = argument, result
+            if len(self._results) > _REMEMBERED:
+                self._results.popitem(last=False)
+        return result
+
+
+def decode_once() -> None:
+    """Have the SDK decode a resource once, and not once for each policy.
+
+    Of a stack with CRDs, whose schemas are large, that took 9 s of CPU in each preview (pulumi-policy 1.21, `Analyze`
+    and `AnalyzeStack` in policy.py).
+    """
+    messages = {**vars(json_format), "MessageToDict": _Once(json_format.MessageToDict)}
+    sdk.json_format = SimpleNamespace(**messages)
+    sdk.deserialize_properties = _Once(sdk.deserialize_properties)
+    sdk.unknown_checking_proxy = _Once(sdk.unknown_checking_proxy)
+
+
 def policies() -> list[Policy]:
     """Return the pack's policies; every one is mandatory unless the configuration says otherwise."""
-    declared: dict[str, Resource] = {}
+    shown = _Shown()
     return [
-        *(_resource_policy(rule, declared) for rule in RULES),
-        *(_stack_policy(rule, declared) for rule in STACK_RULES),
+        *(_resource_policy(rule, shown) for rule in RULES),
+        *(_stack_policy(rule, shown) for rule in STACK_RULES),
     ]
 
 
-def _resource_policy(rule: Rule[Any], declared: dict[str, Resource]) -> Policy:
+class _Shown:
+    """What the program declares, as the engine has shown it one resource at a time."""
+
+    def __init__(self) -> None:
+        self._declared: dict[str, tuple[object, Resource]] = {}
+
+    def add(self, args: ResourceValidationArgs) -> Resource:
+        """Return the resource as rules see it, made for the first rule that asks."""
+        properties, resource = self._declared.get(args.urn, (None, None))
+        if resource is None or properties is not args.props:
+            resource = _resource(args.resource_type, args.name, args.urn, args.opts, args.props)
+            self._declared[args.urn] = args.props, resource
+        return resource
+
+    def get(self, urn: str) -> Resource | None:
+        """Return the resource as it was shown last."""
+        _, resource = self._declared.get(urn, (None, None))
+        return resource
+
+
+def _resource_policy(rule: Rule[Any], shown: _Shown) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
-        resource = _resource(args.resource_type, args.name, args.urn, args.opts, args.props)
-        declared[resource.urn] = resource
+        resource = shown.add(args)
         undecided: Unknown | None = None
         for finding in rule.findings(resource, rule.parse(dict(args.get_config()))):
             if isinstance(finding, Unknown):
@@ -66,16 +130,16 @@ def _resource_policy(rule: Rule[Any], declared: dict[str, Resource]) -> Policy:
     )
 
 
-def _stack_policy(rule: StackRule[Any], declared: dict[str, Resource]) -> Policy:
+def _stack_policy(rule: StackRule[Any], shown: _Shown) -> Policy:
     """Return the policy of a rule about resources together.
 
     Of a stack the engine shows outputs, of which a preview without a cluster knows none. So these rules, too, judge
-    what the program declares, as the engine has shown it one resource at a time.
+    what the program declares.
     """
 
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
         resources = [
-            declared.get(r.urn) or _resource(r.resource_type, r.name, r.urn, r.opts, r.props) for r in args.resources
+            shown.get(r.urn) or _resource(r.resource_type, r.name, r.urn, r.opts, r.props) for r in args.resources
         ]
         undecided: tuple[str, ...] | None = None
         for resource, finding in rule.findings(resources, rule.parse(dict(args.get_config()))):

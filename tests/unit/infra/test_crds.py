@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
 import pytest
 import yaml
 
+from infra import crds
 from infra.crds import DURATION, UNSIGNED, read_crds
 from infra.errors import RefusalError
 
@@ -46,6 +48,27 @@ def test_a_bare_equals_sign_is_a_text(crd):
     """YAML 1.1 knows it as a type of its own; Alertmanager's CRDs list it as a value."""
     [version] = crd["spec"]["versions"]
     assert version["schema"]["properties"]["operator"]["enum"] == ["=", "!=", "=~"]
+
+
+def test_what_was_read_once_is_read_from_json_until_the_yaml_changes(tmp_path, crd):
+    file, copy = tmp_path / f"{NAME}.yaml", tmp_path / f"{NAME}.json"
+    assert read_crds(tmp_path, [NAME], "somebody")[NAME] == crd
+    copy.write_text(copy.read_text(encoding="utf-8").replace("things", "copies"), encoding="utf-8")
+    assert read_crds(tmp_path, [NAME], "somebody")[NAME]["metadata"] == {"name": "copies.example.dev"}
+    later = copy.stat().st_mtime_ns + 1
+    os.utime(file, ns=(later, later))
+    assert read_crds(tmp_path, [NAME], "somebody")[NAME] == crd
+    assert {each.name for each in tmp_path.iterdir()} == {file.name, copy.name}
+
+
+def test_a_folder_that_cannot_be_written_to_is_read_all_the_same(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError
+
+    monkeypatch.setattr(crds.tempfile, "TemporaryDirectory", refuse)
+    (tmp_path / f"{NAME}.yaml").write_text(TEXT, encoding="utf-8")
+    assert read_crds(tmp_path, [NAME], "somebody")[NAME]["metadata"] == {"name": "things.example.dev"}
+    assert not (tmp_path / f"{NAME}.json").exists()
 
 
 def test_what_is_missing_is_refused_with_its_name_and_the_way_to_get_it(tmp_path):
