@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pulumi
+from pulumi.runtime import stack
 
 from infra.cluster import ExistingCluster
 from infra.cluster_access import existing_cluster_args
@@ -38,13 +41,26 @@ if TYPE_CHECKING:
     from infra.storage import Backing
 
 
+_sdk: Any = stack
+
+
 def create_platform(settings: Settings) -> Platform:
     """Declare everything that workloads need, in the stack that owns it."""
+    wait_for_outputs_at_once()
     enforce_image_policy(settings.images)
     warn_of_placeholders(settings.images)
     if settings.alicloud is None:
         return _on_existing_cluster(settings)
     return _on_alicloud(settings, settings.alicloud)
+
+
+def wait_for_outputs_at_once() -> None:
+    """Have the SDK wait until all outputs are done or one has failed.
+
+    After each output that is done, it would look at all that are left: of 190 resources that took 2.7 s of CPU, a third
+    of the program's (pulumi 3.232, `wait_for_rpcs` in runtime/stack.py).
+    """
+    _sdk.asyncio = SimpleNamespace(**{**vars(asyncio), "FIRST_COMPLETED": asyncio.FIRST_EXCEPTION})
 
 
 def _on_existing_cluster(settings: Settings) -> Platform:

@@ -73,8 +73,12 @@ def contract_type() -> type:
 
 
 def annotated(name: str, text: str, annotations: Mapping[str, Any]) -> type:
-    """Return a class that has nothing but a name, a docstring and annotations."""
-    return type(name, (), {"__doc__": text, "__module__": __name__, "__annotations__": dict(annotations)})
+    """Return a class that has nothing but a name, a docstring and annotations.
+
+    No module of that name exists: the analyzer would parse the file of one that does for each property, which takes
+    five seconds, to look for texts that are not there.
+    """
+    return type(name, (), {"__doc__": text, "__module__": "athanor.schema", "__annotations__": dict(annotations)})
 
 
 def choices_of(of: type) -> list[Choice]:

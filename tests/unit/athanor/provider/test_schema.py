@@ -1,5 +1,6 @@
 """The schema of the package for other languages: its golden file is what their SDKs are generated from."""
 
+import inspect
 import json
 import os
 from dataclasses import fields
@@ -9,8 +10,9 @@ import pytest
 
 from athanor.provider.components import WORKLOADS
 from athanor.provider.package import Package
-from athanor.provider.properties import properties
+from athanor.provider.properties import properties, schema_type
 from tests.tables import each_row
+from workloads.resources import Resources
 
 GOLDEN = Path(__file__).with_name("schema.json")
 VERSION = "0.1.0"
@@ -27,6 +29,12 @@ def test_it_is_the_golden_one(schema):
     if os.environ.get("UPDATE_GOLDEN") == "1":
         GOLDEN.write_text(text, encoding="utf-8")
     assert GOLDEN.read_text(encoding="utf-8") == text, "if that is wanted, run UPDATE_GOLDEN=1 make test-fast"
+
+
+def test_no_file_is_parsed_for_types_that_are_in_none():
+    """It took the package five seconds to start."""
+    with pytest.raises(TypeError):
+        inspect.getsource(schema_type(Resources))
 
 
 @each_row(("of", "arguments"), WORKLOADS.items(), ids=lambda each: each.__name__)
