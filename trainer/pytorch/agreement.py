@@ -1,4 +1,4 @@
-"""What the ranks agree on: in every step their mean loss, whether it is finite anywhere, and whether to stop."""
+"""What the ranks agree on: in every step their mean loss, whether it is finite everywhere, and whether to stop."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import torch
+
+from trainer.pytorch.task import mean_over_counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +24,11 @@ class Agreed:
     """The same on every rank, but for `own_loss`."""
 
     own_loss: float
-    loss_sum: float
-    """Sum over all ranks; those that do not compute a loss add 0."""
+    """Mean over the counted targets of this rank's share of the batch."""
+    loss: float
+    """Mean over the counted targets of the batch; 0 without any."""
+    counted: float
+    """These targets, as often as there are ranks that compute a loss of them together."""
     bad_ranks: int
     """Ranks whose loss is not finite."""
     stopping_ranks: int
@@ -39,15 +44,18 @@ class Agreement:
         self._stop_requested = stop_requested
         self._sent: tuple[Tensor, Tensor, dist.Work] | None = None
 
-    def start(self, loss: Tensor, rest: Tensor | None) -> None:
-        """Send what this rank has to say, and let the stopwatch end with its gradients.
+    def start(self, loss_sum: Tensor, counted: Tensor, rest: Tensor | None) -> None:
+        """Send what this rank has to say, and let the stopwatch end with its gradients; see `OnLoss`.
 
         Args:
-            loss: The mean loss of this rank, detached.
+            loss_sum: Of this rank, detached; 0 of a rank that does not compute a loss.
+            counted: Targets that it is of.
             rest: What has yet to be differentiated; None when all gradients are there.
         """
-        health = torch.stack((loss, ~loss.isfinite(), loss.new_tensor(self._stop_requested)))
-        self._sent = loss, health, self._distributed.start_sum(health)
+        said = (loss_sum, counted, ~loss_sum.isfinite(), loss_sum.new_tensor(self._stop_requested))
+        health = torch.stack([each.double() for each in said])
+        own = health[:2].clone()
+        self._sent = own, health, self._distributed.start_sum(health)
         if rest is None:
             self._own.stop()
         else:
@@ -56,10 +64,16 @@ class Agreement:
     def wait(self) -> Agreed:
         """Return the sums, when every rank has sent its part."""
         assert self._sent is not None, "the gradient was computed without a loss"
-        loss, health, work = self._sent
+        own, health, work = self._sent
         work.wait()
-        loss_sum, bad, stopping = cast("list[float]", health.tolist())  # pyright: ignore[reportUnknownMemberType]
-        return Agreed(own_loss=loss.item(), loss_sum=loss_sum, bad_ranks=int(bad), stopping_ranks=int(stopping))
+        loss_sum, counted, bad, stopping = cast("list[float]", health.tolist())  # pyright: ignore[reportUnknownMemberType]
+        return Agreed(
+            own_loss=mean_over_counted(*cast("list[float]", own.tolist())),  # pyright: ignore[reportUnknownMemberType]
+            loss=mean_over_counted(loss_sum, counted),
+            counted=counted,
+            bad_ranks=int(bad),
+            stopping_ranks=int(stopping),
+        )
 
 
 class StopVote:

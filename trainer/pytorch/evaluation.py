@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
+
+from trainer.pytorch.task import count, mean_over_counted
+from trainer.training.digits import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from torch import nn
+    from torch import Tensor, nn
 
     from trainer.pytorch.data.dataset import Dataset
     from trainer.pytorch.distributed import Distributed
@@ -28,7 +31,7 @@ def mean_score(  # noqa: PLR0913  the caller's five, and how
     samples_per_call: int,
     precision: PrecisionConfig,
 ) -> float | None:
-    """Return the mean of the task's score over all targets; every rank computes its own part of the samples.
+    """Return the mean of the task's score over all counted targets; every rank computes its own part of the samples.
 
     Each sample is used by exactly one rank, also where the ranks do not divide the samples evenly.
 
@@ -43,10 +46,12 @@ def mean_score(  # noqa: PLR0913  the caller's five, and how
 
     Returns:
         The same on every rank; None where it was broken off.
+
+    Raises:
+        DataError: a target is unknown, or none is counted.
     """
     own = torch.arange(distributed.rank, len(held_out), distributed.world_size)
     most = -(-len(held_out) // distributed.world_size)
-    # the sum of the scores, and how many targets it is of; whole numbers to 2^53 are exact
     sums = torch.zeros(2, dtype=torch.float64)
     with evaluating(model), torch.inference_mode():
         for begin in range(0, most, samples_per_call):
@@ -55,10 +60,28 @@ def mean_score(  # noqa: PLR0913  the caller's five, and how
             part = own[begin : begin + samples_per_call]
             if len(part):
                 batch = held_out.batch(part).to(distributed.device)
+                task.refuse_unknown(batch.targets, held_out.classes)
                 score = task.score(precision.compute(model, batch.inputs), batch.targets)
-                sums += torch.stack((score, score.new_tensor(batch.targets.numel()))).cpu()
+                sums += with_count(score, batch.targets)
     distributed.sum(sums)
-    return (sums[0] / sums[1]).item()
+    return mean_of(sums)
+
+
+def with_count(score: Tensor, targets: Tensor) -> Tensor:
+    """Return a sum of scores, and how many targets it is of: float64 [2] on the CPU, exact up to 2^53."""
+    return torch.stack((score.double(), count(targets).double())).cpu()
+
+
+def mean_of(sums: Tensor) -> float:
+    """Return the mean score of what all ranks have added up of `with_count`.
+
+    Raises:
+        DataError: no target is counted, so nothing can be said of the model.
+    """
+    total, counted = cast("list[float]", sums.tolist())  # pyright: ignore[reportUnknownMemberType]
+    if not counted:
+        raise DataError("held-out samples: none of their targets is counted. Fix: samples with targets that are")
+    return mean_over_counted(total, counted)
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from trainer.pytorch import flight_recorder
 from trainer.pytorch.agreement import Agreement
 from trainer.pytorch.checkpoints.manager import CheckpointManager
@@ -28,6 +30,9 @@ from trainer.training import non_finite
 from trainer.training.metrics import StepReport
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from trainer.pytorch.agreement import Agreed
     from trainer.pytorch.config import TrainConfig
     from trainer.training.signals import StopRequest
 
@@ -155,6 +160,7 @@ class Trainer:
 
         Raises:
             NonFiniteError: before the parameters are changed.
+            DataError: as well, for targets that are unknown.
             SettingsError: parameters that no step would change.
         """
         begin = time.perf_counter()
@@ -169,9 +175,11 @@ class Trainer:
         agreement = Agreement(self.distributed, own, stop_requested=stop_requested)
         self._parallel_model.forward_backward(batch.inputs, batch.targets, agreement.start)
         agreed = agreement.wait()
+        if agreed.bad_ranks:
+            self._refuse_unknown_targets(batch.targets)
         if self.step == 0:
             gradients.refuse_missing(self.model)
-        gradient_norm = self._clip_gradient(agreed.own_loss, bad_ranks=agreed.bad_ranks)
+        gradient_norm = self._clip_gradient(agreed)
         self.distributed.raise_if_cut()
         self._saves.before_update()
         self.optimizer.step()  # pyright: ignore[reportUnknownMemberType]
@@ -181,7 +189,7 @@ class Trainer:
             StepReport(
                 step=self.step,
                 epoch=self.batches.sampler.epoch,
-                loss=agreed.loss_sum / self._layout.loss_ranks,
+                loss=agreed.loss,
                 gradient_norm=gradient_norm,
                 learning_rate=learning_rate,
                 step_seconds=time.perf_counter() - begin,
@@ -241,14 +249,22 @@ class Trainer:
         ranks = {"world_size": self.distributed.world_size, "saved_by_ranks": latest.world_size}
         self.events.write("resumed", step=self.step, total_steps=self.total_steps, **ranks)
 
-    def _clip_gradient(self, loss: float, *, bad_ranks: int) -> float:
-        """Scale the gradient down to the configured norm and return the norm it had."""
+    def _refuse_unknown_targets(self, targets: Tensor) -> None:
+        """Name what made the loss of some rank not a number if it was its targets; collective."""
+        self.distributed.raise_if_cut()
+        task, classes = self.config.data.task, self._held_out.classes
+        unknown = self.distributed.gather(targets[task.unknown(targets, classes)][:1].cpu())
+        task.refuse_unknown(torch.cat(unknown), classes)
+
+    def _clip_gradient(self, agreed: Agreed) -> float:
+        """Make the gradient that of the mean loss, no longer than configured, and return the norm it had before."""
         limit = self.config.optimizer.gradient_clip_norm
-        norm = gradients.clip(self.model.parameters(), limit, self._layout.pipeline_group)
-        if bad_ranks or not math.isfinite(norm):
+        norm = gradients.clip(self.model.parameters(), limit, self._layout, counted=agreed.counted)
+        if agreed.bad_ranks or not math.isfinite(norm):
             raise NonFiniteError(
-                f"step {self.step + 1}: loss {loss} on rank {self.distributed.rank} and not finite on {bad_ranks} of "
-                f"{self.distributed.world_size} ranks, gradient norm {norm} (must be finite); parameters unchanged. "
+                f"step {self.step + 1}: loss {agreed.own_loss} on rank {self.distributed.rank} and not finite on "
+                f"{agreed.bad_ranks} of {self.distributed.world_size} ranks, gradient norm {norm} (must be finite); "
+                "parameters unchanged. "
                 f"Fix: a lower --learning_rate (now {self.config.optimizer.learning_rate}), or look for such samples"
             )
         return norm

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trainer.pytorch.compression.samples import Samples
+from trainer.pytorch.task import Task
 from trainer.pytorch.trained_model import Splits
 
 if TYPE_CHECKING:
@@ -33,10 +34,11 @@ class ReadSamples:
         """Return consecutive parts; the last one may be smaller.
 
         Raises:
-            DataError: a file is damaged.
+            DataError: a file is damaged, or a label is not a class.
         """
         for begin in range(0, len(self), size):
             batch = self._dataset.batch(self._indices[begin : begin + size])
+            Task.CLASSIFICATION.refuse_unknown(batch.targets, self._dataset.classes)
             yield Samples(inputs=batch.inputs.cpu(), labels=batch.targets.cpu())
 
 

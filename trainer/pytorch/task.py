@@ -1,4 +1,4 @@
-"""What a model is trained for, and by which number it is judged on samples that training has not seen."""
+"""What a model is trained for: its loss, and the number by which it is judged on samples that it has not seen."""
 
 from __future__ import annotations
 
@@ -8,12 +8,24 @@ from typing import TYPE_CHECKING
 
 from torch.nn.functional import cross_entropy
 
+from trainer.training.digits import DataError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 NOT_COUNTED = -100
-"""A target that is not scored; it is the one that torch's cross-entropy leaves out."""
+"""A target of a language model that neither its loss nor its score depends on; torch's cross-entropy leaves it out."""
+
+
+def count(targets: Tensor) -> Tensor:
+    """Return how many of the targets are counted: int64, no dimensions."""
+    return (targets != NOT_COUNTED).sum()
+
+
+def mean_over_counted(total: float, counted: float) -> float:
+    """Return a sum over the counted targets of all ranks and microbatches, divided by their number; 0 without any."""
+    return total / max(counted, 1.0)
 
 
 class Task(Enum):
@@ -24,6 +36,37 @@ class Task(Enum):
     LANGUAGE_MODELLING = "language modelling"
     """Predicts the next token; judged by loss and perplexity."""
 
+    def loss_sum(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the cross-entropy of all counted targets in nats, as a sum: float32, no dimensions.
+
+        Not a number where a target is unknown (see `unknown`): GPUs end the process for such a target, and asking
+        them before each step whether there is one would make them wait.
+
+        Args:
+            logits: [N, ..., classes].
+            targets: int64 [N, ...].
+        """
+        known = ~self.unknown(targets, logits.shape[-1])
+        flat, counted = logits.float().flatten(0, -2), targets.where(known, NOT_COUNTED).flatten()
+        return cross_entropy(flat, counted, reduction="sum", ignore_index=NOT_COUNTED).where(known.all(), math.nan)
+
+    def unknown(self, targets: Tensor, classes: int) -> Tensor:
+        """Return which targets are neither a class nor, in language modelling, `NOT_COUNTED`: bool, as the targets."""
+        outside = (targets < 0) | (targets >= classes)
+        return outside & (targets != NOT_COUNTED) if self is Task.LANGUAGE_MODELLING else outside
+
+    def refuse_unknown(self, targets: Tensor, classes: int) -> None:
+        """Refuse targets that are unknown; waits for the device that they are on.
+
+        Raises:
+            DataError: naming one of them.
+        """
+        unknown = targets[self.unknown(targets, classes)]
+        if len(unknown):
+            also = f", or {NOT_COUNTED} for one that is not counted" if self is Task.LANGUAGE_MODELLING else ""
+            limit = f"the classes of the data set are 0 to {classes - 1}{also}"
+            raise DataError(f"target {unknown[0].item()}: {limit}. Fix: its label, or leave such samples out")
+
     def score(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return what `scores` wants the mean of, as a sum over all targets but `NOT_COUNTED`: float64, no dimensions.
 
@@ -33,11 +76,10 @@ class Task(Enum):
         """
         if self is Task.CLASSIFICATION:
             return (logits.argmax(dim=-1) == targets).sum().double()
-        flat = logits.float().flatten(0, -2)
-        return cross_entropy(flat, targets.flatten(), reduction="sum", ignore_index=NOT_COUNTED).double()
+        return self.loss_sum(logits, targets).double()
 
     def scores(self, mean: float) -> dict[str, float]:
-        """Return what is reported, by name, from the mean of `score` over all targets.
+        """Return what is reported, by name, from the mean of `score` over all counted targets.
 
         `accuracy` is the share of targets that were predicted, 0 to 1; `loss` the cross-entropy in nats per token, and
         `perplexity` its exponential.

@@ -62,8 +62,8 @@ class Recipe:
             # imported here, for it imports the compiler: a second of every other start
             from trainer.pytorch.parallel.pipeline import PipelinedModel  # noqa: PLC0415
 
-            return PipelinedModel(module, stages, layout, self.parallel, device)
-        return WholeModel(module, layout, self.precision, self.parallel.microbatches)
+            return PipelinedModel(module, stages, layout, self.parallel, device, task=self.model.task)
+        return WholeModel(module, layout, self.model.task, self.precision, self.parallel.microbatches)
 
     def divide(self, layout: Layout, device: torch.device) -> tuple[nn.Module, list[nn.Module]]:
         """Return this rank's parameters as one module, and as the stages that it computes.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from trainer.pytorch.evaluation import evaluating
+from trainer.pytorch.evaluation import evaluating, mean_of, with_count
 from trainer.pytorch.task import NOT_COUNTED
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def sharded_mean_score(
     model: ParallelModel, held_out: Dataset, task: Task, batch_size: int, go_on: Callable[[], bool]
 ) -> float | None:
-    """Return the mean of the task's score over all targets, None where it was broken off; collective.
+    """Return the mean of the task's score over all counted targets, None where it was broken off; collective.
 
     Ranks that share a model must call it equally often with equally many samples: what is missing in the last batch is
     filled up with the first samples, and not counted.
@@ -32,10 +32,12 @@ def sharded_mean_score(
         task: What is scored.
         batch_size: Samples of one call over all data-parallel ranks; that of training.
         go_on: Whether to compute another batch; called before each, and with the same answer on every rank.
+
+    Raises:
+        DataError: a target is unknown, or none is counted.
     """
     layout, count = model.layout, len(held_out)
     device = next(model.module.parameters()).device
-    # the sum of the scores, and how many targets it is of
     sums = torch.zeros(2, dtype=torch.float64)
     with evaluating(model.module):
         for begin in range(0, count, batch_size):
@@ -43,10 +45,11 @@ def sharded_mean_score(
                 return None
             share = torch.arange(begin, begin + batch_size).chunk(layout.degrees.data)[layout.data_rank]
             batch = held_out.batch(share % count).to(device)
+            task.refuse_unknown(batch.targets, held_out.classes)
             targets = batch.targets.clone()  # those of a text are its inputs, one further
             targets[(share >= count).to(device)] = NOT_COUNTED
             score = model.score(batch.inputs, targets, task.score)
             if score is not None and layout.tensor_rank == 0:
-                sums += torch.stack((score, (targets != NOT_COUNTED).sum().double())).cpu()
+                sums += with_count(score, targets)
     dist.all_reduce(sums)
-    return (sums[0] / sums[1]).item()
+    return mean_of(sums)

@@ -1,4 +1,4 @@
-"""The gradient of a model whose parts are on several ranks: whether all of it is there, its norm and its limit."""
+"""The gradient of a model whose parts are on several ranks: whether all of it is there, its mean, norm and limit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from trainer.common.validation import SettingsError
+from trainer.pytorch.task import mean_over_counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from torch import nn
+
+    from trainer.pytorch.parallel.layout import Layout
 
 _MOST_NAMES = 6
 """Of parameters in a message."""
@@ -37,24 +40,30 @@ def refuse_missing(model: nn.Module) -> None:
         raise SettingsError(f"parameters {named}: {limit}. {fix}")
 
 
-def clip(parameters: Iterable[nn.Parameter], limit: float, pipeline_group: dist.ProcessGroup | None) -> float:
-    """Scale the gradient of a whole model down to the L2 norm `limit`.
+def clip(parameters: Iterable[nn.Parameter], limit: float, layout: Layout, *, counted: float) -> float:
+    """Make the gradient of the mean loss from what `ParallelModel.forward_backward` left, no longer than `limit`.
 
     Args:
         parameters: Those of this rank: whole, sharded over a mesh, or of one stage of a pipeline.
-        limit: Longest allowed gradient.
-        pipeline_group: The ranks that have the other stages; None without a pipeline.
+        limit: Longest allowed L2 norm of the gradient of the whole model.
+        layout: Where this rank is.
+        counted: `Agreed.counted`, the targets that the ranks' losses are of; without any the gradient is 0.
 
     Returns:
-        The norm that it had, the same on every rank; not finite if any of it was not.
+        The norm of the gradient of the mean loss, the same on every rank; not finite if any of it was not.
     """
-    parameters = list(parameters)
-    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    parts = [each.grad for each in parameters if each.grad is not None]
+    norm = torch.nn.utils.get_total_norm(parts)
     if isinstance(norm, DTensor):
         norm = norm.full_tensor()
-    if pipeline_group is not None:
+    if layout.pipeline_group is not None:
         squares = norm.square()
-        dist.all_reduce(squares, group=pipeline_group)
+        dist.all_reduce(squares, group=layout.pipeline_group)
         norm = squares.sqrt()
-    torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+    # the gradient of the ranks' losses is divided by their number, that of the mean loss by what they have counted
+    factor = mean_over_counted(layout.loss_ranks, counted)
+    norm = norm * factor
+    own = [each.to_local() if isinstance(each, DTensor) else each for each in parts]
+    # as torch.nn.utils.clip_grads_with_norm_, but with the factor: all gradients are written once
+    torch._foreach_mul_(own, factor * (limit / (norm + 1e-6)).clamp(max=1.0))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
     return norm.item()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch.distributed.fsdp import FSDPModule
-from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer.common.validation import SettingsError
+from trainer.pytorch.task import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -21,21 +21,17 @@ if TYPE_CHECKING:
 
     from trainer.pytorch.parallel.layout import Layout
     from trainer.pytorch.precision import PrecisionConfig
+    from trainer.pytorch.task import Task
 
-    OnLoss = Callable[[Tensor, Tensor | None], None]
-    """Is called with the mean loss of this rank's share, detached, and the part of it that is still to be
-    differentiated: None when all gradients are there."""
+    OnLoss = Callable[[Tensor, Tensor, Tensor | None], None]
+    """Is called with the sum of the losses of this rank's share, detached, the number of targets that it is of, and the
+    part of the sum that is still to be differentiated: None when all gradients are there."""
     Score = Callable[[Tensor, Tensor], Tensor]
     """A sum over the targets of a batch, from logits [N, ..., classes] and targets int64 [N, ...]: no dimensions."""
 
 
 _LEFT_OUT = "Expected to have finished reduction in the prior iteration"
 """With which DistributedDataParallel's message about parameters without a gradient begins (torch 2.15)."""
-
-
-def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross-entropy of logits [N, ..., classes] and targets int64 [N, ...], in float32."""
-    return cross_entropy(logits.float().flatten(0, -2), targets.flatten())
 
 
 class ParallelModel(ABC):
@@ -57,9 +53,12 @@ class ParallelModel(ABC):
 
     @abstractmethod
     def forward_backward(self, inputs: Tensor, targets: Tensor, on_loss: OnLoss) -> None:
-        """Compute the gradient of the mean loss over all data-parallel ranks; `on_loss` is called once.
+        """Compute the gradient of a sum of losses; `on_loss` is called once.
 
-        Where the loss is known before the last backward pass, that is when.
+        The sum is over the counted targets of this rank's share of the batch, and the gradient is the mean of the
+        data-parallel ranks' gradients. `gradients.clip` turns it into the gradient of the mean loss once it is known
+        how many targets all ranks counted. Where the sum is known before the last backward pass, `on_loss` is called
+        then.
         """
 
     @abstractmethod
@@ -74,8 +73,11 @@ class ParallelModel(ABC):
 class WholeModel(ParallelModel):
     """All layers on every rank: whole, sharded over the ranks, or divided between them."""
 
-    def __init__(self, module: nn.Module, layout: Layout, precision: PrecisionConfig, microbatches: int) -> None:
+    def __init__(
+        self, module: nn.Module, layout: Layout, task: Task, precision: PrecisionConfig, microbatches: int
+    ) -> None:
         super().__init__(module, layout)
+        self._task = task
         self._precision = precision
         self._microbatches = microbatches
         self._called = module if isinstance(module, FSDPModule) or layout.tensor_mesh else _replicated(module)
@@ -94,10 +96,10 @@ class WholeModel(ParallelModel):
             with self._exchange(at_end=is_last):
                 with _naming_left_out_layers():
                     logits = self._precision.compute(self._called, part)
-                loss = token_loss(logits, part_targets) / len(parts)
+                loss = self._task.loss_sum(logits, part_targets)
                 sum_of_losses += loss.detach()
                 if is_last:
-                    on_loss(sum_of_losses, loss)
+                    on_loss(sum_of_losses, count(targets), loss)
                 loss.backward()  # pyright: ignore[reportUnknownMemberType]
 
     def score(self, inputs: Tensor, targets: Tensor, score: Score) -> Tensor:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
-from trainer.pytorch.parallel.parallel_model import ParallelModel, token_loss
+from trainer.pytorch.parallel.parallel_model import ParallelModel
+from trainer.pytorch.task import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,18 +19,21 @@ if TYPE_CHECKING:
     from trainer.pytorch.parallel.degrees import ParallelConfig
     from trainer.pytorch.parallel.layout import Layout
     from trainer.pytorch.parallel.parallel_model import OnLoss, Score
+    from trainer.pytorch.task import Task
 
 
 class PipelinedModel(ParallelModel):
     """Some stages of a model on this rank."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  its parts, and how they are computed
         self,
         module: nn.Module,
         stages: Sequence[nn.Module],
         layout: Layout,
         config: ParallelConfig,
         device: torch.device,
+        *,
+        task: Task,
     ) -> None:
         """Prepare the schedule.
 
@@ -39,6 +43,7 @@ class PipelinedModel(ParallelModel):
             layout: Where this rank is.
             config: Which schedule, and how many microbatches.
             device: Where this rank computes.
+            task: What the model is trained for.
         """
         super().__init__(module, layout)
         degrees = layout.degrees
@@ -52,7 +57,8 @@ class PipelinedModel(ParallelModel):
             )
             for index, stage in enumerate(stages)
         ]
-        self._judge: Score = token_loss
+        self._task = task
+        self._judge: Score = task.loss_sum
         self._schedule: Any = _schedule(parts, config, self._judged)  # its methods have no types
         self._is_first = layout.pipeline_rank == 0
 
@@ -62,15 +68,17 @@ class PipelinedModel(ParallelModel):
         return False
 
     def forward_backward(self, inputs: Tensor, targets: Tensor, on_loss: OnLoss) -> None:
-        """See `ParallelModel.forward_backward`; ranks without the last stage report a loss of 0."""
+        """See `ParallelModel.forward_backward`; ranks without the last stage report no loss of no target."""
         losses: list[Tensor] = []
         words = (inputs,) if self._is_first else ()
         if self.layout.is_last_stage:
             self._schedule.step(*words, target=targets, losses=losses, return_outputs=False)
         else:
             self._schedule.step(*words, return_outputs=False)
-        loss = torch.stack(losses).mean().detach() if losses else torch.zeros((), device=targets.device)
-        on_loss(loss, None)
+        if losses:
+            on_loss(torch.stack(losses).sum().detach(), count(targets), None)
+        else:
+            on_loss(torch.zeros((), device=targets.device), count(targets[:0]), None)
 
     def score(self, inputs: Tensor, targets: Tensor, score: Score) -> Tensor | None:
         """See `ParallelModel.score`."""
@@ -91,7 +99,7 @@ class PipelinedModel(ParallelModel):
                 else:
                     self._schedule.eval(*words, return_outputs=False)
         finally:
-            self._judge = token_loss
+            self._judge = self._task.loss_sum
         return torch.stack(scores).sum() if scores else None
 
     def _judged(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -100,7 +108,8 @@ class PipelinedModel(ParallelModel):
 
 
 def _schedule(stages: list[PipelineStage], config: ParallelConfig, judged: Score) -> _PipelineSchedule:
+    how: dict[str, Any] = {"loss_fn": judged, "scale_grads": False}  # the losses are sums
     if config.pipeline_schedule == "interleaved_1f1b":
-        return ScheduleInterleaved1F1B([*stages], config.microbatches, loss_fn=judged)
+        return ScheduleInterleaved1F1B([*stages], config.microbatches, **how)
     kind = ScheduleGPipe if config.pipeline_schedule == "gpipe" else Schedule1F1B
-    return kind(stages[0], config.microbatches, loss_fn=judged)
+    return kind(stages[0], config.microbatches, **how)

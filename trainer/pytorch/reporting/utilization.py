@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer.pytorch.parallel.parallel_model import token_loss
 from trainer.pytorch.reporting.gpu_peaks import peak_flops
 from trainer.pytorch.task import Task
 
@@ -76,5 +75,5 @@ def flops_per_sample(model: ModelConfig) -> float:
         with FlopCounterMode(display=False) as counter:
             logits = module(inputs)
             targets = torch.zeros(logits.shape[:-1], dtype=torch.int64)
-            token_loss(logits, targets).backward()  # pyright: ignore[reportUnknownMemberType]
+            model.task.loss_sum(logits, targets).backward()  # pyright: ignore[reportUnknownMemberType]
     return counter.get_total_flops() / _SAMPLES

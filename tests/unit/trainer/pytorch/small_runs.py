@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -22,6 +23,20 @@ class StopAt:
 
     def arrived(self) -> bool:
         return False
+
+
+class Relabelled:
+    """The batches of a trainer with other targets."""
+
+    def __init__(self, batches, change):
+        self._batches, self._change = batches, change
+        self.sampler = batches.sampler
+
+    def __next__(self):
+        batch = next(self._batches)
+        targets = batch.targets.clone()
+        self._change(targets)
+        return dataclasses.replace(batch, targets=targets)
 
 
 def run(config, stop_at=None):

@@ -12,22 +12,27 @@ from trainer.pytorch.data.dataset import InMemoryDataset
 from trainer.pytorch.evaluation import mean_score
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.gpt import GptConfig
+from trainer.pytorch.parallel.build import Recipe
+from trainer.pytorch.parallel.degrees import ParallelConfig
+from trainer.pytorch.parallel.evaluation import sharded_mean_score
+from trainer.pytorch.parallel.layout import Layout
 from trainer.pytorch.precision import PrecisionConfig
 from trainer.pytorch.task import NOT_COUNTED, Task
+from trainer.training.digits import DataError
 
 FP32 = PrecisionConfig()
 
 
 def scores_of_all_ranks(model, held_out, task, world_size) -> float:
     """Evaluate on each rank in turn, and return the mean that they would have agreed on."""
-    sums = []
+    total = torch.zeros(2, dtype=torch.float64)
+    mean = None
     for rank in range(world_size):
         distributed = SimpleNamespace(
-            rank=rank, world_size=world_size, device=torch.device("cpu"), sum=lambda own: sums.append(own.clone())
+            rank=rank, world_size=world_size, device=torch.device("cpu"), sum=lambda own: own.copy_(total.add_(own))
         )
-        mean_score(model, held_out, task, distributed, lambda: True, samples_per_call=3, precision=FP32)
-    score, count = sum(sums).tolist()
-    return score / count
+        mean = mean_score(model, held_out, task, distributed, lambda: True, samples_per_call=3, precision=FP32)
+    return mean
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 11])
@@ -44,13 +49,15 @@ def test_accuracy_counts_every_sample_once(world_size):
 
 
 @pytest.mark.parametrize("world_size", [1, 3])
-def test_loss_of_a_language_model_is_the_mean_over_all_tokens(world_size):
+def test_loss_of_a_language_model_is_the_mean_over_all_counted_tokens(world_size):
     config = GptConfig(layers=1, heads=2, width=16, context=8, vocabulary=32)
     tokens = torch.randint(32, (7, 9))
+    targets = tokens[:, 1:].where(torch.rand(7, 8) < 0.5, NOT_COUNTED)
+    targets[4] = NOT_COUNTED
     model = config.build()
     with torch.no_grad():
-        expected = cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()).item()
-    held_out = InMemoryDataset(tokens[:, :-1], tokens[:, 1:], classes=32)
+        expected = cross_entropy(model(tokens[:, :-1]).flatten(0, 1), targets.flatten()).item()
+    held_out = InMemoryDataset(tokens[:, :-1], targets, classes=32)
     mean = scores_of_all_ranks(model, held_out, Task.LANGUAGE_MODELLING, world_size)
     assert mean == pytest.approx(expected, rel=1e-5)
     assert Task.LANGUAGE_MODELLING.scores(mean) == {"loss": mean, "perplexity": pytest.approx(math.exp(mean))}
@@ -91,6 +98,42 @@ def test_what_is_not_counted_adds_nothing_to_a_score():
     logits, targets = torch.randn(4, 5), torch.tensor([1, NOT_COUNTED, 3, NOT_COUNTED])
     for task in Task:
         assert task.score(logits, targets) == task.score(logits[::2], targets[::2])
+
+
+@pytest.mark.parametrize("target", [10, -1, NOT_COUNTED])
+def test_a_target_that_is_not_a_class_is_an_error_with_its_value(alone, target):
+    labels = torch.zeros(4, dtype=torch.int64)
+    labels[2] = target
+    held_out = InMemoryDataset(torch.rand(4, 1, 8, 8), labels, classes=10)
+    replicas = Recipe(model=DigitsCnnConfig(width=4)).build(Layout(ParallelConfig().degrees(1), "cpu"), alone.device)
+    of_replicas = {"samples_per_call": 4, "precision": FP32}
+    message = rf"^target {target}: the classes of the data set are 0 to 9\. Fix: "
+    with pytest.raises(DataError, match=message):
+        mean_score(replicas.module, held_out, Task.CLASSIFICATION, alone, lambda: True, **of_replicas)
+    with pytest.raises(DataError, match=message):
+        sharded_mean_score(replicas, held_out, Task.CLASSIFICATION, 4, lambda: True)
+
+
+def test_samples_without_a_counted_target_say_nothing_of_a_model(alone):
+    config = GptConfig(layers=1, heads=2, width=16, context=8, vocabulary=32)
+    tokens = torch.randint(32, (2, 8))
+    held_out = InMemoryDataset(tokens, torch.full_like(tokens, NOT_COUNTED), classes=32)
+    how = {"samples_per_call": 2, "precision": FP32}
+    with pytest.raises(DataError, match=r"^held-out samples: none of their targets is counted\. Fix: "):
+        mean_score(config.build(), held_out, Task.LANGUAGE_MODELLING, alone, lambda: True, **how)
+
+
+def test_a_language_model_may_leave_out_targets_but_not_have_others_than_classes():
+    logits, targets = torch.randn(2, 3, 5), torch.tensor([[0, NOT_COUNTED, 4], [NOT_COUNTED] * 3])
+    task = Task.LANGUAGE_MODELLING
+    task.refuse_unknown(targets, 5)
+    assert task.loss_sum(logits, targets) == pytest.approx(cross_entropy(logits[0, ::2], targets[0, ::2]).item() * 2)
+    assert task.loss_sum(logits, targets[1].repeat(2, 1)) == 0
+    for target in (5, -1):
+        targets[1, 1] = target
+        assert task.loss_sum(logits, targets).isnan()
+        with pytest.raises(DataError, match=rf"^target {target}: .* 0 to 4, or -100 for one that is not counted\."):
+            task.refuse_unknown(targets, 5)
 
 
 def test_perplexity_of_a_model_that_diverged_is_still_a_number():

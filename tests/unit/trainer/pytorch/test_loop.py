@@ -10,7 +10,7 @@ import socket
 import pytest
 import torch
 
-from tests.unit.trainer.pytorch.small_runs import GO_ON, StopAt, evaluations, events, losses, metric, run
+from tests.unit.trainer.pytorch.small_runs import GO_ON, Relabelled, StopAt, evaluations, events, losses, metric, run
 from trainer.common.validation import SettingsError
 from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.data.digits import DigitsConfig
@@ -24,6 +24,7 @@ from trainer.pytorch.precision import PrecisionConfig
 from trainer.pytorch.runtime import RuntimeConfig
 from trainer.pytorch.shared_volume import FolderError
 from trainer.training import non_finite
+from trainer.training.digits import DataError
 from trainer.training.metrics import MetricsConfig
 
 
@@ -115,6 +116,21 @@ def test_infinite_loss_is_refused_before_the_parameters_change(small):
             assert torch.equal(weights, before[name]), name
     finally:
         trainer.close()
+
+
+@pytest.mark.parametrize("target", [10, -100])
+def test_a_target_that_is_not_a_class_is_named_before_the_parameters_change(small, target):
+    config = small()
+    trainer = Trainer(config)
+    before = copy.deepcopy(trainer.model.state_dict())
+    trainer.batches = Relabelled(trainer.batches, lambda targets: targets[3:4].fill_(target))
+    try:
+        with pytest.raises(DataError, match=rf"^target {target}: the classes of the data set are 0 to 9\. Fix: "):
+            trainer.train_step(stop_requested=False)
+    finally:
+        trainer.close()
+    for name, weights in trainer.model.state_dict().items():
+        assert torch.equal(weights, before[name]), name
 
 
 def test_a_loss_that_is_not_finite_is_reported_by_the_next_process_of_the_run(small):

@@ -11,6 +11,7 @@ from trainer.pytorch.data.dataset import InMemoryDataset
 from trainer.pytorch.export_config import ExportError
 from trainer.pytorch.splits import ReadSamples
 from trainer.pytorch.trained_model import TensorSpec, TrainedModel
+from trainer.training.digits import DataError
 
 
 class Builder:
@@ -138,3 +139,9 @@ def test_accuracy_of_a_large_data_set_is_that_of_samples_from_all_of_it():
     assert len(samples) == 4
     assert [batch.labels.tolist() for batch in samples.batches(3)] == [[0, 2, 5], [7]]
     assert [len(batch) for batch in ReadSamples(dataset, most=11).batches(6)] == [6, 4]
+
+
+def test_a_label_that_is_not_a_class_is_refused_before_it_decides_an_accuracy():
+    dataset = InMemoryDataset(torch.arange(10.0), torch.arange(10), classes=9)
+    with pytest.raises(DataError, match=r"^target 9: the classes of the data set are 0 to 8\. Fix: "):
+        list(ReadSamples(dataset).batches(5))

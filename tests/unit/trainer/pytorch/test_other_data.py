@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 
 import pytest
 import torch
 
-from tests.unit.trainer.pytorch.small_runs import events, run
+from tests.unit.trainer.pytorch.small_runs import Relabelled, events, run
 from trainer import export
 from trainer.model_repository import model_file
 from trainer.pytorch.data import samples
@@ -16,13 +17,15 @@ from trainer.pytorch.data.cifar10 import Cifar10Config
 from trainer.pytorch.data.image_folder import ImageFolder, ImageFolderConfig
 from trainer.pytorch.data.tokens import TokensConfig
 from trainer.pytorch.export_config import ExportConfig
-from trainer.pytorch.loop import Outcome
+from trainer.pytorch.loop import Outcome, Trainer
 from trainer.pytorch.model_files import VERIFIED_SAMPLES
 from trainer.pytorch.models.gpt import GptConfig
 from trainer.pytorch.models.resnet import ResNetConfig
 from trainer.pytorch.optimizer import OptimizerConfig
 from trainer.pytorch.parallel import state
+from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.precision import PrecisionConfig
+from trainer.pytorch.task import NOT_COUNTED
 from trainer.training import cifar, cifar_digits
 
 
@@ -45,6 +48,31 @@ def language(small, tmp_path):
         return small(**{**settings, **changes})
 
     return make
+
+
+def test_a_step_has_the_mean_over_its_counted_targets_for_any_number_of_microbatches(language):
+    """More layouts are in `parallel/test_layouts.py`; this is the loop around them."""
+
+    def mask(targets: torch.Tensor) -> None:
+        generator = torch.Generator().manual_seed(0)
+        targets[torch.rand(targets.shape, generator=generator) < 0.3] = NOT_COUNTED
+        targets[: 3 * len(targets) // 4] = NOT_COUNTED
+
+    steps = []
+    for microbatches in (1, 4):
+        config = language(run_name=f"parts-{microbatches}", parallel=ParallelConfig(microbatches=microbatches))
+        trainer = Trainer(config)
+        batches = trainer.batches
+        try:
+            for change in (mask, mask, lambda targets: targets.fill_(NOT_COUNTED)):
+                trainer.batches = Relabelled(batches, change)
+                trainer.train_step(stop_requested=False)
+        finally:
+            trainer.close()
+        steps.append([(event["loss"], event["gradient_norm"]) for event in events(config, "step")])
+    assert steps[0][2] == steps[1][2] == (0.0, 0.0)
+    assert steps[0][0][0] == pytest.approx(math.log(256), rel=0.05)
+    assert sum(steps[1], ()) == pytest.approx(sum(steps[0], ()), rel=1e-5)
 
 
 def test_a_gpt_trains_through_the_loop_and_is_judged_by_its_loss(language):

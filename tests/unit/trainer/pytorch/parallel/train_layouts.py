@@ -1,8 +1,7 @@
-"""One rank of a training of 8 steps in each of many layouts: `train_layouts.py WORLD_SIZE RANK PORT OUTPUT`."""
+"""One rank of a training of a few steps in each of many layouts: `train_layouts.py OUTPUT`."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 import time
@@ -10,12 +9,14 @@ import weakref
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import load, save
 
+from trainer.pytorch.agreement import Agreement
 from trainer.pytorch.checkpoints.writer import CheckpointWriter, Save
 from trainer.pytorch.data.dataset import InMemoryDataset
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
@@ -30,6 +31,8 @@ from trainer.pytorch.parallel.evaluation import sharded_mean_score
 from trainer.pytorch.parallel.gradients import clip
 from trainer.pytorch.parallel.layout import Layout
 from trainer.pytorch.precision import PrecisionConfig
+from trainer.pytorch.stopwatch import Stopwatch
+from trainer.pytorch.task import NOT_COUNTED
 
 if TYPE_CHECKING:
     from trainer.pytorch.models.model_config import ModelConfig
@@ -50,8 +53,10 @@ class TiedGptConfig(GptConfig):
         return network
 
 
-STEPS = 8
 BATCH = 8
+MASKS = ("none", "some", "all but the first quarter", "all but one", "all", "none")
+"""Which targets of each step a language model does not count: on some ranks and in some microbatches it is all."""
+STEPS = len(MASKS)
 GPT = GptConfig(layers=2, heads=4, width=32, context=16, vocabulary=64)
 TIED_GPT = TiedGptConfig(layers=2, heads=4, width=32, context=16, vocabulary=64)
 DEEP_GPT = replace(GPT, layers=4)
@@ -75,61 +80,38 @@ class Case:
     blocks: BlocksConfig = field(default_factory=BlocksConfig)
 
 
-def combinations(world_size: int) -> list[Case]:
-    """List every combination of degrees for a number of ranks."""
-    sizes = [n for n in range(1, world_size + 1) if world_size % n == 0]
-    cases: list[Case] = []
-    for replicate, shard, tensor, pipeline in itertools.product(sizes, repeat=4):
-        if replicate * shard * tensor * pipeline != world_size:
-            continue
-        parallel = ParallelConfig(
-            data_parallel_replicate=replicate,
-            data_parallel_shard=shard,
-            tensor_parallel=tensor,
-            pipeline_parallel=pipeline,
-            microbatches=pipeline,
-        )
-        deep = pipeline == 4
-        name = f"replicate {replicate} shard {shard} tensor {tensor} pipeline {pipeline}"
-        cases.append(Case(f"deep gpt: {name}" if deep else f"gpt: {name}", DEEP_GPT if deep else GPT, parallel))
-        if tensor == pipeline == 1:
-            cases.append(Case(f"digits: {name}", DIGITS, parallel))
-    return cases
+def cases(world_size: int) -> list[Case]:
+    """List trainings that have each degree and each pair of degrees, and each option with the degrees it may touch."""
+    return {1: _alone, 2: _of_two, 4: _of_four}[world_size]()
 
 
-def options(world_size: int) -> list[Case]:
-    """List options that change how a layout computes, but not what."""
-    return {1: _options_alone, 2: _options_of_two, 4: _options_of_four}[world_size]()
-
-
-def _options_alone() -> list[Case]:
+def _alone() -> list[Case]:
     return [
+        Case("gpt: alone", GPT),
         Case("deep gpt: alone", DEEP_GPT),
         Case("tied gpt: alone", TIED_GPT),
         Case("resnet: alone", RESNET),
-        Case("gpt: aot_eager", GPT, blocks=AOT_EAGER),
+        Case("digits: alone", DIGITS),
         Case("gpt bf16: autocast", GPT, precision=AUTOCAST),
     ]
 
 
-def _options_of_two() -> list[Case]:
-    shard = ParallelConfig(data_parallel_shard=2)
-    shard_twice = ParallelConfig(data_parallel_shard=2, microbatches=2)
+def _of_two() -> list[Case]:
+    shard, shard_twice = (ParallelConfig(data_parallel_shard=2, microbatches=n) for n in (1, 2))
     tensor, tensor_twice = (ParallelConfig(tensor_parallel=2, microbatches=n) for n in (1, 2))
     pipeline = ParallelConfig(pipeline_parallel=2, microbatches=2)
     return [
+        Case("digits: replicate 2", DIGITS),
         Case("gpt: replicate 2, 2 microbatches", GPT, ParallelConfig(microbatches=2)),
         Case("gpt: shard 2, 2 microbatches, full", GPT, shard_twice, blocks=FULL),
         Case("gpt: shard 2, selective", GPT, shard, blocks=SELECTIVE),
         Case("gpt: shard 2, aot_eager", GPT, shard, blocks=AOT_EAGER),
         Case("resnet: shard 2", RESNET, shard),
-        Case("tied gpt: replicate 2", TIED_GPT),
         Case(
             "tied gpt: saved by shard 2, 2 microbatches, loaded by replicate 2", TIED_GPT, shard_twice, ParallelConfig()
         ),
         Case("gpt: tensor 2, 2 microbatches, selective", GPT, tensor_twice, blocks=SELECTIVE),
         Case("gpt: tensor 2, full", GPT, tensor, blocks=FULL),
-        Case("gpt: pipeline 2, selective", GPT, pipeline, blocks=SELECTIVE),
         Case("gpt: pipeline 2, full", GPT, pipeline, blocks=FULL),
         Case("gpt bf16: shard 2", GPT, shard_twice, precision=BF16),
         Case("gpt bf16: replicate 2", GPT, precision=BF16),
@@ -139,37 +121,54 @@ def _options_of_two() -> list[Case]:
     ]
 
 
-def _options_of_four() -> list[Case]:
+def _of_four() -> list[Case]:
     looped = ParallelConfig(
         data_parallel_shard=2, pipeline_parallel=2, microbatches=2, pipeline_schedule="interleaved_1f1b"
     )
+    stages = ParallelConfig(pipeline_parallel=4, microbatches=4)
+    copied_stages = ParallelConfig(pipeline_parallel=2, microbatches=2)
     both = ParallelConfig(tensor_parallel=2, pipeline_parallel=2, microbatches=2)
     gpipe = replace(both, pipeline_schedule="gpipe")
     shard = ParallelConfig(data_parallel_shard=4)
     tensor_shard = ParallelConfig(data_parallel_shard=2, tensor_parallel=2)
     hybrid, hybrid_twice = (ParallelConfig(data_parallel_shard=2, microbatches=n) for n in (1, 2))
     return [
-        Case("deep gpt: shard 2 pipeline 2 interleaved", DEEP_GPT, looped),
-        Case("gpt: replicate 2 shard 2, full", GPT, hybrid, blocks=FULL),
+        Case("digits: replicate 2 shard 2", DIGITS, hybrid),
         Case("gpt: replicate 2 shard 2, 2 microbatches, selective", GPT, hybrid_twice, blocks=SELECTIVE),
+        Case("gpt: replicate 2 tensor 2", GPT, ParallelConfig(tensor_parallel=2)),
+        Case("gpt: replicate 2 pipeline 2", GPT, copied_stages),
+        Case("deep gpt: pipeline 4", DEEP_GPT, stages),
         Case("gpt bf16: replicate 2 shard 2", GPT, hybrid, precision=BF16),
         Case("gpt bf16: tensor 2 pipeline 2", GPT, both, precision=BF16),
         Case("gpt: saved by shard 4, loaded by tensor 2 pipeline 2 gpipe", GPT, shard, then=gpipe),
         Case("gpt: saved by tensor 2 pipeline 2, loaded by shard 4", GPT, both, then=shard),
         Case("gpt: saved by shard 4, loaded by tensor 2 shard 2", GPT, shard, then=tensor_shard),
-        Case("deep gpt: saved by interleaved stages, loaded by shard 4", DEEP_GPT, looped, then=shard),
+        Case("deep gpt: saved by interleaved stages of shard 2, loaded by shard 4", DEEP_GPT, looped, then=shard),
     ]
 
 
-def batch(case: Case, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+def batch(case: Case, seed: int, mask: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the same whole batch on every rank."""
-    generator = torch.Generator().manual_seed(step)
+    generator = torch.Generator().manual_seed(seed)
     if isinstance(case.model, GptConfig):
         shape = case.model.shape
         # a few sequences again and again, so that there is something to learn
         tokens = torch.randint(shape.vocabulary, (BATCH, shape.context + 1), generator=generator)
         tokens[:, 1::2] = tokens[:, :-1:2]
-        return tokens[:, :-1], tokens[:, 1:]
+        counted = torch.ones(BATCH, shape.context, dtype=torch.bool)
+        match mask:
+            case "some":
+                counted = torch.rand(BATCH, shape.context, generator=generator) < 0.5
+            case "all but the first quarter":
+                counted[BATCH // 4 :] = False
+            case "all but one":
+                counted[:] = False
+                counted[-2, 3] = True
+            case "all":
+                counted[:] = False
+            case _:
+                pass
+        return tokens[:, :-1], tokens[:, 1:].where(counted, NOT_COUNTED)
     labels = torch.randint(10, (BATCH,), generator=generator)
     images = torch.rand(BATCH, 1, 8, 8, generator=generator) / 2
     images[torch.arange(BATCH), 0, labels % 8, labels // 8] += 2.0
@@ -178,18 +177,19 @@ def batch(case: Case, step: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def held_out(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
     """Return samples that are not trained on, fewer than the ranks share evenly."""
-    inputs, targets = batch(case, STEPS)
+    inputs, targets = batch(case, STEPS, "some")
     return inputs[:-3], targets[:-3]
 
 
 def train(case: Case, folder: Path) -> dict[str, Any]:
-    """Train for 8 steps; `folder` is where the model is when it changes its layout.
+    """Train for all steps; `folder` is where the model is when it changes its layout.
 
     Returns:
-        The loss of each step over the whole batch, the mean score of the task that the ranks compute together, that of
-        the whole model rebuilt on rank 0, and of how many samples one of the ranks had logits at a time.
+        The loss of each step over the whole batch and the norm of its gradient, the mean score of the task that the
+        ranks compute together, that of the whole model rebuilt on rank 0, and of how many samples one of the ranks had
+        logits at a time.
     """
-    losses, training = _steps(case, folder)
+    steps, training = _steps(case, folder)
     together, most_logits = training.score()
     whole = state.whole_model(training.model)
     alone = None
@@ -197,15 +197,16 @@ def train(case: Case, folder: Path) -> dict[str, Any]:
         inputs, targets = held_out(case)
         with torch.no_grad():
             logits = state.module_with(case.model, whole).eval()(inputs)
-        alone = case.model.task.score(logits, targets).item() / targets.numel()
-    return {"losses": losses, "together": together, "alone": alone, "most_logits": most_logits}
+        alone = case.model.task.score(logits, targets).item() / (targets != NOT_COUNTED).sum().item()
+    losses, norms = zip(*steps, strict=True)
+    return {"losses": losses, "norms": norms, "together": together, "alone": alone, "most_logits": most_logits}
 
 
-def _steps(case: Case, folder: Path) -> tuple[list[float], Training]:
+def _steps(case: Case, folder: Path) -> tuple[list[tuple[float, float]], Training]:
     first = Training(case, case.parallel)
     if case.then is None:
         return first.steps(range(STEPS)), first
-    losses_of_first = first.steps(range(STEPS // 2))
+    of_first = first.steps(range(STEPS // 2))
     partial = folder.with_suffix(".partial")
     partial.mkdir(exist_ok=True)
     step, ranks = STEPS // 2, dist.get_world_size()
@@ -217,7 +218,7 @@ def _steps(case: Case, folder: Path) -> tuple[list[float], Training]:
     state.load_state_dict(second.model, second.optimizer, saved)
     # as a run that resumes between two epochs: the first call of a layout may be an evaluation
     second.score()
-    return losses_of_first + second.steps(range(STEPS // 2, STEPS)), second
+    return of_first + second.steps(range(STEPS // 2, STEPS)), second
 
 
 class WatchedTask:
@@ -233,6 +234,9 @@ class WatchedTask:
         alive = (each() for each in self._seen)
         self.most = max(self.most, sum(len(each) for each in alive if each is not None))
         return self._task.score(logits, targets)
+
+    def refuse_unknown(self, targets: torch.Tensor, classes: int) -> None:
+        self._task.refuse_unknown(targets, classes)
 
 
 class Training:
@@ -258,21 +262,23 @@ class Training:
         dist.all_reduce(most, op=dist.ReduceOp.MAX)
         return mean, int(most)
 
-    def steps(self, numbers: range) -> list[float]:
-        """Train for some steps."""
+    def steps(self, numbers: range) -> list[tuple[float, float]]:
+        """Train for some steps, and return the loss of each and the norm of its gradient."""
         return [self._step(number) for number in numbers]
 
-    def _step(self, number: int) -> float:
+    def _step(self, number: int) -> tuple[float, float]:
         layout = self.layout
-        inputs, targets = (each.chunk(layout.degrees.data)[layout.data_rank] for each in batch(self.case, number))
+        # the last batch is the first one again, so that their losses compare
+        whole = batch(self.case, number % (STEPS - 1), MASKS[number])
+        inputs, targets = (each.chunk(layout.degrees.data)[layout.data_rank] for each in whole)
         self.optimizer.zero_grad()
-        seen: list[torch.Tensor] = []
-        self.model.forward_backward(inputs, targets, lambda loss, _: seen.append(loss.clone()))
-        [loss] = seen
-        clip(self.model.module.parameters(), OPTIMIZER.gradient_clip_norm, layout.pipeline_group)
+        distributed = SimpleNamespace(start_sum=lambda values: dist.all_reduce(values, async_op=True))
+        agreement = Agreement(distributed, Stopwatch(torch.device("cpu")), stop_requested=False)
+        self.model.forward_backward(inputs, targets, agreement.start)
+        agreed = agreement.wait()
+        norm = clip(self.model.module.parameters(), OPTIMIZER.gradient_clip_norm, layout, counted=agreed.counted)
         self.optimizer.step()
-        dist.all_reduce(loss)
-        return loss.item() / layout.loss_ranks
+        return agreed.loss, norm
 
 
 def main() -> None:
@@ -282,11 +288,11 @@ def main() -> None:
     dist.init_process_group("gloo", timeout=timedelta(minutes=10))
     rank, world_size = dist.get_rank(), dist.get_world_size()
     result = {}
-    for index, case in enumerate(combinations(world_size) + options(world_size)):
-        begin = time.monotonic()
+    for index, case in enumerate(cases(world_size)):
+        begin = time.process_time()
         result[case.name] = train(case, output.with_suffix(f".checkpoint-{index}"))
         if rank == 0:
-            print(f"{time.monotonic() - begin:6.1f} s  {case.name}", flush=True)
+            print(f"{time.process_time() - begin:6.1f} s  {case.name}", flush=True)
     if rank == 0:
         output.write_text(json.dumps(result))
     dist.destroy_process_group()
