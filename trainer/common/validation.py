@@ -46,6 +46,16 @@ def more_than(field: str, value: float, limit: float) -> None:
         raise ValueError(f"{field}={value}: must be more than {limit}")
 
 
+def below_one(field: str, value: float) -> None:
+    """Refuse a share outside 0..1, or 1 itself.
+
+    Raises:
+        ValueError: with field, value and limits.
+    """
+    if not 0 <= value < 1:
+        raise ValueError(f"{field}={value}: must be from 0 to below 1")
+
+
 def file_name(field: str, value: str) -> None:
     """Refuse a name that could leave its folder or cannot be a Kubernetes label value.
 

@@ -59,6 +59,8 @@ class TrainConfig:
     """Name of this training. Started again under the same name it resumes, or ends at once if it is finished."""
     epochs: int = 20
     """Times that training goes through the data."""
+    max_steps: int | None = None
+    """Steps of the run; it goes through the data as often as they need, and `epochs` does not count."""
     log_interval_steps: int = 10
     """Write the numbers of a step to the event log after every so many steps."""
     model: ModelConfig = field(default_factory=DigitsCnnConfig)
@@ -79,6 +81,8 @@ class TrainConfig:
         if self.run_name == MODELS_FOLDER:
             raise ValueError(f"run_name={self.run_name!r}: is the folder of the model repository. Fix: another name")
         at_least("epochs", self.epochs, 1)
+        if self.max_steps is not None:
+            at_least("max_steps", self.max_steps, 1)
         at_least("log_interval_steps", self.log_interval_steps, 1)
         self._check_task()
         self._check_publication()
@@ -104,6 +108,10 @@ class TrainConfig:
         if is_classifier and data.dataset != DEFAULT_DATASET and self.export.model_name == ExportConfig().model_name:
             limit = f"is the model of another data set than dataset={data.dataset}"
             raise ValueError(f"model_name={self.export.model_name!r}: {limit}. Fix: --model_name with another name")
+
+    def total_steps(self, steps_per_epoch: int) -> int:
+        """Return the steps of the run."""
+        return self.max_steps or self.epochs * steps_per_epoch
 
     @property
     def folders(self) -> RunFolders:
@@ -167,7 +175,7 @@ class TrainConfig:
         del optimizer["optimizer_kernels"]
         settings = {
             **data,
-            "epochs": self.epochs,
+            **({"epochs": self.epochs} if self.max_steps is None else {"max_steps": self.max_steps}),
             "seed": self.runtime.seed,
             **model,
             **optimizer,

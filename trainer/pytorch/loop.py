@@ -97,7 +97,7 @@ class Trainer:
         layout.degrees.check_batch(config.data.batch_size, config.parallel.microbatches)
         self.batches = Batches(samples, sampler, workers=config.data.workers, device=distributed.device)
         stack.callback(self.batches.close)
-        self.total_steps = config.epochs * sampler.steps_per_epoch
+        self.total_steps = config.total_steps(sampler.steps_per_epoch)
         self._reporter.expect(self.total_steps, config.without_effect(self.total_steps, distributed.world_size))
         self._parallel_model = config.recipe().build(layout, distributed.device)
         distributed.abort_with(layout.groups())

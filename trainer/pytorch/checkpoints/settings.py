@@ -18,8 +18,17 @@ _UNNAMED: dict[str, Any] = {
     "model": DEFAULT_MODEL,
     "dataset": DEFAULT_DATASET,
     **dataclasses.asdict(PrecisionConfig()),
+    "max_steps": None,
+    "optimizer": "adamw",
+    "weight_decay_on": "all",
+    "adam_betas": [0.9, 0.999],
+    "adam_epsilon": 1e-8,
+    "sgd_momentum": 0.9,
+    "schedule": "cosine",
+    "minimum_learning_rate": 0.0,
+    "decay_fraction": 0.1,
 }
-"""What `TrainConfig.settings` leaves out, because checkpoints of the time when there was no choice do not name it."""
+"""What settings that lack it mean: checkpoints of the time when there was no choice do not name it."""
 
 
 def refuse_changed_settings(where: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:

@@ -85,6 +85,10 @@ def test_logs_lie_with_the_run_when_no_folder_is_named():
             "variants=int8: are built from samples in memory, which dataset=image_folder does not hold. Fix: ",
         ),
         (["--tensor_parallel", "0"], "tensor_parallel=0: must be at least 1"),
+        (["--adam_betas", "0.9", "1"], "adam_betas=1.0: must be from 0 to below 1"),
+        (["--adam_epsilon", "0"], "adam_epsilon=0.0: must be more than 0"),
+        (["--minimum_learning_rate", "0.1"], "minimum_learning_rate=0.1: must be from 0 to 0.003"),
+        (["--max_steps", "0"], "max_steps=0: must be at least 1"),
     ],
 )
 def test_wrong_values_end_with_status_2_and_say_which(capsys, monkeypatch, arguments, message):
@@ -156,6 +160,26 @@ def test_a_named_model_brings_its_own_arguments():
             ),
         ),
         ("--pipeline_schedule gpipe --pipeline_parallel 2 --microbatches 4", None),
+        (
+            "--optimizer sgd --adam_betas 0.9 0.95",
+            "adam_betas=(0.9, 0.95): is of no use with optimizer=sgd. Fix: --optimizer adamw, or leave it out",
+        ),
+        (
+            "--sgd_momentum 0.5",
+            "sgd_momentum=0.5: is of no use with optimizer=adamw. Fix: --optimizer sgd, or leave it out",
+        ),
+        (
+            "--decay_fraction 0.5",
+            "decay_fraction=0.5: is of no use with schedule=cosine. Fix: --schedule wsd, or leave it out",
+        ),
+        (
+            "--schedule constant --minimum_learning_rate 1e-4",
+            (
+                "minimum_learning_rate=0.0001: is of no use with schedule=constant. "
+                "Fix: --schedule cosine or linear or wsd, or leave it out"
+            ),
+        ),
+        ("--optimizer sgd --sgd_momentum 0 --schedule wsd --decay_fraction 0.5 --minimum_learning_rate 1e-4", None),
         ("--warmup_steps 99 --checkpoint_interval_steps 50 --keep_every_n_steps 100", None),
         ("--warmup_steps 0 --log_interval_steps 100 --straggler_interval_steps 100 --profile_ranks 0 4", None),
     ],
@@ -184,10 +208,12 @@ def test_options_reach_what_is_built():
 def test_a_run_may_resume_with_other_degrees_but_not_with_another_model_or_precision(data_dir):
     begin = ["--data_dir", str(data_dir), "--output_dir", "/o"]
     settings = parse(begin).settings()
-    # these are the settings in checkpoints from before there were models to choose from
+    # those of the first four and the next four are in checkpoints from before there were models to choose from
     assert settings.keys() == {
         *("dataset_sha256", "batch_size", "epochs", "seed", "width", "dropout"),
         *("learning_rate", "weight_decay", "warmup_steps", "gradient_clip_norm"),
+        *("optimizer", "weight_decay_on", "adam_betas", "adam_epsilon", "sgd_momentum"),
+        *("schedule", "minimum_learning_rate", "decay_fraction"),
     }
     same = "--data_parallel_shard 4 --microbatches 2 --optimizer_kernels foreach --activation_checkpointing full"
     assert parse([*begin, *same.split()]).settings() == settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import math
 import socket
 
@@ -93,6 +94,31 @@ def test_a_run_refuses_other_models_and_precisions_by_the_values_that_they_had(s
     resnet = dataclasses.replace(config, model=ResNetConfig(channels=1, image_size=8))
     with pytest.raises(CheckpointError, match=r"other settings: model='resnet' \(was 'digits_cnn'\)\. Fix: "):
         run(resnet)
+
+
+def test_a_run_of_a_former_version_is_refused_until_it_decays_what_it_decayed(small):
+    config = small(optimizer=OptimizerConfig(weight_decay_on="all"))
+    run(config, stop_at=2)
+    marker = config.folders.checkpoints / "step-00000002" / "complete.json"
+    complete = json.loads(marker.read_text())
+    for name in (
+        *("optimizer", "weight_decay_on", "adam_betas", "adam_epsilon", "sgd_momentum"),
+        *("schedule", "minimum_learning_rate", "decay_fraction"),
+    ):
+        del complete["settings"][name]
+    marker.write_text(json.dumps(complete))
+    with pytest.raises(CheckpointError, match=r"other settings: weight_decay_on='matrices' \(was 'all'\)\. Fix: "):
+        run(small())
+    assert run(config, stop_at=3)[1].step == 3
+
+
+def test_max_steps_ends_a_run_in_the_middle_of_an_epoch_after_all_epochs(small):
+    config = small(max_steps=13)
+    outcome, trainer = run(config)
+    assert (outcome, trainer.step) == (Outcome.FINISHED, 13)
+    assert [step for step, _ in evaluations(config)] == [11, 13]
+    with pytest.raises(CheckpointError, match=r"max_steps=None \(was 13\)"):
+        run(small())
 
 
 def test_other_seed_gives_another_curve_and_the_same_seed_the_same(small, tmp_path):
