@@ -81,36 +81,36 @@ def decode_once() -> None:
 
 def policies() -> list[Policy]:
     """Return the pack's policies; every one is mandatory unless the configuration says otherwise."""
-    shown = _Shown()
+    declared = _Declared()
     return [
-        *(_resource_policy(rule, shown) for rule in RULES),
-        *(_stack_policy(rule, shown) for rule in STACK_RULES),
+        *(_resource_policy(rule, declared) for rule in RULES),
+        *(_stack_policy(rule, declared) for rule in STACK_RULES),
     ]
 
 
-class _Shown:
+class _Declared:
     """What the program declares, as the engine has shown it one resource at a time."""
 
     def __init__(self) -> None:
-        self._declared: dict[str, tuple[object, Resource]] = {}
+        self._by_urn: dict[str, tuple[object, Resource]] = {}
 
     def add(self, args: ResourceValidationArgs) -> Resource:
         """Return the resource as rules see it, made for the first rule that asks."""
-        properties, resource = self._declared.get(args.urn, (None, None))
+        properties, resource = self._by_urn.get(args.urn, (None, None))
         if resource is None or properties is not args.props:
             resource = _resource(args.resource_type, args.name, args.urn, args.opts, args.props)
-            self._declared[args.urn] = args.props, resource
+            self._by_urn[args.urn] = args.props, resource
         return resource
 
     def get(self, urn: str) -> Resource | None:
         """Return the resource as it was shown last."""
-        _, resource = self._declared.get(urn, (None, None))
+        _, resource = self._by_urn.get(urn, (None, None))
         return resource
 
 
-def _resource_policy(rule: Rule[Any], shown: _Shown) -> Policy:
+def _resource_policy(rule: Rule[Any], declared: _Declared) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
-        resource = shown.add(args)
+        resource = declared.add(args)
         undecided: Unknown | None = None
         for finding in rule.findings(resource, rule.parse(dict(args.get_config()))):
             if isinstance(finding, Unknown):
@@ -130,7 +130,7 @@ def _resource_policy(rule: Rule[Any], shown: _Shown) -> Policy:
     )
 
 
-def _stack_policy(rule: StackRule[Any], shown: _Shown) -> Policy:
+def _stack_policy(rule: StackRule[Any], declared: _Declared) -> Policy:
     """Return the policy of a rule about resources together.
 
     Of a stack the engine shows outputs, of which a preview without a cluster knows none. So these rules, too, judge
@@ -139,7 +139,7 @@ def _stack_policy(rule: StackRule[Any], shown: _Shown) -> Policy:
 
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
         resources = [
-            shown.get(r.urn) or _resource(r.resource_type, r.name, r.urn, r.opts, r.props) for r in args.resources
+            declared.get(r.urn) or _resource(r.resource_type, r.name, r.urn, r.opts, r.props) for r in args.resources
         ]
         undecided: tuple[str, ...] | None = None
         for resource, finding in rule.findings(resources, rule.parse(dict(args.get_config()))):

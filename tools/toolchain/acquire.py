@@ -33,7 +33,7 @@ _CLOUD_BACKENDS = ("s3", "gs", "azblob")
 SOURCES_VARIABLE = "ATHANOR_TOOL_SOURCES"
 """Environment variable that limits where tools may come from: a comma-separated part of path,vendor,build."""
 KEEP_SOURCES_VARIABLE = "ATHANOR_KEEP_GO"
-"""Environment variable: whoever sets it builds often, and keeps the sources and the compiled packages for that."""
+"""Environment variable that keeps the sources and the compiled packages, for those who build often."""
 
 
 @dataclass(frozen=True, kw_only=True)
