@@ -69,8 +69,9 @@ _OF_RUNS = {_MODULES["runs"], _MODULES["logs"]}
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; return the process's exit status."""
     _replace_closed_streams()
-    arguments = parsed(sys.argv[1:] if words is None else words)
+    words = sys.argv[1:] if words is None else words
     try:
+        arguments = _parsed_and_said(words)
         run: Callable[[argparse.Namespace], int] = import_module(_MODULES[arguments.command]).run
         status = run(arguments)
         sys.stdout.flush()
@@ -78,13 +79,22 @@ def main(words: Sequence[str] | None = None) -> int:
         _discard_output()
         return _PIPE_CLOSED
     except OSError as error:  # such as the full disk of what standard output is sent to
-        sys.stderr.write(f"athanor {arguments.command}: {error}\n")
+        sys.stderr.write(f"{' '.join(['athanor', *words[:1]])}: {error}\n")
         _discard_output()
         return 1
     except KeyboardInterrupt:  # while the command was being imported, or of one that does not handle it
         sys.stderr.write("\ninterrupted\n")
         return _INTERRUPTED
     return status
+
+
+def _parsed_and_said(words: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of one command, or end after all of its help is written."""
+    try:
+        return parsed(words)
+    except SystemExit:
+        sys.stdout.flush()
+        raise
 
 
 def _replace_closed_streams() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -28,6 +29,7 @@ from benchmarks import (
 )
 from tools.paths import paths
 from tools.progress import Progress
+from tools.terminal import status_of
 
 MEASURES = {
     "environment-preview": environment_preview.measure,
@@ -71,4 +73,4 @@ def _cpu_model() -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status_of(main))

@@ -27,7 +27,7 @@ from tools.progress import Progress
 from tools.proxies import reach_local_clusters_directly
 from tools.stacks.preview import engine_for_a_preview, preview
 from tools.stacks.review import review
-from tools.terminal import terminal
+from tools.terminal import status_of, terminal
 from tools.toolchain.catalogue import ENGINE_WITH_CLOUDS
 
 if TYPE_CHECKING:
@@ -277,4 +277,4 @@ def _acceptance(arguments: argparse.Namespace, console: Console, report: Progres
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(status_of(lambda: main(sys.argv[1:])))

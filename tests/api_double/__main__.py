@@ -10,6 +10,7 @@ from pathlib import Path
 from infra.kubeconfig import minified_kubeconfig
 from tests.api_double.double import ApiDouble
 from tools.paths import paths
+from tools.terminal import status_of
 
 
 def main() -> int:
@@ -39,4 +40,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(status_of(main))

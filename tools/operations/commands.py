@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -27,6 +25,7 @@ from tools.operations.search_logs import Search, search
 from tools.operations.status import status_tables
 from tools.operations.target import resolve
 from tools.operations.why_tables import why_tables
+from tools.terminal import discard_output
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -123,7 +122,7 @@ def _to_whom_it_concerns() -> Generator[None]:
         with suppress(KeyboardInterrupt):
             yield
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
 
 
 def rerun(place: Place, asked: Request, console: Console, report: Progress) -> None:

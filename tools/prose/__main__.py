@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tools.paths import REPOSITORY
 from tools.prose.texts import bound_names, function_names, markdown_prose, python_prose
 from tools.prose.words import EMPTY_NAMES, RULES, Rule
+from tools.terminal import status_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,4 +97,4 @@ def main(places: tuple[str, ...]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(1 if main(tuple(sys.argv[1:])) else 0)
+    sys.exit(status_of(lambda: 1 if main(tuple(sys.argv[1:])) else 0))

@@ -14,6 +14,7 @@ from tools.paths import REPOSITORY, paths
 from tools.sbom.cyclonedx_json import bill_text, first_problem
 from tools.sbom.go_modules import graph_bill
 from tools.sbom.python_pins import environment_bills, image_bills
+from tools.terminal import status_of
 from tools.toolchain.tool import GRAPHS
 
 if TYPE_CHECKING:
@@ -83,4 +84,4 @@ def source_date(variables: Mapping[str, str]) -> dt.datetime | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(status_of(lambda: main(sys.argv[1:])))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from infra.settings.parse import parse_settings
 from tools.stacks.engine import stack_config
+from tools.terminal import status_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,4 +87,4 @@ def main(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(status_of(lambda: main(sys.argv[1:])))

@@ -10,6 +10,7 @@ from rich.table import Column, Table
 
 from tools.paths import paths
 from tools.progress import Progress
+from tools.terminal import status_of
 from tools.toolchain import ToolchainError, provide, upstream_manifests
 from tools.toolchain.catalogue import STACKS
 
@@ -40,4 +41,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(status_of(lambda: main(sys.argv[1:])))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tools.errors import ExpectedError
 from tools.paths import REPOSITORY
+from tools.terminal import status_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,4 +112,4 @@ def _line(dependency: dict[str, Any], vulnerability: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(status_of(lambda: main(sys.argv[1:])))

@@ -18,6 +18,7 @@ from infra.errors import RefusalError
 from tools.errors import ExpectedError
 from tools.paths import REPOSITORY
 from tools.process import CommandError, run
+from tools.terminal import status_of
 from tools.upkeep.contract_schema import FILE, RELEASED
 
 if TYPE_CHECKING:
@@ -145,4 +146,4 @@ def _check_order(version: str, number: tuple[int, int, int], project: str, relea
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(status_of(lambda: main(sys.argv[1:])))

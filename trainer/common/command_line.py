@@ -5,6 +5,8 @@ Not those of `trainer/image`, which run before any package is installed.
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, TypeVar
 
 import tyro
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Config = TypeVar("Config")
+
+_PIPE_CLOSED = 141
+"""What a shell makes of SIGPIPE, which ends other programs there."""
 
 
 def parse(kind: type[Config], program: str, arguments: Sequence[str] | None = None) -> Config:
@@ -24,8 +29,17 @@ def parse(kind: type[Config], program: str, arguments: Sequence[str] | None = No
         arguments: The words of the command line; None takes those of this process.
 
     Raises:
-        SystemExit: 0 after `--help`, 2 after reporting which value is wrong, its limit and the fix.
+        SystemExit: 0 after `--help`, 2 after reporting which value is wrong, its limit and the fix, 141 where nobody
+            reads the help to its end.
     """
     # our help texts are docstrings: looking for comments, too, would make parsing half as long again
     config = (tyro.conf.OmitArgPrefixes, tyro.conf.HelptextFromCommentsOff)
-    return tyro.cli(kind, prog=f"python -m {program}", args=arguments, use_underscores=True, config=config)
+    try:
+        try:
+            return tyro.cli(kind, prog=f"python -m {program}", args=arguments, use_underscores=True, config=config)
+        except SystemExit:
+            sys.stdout.flush()
+            raise
+    except BrokenPipeError:  # a `head` that has enough; what is still unwritten must not fail at the end of Python
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(_PIPE_CLOSED) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib import metadata
@@ -95,6 +96,16 @@ def test_a_closed_stream_is_one_that_nobody_reads(parsed, monkeypatch, stream):
     assert parsed("runs").command == "runs"
     assert getattr(sys, stream).write("x") == 1
     getattr(sys, stream).close()
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"]])
+def test_help_that_nobody_reads_to_its_end_is_not_an_error(words, monkeypatch):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        assert command_line.main(words) == 141
+        monkeypatch.undo()
 
 
 def test_a_full_disk_behind_the_output_prints_no_traceback():

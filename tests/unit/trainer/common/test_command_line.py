@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,18 @@ def test_a_wrong_value_is_refused_with_its_limit(capsys):
         command_line.parse(DIGITS, "trainer.train", [*RUN, "--epochs=0"])
     assert caught.value.code == 2
     assert "epochs=0: must be at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [PrepareDataConfig, DIGITS])  # less and more than is written at once
+def test_help_that_nobody_reads_to_its_end_is_not_an_error(kind, monkeypatch):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        with pytest.raises(SystemExit) as ended:
+            command_line.parse(kind, "trainer.program", ["--help"])
+        monkeypatch.undo()  # and what is left is written nowhere
+    assert ended.value.code == 141
 
 
 def test_no_program_parses_its_arguments_in_another_way():
