@@ -18,6 +18,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from trainer.common import command_line
 from trainer.common.validation import SettingsError, at_least
 from trainer.pytorch.config import with_model
+from trainer.pytorch.data.sampler import check_batch
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.model_config import ModelConfig  # noqa: TC001  the parser reads the annotation at run time
 from trainer.pytorch.parallel.blocks import BlocksConfig
@@ -68,7 +69,7 @@ def estimates(config: DryRunConfig) -> list[RankEstimate]:
         SettingsError: the degrees do not fit the ranks, the model or the batch.
     """
     degrees = config.parallel.degrees(config.ranks)
-    degrees.check_batch(config.batch_size, config.parallel.microbatches)
+    check_batch(config.batch_size, ranks=degrees.data, microbatches=config.parallel.microbatches)
     return [_of_rank(config, rank) for rank in range(0, config.ranks, config.ranks // degrees.pipeline)]
 
 

@@ -25,11 +25,13 @@ FOLDER = "flight-recorder"
 
 
 def keep_in(run_folder: Path) -> None:
-    """Let torch write its dumps to a run's folder, unless something else is set: without it they go to /tmp or HOME.
+    """Let torch write its dumps to a run's folder, unless something else is set: without it they go to /tmp or HOME."""
+    os.environ.setdefault(PREFIX_VARIABLE, str(run_folder / FOLDER / "rank-"))
 
-    Torch creates no folder: without one it writes an error message instead of the dump (seen with 2.15).
-    """
-    prefix = os.environ.setdefault(PREFIX_VARIABLE, str(run_folder / FOLDER / "rank-"))
+
+def create_folder() -> None:
+    """Create the folder of the dumps: without it torch writes an error message instead of a dump (seen with 2.15)."""
+    prefix = os.environ[PREFIX_VARIABLE]
     try:
         Path(prefix).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -52,6 +54,7 @@ def dump_stacks(rank: int, error: BaseException | None = None, *, to_log: bool =
         if to_log:
             _write_stacks(begin, sys.__stderr__.fileno() if sys.__stderr__ else 2)
         if prefix := os.environ.get(PREFIX_VARIABLE):
+            create_folder()
             path = Path(prefix)
             # a name that does not begin as the dumps do: fr_trace reads every file that does
             with path.with_name(f"stacks-{path.name}{rank}").open("wb") as file:

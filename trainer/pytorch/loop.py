@@ -62,28 +62,46 @@ class Trainer:
         """
         self.config = config
         self.step = 0
-        flight_recorder.keep_in(config.folders.run)
         with ExitStack() as stack:
             self._build(stack)
             self._close = stack.pop_all()
 
     def _build(self, stack: ExitStack) -> None:
         config = self.config
+        self._folders = config.folders
+        flight_recorder.keep_in(self._folders.run)
         self.distributed = distributed = Distributed(config.distributed)
         stack.callback(distributed.close)
         config.runtime.apply(processes_per_node=distributed.local_world_size)
         config.precision.apply(distributed.device, warns=distributed.is_main)
-        self._folders = config.folders
+        self._layout = layout = Layout(config.parallel.degrees(distributed.world_size), distributed.device.type)
+        self._open_data(stack)
+        warnings = config.without_effect(self.total_steps, distributed.world_size)
+        config.report.profile.check_length(self.total_steps)
+        self._settings = config.settings()
+        self._parallel_model = config.recipe().build(layout, distributed.device)
+        distributed.abort_with(layout.groups())
+        self.model = self._parallel_model.module
+        self.optimizer = config.optimizer.build(self.model.parameters())
+        # only now: a run that is refused leaves nothing behind
         create_folders(self._folders, distributed)
+        flight_recorder.create_folder()
         self._reporter = Reporter(distributed, config.report, config.reported_run())
         stack.callback(self._reporter.close)
         self.events, self.metrics = self._reporter.events, self._reporter.metrics
+        self._reporter.expect(self.total_steps, warnings)
         self._heartbeat = Heartbeat(self._folders.work, rank=distributed.rank)
+        # ranks that compute the same samples together also draw the same random numbers
+        config.runtime.seed_rank(layout.data_rank)
+        self._checkpoints = CheckpointManager(config.checkpoint, self._folders.checkpoints, distributed, self._settings)
+        self._saves = Saves(config.checkpoint, self._checkpoints, distributed, self.metrics, self.events)
+        stack.callback(self._saves.close)
+        self._evaluations = Evaluations(config, self._parallel_model, self._held_out, distributed, self._reporter)
 
-        self._layout = layout = Layout(config.parallel.degrees(distributed.world_size), distributed.device.type)
-
-        samples = config.data.open("train", config.model.input_shape).on(distributed.device)
-        self._held_out = config.data.open("held_out", config.model.input_shape).on(distributed.device)
+    def _open_data(self, stack: ExitStack) -> None:
+        config, layout = self.config, self._layout
+        samples = config.data.open("train", config.model.input_shape).on(self.distributed.device)
+        self._held_out = config.data.open("held_out", config.model.input_shape).on(self.distributed.device)
         tokens = self._held_out.tokens_per_sample
         self._tokens_per_step = None if tokens is None else tokens * config.data.batch_size
         config.model.refuse_misfit(samples.sample_shape, samples.classes)
@@ -93,23 +111,11 @@ class Trainer:
             rank=layout.data_rank,
             world_size=layout.degrees.data,
             seed=config.runtime.seed,
+            microbatches=config.parallel.microbatches,
         )
-        layout.degrees.check_batch(config.data.batch_size, config.parallel.microbatches)
-        self.batches = Batches(samples, sampler, workers=config.data.workers, device=distributed.device)
-        stack.callback(self.batches.close)
         self.total_steps = config.total_steps(sampler.steps_per_epoch)
-        self._reporter.expect(self.total_steps, config.without_effect(self.total_steps, distributed.world_size))
-        self._parallel_model = config.recipe().build(layout, distributed.device)
-        distributed.abort_with(layout.groups())
-        self.model = self._parallel_model.module
-        self.optimizer = config.optimizer.build(self.model.parameters())
-        # ranks that compute the same samples together also draw the same random numbers
-        config.runtime.seed_rank(layout.data_rank)
-        self._settings = config.settings()
-        self._checkpoints = CheckpointManager(config.checkpoint, self._folders.checkpoints, distributed, self._settings)
-        self._saves = Saves(config.checkpoint, self._checkpoints, distributed, self.metrics, self.events)
-        stack.callback(self._saves.close)
-        self._evaluations = Evaluations(config, self._parallel_model, self._held_out, distributed, self._reporter)
+        self.batches = Batches(samples, sampler, workers=config.data.workers, device=self.distributed.device)
+        stack.callback(self.batches.close)
 
     def train(self, stop: StopRequest) -> Outcome:
         """Resume from the latest checkpoint, train to the end and publish the model.

@@ -126,10 +126,12 @@ def begin(config: RunConfig, *, shards: int) -> None:
     """
     records = sum(len(cifar.read_records(path)) for path in cifar.files_of(config.data_dir, "train"))
     if config.batch_size % shards:
-        fix = f"Fix: a multiple of {shards}, for example {-(-config.batch_size // shards) * shards}"
+        multiple = min(-(-config.batch_size // shards), records // shards) * shards
+        fix = f"Fix: a multiple of {shards}, for example {multiple}" if multiple else "Fix: fewer workers"
         raise RunError(f"batch_size={config.batch_size}: {shards} workers cannot share it evenly. {fix}")
     if config.batch_size > records:
-        raise RunError(f"batch_size={config.batch_size}: must be at most {records}, the samples of one epoch")
+        limit = f"must be at most {records}, the samples of one epoch"
+        raise RunError(f"batch_size={config.batch_size}: {limit}. Fix: --batch_size {records // shards * shards}")
     folders = config.folders
     settings = config.settings()
     try:

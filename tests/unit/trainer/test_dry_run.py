@@ -114,7 +114,7 @@ def test_the_command_prints_a_layout_of_128_gpus(capsys):
             "tensor_parallel=3: a tensor-parallel group would leave a node",
         ),
         ("--ranks 128 --model gpt --tensor_parallel 8", "does not divide heads=4"),
-        ("--ranks 128 --batch_size 100", "batch_size=100: data-parallel ranks x microbatches is 128 x 1, which"),
+        ("--ranks 128 --batch_size 100", "batch_size=100: 128 data-parallel ranks cannot share it evenly"),
         ("--ranks 12 --data_parallel_shard 8", "degrees is 8, which does not divide the number of ranks, 12"),
         ("--ranks 2 --model transformer", "invalid choice: 'transformer'"),
     ],

@@ -40,8 +40,10 @@ class CheckpointConfig:
         # the default promises to lose at most so many steps, which a short run does not break
         if interval >= total_steps and interval != CheckpointConfig.checkpoint_interval_steps:
             effect = "no checkpoint is saved before the end"
-            messages.append(f"checkpoint_interval_steps={interval}: {limit}: {effect}. Fix: fewer than {total_steps}")
+            fix = f"fewer than {total_steps}" if total_steps > 1 else "leave it out"
+            messages.append(f"checkpoint_interval_steps={interval}: {limit}: {effect}. Fix: {fix}")
         if every > total_steps:
-            fix = f"at most {total_steps}, or leave it out"
+            largest = total_steps // interval * interval
+            fix = f"at most {largest}, or leave it out" if largest else "leave it out"
             messages.append(f"keep_every_n_steps={every}: {limit}: no checkpoint is kept forever. Fix: {fix}")
         return messages

@@ -146,8 +146,10 @@ class CheckpointManager:
             f"a checkpoint takes about {what.size_bytes / 1e6:,.1f} MB, "
             f"{usage.free / 1e6:,.0f} of {usage.total / 1e6:,.0f} MB are free in {self._folder}"
         )
-        fix = ". Fix: more space, or a lower --keep_latest_k" if usage.free < what.size_bytes else ""
-        return f"{space}{fix}"
+        if usage.free >= what.size_bytes:
+            return space
+        fewer = ", or a lower --keep_latest_k" if self._config.keep_latest_k > 1 else ""
+        return f"{space}. Fix: more space{fewer}"
 
     def find_latest(self) -> StoredCheckpoint | None:
         """Return the latest intact checkpoint, after removing what interrupted saves left behind.

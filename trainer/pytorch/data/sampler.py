@@ -13,6 +13,34 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+def check_batch(batch_size: int, *, ranks: int, microbatches: int = 1, samples: int | None = None) -> None:
+    """Refuse a batch that data-parallel ranks and their microbatches cannot share evenly, or an epoch does not fill.
+
+    Args:
+        batch_size: Of all ranks.
+        ranks: That see different samples.
+        microbatches: Of each rank.
+        samples: Of an epoch; None where they are not known.
+
+    Raises:
+        SettingsError: naming the batch size and one that fits.
+    """
+    parts = ranks * microbatches
+    shared = f"{ranks} data-parallel ranks" + (f" x {microbatches} microbatches" if microbatches > 1 else "")
+    if samples is not None and samples < parts:
+        limit = f"an epoch of {samples} samples has none for each part of {shared}"
+        raise SettingsError(f"batch_size={batch_size}: {limit}. Fix: fewer of them, or more samples")
+    largest = batch_size + parts if samples is None else samples // parts * parts
+    if samples is not None and batch_size > samples:
+        fix = f"--batch_size {largest}, or less in steps of {parts}, or more samples"
+        raise SettingsError(f"batch_size={batch_size}: must be at most {samples}, the samples of one epoch. Fix: {fix}")
+    if batch_size % parts:
+        multiple = min(-(-batch_size // parts) * parts, largest)
+        elastic = "in an elastic job a multiple of every number of ranks from its least to its most"
+        fix = f"Fix: a multiple of {parts}, for example {multiple}; {elastic}"
+        raise SettingsError(f"batch_size={batch_size}: {shared} cannot share it evenly. {fix}")
+
+
 class IndexSampler:
     """Endless batches of sample indices: a new order each epoch, one slice per rank, a state of three numbers.
 
@@ -20,19 +48,10 @@ class IndexSampler:
     through the same global batches. Samples that do not fill a last batch are left out of that epoch.
     """
 
-    def __init__(self, *, num_samples: int, batch_size: int, rank: int, world_size: int, seed: int) -> None:
-        if batch_size % world_size:
-            multiple = -(-batch_size // world_size) * world_size
-            elastic = "in an elastic job a multiple of every number of ranks from its least to its most"
-            fix = f"Fix: a multiple of {world_size}, for example {multiple}; {elastic}"
-            raise SettingsError(f"batch_size={batch_size}: {world_size} ranks cannot share it evenly. {fix}")
-        if batch_size > num_samples:
-            largest = num_samples // world_size * world_size
-            fix = (
-                f"Fix: --batch_size {largest} or less" if largest else f"Fix: at most {num_samples} data-parallel ranks"
-            )
-            limit = f"must be at most {num_samples}, the samples of one epoch"
-            raise SettingsError(f"batch_size={batch_size}: {limit}. {fix}, or more samples")
+    def __init__(  # noqa: PLR0913  all by name
+        self, *, num_samples: int, batch_size: int, rank: int, world_size: int, seed: int, microbatches: int = 1
+    ) -> None:
+        check_batch(batch_size, ranks=world_size, microbatches=microbatches, samples=num_samples)
         self.num_samples = num_samples
         self.batch_size = batch_size
         self.steps_per_epoch = num_samples // batch_size

@@ -68,7 +68,7 @@ class TokenDataset(Dataset):
         self.classes = file.vocabulary
         self.tokens_per_sample = context
         if not len(self):
-            fix = f"Fix: more tokens, or --context {max(1, file.tokens - 1)}"
+            fix = "Fix: more tokens" + (f", or --context {file.tokens - 1}" if file.tokens > 1 else "")
             raise DataError(f"{file.path}: has {file.tokens} tokens, a sample is {context} and one more. {fix}")
 
     def __len__(self) -> int:

@@ -90,7 +90,10 @@ class ParallelConfig:
                 f"data_parallel_shard {_choice(_divisors(world_size // within))}, and data_parallel_replicate left out"
             )
         else:
-            fix = f"tensor_parallel x pipeline_parallel {_choice(_divisors(world_size))}"
+            shard = self.data_parallel_shard if world_size % self.data_parallel_shard == 0 else 1
+            fix = f"tensor_parallel x pipeline_parallel {_choice(_divisors(world_size // shard))}"
+            if shard != self.data_parallel_shard:
+                fix += ", and data_parallel_shard left out"
         if self.data_parallel_replicate:
             limit = f"{self.data_parallel_replicate * others}, but the number of ranks is {world_size}"
         else:
@@ -143,7 +146,8 @@ class Degrees:
                 f"pipeline_parallel={self.pipeline}: {name} cannot be cut into stages. Fix: leave it out"
             )
         if self.pipeline > 1 and len(plan.blocks) % stages:
-            fitting = [n for n in _divisors(len(plan.blocks))[1:] if len(plan.blocks) % (n * self.stages_per_rank) == 0]
+            possible = _divisors(self.replicate * self.pipeline)[1:]
+            fitting = [n for n in possible if len(plan.blocks) % (n * self.stages_per_rank) == 0]
             fits = f"{_choice(fitting)}, or another" if fitting else "another"
             limit = f"{stages} stages do not divide the {len(plan.blocks)} layers evenly"
             raise SettingsError(f"pipeline_parallel={self.pipeline}: {limit}. Fix: {fits} number of layers")
@@ -155,25 +159,10 @@ class Degrees:
             )
         misfits = [f"{what}={size}" for what, size in plan.tensor_sizes.items() if size % self.tensor]
         if misfits:
-            fits = [
-                n
-                for n in _divisors(min(plan.tensor_sizes.values()))
-                if not any(s % n for s in plan.tensor_sizes.values())
-            ]
+            possible = _divisors(self.replicate * self.tensor)
+            fits = [n for n in possible if not any(size % n for size in plan.tensor_sizes.values())]
             fix = f"Fix: {_choice(fits)}"
             raise SettingsError(f"tensor_parallel={self.tensor}: does not divide {', '.join(misfits)}. {fix}")
-
-    def check_batch(self, batch_size: int, microbatches: int) -> None:
-        """Refuse a batch that data-parallel ranks and microbatches cannot share evenly.
-
-        Raises:
-            SettingsError: naming the batch size and one that fits.
-        """
-        parts = self.data * microbatches
-        if batch_size % parts:
-            limit = f"data-parallel ranks x microbatches is {self.data} x {microbatches}, which does not divide it"
-            fix = f"Fix: a multiple of {parts}, for example {-(-batch_size // parts) * parts}"
-            raise SettingsError(f"batch_size={batch_size}: {limit}. {fix}")
 
 
 def _divisors(number: int) -> list[int]:

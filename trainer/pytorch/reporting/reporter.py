@@ -88,12 +88,7 @@ class Reporter:
             raise SettingsError(f"metrics_port={config.metrics_port}: {address}: {error.strerror}. {fix}") from error
 
     def expect(self, total_steps: int, warnings: Sequence[str]) -> None:
-        """Prepare for the steps of a run of `total_steps`, and log `warnings` about them.
-
-        Raises:
-            SettingsError: the profiler should record steps that the run does not have.
-        """
-        self._config.profile.check_length(total_steps)
+        """Prepare for the steps of a run of `total_steps`, and log `warnings` about them."""
         device = self._distributed.device
         if self._distributed.is_main:
             for warning in warnings:

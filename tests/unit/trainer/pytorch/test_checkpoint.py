@@ -318,6 +318,8 @@ def test_a_full_disk_is_reported_and_leaves_the_former_checkpoint(manager, tmp_p
         monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
         with pytest.raises(CheckpointError, match=r"are free in .*\. Fix: more space, or a lower --keep_latest_k"):
             checkpoints.save(2, {"model": {"w": torch.zeros(100_000)}})
+        with pytest.raises(CheckpointError, match=r"are free in .*\. Fix: more space$"):
+            manager(keep_latest_k=1).save(2, {"model": {"w": torch.zeros(100_000)}})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert names(tmp_path) == ["step-00000001"]

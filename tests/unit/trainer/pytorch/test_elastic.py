@@ -234,5 +234,7 @@ def test_store_listens_only_at_the_given_address(store):
 
 
 def test_number_of_ranks_that_cannot_share_the_batch_is_refused_with_advice_for_elastic_jobs():
-    with pytest.raises(ValueError, match=r"batch_size=64: 3 ranks .* every number of ranks from its least to its most"):
+    with pytest.raises(
+        ValueError, match=r"batch_size=64: 3 data-parallel ranks .* every number of ranks from its least to its most"
+    ):
         IndexSampler(num_samples=100, batch_size=64, rank=0, world_size=3, seed=0)

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import socket
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,7 +22,9 @@ from trainer.pytorch.loop import NonFiniteError, Outcome, Trainer
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.resnet import ResNetConfig
 from trainer.pytorch.optimizer import OptimizerConfig
+from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.precision import PrecisionConfig
+from trainer.pytorch.reporting.config import ProfileConfig, ReportConfig
 from trainer.pytorch.runtime import RuntimeConfig
 from trainer.pytorch.shared_volume import FolderError
 from trainer.training import non_finite
@@ -199,6 +202,22 @@ def test_gradient_is_scaled_down_to_the_limit(small):
         assert torch.stack(norms).norm().item() == pytest.approx(0.01, rel=1e-3)
     finally:
         trainer.close()
+
+
+def test_a_refused_run_leaves_nothing_behind(small):
+    config = small()
+    refused = [
+        {"data": DigitsConfig(data_dir=Path("missing"))},
+        {"data": dataclasses.replace(config.data, batch_size=2000)},
+        {"model": ResNetConfig()},
+        {"parallel": ParallelConfig(tensor_parallel=2)},
+        {"report": ReportConfig(profile=ProfileConfig(profile_steps=1, profile_start_step=1000))},
+        {"distributed": DistributedConfig(num_gpu=2)},
+    ]
+    for changes in refused:
+        with pytest.raises((SettingsError, DataError)):
+            Trainer(dataclasses.replace(config, **changes))
+        assert not config.output_dir.exists(), changes
 
 
 def test_wrong_surroundings_are_refused_before_training(small, tmp_path, monkeypatch):

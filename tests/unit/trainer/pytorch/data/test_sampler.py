@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from itertools import chain
+import re
+from itertools import chain, product
 
 import pytest
 
 from tests.tables import each_row
+from trainer.common.validation import SettingsError
 from trainer.pytorch.data.digits import DigitsConfig
-from trainer.pytorch.data.sampler import IndexSampler
+from trainer.pytorch.data.sampler import IndexSampler, check_batch
 
 
 def sampler(*, rank=0, world_size=1, num_samples=103, batch_size=12, seed=0) -> IndexSampler:
@@ -60,9 +62,36 @@ def test_state_saved_by_two_ranks_continues_on_one():
     assert next(alone).tolist() == next(pair[0]).tolist() + next(pair[1]).tolist()
 
 
+def test_a_batch_size_that_is_suggested_is_accepted():
+    suggested = set[str]()
+    for batch_size, ranks, parts, samples in product(range(1, 40), (1, 2, 3), (1, 2, 4), (None, 1, 7, 23, 100)):
+        given = {"ranks": ranks, "microbatches": parts, "samples": samples}
+        try:
+            check_batch(batch_size, **given)
+        except SettingsError as error:
+            suggestion = re.search(r"(for example|--batch_size) (\d+)", str(error))
+            if suggestion is None:
+                assert "Fix: fewer of them, or more samples" in str(error)  # noqa: PT017  one of many
+                assert samples < ranks * parts
+            else:
+                check_batch(int(suggestion[2]), **given)
+                suggested.add(suggestion[1])
+    assert suggested == {"for example", "--batch_size"}
+
+
 def test_refuses_what_cannot_be_shared_or_filled():
-    with pytest.raises(ValueError, match=r"batch_size=10: 4 ranks .* Fix: a multiple of 4, for example 12"):
+    with pytest.raises(
+        ValueError, match=r"batch_size=10: 4 data-parallel ranks cannot .* Fix: a multiple of 4, for .* 12"
+    ):
         sampler(batch_size=10, world_size=4)
+    with pytest.raises(
+        ValueError, match=r"batch_size=10: 2 data-parallel ranks x 3 microbatches cannot .* multiple of 6"
+    ):
+        check_batch(10, ranks=2, microbatches=3)
+    with pytest.raises(
+        ValueError, match=r"must be at most 23, .* Fix: --batch_size 16, or less in steps of 8, or more"
+    ):
+        check_batch(64, ranks=2, microbatches=4, samples=23)
     with pytest.raises(ValueError, match="batch_size=104: must be at most 103"):
         sampler(batch_size=104)
     with pytest.raises(ValueError, match=r"seed=0: .* seed 1"):

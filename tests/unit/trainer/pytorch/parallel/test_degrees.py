@@ -91,20 +91,25 @@ def test_degrees_that_the_model_cannot_be_divided_by(values, plan, message):
         ParallelConfig(**values).degrees(8).check_model("m", plan)
 
 
+def test_degrees_are_suggested_that_the_ranks_can_have():
+    plan = GptConfig(layers=6, heads=3, width=63, context=63, vocabulary=255).plan()
+    with pytest.raises(ValueError, match=r"does not divide heads=3.*\. Fix: 1$"):  # 3 would divide them
+        ParallelConfig(tensor_parallel=2).degrees(2).check_model("m", plan)
+    with pytest.raises(ValueError, match=r"Fix: one of 1, 3$"):
+        ParallelConfig(tensor_parallel=2).degrees(6).check_model("m", plan)
+    with pytest.raises(ValueError, match=r"4 stages do not divide the 6 layers evenly\. Fix: 2, or another number"):
+        ParallelConfig(pipeline_parallel=4, microbatches=4).degrees(4).check_model("m", plan)
+    with pytest.raises(ValueError, match=r"Fix: tensor_parallel x pipeline_parallel one of 1, 2$"):
+        ParallelConfig(data_parallel_shard=2, tensor_parallel=3).degrees(4)
+    with pytest.raises(ValueError, match=r"one of 1, 2, 4, and data_parallel_shard left out$"):
+        ParallelConfig(data_parallel_shard=3, tensor_parallel=3).degrees(4)
+
+
 def test_every_block_is_in_one_stage_and_stages_go_around_the_ranks():
     looped = ParallelConfig(pipeline_parallel=2, microbatches=2, pipeline_schedule="interleaved_1f1b").degrees(2)
     assert [looped.blocks_of_stages(rank, 8) for rank in (0, 1)] == [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
     plain = ParallelConfig(pipeline_parallel=2, microbatches=2).degrees(2)
     assert [plain.blocks_of_stages(rank, 4) for rank in (0, 1)] == [[[0, 1]], [[2, 3]]]
-
-
-def test_a_batch_that_microbatches_cannot_share():
-    degrees = ParallelConfig(data_parallel_shard=2).degrees(2)
-    degrees.check_batch(12, 3)
-    with pytest.raises(
-        ValueError, match=r"batch_size=10: .* is 2 x 3, which .*\. Fix: a multiple of 6, for example 12"
-    ):
-        degrees.check_batch(10, 3)
 
 
 def test_autocast_is_for_replicas_and_channels_last_for_images():
