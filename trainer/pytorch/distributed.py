@@ -44,8 +44,8 @@ class DistributedConfig:
     checkpoint_timeout_seconds: int = 1800
     """Longest wait for the other ranks while a checkpoint is written, the model is evaluated or published."""
     stop_timeout_seconds: int = 30
-    """Longest that a step may continue after a stop signal before another rank counts as lost; with the time of a
-    checkpoint it must fit into the pod's grace period."""
+    """Longest that a step may continue after a stop signal before another rank counts as lost, or one without others
+    as hanging; with the time of a checkpoint it must fit into the pod's grace period."""
     peer_timeout_seconds: int = 60
     """Silence after which the process or the node of another rank counts as lost; 0 does not look."""
 
@@ -92,7 +92,7 @@ class Distributed:
         self._peers: PeerWatch | None = None
         self._groups: list[dist.ProcessGroup] = []
         self._heartbeat: Heartbeat | None = None
-        # alone there is nobody to wait for: a step that takes too long is reported, not ended
+        # alone there is nobody to wait for: a step that takes too long is reported, and ended only after a stop signal
         abort = self._abort if self.world_size > 1 else None
         self._guard = Guard(abort, self._dump_stacks, stop_timeout_seconds=config.stop_timeout_seconds)
         self._timeout_seconds = config.init_timeout_seconds
@@ -127,6 +127,11 @@ class Distributed:
         return self._config.checkpoint_timeout_seconds
 
     @property
+    def timeout_seconds(self) -> int:
+        """Longest wait for what this rank does now."""
+        return self._timeout_seconds
+
+    @property
     def is_main(self) -> bool:
         """Whether this is rank 0, which does what is done once for all."""
         return self.rank == 0
@@ -143,9 +148,7 @@ class Distributed:
             heartbeat: gets what is allowed from now on, and for how long.
         """
         self._heartbeat = heartbeat
-        if self.world_size == 1:
-            return
-        if self._config.peer_timeout_seconds:
+        if self.world_size > 1 and self._config.peer_timeout_seconds:
             # a connection of its own: a request of the main thread may hold the other one for minutes
             store = dist.distributed_c10d._get_default_store().clone()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
             self._peers = PeerWatch(

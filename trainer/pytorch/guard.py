@@ -92,7 +92,7 @@ class Guard:
 
         Args:
             abort: makes the collectives of this process return; called once, from the guard's thread. None
-                where there are none: then what takes too long is reported, and not ended.
+                where there are none: then what takes too long is reported, and only ended after a stop signal.
             dump_stacks: writes what all threads are doing; called from a thread of its own.
             stop_timeout_seconds: longest that a step may continue after a stop signal.
         """
@@ -141,12 +141,13 @@ class Guard:
         reported: _Limit | None = None
         while not self._closed.wait(POLL_SECONDS):
             limit = self._limit
-            reason = self._reason_to_cut(limit)
+            late_stop = self._late_stop(limit)
+            reason = late_stop or self._reason_to_cut(limit)
             if reason is None or limit is reported:
                 continue
             reported = limit
-            if self._abort is not None:
-                self._cut(reason, self._abort)
+            if self._abort is not None or late_stop is not None:
+                self._cut(reason)
                 return
             logger.error("%s; the stacks of all threads follow", reason)
             self._dump()
@@ -157,15 +158,21 @@ class Guard:
         now = time.monotonic()
         if now - limit.begin > limit.seconds + _MARGIN_SECONDS:
             return f"{limit.what} took longer than {limit.seconds:g} s: some rank hangs, or is gone"
-        if self._stop is not None and self._stop.arrived():
-            self._stop_seen_at = self._stop_seen_at or now
-            waited = now - max(limit.begin, self._stop_seen_at)
-            if limit.ends_with_step and waited > self._stop_timeout_seconds:
-                return (
-                    f"asked to stop, and the step was not done {self._stop_timeout_seconds:g} s later: another rank is "
-                    "gone, or steps take longer and need a higher --stop_timeout_seconds"
-                )
         return None
+
+    def _late_stop(self, limit: _Limit) -> str | None:
+        if self._stop is None or not self._stop.arrived():
+            return None
+        now = time.monotonic()
+        self._stop_seen_at = self._stop_seen_at or now
+        waited = now - max(limit.begin, self._stop_seen_at)
+        if not limit.ends_with_step or waited <= self._stop_timeout_seconds:
+            return None
+        cause = "it hangs" if self._abort is None else "another rank is gone"
+        return (
+            f"asked to stop, and the step was not done {self._stop_timeout_seconds:g} s later: {cause}, or steps take "
+            "longer and need a higher --stop_timeout_seconds"
+        )
 
     def _dump(self) -> None:
         """Write the stacks before an abort changes them; not for long, for the volume may be what hangs."""
@@ -173,13 +180,14 @@ class Guard:
         dump.start()
         dump.join(_DUMP_SECONDS)
 
-    def _cut(self, reason: str, abort: Callable[[], None]) -> None:
+    def _cut(self, reason: str) -> None:
         """Abort; the reason comes first, for whatever a collective returns from here on is not to be used."""
         self._reason = reason
-        logger.error("%s; aborting the communicators", reason)
+        logger.error("%s; %s", reason, "the stacks follow" if self._abort is None else "aborting the communicators")
         self._dump()
-        # in a thread of its own: it waits for NCCL, which may itself wait forever
-        threading.Thread(target=abort, name="abort", daemon=True).start()
+        if self._abort is not None:
+            # in a thread of its own: it waits for NCCL, which may itself wait forever
+            threading.Thread(target=self._abort, name="abort", daemon=True).start()
         if not self._returned.wait(_RETURN_SECONDS):
             logger.error("the main thread did not return: ending the process")
             os._exit(LOST_EXIT_STATUS)

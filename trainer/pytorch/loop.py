@@ -27,6 +27,7 @@ from trainer.pytorch.result import is_published, publish_result, read_result
 from trainer.pytorch.shared_volume import create_folders
 from trainer.pytorch.stopwatch import Stopwatch
 from trainer.training import non_finite
+from trainer.training.digits import DataError
 from trainer.training.metrics import StepReport
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Trainer:
         """
         self.config = config
         self.step = 0
+        self._stop: StopRequest | None = None
         with ExitStack() as stack:
             self._build(stack)
             self._close = stack.pop_all()
@@ -114,7 +116,13 @@ class Trainer:
             microbatches=config.parallel.microbatches,
         )
         self.total_steps = config.total_steps(sampler.steps_per_epoch)
-        self.batches = Batches(samples, sampler, workers=config.data.workers, device=self.distributed.device)
+        self.batches = Batches(
+            samples,
+            sampler,
+            workers=config.data.workers,
+            device=self.distributed.device,
+            give_up=self._gives_up_on_batch,
+        )
         stack.callback(self.batches.close)
 
     def train(self, stop: StopRequest) -> Outcome:
@@ -141,6 +149,7 @@ class Trainer:
     def _train(self, stop: StopRequest) -> Outcome:
         if self._finished_before():
             return Outcome.FINISHED
+        self._stop = stop
         self.distributed.watch(stop, self._heartbeat)
         self._resume()
         first_step = self.step
@@ -162,16 +171,20 @@ class Trainer:
         """Do one optimizer step, and agree with the other ranks whether to go on.
 
         Returns:
-            Whether some rank had `stop_requested`; the same on every rank.
+            Whether some rank had `stop_requested`; the same on every rank. Also without a step where a stop came while
+            a rank without others waited for its batch.
 
         Raises:
+            DataError, DataWorkerError: the batch cannot be read.
             NonFiniteError: before the parameters are changed.
             DataError: as well, for targets that are unknown.
             SettingsError: parameters that no step would change.
         """
         begin = time.perf_counter()
         own = Stopwatch(self.distributed.device)
-        batch = next(self.batches)
+        batch = next(self.batches, None)
+        if batch is None:
+            return True
         data_wait_seconds = time.perf_counter() - begin
         learning_rate = self.config.optimizer.learning_rate_at(self.step, self.total_steps)
         for group in self.optimizer.param_groups:
@@ -254,6 +267,23 @@ class Trainer:
         self.metrics.on_checkpoint_found(latest.saved_at)
         ranks = {"world_size": self.distributed.world_size, "saved_by_ranks": latest.world_size}
         self.events.write("resumed", step=self.step, total_steps=self.total_steps, **ranks)
+
+    def _gives_up_on_batch(self, waited_seconds: float) -> bool:
+        """Return whether to stop without the batch that data workers owe: other ranks would wait for it in vain.
+
+        Raises:
+            PeersLostError: the other ranks no longer wait.
+            DataError: the wait was too long.
+        """
+        self.distributed.raise_if_cut()
+        limit = self.distributed.timeout_seconds
+        if waited_seconds > limit:
+            raise DataError(
+                f"data_dir={self.config.data.data_dir}: no batch within {limit} s: the volume or a data worker hangs. "
+                "Fix: look at that volume; if reading takes so long, a higher --train_timeout_seconds (for the first "
+                "batch --init_timeout_seconds)"
+            )
+        return self.distributed.world_size == 1 and self._stop is not None and self._stop.requested
 
     def _refuse_unknown_targets(self, targets: Tensor) -> None:
         """Name what made the loss of some rank not a number if it was its targets; collective."""

@@ -11,6 +11,7 @@ from torch.distributed.elastic.multiprocessing.errors import get_error_handler, 
 from trainer.common.validation import SettingsError
 from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.config import TrainConfig, parse
+from trainer.pytorch.data.readers import DataWorkerError
 from trainer.pytorch.distributed import MainRankError
 from trainer.pytorch.export_config import ExportError
 from trainer.pytorch.guard import PeersLostError
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 _FAILURES = (
     SettingsError,
     DataError,
+    DataWorkerError,
     FolderError,
     LimitError,
     CheckpointError,

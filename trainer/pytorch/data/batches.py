@@ -3,44 +3,42 @@
 from __future__ import annotations
 
 import copy
-import os
-import signal
-import threading
-from itertools import chain
-from multiprocessing import parent_process, resource_tracker
+import time
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import DataLoader
 
 from trainer.pytorch.data.prefetch import Prefetch
-from trainer.pytorch.data.transfer import batches_of_message, packed, unpacked
-from trainer.training.digits import DataError
-from trainer.training.signals import STOP_SIGNALS
+from trainer.pytorch.data.readers import Readers
+from trainer.pytorch.data.transfer import batches_of_message, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Iterator
 
     from trainer.pytorch.data.dataset import Batch, Dataset
+    from trainer.pytorch.data.readers import Numbers
     from trainer.pytorch.data.sampler import IndexSampler
-    from trainer.pytorch.data.transfer import PipedBatch
 
-_NICENESS = 5
-"""Of the readers: they work ahead, while a step that loses its core is late. A rank that waits leaves them its own."""
+_LOOK_SECONDS = 0.5
 
 
 class Batches:
-    """Endless batches on the training device.
+    """Batches on the training device, without end.
 
     Attributes:
         sampler: the position of the batches that were returned. What workers have read ahead does not count, so the
             position can be saved after any step, and a resumed run may have another number of workers.
     """
 
-    def __init__(self, dataset: Dataset, sampler: IndexSampler, *, workers: int, device: torch.device) -> None:
+    def __init__(  # noqa: PLR0913  two to read from, and how
+        self,
+        dataset: Dataset,
+        sampler: IndexSampler,
+        *,
+        workers: int,
+        device: torch.device,
+        give_up: Callable[[float], bool] = lambda _: False,
+    ) -> None:
         """Start no process yet.
 
         Args:
@@ -48,11 +46,15 @@ class Batches:
             sampler: Where to begin.
             workers: Processes that read ahead; 0 reads each batch when it is asked for.
             device: Where batches are returned.
+            give_up: Asked twice a second, while a batch of workers is not there yet, whether to end the iteration
+                after so many seconds of waiting. It may raise.
         """
         self._dataset = dataset
         self.sampler = sampler
         self._workers = workers
         self._device = device
+        self._give_up = give_up
+        self._readers: Readers | None = None
         self._ahead: Prefetch | None = None
 
     def __iter__(self) -> Batches:
@@ -63,12 +65,17 @@ class Batches:
 
         Raises:
             DataError: a file is damaged; with workers also one of the few batches that would come next.
+            DataWorkerError: a worker has ended.
+            StopIteration: `give_up` said so.
         """
         if not self._workers:
             return self._dataset.batch(next(self.sampler)).to(self._device)
         if self._ahead is None:
-            self._ahead = Prefetch(chain.from_iterable(map(unpacked, self._read_ahead())))
-        batch = next(self._ahead)
+            self._ahead = self._read_ahead()
+        begin = time.monotonic()
+        while (batch := self._ahead.take(_LOOK_SECONDS)) is None:
+            if self._give_up(time.monotonic() - begin):
+                raise StopIteration
         next(self.sampler)
         return batch.to(self._device)
 
@@ -79,78 +86,30 @@ class Batches:
 
     def close(self) -> None:
         """End the processes; the next batch would start others."""
+        if self._readers is not None:
+            self._readers.end()
+            self._readers = None
         if self._ahead is not None:
-            # it holds the last reference: the loader's iterator waits for its processes when it is deleted
             self._ahead.close()
             self._ahead = None
 
-    def _read_ahead(self) -> Iterator[list[Batch | PipedBatch] | DataError]:
-        kind: Any = DataLoader  # whose types know lists of samples alone
+    def _read_ahead(self) -> Prefetch:
         # a copy, which runs ahead of the position that is saved
         ahead = copy.copy(self.sampler)
-        loader = kind(
-            _ByMessage(self._dataset),
-            batch_sampler=_numbers(ahead, batches_of_message(self._dataset, ahead.batch_size_per_rank)),
-            num_workers=self._workers,
-            collate_fn=packed,
-            pin_memory=self._device.type == "cuda",
-            worker_init_fn=_begin_reading,
-            # not a fork of this process: its children would keep the sockets open by which others notice its end
-            multiprocessing_context="forkserver",
-            # else the loader would draw a number from the generator that dropout draws from
-            generator=torch.Generator(),
-        )
-        # torchrun and terminals send signals to the whole group of processes. Only the rank answers them, by saving,
-        # and for its last step it needs the others: they inherit what is blocked here, until `_leave_group`.
-        resource_tracker.ensure_running()  # which else would start now, and unblock them
-        former = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-        try:
-            return iter(loader)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, former)
+        numbers = _numbers(ahead, batches_of_message(self._dataset, ahead.batch_size_per_rank))
+        self._readers = Readers(self._dataset, numbers, self._workers)
+        return Prefetch(self._received(self._readers))
+
+    def _received(self, readers: Readers) -> Iterator[Batch]:
+        """Yield what processes have read; in the thread that waits for them."""
+        on_gpu = self._device.type == "cuda"
+        if on_gpu:
+            torch.cuda.set_device(self._device)  # each thread begins with GPU 0, and would open it
+        for message in readers:
+            for batch in unpacked(message):
+                yield batch.pin_memory() if on_gpu else batch
 
 
-class _ByMessage:
-    """A data set as torch's loader takes it: `__getitems__` gets all numbers of a message, an array for each batch."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self._dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    def __getitems__(self, numbers: list[NDArray[np.int64]]) -> list[Batch] | DataError:
-        try:
-            return [self._dataset.batch(torch.from_numpy(each)) for each in numbers]  # pyright: ignore[reportUnknownMemberType]
-        except DataError as error:
-            # a message like any other: raised here, it would reach the rank as the text of a traceback
-            return error
-
-
-def _numbers(sampler: IndexSampler, batches: int) -> Iterator[list[NDArray[np.int64]]]:
-    """Yield the numbers of each message's samples, as arrays: tensors would be files of shared memory on their way."""
+def _numbers(sampler: IndexSampler, batches: int) -> Iterator[Numbers]:
     while True:
         yield [next(sampler).numpy() for _ in range(batches)]
-
-
-def _begin_reading(_worker: int) -> None:
-    """Prepare a process that reads: where there is not a core for each, the rank comes first."""
-    os.nice(_NICENESS)
-    _leave_group()
-
-
-def _leave_group() -> None:
-    """Let no signal reach this process that is not for it alone, such as the one that ends it with the rank."""
-    os.setpgid(0, 0)
-    former = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # forgets one that was for the group
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-    signal.signal(signal.SIGTERM, former)
-    # torch's own watch is for the parent, which is the fork server: that would outlive a rank that is killed
-    threading.Thread(target=_end_with_rank, daemon=True).start()
-
-
-def _end_with_rank() -> None:
-    rank = parent_process()
-    assert rank is not None, "a reader is not started by itself"
-    rank.join()
-    os._exit(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path  # noqa: TC003  the command line parser reads the annotation at run time
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -31,14 +31,13 @@ class Batch:
     targets: Tensor
 
     def pin_memory(self) -> Batch:
-        """Return it in memory from which GPUs copy by themselves; torch's loader calls this."""
-        return Batch(inputs=self.inputs.pin_memory(), targets=self.targets.pin_memory())
+        """Return it in memory from which GPUs copy by themselves."""
+        return replace(self, inputs=self.inputs.pin_memory(), targets=self.targets.pin_memory())
 
     def to(self, device: torch.device) -> Batch:
         """Return it on a device; the copy from pinned memory does not hold up the caller."""
-        return Batch(
-            inputs=self.inputs.to(device, non_blocking=True), targets=self.targets.to(device, non_blocking=True)
-        )
+        inputs, targets = (each.to(device, non_blocking=True) for each in (self.inputs, self.targets))
+        return replace(self, inputs=inputs, targets=targets)
 
 
 class Dataset(ABC):

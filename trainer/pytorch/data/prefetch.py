@@ -1,8 +1,7 @@
 """The next batches of a loader, taken by a thread while a step computes.
 
-A batch comes from another process over a socket, a pipe and shared memory. That takes a millisecond, and several on a
-busy machine, for which a step would wait though the batch was read long ago. For GPUs, torch's loader has such a thread
-itself, which pins memory.
+A batch comes from another process over a socket, a pipe and shared memory, and is pinned for GPUs. That takes a
+millisecond, and several on a busy machine, for which a step would wait though the batch was read long ago.
 """
 
 from __future__ import annotations
@@ -33,13 +32,16 @@ class Prefetch:
         self._thread = threading.Thread(target=self._take, args=(batches,), name="batches", daemon=True)
         self._thread.start()
 
-    def __next__(self) -> Batch:
-        """Return the next batch.
+    def take(self, seconds: float) -> Batch | None:
+        """Return the next batch, or None if it is not there within so many seconds.
 
         Raises:
             Exception: what the iterator raised in its place; it has no more batches then.
         """
-        taken = self._taken.get()
+        try:
+            taken = self._taken.get(timeout=seconds)
+        except queue.Empty:
+            return None
         if isinstance(taken, Exception):
             self._taken.put(taken)  # for one that asks again, which would wait forever
             raise taken

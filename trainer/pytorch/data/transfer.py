@@ -46,9 +46,9 @@ class PipedBatch:
             targets=torch.from_numpy(self.targets),  # pyright: ignore[reportUnknownMemberType]
         )
 
-    def pin_memory(self) -> Batch:
-        """Return the batch in pinned memory; torch's loader calls this."""
-        return self.unpacked().pin_memory()
+
+Message = list[Batch | PipedBatch] | DataError
+"""What a reader sends at once: batches, or the error that it met in their place."""
 
 
 def batches_of_message(dataset: Dataset, batch_size: int) -> int:
@@ -57,14 +57,12 @@ def batches_of_message(dataset: Dataset, batch_size: int) -> int:
     return max(1, min(_MOST_BATCHES, PIPE_BYTES // batch_bytes))
 
 
-def packed(batches: Sequence[Batch] | DataError) -> list[Batch | PipedBatch] | DataError:
-    """Return the message that a reader sends for batches on the CPU, or for the error that it met in their place."""
-    if isinstance(batches, DataError):
-        return batches
+def packed(batches: Sequence[Batch]) -> Message:
+    """Return the message that a reader sends for batches on the CPU."""
     return [_packed(batch) for batch in batches]
 
 
-def unpacked(message: Sequence[Batch | PipedBatch] | DataError) -> list[Batch]:
+def unpacked(message: Message) -> list[Batch]:
     """Return the batches of a message that a rank received.
 
     Raises:

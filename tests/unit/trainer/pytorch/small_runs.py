@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from trainer.pytorch.loop import Trainer
 
-GO_ON = SimpleNamespace(requested=False)
+GO_ON = SimpleNamespace(requested=False, arrived=lambda: False)
 
 
 class StopAt:

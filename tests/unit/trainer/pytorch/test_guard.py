@@ -130,6 +130,19 @@ def test_process_alone_reports_each_wait_once_and_goes_on():
     assert not guard.has_cut
 
 
+def test_process_alone_that_hangs_after_a_stop_signal_is_ended(stop, monkeypatch, caplog):
+    ended = threading.Event()
+    monkeypatch.setattr(module, "_RETURN_SECONDS", 0.05)
+    monkeypatch.setattr(module.os, "_exit", lambda status: ended.set() if status == 75 else None)
+    guard = Guard(None, lambda: None, stop_timeout_seconds=0.05)
+    guard.watch(stop, None)
+    guard.allow("a step", 60, ends_with_step=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert ended.wait(20)
+    assert "the step was not done 0.05 s later: it hangs, or steps take longer" in caplog.text
+    guard.close()
+
+
 def test_signal_is_seen_from_another_thread_before_its_handler_runs(stop, monkeypatch):
     # as while the main thread is in C++: the handler in C has run, the one in Python has not
     monkeypatch.setattr(StopRequest, "_on_signal", lambda *_: None)

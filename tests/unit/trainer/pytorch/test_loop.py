@@ -8,6 +8,7 @@ import json
 import math
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -218,6 +219,23 @@ def test_a_refused_run_leaves_nothing_behind(small):
         with pytest.raises((SettingsError, DataError)):
             Trainer(dataclasses.replace(config, **changes))
         assert not config.output_dir.exists(), changes
+
+
+def test_a_stop_while_a_rank_alone_waits_for_its_batch_needs_no_step(small):
+    config = small()
+    trainer = Trainer(config)
+    try:
+        trainer._stop = SimpleNamespace(requested=False)
+        assert not trainer._gives_up_on_batch(1)
+        with pytest.raises(DataError, match=r"no batch within 1800 s: the volume or a data worker hangs\. Fix: "):
+            trainer._gives_up_on_batch(1801)
+        trainer._stop.requested = True
+        assert trainer._gives_up_on_batch(1)
+        trainer.batches = iter(())  # as they end then
+        assert trainer.train_step(stop_requested=False)
+        assert trainer.step == 0
+    finally:
+        trainer.close()
 
 
 def test_wrong_surroundings_are_refused_before_training(small, tmp_path, monkeypatch):

@@ -29,7 +29,7 @@ def stopped_while_evaluating(small):
     """Make runs of two epochs that are asked to stop when they compute the first held-out batch after a step."""
 
     def train(step):
-        trainer, stop = Trainer(small(epochs=2)), SimpleNamespace(requested=False)
+        trainer, stop = Trainer(small(epochs=2)), SimpleNamespace(requested=False, arrived=lambda: False)
 
         def look(module, _inputs, _output):
             stop.requested = stop.requested or (not module.training and trainer.step == step)
@@ -67,7 +67,7 @@ def test_a_run_that_is_asked_to_stop_at_once_does_not_begin_the_evaluation_that_
     trainer = Trainer(small(epochs=2))
     trainer.model.register_forward_hook(lambda *_: pytest.fail("it computes"))
     try:
-        assert trainer.train(SimpleNamespace(requested=True)) is Outcome.STOPPED
+        assert trainer.train(SimpleNamespace(requested=True, arrived=lambda: False)) is Outcome.STOPPED
     finally:
         trainer.close()
     assert evaluations(small()) == []

@@ -5,20 +5,28 @@ from __future__ import annotations
 import multiprocessing
 import os
 import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 from tests.waiting import wait_until
-from trainer.pytorch.data import samples
+from trainer.pytorch.data import prefetch, readers, samples
 from trainer.pytorch.data.batches import Batches
+from trainer.pytorch.data.dataset import Batch, Dataset
+from trainer.pytorch.data.readers import DataWorkerError
 from trainer.pytorch.data.sampler import IndexSampler
 from trainer.pytorch.data.tokens import TokensConfig
+from trainer.pytorch.data.transfer import PIPE_BYTES
 from trainer.training.digits import DataError
 from trainer.training.signals import STOP_SIGNALS
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
 
 CPU = torch.device("cpu")
 REPOSITORY = Path(__file__).resolve().parents[5]
@@ -95,23 +103,16 @@ def test_a_stop_of_the_whole_group_of_processes_leaves_the_readers_to_the_rank(t
 
 
 KILLED_RANK = """
-import multiprocessing, os, signal, sys, torch
-from itertools import chain
+import multiprocessing, sys, torch
 from pathlib import Path
 from trainer.pytorch.data.batches import Batches
-from trainer.pytorch.data.prefetch import Prefetch
 from trainer.pytorch.data.sampler import IndexSampler
 from trainer.pytorch.data.tokens import TokensConfig
-from trainer.pytorch.data.transfer import unpacked
 if __name__ == "__main__":
     dataset = TokensConfig(data_dir=Path(sys.argv[1])).open("train", (2048,))
     sampler = IndexSampler(num_samples=len(dataset), batch_size=4, rank=0, world_size=1, seed=3)
     source = Batches(dataset, sampler, workers=1, device=torch.device("cpu"))
-    loader = source._read_ahead()
-    source._ahead = Prefetch(chain.from_iterable(map(unpacked, loader)))
     next(source)
-    while loader._data_queue.qsize() < 2:
-        pass  # until the reader has nothing to do: one that writes would notice by that
     print(multiprocessing.active_children()[0].pid, flush=True)
     sys.stdin.read()
 """
@@ -127,6 +128,78 @@ def test_readers_end_with_a_rank_that_is_killed(tokens):
             assert select.select([reader], [], [], 60)[0], "it would hold its memory for as long as the pod exists"
         finally:
             os.close(reader)
+
+
+class Wide(Dataset):
+    """Samples of 96 KiB: a message of 192 KiB is more than a pipe holds, and less than goes through shared memory."""
+
+    sample_shape, classes = (96 * 128,), 64
+
+    def __len__(self) -> int:
+        return 64
+
+    def batch(self, indices: torch.Tensor) -> Batch:
+        return Batch(inputs=indices[:, None].expand(-1, *self.sample_shape).contiguous(), targets=indices)
+
+
+def test_batches_that_are_too_large_for_a_pipe_arrive_whole():
+    sampler = IndexSampler(num_samples=64, batch_size=4, rank=0, world_size=1, seed=3)
+    source = Batches(Wide(), sampler, workers=2, device=CPU)
+    for _ in range(6):
+        batch = next(source)
+        assert batch.inputs.nbytes > PIPE_BYTES
+        assert batch.inputs.is_shared()
+        assert torch.equal(batch.inputs, batch.targets[:, None].expand_as(batch.inputs))
+    source.close()
+
+
+def wide_batches() -> tuple[Batches, BaseProcess]:
+    """Return batches, and their only reader, which stands in the middle of a message."""
+    sampler = IndexSampler(num_samples=64, batch_size=2, rank=0, world_size=1, seed=3)
+    source = Batches(Wide(), sampler, workers=1, device=CPU)
+    assert len(next(source).targets) == 2
+    [reader] = multiprocessing.active_children()
+    channel = Path(f"/proc/{reader.pid}/wchan")
+    wait_until(lambda: "pipe_write" in channel.read_text(), "a reader that is in the middle of a message")
+    return source, reader
+
+
+def test_a_worker_that_is_killed_within_a_message_is_named_with_the_signal():
+    source, reader = wide_batches()
+    os.kill(reader.pid, signal.SIGKILL)
+    with pytest.raises(DataWorkerError) as lost:
+        list(source)
+    assert str(lost.value) == (
+        f"data worker 1 of 1 (process {reader.pid}) was killed by SIGKILL, as the kernel does where memory is short. "
+        "Fix: more memory for the pod, or a lower --data_workers or --batch_size"
+    )
+    source.close()
+
+
+def test_a_worker_that_hangs_within_a_message_holds_up_neither_a_stop_nor_the_end():
+    looks = []
+    source, reader = wide_batches()
+    os.kill(reader.pid, signal.SIGSTOP)
+    source._give_up = lambda seconds: looks.append(seconds) or len(looks) > 1
+    assert len(list(source)) < 64
+    assert 0 < looks[0] < looks[1]
+    source.close()
+    assert reader.exitcode == -signal.SIGKILL
+
+
+def test_a_worker_beyond_any_signal_is_left_behind(monkeypatch):
+    """As one that waits for a volume in the kernel: Python waits at its end for all processes that it knows."""
+    monkeypatch.setattr(readers, "_END_SECONDS", 0.01)
+    source, reader = wide_batches()
+    os.kill(reader.pid, signal.SIGSTOP)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(reader), "kill", lambda _: None)
+        patched.setattr(prefetch, "_END_SECONDS", 0.01)
+        source.close()
+    assert reader.is_alive()
+    assert reader not in multiprocessing.active_children()
+    reader.kill()
+    reader.join()
 
 
 def test_what_a_worker_cannot_read_is_reported_by_the_rank(tmp_path):

@@ -21,7 +21,7 @@ def test_the_next_batch_is_taken_while_a_step_computes():
 
     ahead = Prefetch(batches())
     assert taken[1].wait(PATIENCE_SECONDS), "nobody has asked for it"
-    assert [next(ahead) for _ in range(4)] == [0, 1, 2, 3]
+    assert [ahead.take(PATIENCE_SECONDS) for _ in range(4)] == [0, 1, 2, 3]
     ahead.close()
 
 
@@ -31,10 +31,24 @@ def test_what_a_batch_raised_is_raised_in_its_place_and_again():
         raise ValueError("damaged")
 
     ahead = Prefetch(batches())
-    assert next(ahead) == 0
+    assert ahead.take(PATIENCE_SECONDS) == 0
     for _ in range(2):
         with pytest.raises(ValueError, match="damaged"):
-            next(ahead)
+            ahead.take(PATIENCE_SECONDS)
+    ahead.close()
+
+
+def test_a_batch_that_is_late_is_not_waited_for():
+    late = threading.Event()
+
+    def batches():
+        late.wait(PATIENCE_SECONDS)
+        yield 0
+
+    ahead = Prefetch(batches())
+    assert ahead.take(0.01) is None
+    late.set()
+    assert ahead.take(PATIENCE_SECONDS) == 0
     ahead.close()
 
 
@@ -51,7 +65,7 @@ def test_the_end_lets_go_of_the_readers_however_much_was_taken():
 
         ahead = Prefetch(batches())
         for _ in range(count):
-            next(ahead)
+            ahead.take(PATIENCE_SECONDS)
         ahead.close()
         assert ended.is_set()
         assert not ahead._thread.is_alive()

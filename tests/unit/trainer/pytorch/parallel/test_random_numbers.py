@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tests.unit.trainer.pytorch.small_runs import StopAt
 from trainer.pytorch import runtime
 from trainer.pytorch.loop import Outcome, Trainer
 from trainer.pytorch.parallel import random_numbers
@@ -67,14 +68,8 @@ def test_ranks_with_other_samples_do_not_continue_with_the_same_numbers(ranks, c
 
 def train(config, until: int | None = None) -> Outcome:
     trainer = Trainer(config)
-
-    class Stop:
-        @property
-        def requested(self) -> bool:
-            return trainer.step + 1 == until
-
     try:
-        return trainer.train(Stop())
+        return trainer.train(StopAt(trainer, until))
     finally:
         trainer.close()
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from tests.unit.trainer.pytorch.small_runs import StopAt
 from trainer.pytorch.distributed import DistributedConfig
 from trainer.pytorch.loop import Trainer
 from trainer.pytorch.reporting.config import ProfileConfig, ReportConfig
@@ -21,14 +22,8 @@ from trainer.pytorch.reporting.profiler import StepProfiler
 def run(config, stop_at: int | None = None) -> list[dict]:
     """Train; return the events `profiled`."""
     trainer = Trainer(config)
-
-    class Stop:
-        @property
-        def requested(self) -> bool:
-            return trainer.step + 1 == stop_at
-
     try:
-        trainer.train(Stop())
+        trainer.train(StopAt(trainer, stop_at))
     finally:
         trainer.close()
     lines = [json.loads(line) for line in (config.folders.logs / "rank-00000.jsonl").read_text().splitlines()]
@@ -118,7 +113,7 @@ def test_a_trace_is_written_within_the_limit_of_a_checkpoint_on_every_rank(small
     report = profiled(profile_start_step=5, profile_steps=2, profile_ranks=ranks)
     trainer = Trainer(small(distributed=own, report=report))
     monkeypatch.setattr(dist, "set_timeout", lambda limit: limits.append((trainer.step + 1, limit.total_seconds())))
-    trainer.train(SimpleNamespace(requested=False))
+    trainer.train(SimpleNamespace(requested=False, arrived=lambda: False))
     trainer.close()
     # the step at whose end it is written, and the next one, in which the other ranks wait for the one that writes
     assert [limit for limit in limits if 4 < limit[0] < 9] == [(5, 700), (5, 60), (6, 700), (8, 60)]

@@ -65,7 +65,7 @@ def test_the_steps_of_a_run_count_down_to_zero(small):
     config = small()
     trainer = Trainer(config)
     try:
-        trainer.train(SimpleNamespace(requested=False))
+        trainer.train(SimpleNamespace(requested=False, arrived=lambda: False))
         labels = {"run": "small", "rank": "0"}
         read = trainer.metrics.registry.get_sample_value
         assert read("athanor_training_memory_peak_bytes", labels) > 2**20

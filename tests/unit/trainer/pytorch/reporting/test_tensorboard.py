@@ -20,7 +20,7 @@ from trainer.pytorch.reporting.tensorboard import EventFile
 def run(config, stop_at=None) -> None:
     trainer = Trainer(config)
     try:
-        trainer.train(StopAt(trainer, stop_at) if stop_at else SimpleNamespace(requested=False))
+        trainer.train(StopAt(trainer, stop_at) if stop_at else SimpleNamespace(requested=False, arrived=lambda: False))
     finally:
         trainer.close()
 

@@ -157,7 +157,7 @@ def test_a_model_that_cannot_be_counted_has_none(caplog):
 def _steps(config) -> list[dict]:
     trainer = Trainer(config)
     try:
-        trainer.train(SimpleNamespace(requested=False))
+        trainer.train(SimpleNamespace(requested=False, arrived=lambda: False))
         value = trainer.metrics.registry.get_sample_value("athanor_training_mfu", {"run": "small", "rank": "0"})
     finally:
         trainer.close()
