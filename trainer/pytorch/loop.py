@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from trainer.pytorch.agreement import Agreed
     from trainer.pytorch.config import TrainConfig
+    from trainer.pytorch.data.dataset import Dataset
     from trainer.training.signals import StopRequest
 
 
@@ -77,7 +78,7 @@ class Trainer:
         config.runtime.apply(processes_per_node=distributed.local_world_size)
         config.precision.apply(distributed.device, warns=distributed.is_main)
         self._layout = layout = Layout(config.parallel.degrees(distributed.world_size), distributed.device.type)
-        self._open_data(stack)
+        samples = self._open_data(stack)
         warnings = config.without_effect(self.total_steps, distributed.world_size)
         config.report.profile.check_length(self.total_steps)
         self._settings = config.settings()
@@ -91,7 +92,7 @@ class Trainer:
         self._reporter = Reporter(distributed, config.report, config.reported_run())
         stack.callback(self._reporter.close)
         self.events, self.metrics = self._reporter.events, self._reporter.metrics
-        self._reporter.expect(self.total_steps, warnings)
+        self._reporter.expect(self.total_steps, [*warnings, *samples.notes, *self._held_out.notes])
         self._heartbeat = Heartbeat(self._folders.work, rank=distributed.rank)
         # ranks that compute the same samples together also draw the same random numbers
         config.runtime.seed_rank(layout.data_rank)
@@ -100,7 +101,8 @@ class Trainer:
         stack.callback(self._saves.close)
         self._evaluations = Evaluations(config, self._parallel_model, self._held_out, distributed, self._reporter)
 
-    def _open_data(self, stack: ExitStack) -> None:
+    def _open_data(self, stack: ExitStack) -> Dataset:
+        """Open both splits and return that of training."""
         config, layout = self.config, self._layout
         samples = config.data.open("train", config.model.input_shape).on(self.distributed.device)
         self._held_out = config.data.open("held_out", config.model.input_shape).on(self.distributed.device)
@@ -124,6 +126,7 @@ class Trainer:
             give_up=self._gives_up_on_batch,
         )
         stack.callback(self.batches.close)
+        return samples
 
     def train(self, stop: StopRequest) -> Outcome:
         """Resume from the latest checkpoint, train to the end and publish the model.

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from trainer.training.digits import SplitName
 
 _MAX_BYTE = 255.0
+_MOST_NAMES = 5
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names of a list that may be long, and how many there are besides."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +57,14 @@ class Dataset(ABC):
         classes: how many values a target may have.
         class_names: what these are called, in their order; empty where the data do not say.
         tokens_per_sample: tokens that a model predicts in one sample; None for images.
+        notes: what users should know of how it was read.
     """
 
     sample_shape: tuple[int, ...]
     classes: int
     class_names: tuple[str, ...] = ()
     tokens_per_sample: int | None = None
+    notes: tuple[str, ...] = ()
 
     @abstractmethod
     def __len__(self) -> int: ...

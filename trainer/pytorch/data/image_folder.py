@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 
-from trainer.pytorch.data.dataset import Batch, Dataset, FileDataConfig
+from trainer.pytorch.data.dataset import Batch, Dataset, FileDataConfig, listed
 from trainer.pytorch.data.image_files import ImageFiles, list_images
 from trainer.training.digits import SPLITS, DataError
 
@@ -80,6 +80,9 @@ class ImageFolder(Dataset):
         self.classes = len(files.classes)
         self.class_names = files.classes
         self._files = files
+        if files.left_out:
+            what = "hidden or of an operating system, and left out"
+            self.notes = (f"{files.folder}: {len(files.left_out)} {what}: {listed(files.left_out)}",)
 
     def __len__(self) -> int:
         return len(self._files.names)

@@ -142,6 +142,24 @@ def test_folders_that_are_not_classes_of_images_are_refused(tmp_path, damage, me
         ImageFolderConfig(data_dir=tmp_path).fingerprint()
 
 
+def test_hidden_files_and_folders_of_operating_systems_are_left_out_and_said(tmp_path):
+    folder_of_images(tmp_path, Image.new("L", (8, 8)))
+    fingerprint = ImageFolderConfig(data_dir=tmp_path).fingerprint()
+    for folder in ("__MACOSX", ".thumbnails"):
+        (tmp_path / "train" / folder).mkdir()
+    for name in ("train/a/._0.png", "train/__MACOSX/._0.png", "train/.DS_Store"):
+        (tmp_path / name).write_bytes(b"\0\5\x16\7")
+    config = ImageFolderConfig(data_dir=tmp_path)
+    dataset = config.open("train", (1, 8, 8))
+    assert (len(dataset), dataset.class_names, config.fingerprint()) == (2, ("a", "b"), fingerprint)
+    left_out = "3 hidden or of an operating system, and left out: .thumbnails, __MACOSX, a/._0.png"
+    assert dataset.notes == (f"{tmp_path / 'train'}: {left_out}",)
+    assert config.open("held_out", (1, 8, 8)).notes == ()
+    (tmp_path / "train/a/0.png").unlink()
+    with pytest.raises(DataError, match=r"train/a: has no images"):
+        config.open("train", (1, 8, 8))
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 def test_images_of_16_bits_keep_their_greys(tmp_path, channels):
     values = np.linspace(0, 65535, 64).reshape(8, 8).astype(np.uint16)
