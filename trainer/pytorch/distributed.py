@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -267,6 +267,17 @@ class Distributed:
         values: list[T | None] = [None] * self.world_size
         dist.all_gather_object(values, value)
         return cast("list[T]", values)
+
+    def remember(self, key: str, text: str) -> list[str] | None:
+        """Append a text to a list that the ranks share, and return the list; None if the text was in it.
+
+        Not collective: any rank may do it at any time. The list ends with this group of processes.
+        """
+        store: Any = dist.distributed_c10d._get_default_store()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        if store.add(f"{key}: {text}", 1) > 1:
+            return None
+        store.append(key, f"{text}\0")
+        return store.get(key).decode().split("\0")[:-1]
 
     def close(self) -> None:
         """Leave the group."""

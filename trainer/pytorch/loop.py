@@ -16,6 +16,7 @@ from trainer.pytorch.checkpoints.manager import CheckpointManager
 from trainer.pytorch.checkpoints.saves import Saves
 from trainer.pytorch.checkpoints.settings import refuse_changed_settings
 from trainer.pytorch.data.batches import Batches
+from trainer.pytorch.data.damage import UndamagedDataset, refuse_beyond
 from trainer.pytorch.data.sampler import IndexSampler
 from trainer.pytorch.distributed import Distributed
 from trainer.pytorch.evaluations import Evaluations
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
     from trainer.pytorch.agreement import Agreed
     from trainer.pytorch.config import TrainConfig
-    from trainer.pytorch.data.dataset import Dataset
+    from trainer.pytorch.data.dataset import DamagedSampleError, Dataset
+    from trainer.training.digits import SplitName
     from trainer.training.signals import StopRequest
 
 
@@ -104,8 +106,7 @@ class Trainer:
     def _open_data(self, stack: ExitStack) -> Dataset:
         """Open both splits and return that of training."""
         config, layout = self.config, self._layout
-        samples = config.data.open("train", config.model.input_shape).on(self.distributed.device)
-        self._held_out = config.data.open("held_out", config.model.input_shape).on(self.distributed.device)
+        samples, self._held_out = self._open("train"), self._open("held_out")
         tokens = self._held_out.tokens_per_sample
         self._tokens_per_step = None if tokens is None else tokens * config.data.batch_size
         config.model.refuse_misfit(samples.sample_shape, samples.classes)
@@ -124,9 +125,16 @@ class Trainer:
             workers=config.data.workers,
             device=self.distributed.device,
             give_up=self._gives_up_on_batch,
+            report=self._report_damaged,
         )
         stack.callback(self.batches.close)
         return samples
+
+    def _open(self, split: SplitName) -> Dataset:
+        data = self.config.data
+        opened = data.open(split, self.config.model.input_shape)
+        usable = UndamagedDataset(opened, most=data.most_damaged, report=self._report_damaged)
+        return usable.on(self.distributed.device)
 
     def train(self, stop: StopRequest) -> Outcome:
         """Resume from the latest checkpoint, train to the end and publish the model.
@@ -201,7 +209,7 @@ class Trainer:
             self._refuse_unknown_targets(batch.targets)
         if self.step == 0:
             gradients.refuse_missing(self.model)
-        gradient_norm = self._clip_gradient(agreed)
+        gradient_norm = self._clip_gradient(agreed, batch.inputs)
         self.distributed.raise_if_cut()
         self._saves.before_update()
         self.optimizer.step()  # pyright: ignore[reportUnknownMemberType]
@@ -271,6 +279,18 @@ class Trainer:
         ranks = {"world_size": self.distributed.world_size, "saved_by_ranks": latest.world_size}
         self.events.write("resumed", step=self.step, total_steps=self.total_steps, **ranks)
 
+    def _report_damaged(self, sample: DamagedSampleError) -> None:
+        """Report a sample that is left out, unless some rank has done so.
+
+        Raises:
+            DataError: too many are.
+        """
+        most = self.config.data.most_damaged
+        messages = self.distributed.remember("damaged samples", str(sample))
+        if messages is not None:
+            refuse_beyond(most, messages)
+            self._reporter.on_damaged_sample(self.step, str(sample), left_out=len(messages), most=most)
+
     def _gives_up_on_batch(self, waited_seconds: float) -> bool:
         """Return whether to stop without the batch that data workers owe: other ranks would wait for it in vain.
 
@@ -295,7 +315,7 @@ class Trainer:
         unknown = self.distributed.gather(targets[task.unknown(targets, classes)][:1].cpu())
         task.refuse_unknown(torch.cat(unknown), classes)
 
-    def _clip_gradient(self, agreed: Agreed) -> float:
+    def _clip_gradient(self, agreed: Agreed, inputs: Tensor) -> float:
         """Make the gradient that of the mean loss, no longer than configured, and return the norm it had before."""
         limit = self.config.optimizer.gradient_clip_norm
         norm = gradients.clip(self.model.parameters(), limit, self._layout, counted=agreed.counted)
@@ -304,7 +324,8 @@ class Trainer:
                 f"step {self.step + 1}: loss {agreed.own_loss} on rank {self.distributed.rank} and not finite on "
                 f"{agreed.bad_ranks} of {self.distributed.world_size} ranks, gradient norm {norm} (must be finite); "
                 "parameters unchanged. "
-                f"Fix: a lower --learning_rate (now {self.config.optimizer.learning_rate}), or look for such samples"
+                f"Fix: a lower --learning_rate (now {self.config.optimizer.learning_rate}), or look at the samples of "
+                f"such a rank, here {self.batches.suspects(inputs)}"
             )
         return norm
 

@@ -78,10 +78,12 @@ class _Explained:
         return len(self._samples)
 
     def batches(self, size: int) -> Iterator[Samples]:
+        begin = 0
         try:
             for samples in self._samples.batches(size):
                 if self._classes is not None:
-                    _check_labels(self._path, "held_out", samples, self._classes)
+                    _check_labels(self._path, "held_out", samples, self._classes, begin=begin)
+                begin += len(samples)
                 yield samples
         except DataError as error:
             raise SourceError(str(error)) from error
@@ -172,8 +174,8 @@ def _tensor(path: Path, arrays: dict[str, Any], name: str) -> Tensor:
     return torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType]
 
 
-def _check_labels(path: Path, kind: str, samples: Samples, classes: int) -> None:
-    lowest, highest = (int(value) for value in samples.labels.aminmax())
-    if lowest < 0 or highest >= classes:
-        labels = f"{kind}_labels are from {lowest} to {highest}"
-        raise SourceError(f"data={path}: {labels}; the network has {classes} outputs. Fix: 0 to {classes - 1}")
+def _check_labels(path: Path, kind: str, samples: Samples, classes: int, *, begin: int = 0) -> None:
+    wrong = ((samples.labels < 0) | (samples.labels >= classes)).nonzero().flatten()
+    if len(wrong):
+        label = f"{kind}_labels[{begin + int(wrong[0])}] is {int(samples.labels[wrong[0]])}"
+        raise SourceError(f"data={path}: {label}; the network has {classes} outputs. Fix: 0 to {classes - 1}")

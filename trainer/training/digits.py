@@ -118,7 +118,23 @@ def load(data_dir: Path, split: SplitName) -> Digits:
     if damage:
         fix = f"Fix: run `python -m trainer.prepare_data --data_dir {data_dir}`"
         raise DataError(f"data_dir={data_dir}: {damage}. {fix}")
-    return Digits(images=np.load(folder / f"{split}_images.npy"), labels=np.load(folder / f"{split}_labels.npy"))
+    images, labels = folder / f"{split}_images.npy", folder / f"{split}_labels.npy"
+    digits = Digits(images=np.load(images), labels=np.load(labels))
+    refuse_labels(digits.labels, NUM_CLASSES, of=labels)
+    return digits
+
+
+def refuse_labels(labels: NDArray[np.int64], classes: int, *, of: Path | None = None) -> None:
+    """Refuse labels [N] that are not 0 to `classes` - 1, which a GPU would end the process for, without a word.
+
+    Raises:
+        DataError: naming the first one, and the file that has it.
+    """
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(wrong):
+        where = f"{of}: " if of else ""
+        what = f"label {labels[wrong[0]]} of sample {wrong[0]}, one of {len(wrong)} that are not 0 to {classes - 1}"
+        raise DataError(f"{where}{what}. Fix: such labels alone, or leave these samples out")
 
 
 def fingerprint(data_dir: Path) -> str:

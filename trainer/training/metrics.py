@@ -150,6 +150,7 @@ class TrainingMetrics:
         self._non_finite = counter(
             "nonfinite_loss", "Times that this run ended because a loss or its gradient was not a finite number"
         )
+        self._damaged_samples = counter("damaged_samples", "Damaged samples that this process left out, each once")
         self._samples = counter("samples", "Samples used by this process's job since it started")
         self._step_seconds = seconds("step", "Time of one step, waiting for data included")
         self._data_wait_seconds = seconds("data_wait", "Time a step waited for its batch")
@@ -233,6 +234,10 @@ class TrainingMetrics:
     def on_loss(self, loss: float) -> None:
         """Take over a training loss, mean over all ranks."""
         self._loss.labels(**self._labels).set(loss)
+
+    def on_damaged_sample(self) -> None:
+        """Count a sample that cannot be read and is left out."""
+        self._damaged_samples.inc()
 
     def on_slowest_rank(self, rank: int, ratio: float) -> None:
         """Take over the rank that the others wait for, and its own time per step divided by the median of all ranks."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer.pytorch.data.dataset import listed
 from trainer.pytorch.data.prefetch import Prefetch
 from trainer.pytorch.data.readers import Readers
 from trainer.pytorch.data.transfer import batches_of_message, unpacked
@@ -15,6 +16,9 @@ from trainer.pytorch.data.transfer import batches_of_message, unpacked
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from torch import Tensor
+
+    from trainer.pytorch.data.damage import Report
     from trainer.pytorch.data.dataset import Batch, Dataset
     from trainer.pytorch.data.readers import Numbers
     from trainer.pytorch.data.sampler import IndexSampler
@@ -38,6 +42,7 @@ class Batches:
         workers: int,
         device: torch.device,
         give_up: Callable[[float], bool] = lambda _: False,
+        report: Report | None = None,
     ) -> None:
         """Start no process yet.
 
@@ -48,12 +53,15 @@ class Batches:
             device: Where batches are returned.
             give_up: Asked twice a second, while a batch of workers is not there yet, whether to end the iteration
                 after so many seconds of waiting. It may raise.
+            report: Gets the damaged samples that workers have left out.
         """
         self._dataset = dataset
         self.sampler = sampler
         self._workers = workers
         self._device = device
         self._give_up = give_up
+        self._report = report
+        self._numbers = torch.empty(0, dtype=torch.int64)
         self._readers: Readers | None = None
         self._ahead: Prefetch | None = None
 
@@ -69,15 +77,30 @@ class Batches:
             StopIteration: `give_up` said so.
         """
         if not self._workers:
-            return self._dataset.batch(next(self.sampler)).to(self._device)
+            self._numbers = next(self.sampler)
+            return self._dataset.batch(self._numbers).to(self._device)
         if self._ahead is None:
             self._ahead = self._read_ahead()
         begin = time.monotonic()
         while (batch := self._ahead.take(_LOOK_SECONDS)) is None:
             if self._give_up(time.monotonic() - begin):
                 raise StopIteration
-        next(self.sampler)
+        if self._report is not None:
+            for each in batch.damaged:
+                self._report(each)
+        self._numbers = next(self.sampler)
         return batch.to(self._device)
+
+    def suspects(self, inputs: Tensor) -> str:
+        """Name the samples of the last batch whose values are not finite numbers; all of it if there are none.
+
+        Args:
+            inputs: Of that batch, [N, ...].
+        """
+        bad = ~inputs.flatten(1).isfinite().all(dim=1).cpu()
+        numbers = self._numbers[bad] if bad.any() else self._numbers
+        names = listed([self._dataset.name(int(number)) for number in numbers])
+        return f"{names}, which have values that are not finite" if bad.any() else names
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to a position that `sampler.state_dict` returned; see there."""

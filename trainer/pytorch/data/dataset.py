@@ -12,6 +12,7 @@ import torch
 
 from trainer.common.validation import at_least
 from trainer.pytorch.task import Task
+from trainer.training.digits import DataError, refuse_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,21 @@ if TYPE_CHECKING:
 
 _MAX_BYTE = 255.0
 _MOST_NAMES = 5
+
+
+class DamagedSampleError(DataError):
+    """One sample cannot be used, as opposed to its volume, which may come back.
+
+    Attributes:
+        number: of the sample.
+    """
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(number, message)
+        self.number = number
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
 def listed(names: Sequence[str]) -> str:
@@ -36,6 +52,8 @@ class Batch:
 
     inputs: Tensor
     targets: Tensor
+    damaged: tuple[DamagedSampleError, ...] = ()
+    """Samples that others replace, each in the first batch of a process that should have it."""
 
     def pin_memory(self) -> Batch:
         """Return it in memory from which GPUs copy by themselves."""
@@ -74,8 +92,13 @@ class Dataset(ABC):
         """Return the samples of these numbers, int64 [N] on the CPU, in their order.
 
         Raises:
-            DataError: a file is damaged.
+            DamagedSampleError: a sample cannot be used.
+            DataError: a file cannot be read.
         """
+
+    def name(self, number: int) -> str:
+        """Return what people find a sample by, such as its file."""
+        return f"sample {number}"
 
     def on(self, device: torch.device) -> Dataset:  # noqa: ARG002  most data sets are too large for a device
         """Return the data set with what fits there already on the device."""
@@ -93,7 +116,12 @@ class InMemoryDataset(Dataset):
             targets: int64 [N, ...].
             classes: How many values a target may have.
             class_names: What these are called.
+
+        Raises:
+            DataError: a label is not one of the classes.
         """
+        if targets.ndim == 1:
+            refuse_labels(targets.numpy(force=True), classes)
         self.sample_shape = tuple(inputs.shape[1:])
         self.classes = classes
         self.class_names = class_names
@@ -142,6 +170,11 @@ class DataConfig(ABC):
         """Processes that read for each rank; 0 reads in the rank's own."""
         return 0
 
+    @property
+    def most_damaged(self) -> int:
+        """Damaged samples that may be left out."""
+        return 0
+
     @abstractmethod
     def open(self, split: SplitName, input_shape: Sequence[int]) -> Dataset:
         """Return a split.
@@ -177,16 +210,25 @@ class FileDataConfig(DataConfig):
     data_workers: int = 0
     """Processes that read batches ahead for each rank; 0 reads each batch in the rank's own process when it is needed.
     The order of the samples is the same for any number."""
+    skip_damaged: int = 0
+    """Most damaged samples, over all ranks, that are left out from a start of the run to its end: each is reported, and
+    the next one takes its place. One more ends the run."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least("data_workers", self.data_workers, 0)
+        at_least("skip_damaged", self.skip_damaged, 0)
 
     @property
     def workers(self) -> int:
         """See `DataConfig.workers`."""
         return self.data_workers
 
+    @property
+    def most_damaged(self) -> int:
+        """See `DataConfig.most_damaged`."""
+        return self.skip_damaged
 
-_NOT_THE_SAMPLES = ("data_dir", "data_workers")
+
+_NOT_THE_SAMPLES = ("data_dir", "data_workers", "skip_damaged")
 """A run may resume with other values of these."""

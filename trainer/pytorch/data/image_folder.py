@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
-from trainer.pytorch.data.dataset import Batch, Dataset, FileDataConfig, listed
+from trainer.pytorch.data.dataset import Batch, DamagedSampleError, Dataset, FileDataConfig, listed
 from trainer.pytorch.data.image_files import ImageFiles, list_images
 from trainer.training.digits import SPLITS, DataError
 
@@ -29,8 +29,6 @@ _MAX_BYTE = 255.0
 _BITS_OF_BYTE = 8
 _WITHOUT_RANGE = ("I", "F")
 """Pillow's modes of 32-bit integers and floats, of which a file does not say what is black and what is white."""
-_UNREADABLE = (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError)
-"""What Pillow raises for damaged files: broken PNG files are a SyntaxError, BMP files a ValueError."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +88,7 @@ class ImageFolder(Dataset):
     def batch(self, indices: Tensor) -> Batch:
         """See `Dataset.batch`."""
         numbers = cast("list[int]", indices.tolist())  # pyright: ignore[reportUnknownMemberType]
-        images = np.stack([self._image(self._files.folder / self._files.names[number]) for number in numbers])
+        images = np.stack([self._image(number) for number in numbers])
         # all at once: a call of numpy for each image takes longer than its pixels
         pixels = np.ascontiguousarray(images.transpose(0, 3, 1, 2)) / np.float32(_MAX_BYTE)
         labels = [self._files.labels[number] for number in numbers]
@@ -99,15 +97,25 @@ class ImageFolder(Dataset):
             targets=torch.tensor(labels),
         )
 
-    def _image(self, path: Path) -> NDArray[np.uint8]:
+    def name(self, number: int) -> str:
+        """See `Dataset.name`: the file."""
+        return str(self._files.folder / self._files.names[number])
+
+    def _image(self, number: int) -> NDArray[np.uint8]:
         """Return an image as uint8 [height, width, channels]."""
+        path = self.name(number)
         channels, height, width = self.sample_shape
         try:
             with Image.open(path) as file:
                 image = _cropped(_of_bytes(file).convert(_MODES[channels]), width, height)
-        except _UNREADABLE as error:
-            raise DataError(f"{path}: cannot be read as an image: {error}. Fix: replace or remove it") from error
-        return np.asarray(image).reshape(height, width, channels)
+            return np.asarray(image).reshape(height, width, channels)
+        except MemoryError:
+            raise
+        except Exception as error:  # Pillow's kinds are in no list: SyntaxError, struct.error, IndexError and so on
+            if isinstance(error, OSError) and error.errno is not None:
+                raise DataError(f"{path}: cannot be read: {error.strerror}. Fix: look at that volume") from error
+            message = f"{path}: cannot be read as an image: {error}. Fix: replace it"
+            raise DamagedSampleError(number, message) from error
 
 
 def _of_bytes(image: Image.Image) -> Image.Image:

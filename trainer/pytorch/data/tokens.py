@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
 
-from trainer.pytorch.data.dataset import Batch, Dataset, FileDataConfig
+from trainer.pytorch.data.dataset import Batch, DamagedSampleError, Dataset, FileDataConfig
 from trainer.pytorch.data.token_files import DESCRIPTION, open_file, read_description
 from trainer.pytorch.task import Task
 from trainer.training.digits import DataError
@@ -74,6 +75,11 @@ class TokenDataset(Dataset):
     def __len__(self) -> int:
         return max(0, self._file.tokens - 1) // self._context
 
+    def name(self, number: int) -> str:
+        """See `Dataset.name`: the file and its tokens."""
+        begin = number * self._context
+        return f"{self._file.path}: tokens {begin} to {begin + self._context}"
+
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs, which maps the file itself: the tokens would be copied."""
         return {name: value for name, value in vars(self).items() if name != "_windows"}
@@ -87,10 +93,13 @@ class TokenDataset(Dataset):
         """See `Dataset.batch`; inputs and targets int64 [N, context]."""
         # one call for all rows, and the check before the tokens take four times as much memory
         rows = self._windows[indices.numpy()]
-        largest = int(rows.max())
-        if largest >= self.classes:
+        if int(rows.max()) >= self.classes:
             # a GPU would end the process without a word of the file
+            row, column = (int(each) for each in np.argwhere(rows >= self.classes)[0])
+            number = int(indices[row])
+            what = f"token {rows[row, column]} at {number * self._context + column}"
             limit = f"{DESCRIPTION} says 0 to {self.classes - 1}"
-            raise DataError(f"{self._file.path}: token {largest}, {limit}. Fix: describe the file again")
+            message = f"{self._file.path}: {what}, {limit}. Fix: write and describe the file again"
+            raise DamagedSampleError(number, message)
         both: Tensor = torch.from_numpy(rows)  # pyright: ignore[reportUnknownMemberType]
         return Batch(inputs=both[:, :-1].to(torch.int64), targets=both[:, 1:].to(torch.int64))

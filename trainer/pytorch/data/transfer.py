@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from trainer.pytorch.data.dataset import Dataset
+    from trainer.pytorch.data.dataset import DamagedSampleError, Dataset
 
 PIPE_BYTES = 256 * 1024
 """Largest batch that goes through the pipe. At 800 kB both ways cost the same (docs/benchmarks.md)."""
@@ -38,12 +38,14 @@ class PipedBatch:
 
     inputs: NDArray[np.generic]
     targets: NDArray[np.generic]
+    damaged: tuple[DamagedSampleError, ...]
 
     def unpacked(self) -> Batch:
         """Return the batch; it shares the arrays' memory."""
         return Batch(
             inputs=torch.from_numpy(self.inputs),  # pyright: ignore[reportUnknownMemberType]
             targets=torch.from_numpy(self.targets),  # pyright: ignore[reportUnknownMemberType]
+            damaged=self.damaged,
         )
 
 
@@ -76,4 +78,4 @@ def unpacked(message: Message) -> list[Batch]:
 def _packed(batch: Batch) -> Batch | PipedBatch:
     if batch.inputs.nbytes + batch.targets.nbytes > PIPE_BYTES:
         return batch
-    return PipedBatch(inputs=batch.inputs.numpy(), targets=batch.targets.numpy())
+    return PipedBatch(inputs=batch.inputs.numpy(), targets=batch.targets.numpy(), damaged=batch.damaged)

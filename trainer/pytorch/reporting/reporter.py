@@ -136,6 +136,11 @@ class Reporter:
         if self._event_file:
             self._event_file.write(step, {f"test/{name}": score for name, score in scores.items()})
 
+    def on_damaged_sample(self, step: int, problem: str, *, left_out: int, most: int) -> None:
+        """Report a sample that cannot be read and is left out; over all ranks `left_out` are, of at most `most`."""
+        self.metrics.on_damaged_sample()
+        self.events.write("sample_left_out", step=step, left_out=left_out, most=most, problem=problem)
+
     def _report_slowest(self, step: int, slowest: Slowest) -> None:
         self.metrics.on_slowest_rank(slowest.rank, slowest.ratio)
         if slowest.ratio >= self._config.stragglers.straggler_ratio:

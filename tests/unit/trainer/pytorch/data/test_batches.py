@@ -208,7 +208,9 @@ def test_what_a_worker_cannot_read_is_reported_by_the_rank(tmp_path):
     dataset = TokensConfig(data_dir=tmp_path).open("train", (2048,))
     file.write_bytes(b"\xff" * file.stat().st_size)
     source = batches(dataset, workers=1)
-    with pytest.raises(DataError, match=r"train\.bin: token 65535, tokens\.json says 0 to 255\. Fix: ") as refused:
+    with pytest.raises(
+        DataError, match=r"train\.bin: token 65535 at \d+, tokens\.json says 0 to 255\. Fix: "
+    ) as refused:
         next(source)
     source.close()
     assert "Traceback" not in str(refused.value)
