@@ -106,16 +106,15 @@ def _run(model: LoadedModel, inputs: list[Array], rows: int, runs: int, what: st
         except Exception as error:  # a model may raise anything; TorchScript's own is not even a RuntimeError
             raise ModelLoadError(f"the model fails on {what}: {last_line(error)}") from error
         for array, spec in zip(outputs, model.spec.outputs, strict=True):
-            _check_shape(array, spec, rows)
+            _check_shape(array, spec, (rows, *spec.shape[1:]) if model.spec.max_batch_size else spec.shape)
 
 
-def _check_shape(array: Array, spec: TensorSpec, rows: int) -> None:
-    expected = [rows if size == -1 and place == 0 else size for place, size in enumerate(spec.shape)]
+def _check_shape(array: Array, spec: TensorSpec, expected: tuple[int, ...]) -> None:
     fits = array.ndim == len(expected) and all(
-        size in (promised, -1) or promised == -1 for size, promised in zip(array.shape, expected, strict=True)
+        promised in (size, -1) for size, promised in zip(array.shape, expected, strict=True)
     )
     if not fits:
-        raise ModelLoadError(f"output {spec.name!r} has shape {list(array.shape)}; config.pbtxt says {expected}")
+        raise ModelLoadError(f"output {spec.name!r} has shape {list(array.shape)}; config.pbtxt says {list(expected)}")
 
 
 def _arrays(sample: WarmupSample, spec: ModelSpec, folder: Path) -> list[Array]:

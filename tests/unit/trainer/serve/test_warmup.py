@@ -1,5 +1,6 @@
 """What a version runs before it is ready: samples of model_warmup, or zeros in batches of all sizes."""
 
+import contextlib
 import threading
 
 import numpy as np
@@ -125,6 +126,32 @@ def test_model_without_batches():
     config = CONFIG.replace("max_batch_size: 8", "").replace("dynamic_batching {}", "")
     (read,) = model_config.parse(config + sample(""), "digits").warmup
     assert (read.rows, read.runs) == (1, 1)
+
+
+DETECTOR = """
+platform: "pytorch_libtorch"
+input [{ name: "image" data_type: TYPE_FP32 dims: [3, 8, 8] }]
+output [{ name: "boxes" data_type: TYPE_FP32 dims: [%s] }]
+"""
+
+
+@each_row(
+    ("dims", "found", "refusal"),
+    [
+        ("-1, 4", (100, 4), None),
+        ("-1, 4", (0, 4), None),
+        ("100, 4", (100, 4), None),
+        ("-1, 4", (100, 5), r"has shape \[100, 5\]; config.pbtxt says \[-1, 4\]"),
+        ("100, 4", (99, 4), r"has shape \[99, 4\]; config.pbtxt says \[100, 4\]"),
+    ],
+)
+def test_without_batches_an_output_of_any_size_is_no_batch(tmp_path, dims, found, refusal):
+    """A detector of one image that finds as many boxes as there are."""
+    program = Program(call=lambda _image: torch.zeros(found), arguments=["image"])
+    loaded = LoadedModel(model_config.parse(DETECTOR % dims, "boxes"), 1, program)
+    refused = pytest.raises(ModelLoadError, match=refusal) if refusal else contextlib.nullcontext()
+    with refused:
+        warmup.warm_up(loaded, tmp_path, 60)
 
 
 class Picky(torch.nn.Module):
