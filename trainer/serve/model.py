@@ -57,6 +57,9 @@ class LoadedModel:
         self.warmup_seconds = 0.0
         self._call = program.call
         self._argument_order = _argument_order(list(program.arguments), spec)
+        names = [tensor.name for tensor in spec.outputs]
+        self._output_places = _places("outputs", names) or list(range(len(names)))
+        """In what the model returns, where that has no names."""
         self._cpu_threads = max(1, _CPU_THREADS // spec.instances)
         """Of each call, as all instances call at once."""
 
@@ -85,12 +88,30 @@ class LoadedModel:
             gc.collect()  # its program has circles of its own
 
     def _outputs(self, result: object) -> list[torch.Tensor]:
-        outputs = list(cast("Sequence[object]", result)) if isinstance(result, (tuple, list)) else [result]
-        if len(outputs) != len(self.spec.outputs) or not all(isinstance(item, torch.Tensor) for item in outputs):
-            types = [type(item).__name__ for item in outputs]
-            names = [spec.name for spec in self.spec.outputs]
-            raise ModelLoadError(f"the model returns {types}; config.pbtxt promises a tensor for each of {names}")
+        """Return the outputs in the order of the configuration.
+
+        A dict, or a named tuple that has the names of the configuration, gives them by name.
+        """
+        names = [tensor.name for tensor in self.spec.outputs]
+        named = cast("dict[str, object]", result._asdict() if hasattr(result, "_asdict") else result)
+        outputs: list[object] = []
+        if isinstance(named, dict) and named.keys() == set(names):
+            outputs = [named[name] for name in names]
+        elif not isinstance(result, dict):
+            given = list(cast("Sequence[object]", result)) if isinstance(result, (tuple, list)) else [result]
+            if len(given) == len(names):
+                outputs = [given[place] for place in self._output_places]
+        if not outputs or not all(isinstance(output, torch.Tensor) for output in outputs):
+            promised = f"config.pbtxt promises a tensor for each of {names}"
+            raise ModelLoadError(f"the model returns {_types(result)}; {promised}")
         return cast("list[torch.Tensor]", outputs)
+
+
+def _types(result: object) -> dict[str, str] | list[str]:
+    if isinstance(result, dict):
+        return {str(name): type(item).__name__ for name, item in cast("dict[object, object]", result).items()}
+    items = cast("Sequence[object]", result) if isinstance(result, (tuple, list)) else [result]
+    return [type(item).__name__ for item in items]
 
 
 def _refuse(*_arguments: object) -> object:
@@ -167,17 +188,27 @@ def _on_tensors(model: LoadedModel) -> Callable[..., list[Array]]:
 def _argument_order(arguments: list[str], spec: ModelSpec) -> list[int]:
     """Return, for each argument of forward, its index in the configuration's inputs.
 
-    As Triton's PyTorch backend does: by argument name, else by the suffix of `NAME__0`, else by order.
+    As Triton's PyTorch backend does: by argument name, else by the number of `NAME__0`, else by order.
     """
     names = [tensor.name for tensor in spec.inputs]
     if len(arguments) != len(names):
         raise ModelLoadError(f"the model takes {arguments}; config.pbtxt has the inputs {names}")
     if set(names) == set(arguments):
         return [names.index(argument) for argument in arguments]
-    suffixes = [name.rpartition("__")[2] for name in names]
-    if sorted(suffixes) == sorted(str(place) for place in range(len(names))):
-        return [suffixes.index(str(place)) for place in range(len(names))]
-    return list(range(len(names)))
+    order = list(range(len(names)))
+    places = _places("inputs", names)
+    return [places.index(place) for place in order] if places else order
+
+
+def _places(kind: str, names: list[str]) -> list[int]:
+    """Return the numbers of names that all end in one, as `NAME__0`; none where a name has no number."""
+    numbers = [number if separator else "" for _, separator, number in (name.rpartition("__") for name in names)]
+    if not all(number.isdecimal() for number in numbers):
+        return []
+    if sorted(numbers) != sorted(str(place) for place in range(len(names))):
+        allowed = f"must be each of {list(range(len(names)))} once"
+        raise ModelLoadError(f"config.pbtxt: {kind} {names}: the numbers behind __ are places: {allowed}")
+    return [int(number) for number in numbers]
 
 
 def _checked(tensor: torch.Tensor, spec: TensorSpec) -> Array:

@@ -50,10 +50,18 @@ def output_tensor(output: RequestedOutput, spec: ModelSpec, results: list[Array]
 
 
 def _largest(row: Array, count: int, labels: tuple[str, ...]) -> list[str]:
-    # stable, so that equal values come in order; as float, since unsigned numbers have no negatives
-    places = np.argsort(-row.astype(np.float64), kind="stable")[:count]
-    digits = 6 if row.dtype.kind == "f" else 0
-    return [f"{row[place]:.{digits}f}:{place}{_label(labels, place)}" for place in places]
+    places = _descending(row)[:count]
+    # Python's own numbers: NumPy formats integers as doubles, which are exact up to 2**53 alone
+    values = [f"{value:.6f}" if isinstance(value, float) else str(int(value)) for value in row[places].tolist()]
+    return [f"{value}:{place}{_label(labels, place)}" for value, place in zip(values, places, strict=True)]
+
+
+def _descending(row: Array) -> Array:
+    """Return the places of the largest values first; equal ones stay in order, and NaN comes last."""
+    if row.dtype.kind == "f":
+        return np.argsort(-row, kind="stable")
+    # unsigned numbers have no negatives, and the smallest of the others none either
+    return len(row) - 1 - np.argsort(row[::-1], kind="stable")[::-1]
 
 
 def _label(labels: tuple[str, ...], place: int) -> str:

@@ -8,6 +8,7 @@ import pytest
 import tritonclient.grpc
 import tritonclient.http
 
+from tests.tables import each_row
 from tests.unit.trainer.serve.conftest import CONFIG
 from trainer.serve import labels, model_config
 from trainer.serve.errors import ModelLoadError
@@ -68,6 +69,23 @@ def test_a_class_without_a_name_has_its_number_alone():
     named = replace(spec, outputs=(replace(spec.outputs[0], labels=("a", "", "größe: x")),))
     answer = output_tensor(RequestedOutput(index=0, binary=False, classes=4), named, [np.arange(4.0, 0, -1)[None]])
     assert answer.texts == ["4.000000:0:a", "3.000000:1", "2.000000:2:größe: x", "1.000000:3"]
+
+
+@each_row(
+    ("values", "largest"),
+    [
+        (np.array([2**53, 2**53 + 1, -(2**63), 2**63 - 1]), ["9223372036854775807:3", "9007199254740993:1"]),
+        (np.array([2**64 - 2, 2**64 - 1, 0], np.uint64), ["18446744073709551615:1", "18446744073709551614:0"]),
+        (np.array([-128, 127, 127], np.int8), ["127:1", "127:2"]),
+        (np.array([False, True, True]), ["1:1", "1:2"]),
+        (np.array([np.nan, 0.5, -np.inf, 0.5]), ["0.500000:1", "0.500000:3"]),
+        (np.array([0.1, 65504.0], np.float16), ["65504.000000:1", "0.099976:0"]),
+    ],
+)
+def test_the_largest_values_are_exact_and_equal_ones_in_order(values, largest):
+    spec = model_config.parse(CONFIG, "digits")
+    answer = output_tensor(RequestedOutput(index=0, binary=False, classes=2), spec, [values[None]])
+    assert answer.texts == largest
 
 
 def test_labels_are_awaited_and_read_again_when_they_change(repository):

@@ -1,0 +1,99 @@
+"""Calls of a loaded model: which argument and which output is which."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from tests.tables import each_row
+from trainer.model_repository import torchscript
+from trainer.model_repository.model_file import Program
+from trainer.serve import model, model_config
+from trainer.serve.errors import ModelLoadError
+from trainer.serve.model import LoadedModel
+
+SMALL, LARGE = torch.tensor([[1.0]]), torch.tensor([[2.0]])
+
+
+class Two(NamedTuple):
+    small: torch.Tensor
+    large: torch.Tensor
+
+
+def config(inputs: list[str], outputs: list[str]) -> model_config.ModelSpec:
+    def tensors(names):
+        return ", ".join(f'{{ name: "{name}" data_type: TYPE_FP32 dims: [1] }}' for name in names)
+
+    return model_config.parse(
+        f'platform: "pytorch_libtorch" max_batch_size: 2 input [{tensors(inputs)}] output [{tensors(outputs)}]', "m"
+    )
+
+
+def outputs(names: list[str], result: object) -> list[float]:
+    """Return what is answered for outputs of these names by a model that returns this."""
+    loaded = LoadedModel(config(["x"], names), 1, Program(call=lambda _: result, arguments=["x"]))
+    return [array.item() for array in loaded.infer([np.zeros((1, 1), np.float32)])]
+
+
+@each_row(
+    ("names", "result", "expected"),
+    [
+        (["OUT__0", "OUT__1"], (SMALL, LARGE), [1.0, 2.0]),
+        (["OUT__1", "OUT__0"], (SMALL, LARGE), [2.0, 1.0]),
+        (["large__1", "small__0"], [SMALL, LARGE], [2.0, 1.0]),
+        (["any", "other__0"], (SMALL, LARGE), [1.0, 2.0]),
+        (["__a", "b__"], (SMALL, LARGE), [1.0, 2.0]),
+        (["large", "small"], {"small": SMALL, "large": LARGE}, [2.0, 1.0]),
+        (["large", "small"], Two(SMALL, LARGE), [2.0, 1.0]),
+        (["OUT__1", "OUT__0"], Two(SMALL, LARGE), [2.0, 1.0]),
+        (["first", "second"], Two(SMALL, LARGE), [1.0, 2.0]),
+        (["y"], SMALL, [1.0]),
+        (["y__0"], SMALL, [1.0]),
+        (["y"], {"y": SMALL}, [1.0]),
+    ],
+)
+def test_outputs_are_found_by_name_number_or_order(names, result, expected):
+    assert outputs(names, result) == expected
+
+
+@each_row(
+    ("names", "result", "returned"),
+    [
+        (["a", "b"], (SMALL, LARGE, SMALL), "['Tensor', 'Tensor', 'Tensor']"),
+        (["a", "b"], (SMALL, None), "['Tensor', 'NoneType']"),
+        (["a", "b"], (SMALL, (SMALL, LARGE)), "['Tensor', 'tuple']"),
+        (["a", "b"], {"a": SMALL, "c": LARGE}, "{'a': 'Tensor', 'c': 'Tensor'}"),
+        (["a"], {"a": None}, "{'a': 'NoneType'}"),
+        (["a"], None, "['NoneType']"),
+    ],
+)
+def test_what_is_no_tensor_for_each_output_is_refused(names, result, returned):
+    with pytest.raises(ModelLoadError, match=re.escape(f"the model returns {returned}; config.pbtxt promises a")):
+        outputs(names, result)
+
+
+@each_row(("inputs", "names"), [(["x"], ["OUT__1", "OUT__2"]), (["x"], ["OUT__0", "b__00"]), (["x__1"], ["y"])])
+def test_numbers_that_are_no_places_are_refused(inputs, names):
+    with pytest.raises(ModelLoadError, match=r"the numbers behind __ are places: must be each of \[0.*\] once"):
+        LoadedModel(config(inputs, names), 1, Program(call=lambda _: SMALL, arguments=["x"]))
+
+
+class Named(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Two:
+        return Two(x, x + 1)
+
+
+class Keyed(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"small": x, "large": x + 1}
+
+
+@each_row("module", [Named(), Keyed()], ids=["named tuple", "dict"])
+def test_a_file_keeps_the_names_of_its_outputs(tmp_path, module):
+    torchscript.save_frozen(module, tmp_path / "model.pt")
+    loaded = model.load(tmp_path / "model.pt", config(["x"], ["large", "small"]), 1)
+    assert [array.item() for array in loaded.infer([np.ones((1, 1), np.float32)])] == [2.0, 1.0]
