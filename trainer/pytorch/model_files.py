@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer.common.files import fsync_file, sha256_of
-from trainer.model_repository import comparison, model_file, torchscript
+from trainer.model_repository import comparison, model_file, torch_error, torchscript
 from trainer.model_repository.layout import TORCH_EXPORT, TORCH_EXPORT_SUFFIX, variant_file
 from trainer.pytorch.deterministic import any_kernel
 from trainer.pytorch.export_config import ExportError
@@ -62,7 +62,7 @@ def write_model(path: Path, trained: TrainedModel) -> dict[str, Any]:
             raise
         other = "--method=trace, which records one call" if example is None else "--method=script, which reads the code"
         fix = f"Fix: what it names, or {other}"
-        why = _first_line(error).rstrip(":.!")
+        why = torch_error.reason(error)
         raise ExportError(f"the network cannot become TorchScript: {why}. {fix}") from error
     return _entry(path, trained.module, trained)
 
@@ -95,7 +95,7 @@ def write_variants(folder: Path, trained: TrainedModel, accuracy: float, config:
         except Exception as error:  # whatever torch raises for one variant, the model must be published
             if _is_of_storage(error):
                 raise  # a version without it would be found, and taken for complete, by each later attempt
-            rejection: dict[str, Any] = {"reason": f"cannot be built from this model: {_first_line(error)}"}
+            rejection: dict[str, Any] = {"reason": f"cannot be built from this model: {torch_error.reason(error)}"}
         else:
             loss = _points_lost(accuracy, entry["accuracy"])
             if loss <= config.max_accuracy_loss_points or config.publish_inaccurate_variants:
@@ -139,7 +139,7 @@ def _entry(path: Path, model: nn.Module, trained: TrainedModel) -> dict[str, Any
     except (SourceError, DataError):
         raise
     except Exception as error:  # whatever a network raises for one of them
-        raise ExportError(f"{path.name}: fails on held-out samples: {_first_line(error)}") from error
+        raise ExportError(f"{path.name}: fails on held-out samples: {torch_error.reason(error)}") from error
     fsync_file(path)
     return {
         "model_file": path.name,
@@ -163,7 +163,7 @@ def _served_program(path: Path, model: nn.Module, samples: Tensor) -> tuple[Prog
                 optimized = model_file.load_optimized(path)
                 why = comparison.difference(optimized.call, cases)
             except Exception as error:  # noqa: BLE001  whatever torch raises for one model; the frozen one is right
-                why = f"fails: {_first_line(error)}"
+                why = f"fails: {torch_error.reason(error)}"
     if why:
         return frozen, {
             "latency_ms": latencies([frozen], samples)[0],
@@ -191,7 +191,7 @@ def _cases(model: nn.Module, samples: Tensor) -> tuple[list[comparison.Case], bo
         try:
             cases.append(comparison.case(model, [samples[:size]]))
         except Exception as error:
-            raise ExportError(f"the network fails on a batch of {size}: {_first_line(error)}") from error
+            raise ExportError(f"the network fails on a batch of {size}: {torch_error.reason(error)}") from error
     try:
         random = [comparison.case(model, batch) for batch in comparison.random_batches([samples.shape[1:]])]
     except Exception:  # noqa: BLE001  whatever it raises for values that it never gets, such as indices
@@ -209,7 +209,7 @@ def _verified(path: Path, model: nn.Module, cases: list[comparison.Case]) -> Pro
         program = model_file.load(path)
         why = comparison.difference(program.call, cases)
     except Exception as error:
-        raise ExportError(f"{path.name}: fails where the network does not: {_first_line(error)}") from error
+        raise ExportError(f"{path.name}: fails where the network does not: {torch_error.reason(error)}") from error
     if not why:
         return program
     if comparison.difference(model, cases):
@@ -221,13 +221,3 @@ def _verified(path: Path, model: nn.Module, cases: list[comparison.Case]) -> Pro
 def _is_of_storage(error: Exception) -> bool:
     """Tell a full disk from torch's own OSErrors, such as for a network whose source is gone: those have no number."""
     return isinstance(error, OSError) and error.errno is not None
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    # TorchScript's interpreter puts its trace before the reason, and the check of a traced network a headline
-    line = lines[-1] if "TorchScript interpreter" in lines[0] else lines[0]
-    line = next((reason for reason in lines if reason.startswith("ERROR: ")), line)
-    return f"{type(error).__name__}: {line[:300]}"

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trainer.model_repository import torch_error
 from trainer.serve import metrics
-from trainer.serve.errors import ModelLoadError, RequestError, WorkerDiedError, last_line
+from trainer.serve.errors import ModelLoadError, RequestError, WorkerDiedError
 from trainer.serve.protocol.tensors import Array, shorten
 from trainer.serve.request_queue import RequestQueue, Waiting
 
@@ -153,7 +154,7 @@ class Batcher:
             if len(requests) > 1:
                 # values of one request must not fail those that happened to wait with it
                 return [outcome for request in requests for outcome in self._run(batch, [request])]
-            reason = last_line(error)
+            reason = torch_error.reason(error)
             self._log_failure(reason, error, requests[0].id)
             return [RequestError(500, f"the model failed on this request: {reason}")]
 

@@ -40,9 +40,3 @@ class ModelLoadError(RuntimeError):
 
 class WorkerDiedError(OSError):
     """The process of a model ended during a call; the message says how."""
-
-
-def last_line(error: BaseException) -> str:
-    """Return the reason from an error of TorchScript, which comes after its many lines of trace."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else type(error).__name__

@@ -35,7 +35,7 @@ class Snapshot:
     models: Mapping[int, Servable]
     """By version."""
     unavailable: Mapping[int, str]
-    """Versions that could not be loaded, with the reason."""
+    """Versions that could not be loaded, or lack a file, with the reason."""
     problem: str = ""
     """Why nothing can be looked at: no model, no readable configuration."""
     load_success: int = 0
@@ -62,6 +62,7 @@ class ModelLoader:
         self._publish = publish
         self._loaded: dict[int, tuple[Signature, Servable]] = {}
         self._broken: dict[int, tuple[Signature, str]] = {}
+        self._incomplete: dict[int, str] = {}
         self._problem = ""
         self._broken_config = ""
         self._successes = 0
@@ -74,14 +75,17 @@ class ModelLoader:
             text = repository.read_config_text(self._folder)
             spec = self._parse(text)
             candidates = repository.find_versions(self._folder, text, spec)
+            incomplete = repository.incomplete_versions(self._folder, spec, candidates)
         except FileNotFoundError as error:
             self._note_problem(f"waiting for a model: {error.filename} does not exist")
         except (OSError, ModelLoadError) as error:
             self._note_problem(str(error))
         else:
             awaited = "a version" if self._version is None else f"version {self._version}"
-            self._note_problem("" if candidates else f"waiting for {awaited} in {self._folder}{self._incomplete(spec)}")
+            lacks = "".join(f"; {version} {reason}" for version, reason in incomplete.items())
+            self._note_problem("" if candidates else f"waiting for {awaited} in {self._folder}{lacks}")
             self._select(candidates, spec)
+            self._note_incomplete(incomplete, spec)
         return self._publish_changes()
 
     def load(self) -> Snapshot:
@@ -96,16 +100,9 @@ class ModelLoader:
     def unload(self) -> Snapshot:
         """Take all versions out of service."""
         self._loaded = {}
+        self._incomplete = {}
         self._note_problem(UNLOADED)
         return self._publish_changes()
-
-    def _incomplete(self, spec: model_config.ModelSpec) -> str:
-        """Return what the versions on disk lack."""
-        try:
-            reasons = repository.incomplete_versions(self._folder, spec)
-        except OSError:
-            return ""  # it goes away this very moment; the next look says so
-        return "".join(f"; {version} {reason}" for version, reason in reasons.items())
 
     def _parse(self, text: str) -> model_config.ModelSpec:
         try:
@@ -158,6 +155,16 @@ class ModelLoader:
         if before is None or before[1] != reason:
             logger.error("%s version %d: not served: %s", self._folder.name, candidate.version, reason)
 
+    def _note_incomplete(self, incomplete: dict[int, str], spec: model_config.ModelSpec) -> None:
+        """Remember which versions would be served if they had all their files; the log has each once."""
+        latest = spec.version_policy.latest
+        oldest = min(self._loaded, default=0) if latest is None or len(self._loaded) >= latest else 0
+        awaited = {version: why for version, why in incomplete.items() if latest is None or version > oldest}
+        for version, why in awaited.items() if not self._problem else ():
+            if self._incomplete.get(version) != why:
+                logger.warning("%s version %d: not served: %s", self._folder.name, version, why)
+        self._incomplete = awaited
+
     def _note_problem(self, problem: str) -> None:
         if problem and problem != self._problem:
             kept = f"; still serving {sorted(self._loaded)}" if self._loaded else ""
@@ -165,11 +172,10 @@ class ModelLoader:
         self._problem = problem
 
     def _publish_changes(self) -> Snapshot:
+        reasons = self._incomplete | {version: reason for version, (_, reason) in self._broken.items()}
         snapshot = Snapshot(
             models={version: loaded for version, (_, loaded) in self._loaded.items()},
-            unavailable={
-                version: reason for version, (_, reason) in self._broken.items() if version not in self._loaded
-            },
+            unavailable={version: reason for version, reason in reasons.items() if version not in self._loaded},
             problem=self._problem,
             load_success=self._successes,
             load_failure=self._failures,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import logging
+import re
 from typing import TYPE_CHECKING, cast
 
 import torch
 
-from trainer.model_repository import comparison, model_file
+from trainer.model_repository import comparison, model_file, torch_error
 from trainer.model_repository.layout import TORCH_EXPORT_SUFFIX
-from trainer.serve.errors import ModelLoadError, last_line
+from trainer.serve.errors import ModelLoadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +39,9 @@ _TORCH_TYPES = {
     "FP64": torch.float64,
 }
 """By the protocol's name. Here, not with the other spellings: a server of several models does without torch."""
+
+_FOREIGN_OPERATOR = re.compile(r"Unknown builtin op: (?!aten::|prim::)")
+"""What torch's compiler says, such as of torchvision's operators, in a model that detects objects."""
 
 _CPU_THREADS = torch.get_num_threads()
 """What torch made of OMP_NUM_THREADS: not more than there are physical cores."""
@@ -93,23 +97,31 @@ class LoadedModel:
         A dict, or a named tuple that has the names of the configuration, gives them by name.
         """
         names = [tensor.name for tensor in self.spec.outputs]
-        named = cast("dict[str, object]", result._asdict() if hasattr(result, "_asdict") else result)
+        named = _by_name(result)
         outputs: list[object] = []
-        if isinstance(named, dict) and named.keys() == set(names):
+        if named.keys() == set(names):
             outputs = [named[name] for name in names]
         elif not isinstance(result, dict):
             given = list(cast("Sequence[object]", result)) if isinstance(result, (tuple, list)) else [result]
             if len(given) == len(names):
                 outputs = [given[place] for place in self._output_places]
         if not outputs or not all(isinstance(output, torch.Tensor) for output in outputs):
-            promised = f"config.pbtxt promises a tensor for each of {names}"
-            raise ModelLoadError(f"the model returns {_types(result)}; {promised}")
+            types = _types(cast("object", result))
+            raise ModelLoadError(f"the model returns {types}; config.pbtxt promises a tensor for each of {names}")
         return cast("list[torch.Tensor]", outputs)
+
+
+def _by_name(result: object) -> dict[str, object]:
+    """Return the outputs of a dict or a named tuple; none where they have no names."""
+    if isinstance(result, dict):
+        return cast("dict[str, object]", result)
+    names = cast("Sequence[str]", getattr(result, "_fields", ()))
+    return dict(zip(names, cast("Sequence[object]", result), strict=True)) if names else {}
 
 
 def _types(result: object) -> dict[str, str] | list[str]:
     if isinstance(result, dict):
-        return {str(name): type(item).__name__ for name, item in cast("dict[object, object]", result).items()}
+        return {name: type(item).__name__ for name, item in _by_name(cast("object", result)).items()}
     items = cast("Sequence[object]", result) if isinstance(result, (tuple, list)) else [result]
     return [type(item).__name__ for item in items]
 
@@ -134,14 +146,17 @@ def load(path: Path, spec: ModelSpec, version: int, *, is_optimized: bool = Fals
         program = model_file.load(path)
     except (RuntimeError, ValueError) as error:
         # torch explains at length how files get damaged
-        why = last_line(error).partition(" This is an internal miniz error")[0].rstrip(".")
+        why = torch_error.reason(error).partition(" This is an internal miniz error")[0].rstrip(".")
         if "allocate memory" in why:
             fix = "Fix: more memory for the model, max_memory_mib or the pod's limit"
             raise ModelLoadError(f"{path.name}: takes more memory than there is: {why}. {fix}") from error
-        is_exported = path.suffix == TORCH_EXPORT_SUFFIX
-        writer = "torch.export.save of this torch" if is_exported else "torch.jit.save of this torch or an older one"
+        fix = "save it with torch.jit.save of this torch or an older one"
+        if path.suffix == TORCH_EXPORT_SUFFIX:
+            fix = "save it with torch.export.save of this torch"
+        elif _FOREIGN_OPERATOR.match(why):
+            fix = "operators of torch alone, since the server has those of no other package"
         raise ModelLoadError(
-            f"{path.name}: not a model that torch {torch.__version__} can load: {why}. Fix: save it with {writer}"
+            f"{path.name}: not a model that torch {torch.__version__} can load: {why}. Fix: {fix}"
         ) from error
     frozen = LoadedModel(spec, version, program)
     return _optimized(path, frozen) if is_optimized else frozen
@@ -159,7 +174,7 @@ def _optimized(path: Path, frozen: LoadedModel) -> LoadedModel:
         if not why:
             return optimized
     except Exception as error:  # noqa: BLE001  whatever torch raises for one model; the frozen one answers
-        why = f"fails: {last_line(error)}"
+        why = f"fails: {torch_error.reason(error)}"
     logger.warning(
         "%s version %d: served as it is in the file, not optimised for this CPU: the optimised program %s",
         *(frozen.spec.name, frozen.version, why),
@@ -171,13 +186,14 @@ def _random_batches(spec: ModelSpec) -> Iterator[list[torch.Tensor]]:
     """Return random batches for a model as the exporter describes it: rows of float32, of a known size.
 
     Raises:
-        ValueError: it is another one. Random integers may be indices of nothing, and sizes may have to fit together.
+        ModelLoadError: it is another one. Random integers may be indices of nothing, and sizes may have to fit
+            together.
     """
     shapes = [tensor.shape[1:] for tensor in spec.inputs]
     if not spec.max_batch_size or any(
         tensor.datatype.name != "FP32" or -1 in tensor.shape[1:] for tensor in spec.inputs
     ):
-        raise ValueError("only batches of FP32 inputs with fixed dims can be compared")
+        raise ModelLoadError("only batches of FP32 inputs with fixed dims can be compared")
     return comparison.random_batches(shapes, [size for size in comparison.BATCH_SIZES if size <= spec.max_batch_size])
 
 

@@ -15,6 +15,7 @@ from trainer.serve.errors import ModelLoadError
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
     from pathlib import Path
 
     from trainer.serve.model_config import ModelSpec
@@ -87,25 +88,30 @@ def find_versions(folder: Path, config_text: str, spec: ModelSpec) -> list[Candi
     Raises:
         OSError: the repository cannot be read.
     """
-    numbers = (int(path.name) for path in folder.iterdir() if is_version_name(path.name) and path.is_dir())
-    allowed = sorted((number for number in numbers if spec.version_policy.allows(number)), reverse=True)
-    candidates = (_candidate(folder / str(number), number, config_text, spec) for number in allowed)
+    allowed = _numbers(folder, spec)
+    candidates = (_candidate(folder / str(number), number, config_text, spec) for number in reversed(allowed))
     return [candidate for candidate in candidates if candidate is not None]
 
 
-def incomplete_versions(folder: Path, spec: ModelSpec) -> dict[int, str]:
-    """Return the versions that the version policy allows and that lack a file, with what they lack and what to do.
+def incomplete_versions(folder: Path, spec: ModelSpec, complete: Sequence[Candidate]) -> dict[int, str]:
+    """Return the other versions that the version policy allows, with what they lack and what to do.
 
     Raises:
         OSError: the repository cannot be read.
     """
-    numbers = (int(path.name) for path in folder.iterdir() if is_version_name(path.name) and path.is_dir())
+    known = {candidate.version for candidate in complete}
     lacking = {
         number: [name for name in (MANIFEST_FILE, spec.model_file) if not (folder / str(number) / name).exists()]
-        for number in sorted(numbers)
-        if spec.version_policy.allows(number)
+        for number in _numbers(folder, spec)
+        if number not in known
     }
     return {number: f"has no {' and no '.join(names)}{_fix(names)}" for number, names in lacking.items() if names}
+
+
+def _numbers(folder: Path, spec: ModelSpec) -> list[int]:
+    """Return the numbers of the version's folders that the version policy allows, in ascending order."""
+    numbers = (int(path.name) for path in folder.iterdir() if is_version_name(path.name) and path.is_dir())
+    return sorted(number for number in numbers if spec.version_policy.allows(number))
 
 
 def _fix(missing: list[str]) -> str:

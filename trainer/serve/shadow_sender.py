@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import h11
 
+from trainer.model_repository import torch_error
 from trainer.serve.errors import RequestError
-from trainer.serve.model import last_line
 from trainer.serve.protocol import client_messages
 from trainer.serve.request_log import printable
 from trainer.serve.shadow_config import shadow_address
@@ -151,5 +151,5 @@ class ShadowSender:
 
 
 def _described(error: Exception) -> str:
-    text = str(error) if isinstance(error, RequestError) else f"{type(error).__name__}: {last_line(error)}"
+    text = str(error) if isinstance(error, RequestError) else torch_error.reason(error)
     return printable(text, _MAX_REASON_CHARACTERS)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trainer.model_repository import torch_error
 from trainer.model_repository.layout import WARMUP_FOLDER
-from trainer.serve.errors import ModelLoadError, last_line
+from trainer.serve.errors import ModelLoadError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +105,7 @@ def _run(model: LoadedModel, inputs: list[Array], rows: int, runs: int, what: st
         except ModelLoadError:
             raise
         except Exception as error:  # a model may raise anything; TorchScript's own is not even a RuntimeError
-            raise ModelLoadError(f"the model fails on {what}: {last_line(error)}") from error
+            raise ModelLoadError(f"the model fails on {what}: {torch_error.reason(error)}") from error
         for array, spec in zip(outputs, model.spec.outputs, strict=True):
             _check_shape(array, spec, (rows, *spec.shape[1:]) if model.spec.max_batch_size else spec.shape)
 

@@ -12,6 +12,8 @@ from trainer.serve.batcher import Batcher
 from trainer.serve.batching_config import Batching, QueuePolicy
 from trainer.serve.protocol.infer_request import InferRequest
 
+INTERPRETER = "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript"
+
 
 class GatedModel:
     """Doubles its input, one call per permit; fails on negative values."""
@@ -43,7 +45,7 @@ class GatedModel:
         assert array.flags.aligned
         self.calls.append(array[:, 0].tolist())
         if (array < 0).any():
-            raise RuntimeError("trace\n  of many lines\nRuntimeError: negative")
+            raise RuntimeError(f"{INTERPRETER}\n  raise\n  ~~~~~ <--- HERE\nRuntimeError: negative")
         return [array * 2]
 
     def allow(self, calls):

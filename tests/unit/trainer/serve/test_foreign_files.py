@@ -13,6 +13,12 @@ from trainer.model_repository import exported, torchscript
 from trainer.serve import model, model_config
 from trainer.serve.errors import ModelLoadError
 
+
+class Rectified(torch.nn.Module):
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return torch.relu(image)
+
+
 EXPORT, SCRIPT = "torch.export.save of this torch", "torch.jit.save of this torch or an older one"
 
 
@@ -24,9 +30,19 @@ def files(tmp_path_factory):
     torchscript.save_frozen(Scaled(1.0), folder / "script")
     torch.save({"factor": torch.ones(1)}, folder / "weights")
     (folder / "empty").touch()
+    torchscript.save_frozen(Rectified(), folder / "code")
     with zipfile.ZipFile(folder / "exported") as source, zipfile.ZipFile(folder / "newer", "w") as changed:
         for name in source.namelist():
             changed.writestr(name, re.sub(rb'("schema_version": {"major": )', rb"\g<1>9", source.read(name)))
+    for name, operator in (
+        ("foreign", b"ops.torchvision.nms"),
+        ("future", b"torch.reluu"),
+        ("damaged", b"torch.relu(("),
+    ):
+        with zipfile.ZipFile(folder / "code") as source, zipfile.ZipFile(folder / name, "w") as changed:
+            for entry in source.namelist():
+                content = source.read(entry)
+                changed.writestr(entry, content.replace(b"torch.relu", operator) if entry.endswith(".py") else content)
     return folder
 
 
@@ -61,3 +77,17 @@ def test_the_reason_is_one_line_with_what_writes_such_a_file(load, caplog, conte
     assert message.endswith(f". Fix: save it with {writer}")
     assert not caplog.records
     assert not logging.getLogger("torch.export").filters
+
+
+@pytest.mark.parametrize(
+    ("content", "reason", "fix"),
+    [
+        ("foreign", "Unknown builtin op: torchvision::nms", "operators of torch alone, since the server has those of"),
+        ("future", "Unknown builtin op: aten::reluu", f"save it with {SCRIPT}"),
+        ("damaged", "expected \\) but found 'eof' here", f"save it with {SCRIPT}"),
+    ],
+)
+def test_code_that_torch_cannot_read_is_refused_with_the_reason_and_not_with_code(load, content, reason, fix):
+    with pytest.raises(ModelLoadError, match=rf"can load: {reason}\. Fix: {fix}") as refused:
+        load(content, ".pt")
+    assert "\n" not in str(refused.value)

@@ -106,14 +106,34 @@ def test_broken_newest_version_does_not_keep_a_fresh_server_from_the_one_before(
 
 
 @pytest.mark.parametrize("missing", ["model.pt", "manifest.json"])
-def test_half_written_version_is_not_seen(repository, loader, missing):
+def test_half_written_version_is_not_served_and_named(repository, loader, caplog, missing):
     repository.publish(1)
     damaged(repository, 2, lambda staged: (staged / missing).rename(repository.folder / missing))
     snapshot = loader.sync()
     assert served(snapshot) == [1]
-    assert not snapshot.unavailable
+    assert snapshot.unavailable[2].startswith(f"has no {missing}")
+    assert snapshot.load_failure == 0
+    assert loader.sync() == snapshot
+    # once, although it was seen twice
+    assert [line for line in caplog.messages if "not served" in line] == [
+        f"digits version 2: not served: {snapshot.unavailable[2]}"
+    ]
     (repository.folder / missing).rename(repository.folder / "2" / missing)
-    assert served(loader.sync()) == [2]
+    complete = loader.sync()
+    assert served(complete) == [2]
+    assert not complete.unavailable
+
+
+@pytest.mark.parametrize(
+    ("policy", "awaited"),
+    [("", [3]), ("version_policy { latest { num_versions: 2 } }", [1, 3]), ("version_policy { all {} }", [1, 3])],
+)
+def test_an_incomplete_version_is_named_where_it_would_be_served(repository, loader, policy, awaited):
+    repository.configure((repository.folder / "config.pbtxt").read_text() + policy)
+    repository.publish(2)
+    for version in (1, 3):
+        (repository.folder / str(version)).mkdir()
+    assert list(loader.sync().unavailable) == awaited
 
 
 @pytest.mark.parametrize(

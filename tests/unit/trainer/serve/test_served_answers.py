@@ -173,7 +173,7 @@ def always(value):
 
 
 def fails(_path):
-    raise RuntimeError("a trace\nno such kernel")
+    raise RuntimeError("no such kernel\na trace")
 
 
 RIGHT = 2.0 + 1e-5

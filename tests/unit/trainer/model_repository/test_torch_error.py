@@ -1,0 +1,40 @@
+"""Errors as torch 2.15 words them, and the reason in each."""
+
+from tests.tables import each_row
+from trainer.model_repository import torch_error
+
+CODE = """  File "code/__torch__.py", line 8
+    y = ops.torchvision.nms(x, x, 0.5)
+        ~~~~~~~~~~~~~~~~~~~ <--- HERE
+    return y
+
+"""
+TRACE = (
+    "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript, serialized code (most "
+    f"recent call last):\n{CODE}Traceback of TorchScript, original code (most recent call last):\n{CODE}"
+)
+CHECK = (
+    "Tracing failed sanity checks!\nERROR: Tensor-valued Constant nodes differed in value across invocations.\n\tNode:"
+)
+
+
+@each_row(
+    ("error", "reason"),
+    [
+        (RuntimeError(f"\nUnknown builtin op: torchvision::nms.\nCould not find any.\n:\n{CODE}"), "torchvision::nms"),
+        (RuntimeError(f"expected ) but found 'return' here:\nSerialized {CODE}"), "but found 'return' here"),
+        (RuntimeError(f"\n'Tensor (inferred)' object has no attribute or method 'foo'.:\n{CODE}"), "method 'foo'"),
+        (RuntimeError(f"{TRACE}RuntimeError: shape '[3]' is invalid\n"), "RuntimeError: shape '[3]' is invalid"),
+        (RuntimeError(f"{TRACE}builtins.ValueError: first\nsecond\n"), "builtins.ValueError: first"),
+        (RuntimeError(TRACE.partition("\n")[0] + "\nRuntimeError: no code"), "RuntimeError: no code"),
+        (Exception(CHECK), "Exception: ERROR: Tensor-valued Constant nodes differed in value across invocations"),
+        (KeyError("name"), "KeyError: 'name'"),
+        (ValueError(" \n"), "ValueError"),
+        (RuntimeError("x" * 1000), "x" * 300),
+    ],
+)
+def test_the_reason_is_one_line_and_neither_trace_nor_code(error, reason):
+    given = torch_error.reason(error)
+    assert given.endswith(reason)
+    assert "\n" not in given
+    assert "HERE" not in given

@@ -1,0 +1,27 @@
+"""The reason in an error of torch, which comes with traces and code."""
+
+from __future__ import annotations
+
+_INTERPRETER = "TorchScript interpreter"
+_END_OF_TRACE = "<--- HERE"
+_MOST_CHARACTERS = 300
+
+
+def reason(error: BaseException) -> str:
+    """Return why something failed, in one line without a full stop.
+
+    TorchScript's interpreter puts the reason behind its trace, its compiler before the code, and the check of a traced
+    network behind a headline.
+    """
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    if _INTERPRETER in lines[0]:
+        end = max((place for place, line in enumerate(lines) if _END_OF_TRACE in line), default=0)
+        # code may follow, which is indented
+        line = next((line for line in lines[end + 1 :] if not line[0].isspace()), lines[-1])
+    else:
+        line = next((line for line in lines if line.startswith("ERROR: ")), lines[0])
+        if not isinstance(error, RuntimeError):
+            line = f"{type(error).__name__}: {line}"
+    return line.strip()[:_MOST_CHARACTERS].rstrip(" .:!")
