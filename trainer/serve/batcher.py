@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,8 +41,8 @@ _Outcome = list[Array] | RequestError
 class _Batch:
     requests: list[Waiting]
     started: float
-    calls: int = 0
-    """How often the model was called."""
+    calls: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
+    """Rows and seconds of each call that gave outcomes: not of one whose requests ran again, each alone."""
     seconds: float = 0.0
 
 
@@ -88,14 +88,13 @@ class Batcher:
         self._queue.end()
 
     def _finish(self, batch: _Batch, outcomes: list[_Outcome]) -> None:
-        rows = sum(request.rows for request in batch.requests)
-        self._count(batch, rows)
+        self._count(batch)
         answered: list[Waiting] = []
         for request, outcome in zip(batch.requests, outcomes, strict=True):
             if request.record is not None:
                 request.record.compute_began = batch.started
                 request.record.compute_ended = batch.started + batch.seconds
-                request.record.batch_rows = rows
+                request.record.batch_rows = request.call_rows
             if request.future.cancelled():
                 continue
             if isinstance(outcome, RequestError):
@@ -116,12 +115,13 @@ class Batcher:
         self.numbers.request_failure[metrics.REJECTED] += 1
         self.numbers.rejected[cause, priority] += 1
 
-    def _count(self, batch: _Batch, rows: int) -> None:
-        self.numbers.execution_count += batch.calls
-        self.numbers.batch_size.observe(rows)
-        size = self.numbers.batches[rows]
-        size.calls += batch.calls
-        size.duration_us += round(batch.seconds * 1e6)
+    def _count(self, batch: _Batch) -> None:
+        for rows, seconds in batch.calls:
+            self.numbers.execution_count += 1
+            self.numbers.batch_size.observe(rows)
+            size = self.numbers.batches[rows]
+            size.calls += 1
+            size.duration_us += round(seconds * 1e6)
 
     def _count_answered(self, batch: _Batch, answered: list[Waiting]) -> None:
         """Count rows and times of those that succeed alone, as Triton does: clients divide by their number."""
@@ -143,9 +143,13 @@ class Batcher:
             self._loop.call_soon_threadsafe(self._thread_ended)
 
     def _run(self, batch: _Batch, requests: list[Waiting]) -> list[_Outcome]:
-        batch.calls += 1
+        rows = sum(request.rows for request in requests)
+        for request in requests:
+            request.call_rows = rows
+        began = time.perf_counter()
         try:
-            return _split(self.model.infer(_joined(requests)), requests, batched=self.model.spec.max_batch_size > 0)
+            outputs = self.model.infer(_joined(requests))
+            outcomes: list[_Outcome] = _split(outputs, requests, batched=self.model.spec.max_batch_size > 0)
         except RequestError as error:
             return [_own_error(error, request) for request in requests]
         except WorkerDiedError as error:
@@ -156,7 +160,9 @@ class Batcher:
                 return [outcome for request in requests for outcome in self._run(batch, [request])]
             reason = torch_error.reason(error)
             self._log_failure(reason, error, requests[0].id)
-            return [RequestError(500, f"the model failed on this request: {reason}")]
+            outcomes = [RequestError(500, f"the model failed on this request: {reason}")]
+        batch.calls.append((rows, time.perf_counter() - began))
+        return outcomes
 
     def _run_again(self, batch: _Batch, request: Waiting, error: WorkerDiedError) -> list[_Outcome]:
         """Run a request alone in the restarted process: inference changes nothing, so that twice is as good as once."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _MAX_PIPELINED_REQUESTS = 64
 
 
-class TooManyPipelinedError(Exception):
+class RefusedError(Exception):
     """Stops the parser in the middle of what came; the connection is refused already."""
 
 
@@ -88,6 +88,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._overhead_bytes = 0
         """Of the message that is coming in: head, chunk framing and trailers."""
         self._body_bytes = 0
+        self._received_bytes = 0
+        """Most that the heads and trailers of what is being parsed can have."""
         self._message_ended = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -114,6 +116,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         body_before = self._body_bytes
         self._message_ended = False
         self._unset_keepalive_if_required()
+        self._received_bytes = self._overhead_bytes + len(data)
         self._parse(data)
         if self._message_ended:
             self._overhead_bytes = self._body_bytes = 0
@@ -121,21 +124,22 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._overhead_bytes += len(data) - (self._body_bytes - body_before)
         # one byte of framing for each of the body: no client of good will sends smaller chunks
         if self._overhead_bytes > self._limits.max_head_bytes + self._body_bytes:
-            self._refuse(431, f"request head larger than {self._limits.max_head_bytes} bytes")
+            self._refuse_head()
 
     def on_headers_complete(self) -> None:
         """Stop the clock: from here on the application has its own for the body.
 
         Raises:
-            TooManyPipelinedError: the client sends on without reading; the parser stops here.
+            RefusedError: the head is too large, or the client sends on without reading; the parser stops here.
         """
         if self.parser.should_upgrade():
             return  # it is parsed once more, without the offer
+        self._check_head()
         self._in_head = False
         self._stop_head_timer()
         if len(self.pipeline) >= _MAX_PIPELINED_REQUESTS:
             self._refuse(429, f"more than {_MAX_PIPELINED_REQUESTS} requests at once on a connection")
-            raise TooManyPipelinedError
+            raise RefusedError
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -144,9 +148,14 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Be ready for the next head."""
+        """Be ready for the next head.
+
+        Raises:
+            RefusedError: the trailers are too large.
+        """
         if self.parser.should_upgrade():
             return
+        self._check_head()
         self._in_head = True
         self._message_ended = True
         super().on_message_complete()
@@ -181,6 +190,19 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             else:
                 return
 
+    def _check_head(self) -> None:
+        """Refuse a head, with its trailers, that came in one piece with the rest: only then nobody has counted it."""
+        limit = self._limits.max_head_bytes
+        if self._received_bytes <= limit:
+            return
+        # ": " and the end of the line
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > limit:
+            self._refuse_head()
+            raise RefusedError
+
+    def _refuse_head(self) -> None:
+        self._refuse(431, f"request head larger than {self._limits.max_head_bytes} bytes")
+
     def _head_without_offer(self) -> bytes:
         """Return the head that was parsed last; the parser stops at an offer to upgrade, which a server may ignore."""
         version = self.parser.get_http_version().encode()
@@ -214,6 +236,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             head = f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
             if status == http.HTTPStatus.SERVICE_UNAVAILABLE:
                 head += "{}: {}\r\n".format(*RETRY_ELSEWHERE)
+            if status == http.HTTPStatus.METHOD_NOT_ALLOWED:
+                head += "allow: GET, POST\r\n"
             self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
         self.transport.close()
 

@@ -10,13 +10,21 @@ class RequestError(Exception):
     """A request that is answered with an error; the message holds the value, the limit and the fix."""
 
     def __init__(
-        self, status: int, message: str, *, retry_after_seconds: int | None = None, retry_elsewhere: bool = False
+        self,
+        status: int,
+        message: str,
+        *,
+        retry_after_seconds: int | None = None,
+        retry_elsewhere: bool = False,
+        allowed_method: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after_seconds = retry_after_seconds
         self.retry_elsewhere = retry_elsewhere
         """Another server may answer it, and a proxy may ask one: the cause is this server's, not the request's."""
+        self.allowed_method = allowed_method
+        """The one that the path takes, of a 405."""
         self.request_id: str | None = None
         """The `id` of the request's body, where that much of it could be read."""
 

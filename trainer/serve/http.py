@@ -66,6 +66,8 @@ def error_response(error: RequestError) -> Response:
     headers = list(JSON_HEADERS)
     if error.retry_after_seconds is not None:
         headers.append((b"retry-after", b"%d" % error.retry_after_seconds))
+    if error.allowed_method is not None:
+        headers.append((b"allow", error.allowed_method.encode()))
     if error.retry_elsewhere:
         headers.append(_RETRY_ELSEWHERE)
     # a file name that is not UTF-8 comes with lone surrogates, which JSON cannot hold

@@ -38,6 +38,8 @@ class Waiting:
     """Gets the times of the batch."""
     taken: bool = False
     """It is part of a batch."""
+    call_rows: int = 0
+    """Of the call of the model that it was part of last."""
     deaths: int = 0
     """How often the model's process died while it computed this request."""
 

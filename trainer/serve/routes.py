@@ -100,7 +100,8 @@ class Routes:
             if match is None:
                 continue
             if route_method not in (method, _ANY):
-                raise RequestError(405, f"{method} {path[:200]}: not allowed. Fix: use {route_method}")
+                message = f"{method} {path[:200]}: not allowed. Fix: use {route_method}"
+                raise RequestError(405, message, allowed_method=route_method)
             return await handler(call, **match.groupdict())
         raise RequestError(404, f"{path[:200]}: no such route. Fix: see the Open Inference Protocol v2")
 

@@ -20,6 +20,9 @@ def test_a_request_that_fails_does_not_fail_its_neighbours():
             assert "RuntimeError: negative" in str(bad)
             assert batcher.numbers.request_failure[metrics.BACKEND] == 1
             assert batcher.numbers.inference_count == 3
+            # each request in one call of its own size: the call of all of them gave no answer
+            sizes = {rows: size.calls for rows, size in batcher.numbers.batches.items()}
+            assert (batcher.numbers.execution_count, sizes) == (4, {1: 4})
 
     run(scenario)
 

@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import re
 from collections import Counter
 
 from uvicorn.server import ServerState
@@ -138,15 +139,16 @@ async def echo(_scope, receive, send):
     await send({"type": "http.response.body", "body": body})
 
 
-async def answers_to(*packets: bytes) -> RecordingTransport:
+async def answers_to(*packets: bytes, **limits: int) -> RecordingTransport:
     """Return the transport of a connection that got some packets, once all its requests are answered."""
-    config = BoundedConfig(echo, LimitsConfig(), Counter(), shutdown_seconds=1)
+    config = BoundedConfig(echo, LimitsConfig(**limits), Counter(), shutdown_seconds=1)
     protocol = BoundedHttpProtocol(config, ServerState(), {})
     transport = RecordingTransport()
     protocol.connection_made(transport)
     for packet in packets:
         protocol.data_received(packet)
-    while tasks := set(protocol.tasks):
+    # what is closed answers nothing more
+    while not transport.closed and (tasks := set(protocol.tasks)):
         await asyncio.gather(*tasks)
         await asyncio.sleep(0)
     # not None, for which uvicorn closes the transport once more
@@ -188,4 +190,35 @@ def test_an_offer_to_upgrade_is_ignored_and_the_body_is_read(packets, bodies):
 def test_connect_is_refused():
     transport = asyncio.run(answers_to(b"CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\nabc"))
     assert transport.written.startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
+    assert b"\r\nallow: GET, POST\r\n" in transport.written
     assert transport.closed
+
+
+GET = b"GET / HTTP/1.1\r\n"
+POST = b"POST / HTTP/1.1\r\n"
+LONG = b"x: " + 1500 * b"a" + b"\r\n"
+
+
+@each_row(
+    ("packets", "statuses"),
+    [
+        ([GET + LONG + b"\r\n"], [431]),
+        ([b"GET /" + 1500 * b"a" + b" HTTP/1.1\r\n\r\n"], [431]),
+        ([GET + LONG[:600], LONG[600:] + b"\r\n"], [431]),
+        ([GET + LONG[:600], LONG[600:]], [431]),
+        ([GET + b"\r\n" + GET + LONG + b"\r\n"], [431]),
+        ([POST + b"content-length: 5\r\n" + LONG + b"\r\nfirst"], [431]),
+        ([POST + b"transfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n0\r\n" + LONG + b"\r\n"], [431]),
+        ([POST + b"content-length: 2000\r\n\r\n" + 2000 * b"a"], [200]),
+        (10 * [GET + b"x: " + 100 * b"a" + b"\r\n\r\n"], 10 * [200]),
+        ([10 * (GET + b"x: " + 100 * b"a" + b"\r\n\r\n")], 10 * [200]),
+    ],
+    ids=[
+        *("one packet", "long path", "ends in the second packet", "does not end", "pipelined", "with a body"),
+        *("trailers", "long body", "many small ones", "many small ones in a packet"),
+    ],
+)
+def test_a_head_beyond_the_limit_is_refused_however_it_comes(packets, statuses):
+    transport = asyncio.run(answers_to(*packets, max_head_bytes=1024))
+    assert [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+) ", transport.written)] == statuses
+    assert transport.closed == (431 in statuses)

@@ -124,6 +124,9 @@ def test_explicit_unload_and_load(start, repository):
 def test_unknown_paths_and_methods(shared_server, method, path, status):
     answer, headers, body = shared_server.request(method, path)
     assert (answer, headers["content-type"], list(body)) == (status, "application/json", ["error"])
+    # RFC 9110, 15.5.6: a 405 says what is allowed
+    allowed = "POST" if path.endswith("/infer") else "GET"
+    assert headers["allow"] == (allowed if status == 405 else None)
 
 
 def test_index_of_ready_models_and_bad_index_requests(shared_server):
