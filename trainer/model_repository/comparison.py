@@ -71,6 +71,19 @@ def difference(program: Callable[..., object], cases: Iterable[Case]) -> str:
     return ""
 
 
+def dependence_of_rows(program: Callable[..., object], inputs: Sequence[Tensor]) -> str:
+    """Return how the answers to the rows of a batch differ from those to each row alone, or nothing if they are equal.
+
+    Args:
+        program: As for `case`; its outputs have a row for each of the inputs'.
+        inputs: Of one call, with at least two rows.
+    """
+    together = _outputs(program, inputs)
+    alone = [_outputs(program, [tensor[place : place + 1] for tensor in inputs]) for place in range(len(inputs[0]))]
+    whys = (_difference(torch.cat(parts), whole) for whole, *parts in zip(together, *alone, strict=True))
+    return next(filter(None, whys), "")
+
+
 def _outputs(program: Callable[..., object], inputs: Sequence[Tensor]) -> list[Tensor]:
     # copies: a program may write to its inputs, and return them
     result = program(*(tensor.clone() for tensor in inputs))

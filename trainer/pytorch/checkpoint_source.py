@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ class CheckpointSource:
         module, step = (self._read_run(run), run.step) if run else (self._read_state_dict(), 0)
         module.eval()
         inputs = next(iter(data.held_out.batches(VERIFIED_SAMPLES))).inputs
-        with self._explained(inputs[:2]), torch.inference_mode():
+        with self._explained(module, inputs[:2]), torch.inference_mode():
             outputs: object = module(inputs[:2])
         classes = _classes(outputs)
         held_out = data.checked(classes)
@@ -99,17 +100,16 @@ class CheckpointSource:
         )
 
     @contextmanager
-    def _explained(self, inputs: Tensor) -> Generator[None]:
-        """Report what the network raises with the shape that it was called with."""
+    def _explained(self, module: nn.Module, inputs: Tensor) -> Generator[None]:
+        """Report what the network raises with the shape that it was called with, and what it lacks."""
         try:
             yield
         except SourceError:
             raise  # of the data, which is read meanwhile
         except Exception as error:  # whatever a user's network raises
             file = self.network.rpartition(":")[0] if self.network else None
-            fix = "Fix: data of the shape that the network takes, or the network"
             raise SourceError(
-                f"data={self.data}: the network fails on {list(inputs.shape)}: {reason(error, file)}. {fix}"
+                f"data={self.data}: the network fails on {list(inputs.shape)}: {reason(error, file)}. {_fix(module)}"
             ) from error
 
     def _source_files(self) -> dict[str, str] | None:
@@ -161,11 +161,27 @@ class _RunCheckpoint:
     """Those that the run was started with."""
 
 
+_OWN_FILES = "write the files yourself (docs/serve-your-own.md)"
+
+
+def _fix(module: nn.Module) -> str:
+    """Return what to do about a network that fails on one float32 tensor."""
+    try:
+        inspect.signature(module.forward).bind(None)
+    except TypeError:
+        return f"Fix: a forward that takes one tensor, or {_OWN_FILES}"
+    types = {tensor.dtype for tensor in module.state_dict().values() if tensor.is_floating_point()}
+    if others := sorted(str(each) for each in types - {torch.float32}):
+        return f"Fix: its weights are {' and '.join(others)}, and inputs float32: model.float() in the network's file"
+    return "Fix: data of the shape that the network takes, or the network"
+
+
 def _classes(outputs: object) -> int:
     """Return how many classes the network tells apart, from its outputs for two samples."""
     if not isinstance(outputs, torch.Tensor) or outputs.ndim != 2 or len(outputs) != 2:
         shape = list(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-        raise SourceError(f"the network returns {shape} for 2 samples; must be a tensor of logits [2, classes]")
+        fix = f"Fix: return that alone, or {_OWN_FILES}"
+        raise SourceError(f"the network returns {shape} for 2 samples; must be a tensor of logits [2, classes]. {fix}")
     if outputs.dtype != torch.float32:
         raise SourceError(f"the network returns {outputs.dtype}; must be float32. Fix: logits.float()")
     if not outputs.isfinite().all():

@@ -95,7 +95,7 @@ def publish(
         manifest = _fill(staging, config, trained, compression)
         # before the version: a server that sees the version must be able to read how to serve it
         class_names.write(folder, trained)
-        write_config(folder / CONFIG_FILE, config, trained)
+        write_config(folder / CONFIG_FILE, config, trained, is_batched=manifest["batching"]["dynamic"])
         return _rename_to_next_version(staging, folder, manifest)
     except Exception as error:  # torch has several for a missing file
         if staging.exists():

@@ -36,6 +36,15 @@ VERIFIED_SAMPLES = 64
 """Most samples on which a file is compared with the model."""
 _WORTHWHILE = 0.95
 """Share of the time of the frozen model that an optimised one may take, with one sample and with many."""
+_LEAST_SAVED_MS = 0.05
+"""Of a call with many samples: noise decides about less, and so little is lost in what a request costs besides."""
+_MANY = f"batch_{BATCH_SIZES[-1]}"
+_ROWS = comparison.BATCH_SIZES[-1]
+"""Of the batch whose rows are compared with each alone."""
+
+
+class _OtherAnswersError(ExportError):
+    """A file does not answer as the network."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,16 +64,23 @@ def write_model(path: Path, trained: TrainedModel) -> dict[str, Any]:
         OSError: the file cannot be written.
     """
     example = trained.samples[:2] if trained.method == "trace" else None
+    other = "--method=trace, which records one call" if example is None else "--method=script, which reads the code"
     try:
         torchscript.save_frozen(trained.module, path, example)
     except Exception as error:
         if _is_of_storage(error):
             raise
-        other = "--method=trace, which records one call" if example is None else "--method=script, which reads the code"
         fix = f"Fix: what it names, or {other}"
         why = torch_error.reason(error)
         raise ExportError(f"the network cannot become TorchScript: {why}. {fix}") from error
-    return _entry(path, trained.module, trained)
+    try:
+        entry = _entry(path, trained.module, trained)
+    except _OtherAnswersError as error:
+        raise ExportError(f"{error}. Fix: {other}") from error
+    if why := _dependence_of_rows(trained):
+        logger.warning("published without dynamic batching: %s", why)
+        return entry | {"batching": {"dynamic": False, "reason": why}}
+    return entry | {"batching": {"dynamic": True}}
 
 
 def write_variants(folder: Path, trained: TrainedModel, accuracy: float, config: CompressionConfig) -> VariantFiles:
@@ -139,7 +155,8 @@ def _entry(path: Path, model: nn.Module, trained: TrainedModel) -> dict[str, Any
     except (SourceError, DataError):
         raise
     except Exception as error:  # whatever a network raises for one of them
-        raise ExportError(f"{path.name}: fails on held-out samples: {torch_error.reason(error)}") from error
+        fix = "Fix: the network, or data without them"
+        raise ExportError(f"{path.name}: fails on held-out samples: {torch_error.reason(error)}. {fix}") from error
     fsync_file(path)
     return {
         "model_file": path.name,
@@ -174,10 +191,32 @@ def _served_program(path: Path, model: nn.Module, samples: Tensor) -> tuple[Prog
     times = [" and ".join(f"{latency['p50']:g}" for latency in program.values()) for program in (after, before)]
     rows = " and ".join(map(str, BATCH_SIZES))
     reason = f"with {rows} samples the optimised program takes {times[0]} ms, the frozen one {times[1]} ms"
+    if is_worthwhile and before[_MANY]["p50"] - after[_MANY]["p50"] < _LEAST_SAVED_MS:
+        is_worthwhile = False
+        reason += f": less than {_LEAST_SAVED_MS:g} ms, which the next measurement may deny"
     return (optimized if is_worthwhile else frozen), {
         "latency_ms": after if is_worthwhile else before,
         "optimization": {"used": is_worthwhile, "reason": reason},
     }
+
+
+def _dependence_of_rows(trained: TrainedModel) -> str:
+    """Return why the answers to a sample depend on the others of its batch, or nothing where they do not.
+
+    A server must not put the samples of several clients into one batch then.
+    """
+    batches = [[trained.samples[:_ROWS]], *comparison.random_batches([trained.samples.shape[1:]], [_ROWS])]
+    with torch.inference_mode(), any_kernel():
+        for is_random, batch in enumerate(batches):
+            try:
+                why = comparison.dependence_of_rows(trained.module, batch)
+            except Exception:
+                if not is_random:
+                    raise
+                continue  # it takes no random values, such as indices; see `_cases`
+            if why:
+                return f"the answer to a sample depends on the others of its batch: it {why}"
+    return ""
 
 
 def _cases(model: nn.Module, samples: Tensor) -> tuple[list[comparison.Case], bool]:
@@ -191,7 +230,8 @@ def _cases(model: nn.Module, samples: Tensor) -> tuple[list[comparison.Case], bo
         try:
             cases.append(comparison.case(model, [samples[:size]]))
         except Exception as error:
-            raise ExportError(f"the network fails on a batch of {size}: {torch_error.reason(error)}") from error
+            fix = "Fix: a network that takes any number of samples, also one, in evaluation mode"
+            raise ExportError(f"the network fails on a batch of {size}: {torch_error.reason(error)}. {fix}") from error
     try:
         random = [comparison.case(model, batch) for batch in comparison.random_batches([samples.shape[1:]])]
     except Exception:  # noqa: BLE001  whatever it raises for values that it never gets, such as indices
@@ -209,13 +249,15 @@ def _verified(path: Path, model: nn.Module, cases: list[comparison.Case]) -> Pro
         program = model_file.load(path)
         why = comparison.difference(program.call, cases)
     except Exception as error:
-        raise ExportError(f"{path.name}: fails where the network does not: {torch_error.reason(error)}") from error
+        raise _OtherAnswersError(
+            f"{path.name}: fails where the network does not: {torch_error.reason(error)}"
+        ) from error
     if not why:
         return program
     if comparison.difference(model, cases):
         fix = "Fix: in evaluation mode, neither random numbers nor changes of its own state"
         raise ExportError(f"the network answers the same inputs otherwise in each call. {fix}")
-    raise ExportError(f"{path.name}: compared with the network, it {why}")
+    raise _OtherAnswersError(f"{path.name}: compared with the network, it {why}")
 
 
 def _is_of_storage(error: Exception) -> bool:

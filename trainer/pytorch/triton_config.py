@@ -20,13 +20,22 @@ if TYPE_CHECKING:
 triton = cast("Any", model_config_pb2)  # generated at run time from its descriptor: no types
 
 
-def write_config(path: Path, config: ExportConfig, trained: TrainedModel) -> None:
+def write_config(path: Path, config: ExportConfig, trained: TrainedModel, *, is_batched: bool) -> None:
     """Write the serving configuration, or leave one that is there: operators tune batching and instances in it.
 
+    Args:
+        path: The file.
+        config: The model's name and limits.
+        trained: The model.
+        is_batched: Whether a server may put the samples of several requests into one batch.
+
     Raises:
-        ExportError: the one that is there is for other inputs or outputs, or cannot be read.
+        ExportError: the one that is there is for other inputs or outputs, has batches where there must be none, or
+            cannot be read.
     """
     generated = _triton_config(config, trained)
+    if not is_batched:
+        generated.ClearField("dynamic_batching")
     if not path.exists():
         write_atomically(path, text_format.MessageToString(generated).encode())
         return
@@ -35,6 +44,9 @@ def write_config(path: Path, config: ExportConfig, trained: TrainedModel) -> Non
         text_format.Parse(path.read_text(encoding="utf-8"), present)
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise ExportError(f"{path}: not a Triton model configuration: {error}. Fix: correct or remove it") from error
+    if present.HasField("dynamic_batching") and not is_batched:
+        fix = "Fix: remove dynamic_batching from it, or another --model_name"
+        raise ExportError(f"{path}: has dynamic_batching; answers of the model depend on all samples of a batch. {fix}")
     for output in (*present.output, *generated.output):
         output.ClearField("label_filename")  # theirs is an operator's choice, or from before there was one
     if list(present.input) != list(generated.input) or list(present.output) != list(generated.output):

@@ -44,6 +44,19 @@ class Half(Net):
     def forward(self, features):
         return self.linear(features).half()
 
+class Double(Net):
+    def __init__(self):
+        super().__init__()
+        self.double()
+
+class TwoInputs(Net):
+    def forward(self, features, mask):
+        return self.linear(features * mask)
+
+class Pair(Net):
+    def forward(self, features):
+        return self.linear(features), features
+
 class NotANumber(Net):
     def forward(self, features):
         return self.linear(features) / 0 * 0
@@ -230,6 +243,13 @@ def end_the_process(folder):
         (None, {"network": "{folder}/net.py:NeedsWidth"}, "missing 1 required positional argument: 'width'"),
         (None, {"network": "{folder}/net.py:Fails"}, "the network fails on [2, 4]: IndexError: index 7"),
         (None, {"network": "{folder}/net.py:Half"}, "returns torch.float16; must be float32. Fix: logits.float()"),
+        (None, {"network": "{folder}/net.py:Double"}, "Fix: its weights are torch.float64, and inputs float32: model."),
+        (None, {"network": "{folder}/net.py:TwoInputs"}, "Fix: a forward that takes one tensor, or write the files"),
+        (
+            None,
+            {"network": "{folder}/net.py:Pair"},
+            "Fix: return that alone, or write the files yourself",
+        ),
         (None, {"network": "{folder}/net.py:NotANumber"}, "returns NaN or infinity"),
         (break_the_syntax, {}, "net.py cannot be imported: SyntaxError: "),
         (cut("data.npz"), {}, "not a zip file. Fix: np.savez"),

@@ -49,6 +49,23 @@ def test_each_output_counts_and_arrays_do_as_tensors():
     assert comparison.difference(lambda a: a, [case]) == "returns 1 outputs instead of 2"
 
 
+@each_row(
+    ("program", "why"),
+    [
+        (lambda a: a * 2, ""),
+        (lambda a: (a, a.softmax(dim=1)), ""),
+        (lambda a: a.softmax(dim=0), "differs by "),
+        (lambda a: (a, a - a.mean(dim=0)), "differs by "),
+        (lambda a: a / a.max(), "differs by "),
+        (lambda a: a[:1], "returns torch.float32 [1, 2] instead of torch.float32 [3, 2]"),
+    ],
+)
+def test_rows_that_depend_on_the_others_of_their_batch_are_found(program, why):
+    given = comparison.dependence_of_rows(program, [torch.tensor([[1.0, 2.0], [3.0, 5.0], [4.0, 0.0]])])
+    assert given.startswith(why)
+    assert bool(given) == bool(why)
+
+
 def test_what_is_compiled_in_the_first_call_is_compared_too():
     answers = iter([torch.zeros(1), torch.ones(1)])
     case = comparison.case(lambda a: a, [torch.zeros(1)])

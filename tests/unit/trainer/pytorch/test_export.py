@@ -75,6 +75,7 @@ def test_layout_manifest_and_config_are_what_servers_read(tmp_path):
         "outputs": [{"name": "logits", "datatype": "FP32", "shape": [-1, 10]}],
         "accuracy": share_correct(trained().module, trained().held_out),
         "accuracy_samples": 4,
+        "batching": {"dynamic": True},
         "run_name": "r1",
         "step": 440,
     }
