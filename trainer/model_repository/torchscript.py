@@ -34,7 +34,9 @@ def save_frozen(model: nn.Module, path: Path, example: Tensor | None = None) -> 
     """
     # by way of memory: where the disk is full, torch's own writer ends the whole process (std::terminate)
     content = io.BytesIO()
-    with _no_deprecation_warnings():
+    _forget_stale_builtins(model)
+    # torch checks a trace without gradients, and its transformer layers have another path then
+    with _no_deprecation_warnings(), torch.no_grad():
         jit = cast("Any", torch.jit)
         module = jit.script(model.eval()) if example is None else jit.trace(model.eval(), (example,))
         torch.jit.save(torch.jit.freeze(cast("torch.jit.ScriptModule", module)), content)  # pyright: ignore[reportUnknownMemberType]
@@ -69,6 +71,19 @@ def optimized(module: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
     """
     with _no_deprecation_warnings():
         return torch.jit.optimize_for_inference(module)
+
+
+def _forget_stale_builtins(model: nn.Module) -> None:
+    """Keep torch from taking an attribute of a module for an operator, which fails at random.
+
+    Its compiler knows operators by their `id`, also of objects that are gone, whose place in memory another object gets
+    (torch 2.15, torch/jit/_builtins.py: "builtin cannot be used as a value").
+    """
+    builtins: dict[int, str] = cast("Any", torch.jit)._builtins._get_builtin_table()  # noqa: SLF001  has no public name
+    for module in model.modules():
+        for value in vars(module).values():
+            if not callable(value):
+                builtins.pop(id(value), None)
 
 
 @contextmanager
