@@ -160,9 +160,9 @@ def _tensor(kind: str, tensor: _Message, *, batched: bool) -> TensorSpec:
     if any(size == 0 or size < -1 for size in dims) or not (dims or batched):
         raise ModelLoadError(f"{where}: dims {list(dims)}: sizes must be at least 1, or -1 for any size")
     if tensor.HasField("reshape") or tensor.is_shape_tensor:
-        raise ModelLoadError(f"{where}: reshape and shape tensors are not supported")
+        raise ModelLoadError(f"{where}: reshape and shape tensors are not supported. Fix: dims as the model has them")
     if kind == "input" and (tensor.optional or tensor.allow_ragged_batch):
-        raise ModelLoadError(f"{where}: optional and ragged inputs are not supported")
+        raise ModelLoadError(f"{where}: optional and ragged inputs are not supported. Fix: send each, in one size")
     return TensorSpec(name=tensor.name, datatype=datatype, shape=(-1, *dims) if batched else dims)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import torch
 from tests.tables import each_row
 from trainer.model_repository import torchscript
 from trainer.model_repository.model_file import Program
-from trainer.serve import model, model_config
+from trainer.serve import model, model_config, warmup
 from trainer.serve.errors import ModelLoadError
 from trainer.serve.model import LoadedModel
 
@@ -71,13 +72,13 @@ def test_outputs_are_found_by_name_number_or_order(names, result, expected):
         (["a"], None, "['NoneType']"),
     ],
 )
-def test_what_is_no_tensor_for_each_output_is_refused(names, result, returned):
+def test_what_is_not_a_tensor_for_each_output_is_refused(names, result, returned):
     with pytest.raises(ModelLoadError, match=re.escape(f"the model returns {returned}; config.pbtxt promises a")):
         outputs(names, result)
 
 
 @each_row(("inputs", "names"), [(["x"], ["OUT__1", "OUT__2"]), (["x"], ["OUT__0", "b__00"]), (["x__1"], ["y"])])
-def test_numbers_that_are_no_places_are_refused(inputs, names):
+def test_numbers_that_are_not_places_are_refused(inputs, names):
     with pytest.raises(ModelLoadError, match=r"the numbers behind __ are places: must be each of \[0.*\] once"):
         LoadedModel(config(inputs, names), 1, Program(call=lambda _: SMALL, arguments=["x"]))
 
@@ -97,3 +98,52 @@ def test_a_file_keeps_the_names_of_its_outputs(tmp_path, module):
     torchscript.save_frozen(module, tmp_path / "model.pt")
     loaded = model.load(tmp_path / "model.pt", config(["x"], ["large", "small"]), 1)
     assert [array.item() for array in loaded.infer([np.ones((1, 1), np.float32)])] == [2.0, 1.0]
+
+
+class Scaled(torch.nn.Module):
+    def forward(self, x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
+        return x * factor
+
+
+class Total(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum()
+
+
+class Half(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to(torch.bfloat16)
+
+
+class TwoRows(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(2, 3).sum(1, keepdim=True)
+
+
+BATCHES = "max_batch_size: 2"
+
+
+@each_row(
+    ("module", "batches", "dims", "refusal"),
+    [
+        (Scaled(), BATCHES, ("[1]", "[1]"), "the model takes ['x', 'factor']; config.pbtxt has the inputs ['x']"),
+        (Total(), BATCHES, ("[1]", "[1]"), "output 'y' has shape []; config.pbtxt says [2, 1]"),
+        (Total(), "", ("[3]", "[1]"), "output 'y' has shape []; config.pbtxt says [1]"),
+        (Total(), "", ("[3]", "[]"), "output 'y': dims []: "),
+        (torch.nn.Identity(), BATCHES, ("[]", "[]"), ""),
+        (torch.nn.Identity(), BATCHES, ("[1] reshape {}", "[1]"), "reshape and shape tensors are not supported. Fix: "),
+        (Half(), BATCHES, ("[1]", "[1]"), "output 'y' is torch.bfloat16; config.pbtxt says FP32"),
+        (TwoRows(), BATCHES, ("[3]", "[1]"), "the model fails on zeros in a batch of 1: RuntimeError: shape '[2, 3]'"),
+        (TwoRows(), "", ("[2, 3]", "[2, 1]"), ""),
+    ],
+)
+def test_forms_of_models_are_served_or_refused_as_documented(tmp_path_factory, module, batches, dims, refusal):
+    file = tmp_path_factory.mktemp("model") / "model.pt"
+    torchscript.save_frozen(module, file)
+    tensors = [
+        f'[{{ name: "{name}" data_type: TYPE_FP32 dims: {each} }}]' for name, each in zip("xy", dims, strict=True)
+    ]
+    text = f'platform: "pytorch_libtorch" {batches} input {tensors[0]} output {tensors[1]}'
+    refused = pytest.raises(ModelLoadError, match=re.escape(refusal)) if refusal else contextlib.nullcontext()
+    with refused:
+        warmup.warm_up(model.load(file, model_config.parse(text, "m"), 1), tmp_path_factory.getbasetemp(), 60)

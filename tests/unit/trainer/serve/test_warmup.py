@@ -136,7 +136,7 @@ output [{ name: "boxes" data_type: TYPE_FP32 dims: [%s] }]
 
 
 @each_row(
-    ("dims", "found", "refusal"),
+    ("dims", "boxes", "refusal"),
     [
         ("-1, 4", (100, 4), None),
         ("-1, 4", (0, 4), None),
@@ -145,9 +145,9 @@ output [{ name: "boxes" data_type: TYPE_FP32 dims: [%s] }]
         ("100, 4", (99, 4), r"has shape \[99, 4\]; config.pbtxt says \[100, 4\]"),
     ],
 )
-def test_without_batches_an_output_of_any_size_is_no_batch(tmp_path, dims, found, refusal):
+def test_without_batches_an_output_of_any_size_is_not_a_batch(tmp_path, dims, boxes, refusal):
     """A detector of one image that finds as many boxes as there are."""
-    program = Program(call=lambda _image: torch.zeros(found), arguments=["image"])
+    program = Program(call=lambda _image: torch.zeros(boxes), arguments=["image"])
     loaded = LoadedModel(model_config.parse(DETECTOR % dims, "boxes"), 1, program)
     refused = pytest.raises(ModelLoadError, match=refusal) if refusal else contextlib.nullcontext()
     with refused:
