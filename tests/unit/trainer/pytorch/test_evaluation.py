@@ -103,8 +103,8 @@ def test_what_is_not_counted_adds_nothing_to_a_score():
 @pytest.mark.parametrize("target", [10, -1, NOT_COUNTED])
 def test_a_target_that_is_not_a_class_is_an_error_with_its_value(alone, target):
     labels = torch.zeros(4, dtype=torch.int64)
-    labels[2] = target
     held_out = InMemoryDataset(torch.rand(4, 1, 8, 8), labels, classes=10)
+    labels[2] = target  # as in a data set that does not check its own
     replicas = Recipe(model=DigitsCnnConfig(width=4)).build(Layout(ParallelConfig().degrees(1), "cpu"), alone.device)
     of_replicas = {"samples_per_call": 4, "precision": FP32}
     message = rf"^target {target}: the classes of the data set are 0 to 9\. Fix: "

@@ -227,6 +227,8 @@ def test_accuracy_of_a_large_data_set_is_that_of_samples_from_all_of_it():
 
 
 def test_a_label_that_is_not_a_class_is_refused_before_it_decides_an_accuracy():
-    dataset = InMemoryDataset(torch.arange(10.0), torch.arange(10), classes=9)
+    labels = torch.zeros(10, dtype=torch.int64)
+    dataset = InMemoryDataset(torch.arange(10.0), labels, classes=9)
+    labels[9] = 9  # as in a data set that does not check its own
     with pytest.raises(DataError, match=r"^target 9: the classes of the data set are 0 to 8\. Fix: "):
         list(ReadSamples(dataset).batches(5))
