@@ -41,7 +41,7 @@ exit status:
   2  wrong arguments
 """
 _SHORTEST_LIMIT = 2000
-_PIPE_CLOSED = 141
+PIPE_CLOSED = 141
 """What a shell makes of SIGPIPE, which ends other programs there."""
 _INTERRUPTED = 130
 _MODULES = {
@@ -76,11 +76,11 @@ def main(words: Sequence[str] | None = None) -> int:
         status = run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # a `head` that has enough; what is still unwritten must not fail at the end of Python
-        _discard_output()
-        return _PIPE_CLOSED
+        discard_output()
+        return PIPE_CLOSED
     except OSError as error:  # such as the full disk of what standard output is sent to
         sys.stderr.write(f"{' '.join(['athanor', *words[:1]])}: {error}\n")
-        _discard_output()
+        discard_output()
         return 1
     except KeyboardInterrupt:  # while the command was being imported, or of one that does not handle it
         sys.stderr.write("\ninterrupted\n")
@@ -104,7 +104,7 @@ def _replace_closed_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
 
 
-def _discard_output() -> None:
+def discard_output() -> None:
     """Write what is still unwritten to nothing: Python would fail at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

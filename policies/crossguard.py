@@ -29,7 +29,7 @@ from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, UnknownValueError
 
 from policies.catalogue import RULES, STACK_RULES
 from policies.resources import Resource
-from policies.values import Unknown, plain
+from policies.values import Unknown, Value, plain
 
 if TYPE_CHECKING:
     from policies.rule import Rule, RuleConfig, StackRule
@@ -57,8 +57,8 @@ class _Once:
         # As long as it is kept, no other object has its number.
         key = id(argument), *options
         with self._lock:
-            if (known := self._results.get(key)) is not None:
-                return known[1]
+            if (remembered := self._results.get(key)) is not None:
+                return remembered[1]
         result = self._function(argument, *options)
         with self._lock:
             self._results[key] = argument, result
@@ -81,36 +81,17 @@ def decode_once() -> None:
 
 def policies() -> list[Policy]:
     """Return the pack's policies; every one is mandatory unless the configuration says otherwise."""
-    declared = _Declared()
+    declared: dict[str, Resource] = {}
     return [
         *(_resource_policy(rule, declared) for rule in RULES),
         *(_stack_policy(rule, declared) for rule in STACK_RULES),
     ]
 
 
-class _Declared:
-    """What the program declares, as the engine has shown it one resource at a time."""
-
-    def __init__(self) -> None:
-        self._by_urn: dict[str, tuple[object, Resource]] = {}
-
-    def add(self, args: ResourceValidationArgs) -> Resource:
-        """Return the resource as rules see it, made for the first rule that asks."""
-        properties, resource = self._by_urn.get(args.urn, (None, None))
-        if resource is None or properties is not args.props:
-            resource = _resource(args.resource_type, args.name, args.urn, args.opts, args.props)
-            self._by_urn[args.urn] = args.props, resource
-        return resource
-
-    def get(self, urn: str) -> Resource | None:
-        """Return the resource as it was shown last."""
-        _, resource = self._by_urn.get(urn, (None, None))
-        return resource
-
-
-def _resource_policy(rule: Rule[Any], declared: _Declared) -> Policy:
+def _resource_policy(rule: Rule[Any], declared: dict[str, Resource]) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
-        resource = declared.add(args)
+        resource = _resource(args.resource_type, args.name, args.urn, args.opts, args.props)
+        declared[resource.urn] = resource
         undecided: Unknown | None = None
         for finding in rule.findings(resource, rule.parse(dict(args.get_config()))):
             if isinstance(finding, Unknown):
@@ -130,11 +111,11 @@ def _resource_policy(rule: Rule[Any], declared: _Declared) -> Policy:
     )
 
 
-def _stack_policy(rule: StackRule[Any], declared: _Declared) -> Policy:
+def _stack_policy(rule: StackRule[Any], declared: dict[str, Resource]) -> Policy:
     """Return the policy of a rule about resources together.
 
     Of a stack the engine shows outputs, of which a preview without a cluster knows none. So these rules, too, judge
-    what the program declares.
+    what the program declares, as the engine has shown it one resource at a time.
     """
 
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
@@ -161,9 +142,16 @@ def _stack_policy(rule: StackRule[Any], declared: _Declared) -> Policy:
 
 
 def _resource(kind: str, name: str, urn: str, options: _Options, properties: Mapping[str, Any]) -> Resource:
+    return Resource(type=kind, name=name, urn=urn, protect=options.protect, properties=_plain_properties(properties))
+
+
+def _plain_with_unknowns(properties: Mapping[str, Any]) -> Value:
     # Nothing at all: outputs that a preview cannot know.
-    known = plain(_with_unknowns(properties, ())) or Unknown()
-    return Resource(type=kind, name=name, urn=urn, protect=options.protect, properties=known)
+    return plain(_with_unknowns(properties, ())) or Unknown()
+
+
+# Each rule asks for the same ones again.
+_plain_properties: Callable[[Mapping[str, Any]], Value] = cast("Any", _Once(_plain_with_unknowns))
 
 
 def _with_unknowns(value: object, path: tuple[str, ...]) -> object:

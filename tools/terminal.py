@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
+from athanor.command_line import PIPE_CLOSED, discard_output
 from athanor.inspection.control_characters import written_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rich.text import Text
-
-_PIPE_CLOSED = 141
-"""What a shell makes of SIGPIPE, which ends other programs there."""
 
 
 def status_of(command: Callable[[], int | None]) -> int | None:
@@ -28,12 +25,7 @@ def status_of(command: Callable[[], int | None]) -> int | None:
             sys.stdout.flush()
     except BrokenPipeError:
         discard_output()
-        return _PIPE_CLOSED
-
-
-def discard_output() -> None:
-    """Write what is still unwritten to nothing: Python would fail at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
 
 
 class Terminal(Console):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from athanor.command_line import discard_output
 from athanor.inspection.case import Case
 from athanor.inspection.jobs import logical_name
 from athanor.inspection.objects import unread_words
@@ -25,7 +26,6 @@ from tools.operations.search_logs import Search, search
 from tools.operations.status import status_tables
 from tools.operations.target import resolve
 from tools.operations.why_tables import why_tables
-from tools.terminal import discard_output
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -46,9 +46,9 @@ class Task(Enum):
             logits: [N, ..., classes].
             targets: int64 [N, ...].
         """
-        known = ~self.unknown(targets, logits.shape[-1])
-        flat, counted = logits.float().flatten(0, -2), targets.where(known, NOT_COUNTED).flatten()
-        return cross_entropy(flat, counted, reduction="sum", ignore_index=NOT_COUNTED).where(known.all(), math.nan)
+        is_known = ~self.unknown(targets, logits.shape[-1])
+        flat, counted = logits.float().flatten(0, -2), targets.where(is_known, NOT_COUNTED).flatten()
+        return cross_entropy(flat, counted, reduction="sum", ignore_index=NOT_COUNTED).where(is_known.all(), math.nan)
 
     def unknown(self, targets: Tensor, classes: int) -> Tensor:
         """Return which targets are neither a class nor, in language modelling, `NOT_COUNTED`: bool, as the targets."""

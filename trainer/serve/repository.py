@@ -99,11 +99,11 @@ def incomplete_versions(folder: Path, spec: ModelSpec, complete: Sequence[Candid
     Raises:
         OSError: the repository cannot be read.
     """
-    known = {candidate.version for candidate in complete}
+    complete_versions = {candidate.version for candidate in complete}
     lacking = {
         number: [name for name in (MANIFEST_FILE, spec.model_file) if not (folder / str(number) / name).exists()]
         for number in _numbers(folder, spec)
-        if number not in known
+        if number not in complete_versions
     }
     return {number: f"has no {' and no '.join(names)}{_fix(names)}" for number, names in lacking.items() if names}
 

@@ -1,4 +1,4 @@
-"""How the program waits for its outputs, with the SDK's own function."""
+"""The wait for a program's outputs, in the SDK's own function."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -141,8 +142,9 @@ class InMemoryDataset(Dataset):
 
     def on(self, device: torch.device) -> InMemoryDataset:
         """See `Dataset.on`: all of it."""
-        inputs, targets = self._inputs.to(device), self._targets.to(device)
-        return InMemoryDataset(inputs, targets, classes=self.classes, class_names=self.class_names)
+        moved = copy.copy(self)  # whose labels are checked: from a GPU they would have to come back for that
+        vars(moved).update(_inputs=self._inputs.to(device), _targets=self._targets.to(device))
+        return moved
 
 
 @dataclass(frozen=True, kw_only=True)

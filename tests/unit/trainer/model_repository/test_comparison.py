@@ -61,9 +61,9 @@ def test_each_output_counts_and_arrays_do_as_tensors():
     ],
 )
 def test_rows_that_depend_on_the_others_of_their_batch_are_found(program, why):
-    given = comparison.dependence_of_rows(program, [torch.tensor([[1.0, 2.0], [3.0, 5.0], [4.0, 0.0]])])
-    assert given.startswith(why)
-    assert bool(given) == bool(why)
+    difference = comparison.dependence_of_rows(program, [torch.tensor([[1.0, 2.0], [3.0, 5.0], [4.0, 0.0]])])
+    assert difference.startswith(why)
+    assert bool(difference) == bool(why)
 
 
 def test_what_is_compiled_in_the_first_call_is_compared_too():

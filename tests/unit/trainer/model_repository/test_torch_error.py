@@ -34,7 +34,7 @@ CHECK = (
     ],
 )
 def test_the_reason_is_one_line_and_neither_trace_nor_code(error, reason):
-    given = torch_error.reason(error)
-    assert given.endswith(reason)
-    assert "\n" not in given
-    assert "HERE" not in given
+    said = torch_error.reason(error)
+    assert said.endswith(reason)
+    assert "\n" not in said
+    assert "HERE" not in said

@@ -65,16 +65,16 @@ def test_state_saved_by_two_ranks_continues_on_one():
 def test_a_batch_size_that_is_suggested_is_accepted():
     suggested = set[str]()
     for batch_size, ranks, parts, samples in product(range(1, 40), (1, 2, 3), (1, 2, 4), (None, 1, 7, 23, 100)):
-        given = {"ranks": ranks, "microbatches": parts, "samples": samples}
+        shares = {"ranks": ranks, "microbatches": parts, "samples": samples}
         try:
-            check_batch(batch_size, **given)
+            check_batch(batch_size, **shares)
         except SettingsError as error:
             suggestion = re.search(r"(for example|--batch_size) (\d+)", str(error))
             if suggestion is None:
                 assert "Fix: fewer of them, or more samples" in str(error)  # noqa: PT017  one of many
                 assert samples < ranks * parts
             else:
-                check_batch(int(suggestion[2]), **given)
+                check_batch(int(suggestion[2]), **shares)
                 suggested.add(suggestion[1])
     assert suggested == {"for example", "--batch_size"}
 

@@ -1,4 +1,4 @@
-"""What two ranks keep and send in a step: `measure_memory.py OUTPUT`."""
+"""Memory and traffic of two ranks in a step: `measure_memory.py OUTPUT`."""
 
 from __future__ import annotations
 
