@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tempfile
+import weakref
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +54,17 @@ def run_workspace() -> automation.LocalWorkspace:
         EngineError: the engine is too old.
     """
     settings = automation.ProjectSettings(name=PROJECT, runtime="python", main=str(Path.cwd()))
+    variables = engine_variables()
+    # A workspace that is given no folder makes one, and leaves it behind after each command.
+    folder = tempfile.TemporaryDirectory(prefix="athanor-run-")
     try:
-        return automation.LocalWorkspace(project_settings=settings, env_vars=engine_variables(), program=_nothing)
+        workspace = automation.LocalWorkspace(
+            folder.name, project_settings=settings, env_vars=variables, program=_nothing
+        )
     except automation.InvalidVersionError as error:
         raise EngineError(str(error)) from None
+    weakref.finalize(workspace, folder.cleanup)
+    return workspace
 
 
 def open_run(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -123,6 +126,26 @@ esac
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(EngineError, match=r"^error: the bucket is on fire$"):
         ask()
+
+
+def test_a_workspace_leaves_no_folder(tmp_path, monkeypatch):
+    script = """#!/bin/sh
+case "$*" in
+    version*) echo v3.232.0 ;;
+    *) echo '{"user": "me", "url": "https://team.example"}' ;;
+esac
+"""
+    (tmp_path / "pulumi").write_text(script, encoding="utf-8")
+    (tmp_path / "pulumi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    workspace = run_workspace()
+    assert [Path(workspace.work_dir)] == list(temporary.iterdir())
+    del workspace
+    gc.collect()
+    assert not list(temporary.iterdir())
 
 
 def removed(destroyed: str, removed: str) -> automation.Stack:
