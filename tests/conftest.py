@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from tools.toolchain.acquire import KEEP_SOURCES_VARIABLE
+
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
 
 # A module stands before those that import it: pytest rewrites the assertions of a plugin when it loads it.
 pytest_plugins = [
@@ -46,6 +51,8 @@ _STEP_BACK = 5
 """In niceness: where two programs want one CPU, that of the longest tests gets three quarters of it."""
 USES_ENVIRONMENT = re.compile(r"\b(?:served: Clone|engineer: Engineer)\b")
 RUNS_WORKLOADS = re.compile(r"\b(?:team: Team|engineer: Engineer)\b")
+QUICK = re.compile(r"tests/(unit|manifests)/")
+"""Files of tests without a cluster, and without updates of stacks."""
 CLOUD, CLOUD_TESTS = "cloud", Path(__file__).with_name("cloud")
 
 
@@ -60,6 +67,18 @@ class FilesAndEnvironment(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
         return _environment(self.config.rootpath / file) or file
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Give the last process tests without a cluster as long as there are any, and the others those with one.
+
+        A cluster takes a tenth to a fifth of a CPU for as long as it lives, and lives the longer the more of them want
+        the CPUs: so few at a time, and beside them what uses the CPUs while those tests wait.
+        """
+        if node.gateway.id == f"gw{self.numnodes - 1}":
+            quick = next((scope for scope in self.workqueue if QUICK.match(scope)), None)
+            if quick:
+                self.workqueue.move_to_end(quick, last=False)
+        super()._assign_work_unit(node)
 
 
 @cache
@@ -100,6 +119,19 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     for fixture in item.session._fixturemanager.getfixturedefs(shared, item) or ():
         # with all that stands on it; pytest has no public way to end a fixture before its scope does
         fixture.finish(item._request)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give all processes of a run a folder for temporary files, which ends with it.
+
+    Providers leave kubeconfigs there, torchrun and TensorFlow folders and files of code.
+    """
+    if hasattr(config, "workerinput"):
+        return  # the environment of the process that started this one has it
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = tempfile.mkdtemp(prefix="athanor-")
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndEnvironment:
