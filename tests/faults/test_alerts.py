@@ -79,7 +79,7 @@ def monitoring(served: Clone, webhook: str) -> Iterator[Monitoring]:
     try:
         served.up()
         monitoring = Monitoring(served)
-        wait_until(monitoring.posts_ends_of_runs, "Alertmanager with the webhook")
+        wait_until(lambda: monitoring.posts_ends_of_runs(webhook), "Alertmanager with the webhook")
         yield monitoring
     finally:
         for path in ("thresholds", "run_webhooks"):
