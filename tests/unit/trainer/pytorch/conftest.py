@@ -51,10 +51,12 @@ def process_settings(monkeypatch) -> Iterator[None]:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = workspace
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def run_ranks() -> Iterator[Callable[..., list[str]]]:
     """Run a module as so many ranks, which get the variables of torchrun; return what each of them printed."""
-    trainer_imported = WarmPython("trainer.pytorch.loop", CUDA_VISIBLE_DEVICES="", GLOO_SOCKET_IFNAME="lo")
+    # torch imports its compiler when a mesh of devices is cut: two thirds of what a rank of a small run takes.
+    packages = ("trainer.pytorch.loop", "torch._dynamo")
+    trainer_imported = WarmPython(*packages, CUDA_VISIBLE_DEVICES="", GLOO_SOCKET_IFNAME="lo")
 
     def run_all(module: str, count: int, *arguments: object) -> list[str]:
         with held_port() as port:
