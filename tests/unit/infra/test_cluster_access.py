@@ -36,7 +36,9 @@ def test_the_client_is_not_throttled_to_the_providers_default(local_stack):
     limits = json.loads(_provider(local_stack).inputs["kubeClientSettings"])
     assert limits["qps"] >= 100
     assert limits["burst"] >= limits["qps"]
-    assert limits["timeout"] >= 120, "more than 32 s, in which a busy API server may not have written its OpenAPI document"
+    assert limits["timeout"] >= 120, (
+        "more than 32 s, in which a busy API server may not have written its OpenAPI document"
+    )
 
 
 def test_credentials_appear_nowhere_else(local_stack):
