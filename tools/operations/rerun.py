@@ -17,6 +17,7 @@ from infra.workload_labels import JOB_LABEL
 from tools.operations.job_code import Choice, Source, await_commit, check_commit, fetched_commit
 from tools.operations.reader import asked as asked_of
 from tools.paths import paths
+from tools.process import CommandError
 from tools.stacks.engine import Engine, make_private_folders, stack_config
 from tools.stacks.preview import engine_tools
 from tools.toolchain import ensure, upstream_manifests
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from tools.operations.target import Target
     from tools.progress import Progress
 
+_NOT_THERE_YET = "not specified in --target list"
+"""In the engine's words about a resource that another one depends on and that the state lacks."""
 _JOB = "kubernetes:batch.volcano.sh/v1alpha1:Job"
 
 
@@ -199,7 +202,7 @@ def _run_again(original: _Original, asked: Request, target: Target, report: Prog
         recreate(asked_of(target.kubectl), original.job, paths().home / "reruns", report.detail)
     else:
         original.engine.prepare()
-        original.engine.replace(original.urn)
+        _replace(original.engine, original.urn, asked.job)
         # A program that was changed since the last update declares a job of another name, or none.
         made = [each for each in job_resources(original.engine.export()).values() if each["urn"] == original.urn]
         name = name_of(made[0]["inputs"]) if made else name
@@ -208,3 +211,13 @@ def _run_again(original: _Original, asked: Request, target: Target, report: Prog
         limit = "no longer exists: its program does not declare it any more, or it was deleted"
         raise RefusalError("JOB", asked.job, limit, "declare it and run `pulumi up`")
     return job
+
+
+def _replace(engine: Engine, urn: str, job: str) -> None:
+    try:
+        engine.replace(urn)
+    except CommandError as error:
+        if _NOT_THERE_YET not in error.output:
+            raise
+        limit = "needs resources that its program declares and the last update did not create"
+        raise RefusalError("JOB", job, limit, "run `pulumi up`, and then this again") from error

@@ -131,6 +131,16 @@ def test_a_job_that_its_program_has_dropped_is_reported_to_be_gone(ask, cluster)
         ask()
 
 
+def test_after_an_update_that_did_not_create_everything_an_update_comes_first(ask, cluster, fake_program):
+    cluster([live()], after=[])
+    words = "error: Resource 'a' depends on 'b' which was was not specified in --target list."
+    fake_program.answer("up --yes", words, status=255)
+    with pytest.raises(
+        RefusalError, match=r"the last update did not create\. Fix: run `pulumi up`, and then this again"
+    ):
+        ask()
+
+
 def test_a_job_that_runs_is_refused(ask, cluster, fake_program):
     cluster([live("Running")], after=[])
     with pytest.raises(RefusalError, match=r"is Running.*FORCE=1"):
