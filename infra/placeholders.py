@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 PLACEHOLDERS = frozenset(
     {
         "athanor-registry-vpc.cn-beijing.cr.aliyuncs.com/mirror",
+        "athanor-registry-vpc.cn-hangzhou.cr.aliyuncs.com/mirror",
+        "cri-athanor0dev00000",
         "cri-athanor0prod0000",
-        "registry-vpc.cn-hangzhou.aliyuncs.com/athanor-dev",
-        "registry-vpc.cn-hangzhou.aliyuncs.com/athanor-staging",
     }
 )
 """Registries and registry instances in Pulumi.<stack>.yaml as committed."""

@@ -27,6 +27,7 @@ _LONGEST_PATH = 255
 CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 """Fields of a pod spec that hold containers."""
 _Object = dict[str, Any]
+_NEW_PERSONAL_EDITION = ".personal.cr.aliyuncs.com"
 _UPPER_CASE = re.compile(r"[A-Z]")
 
 
@@ -124,6 +125,25 @@ def check_registry(value: str) -> str:
     if not _REGISTRY.fullmatch(value) or not ("." in host or ":" in host or host == "localhost"):
         raise ValueError("has no registry host. Fix: write the host first, such as registry.example/team")
     return value
+
+
+def check_pulled_without_secrets(registry: str) -> None:
+    """Refuse a registry that no pod can pull from without a secret, whatever it holds.
+
+    Instances of Container Registry Personal Edition that were created since 9 September 2024 have hosts of their own,
+    allow no anonymous pull, and are not served by ACK's credential helper (Alibaba Cloud, "Access restrictions of
+    Personal Edition instances with exclusive endpoints"; "Pull images without using a secret").
+
+    Raises:
+        ValueError: it is such an instance.
+    """
+    host = registry.partition("/")[0]
+    if host.endswith(_NEW_PERSONAL_EDITION):
+        raise ValueError(
+            f"registry = {registry!r}: such a Personal Edition instance gives images only to pods that log in, and ACK's"
+            " credential helper does not do it. Fix: name a Secret with its login under images.pull_secrets, or use an"
+            " Enterprise Edition instance with images.credential_helper"
+        )
 
 
 def pod_specs(node: object) -> Iterator[_Object]:

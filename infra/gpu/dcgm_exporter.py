@@ -41,7 +41,9 @@ COUNTERS: tuple[tuple[str, str, str], ...] = (
     ("DCGM_FI_PROF_DRAM_ACTIVE", "gauge", "Share of cycles in which memory was read or written (0 to 1)."),
     ("DCGM_FI_PROF_PCIE_TX_BYTES", "gauge", "Sent over PCIe (bytes per second)."),
     ("DCGM_FI_PROF_PCIE_RX_BYTES", "gauge", "Received over PCIe (bytes per second)."),
-    ("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "counter", "NVLink traffic of all lanes."),
+    # The exporter's own list calls it a counter; DCGM computes a rate, thousands of KiB per second
+    # (NVIDIA/dcgm-exporter pull request 658).
+    ("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "gauge", "NVLink traffic of all lanes (1024000 bytes per second)."),
     ("DCGM_FI_DEV_FB_USED", "gauge", "Memory in use (MiB)."),
     ("DCGM_FI_DEV_FB_FREE", "gauge", "Memory free (MiB)."),
     ("DCGM_FI_DEV_FB_RESERVED", "gauge", "Memory kept by the driver (MiB)."),

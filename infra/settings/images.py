@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, StringConstraints, model_validator
 
 from infra.cuda import CudaVersion
-from infra.registry import check_registry
+from infra.registry import check_pulled_without_secrets, check_registry
 from infra.settings.fields import NUMBER_AS_TEXT, DnsSubdomain, Model, PinnedImage
 
 TrainerVariant = Literal["cpu", "gpu"]
@@ -38,9 +38,10 @@ class ImageSettings(Model):
     pull_secrets: tuple[DnsSubdomain, ...] = ()
     """Secrets (kubernetes.io/dockerconfigjson, present in every namespace with pods) that pods pull images with."""
     credential_helper: bool = False
-    """Whether ACK's managed add-on lets pods pull from the account's Container Registry without secrets."""
+    """Whether ACK's managed add-on lets pods pull from the account's Container Registry without secrets: from an
+    Enterprise Edition instance, or a Personal Edition one created before 9 September 2024."""
     acr_instance_id: Annotated[str, StringConstraints(pattern=r"^cri-[a-z0-9]+$")] | None = None
-    """Existing Container Registry Enterprise instance for the add-on; the stack orders none. Default: Personal
+    """Existing Container Registry Enterprise Edition instance for the add-on; the stack orders none. Default: Personal
     Edition."""
 
     @model_validator(mode="after")
@@ -58,6 +59,8 @@ class ImageSettings(Model):
                     f"{name}_cuda = {cuda!r}: applies only to an image of yours; the one built from these sources has"
                     f" a known CUDA version. Fix: name yours under images.{name}, or omit {name}_cuda"
                 )
+        if self.registry and not self.pull_secrets:
+            check_pulled_without_secrets(self.registry)
         if self.acr_instance_id and not self.credential_helper:
             raise ValueError(
                 f"acr_instance_id = {self.acr_instance_id!r}: only the credential helper uses it. Fix: set"

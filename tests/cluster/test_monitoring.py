@@ -9,6 +9,7 @@ import pytest
 from infra.monitoring.dashboards.queries import queries
 from infra.monitoring.kept_metrics import KEPT_METRICS
 from tests.fixtures.monitoring import Monitoring
+from tests.unit.infra.monitoring.rules.queries import counters_of
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -76,7 +77,11 @@ def test_a_run_that_ended_can_be_looked_at(monitoring: Monitoring) -> None:
 
 @pytest.mark.parametrize("job", sorted(set(KEPT_METRICS) - NOT_HERE))
 def test_what_is_kept_exists(monitoring: Monitoring, job: str) -> None:
-    assert set(KEPT_METRICS[job]) - monitoring.names(job) - ONLY_SOMETIMES == set()
+    def missing() -> set[str]:
+        return set(KEPT_METRICS[job]) - monitoring.names(job) - ONLY_SOMETIMES
+
+    # The kubelet, for one, measures volumes once a minute.
+    wait_until(lambda: not missing(), lambda: f"metrics of {job}: {missing()}")
 
 
 @pytest.mark.parametrize("query", queries(), ids=lambda query: f"{query.dashboard}-{query.panel}")
@@ -92,6 +97,17 @@ def test_every_rule_is_computed_without_an_error(monitoring: Monitoring) -> None
                 if rule["health"] != "ok"}  # fmt: skip
 
     wait_until(lambda: not failing(), lambda: f"rules to be computed: {failing()}")
+
+
+def test_what_is_read_as_a_counter_is_one(monitoring: Monitoring) -> None:
+    """By the types that the programs themselves state; those of GPUs and of our own programs are unit tests' part."""
+    rules = monitoring.prometheus("rules")["groups"]
+    expressions = [*(query.expr for query in queries()), *(rule["query"] for group in rules for rule in group["rules"])]
+    read = {name for expr in expressions for name in counters_of(expr)}
+    stated = {name: {each["type"] for each in kinds} for name, kinds in monitoring.prometheus("metadata").items()}
+    assert "node_cpu_seconds_total" in read
+    assert stated["node_cpu_seconds_total"] == {"counter"}
+    assert {name for name in read if "gauge" in stated.get(name, ())} == set()
 
 
 def test_nobody_is_paged_by_an_environment_that_works(monitoring: Monitoring) -> None:

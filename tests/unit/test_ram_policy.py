@@ -23,7 +23,7 @@ ALWAYS = REPOSITORY / "docs" / "ram-policy.json"
 FOR_BUCKETS = REPOSITORY / "docs" / "ram-policy-oss.json"
 POLICIES = (ALWAYS, FOR_BUCKETS)
 FOR_PREVIEWS = REPOSITORY / "docs" / "ram-policy-preview.json"
-READS = ("Check", "Describe", "Get", "List")
+READS = ("Check", "Describe", "Get", "List", "Query")
 
 _DATA_SOURCE = "only data sources ask for it, and planning must ask the cloud nothing"
 _NO_INPUT = "no input that we give leads to it"
@@ -41,11 +41,28 @@ NOT_NEEDED = {
     "sts:GetCallerIdentity": "everybody may ask who they are",
     "vpc:ModifyRouteTableAttributes": _NO_INPUT,
 }
-OTHER_NAMES = {"cs:GetClusterAddonInstance": "cs:DescribeClusterAddonInstance"}
-"""Operations that ACK's example policies do not name alike, and the other name: both are granted.
+OTHER_NAMES = {
+    "cs:CreateClusterNodePool": "cs:CreateNodepool",
+    "cs:DeleteClusterNodepool": "cs:DeleteNodepool",
+    "cs:DescribeClusterAddonsUpgradeStatus": "cs:QueryK8sComponentUpgradeStatus",
+    "cs:DescribeClusterDetail": "cs:GetClusterById",
+    "cs:DescribeClusterNodePoolDetail": "cs:GetNodepoolDetail",
+    "cs:DescribeClusterNodePools": "cs:GetNodepools",
+    "cs:DescribeClusterUserKubeconfig": "cs:GetUserConfig",
+    "cs:DescribeClustersV1": "cs:ListClusters",
+    "cs:GetClusterAddonInstance": "cs:DescribeClusterAddonInstance",
+    "cs:InstallClusterAddons": "cs:InstallK8sComponents",
+    "cs:ModifyClusterNodePool": "cs:UpdateNodepool",
+    "cs:ModifyClusterTags": "cs:UpdateClusterTags",
+    "cs:UnInstallClusterAddons": "cs:UnInstallK8sComponents",
+    "cs:UpgradeClusterAddons": "cs:UpgradeK8sComponents",
+}
+"""Operations to which documents of ACK give actions of different names, and the other name: both are granted.
 
-"Get…" is the operation's own name, and in the README of AliyunContainerService/karpenter-provider-alibabacloud;
-"Describe…" is in the example policies of ACK, "Best practices for authorization" (use case 2).
+The operation's own name is in ACK's example policies; the other ones are in "Create a custom RAM policy", table "Mappings
+between RAM actions and API operations", and for UpgradeClusterAddons on its own page, too. Of GetClusterAddonInstance
+"Get…" is in the README of AliyunContainerService/karpenter-provider-alibabacloud, "Describe…" in the example policies of
+ACK, "Best practices for authorization" (use case 2).
 """
 
 

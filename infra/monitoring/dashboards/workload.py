@@ -103,8 +103,7 @@ def _nvlink() -> Panel:
         "NVLink",
         {
             "{{pod}}": of_pods(
-                "sum by (namespace, pod)"
-                f" (rate(DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL{{{PODS_OF_NAMESPACE}}}[$__rate_interval]))"
+                f"sum by (namespace, pod) (DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL{{{PODS_OF_NAMESPACE}}}) * 1024000"
             )
         },
         Text(
@@ -112,6 +111,7 @@ def _nvlink() -> Panel:
             when_bad="No traffic in a job with several GPUs per node: NCCL chose another transport; see its log with "
             "NCCL_DEBUG=INFO.",
         ),
+        Look(unit=units.BytesPerSecondSI),
     )
 
 

@@ -38,10 +38,12 @@ def test_a_preview_warns_of_them(record_stack, stack, warnings):
     assert f"Pulumi.{stack}.yaml" in message
     assert "images.registry" in message
     assert ("images.acr_instance_id = cri-athanor0prod0000" in message) is (stack == "prod")
+    assert ("images.acr_instance_id = cri-athanor0dev00000" in message) is (stack != "prod")
 
 
 def test_own_values_are_not_placeholders(record_stack, warnings):
     config = stack_config("dev")
-    config["images"] = {**config["images"], "registry": "registry-vpc.cn-hangzhou.aliyuncs.com/own"}
+    own = {"registry": "own-vpc.cn-hangzhou.cr.aliyuncs.com/own", "acr_instance_id": "cri-own"}
+    config["images"] = {**config["images"], **own}
     record_stack({**config, **UNWATCHED}, preview=True, stack="dev")
     assert about_placeholders(warnings) == []

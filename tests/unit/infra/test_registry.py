@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from infra.errors import RefusalError
 from infra.image_policy import with_image_policy
 from infra.registry import ImageReference, Mirror, check_registry, images_of, rewrite_image
+from infra.settings.images import ImageSettings
 from tests.tables import each_row
 
 REGISTRY = "my-acr-registry-vpc.cn-hangzhou.cr.aliyuncs.com/mirror"
@@ -109,6 +110,17 @@ def test_rewriting_keeps_path_and_version_ends_on_the_mirror_and_is_idempotent(h
 )
 def test_a_registry_is_a_host_and_a_path(registry):
     assert check_registry(registry) == registry
+
+
+@each_row(
+    "registry",
+    ["crpi-a1b2-vpc.cn-hangzhou.personal.cr.aliyuncs.com/team", "crpi-a1b2.cn-beijing.personal.cr.aliyuncs.com"],
+)
+def test_a_registry_that_nobody_can_pull_from_without_a_login_needs_one(registry):
+    for more in ({}, {"credential_helper": True}):
+        with pytest.raises(ValueError, match=r"gives images only to pods that log in.* Fix: .*images\.pull_secrets"):
+            ImageSettings(registry=registry, **more)
+    assert ImageSettings(registry=registry, pull_secrets=["login"]).registry == registry
 
 
 @each_row(

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from infra.gpu.dcgm_exporter import COUNTERS
 from infra.monitoring.dashboards.queries import queries
 from infra.monitoring.kept_metrics import KEPT_METRICS
 from infra.monitoring.rules import rule_manifests
 from infra.settings.alert_thresholds import AlertThresholds
 from tests.tables import each_row
-from tests.unit.infra.monitoring.rules.queries import metrics_of
+from tests.unit.infra.monitoring.rules.queries import counters_of, metrics_of
 from trainer.serve.metrics import ServerMetrics, VersionMetrics
 from trainer.serve.shadow_metrics import ShadowMetrics
 from trainer.training.metrics import TrainingMetrics
@@ -36,30 +37,28 @@ def _recorded() -> set[str]:
     return {name for name, _ in _rules() if ":" in name}
 
 
-def _of_a_trainer() -> set[str]:
+def _of_a_trainer() -> dict[str, str]:
     return {
-        family.name + suffix
+        family.name + suffix: family.type
         for family in TrainingMetrics(run="run", rank=0).registry.collect()
         for suffix in SUFFIXES.get(family.type, ("",))
     }
 
 
-def _of_a_server() -> set[str]:
+def _of_a_server() -> dict[str, str]:
     metrics = ServerMetrics("digits")
     metrics.add_version(VersionMetrics(model="digits", version=1))
     metrics.shadow_lines = ShadowMetrics().lines
     families = re.findall(r"^# TYPE (\w+) (\w+)$", metrics.render().decode(), flags=re.MULTILINE)
     # Triton's counters end without _total, and so do ours for the same services.
     suffixes = {"histogram": SUFFIXES["histogram"]}
-    return {name + suffix for name, kind in families for suffix in suffixes.get(kind, ("",))}
+    return {name + suffix: kind for name, kind in families for suffix in suffixes.get(kind, ("",))}
 
 
+KINDS = {**_of_a_trainer(), **_of_a_server(), **{name: kind for name, kind, _ in COUNTERS}}
+"""Types of Prometheus, of the metrics whose types are known here, by their names."""
 EXISTING = (
-    _recorded()
-    | {name for names in KEPT_METRICS.values() for name in names}
-    | _of_a_trainer()
-    | _of_a_server()
-    | PROMETHEUS_ITSELF_MAKES
+    _recorded() | {name for names in KEPT_METRICS.values() for name in names} | set(KINDS) | PROMETHEUS_ITSELF_MAKES
 )
 USES = [
     *((f"{query.dashboard}: {query.panel}", query.expr) for query in queries()),
@@ -72,10 +71,22 @@ def test_every_metric_exists(where, expr):
     assert metrics_of(expr) <= EXISTING, f"{where} names what nobody emits"
 
 
+@each_row(("where", "expr"), [pytest.param(*use, id=use[0]) for use in USES])
+def test_no_gauge_is_read_as_a_counter(where, expr):
+    """Functions for counters take each fall of the value for a restart, so of a gauge they show far too much."""
+    assert {name for name in counters_of(expr) if KINDS.get(name) == "gauge"} == set(), where
+
+
+def test_a_gauge_that_is_read_as_a_counter_is_found():
+    assert counters_of("sum(rate(DCGM_FI_DEV_GPU_UTIL[5m]) > max_over_time(DCGM_FI_DEV_FB_USED[1h]))") == {
+        "DCGM_FI_DEV_GPU_UTIL"
+    }
+
+
 def test_a_metric_that_nobody_emits_is_found():
     assert not metrics_of("increase(DCGM_FI_DEV_FB_TOTAL[5m])") <= EXISTING
 
 
 def test_the_programs_metrics_are_seen():
-    assert {"athanor_training_loss", "athanor_training_step_seconds_bucket"} <= _of_a_trainer()
-    assert {"nv_inference_count", "athanor_request_duration_seconds_bucket"} <= _of_a_server()
+    assert {"athanor_training_loss", "athanor_training_step_seconds_bucket"} <= set(_of_a_trainer())
+    assert {"nv_inference_count", "athanor_request_duration_seconds_bucket"} <= set(_of_a_server())
