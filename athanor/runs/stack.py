@@ -54,8 +54,8 @@ def run_workspace() -> automation.LocalWorkspace:
         EngineError: the engine is too old.
     """
     settings = automation.ProjectSettings(name=PROJECT, runtime="python", main=str(Path.cwd()))
-    # A workspace that is given no folder makes one and leaves it behind, and the Kubernetes provider leaves the kubeconfig,
-    # with its credentials, among the temporary files.
+    # A workspace that is given no folder makes one and leaves it behind, and the Kubernetes provider leaves the
+    # kubeconfig, with its credentials, among the temporary files.
     folder = tempfile.TemporaryDirectory(prefix="athanor-run-")
     variables = {"TMPDIR": folder.name, **engine_variables()}
     try:

@@ -59,10 +59,10 @@ OTHER_NAMES = {
 }
 """Operations to which documents of ACK give actions of different names, and the other name: both are granted.
 
-The operation's own name is in ACK's example policies; the other ones are in "Create a custom RAM policy", table "Mappings
-between RAM actions and API operations", and for UpgradeClusterAddons on its own page, too. Of GetClusterAddonInstance
-"Get…" is in the README of AliyunContainerService/karpenter-provider-alibabacloud, "Describe…" in the example policies of
-ACK, "Best practices for authorization" (use case 2).
+The operation's own name is in ACK's example policies; the other ones are in "Create a custom RAM policy", table
+"Mappings between RAM actions and API operations", and for UpgradeClusterAddons on its own page, too. Of
+GetClusterAddonInstance "Get…" is in the README of AliyunContainerService/karpenter-provider-alibabacloud, "Describe…" in
+the example policies of ACK, "Best practices for authorization" (use case 2).
 """
 
 
