@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from infra.cluster_access import ExistingClusterArgs
 
 # The provider's default client limits (5 requests/s) make 500 objects slow to preview: measured 9.6 s against 3.3 s.
-# After each CRD it reads the OpenAPI document of the API server, which on a busy machine can need longer than the default
-# 32 s to write it anew: then an update failed at the next object.
+# After each CRD it reads the OpenAPI document of the API server, which on a busy machine can need longer than the
+# default 32 s to write it again: then an update failed at the next object.
 CLIENT_SETTINGS = kubernetes.KubeClientSettingsArgs(qps=1000, burst=2000, timeout=180)
 
 

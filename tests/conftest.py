@@ -72,7 +72,7 @@ class FilesAndEnvironment(LoadFileScheduling):
         """Give the last process tests without a cluster as long as there are any, and the others those with one.
 
         A cluster takes a tenth to a fifth of a CPU for as long as it lives, and lives the longer the more of them want
-        the CPUs: so few at a time, and beside them what uses the CPUs while those tests wait.
+        the CPUs: so few at a time, and next to them what uses the CPUs while those tests wait.
         """
         if node.gateway.id == f"gw{self.numnodes - 1}":
             quick = next((scope for scope in self.workqueue if QUICK.match(scope)), None)

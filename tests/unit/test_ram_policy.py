@@ -61,8 +61,8 @@ OTHER_NAMES = {
 
 The operation's own name is in ACK's example policies; the other ones are in "Create a custom RAM policy", table
 "Mappings between RAM actions and API operations", and for UpgradeClusterAddons on its own page, too. Of
-GetClusterAddonInstance "Get…" is in the README of AliyunContainerService/karpenter-provider-alibabacloud, "Describe…" in
-the example policies of ACK, "Best practices for authorization" (use case 2).
+GetClusterAddonInstance "Get…" is in the README of AliyunContainerService/karpenter-provider-alibabacloud, "Describe…"
+in the example policies of ACK, "Best practices for authorization" (use case 2).
 """
 
 
