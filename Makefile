@@ -16,7 +16,7 @@ option = $(if $(filter command,$(origin $1)),'--option=--$2=$($1)')
 export PYTHONDONTWRITEBYTECODE :=
 WHERE = --stack=$(STACK) $(call given,KUBECONFIG,kubeconfig) $(call given,CONTEXT,context) $(call given,NAMESPACE,namespace)
 # Three processes share the tests, each takes whole files, and all files that use one of the two environments of `make up`
-# are one piece of work. These are the longest, so they are among the first; beside them, one process runs what needs no
+# are one piece of work. These are the longest, so they are among the first; next to them, one process runs what needs no
 # cluster (tests/conftest.py). What compares the machine before and after runs alone, at the end.
 ALONE := tests/cluster/test_local_cluster_down.py
 SHARED := -n 3 --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%) \

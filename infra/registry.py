@@ -141,8 +141,8 @@ def check_pulled_without_secrets(registry: str) -> None:
     if host.endswith(_NEW_PERSONAL_EDITION):
         raise ValueError(
             f"registry = {registry!r}: such a Personal Edition instance gives images only to pods that log in, and"
-            " ACK's credential helper does not do it. Fix: name a Secret with its login under images.pull_secrets, or use"
-            " an Enterprise Edition instance with images.credential_helper"
+            " ACK's credential helper does not do it. Fix: name a Secret with its login under images.pull_secrets, or"
+            " use an Enterprise Edition instance with images.credential_helper"
         )
 
 
