@@ -35,7 +35,7 @@ def file_system_inputs(nas: StandardNas | ExtremeNas, zone: str) -> dict[str, An
     }
     if isinstance(nas, ExtremeNas):
         inputs["capacity"] = nas.capacity_gib
-        if nas.encrypted and nas.kms_key_id:
+        if nas.kms_key_id:
             inputs |= {"encrypt_type": 2, "kms_key_id": nas.kms_key_id}
     elif nas.recycle_bin_days is not None:
         inputs["recycle_bin"] = {"status": "Enable", "reserved_days": nas.recycle_bin_days}

@@ -190,6 +190,13 @@ class AlicloudSettings(Model):
                 " {name: system, role: system, instance_types: [ecs.g8i.xlarge], minimum:"
                 " 2, maximum: 3}"
             )
+        closed = [pool for pool in running if any(taint.effect != "PreferNoSchedule" for taint in pool.taints)]
+        if len(closed) == len(running):
+            raise ValueError(
+                f"node_pools: taints of {closed[0].name!r}: the platform's own components and ACK's add-ons tolerate"
+                " no taint, and no other pool of role system has nodes. Fix: omit its taints, or add a pool of role"
+                " system without"
+            )
         return self
 
     def zones_of(self, pool: NodePoolSettings) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ _IN_BYTES = {"memory", "storage", "ephemeral-storage"}
 """Resources whose amounts are bytes (Kubernetes, "Resource Management for Pods and Containers", "Resource Quotas")."""
 _FEWEST_BYTES = quantity_value("1Mi")
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
+_RESOURCE_NAME = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _PINNED_IMAGE = re.compile(r"\S+@sha256:[0-9a-f]{64}|[^\s@]+:(?!latest$)\w[\w.-]{0,127}", re.ASCII)
 
 
@@ -50,6 +51,13 @@ def _no_few_bytes(amounts: dict[str, str]) -> dict[str, str]:
     return amounts
 
 
+def _resource_name(name: str) -> str:
+    """Refuse what the API server would refuse (IsQualifiedName)."""
+    if not _RESOURCE_NAME.fullmatch(name):
+        raise ValueError("is not a valid resource name. Fix: write it as Kubernetes does: cpu, memory, nvidia.com/gpu")
+    return name
+
+
 def _pinned_image(value: str) -> str:
     if not _PINNED_IMAGE.fullmatch(value):
         raise ValueError(
@@ -73,7 +81,7 @@ DnsSubdomain = grammar.DnsSubdomain
 Quantity = Annotated[str, NUMBER_AS_TEXT, AfterValidator(_quantity)]
 CpuQuantity = Annotated[grammar.Cpu, NUMBER_AS_TEXT]
 MemoryQuantity = Annotated[grammar.Memory, NUMBER_AS_TEXT]
-Amounts = Annotated[dict[str, Quantity], AfterValidator(_no_few_bytes)]
+Amounts = Annotated[dict[Annotated[str, AfterValidator(_resource_name)], Quantity], AfterValidator(_no_few_bytes)]
 """Quantities by resource name."""
 PinnedImage = Annotated[str, AfterValidator(_pinned_image)]
 

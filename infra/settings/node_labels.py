@@ -20,12 +20,29 @@ _SET_BY = {
 """Labels that a setting of its own decides."""
 
 
+_OF_KUBERNETES = ("kubernetes.io", "k8s.io")
+_OF_THE_NODE = ("kubelet.kubernetes.io", "node.kubernetes.io")
+"""The prefixes of Kubernetes that a kubelet may give its node (its flag --node-labels; admission NodeRestriction). With
+any other it does not start; well-known labels such as the zone it sets itself."""
+_OF_ACK = ("ack.aliyun.com", "alibabacloud.com/nodepool-id", "aliyun.accelerator/")
+"""How keys begin that ACK gives its nodes itself (ACK, "Manage node labels and taints"; "GPU node labels")."""
+
+
 def _own_label_key(key: str) -> str:
+    prefix = key.rpartition("/")[0]
+    if _is_below(prefix, _OF_KUBERNETES) and not _is_below(prefix, _OF_THE_NODE):
+        raise ValueError(f"begins with {prefix}/, which is reserved for Kubernetes. Fix: use a prefix of your own")
+    if key.startswith(_OF_ACK) and key not in _SET_BY:
+        raise ValueError("is set by ACK itself. Fix: use a prefix of your own")
     if key in _SET_BY:
         raise ValueError(f"is controlled by another setting. Fix: use {_SET_BY[key]}")
     if key.startswith("athanor.dev/"):
         raise ValueError("begins with athanor.dev/, which is reserved for the platform. Fix: use another prefix")
     return key
+
+
+def _is_below(prefix: str, domains: tuple[str, ...]) -> bool:
+    return prefix.endswith(tuple(f".{domain}" for domain in domains)) or prefix in domains
 
 
 LabelKey = Annotated[grammar.LabelKey, AfterValidator(_own_label_key)]

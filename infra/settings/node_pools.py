@@ -200,6 +200,26 @@ class NodePoolSettings(Model):
         return self
 
     @model_validator(mode="after")
+    def _base_is_part_of_it(self) -> Self:
+        if self.spot and self.spot.on_demand_base > self.maximum:
+            raise ValueError(
+                f"spot.on_demand_base = {self.spot.on_demand_base}: is above maximum = {self.maximum}, so no node would"
+                " be a spot node. Fix: lower it, or omit spot"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _taints_are_different(self) -> Self:
+        marks = [(taint.key, taint.effect) for taint in self.taints]
+        repeated = sorted({mark for mark in marks if marks.count(mark) > 1})
+        if repeated:
+            key, effect = repeated[0]
+            raise ValueError(
+                f"taints repeats {key!r} with effect {effect}, and a node can have it once. Fix: omit one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _standing_in_is_possible(self) -> Self:
         if self.spot and self.spot.on_demand_when_short and self.zone_policy != "COST_OPTIMIZED":
             raise ValueError(

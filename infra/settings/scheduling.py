@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from infra.errors import choices
 from infra.settings.fields import Amounts, Count, CpuQuantity, DnsLabel, MemoryQuantity, Model
 
 HIGHEST_PRIORITY = 1_000_000_000
 """Higher ones belong to Kubernetes itself (PriorityClass, API reference)."""
 LOWEST_PRIORITY = -10
 """The autoscaler takes pods below it for expendable and adds no node for them (expendable-pods-priority-cutoff)."""
+
+
+_LIMITS = frozenset({"limits.memory", "limits.ephemeral-storage"})
+"""The limits that every container has, by default from `container_defaults`."""
+_COUNTABLE = _LIMITS | {
+    *("cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage"),
+    *("requests.storage", "pods", "configmaps", "secrets", "services", "services.loadbalancers", "services.nodeports"),
+    *("persistentvolumeclaims", "replicationcontrollers", "resourcequotas"),
+}
+"""Names without a slash that a ResourceQuota takes (Kubernetes 1.34, pkg/apis/core/helper, standardQuotaResources)."""
+_HUGE_PAGES = ("hugepages-", "requests.hugepages-")
 
 
 class PriorityClassSettings(Model):
@@ -78,6 +90,23 @@ class QuotaSettings(Model):
     else none."""
     resources: Amounts = Field(default_factory=dict)
     """Limits by resource name, such as {nvidia.com/gpu: "16", pods: "500"}; each replaces the limit from `percent`."""
+
+    @field_validator("resources")
+    @classmethod
+    def _quotas_can_limit_them(cls, amounts: dict[str, str]) -> dict[str, str]:
+        for name in amounts:
+            if name.startswith("limits.") and name not in _LIMITS:
+                raise ValueError(
+                    f"{name}: containers have no such limit here, so the quota would refuse every pod. Fix: write"
+                    f" {name.removeprefix('limits.')}, which counts requests"
+                )
+            if "/" not in name and name not in _COUNTABLE and not name.startswith(_HUGE_PAGES):
+                raise ValueError(
+                    f"{name}: is not a resource that quotas know. Fix:"
+                    f" {choices(name, sorted(_COUNTABLE))}, or a name with a slash such as nvidia.com/gpu or"
+                    " count/jobs.batch"
+                )
+        return amounts
 
 
 class ContainerDefaults(Model):

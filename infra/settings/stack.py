@@ -6,6 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, model_validator
 
+from infra.errors import choices
 from infra.instance_types import instance_type
 from infra.namespaces import PodSecurity, owner_of
 from infra.settings.alicloud import AlicloudSettings
@@ -129,6 +130,17 @@ class Settings(Model):
                 "gateway.address = 'internal': needs alicloud, for load balancers of other clusters are usually public."
                 " Fix: use 'public' with allowed_cidrs, or 'cluster' behind a load balancer of your own"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _queues_of_webhooks_exist(self) -> Self:
+        queues = [queue.name for queue in self.scheduling.queues]
+        for number, webhook in enumerate(self.monitoring.run_webhooks):
+            if webhook.queue is not None and webhook.queue not in queues:
+                raise ValueError(
+                    f"monitoring.run_webhooks.{number}.queue = {webhook.queue!r}: is not under scheduling.queues, so"
+                    f" nobody would be notified. Fix: {choices(webhook.queue, queues)}"
+                )
         return self
 
     @model_validator(mode="after")

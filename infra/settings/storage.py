@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from infra.settings.fields import Count, DnsLabel, DnsSubdomain, Model
 
@@ -43,6 +43,14 @@ class _NfsFileSystem(_FileSystem):
     """CIDRs that may mount it. Default: the node vswitches, where the driver mounts it; required if these already
     exist."""
 
+    @field_validator("client_cidrs")
+    @classmethod
+    def _each_cidr_is_given_once(cls, cidrs: tuple[IPv4Network, ...]) -> tuple[IPv4Network, ...]:
+        repeated = sorted({str(cidr) for cidr in cidrs if cidrs.count(cidr) > 1})
+        if repeated:
+            raise ValueError(f"repeats {repeated[0]}. Fix: list each range once")
+        return cidrs
+
 
 class StandardNas(_NfsFileSystem):
     """General-purpose NAS: grows with its content and is billed by it."""
@@ -66,6 +74,15 @@ class ExtremeNas(_NfsFileSystem):
     """Size in GiB; throughput grows with it."""
     kms_key_id: str | None = None
     """Your own KMS key for encryption. Default: the service's key."""
+
+    @model_validator(mode="after")
+    def _key_encrypts_something(self) -> Self:
+        if self.kms_key_id and not self.encrypted:
+            raise ValueError(
+                f"kms_key_id = {self.kms_key_id!r}: encrypted = False, so nothing would be encrypted with it. Fix: omit"
+                " one of them"
+            )
+        return self
 
 
 class CpfsFileSystem(_FileSystem):

@@ -118,7 +118,6 @@ def test_an_extreme_file_system_has_a_capacity_and_its_own_root():
         ({"encrypted": False}, {"encryptType": 0}),
         ({"encrypted": True}, {"encryptType": 1}),
         ({"mode": "extreme", "capacity_gib": 100, "kms_key_id": "key-1"}, {"encryptType": 2, "kmsKeyId": "key-1"}),
-        ({"mode": "extreme", "capacity_gib": 100, "kms_key_id": "key-1", "encrypted": False}, {"encryptType": 0}),
     ],
 )
 def test_encryption(nas, encryption):

@@ -52,8 +52,12 @@ def _environment(*pools, **changes):
         pool(taints=[{"key": "example.com/team", "value": "vision"}]),
         pool(gpu={"driver_version": "550.144.03", "sharing": {"mode": "cgpu"}}),
         pool(minimum=0, maximum=0),
+        pool(data_disks=[{"mount_path": "/var/lib/container"}, {"mount_path": "/data"}]),
+        pool(spot={"on_demand_base": 8}),
+        pool(taints=[{"key": "a"}, {"key": "a", "effect": "NoExecute"}, {"key": "b"}]),
+        pool(labels={"node.kubernetes.io/own": "", "kubernetes.io.example/a": "", "ours.aliyun.com/a": ""}),
     ],
-    ids=range(15),
+    ids=range(19),
 )
 def test_what_can_work_is_taken(raw):
     settings(raw)
@@ -103,6 +107,21 @@ def test_what_can_work_is_taken(raw):
         (pool(system_disk={"mount_path": "/data"}), ["system_disk.mount_path = '/data'", "Fix: omit"]),
         (pool(data_disks=[{}, {}]), ["data_disks.1 has no mount_path"]),
         (pool(data_disks=[{"mount_path": "/a"}, {"mount_path": "/a"}]), ["two disks have the same path"]),
+        (pool(data_disks=[{"mount_path": "/etc"}]), ["'/etc'", "would hide what the operating system has"]),
+        (pool(data_disks=[{"mount_path": "/usr/local"}]), ["'/usr/local'", "Fix: use a folder such as /mnt/scratch"]),
+        (pool(data_disks=[{"mount_path": "/var"}]), ["'/var'", "would hide"]),
+        (pool(data_disks=[{"mount_path": "/mnt/../etc"}]), ["'/mnt/../etc'", "is not a plain path"]),
+        (pool(data_disks=[{"mount_path": "/mnt/"}]), ["'/mnt/'", "is not a plain path"]),
+        (pool(spot={"on_demand_base": 100}), ["spot.on_demand_base = 100", "above maximum = 8"]),
+        (
+            pool(taints=[{"key": "a", "value": "1"}, {"key": "a", "value": "2"}]),
+            ["taints repeats 'a' with effect NoSchedule"],
+        ),
+        (pool(labels={"kubernetes.io/arch": "c"}), ["kubernetes.io/, which is reserved for Kubernetes"]),
+        (pool(labels={"node-role.kubernetes.io/gpu": ""}), ["which is reserved for Kubernetes"]),
+        (pool(labels={"x.k8s.io/a": ""}), ["which is reserved for Kubernetes"]),
+        (pool(labels={"alibabacloud.com/nodepool-id": "np"}), ["is set by ACK itself"]),
+        (pool(labels={"aliyun.accelerator/nvidia_name": "A10"}), ["is set by ACK itself"]),
         (pool(labels={"a b": "c"}), ["is not a valid Kubernetes label key"]),
         (pool(labels={"-a": "c"}), ["is not a valid Kubernetes label key"]),
         (pool(labels={"Example.com/a": "c"}), ["is not a valid Kubernetes label key"]),
@@ -123,7 +142,7 @@ def test_what_can_work_is_taken(raw):
         (pool(LINGJUN_POOL, minimum=1), ["minimum = 1, maximum = 4", "not autoscaled"]),
         (pool(LINGJUN_POOL, role="cpu"), ["role = 'cpu'", "Fix: use role gpu"]),
     ],
-    ids=range(54),
+    ids=range(66),
 )
 def test_what_cannot_work_is_refused(raw, says):
     message = _refused(_environment(raw))
@@ -143,6 +162,10 @@ def test_what_cannot_work_is_refused(raw, says):
         (_environment(GPU_POOL, pool(maximum=1)), ["repeats the name 'a10'", "Fix:"]),
         (_environment(node_pools=[GPU_POOL]), ["no pool of role system", "Fix: add one"]),
         (_environment(node_pools=[{**SYSTEM_POOL, "minimum": 0}]), ["no pool of role system has minimum 1"]),
+        (
+            _environment(node_pools=[{**SYSTEM_POOL, "taints": [{"key": "ours"}]}, GPU_POOL]),
+            [f"taints of {SYSTEM_POOL['name']!r}", "Fix: omit its taints"],
+        ),
         (_environment(zones=[f"cn-hangzhou-{letter}" for letter in "abcdef"]), ["at most 5 zones"]),
         (_environment(tags={"acs:a": "b"}), ["is not a valid tag key"]),
         (_environment(tags={"aliyun-a": "b"}), ["is not a valid tag key"]),
@@ -159,7 +182,7 @@ def test_what_cannot_work_is_refused(raw, says):
             ["proxy_mode = 'nftables'", "from Kubernetes 1.35 on", "version is 1.34. Fix: raise version to 1.35"],
         ),
     ],
-    ids=range(18),
+    ids=range(19),
 )
 def test_environments_that_cannot_work_are_refused(raw, says):
     message = _refused(raw)

@@ -38,6 +38,28 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
     ({"namespace": "default"}, "namespace", "'default'", "such as athanor"),
     ({"namespace": "volcano-system"}, "namespace", "'volcano-system'", "the platform's own components"),
     ({"namespace": "ack-csi-fuse"}, "namespace", "'ack-csi-fuse'", "belongs to ACK"),
+    (
+        {"monitoring": {"run_webhooks": [{"secret": "s"}, {"secret": "s", "queue": "trainig"}]}},
+        "",
+        "'trainig'",
+        "did you mean training?",
+    ),
+    *(
+        ({"scheduling": {"quota": {"resources": {name: "1"}}}}, "scheduling.quota.resources", name, words)
+        for name, words in (
+            ("nvidia.com/ gpu", "is not a valid resource name"),
+            ("gpu s", "is not a valid resource name"),
+            ("gpus", "is not a resource that quotas know"),
+            ("limits.cpu", "write cpu, which counts requests"),
+            ("limits.nvidia.com/gpu", "write nvidia.com/gpu, which counts requests"),
+        )
+    ),
+    (
+        {"scheduling": {"queues": [{"name": "a", "capability": {"nvidia.com/g pu": "1"}}]}},
+        "scheduling.queues.0.capability",
+        "nvidia.com/g pu",
+        "is not a valid resource name",
+    ),
     ({"leave_namespace": "A"}, "leave_namespace", "'A'", "at most 63"),
     ({"digits": {"width": 10}}, "digits.width", "10", "a multiple of 4"),
     ({"prices": {"per_hour": {GPU_NODE: 7.1}}}, "prices.as_of", "", "Day on which the prices were read"),
