@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from athanor.review.tolerant import as_count, as_list, as_mapping, as_text, at
-from infra.cost import CostRow, CostSum, add, node_prices
+from infra.cost import CostRow, node_prices
 from infra.instance_types import INSTANCE_TYPES
 from infra.settings.node_pools import SpotSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from athanor.review.changes import Change
     from athanor.review.prices import Prices
@@ -67,20 +67,35 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CostChange:
+    """By how much the price of an hour changes."""
+
+    per_hour: float
+    """Of the rows whose prices are known."""
+    left_out: tuple[str, ...]
+    """The others, with both of their sides: one of them alone would be a saving or a cost that nobody has."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Capacity:
     """All rows of a stack, and their sums."""
 
     rows: tuple[Row, ...]
 
-    @property
-    def before(self) -> CostSum:
-        """Costs of the rows as they are."""
-        return add(row.before for row in self.rows if row.before)
+    def costs(self) -> tuple[CostChange, CostChange]:
+        """Return by how much the price of an hour changes, at the minimum and at the maximum."""
+        return self._cost(lambda row: row.lowest), self._cost(lambda row: row.highest)
 
-    @property
-    def after(self) -> CostSum:
-        """Costs of the rows as they would be."""
-        return add(row.after for row in self.rows if row.after)
+    def _cost(self, price: Callable[[CostRow], float | None]) -> CostChange:
+        change, left_out = 0.0, set[str]()
+        for row in self.rows:
+            before = price(row.before) if row.before else 0.0
+            after = price(row.after) if row.after else 0.0
+            if before is None or after is None:
+                left_out.add(row.what)
+            else:
+                change += after - before
+        return CostChange(per_hour=change, left_out=tuple(sorted(left_out)))
 
     def nodes(self) -> tuple[int, int]:
         """Return by how many nodes the minimum and the maximum change."""

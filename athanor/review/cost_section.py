@@ -45,25 +45,17 @@ def month_change(capacity: Capacity) -> str:
     """Return the change in cost of a month for a cell of a table."""
     if not capacity.rows:
         return "0"
-    return _bounds(*(_amount(change, unknown, HOURS_A_MONTH) for change, unknown in _changes(capacity)))
-
-
-def _changes(capacity: Capacity) -> tuple[tuple[float, tuple[str, ...]], tuple[float, tuple[str, ...]]]:
-    """Return by how much an hour at the minimum and at the maximum changes, with what has no price."""
-    before, after = capacity.before, capacity.after
-    lowest = tuple(sorted({*before.left_out_of_lowest, *after.left_out_of_lowest}))
-    highest = tuple(sorted({*before.left_out_of_highest, *after.left_out_of_highest}))
-    return (after.lowest - before.lowest, lowest), (after.highest - before.highest, highest)
+    return _bounds(*(_amount(cost.per_hour, cost.left_out, HOURS_A_MONTH) for cost in capacity.costs()))
 
 
 def _sums(capacity: Capacity, prices: Prices) -> list[str]:
     lines: list[str] = []
-    for where, (change, unknown) in zip(("minimum", "maximum"), _changes(capacity), strict=True):
-        hour, month = _amount(change, (), 1), _amount(change, (), HOURS_A_MONTH)
+    for where, cost in zip(("minimum", "maximum"), capacity.costs(), strict=True):
+        hour, month = _amount(cost.per_hour, (), 1), _amount(cost.per_hour, (), HOURS_A_MONTH)
         text = f"- **At the {where}: {prices.currency} {hour} an hour, {month} a month**"
-        if unknown:
-            names = ", ".join(code(name, 60) for name in unknown[:10])
-            text += f", without {names}{' and others' if len(unknown) > 10 else ''}: price unknown"
+        if cost.left_out:
+            names = ", ".join(code(name, 60) for name in cost.left_out[:10])
+            text += f", without {names}{' and others' if len(cost.left_out) > 10 else ''}: price unknown"
         lines.append(text)
     return lines
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from athanor.command_line import main
-from athanor.review.capacity import pool_of
+from athanor.review.capacity import CostChange, pool_of
 from athanor.review.prices import prices_for, read_prices
 from athanor.review.reading import read_preview
 from athanor.review.stack_review import stack_review
@@ -40,8 +40,8 @@ def test_a_larger_pool_costs_more_at_the_maximum() -> None:
     capacity = reviewed(change(pool(1, 4), pool(1, 8))).capacity
     assert capacity.nodes() == (0, 4)
     assert capacity.gpus() == (0, 4)
-    assert capacity.after.lowest == capacity.before.lowest == price(A10)
-    assert capacity.after.highest - capacity.before.highest == pytest.approx(4 * price(A10))
+    lowest, highest = capacity.costs()
+    assert (lowest.per_hour, highest.per_hour) == (0, pytest.approx(4 * price(A10)))
     text = reported(change(pool(1, 4), pool(1, 8)))
     assert f"+{4 * price(A10) * 730:,.2f} a month" in text
     assert f"Prices of {PRICES_AS_OF}" in text
@@ -55,7 +55,7 @@ def test_created_and_deleted_pools_count_whole() -> None:
 def test_another_type_changes_the_price_alone() -> None:
     capacity = reviewed(change(pool(0, 2, A10), pool(0, 2, LARGE))).capacity
     assert (capacity.nodes(), capacity.gpus()) == ((0, 0), (0, 0))
-    assert capacity.after.highest - capacity.before.highest == pytest.approx(2 * (price(LARGE) - price(A10)))
+    assert capacity.costs()[1].per_hour == pytest.approx(2 * (price(LARGE) - price(A10)))
 
 
 def test_a_fixed_size_is_the_desired_one() -> None:
@@ -82,19 +82,29 @@ def test_what_has_no_price_is_named() -> None:
     assert reviewed(change(None, pool(1, 2, "ecs.of-tomorrow"))).capacity.gpus() is None
 
 
+def test_a_type_without_a_price_is_neither_a_saving_nor_free() -> None:
+    """Its former type, which has a price, would else be a saving."""
+    for old, new in ((A10, WITHOUT_A_PRICE), (WITHOUT_A_PRICE, A10)):
+        changed = change(pool(2, 4, old), pool(2, 4, new))
+        assert reviewed(changed).capacity.costs() == (CostChange(per_hour=0, left_out=("pool a10",)),) * 2
+        text = reported(changed)
+        assert "0 a month**, without `pool a10`: price unknown" in text
+        assert "| 0 + unknown |" in text
+
+
 def test_a_spot_price_has_an_upper_bound_alone() -> None:
     limits = [{"instanceType": A10, "priceLimit": "3.5"}]
     capacity = reviewed(change(None, pool(1, 2, spotStrategy="SpotWithPriceLimit", spotPriceLimits=limits))).capacity
-    assert capacity.after.left_out_of_lowest == ("pool a10",)
-    assert capacity.after.highest == 7
+    lowest, highest = capacity.costs()
+    assert (lowest.left_out, highest.left_out) == (("pool a10",), ())
+    assert highest.per_hour == 7
 
 
 def test_the_control_plane_counts_and_what_is_billed_by_use_is_named() -> None:
     cluster = step("create", CLUSTER, "cluster", new={"clusterSpec": "ack.pro.small"})
     gateway = step("create", "alicloud:vpc/natGateway:NatGateway", "nat", new={})
     capacity = reviewed(cluster, gateway).capacity
-    assert capacity.after.lowest == 0.64
-    assert capacity.after.left_out_of_lowest == ("NAT gateway nat",)
+    assert capacity.costs()[0] == CostChange(per_hour=0.64, left_out=("NAT gateway nat",))
 
 
 def test_a_pool_that_is_replaced_as_it_was_costs_the_same() -> None:
@@ -108,7 +118,7 @@ def test_own_prices_replace_those_of_the_list(tmp_path: Path) -> None:
     assert prices.of(A10) == 5
     assert prices.of(LARGE) == price(LARGE)
     review = stack_review(read_preview(digest(change(None, pool(0, 2)))), prices, "not asked")
-    assert review.capacity.after.highest == 10
+    assert review.capacity.costs()[1].per_hour == 10
 
 
 def test_in_another_currency_only_own_prices_count(tmp_path: Path) -> None:
