@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from policies.rule import Finding, Rule, RuleConfig, demand, message
@@ -21,8 +22,9 @@ _RAM_ATTACHMENTS = frozenset(
         "alicloud:ram/userPolicyAttachment:UserPolicyAttachment",
     }
 )
-_EVERYBODY = frozenset({"system:anonymous", "system:authenticated", "system:unauthenticated"})
+_EVERYBODY = frozenset({"system:anonymous", "system:authenticated", "system:serviceaccounts", "system:unauthenticated"})
 _ADMINISTRATORS = frozenset({"cluster-admin", "system:masters"})
+_EVERY_ACTION, _EVERY_ACTION_OF_A_SERVICE = re.compile(r"\*+(?::\*+)?"), re.compile(r"[^:]+:\*+")
 _ACCOUNT_ADMINISTRATOR = "AdministratorAccess"
 
 
@@ -66,13 +68,22 @@ def _statements(document: Value) -> Iterator[Finding]:
     for statement in _listed(read(_decoded(document), "Statement")):
         if read(statement, "Effect") != "Allow":
             continue
+        for key in ("NotAction", "NotResource"):
+            given = read(statement, key)
+            text = message(key, given, "grants all else, also what does not exist yet", "name what is granted")
+            yield from demand(given, lambda value: value is None, text)
         actions = [action for action in _listed(read(statement, "Action")) if isinstance(action, str)]
-        everything = "*" in _listed(read(statement, "Resource"))
+        everything = any(_is_every_resource(each) for each in _listed(read(statement, "Resource")))
         for action in actions:
-            if action == "*" or (everything and action.endswith(":*")):
+            if _EVERY_ACTION.fullmatch(action) or (everything and _EVERY_ACTION_OF_A_SERVICE.fullmatch(action)):
                 yield message(
                     "Action", action, "must not grant everything on every resource", "name actions or resources"
                 )
+
+
+def _is_every_resource(pattern: Value) -> bool:
+    """Whether a pattern is that of all resources of a service: its last part is nothing but wildcards."""
+    return isinstance(pattern, str) and not pattern.rpartition(":")[2].strip("*/")
 
 
 def _decoded(document: Value) -> Value:

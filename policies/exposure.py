@@ -21,8 +21,10 @@ _ADDRESS_TYPE = "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-address-t
 """Annotation of ACK's load balancers (ACK, "Use annotations to configure CLB instances")."""
 _ENVOY_SERVICE = ("spec", "provider", "kubernetes", "envoyService")
 """The Service that Envoy Gateway makes for its proxies; by default a load balancer."""
-_WIDEST_IPV4, _WIDEST_IPV6 = 8, 32
-"""Prefix lengths below which a range counts as the internet: no private range is wider than 10.0.0.0/8."""
+_WIDEST_IPV4, _WIDEST_IPV6 = 16, 32
+"""Prefix lengths below which a public range counts as the internet."""
+_OWN = [ip_network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")]
+"""Ranges that the internet does not route (RFC 1918, RFC 4193), and that of the cloud's own services (RFC 6598)."""
 
 
 def _is_internet(value: Value) -> bool:
@@ -31,6 +33,9 @@ def _is_internet(value: Value) -> bool:
     try:
         network = ip_network(value, strict=False)
     except ValueError:
+        return False
+    # Networks of different versions cannot be compared.
+    if any(network.version == own.version and network.subnet_of(own) for own in _OWN):  # pyright: ignore[reportArgumentType]
         return False
     return network.prefixlen < (_WIDEST_IPV4 if network.version == 4 else _WIDEST_IPV6)
 

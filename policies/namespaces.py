@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policies.rule import Finding, Rule, RuleConfig, StackFinding, StackRule, demand, message
-from policies.values import Unknown, each, entries, read
+from policies.values import Unknown, Value, each, entries, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,9 +55,30 @@ def _closes(policy: Resource) -> str | Unknown | None:
     for value in (selector, types, policy.namespace):
         if isinstance(value, Unknown):
             return value
+    for rule in each(read(policy.properties, "spec", "ingress")):
+        sources = read(rule, "from")
+        for value in (rule, sources):
+            if isinstance(value, Unknown):
+                return value
+        # A rule without sources admits everybody, and so does one of all pods in all namespaces.
+        if not sources or any(_is_everybody(peer) for peer in each(sources)):
+            return None
     # Ingress is Kubernetes' own default of policyTypes.
     applies = types is None or "Ingress" in each(types)
-    return str(policy.namespace) if not selector and applies else None
+    # Of a selector, matchLabels and matchExpressions that are empty select all pods, too.
+    selects_all = not any(entries(selector).values())
+    return str(policy.namespace) if selects_all and applies else None
+
+
+def _is_everybody(peer: Value) -> bool:
+    if not isinstance(peer, dict):
+        return False
+    cidr = read(peer, "ipBlock", "cidr")
+    if cidr in ("0.0.0.0/0", "::/0"):
+        return True
+    namespaces = peer.get("namespaceSelector")
+    pods = entries(peer.get("podSelector"))
+    return isinstance(namespaces, dict) and not any(namespaces.values()) and not any(pods.values())
 
 
 RULES = (

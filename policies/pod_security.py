@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING
 
 from policies.resources import containers, pods
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
 
 _HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")
 _HARMLESS = frozenset({"NET_BIND_SERVICE"})
+_SAFE_SYSCTLS = frozenset(
+    {
+        *("kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_local_reserved_ports"),
+        *("net.ipv4.ip_unprivileged_port_start", "net.ipv4.ping_group_range", "net.ipv4.tcp_fin_timeout"),
+        *("net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_keepalive_time"),
+        *("net.ipv4.tcp_rmem", "net.ipv4.tcp_syncookies", "net.ipv4.tcp_wmem"),
+    }
+)
+"""Those that level `baseline` allows (Kubernetes 1.34, "Pod Security Standards")."""
+_OF_THE_SYSTEM = frozenset({"bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "usr"})
 
 
 def _is_off(value: Value) -> bool:
@@ -81,6 +92,25 @@ def _host_paths(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
             field = f"volume {label(read(volume, 'name'))}: hostPath"
             text = message(field, path, "no folders of the node", "use a PersistentVolumeClaim or an emptyDir")
             yield from demand(path, lambda value: value is None, text)
+    if resource.kind == "PersistentVolume":
+        path = read(resource.properties, "spec", "hostPath", "path")
+        text = message(
+            "hostPath", path, "is a folder of the node's own system", "use a folder that holds nothing but volumes"
+        )
+        yield from demand(path, lambda value: not _is_of_the_system(value), text)
+
+
+def _is_of_the_system(path: Value) -> bool:
+    """Whether a folder is the root, or one in which every node has programs, settings, devices or credentials."""
+    if not isinstance(path, str):
+        return False
+    parts = [part for part in posixpath.normpath(path).split("/") if part]
+    return (
+        not parts
+        or parts[0] in _OF_THE_SYSTEM
+        or parts in (["home"], ["opt"], ["var"], ["var", "lib"])
+        or (parts[:2] == ["var", "run"] or parts[:3] in (["var", "lib", "kubelet"], ["var", "lib", "etcd"]))
+    )
 
 
 def _tokens(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
@@ -100,7 +130,17 @@ def _tokens(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
 
 
 def _unconfined(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
+    for pod in pods(resource):
+        for sysctl in each(read(pod, "securityContext", "sysctls")):
+            name = read(sysctl, "name")
+            text = message("securityContext.sysctls", name, "is not a sysctl that stays within the pod", "omit it")
+            yield from demand(name, lambda value: value in _SAFE_SYSCTLS, text)
     for container in containers(resource):
+        mount = read(container.value, "securityContext", "procMount")
+        text = message(
+            f"container {container.name}: securityContext.procMount", mount, "Unmasked is not allowed", "omit it"
+        )
+        yield from demand(mount, lambda value: value in (None, "Default"), text)
         for key in ("seccompProfile", "appArmorProfile"):
             given = read(container.setting(key), "type")
             field = f"container {container.name}: securityContext.{key}.type"
@@ -139,7 +179,7 @@ RULES = (
     ),
     Rule(
         name="no-host-paths",
-        demand="Pods mount no folder of their node.",
+        demand="Pods mount no folder of their node, and volumes none of its system.",
         severity="critical",
         config=RuleConfig,
         check=_host_paths,
@@ -153,7 +193,7 @@ RULES = (
     ),
     Rule(
         name="no-unconfined-containers",
-        demand="No pod turns off seccomp or AppArmor.",
+        demand="No pod turns off seccomp or AppArmor, uncovers /proc, or sets a sysctl of the node.",
         severity="high",
         config=RuleConfig,
         check=_unconfined,

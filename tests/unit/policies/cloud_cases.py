@@ -30,8 +30,9 @@ def security_rule(**properties: Any) -> Resource:
     return cloud("ecs/securityGroupRule", **{"type": "ingress", "policy": "accept", **properties})
 
 
-def ram_policy(action: Any, resource: Any) -> Resource:
-    statement = {"Effect": "Allow", "Action": action, "Resource": resource}
+def ram_policy(action: Any, resource: Any, **more: Any) -> Resource:
+    given = {"Effect": "Allow", "Action": action, "Resource": resource, **more}
+    statement = {key: value for key, value in given.items() if value is not None}
     return cloud("ram/policy", policyDocument=json.dumps({"Version": "1", "Statement": [statement]}))
 
 
@@ -50,6 +51,9 @@ CASES = {
     "no-open-security-groups": Case(
         keeps=[
             security_rule(cidrIp="10.0.0.0/8"),
+            security_rule(cidrIp="100.64.0.0/10"),
+            security_rule(cidrIp="47.96.0.0/16"),
+            security_rule(ipv6CidrIp="fd00::/8"),
             security_rule(cidrIp="0.0.0.0/0", type="egress"),
             security_rule(cidrIp="0.0.0.0/0", policy="drop"),
             security_rule(sourceSecurityGroupId="sg-1"),
@@ -57,6 +61,8 @@ CASES = {
         breaks={
             "cidrIp = '0.0.0.0/0'": security_rule(cidrIp="0.0.0.0/0"),
             "cidrIp = '0.0.0.0/1'": security_rule(cidrIp="0.0.0.0/1"),
+            "cidrIp = '47.0.0.0/8'": security_rule(cidrIp="47.0.0.0/8"),
+            "cidrIp = '10.0.0.0/7'": security_rule(cidrIp="10.0.0.0/7"),
             "ipv6CidrIp = '::/0'": security_rule(ipv6CidrIp="::/0"),
         },
         undecided=[security_rule(cidrIp=UNKNOWN)],
@@ -78,11 +84,20 @@ CASES = {
         keeps=[
             ram_policy("oss:GetObject", "acs:oss:*:*:data/*"),
             ram_policy(["cs:DescribeClusters"], "*"),
+            ram_policy("oss:*", "acs:oss:*:*:data/*"),
+            ram_policy(None, "*", Effect="Deny", NotAction="ram:*"),
             cloud("ram/rolePolicyAttachment", policyName="AliyunCSReadOnlyAccess"),
         ],
         breaks={
             "Action = '*'": ram_policy("*", "acs:oss:*:*:data"),
             "Action = 'oss:*'": ram_policy(["oss:*"], ["*"]),
+            "Action = 'ecs:*'": ram_policy("ecs:*", "acs:ecs:*:*:*"),
+            "Action = 'vpc:*'": ram_policy("vpc:*", ["acs:vpc:cn-hangzhou:*:*/*"]),
+            "Action = '*:*'": ram_policy(["*:*"], ["acs:oss:*:*:data"]),
+            "NotAction = 'ram:*'": ram_policy(None, "*", NotAction="ram:*"),
+            "NotResource = ['acs:oss:*:*:secret']": ram_policy(
+                "oss:GetObject", None, NotResource=["acs:oss:*:*:secret"]
+            ),
             "policyName = 'AdministratorAccess'": cloud("ram/rolePolicyAttachment", policyName="AdministratorAccess"),
         },
         undecided=[cloud("ram/policy", policyDocument=UNKNOWN), cloud("ram/userPolicyAttachment", policyName=UNKNOWN)],

@@ -88,11 +88,21 @@ CASES = {
         undecided=[namespace(UNKNOWN), namespace({LEVEL: UNKNOWN})],
     ),
     "namespace-network-policy": Case(
-        keeps=[[namespace(), closing(policyTypes=["Ingress"])], [namespace(), closing()]],
+        keeps=[
+            [namespace(), closing(policyTypes=["Ingress"])],
+            [namespace(), closing()],
+            [namespace(), closing(podSelector={"matchLabels": {}})],
+            [namespace(), closing(ingress=[{"from": [{"podSelector": {}}]}])],
+            [namespace(), closing(ingress=[{"from": [{"namespaceSelector": {"matchLabels": {"a": "b"}}}]}])],
+        ],
         breaks={
             "nothing closes namespace team": [namespace()],
             "closes namespace team:": [namespace(), closing(podSelector={"matchLabels": {"app": "a"}})],
             "every pod of the cluster reaches": [namespace(), closing(policyTypes=["Egress"])],
+            "nothing closes": [namespace(), closing(ingress=[{}])],
+            "nothing closes namespace": [namespace(), closing(ingress=[{"from": [{"namespaceSelector": {}}]}])],
+            "closes namespace team": [namespace(), closing(ingress=[{"from": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}])],
+            "namespace team: every pod": [namespace(), closing(ingress=[{"ports": [{"port": 80}]}])],
         },
         undecided=[[namespace(), closing(podSelector=UNKNOWN)]],
     ),
@@ -110,6 +120,7 @@ CASES = {
         breaks={
             "roleRef.name = 'cluster-admin'": binding("ClusterRoleBinding", "cluster-admin"),
             "subjects = 'system:authenticated'": binding(subject="system:authenticated"),
+            "subjects = 'system:serviceaccounts'": binding(subject="system:serviceaccounts"),
         },
         undecided=[binding(role_name=UNKNOWN), binding(subject=UNKNOWN)],
     ),

@@ -21,6 +21,14 @@ def on_pool(pool: Any) -> dict[str, Any]:
     return {"nodeSelector": {"athanor.dev/pool": pool}}
 
 
+SAFE_SYSCTL = {"name": "net.ipv4.ip_local_port_range", "value": "1024 65000"}
+CODE = """
+token = os.environ["HF_TOKEN"]
+tokenizer.pad_token = tokenizer.eos_token
+api_key = settings.api_key
+self.password = password
+secret = load(path)
+"""
 CASES = {
     "no-privileged-containers": Case(
         keeps=[deployment(secured(allowPrivilegeEscalation=False)), manifest("v1", "ConfigMap", data={})],
@@ -61,8 +69,18 @@ CASES = {
         undecided=[unknown_deployment(), deployment(hostIPC=UNKNOWN)],
     ),
     "no-host-paths": Case(
-        keeps=[deployment(volumes=[{"name": "a", "emptyDir": {}}, CLAIM])],
-        breaks={"volume a: hostPath = '/etc'": deployment(volumes=[{"name": "a", "hostPath": {"path": "/etc"}}])},
+        keeps=[
+            deployment(volumes=[{"name": "a", "emptyDir": {}}, CLAIM]),
+            manifest("core/v1", "PersistentVolume", spec={"hostPath": {"path": "/var/lib/athanor/data"}}),
+            manifest("core/v1", "PersistentVolume", spec={"csi": {}}),
+        ],
+        breaks={
+            "volume a: hostPath = '/etc'": deployment(volumes=[{"name": "a", "hostPath": {"path": "/etc"}}]),
+            **{
+                f"hostPath = {path!r}": manifest("core/v1", "PersistentVolume", spec={"hostPath": {"path": path}})
+                for path in ("/", "/etc", "/var/../root/.ssh", "/var/lib/kubelet/pods", "/var/run")
+            },
+        },
         undecided=[unknown_deployment(), deployment(volumes=UNKNOWN)],
     ),
     "no-default-service-account-token": Case(
@@ -74,12 +92,20 @@ CASES = {
         undecided=[unknown_deployment(), deployment(serviceAccountName=UNKNOWN)],
     ),
     "no-unconfined-containers": Case(
-        keeps=[deployment(), deployment(securityContext={"seccompProfile": {"type": "RuntimeDefault"}})],
+        keeps=[
+            deployment(),
+            deployment(securityContext={"seccompProfile": {"type": "RuntimeDefault"}}),
+            deployment(secured(procMount="Default"), securityContext={"sysctls": [SAFE_SYSCTL]}),
+        ],
         breaks={
+            "securityContext.procMount = 'Unmasked'": deployment(secured(procMount="Unmasked")),
+            "securityContext.sysctls = 'kernel.msgmax'": deployment(
+                securityContext={"sysctls": [SAFE_SYSCTL, {"name": "kernel.msgmax", "value": "1"}]}
+            ),
             "container main: securityContext.seccompProfile.type = 'Unconfined'": deployment(
                 secured(seccompProfile={"type": "Unconfined"}),
                 securityContext={"seccompProfile": {"type": "RuntimeDefault"}},
-            )
+            ),
         },
         undecided=[unknown_deployment(), deployment(securityContext={"appArmorProfile": UNKNOWN})],
     ),
@@ -135,10 +161,19 @@ CASES = {
     "no-secrets-in-config-maps": Case(
         keeps=[
             manifest("core/v1", "ConfigMap", data={"app.yaml": "token_file: /secrets/token", "tokenizer": "bpe"}),
+            manifest(
+                "core/v1", "ConfigMap", data={"app.yaml": "password: ${DB_PASSWORD}\nkey: /etc/keys/id\ntoken:\n"}
+            ),
+            manifest("core/v1", "ConfigMap", data={"train.py": CODE}),
             manifest("core/v1", "Secret", stringData={"password": "secret"}),
         ],
         breaks={
             "data[db-password] = '…'": manifest("core/v1", "ConfigMap", data={"db-password": "secret"}),
+            "data[app.ini] = '…'": manifest(
+                "core/v1", "ConfigMap", data={"app.ini": "[db]\nuser = a\npassword = hunter2"}
+            ),
+            "data[app.yaml] = '…'": manifest("core/v1", "ConfigMap", data={"app.yaml": 'db:\n  password: "correct"\n'}),
+            "data[app.json] = '…'": manifest("core/v1", "ConfigMap", data={"app.json": '{\n "api_key": "abc-1"\n}'}),
             "data[tls] = '…'": manifest("core/v1", "ConfigMap", data={"tls": PEM}),
             "data[settings] = '…'": manifest("core/v1", "ConfigMap", data={"settings": f"key: {ACCESS_KEY}"}),
         },
@@ -149,8 +184,25 @@ CASES = {
             deployment({"env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}}]}),
             deployment({"env": [{"name": "TOKEN_FILE", "value": "/secrets/token"}]}),
             deployment({"env": [{"name": "MAX_TOKENS", "value": "4096"}]}),
+            *(
+                deployment({"env": [{"name": name, "value": value}]})
+                for name, value in (
+                    *(
+                        ("EOS_TOKEN", "</s>"),
+                        ("PAD_TOKEN", "pad"),
+                        ("eos_token", "<|endoftext|>"),
+                        ("UNK_TOKEN", "[UNK]"),
+                    ),
+                    *(("GITHUB_TOKEN", "$(HF_TOKEN)"), ("SSH_PRIVATE_KEY", "/etc/keys/id"), ("USE_TOKEN", "true")),
+                    *(("API_TOKEN", ""), ("PWD", "/work"), ("BYPASS", "1"), ("SECRET", "./secrets/one")),
+                )
+            ),
         ],
         breaks={
+            **{
+                f"env[{name}] = '…'": deployment({"env": [{"name": name, "value": "hunter2"}]})
+                for name in ("DB_PASS", "MYSQL_PWD", "PASSPHRASE", "db.password", "AWS_SECRET_ACCESS_KEY")
+            },
             "env[HF_TOKEN] = '…'": deployment({"env": [{"name": "HF_TOKEN", "value": "x"}]}),
             "env[PROXY] = '…'": volcano_job(
                 containers=[{"name": "w", "env": [{"name": "PROXY", "value": "http://user:word@proxy:3128"}]}]
@@ -159,8 +211,24 @@ CASES = {
         undecided=[unknown_deployment(), deployment({"env": [{"name": "A", "value": UNKNOWN}]})],
     ),
     "no-secrets-in-arguments": Case(
-        keeps=[deployment({"command": ["run", "--token-file=/secrets/token"]})],
-        breaks={"args[1] = '…'": deployment({"args": ["--key", ACCESS_KEY]})},
+        keeps=[
+            deployment({"command": ["run", "--token-file=/secrets/token"]}),
+            *(
+                deployment({"args": args})
+                for args in (
+                    ["--password=$(DB_PASSWORD)", "--token", "$(TOKEN)", "--api-key", "/etc/keys/id"],
+                    ["--pad-token=<pad>", "--token", "--verbose", "--compass=north"],
+                    ["sh", "-c", 'export TOKEN=$(cat /etc/token); exec run --password "$PASSWORD" --steps=3'],
+                )
+            ),
+        ],
+        breaks={
+            "args[0] = '…'": deployment({"args": ["--db-password=hunter2"]}),
+            "command[1] = '…'": deployment({"command": ["run", "--token", "abc"]}),
+            "command[2] = '…'": deployment({"command": ["sh", "-c", "DB_PASS=hunter2 exec run"]}),
+            "container main: args[1] = '…'": deployment({"args": ["-c", "run --api-key 'k1' && true"]}),
+            "args[1] = '…'": deployment({"args": ["--key", ACCESS_KEY]}),
+        },
         undecided=[unknown_deployment(), deployment({"args": UNKNOWN})],
     ),
 }
