@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from trainer.tf.cluster import Cluster
     from trainer.tf.config import ParameterServerConfig
     from trainer.tf.stop import Stop
-    from trainer.training.events import EventLog
 
 _IO_DEVICE = "/job:chief/replica:0/task:0/device:CPU:0"
 _POLL_SECONDS = 0.005
@@ -43,7 +42,7 @@ class _StoppedError(Exception):
 class Chief:
     """Runs one training; one instance per process."""
 
-    def __init__(self, config: ParameterServerConfig, cluster: Cluster, events: EventLog, stop: Stop) -> None:
+    def __init__(self, config: ParameterServerConfig, cluster: Cluster, stop: Stop) -> None:
         """Connect to workers and parameter servers, and resume from the latest checkpoint.
 
         Raises:
@@ -53,7 +52,6 @@ class Chief:
         """
         self._config = config
         self._cluster = cluster
-        self._events = events
         self._stop = stop
         self._workers = cluster.sizes["worker"]
         self._shards = self._workers if config.mode == "sync" else 1
@@ -61,6 +59,8 @@ class Chief:
         run.begin(config, shards=self._shards)
         self._metrics = RunMetrics(config, rank=cluster.rank)
         self._tf = framework.load(num_gpu=0, concurrent_calls=self._workers)
+        # only now: a run that is refused leaves nothing behind
+        self._events = run.open_log(config, cluster.rank)
         # before TensorFlow connects: it would wait for a missing pod without end and without saying for which
         wait_for_servers(cluster, ("ps", "worker"), seconds=config.init_timeout_seconds)
         self._connect()

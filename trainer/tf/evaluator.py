@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from trainer.tf.config import RunConfig
     from trainer.tf.stop import Stop
-    from trainer.training.events import EventLog
 
 logger = logging.getLogger("trainer")
 
@@ -24,7 +23,7 @@ EVALUATION_FILE = "evaluation.jsonl"
 _LOOK_SECONDS = 0.5
 
 
-def evaluate(config: RunConfig, events: EventLog, stop: Stop) -> int:
+def evaluate(config: RunConfig, rank: int, stop: Stop) -> int:
     """Write a line {step, accuracy} per checkpoint to evaluation.jsonl; skip those that a faster chief left behind.
 
     Raises:
@@ -33,6 +32,8 @@ def evaluate(config: RunConfig, events: EventLog, stop: Stop) -> int:
     """
     records = cifar.load_records(config.data_dir, "test")
     tf = framework.load(num_gpu=config.num_gpu, one_gpu=True)
+    # only now: a task that is refused leaves nothing behind
+    events = run.open_log(config, rank)
     state = run.State.create(tf, config)
     checkpoint = state.checkpoint(tf)
     path = config.folders.run / EVALUATION_FILE

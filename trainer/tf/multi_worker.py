@@ -28,8 +28,6 @@ from trainer.training.signals import STOPPED_EXIT_STATUS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trainer.training.events import EventLog
-
 logger = logging.getLogger("trainer")
 
 PROGRAM = "trainer.tf.multi_worker"
@@ -39,7 +37,7 @@ _ALONE = clusters.Cluster(tasks={"worker": ("localhost:0",)}, role="worker", ind
 class Worker:
     """One process of the training; all of them do the same, and the first one also writes."""
 
-    def __init__(self, config: RunConfig, cluster: clusters.Cluster | None, events: EventLog, stop: Stop) -> None:
+    def __init__(self, config: RunConfig, cluster: clusters.Cluster | None, stop: Stop) -> None:
         """Meet the other workers.
 
         Raises:
@@ -49,7 +47,6 @@ class Worker:
             DeviceError: see `framework.load`.
         """
         self._config = config
-        self._events = events
         self._stop = stop
         self._cluster = cluster or _ALONE
         self._tf = framework.load(num_gpu=config.num_gpu)
@@ -59,6 +56,8 @@ class Worker:
         if self._is_main:
             run.begin(config, shards=replicas)
         self._records = cifar.load_records(config.data_dir, "train")
+        # only now: a run that is refused leaves nothing behind
+        self._events = run.open_log(config, self._cluster.rank)
         self._metrics = RunMetrics(config, rank=self._cluster.rank)
         if cluster:
             clusters.wait_for_names(cluster, ("chief", "worker"), seconds=config.init_timeout_seconds)
@@ -197,11 +196,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stop = Stop()
     try:
         cluster = _require_roles(clusters.from_environment())
-        events = run.open_log(config, (cluster or _ALONE).rank)
         if config.folders.result.exists():
-            events.write("already_finished", step=config.steps)
+            run.open_log(config, (cluster or _ALONE).rank).write("already_finished", step=config.steps)
             return 0
-        return Worker(config, cluster, events, stop).train()
+        return Worker(config, cluster, stop).train()
     except (clusters.ClusterError, RunError, DataError, DeviceError) as error:
         logger.error("%s: %s", PROGRAM, error)  # noqa: TRY400  no bug of ours
         return 1

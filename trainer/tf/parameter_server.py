@@ -46,15 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(config: ParameterServerConfig, cluster: clusters.Cluster, stop: Stop) -> int:
-    events = open_log(config, cluster.rank)
     if config.folders.result.exists():
-        events.write("already_finished", step=config.steps, role=cluster.name)
+        open_log(config, cluster.rank).write("already_finished", step=config.steps, role=cluster.name)
         return 0
     if cluster.role == "chief":
-        return Chief(config, cluster, events, stop).train()
+        return Chief(config, cluster, stop).train()
     if cluster.role == "evaluator":
-        return evaluate(config, events, stop)
-    return serve(config, cluster, events, stop)
+        return evaluate(config, cluster.rank, stop)
+    return serve(config, cluster, stop)
 
 
 def _require_roles(cluster: clusters.Cluster | None) -> clusters.Cluster:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from trainer.tf import framework
+from trainer.tf import framework, run
 from trainer.tf.cluster import wait_for_names
 
 if TYPE_CHECKING:
     from trainer.tf.cluster import Cluster
     from trainer.tf.config import ParameterServerConfig
     from trainer.tf.stop import Stop
-    from trainer.training.events import EventLog
 
 logger = logging.getLogger("trainer")
 
 _LOOK_SECONDS = 0.5
 
 
-def serve(config: ParameterServerConfig, cluster: Cluster, events: EventLog, stop: Stop) -> int:
+def serve(config: ParameterServerConfig, cluster: Cluster, stop: Stop) -> int:
     """Serve until the chief has written the result; TensorFlow's own `Server.join` never returns.
 
     A stop signal ends the process at once: nothing here is worth saving, the chief has the checkpoints.
@@ -34,6 +33,8 @@ def serve(config: ParameterServerConfig, cluster: Cluster, events: EventLog, sto
     workers = cluster.sizes["worker"]
     num_gpu = config.num_gpu if cluster.role == "worker" else 0
     tf = framework.load(num_gpu=num_gpu, one_gpu=True, concurrent_calls=workers)
+    # only now: a task that is refused leaves nothing behind
+    events = run.open_log(config, cluster.rank)
     compute, concurrent = framework.thread_counts(workers)
     _server = tf.distribute.Server(
         tf.train.ClusterSpec(cluster.training_tasks),

@@ -11,6 +11,8 @@ from tests.tables import each_row
 from tests.unit.trainer.tf.conftest import Job, arguments
 from trainer.common import command_line
 from trainer.tf import config, multi_worker, parameter_server, run
+from trainer.tf.chief import Chief
+from trainer.tf.cluster import Cluster
 from trainer.training import non_finite
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ def test_a_task_whose_servers_never_come_says_which(network, tmp_path):
     assert task.wait() == 1
     assert "worker 0: after init_timeout_seconds=0.5 1 tasks cannot be reached" in task.output
     assert "ps 0 (missing.invalid:2222): " in task.output
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -103,6 +106,13 @@ def test_a_run_is_not_resumed_with_other_settings(data_dir, tmp_path):
 def test_a_batch_that_does_not_fit_is_refused(data_dir, tmp_path, batch_size, message):
     with pytest.raises(run.RunError, match=f"batch_size={batch_size}: {message}"):
         run.begin(make(data_dir, tmp_path, batch_size=batch_size), shards=3)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_chief_that_is_refused_leaves_nothing_behind(data_dir, tmp_path):
+    cluster = Cluster(tasks={role: (f"{role}:1",) for role in ("chief", "worker", "ps")}, role="chief", index=0)
+    with pytest.raises(run.RunError, match="batch_size=1434: must be at most 1433"):
+        Chief(make(data_dir, tmp_path, batch_size=1434, log_dir=tmp_path / "logs"), cluster, stop=None)
     assert list(tmp_path.iterdir()) == []
 
 
