@@ -21,6 +21,7 @@ from trainer.pytorch.config import with_model
 from trainer.pytorch.data.sampler import check_batch
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.model_config import ModelConfig  # noqa: TC001  the parser reads the annotation at run time
+from trainer.pytorch.optimizer import OptimizerConfig
 from trainer.pytorch.parallel.blocks import BlocksConfig
 from trainer.pytorch.parallel.build import Recipe
 from trainer.pytorch.parallel.degrees import ParallelConfig
@@ -48,6 +49,7 @@ class DryRunConfig:
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     blocks: BlocksConfig = field(default_factory=BlocksConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
 
     def __post_init__(self) -> None:
         at_least("ranks", self.ranks, 1)
@@ -80,7 +82,7 @@ def _of_rank(config: DryRunConfig, rank: int) -> RankEstimate:
         layout = Layout(config.parallel.degrees(config.ranks), device.type)
         recipe.check(layout, device)
         module, _ = recipe.divide(layout, device)
-        return estimate(recipe, layout, module, batch_size=config.batch_size)
+        return estimate(recipe, config.optimizer, layout, module, batch_size=config.batch_size)
     finally:
         dist.destroy_process_group()
 
@@ -104,13 +106,13 @@ def report(config: DryRunConfig) -> Iterator[str]:
     yield f"{config.ranks} ranks: " + " x ".join(f"{name} {size}" for name, size in sizes.items())
     for stage, cost in enumerate(estimates(config)):
         yield f"a rank of pipeline stage {stage + 1} of {degrees.pipeline}:" if degrees.pipeline > 1 else "a rank:"
-        yield from _lines(cost)
+        yield from _lines(cost, {"adamw": "AdamW", "sgd": "SGD"}[config.optimizer.optimizer])
 
 
-def _lines(cost: RankEstimate) -> Iterator[str]:
+def _lines(cost: RankEstimate, optimizer: str) -> Iterator[str]:
     yield f"  parameters             {cost.parameters:>15,}"
     yield f"  memory                 {_gib(cost.memory_bytes)}"
-    yield f"    state (fp32, AdamW)  {_gib(cost.state_bytes)}"
+    yield f"    {f'state (fp32, {optimizer})':<21}{_gib(cost.state_bytes)}"
     yield f"    gathered parameters  {_gib(cost.gathered_bytes)}"
     yield f"    whole gradients      {_gib(cost.whole_gradient_bytes)}"
     if cost.activation_bytes is None:

@@ -82,6 +82,11 @@ class OptimizerConfig:
             messages.append(f"warmup_steps={self.warmup_steps}: {limit}: {effect}. Fix: {fix}")
         return messages
 
+    @property
+    def state_values(self) -> int:
+        """Float32 numbers that the optimizer keeps for each parameter: both moments, or the momentum."""
+        return 2 if self.optimizer == "adamw" else int(self.sgd_momentum > 0)
+
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Make the optimizer; the groups of its parameters are the same on every rank, though one may be empty."""
         parameters = list(parameters)

@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 from trainer.dry_run import DryRunConfig, estimates, main
 from trainer.pytorch.models.gpt import GptConfig
+from trainer.pytorch.optimizer import OptimizerConfig
 from trainer.pytorch.parallel.blocks import BlocksConfig
 from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.precision import PrecisionConfig
@@ -23,6 +24,17 @@ def test_replicas_keep_everything_and_send_twice_their_gradients():
     assert (cost.shard_traffic_bytes, cost.tensor_traffic_bytes, cost.pipeline_traffic_bytes) == (0, 0, 0)
     # one sample of 16 values per feature and layer, and its logits twice
     assert cost.activation_bytes == 4 * 16 * 32 * 64 * 4 + 32 * 128 * 8
+
+
+def test_the_state_is_that_of_the_chosen_optimizer(capsys):
+    for optimizer, values in (
+        (OptimizerConfig(optimizer="sgd"), 3),
+        (OptimizerConfig(optimizer="sgd", sgd_momentum=0), 2),
+    ):
+        [cost] = estimates(DryRunConfig(ranks=128, batch_size=128, model=SMALL, optimizer=optimizer))
+        assert cost.state_bytes == 4 * values * PARAMETERS
+    main(["--ranks", "1", "--optimizer", "sgd"])
+    assert "    state (fp32, SGD)  " in capsys.readouterr().out
 
 
 def test_shards_divide_the_state_and_send_the_parameters_three_times():

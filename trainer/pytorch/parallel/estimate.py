@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from torch import nn
 
     from trainer.pytorch.models.model_config import Activations
+    from trainer.pytorch.optimizer import OptimizerConfig
     from trainer.pytorch.parallel.build import Recipe
     from trainer.pytorch.parallel.layout import Layout
 
 _FP32 = 4
-_STATE_OF_ADAM = 2 * _FP32
 _MESSAGES_OF_BLOCK = 8
 """Two gathers and two scatters of tensor parallelism in the forward pass, and as many in the backward pass."""
 _REPEATED_MESSAGES = 3
@@ -37,7 +37,7 @@ class RankEstimate:
     parameters: int
     """Numbers, not bytes, that this rank keeps."""
     state_bytes: int
-    """Parameters, gradients and both moments of AdamW, in float32."""
+    """Parameters, gradients and what the optimizer keeps, in float32."""
     gathered_bytes: int
     """Parameters of other ranks while they are in use: two blocks, in a pipeline all of its stages."""
     whole_gradient_bytes: int
@@ -59,11 +59,14 @@ class RankEstimate:
         return self.state_bytes + self.gathered_bytes + self.whole_gradient_bytes + (self.activation_bytes or 0)
 
 
-def estimate(recipe: Recipe, layout: Layout, module: nn.Module, *, batch_size: int) -> RankEstimate:
+def estimate(
+    recipe: Recipe, optimizer: OptimizerConfig, layout: Layout, module: nn.Module, *, batch_size: int
+) -> RankEstimate:
     """Return the costs of the rank that has `module`.
 
     Args:
         recipe: How the model is built.
+        optimizer: What trains it.
         layout: Where the rank is.
         module: Its parameters; they may be on meta.
         batch_size: Samples of a step over all ranks.
@@ -78,7 +81,7 @@ def estimate(recipe: Recipe, layout: Layout, module: nn.Module, *, batch_size: i
     activations = recipe.model.plan().activations
     return RankEstimate(
         parameters=kept,
-        state_bytes=kept * (2 * _FP32 + _STATE_OF_ADAM),
+        state_bytes=kept * (2 + optimizer.state_values) * _FP32,
         # FSDP2 scatters gradients after the last microbatch, and has cast them to what they are reduced in by then
         whole_gradient_bytes=(gathered - kept) * _FP32 if sharded and recipe.parallel.microbatches > 1 else 0,
         gathered_bytes=_in_use(recipe, module, pipelined=pipelined) * value if sharded else 0,
