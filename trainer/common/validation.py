@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MOST_NAMES = 5
+"""Of a list in a message."""
 NAME_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?")
 
 
@@ -65,6 +70,12 @@ def file_name(field: str, value: str) -> None:
     if not NAME_PATTERN.fullmatch(value):
         allowed = "1 to 63 of a-z 0-9 - _ . beginning and ending with a letter or digit"
         raise ValueError(f"{field}={value!r}: must be {allowed}")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names of a list that may be long, and how many there are besides."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def changed_settings(saved: dict[str, Any], current: dict[str, Any]) -> str:

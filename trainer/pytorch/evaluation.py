@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from trainer.pytorch.task import count, mean_over_counted
-from trainer.training.digits import DataError
+from trainer.training.digits import DataError, refuse_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -60,7 +60,7 @@ def mean_score(  # noqa: PLR0913  the caller's five, and how
             part = own[begin : begin + samples_per_call]
             if len(part):
                 batch = held_out.batch(part).to(distributed.device)
-                task.refuse_unknown(batch.targets, held_out.classes)
+                refuse_labels(batch.targets, held_out.classes, not_counted=task.not_counted, first=None)
                 score = task.score(precision.compute(model, batch.inputs), batch.targets)
                 sums += with_count(score, batch.targets)
     distributed.sum(sums)

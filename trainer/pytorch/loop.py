@@ -28,7 +28,7 @@ from trainer.pytorch.result import is_published, publish_result, read_result
 from trainer.pytorch.shared_volume import create_folders
 from trainer.pytorch.stopwatch import Stopwatch
 from trainer.training import non_finite
-from trainer.training.digits import DataError
+from trainer.training.digits import DataError, refuse_labels, unknown_labels
 from trainer.training.metrics import StepReport
 
 if TYPE_CHECKING:
@@ -311,9 +311,9 @@ class Trainer:
     def _refuse_unknown_targets(self, targets: Tensor) -> None:
         """Name what made the loss of some rank not a number if it was its targets; collective."""
         self.distributed.raise_if_cut()
-        task, classes = self.config.data.task, self._held_out.classes
-        unknown = self.distributed.gather(targets[task.unknown(targets, classes)][:1].cpu())
-        task.refuse_unknown(torch.cat(unknown), classes)
+        classes, not_counted = self._held_out.classes, self.config.data.task.not_counted
+        unknown = self.distributed.gather(targets[unknown_labels(targets, classes, not_counted)][:1].cpu())
+        refuse_labels(torch.cat(unknown), classes, not_counted=not_counted, first=None)
 
     def _clip_gradient(self, agreed: Agreed, inputs: Tensor) -> float:
         """Make the gradient that of the mean loss, no longer than configured, and return the norm it had before."""

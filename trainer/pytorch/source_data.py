@@ -17,7 +17,7 @@ from trainer.pytorch.source_error import SourceError
 from trainer.pytorch.splits import ReadSamples, load_splits
 from trainer.pytorch.task import Task
 from trainer.pytorch.trained_model import Splits
-from trainer.training.digits import DataError
+from trainer.training.digits import DataError, refuse_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,8 +61,11 @@ class SourceData:
         samples = self._samples
         if isinstance(samples, ReadSamples):
             return _Explained(self._path, samples, classes)
-        _check_labels(self._path, "training", samples.training, classes)
-        _check_labels(self._path, "held_out", samples.held_out, classes)
+        try:
+            for name, each in (("training_labels", samples.training), ("held_out_labels", samples.held_out)):
+                refuse_labels(each.labels, classes, of=f"data={self._path}: {name}", fix=_fewer(classes))
+        except DataError as error:
+            raise SourceError(str(error)) from error
         return samples.held_out
 
 
@@ -82,7 +85,8 @@ class _Explained:
         try:
             for samples in self._samples.batches(size):
                 if self._classes is not None:
-                    _check_labels(self._path, "held_out", samples, self._classes, begin=begin)
+                    of, fix = f"data={self._path}: held-out samples", _fewer(self._classes)
+                    refuse_labels(samples.labels, self._classes, of=of, first=begin, fix=fix)
                 begin += len(samples)
                 yield samples
         except DataError as error:
@@ -174,8 +178,5 @@ def _tensor(path: Path, arrays: dict[str, Any], name: str) -> Tensor:
     return torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType]
 
 
-def _check_labels(path: Path, kind: str, samples: Samples, classes: int, *, begin: int = 0) -> None:
-    wrong = ((samples.labels < 0) | (samples.labels >= classes)).nonzero().flatten()
-    if len(wrong):
-        label = f"{kind}_labels[{begin + int(wrong[0])}] is {int(samples.labels[wrong[0]])}"
-        raise SourceError(f"data={path}: {label}; the network has {classes} outputs. Fix: 0 to {classes - 1}")
+def _fewer(classes: int) -> str:
+    return f"Fix: labels of the {classes} outputs of the network"

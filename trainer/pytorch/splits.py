@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from trainer.pytorch.compression.samples import Samples
-from trainer.pytorch.task import Task
 from trainer.pytorch.trained_model import Splits
+from trainer.training.digits import refuse_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ class ReadSamples:
         """
         for begin in range(0, len(self), size):
             batch = self._dataset.batch(self._indices[begin : begin + size])
-            Task.CLASSIFICATION.refuse_unknown(batch.targets, self._dataset.classes)
+            refuse_labels(batch.targets, self._dataset.classes, first=None)
             yield Samples(inputs=batch.inputs.cpu(), labels=batch.targets.cpu())
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch.nn.functional import cross_entropy
 
-from trainer.training.digits import DataError
+from trainer.training.digits import unknown_labels
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,33 +39,21 @@ class Task(Enum):
     def loss_sum(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the cross-entropy of all counted targets in nats, as a sum: float32, no dimensions.
 
-        Not a number where a target is unknown (see `unknown`): GPUs end the process for such a target, and asking
-        them before each step whether there is one would make them wait.
+        Not a number where a target is unknown, for which GPUs would end the process: asking them before each step
+        whether there is one would make them wait.
 
         Args:
             logits: [N, ..., classes].
             targets: int64 [N, ...].
         """
-        is_known = ~self.unknown(targets, logits.shape[-1])
+        is_known = ~unknown_labels(targets, logits.shape[-1], self.not_counted)
         flat, counted = logits.float().flatten(0, -2), targets.where(is_known, NOT_COUNTED).flatten()
         return cross_entropy(flat, counted, reduction="sum", ignore_index=NOT_COUNTED).where(is_known.all(), math.nan)
 
-    def unknown(self, targets: Tensor, classes: int) -> Tensor:
-        """Return which targets are neither a class nor, in language modelling, `NOT_COUNTED`: bool, as the targets."""
-        outside = (targets < 0) | (targets >= classes)
-        return outside & (targets != NOT_COUNTED) if self is Task.LANGUAGE_MODELLING else outside
-
-    def refuse_unknown(self, targets: Tensor, classes: int) -> None:
-        """Refuse targets that are unknown; waits for the device that they are on.
-
-        Raises:
-            DataError: naming one of them.
-        """
-        unknown = targets[self.unknown(targets, classes)]
-        if len(unknown):
-            also = f", or {NOT_COUNTED} for one that is not counted" if self is Task.LANGUAGE_MODELLING else ""
-            limit = f"the classes of the data set are 0 to {classes - 1}{also}"
-            raise DataError(f"target {unknown[0].item()}: {limit}. Fix: its label, or leave such samples out")
+    @property
+    def not_counted(self) -> int | None:
+        """A target that is not a class, and allowed."""
+        return NOT_COUNTED if self is Task.LANGUAGE_MODELLING else None
 
     def score(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return what `scores` wants the mean of, as a sum over all targets but `NOT_COUNTED`: float64, no dimensions.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from trainer.common.files import sha256_of
-from trainer.training.digits import DataError
+from trainer.training.digits import DataError, refuse_labels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,11 +90,7 @@ def read_records(path: Path) -> NDArray[np.uint8]:
     if len(content) != count * RECORD_BYTES:
         raise DataError(f"{path}: changed from {count * RECORD_BYTES} to {len(content)} bytes. {_fix(path)}")
     records = np.frombuffer(content, dtype=np.uint8).reshape(count, RECORD_BYTES)
-    wrong = np.flatnonzero(records[:, 0] >= NUM_CLASSES)
-    if len(wrong):
-        where, label = int(wrong[0]), int(records[wrong[0], 0])
-        limit = f"must be 0 to {NUM_CLASSES - 1}"
-        raise DataError(f"{path}: label {label} in record {where} of {count}, {limit}. {_fix(path)}")
+    refuse_labels(records[:, 0], NUM_CLASSES, of=path, fix=_fix(path))
     return records
 
 

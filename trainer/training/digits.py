@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -31,6 +31,7 @@ FORMAT_VERSION = 1
 _MAX_GREY = 16.0
 _HELD_OUT_EVERY = 5
 
+Labels = TypeVar("Labels")
 SplitName = Literal["train", "held_out"]
 SPLITS: tuple[SplitName, ...] = ("train", "held_out")
 
@@ -124,17 +125,45 @@ def load(data_dir: Path, split: SplitName) -> Digits:
     return digits
 
 
-def refuse_labels(labels: NDArray[np.int64], classes: int, *, of: Path | None = None) -> None:
-    """Refuse labels [N] that are not 0 to `classes` - 1, which a GPU would end the process for, without a word.
+def unknown_labels(labels: Labels, classes: int, not_counted: int | None = None) -> Labels:
+    """Return which labels are neither 0 to `classes` - 1 nor `not_counted`: bool, as the array or tensor of labels."""
+    values: Any = labels
+    outside = (values < 0) | (values >= classes)
+    return outside if not_counted is None else outside & (values != not_counted)
+
+
+def refuse_labels(  # noqa: PLR0913  what is checked, and how it is named
+    labels: Any,  # noqa: ANN401  an array or a tensor
+    classes: int,
+    *,
+    not_counted: int | None = None,
+    of: object = "",
+    first: int | None = 0,
+    fix: str = "Fix: such labels alone, or leave these samples out",
+) -> None:
+    """Refuse unknown labels, for which a GPU would end the process without a word.
+
+    Args:
+        labels: Integers [N, ...], an array or a tensor, whose device is waited for.
+        classes: How many values they may have, from 0 on.
+        not_counted: One that they may have besides.
+        of: What has them, such as a file.
+        first: Number of the first sample; None where nobody knows.
+        fix: What helps, after "Fix: ".
 
     Raises:
-        DataError: naming the first one, and the file that has it.
+        DataError: naming the first one.
     """
-    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
-    if len(wrong):
-        where = f"{of}: " if of else ""
-        what = f"label {labels[wrong[0]]} of sample {wrong[0]}, one of {len(wrong)} that are not 0 to {classes - 1}"
-        raise DataError(f"{where}{what}. Fix: such labels alone, or leave these samples out")
+    wrong = unknown_labels(labels, classes, not_counted)
+    if not wrong.any():
+        return
+    if not isinstance(labels, np.ndarray):
+        labels, wrong = labels.numpy(force=True), wrong.numpy(force=True)
+    place = tuple(np.argwhere(wrong)[0])
+    number = "" if first is None else f" of sample {first + place[0]}"
+    besides = "" if not_counted is None else f", nor {not_counted} for what is not counted"
+    what = f"label {labels[place]}{number}, one of {wrong.sum()} that are not 0 to {classes - 1}{besides}"
+    raise DataError(f"{of}{': ' if of else ''}{what}. {fix}")
 
 
 def fingerprint(data_dir: Path) -> str:

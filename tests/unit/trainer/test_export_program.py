@@ -255,7 +255,7 @@ def end_the_process(folder):
         (cut("data.npz"), {}, "not a zip file. Fix: np.savez"),
         (cut("weights.pt"), {}, "Fix: torch.save(model.state_dict(), …)"),
         (empty_the_weights, {}, "EOFError. Fix: torch.save(model.state_dict(), …)"),
-        (shift_labels, {}, "; the network has 3 outputs. Fix: 0 to 2"),
+        (shift_labels, {}, "data.npz: training_labels: label 3 of sample 3, one of 18"),
         (save_one_array, {}, "one array, as np.save writes it. Fix: np.savez"),
         (lose_a_value, {}, "training_inputs[7] has NaN or infinity. Fix: leave such samples out"),
         (end_the_process, {}, "cannot be imported: SystemExit: 3 ("),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer.pytorch.data.dataset import listed
+from trainer.common.validation import listed
 from trainer.pytorch.data.prefetch import Prefetch
 from trainer.pytorch.data.readers import Readers
 from trainer.pytorch.data.transfer import batches_of_message, unpacked

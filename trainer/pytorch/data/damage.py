@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer.pytorch.data.dataset import Batch, DamagedSampleError, Dataset, listed
+from trainer.common.validation import listed
+from trainer.pytorch.data.dataset import Batch, DamagedSampleError, Dataset
 from trainer.training.digits import DataError
 
 if TYPE_CHECKING:

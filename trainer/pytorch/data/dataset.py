@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from trainer.training.digits import SplitName
 
 _MAX_BYTE = 255.0
-_MOST_NAMES = 5
 
 
 class DamagedSampleError(DataError):
@@ -39,12 +38,6 @@ class DamagedSampleError(DataError):
 
     def __str__(self) -> str:
         return str(self.args[1])
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return the first names of a list that may be long, and how many there are besides."""
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 @dataclass(frozen=True, kw_only=True)

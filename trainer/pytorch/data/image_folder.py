@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from trainer.pytorch.data.dataset import Batch, DamagedSampleError, Dataset, FileDataConfig, listed
+from trainer.common.validation import listed
+from trainer.pytorch.data.dataset import Batch, DamagedSampleError, Dataset, FileDataConfig
 from trainer.pytorch.data.image_files import ImageFiles, list_images
 from trainer.training.digits import SPLITS, DataError
 

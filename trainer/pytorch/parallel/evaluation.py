@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from trainer.pytorch.evaluation import evaluating, mean_of, with_count
 from trainer.pytorch.task import NOT_COUNTED
+from trainer.training.digits import refuse_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,7 @@ def sharded_mean_score(
                 return None
             share = torch.arange(begin, begin + batch_size).chunk(layout.degrees.data)[layout.data_rank]
             batch = held_out.batch(share % count).to(device)
-            task.refuse_unknown(batch.targets, held_out.classes)
+            refuse_labels(batch.targets, held_out.classes, not_counted=task.not_counted, first=None)
             targets = batch.targets.clone()  # those of a text are its inputs, one further
             targets[(share >= count).to(device)] = NOT_COUNTED
             score = model.score(batch.inputs, targets, task.score)

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from trainer.common.validation import SettingsError
+from trainer.common.validation import SettingsError, listed
 from trainer.pytorch.task import mean_over_counted
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from trainer.pytorch.parallel.layout import Layout
-
-_MOST_NAMES = 6
-"""Of parameters in a message."""
 
 
 def refuse_missing(model: nn.Module) -> None:
@@ -33,11 +30,9 @@ def refuse_missing(model: nn.Module) -> None:
     """
     missing = [name for name, each in model.named_parameters() if each.requires_grad and each.grad is None]
     if missing:
-        more = len(missing) - _MOST_NAMES
-        named = ", ".join(missing[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
         limit = "no gradient reaches them, for the loss does not depend on them"
         fix = "Fix: leave them out of the model, use them in its forward, or set their requires_grad to False"
-        raise SettingsError(f"parameters {named}: {limit}. {fix}")
+        raise SettingsError(f"parameters {listed(missing)}: {limit}. {fix}")
 
 
 def clip(parameters: Iterable[nn.Parameter], limit: float, layout: Layout, *, counted: float) -> float:

@@ -18,7 +18,7 @@ from trainer.pytorch.parallel.evaluation import sharded_mean_score
 from trainer.pytorch.parallel.layout import Layout
 from trainer.pytorch.precision import PrecisionConfig
 from trainer.pytorch.task import NOT_COUNTED, Task
-from trainer.training.digits import DataError
+from trainer.training.digits import DataError, refuse_labels
 
 FP32 = PrecisionConfig()
 
@@ -107,7 +107,7 @@ def test_a_target_that_is_not_a_class_is_an_error_with_its_value(alone, target):
     labels[2] = target  # as in a data set that does not check its own
     replicas = Recipe(model=DigitsCnnConfig(width=4)).build(Layout(ParallelConfig().degrees(1), "cpu"), alone.device)
     of_replicas = {"samples_per_call": 4, "precision": FP32}
-    message = rf"^target {target}: the classes of the data set are 0 to 9\. Fix: "
+    message = rf"^label {target}, one of 1 that are not 0 to 9\. Fix: "
     with pytest.raises(DataError, match=message):
         mean_score(replicas.module, held_out, Task.CLASSIFICATION, alone, lambda: True, **of_replicas)
     with pytest.raises(DataError, match=message):
@@ -126,14 +126,16 @@ def test_samples_without_a_counted_target_say_nothing_of_a_model(alone):
 def test_a_language_model_may_leave_out_targets_but_not_have_others_than_classes():
     logits, targets = torch.randn(2, 3, 5), torch.tensor([[0, NOT_COUNTED, 4], [NOT_COUNTED] * 3])
     task = Task.LANGUAGE_MODELLING
-    task.refuse_unknown(targets, 5)
+    refuse_labels(targets, 5, not_counted=task.not_counted)
     assert task.loss_sum(logits, targets) == pytest.approx(cross_entropy(logits[0, ::2], targets[0, ::2]).item() * 2)
     assert task.loss_sum(logits, targets[1].repeat(2, 1)) == 0
     for target in (5, -1):
         targets[1, 1] = target
         assert task.loss_sum(logits, targets).isnan()
-        with pytest.raises(DataError, match=rf"^target {target}: .* 0 to 4, or -100 for one that is not counted\."):
-            task.refuse_unknown(targets, 5)
+        with pytest.raises(
+            DataError, match=rf"^label {target} of sample 1, .* 0 to 4, nor -100 for what is not counted\."
+        ):
+            refuse_labels(targets, 5, not_counted=task.not_counted)
 
 
 def test_perplexity_of_a_model_that_diverged_is_still_a_number():

@@ -156,7 +156,7 @@ def test_a_target_that_is_not_a_class_is_named_before_the_parameters_change(smal
     before = copy.deepcopy(trainer.model.state_dict())
     trainer.batches = Relabelled(trainer.batches, lambda targets: targets[3:4].fill_(target))
     try:
-        with pytest.raises(DataError, match=rf"^target {target}: the classes of the data set are 0 to 9\. Fix: "):
+        with pytest.raises(DataError, match=rf"^label {target}, one of 1 that are not 0 to 9\. Fix: "):
             trainer.train_step(stop_requested=False)
     finally:
         trainer.close()

@@ -230,5 +230,5 @@ def test_a_label_that_is_not_a_class_is_refused_before_it_decides_an_accuracy():
     labels = torch.zeros(10, dtype=torch.int64)
     dataset = InMemoryDataset(torch.arange(10.0), labels, classes=9)
     labels[9] = 9  # as in a data set that does not check its own
-    with pytest.raises(DataError, match=r"^target 9: the classes of the data set are 0 to 8\. Fix: "):
+    with pytest.raises(DataError, match=r"^label 9, one of 1 that are not 0 to 8\. Fix: "):
         list(ReadSamples(dataset).batches(5))

@@ -95,7 +95,7 @@ def test_a_label_without_a_class_is_refused(tmp_path, label):
     content = bytearray(path.read_bytes())
     content[2 * 3073] = label
     path.write_bytes(content)
-    with pytest.raises(digits.DataError, match=f"label {label} in record 2 of 3, must be 0 to 9. Fix: "):
+    with pytest.raises(digits.DataError, match=f"label {label} of sample 2, one of 1 that are not 0 to 9. Fix: "):
         cifar.load(tmp_path, "test")
 
 

@@ -225,7 +225,7 @@ class WatchedTask:
     """Scores as a task does, and looks of how many samples logits are in memory."""
 
     def __init__(self, task: Task) -> None:
-        self._task = task
+        self._task, self.not_counted = task, task.not_counted
         self._seen: list[weakref.ref[torch.Tensor]] = []
         self.most = 0
 
@@ -234,9 +234,6 @@ class WatchedTask:
         alive = (each() for each in self._seen)
         self.most = max(self.most, sum(len(each) for each in alive if each is not None))
         return self._task.score(logits, targets)
-
-    def refuse_unknown(self, targets: torch.Tensor, classes: int) -> None:
-        self._task.refuse_unknown(targets, classes)
 
 
 class Training:
