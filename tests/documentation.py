@@ -8,6 +8,7 @@ from pathlib import Path
 
 JOBS = Path(__file__).parent.parent / "docs" / "jobs.md"
 USER = JOBS.with_name("user.md")
+PARALLEL, TRAIN = (JOBS.with_name(name) for name in ("parallel.md", "train-your-own.md"))
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _RUN = re.compile(r"^athanor run (?:.*\\\n)*.*$", re.MULTILINE)
@@ -24,6 +25,14 @@ class Example:
     name: str
     """Name of the (first) job that it declares."""
     code: str
+
+
+def file_shown(page: Path, title: str) -> str:
+    """Return the Python file of a page whose docstring is `title`."""
+    [code] = [
+        block[1] for block in _BLOCK.finditer(page.read_text(encoding="utf-8")) if block[1].startswith(f'"""{title}')
+    ]
+    return code
 
 
 def own_script() -> str:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _NO_PYTHON = "--no-python"
 _BEFORE_A_SCRIPT = re.compile(rf"python[\d.]*|bash|sh|{_NO_PYTHON}")
+_USER_CODE = re.compile(r"(--\w+=)?(?P<file>[^=$]+\.py):\w+")
+"""A word such as --model=vit.py:ViT."""
 _RUN_BY = {".py": "python", ".sh": "sh"}
 SCRIPT_SUFFIXES = frozenset(_RUN_BY)
 """Endings of the files that are taken for scripts."""
@@ -47,9 +49,9 @@ def check_script(program: Sequence[str], source: LocalFolder, *, under_torchrun:
         RefusalError: the script does not exist, .gitignore or .athanorignore names it, or it is started as a program
             and cannot be.
     """
-    script = _script(program)
-    if script is not None and not _is_sent(script, source):
-        raise _not_sent(script, source)
+    for script in (_script(program), *_user_code(program)):
+        if script is not None and not _is_sent(script, source):
+            raise _not_sent(script, source)
     started = program[1:] if program[0] == _NO_PYTHON else () if under_torchrun else program
     if started:
         _check_start(started[0], source)
@@ -92,6 +94,14 @@ def _is_sent(script: PurePosixPath, source: LocalFolder) -> bool:
     # A folder is among the names only as a link; the files behind it are there under their own.
     places = (script, *script.parents)
     return any(str(place) in source.archive.names for place in places)
+
+
+def _user_code(program: Sequence[str]) -> list[PurePosixPath]:
+    """Return the relative paths of files whose classes one of the platform's programs is to take."""
+    if not any(word.startswith("trainer.") for word in program):
+        return []
+    named = [PurePosixPath(match["file"]) for word in program if (match := _USER_CODE.fullmatch(word))]
+    return [file for file in named if not file.is_absolute() and ".." not in file.parts]
 
 
 def _script(program: Sequence[str]) -> PurePosixPath | None:

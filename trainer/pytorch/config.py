@@ -8,20 +8,21 @@ import json
 import sys
 import tempfile
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainer.common import command_line
-from trainer.common.validation import at_least, file_name
+from trainer.common.validation import SettingsError, at_least, file_name
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.compression.config import CompressionConfig
 from trainer.pytorch.data.dataset import DataConfig  # noqa: TC001  the command line parser reads the annotations
-from trainer.pytorch.data.registry import DATASETS, DEFAULT_DATASET
+from trainer.pytorch.data.registry import DATASETS, DEFAULT_DATASET, dataset_named
 from trainer.pytorch.distributed import DistributedConfig
 from trainer.pytorch.export_config import ExportConfig
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.model_config import ModelConfig  # noqa: TC001  as above
-from trainer.pytorch.models.registry import DEFAULT_MODEL, MODELS
+from trainer.pytorch.models.registry import DEFAULT_MODEL, MODELS, model_named
 from trainer.pytorch.optimizer import OptimizerConfig
 from trainer.pytorch.parallel.blocks import BlocksConfig
 from trainer.pytorch.parallel.build import Recipe
@@ -201,9 +202,10 @@ def with_dataset(kind: type[Config], words: Sequence[str], program: str) -> type
         program: The module that is run.
 
     Raises:
-        SystemExit: 2 if there is no data set of that name.
+        SystemExit: 2 if there is no data set of that name, or it cannot be used.
     """
-    return _narrowed(kind, ("data", DATASETS[_named("dataset", tuple(DATASETS), DEFAULT_DATASET, words, program)]))
+    _, dataset = _named("dataset", DEFAULT_DATASET, dataset_named, words, program)
+    return _narrowed(kind, ("data", dataset))
 
 
 def with_model(kind: type[Config], words: Sequence[str], program: str) -> type[Config]:
@@ -217,19 +219,24 @@ def with_model(kind: type[Config], words: Sequence[str], program: str) -> type[C
         program: The module that is run.
 
     Raises:
-        SystemExit: 2 if there is no model of that name.
+        SystemExit: 2 if there is no model of that name, or it cannot be used.
     """
-    model = MODELS[_named("model", tuple(MODELS), DEFAULT_MODEL, words, program)]
-    # every model's arguments have defaults, which the type of their base class does not show
-    default: Any = field(default_factory=cast("Callable[[], ModelConfig]", model))
+    name, model = _named("model", DEFAULT_MODEL, model_named, words, program)
+    default: Any = field(default_factory=partial(model, model=name))
     return _narrowed(kind, ("model", model, default))
 
 
-def _named(option: str, choices: tuple[str, ...], default: str, words: Sequence[str], program: str) -> str:
-    """Return what a command line says for one option, whatever else it says."""
+def _named(
+    option: str, default: str, find: Callable[[str], type[Config]], words: Sequence[str], program: str
+) -> tuple[str, type[Config]]:
+    """Return what a command line says for one option, whatever else it says, and what that stands for."""
     parser = argparse.ArgumentParser(prog=f"python -m {program}", add_help=False, allow_abbrev=False)
-    parser.add_argument(f"--{option}", choices=choices, default=default, dest="named")
-    return str(parser.parse_known_args(words)[0].named)
+    parser.add_argument(f"--{option}", default=default, dest="named", metavar="NAME")
+    name = str(parser.parse_known_args(words)[0].named)
+    try:
+        return name, find(name)
+    except SettingsError as error:
+        parser.error(str(error))
 
 
 def _narrowed(kind: type[Config], replaced: tuple[str, type] | tuple[str, type, Any]) -> type[Config]:

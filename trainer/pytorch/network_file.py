@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 from torch import nn
 
+from trainer.common.validation import SettingsError
 from trainer.pytorch.source_error import SourceError, reason
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-_MODULE_NAME = "network"
+from trainer.pytorch.user_code import from_file
 
 
 def build(network: str) -> nn.Module:
@@ -24,9 +16,12 @@ def build(network: str) -> nn.Module:
         SourceError: there is no such file or name, its code fails, or what it returns is not a module.
     """
     file, _, name = network.rpartition(":")
-    define = getattr(_run(network, file), name, None)
+    try:
+        define = from_file("network", network)
+    except SettingsError as error:
+        raise SourceError(str(error)) from error
     if not callable(define):
-        raise SourceError(f"network={network!r}: {file} defines no {name!r}. Fix: a class or function of that file")
+        raise SourceError(f"network={network!r}: {name} cannot be called. Fix: a class or function of {file}")
     try:
         built: object = define()
     except (Exception, SystemExit) as error:
@@ -35,17 +30,3 @@ def build(network: str) -> nn.Module:
     if not isinstance(built, nn.Module):
         raise SourceError(f"network={network!r}: {name}() returns {type(built).__name__}; must be a torch.nn.Module")
     return built
-
-
-def _run(network: str, file: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(_MODULE_NAME, file) if Path(file).is_file() else None
-    if spec is None or spec.loader is None:
-        raise SourceError(f"network={network!r}: no such file. Fix: FILE.py:NAME")
-    module = importlib.util.module_from_spec(spec)
-    # dataclasses, and TorchScript for named tuples, look for a class's module there
-    sys.modules[_MODULE_NAME] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # a script without `if __name__ == "__main__"` ends this process
-        raise SourceError(f"network={network!r}: {file} cannot be imported: {reason(error, file)}") from error
-    return module

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from trainer.common.validation import SettingsError
 from trainer.pytorch.compression.samples import Samples
 from trainer.pytorch.data.registry import dataset_of
 from trainer.pytorch.models.registry import model_of
@@ -97,13 +98,12 @@ def run_model(settings: dict[str, Any]) -> ModelConfig:
     """Return the model of a run with these settings.
 
     Raises:
-        SourceError: it is not registered here, or is not published.
+        SourceError: it is not here, or is not published.
     """
     try:
         model = model_of(settings)
-    except KeyError as error:
-        fix = "Fix: the code that trained it, or --network=FILE.py:NAME and an .npz file as --data"
-        raise SourceError(f"model={error}: the run's model is not registered here. {fix}") from error
+    except SettingsError as error:
+        raise SourceError(f"the run's {error}, or --network=FILE.py:NAME and an .npz file as --data") from error
     if model.task is not Task.CLASSIFICATION:
         raise SourceError(f"model={model.model}: cannot be published: {NOT_A_CLASSIFIER}")
     return model
@@ -163,9 +163,8 @@ def _read_data_set(data_dir: Path, settings: dict[str, Any], *, whole: bool) -> 
         return SourceData(data_dir, ReadSamples(data.open("held_out", input_shape)))
     except DataError as error:
         raise SourceError(str(error)) from error
-    except KeyError as error:
-        fix = "Fix: the code that trained it, or an .npz file as --data"
-        raise SourceError(f"dataset={error}: the run's data set is not registered here. {fix}") from error
+    except SettingsError as error:
+        raise SourceError(f"the run's {error}, or an .npz file as --data") from error
 
 
 def _tensor(path: Path, arrays: dict[str, Any], name: str) -> Tensor:

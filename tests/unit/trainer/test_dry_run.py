@@ -128,7 +128,7 @@ def test_the_command_prints_a_layout_of_128_gpus(capsys):
         ("--ranks 128 --model gpt --tensor_parallel 8", "does not divide heads=4"),
         ("--ranks 128 --batch_size 100", "batch_size=100: 128 data-parallel ranks cannot share it evenly"),
         ("--ranks 12 --data_parallel_shard 8", "degrees is 8, which does not divide the number of ranks, 12"),
-        ("--ranks 2 --model transformer", "invalid choice: 'transformer'"),
+        ("--ranks 2 --model transformer", "model='transformer': no model has that name"),
     ],
 )
 def test_a_layout_that_does_not_fit_ends_with_status_2(capsys, monkeypatch, words, message):

@@ -75,6 +75,7 @@ def files(tmp_path):
 def written_to(folder):
     """Write a network that computes which of its first three inputs is the largest, and data for it."""
     (folder / "net.py").write_text(NETWORK)
+    sys.modules.pop("net", None)  # of another folder
     weights = {"linear.weight": torch.eye(3, 4), "linear.bias": torch.zeros(3)}
     torch.save(weights, folder / "weights.pt")
     inputs = np.random.default_rng(0).random((64, 4), dtype=np.float32)
@@ -157,6 +158,7 @@ def test_the_same_files_are_found_again_and_other_weights_become_a_version(files
     (files / "net.py").write_text(
         NETWORK.replace("return self.linear(features)\n\ndef", "return -self.linear(features)\n\ndef")
     )
+    del sys.modules["net"]
     assert export.main(arguments(files)) == 0
     with torch.inference_mode():
         assert model_file.load(published / "3/model.pt").call(rows).tolist() == [[-2.0, -2.0, -2.0]]

@@ -145,7 +145,7 @@ class DataConfig(ABC):
     """Base of the data sets' configurations; what a registered data set implements."""
 
     dataset: str
-    """Name in the registry."""
+    """A name, or FILE.py:NAME of a file of yours; `--dataset NAME --help` explains the arguments of another."""
     data_dir: Path
     """Folder of the input data; only read."""
     batch_size: int = 64

@@ -69,7 +69,7 @@ class ModelConfig(ABC):
     """Base of the models' configurations; what a registered model implements."""
 
     model: str
-    """Name in the registry."""
+    """A name, or FILE.py:NAME of a file of yours; `--model NAME --help` explains the arguments of another."""
 
     task: ClassVar[Task] = Task.CLASSIFICATION
     """What it is trained for."""

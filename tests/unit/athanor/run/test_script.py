@@ -45,6 +45,8 @@ def source(tmp_path):
         "--no-python ./started.sh",
         "tool",
         "sh run.sh",
+        "-m trainer.train --model train.py:ViT --dataset=code/more.py:Faces --network=/opt/net.py:Net",
+        "-m other.train --model absent.py:ViT",
     ],
 )
 def test_what_is_sent_or_elsewhere_is_accepted(source, command):
@@ -74,7 +76,13 @@ def test_a_script_that_no_pod_could_start_is_refused(source, command, message):
         assert message in str(refusal.value)
 
 
-@each_row("command", ["absent.py", "python code/absent.py --lr 1", "bash ./absent.sh", "--no-python ./absent.sh"])
+@each_row(
+    "command",
+    [
+        *("absent.py", "python code/absent.py --lr 1", "bash ./absent.sh", "--no-python ./absent.sh"),
+        *("-m trainer.train --model absent.py:ViT", "python3 -m trainer.train --dataset=code/absent.py:Faces"),
+    ],
+)
 def test_a_script_that_does_not_exist_is_refused(source, command):
     with pytest.raises(RefusalError, match=r"program = '[a-z/]*absent\.\w+': is not in /.*Fix: .*--workdir"):
         check_script(shlex.split(command), source)

@@ -63,9 +63,15 @@ def test_logs_lie_with_the_run_when_no_folder_is_named():
         (["--seed", "9223372036854775808"], "seed=9223372036854775808: must be from 0 to 9223372036854775807"),
         (["--num_cpu_threads", "100000"], "num_cpu_threads=100000: must be from 0 to 1024"),
         (["--epoch", "1"], "epoch"),
-        (["--model", "transformer"], "invalid choice: 'transformer'"),
+        (
+            ["--model", "transformer"],
+            "model='transformer': no model has that name. Fix: one of digits_cnn, resnet, gpt, FILE.py:NAME, or",
+        ),
         (["--model", "gpt", "--dataset", "tokens", "--dropout", "0.1"], "dropout"),
-        (["--dataset", "imagenet"], "invalid choice: 'imagenet'"),
+        (
+            ["--dataset", "imagenet"],
+            "dataset='imagenet': no dataset has that name. Fix: one of digits, cifar10, image_folder, tokens, FILE",
+        ),
         (["--data_workers", "2"], "data_workers"),
         (["--dataset", "tokens", "--model", "gpt", "--data_workers", "-1"], "data_workers=-1: must be at least 0"),
         (
