@@ -115,10 +115,7 @@ def _lines(cost: RankEstimate, optimizer: str) -> Iterator[str]:
     yield f"    {f'state (fp32, {optimizer})':<21}{_gib(cost.state_bytes)}"
     yield f"    gathered parameters  {_gib(cost.gathered_bytes)}"
     yield f"    whole gradients      {_gib(cost.whole_gradient_bytes)}"
-    if cost.activation_bytes is None:
-        yield "    activations              not estimated for this model"
-    else:
-        yield f"    activations          {_gib(cost.activation_bytes)}"
+    yield f"    activations          {_gib(cost.activation_bytes)}"
     yield "  sent per step"
     yield f"    shard                {_gib(cost.shard_traffic_bytes)}"
     yield f"    replicate            {_gib(cost.replicate_traffic_bytes)}"
@@ -126,8 +123,8 @@ def _lines(cost: RankEstimate, optimizer: str) -> Iterator[str]:
     yield f"    pipeline             {_gib(cost.pipeline_traffic_bytes)}"
 
 
-def _gib(size: int) -> str:
-    return f"{size / 2**30:>11.3f} GiB"
+def _gib(size: int | None) -> str:
+    return "    not estimated for this model" if size is None else f"{size / 2**30:>11.3f} GiB"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -209,6 +209,7 @@ class Trainer:
             self._refuse_unknown_targets(batch.targets)
         if self.step == 0:
             gradients.refuse_missing(self.model)
+            gradients.refuse_unequal(self.model, self._layout)
         gradient_norm = self._clip_gradient(agreed, batch.inputs)
         self.distributed.raise_if_cut()
         self._saves.before_update()

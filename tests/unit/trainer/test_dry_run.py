@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch.distributed as dist
 
+from trainer.common.validation import SettingsError
 from trainer.dry_run import DryRunConfig, estimates, main
 from trainer.pytorch.models.gpt import GptConfig
 from trainer.pytorch.optimizer import OptimizerConfig
@@ -116,6 +119,26 @@ def test_the_command_prints_a_layout_of_128_gpus(capsys):
     assert "replicate 1 x shard 8 x tensor 8 x pipeline 2" in said
     assert said.count("a rank of pipeline stage") == 2
     assert not dist.is_initialized()
+
+
+def test_a_plan_that_forgets_a_parameter_or_names_no_module_is_refused(monkeypatch):
+    whole = SMALL.plan()
+    forgotten = ["blocks.1.attention.query", "head.norm"]
+    styles = {name: style for name, style in whole.tensor.items() if name not in forgotten}
+
+    def divide(**changes):
+        monkeypatch.setattr(GptConfig, "plan", lambda _: replace(whole, **changes))
+        return estimates(DryRunConfig(ranks=2, model=SMALL, parallel=ParallelConfig(tensor_parallel=2)))
+
+    names = r"blocks\.1\.attention\.query\.weight, head\.norm\.weight, head\.norm\.bias"
+    with pytest.raises(
+        SettingsError, match=rf"^tensor_parallel=2: the plan of gpt .* each rank has of {names}\. Fix: "
+    ):
+        divide(tensor=styles)
+    assert len(divide(tensor=styles, replicated=forgotten)) == 1
+    for changes in ({"blocks": ["blocks.9"]}, {"replicated": ["blocks.9"]}, {"tensor": {"blocks.9": None}}):
+        with pytest.raises(SettingsError, match=r"^model=gpt: its plan has blocks\.9, the network has embedding, "):
+            divide(**changes)
 
 
 @pytest.mark.parametrize(

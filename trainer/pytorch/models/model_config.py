@@ -52,14 +52,17 @@ class ShardingPlan:
     """Submodules, in the order of computation, that FSDP gathers one at a time, and that activation checkpointing and
     the compiler treat one at a time."""
     tensor: Mapping[str, ParallelStyle] = field(default_factory=dict[str, "ParallelStyle"])
-    """How tensor parallelism divides submodules. A model that it can divide names a style for every submodule with
-    parameters; without any the degree must be 1."""
+    """How tensor parallelism divides submodules; without any the degree must be 1."""
+    replicated: Sequence[str] = ()
+    """Submodules, with all in them that has no style, that each rank of a tensor-parallel group computes whole, on
+    inputs that all of them have. Each submodule with parameters has a style or is among these; parameters of the model
+    itself, in no submodule, are replicated."""
     tensor_sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     """What the degree of tensor parallelism must divide, such as the number of heads."""
     pipelined: bool = False
     """Whether `ModelConfig.stage` can cut the model between its blocks."""
     activations: Activations | None = None
-    """For estimates; a model without cannot be divided by layers or stages."""
+    """For estimates; without it those of activations and of messages between layers and stages are left out."""
     averages_over_batch: bool = False
     """Whether a layer depends on the other samples of the batch, as batch normalisation does."""
 

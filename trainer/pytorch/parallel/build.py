@@ -11,7 +11,15 @@ from trainer.common.validation import SettingsError
 from trainer.pytorch.parallel.blocks import BlocksConfig
 from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.parallel.parallel_model import ParallelModel, WholeModel
-from trainer.pytorch.parallel.sharding import divide_layers, materialise, refuse_what_meta_loses, shard, silence_torch
+from trainer.pytorch.parallel.replicated import compute_whole
+from trainer.pytorch.parallel.sharding import (
+    divide_layers,
+    materialise,
+    refuse_misnamed,
+    refuse_what_meta_loses,
+    shard,
+    silence_torch,
+)
 from trainer.pytorch.parallel.tied import refuse_divided_ties
 from trainer.pytorch.precision import PrecisionConfig
 
@@ -58,6 +66,8 @@ class Recipe:
         module, stages = self.divide(layout, device)
         if self.model.built_on_meta:
             materialise(module, self.model, self.seed, device)
+            for stage in stages:
+                _share_own(module, stage)
         if layout.degrees.pipeline > 1:
             # imported here, for it imports the compiler: a second of every other start
             from trainer.pytorch.parallel.pipeline import PipelinedModel  # noqa: PLC0415
@@ -71,8 +81,8 @@ class Recipe:
         Parameters of a model that is built on meta are still there.
 
         Raises:
-            SettingsError: a model that cannot be built on meta, or has parameters under several names that this layout
-                would separate.
+            SettingsError: a model that cannot be built on meta, has parameters under several names that this layout
+                would separate, or whose plan does not fit it.
         """
         plan = self.model.plan()
         if self.model.built_on_meta:
@@ -81,11 +91,15 @@ class Recipe:
             refuse_what_meta_loses(whole, self.model.model)
         else:
             whole = self.model.build().to(device)
+        refuse_misnamed(whole, self.model.model, plan)
         refuse_divided_ties(whole, self.model.model, plan.blocks, layout.degrees, sharded=self.is_sharded(layout))
         if layout.tensor_mesh is not None:
-            divide_layers(whole, plan, layout.tensor_mesh)
+            divide_layers(whole, self.model.model, plan, layout.tensor_mesh)
         self.blocks.apply(whole, plan.blocks)
         module, stages = self._stages(whole, layout)
+        if layout.tensor_mesh is not None:
+            for stage in stages:
+                compute_whole(stage)
         if self.is_sharded(layout):
             shard(
                 stages,
@@ -94,6 +108,8 @@ class Recipe:
                 self.precision.policy,
                 pipelined=layout.degrees.pipeline > 1,
             )
+            for stage in stages:
+                _share_own(stage, module)
         elif self.precision.channels_last:
             whole.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         return module, stages
@@ -107,5 +123,13 @@ class Recipe:
             return whole, [whole]
         own = layout.degrees.blocks_of_stages(layout.pipeline_rank, len(self.model.plan().blocks))
         stages = [self.model.stage(whole, blocks) for blocks in own]
-        module = self.model.stage(whole, [index for blocks in own for index in blocks])
+        # one module has all that the rank trains
+        together = [index for blocks in own for index in blocks]
+        module = stages[0] if len(stages) == 1 else self.model.stage(whole, together)
         return module, stages
+
+
+def _share_own(source: nn.Module, target: nn.Module) -> None:
+    """Let a module have the parameters that another has by itself, in no submodule: submodules are shared anyway."""
+    for name, parameter in source.named_parameters(recurse=False):
+        target.register_parameter(name, parameter)

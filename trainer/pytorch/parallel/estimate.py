@@ -48,10 +48,10 @@ class RankEstimate:
     """Sent in a step to gather parameters and scatter gradients."""
     replicate_traffic_bytes: int
     """Sent in a step to sum gradients over replicas."""
-    tensor_traffic_bytes: int
-    """Sent in a step between the ranks that compute layers together."""
-    pipeline_traffic_bytes: int
-    """Sent in a step to the neighbouring stages."""
+    tensor_traffic_bytes: int | None
+    """Sent in a step between the ranks that compute layers together; None as for activations."""
+    pipeline_traffic_bytes: int | None
+    """Sent in a step to the neighbouring stages; None as for activations."""
 
     @property
     def memory_bytes(self) -> int:
@@ -88,8 +88,8 @@ def estimate(
         activation_bytes=_kept(recipe, layout, activations, samples, value) if activations else None,
         shard_traffic_bytes=round(traffic_of_shards) if sharded else 0,
         replicate_traffic_bytes=round(2 * _sent(degrees.replicate) * kept * _FP32),
-        tensor_traffic_bytes=_tensor_traffic(recipe, layout, activations, samples * value) if activations else 0,
-        pipeline_traffic_bytes=_pipeline_traffic(layout, activations, samples * value) if activations else 0,
+        tensor_traffic_bytes=_tensor_traffic(recipe, layout, activations, samples * value),
+        pipeline_traffic_bytes=_pipeline_traffic(layout, activations, samples * value),
     )
 
 
@@ -150,11 +150,13 @@ def _kept(recipe: Recipe, layout: Layout, activations: Activations, samples: int
     return round(microbatch * (of_blocks * _in_flight(recipe, layout) + of_loss))
 
 
-def _tensor_traffic(recipe: Recipe, layout: Layout, activations: Activations, sample_values: int) -> int:
+def _tensor_traffic(recipe: Recipe, layout: Layout, activations: Activations | None, sample_values: int) -> int | None:
     """Return what the gathers and scatters of each block send, and a gather of the logits.
 
     The embedding's scatter is left out: it is one in the place of eight per block.
     """
+    if layout.degrees.tensor == 1 or activations is None:
+        return 0 if layout.degrees.tensor == 1 else None
     repeated = recipe.blocks.activation_checkpointing != "none"
     messages = _MESSAGES_OF_BLOCK + (_REPEATED_MESSAGES if repeated else 0)
     blocks = messages * _own_blocks(recipe, layout) * activations.between_blocks
@@ -162,8 +164,10 @@ def _tensor_traffic(recipe: Recipe, layout: Layout, activations: Activations, sa
     return round(_sent(layout.degrees.tensor) * sample_values * (blocks + logits))
 
 
-def _pipeline_traffic(layout: Layout, activations: Activations, sample_values: int) -> int:
+def _pipeline_traffic(layout: Layout, activations: Activations | None, sample_values: int) -> int | None:
     """Return what a rank sends to its neighbours: features forward, their gradients back."""
+    if layout.degrees.pipeline == 1 or activations is None:
+        return 0 if layout.degrees.pipeline == 1 else None
     stages = layout.degrees.pipeline * layout.degrees.stages_per_rank
     own = range(layout.pipeline_rank, stages, layout.degrees.pipeline)
     messages = sum((stage > 0) + (stage < stages - 1) for stage in own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 import torch.distributed as dist
@@ -14,9 +14,12 @@ from trainer.pytorch.task import mean_over_counted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from torch import nn
+    from torch import Tensor, nn
 
     from trainer.pytorch.parallel.layout import Layout
+
+_ROUNDING = 1e-3
+"""Of a norm: how much ranks may differ that compute the same, where kernels add up in any order."""
 
 
 def refuse_missing(model: nn.Module) -> None:
@@ -33,6 +36,41 @@ def refuse_missing(model: nn.Module) -> None:
         limit = "no gradient reaches them, for the loss does not depend on them"
         fix = "Fix: leave them out of the model, use them in its forward, or set their requires_grad to False"
         raise SettingsError(f"parameters {listed(missing)}: {limit}. {fix}")
+
+
+def refuse_unequal(model: nn.Module, layout: Layout) -> None:
+    """Refuse a plan of tensor parallelism by which ranks compute replicated parameters from different inputs.
+
+    Each would train with the gradient of its own part, as of a normalisation that sees a part of the sequence. Called
+    after a backward pass; collective.
+
+    Raises:
+        SettingsError: naming the parameters.
+    """
+    if layout.tensor_mesh is None:
+        return
+    norms: dict[str, Tensor] = {}
+    for name, each in model.named_parameters():
+        gradient = each.grad
+        if _is_whole(each) and _is_whole(gradient):
+            norms[name] = torch.nn.utils.get_total_norm([gradient.to_local()])
+    if not norms:
+        return
+    own = torch.stack(list(norms.values()))
+    of_ranks = [torch.empty_like(own) for _ in range(layout.degrees.tensor)]
+    dist.all_gather(of_ranks, own, group=layout.tensor_mesh.get_group())
+    together = torch.stack(of_ranks)
+    spread = together.amax(0) - together.amin(0)
+    unequal = [name for name, differs in zip(norms, spread > _ROUNDING * together.amax(0), strict=True) if differs]
+    if unequal:
+        limit = "the ranks of a tensor-parallel group compute them from different inputs, so their gradients differ"
+        fix = "Fix: in the model's plan, a style such as SequenceParallel, or inputs that each rank has whole"
+        raise SettingsError(f"parameters {listed(unequal)}: {limit}. {fix}")
+
+
+def _is_whole(tensor: Tensor | None) -> TypeGuard[DTensor]:
+    """Whether each rank of a tensor-parallel group, which is the last dimension of a mesh, has a tensor whole."""
+    return isinstance(tensor, DTensor) and tensor.placements[-1].is_replicate()
 
 
 def clip(parameters: Iterable[nn.Parameter], limit: float, layout: Layout, *, counted: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import logging
 import warnings
 import zlib
@@ -9,17 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.distributed.tensor.parallel import parallelize_module
 
-from trainer.common.validation import SettingsError
+from trainer.common.validation import SettingsError, listed
+from trainer.pytorch.parallel.replicated import compute_whole, replicate
 from trainer.pytorch.parallel.tied import tied_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torch import nn
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
@@ -37,9 +39,45 @@ def silence_torch() -> None:
     logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
 
 
-def divide_layers(model: nn.Module, plan: ShardingPlan, mesh: DeviceMesh) -> None:
-    """Divide the layers of a model over a tensor-parallel group, in place."""
+def refuse_misnamed(model: nn.Module, name: str, plan: ShardingPlan) -> None:
+    """Refuse a plan with modules that the model does not have: torch would go on without them.
+
+    Args:
+        model: The whole model, as it was built.
+        name: Of the model.
+        plan: Its own.
+
+    Raises:
+        SettingsError: naming them.
+    """
+    modules = list(dict[str, nn.Module](model.named_modules()))  # pyright: ignore[reportUnknownArgumentType]
+    planned = dict.fromkeys((*plan.blocks, *plan.tensor, *plan.replicated))
+    if unknown := [each for each in planned if not fnmatch.filter(modules, each)]:
+        known = listed([each for each in modules if each])
+        raise SettingsError(f"model={name}: its plan has {listed(unknown)}, the network has {known}. Fix: those names")
+
+
+def divide_layers(model: nn.Module, name: str, plan: ShardingPlan, mesh: DeviceMesh) -> None:
+    """Divide the layers of a model over a tensor-parallel group, in place; see `compute_whole` for the model itself.
+
+    Args:
+        model: The whole model, as it was built.
+        name: Of the model.
+        plan: Its own.
+        mesh: The group.
+
+    Raises:
+        SettingsError: naming parameters of which the plan does not say what each rank has.
+    """
     parallelize_module(model, mesh, dict(plan.tensor))
+    for module in (each for kept in plan.replicated for each in model.get_submodule(kept).modules()):
+        replicate(module, mesh)
+        compute_whole(module)
+    replicate(model, mesh)
+    if left := [each for each, parameter in model.named_parameters() if not isinstance(parameter, DTensor)]:
+        limit = f"the plan of {name} does not say what each rank has of {listed(left)}"
+        fix = "Fix: in the plan, a style in `tensor`, or `replicated` for a module that each rank computes whole"
+        raise SettingsError(f"tensor_parallel={mesh.size()}: {limit}. {fix}")
 
 
 def shard(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import time
 import weakref
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,14 @@ import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import load, save
 
+from tests.documentation import PARALLEL, file_shown
+from trainer.common.validation import SettingsError
 from trainer.pytorch.agreement import Agreement
 from trainer.pytorch.checkpoints.writer import CheckpointWriter, Save
 from trainer.pytorch.data.dataset import InMemoryDataset
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.gpt import Gpt, GptConfig
+from trainer.pytorch.models.registry import model_named
 from trainer.pytorch.models.resnet import ResNetConfig
 from trainer.pytorch.optimizer import OptimizerConfig
 from trainer.pytorch.parallel import state
@@ -28,14 +32,14 @@ from trainer.pytorch.parallel.blocks import BlocksConfig
 from trainer.pytorch.parallel.build import Recipe
 from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.parallel.evaluation import sharded_mean_score
-from trainer.pytorch.parallel.gradients import clip
+from trainer.pytorch.parallel.gradients import clip, refuse_unequal
 from trainer.pytorch.parallel.layout import Layout
 from trainer.pytorch.precision import PrecisionConfig
 from trainer.pytorch.stopwatch import Stopwatch
 from trainer.pytorch.task import NOT_COUNTED
 
 if TYPE_CHECKING:
-    from trainer.pytorch.models.model_config import ModelConfig
+    from trainer.pytorch.models.model_config import ModelConfig, ShardingPlan
     from trainer.pytorch.task import Task
 
 
@@ -53,6 +57,14 @@ class TiedGptConfig(GptConfig):
         return network
 
 
+def vision_transformer() -> type[ModelConfig]:
+    """Return the configuration that docs/parallel.md shows."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "vit.py")
+        file.write_text(file_shown(PARALLEL, "A vision transformer"), encoding="utf-8")
+        return model_named(f"{file}:ViT")
+
+
 BATCH = 8
 MASKS = ("none", "some", "all but the first quarter", "all but one", "all", "none")
 """Which targets of each step a language model does not count: on some ranks and in some microbatches it is all."""
@@ -60,6 +72,7 @@ STEPS = len(MASKS)
 GPT = GptConfig(layers=2, heads=4, width=32, context=16, vocabulary=64)
 TIED_GPT = TiedGptConfig(layers=2, heads=4, width=32, context=16, vocabulary=64)
 DEEP_GPT = replace(GPT, layers=4)
+VIT = vision_transformer()(model="vit", layers=2, heads=2, width=16)
 DIGITS = DigitsCnnConfig(width=4, dropout=0.0)
 RESNET = ResNetConfig(norm="group", channels=1, image_size=8)
 AOT_EAGER = BlocksConfig(compile="aot_eager")
@@ -92,6 +105,7 @@ def _alone() -> list[Case]:
         Case("tied gpt: alone", TIED_GPT),
         Case("resnet: alone", RESNET),
         Case("digits: alone", DIGITS),
+        Case("vit: alone", VIT),
         Case("gpt bf16: autocast", GPT, precision=AUTOCAST),
     ]
 
@@ -113,6 +127,13 @@ def _of_two() -> list[Case]:
         Case("gpt: tensor 2, 2 microbatches, selective", GPT, tensor_twice, blocks=SELECTIVE),
         Case("gpt: tensor 2, full", GPT, tensor, blocks=FULL),
         Case("gpt: pipeline 2, full", GPT, pipeline, blocks=FULL),
+        Case(
+            "vit: saved by pipeline 2, loaded by tensor 2, both of 2 microbatches, full",
+            VIT,
+            pipeline,
+            then=tensor_twice,
+            blocks=FULL,
+        ),
         Case("gpt bf16: shard 2", GPT, shard_twice, precision=BF16),
         Case("gpt bf16: replicate 2", GPT, precision=BF16),
         Case("gpt bf16: tensor 2", GPT, tensor, precision=BF16),
@@ -138,6 +159,7 @@ def _of_four() -> list[Case]:
         Case("gpt: replicate 2 tensor 2", GPT, ParallelConfig(tensor_parallel=2)),
         Case("gpt: replicate 2 pipeline 2", GPT, copied_stages),
         Case("deep gpt: pipeline 4", DEEP_GPT, stages),
+        Case("vit: tensor 2 shard 2", VIT, tensor_shard),
         Case("gpt bf16: replicate 2 shard 2", GPT, hybrid, precision=BF16),
         Case("gpt bf16: tensor 2 pipeline 2", GPT, both, precision=BF16),
         Case("gpt: saved by shard 4, loaded by tensor 2 pipeline 2 gpipe", GPT, shard, then=gpipe),
@@ -273,9 +295,33 @@ class Training:
         agreement = Agreement(distributed, Stopwatch(torch.device("cpu")), stop_requested=False)
         self.model.forward_backward(inputs, targets, agreement.start)
         agreed = agreement.wait()
+        if number in (0, STEPS // 2):  # with targets that are counted
+            refuse_unequal(self.model.module, layout)
         norm = clip(self.model.module.parameters(), OPTIMIZER.gradient_clip_norm, layout, counted=agreed.counted)
         self.optimizer.step()
         return agreed.loss, norm
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrongGptConfig(GptConfig):
+    """A GPT whose plan lets each rank normalise a part of the sequence as if it were the whole."""
+
+    def plan(self) -> ShardingPlan:
+        plan = super().plan()
+        styles = {name: style for name, style in plan.tensor.items() if not name.endswith("0.attention_norm")}
+        return replace(plan, tensor=styles, replicated=["blocks.0.attention_norm"])
+
+
+def refusal_of_wrong_plan() -> str:
+    """Return what is said of gradients that the ranks of a group compute from different inputs."""
+    model = WrongGptConfig(layers=2, heads=4, width=32, context=16, vocabulary=64)
+    training = Training(Case("", model), ParallelConfig(tensor_parallel=2))
+    training.model.forward_backward(*batch(training.case, 0, "none"), lambda *_: None)
+    try:
+        refuse_unequal(training.model.module, training.layout)
+    except SettingsError as error:
+        return str(error)
+    return ""
 
 
 def main() -> None:
@@ -290,6 +336,11 @@ def main() -> None:
         result[case.name] = train(case, output.with_suffix(f".checkpoint-{index}"))
         if rank == 0:
             print(f"{time.process_time() - begin:6.1f} s  {case.name}", flush=True)
+    if world_size == 2:
+        said = refusal_of_wrong_plan()
+        assert said.startswith("parameters blocks.0.attention_norm.weight, blocks.0.attention_norm.bias: the ranks"), (
+            said
+        )
     if rank == 0:
         output.write_text(json.dumps(result))
     dist.destroy_process_group()
