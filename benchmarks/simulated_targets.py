@@ -121,7 +121,7 @@ def _rank_template() -> tuple[tuple[str, float, bool], ...]:
     step = {"step": 1, "epoch": 1, "loss": 0.5, "gradient_norm": 1.0, "learning_rate": 0.1}
     metrics.on_step(StepReport(**step, step_seconds=0.2, data_wait_seconds=0.01, samples=80))
     metrics.on_checkpoint(1.5)
-    metrics.on_test_accuracy(0.9)
+    metrics.on_evaluation({"accuracy": 0.9})
     text = generate_latest(metrics.registry).decode().replace('rank="0"', 'rank="RANK"')
     samples = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
     return tuple((series, float(value), series.partition("{")[0].endswith(_COUNTS)) for series, _, value in samples)

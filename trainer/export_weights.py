@@ -16,7 +16,7 @@ from trainer.common import command_line
 from trainer.common.files import fsync_directory, fsync_file
 from trainer.common.validation import SettingsError
 from trainer.pytorch.checkpoints.errors import CheckpointError
-from trainer.pytorch.checkpoints.stored import latest_of_run, whole_weights
+from trainer.pytorch.checkpoints.stored import Step, checkpoint_of_run, whole_weights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,8 +30,8 @@ class ExportWeightsConfig:
     """Folder of a run of trainer.train, <output_dir>/<run_name>."""
     output: Path
     """The file to write. Its names are those of the model's state dict; its metadata has the step and the settings."""
-    step: int | None = None
-    """Step of the checkpoint to take. None: the latest one that is intact."""
+    step: Step | None = None
+    """Step of the checkpoint to take, or the one that --keep_best has kept. None: the latest one that is intact."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     config = command_line.parse(ExportWeightsConfig, "trainer.export_weights", arguments)
     try:
         _refuse_output(config.output)
-        path, manifest = latest_of_run(config.run, config.step)
+        path, manifest = checkpoint_of_run(config.run, config.step)
         weights = whole_weights(path)
         about = {"format": "pt", "step": str(manifest.step), "settings": json.dumps(manifest.settings, sort_keys=True)}
         _write(config.output, weights, about)

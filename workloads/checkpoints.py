@@ -27,6 +27,9 @@ class Checkpoints:
     """Checkpoints to keep; older ones are removed."""
     keep_every: int | None = None
     """Also keep those whose step is a multiple of this, forever. Default: none of them."""
+    keep_best: Literal["loss", "accuracy"] | None = None
+    """Also keep the one with the lowest loss, or the highest accuracy, on held-out samples. Default: it is treated as
+    the others."""
 
     def __post_init__(self) -> None:
         """Refuse what the trainer would refuse."""
@@ -47,4 +50,5 @@ class Checkpoints:
             f"--checkpoint_mode={self.mode}",
             f"--keep_latest_k={self.keep_latest}",
             *(() if self.keep_every is None else (f"--keep_every_n_steps={self.keep_every}",)),
+            *(() if self.keep_best is None else (f"--keep_best={self.keep_best}",)),
         )

@@ -17,7 +17,7 @@ from trainer.common.files import sha256_of
 from trainer.common.validation import NAME_PATTERN, file_name
 from trainer.pytorch import network_file
 from trainer.pytorch.checkpoints.errors import CheckpointError
-from trainer.pytorch.checkpoints.stored import latest_of_run
+from trainer.pytorch.checkpoints.stored import Step, checkpoint_of_run
 from trainer.pytorch.model_files import VERIFIED_SAMPLES
 from trainer.pytorch.result import source_commit
 from trainer.pytorch.source_data import read_data, run_model
@@ -35,10 +35,13 @@ class CheckpointSource:
     """Where a trained model and its data are."""
 
     checkpoint: Path
-    """A state dict that torch.save wrote, or the folder of a run of trainer.train, whose latest checkpoint is taken."""
+    """A state dict that torch.save wrote, or the folder of a run of trainer.train."""
     data: Path
     """Folder of the run's data (its --data_dir), or a NumPy .npz file with training_inputs, training_labels,
     held_out_inputs and held_out_labels: float32 [N, …] and int64 [N]."""
+    step: Step | None = None
+    """Of a run: step of the checkpoint to take, or the one that --keep_best has kept. None: the latest that is
+    intact."""
     network: str | None = None
     """FILE.py:NAME, where NAME is called without arguments and returns the torch.nn.Module that the state dict is for.
     None: the network of the run."""
@@ -119,6 +122,9 @@ class CheckpointSource:
         return {path.name: sha256_of(path) for path in files} or None
 
     def _read_state_dict(self) -> nn.Module:
+        if self.step is not None:
+            fix = "Fix: leave it out, or --checkpoint with the folder of a run"
+            raise SourceError(f"step={self.step}: checkpoint={self.checkpoint} is a file, which has no steps. {fix}")
         if self.network is None:
             fix = "Fix: add --network=FILE.py:NAME"
             raise SourceError(f"checkpoint={self.checkpoint}: a file says nothing about the network. {fix}")
@@ -132,9 +138,9 @@ class CheckpointSource:
         return module
 
     def _find_run(self) -> _RunCheckpoint:
-        """Return a run's latest complete checkpoint."""
+        """Return the checkpoint of a run."""
         try:
-            path, manifest = latest_of_run(self.checkpoint)
+            path, manifest = checkpoint_of_run(self.checkpoint, self.step)
         except CheckpointError as error:
             raise SourceError(f"checkpoint={error}, or a file with --network") from error
         return _RunCheckpoint(path=path, step=manifest.step, settings=manifest.settings)

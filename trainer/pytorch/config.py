@@ -64,6 +64,9 @@ class TrainConfig:
     """Steps of the run; it goes through the data as often as they need, and `epochs` does not count."""
     log_interval_steps: int = 10
     """Write the numbers of a step to the event log after every so many steps."""
+    evaluation_interval_steps: int | None = None
+    """Evaluate after every so many steps. None: after each time through the data. The end of the run is always
+    evaluated."""
     model: ModelConfig = field(default_factory=DigitsCnnConfig)
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
@@ -86,6 +89,7 @@ class TrainConfig:
             at_least("max_steps", self.max_steps, 1)
         at_least("log_interval_steps", self.log_interval_steps, 1)
         self._check_task()
+        self._check_evaluation()
         self._check_publication()
 
     def _check_task(self) -> None:
@@ -96,6 +100,14 @@ class TrainConfig:
         datasets = " or ".join(name for name, kind in DATASETS.items() if kind.task is model.task)
         limit = f"is for {model.task.value}, dataset={data.dataset} for {data.task.value}"
         raise ValueError(f"model={model.model}: {limit}. Fix: --model {models}, or --dataset {datasets}")
+
+    def _check_evaluation(self) -> None:
+        if self.evaluation_interval_steps is not None:
+            at_least("evaluation_interval_steps", self.evaluation_interval_steps, 1)
+        best_by, task = self.checkpoint.keep_best, self.data.task
+        if best_by not in ("off", *task.figures):
+            fix = f"Fix: --keep_best {' or '.join(task.figures)}"
+            raise ValueError(f"keep_best={best_by}: is not a figure of {task.value}. {fix}")
 
     def _check_publication(self) -> None:
         """Refuse what could not be published after hours of training."""
@@ -137,6 +149,11 @@ class TrainConfig:
             messages.append(
                 f"log_interval_steps={interval}: {limit}: only the last is logged. Fix: at most {total_steps}"
             )
+        every = self.evaluation_interval_steps
+        if every is not None and every > total_steps:
+            limit = f"the run has {total_steps} steps"
+            fix = f"Fix: at most {total_steps}, or leave it out"
+            messages.append(f"evaluation_interval_steps={every}: {limit}: only the last is evaluated. {fix}")
         return messages
 
     def recipe(self) -> Recipe:

@@ -30,8 +30,8 @@ def mean_score(  # noqa: PLR0913  the caller's five, and how
     *,
     samples_per_call: int,
     precision: PrecisionConfig,
-) -> float | None:
-    """Return the mean of the task's score over all counted targets; every rank computes its own part of the samples.
+) -> tuple[float, ...] | None:
+    """Return the means of the task's figures over all counted targets; every rank computes its own part of the samples.
 
     Each sample is used by exactly one rank, also where the ranks do not divide the samples evenly.
 
@@ -52,7 +52,7 @@ def mean_score(  # noqa: PLR0913  the caller's five, and how
     """
     own = torch.arange(distributed.rank, len(held_out), distributed.world_size)
     most = -(-len(held_out) // distributed.world_size)
-    sums = torch.zeros(2, dtype=torch.float64)
+    sums = sums_of(task)
     with evaluating(model), torch.inference_mode():
         for begin in range(0, most, samples_per_call):
             if not go_on():
@@ -67,21 +67,26 @@ def mean_score(  # noqa: PLR0913  the caller's five, and how
     return mean_of(sums)
 
 
+def sums_of(task: Task) -> Tensor:
+    """Return what a rank begins to add up `with_count` in: float64 [figures + 1] on the CPU, exact up to 2^53."""
+    return torch.zeros(len(task.figures) + 1, dtype=torch.float64)
+
+
 def with_count(score: Tensor, targets: Tensor) -> Tensor:
-    """Return a sum of scores, and how many targets it is of: float64 [2] on the CPU, exact up to 2^53."""
-    return torch.stack((score.double(), count(targets).double())).cpu()
+    """Return sums of figures, and how many targets they are of: float64 [figures + 1] on the CPU."""
+    return torch.cat((score.double(), count(targets).double()[None])).cpu()
 
 
-def mean_of(sums: Tensor) -> float:
-    """Return the mean score of what all ranks have added up of `with_count`.
+def mean_of(sums: Tensor) -> tuple[float, ...]:
+    """Return the mean figures of what all ranks have added up of `with_count`.
 
     Raises:
         DataError: no target is counted, so nothing can be said of the model.
     """
-    total, counted = cast("list[float]", sums.tolist())  # pyright: ignore[reportUnknownMemberType]
+    *totals, counted = cast("list[float]", sums.tolist())  # pyright: ignore[reportUnknownMemberType]
     if not counted:
         raise DataError("held-out samples: none of their targets is counted. Fix: samples with targets that are")
-    return mean_over_counted(total, counted)
+    return tuple(mean_over_counted(total, counted) for total in totals)
 
 
 @contextmanager

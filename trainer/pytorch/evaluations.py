@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer.pytorch import last_evaluation
 from trainer.pytorch.agreement import StopVote
+from trainer.pytorch.checkpoints import evaluated, folders
 from trainer.pytorch.evaluation import mean_score
 from trainer.pytorch.parallel import buffers
 from trainer.pytorch.parallel.evaluation import sharded_mean_score
@@ -32,6 +32,7 @@ class Evaluations:
         reporter: Reporter,
     ) -> None:
         self._config = config
+        self._folder = config.folders.checkpoints
         self._model = model
         self._held_out = held_out
         self._distributed = distributed
@@ -50,22 +51,34 @@ class Evaluations:
         """
         self._distributed.allow_checkpoint()
         vote = StopVote(self._distributed, stop_requested)
-        mean = self._mean_score(vote.go_on)
+        means = self._means(vote.go_on)
         vote.end()
-        if mean is None:
+        if means is None:
             return None
-        scores = self._config.data.task.scores(mean)
+        scores = self._config.data.task.scores(means)
         self._reporter.on_evaluation(step, scores)
         if self._distributed.is_main:
-            last_evaluation.remember(self._config.folders.run, step)
+            best_by = self._config.checkpoint.keep_best
+            evaluated.remember(self._folder, step, scores, saved=self._saved(), best_by=best_by)
         return scores
+
+    def is_best(self, step: int) -> bool:
+        """Return whether the evaluation after a step, the latest, is the best of those of which there is a checkpoint.
+
+        Never where no best one is kept.
+        """
+        if self._config.checkpoint.keep_best == "off":
+            return False
+        return self._distributed.on_main(lambda: evaluated.best(self._folder, self._saved()) == step)
 
     def is_missing(self, step: int) -> bool:
         """Return whether an earlier process of a run that continues after `step` had no time to evaluate it there."""
-        run = self._config.folders.run
-        return not self._distributed.on_main(lambda: last_evaluation.resume_at(run, step))
+        return not self._distributed.on_main(lambda: evaluated.resume_at(self._folder, step))
 
-    def _mean_score(self, go_on: Callable[[], bool]) -> float | None:
+    def _saved(self) -> set[int]:
+        return {step for step, _ in folders.by_step(self._folder)}
+
+    def _means(self, go_on: Callable[[], bool]) -> tuple[float, ...] | None:
         data, model = self._config.data, self._model
         buffers.take_from_main(model)
         if not model.computes_alone:

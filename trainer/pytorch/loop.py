@@ -23,7 +23,7 @@ from trainer.pytorch.evaluations import Evaluations
 from trainer.pytorch.heartbeat import Heartbeat
 from trainer.pytorch.parallel import gradients, random_numbers, state
 from trainer.pytorch.parallel.layout import Layout
-from trainer.pytorch.reporting.reporter import Reporter
+from trainer.pytorch.reporting.reporter import Reporter, of_evaluation
 from trainer.pytorch.result import is_published, publish_result, read_result
 from trainer.pytorch.shared_volume import create_folders
 from trainer.pytorch.stopwatch import Stopwatch
@@ -233,8 +233,14 @@ class Trainer:
         return agreed.stopping_ranks > 0
 
     def evaluate(self, stop: StopRequest) -> dict[str, float] | None:
-        """Return how good the model is now, None where some rank is asked to stop; see `Evaluations.evaluate`."""
-        return self._evaluations.evaluate(self.step, lambda: stop.requested)
+        """Return how good the model is now, None where some rank is asked to stop; see `Evaluations.evaluate`.
+
+        The best one so far is saved where that is asked for, unless this step is saved anyway.
+        """
+        scores = self._evaluations.evaluate(self.step, lambda: stop.requested)
+        if scores is not None and not self._is_saved and self._evaluations.is_best(self.step):
+            self._saves.at_interval(self.step, self.state_dict)
+        return scores
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that the next steps depend on; of the parameters and the optimizer's state not copies."""
@@ -333,14 +339,14 @@ class Trainer:
     def _after_step(self, stop: StopRequest) -> bool:
         """Do what is due between two steps; return whether to go on."""
         self._saves.look()
-        if self.step % self.config.checkpoint.checkpoint_interval_steps == 0 and self.step < self.total_steps:
+        if self._is_saved and self.step < self.total_steps:
             self._saves.at_interval(self.step, self.state_dict)
-        return not self._is_between_epochs or self.evaluate(stop) is not None
+        return not self._is_evaluated or self.evaluate(stop) is not None
 
     def _catch_up(self, stop: StopRequest) -> bool:
         """Do the evaluation that an earlier process of the run had no time for; return whether to go on."""
         is_missing = self._evaluations.is_missing(self.step)
-        return not (self._is_between_epochs and is_missing) or self.evaluate(stop) is not None
+        return not (self._is_evaluated and is_missing) or self.evaluate(stop) is not None
 
     def _stopped(self) -> Outcome:
         self._saves.now(self.step, self.state_dict)
@@ -348,8 +354,15 @@ class Trainer:
         return Outcome.STOPPED
 
     @property
-    def _is_between_epochs(self) -> bool:
-        return 0 < self.step < self.total_steps and self.step % self.batches.sampler.steps_per_epoch == 0
+    def _is_saved(self) -> bool:
+        """Whether a checkpoint is due after this step."""
+        return self.step == self.total_steps or self.step % self.config.checkpoint.checkpoint_interval_steps == 0
+
+    @property
+    def _is_evaluated(self) -> bool:
+        """Whether an evaluation is due after this step, besides that of the end."""
+        interval = self.config.evaluation_interval_steps or self.batches.sampler.steps_per_epoch
+        return 0 < self.step < self.total_steps and self.step % interval == 0
 
     def _finish(self, stop: StopRequest) -> bool:
         """Save, evaluate and publish the model; return whether that was done before a stop."""
@@ -362,5 +375,5 @@ class Trainer:
         self.distributed.finishing()
         run = (self.config, self._settings, whole, self._held_out)
         published = self.distributed.on_main(lambda: publish_result(*run, step=self.step, scores=scores))
-        self.events.write("finished", step=self.step, **scores, **published)
+        self.events.write("finished", step=self.step, **of_evaluation(scores), **published)
         return True

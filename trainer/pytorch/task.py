@@ -6,11 +6,14 @@ import math
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import torch
 from torch.nn.functional import cross_entropy
 
 from trainer.training.digits import unknown_labels
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
 
@@ -32,7 +35,7 @@ class Task(Enum):
     """What a model does, and what a data set is for: a run needs a model and a data set of the same task."""
 
     CLASSIFICATION = "classification of images"
-    """Judged by accuracy."""
+    """Judged by accuracy and loss."""
     LANGUAGE_MODELLING = "language modelling"
     """Predicts the next token; judged by loss and perplexity."""
 
@@ -55,26 +58,34 @@ class Task(Enum):
         """A target that is not a class, and allowed."""
         return NOT_COUNTED if self is Task.LANGUAGE_MODELLING else None
 
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of the figures by which a model is judged, in the order of `score`."""
+        return ("accuracy", "loss") if self is Task.CLASSIFICATION else ("loss",)
+
     def score(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return what `scores` wants the mean of, as a sum over all targets but `NOT_COUNTED`: float64, no dimensions.
+        """Return what `scores` wants the means of, as sums over all targets but `NOT_COUNTED`: float64 [figures].
 
         Args:
             logits: [N, ..., classes].
-            targets: int64 [N, ...].
+            targets: int64 [N, ...]; all are classes or `NOT_COUNTED`.
         """
+        flat = logits.float().flatten(0, -2)
+        loss = cross_entropy(flat, targets.flatten(), reduction="sum", ignore_index=NOT_COUNTED).double()
         if self is Task.CLASSIFICATION:
-            return (logits.argmax(dim=-1) == targets).sum().double()
-        return self.loss_sum(logits, targets).double()
+            return torch.stack(((logits.argmax(dim=-1) == targets).sum().double(), loss))
+        return loss[None]
 
-    def scores(self, mean: float) -> dict[str, float]:
-        """Return what is reported, by name, from the mean of `score` over all counted targets.
+    def scores(self, means: Sequence[float]) -> dict[str, float]:
+        """Return what is reported, by name, from the means of `score` over all counted targets.
 
-        `accuracy` is the share of targets that were predicted, 0 to 1; `loss` the cross-entropy in nats per token, and
-        `perplexity` its exponential.
+        `accuracy` is the share of targets that were predicted, 0 to 1; `loss` the cross-entropy in nats per target, and
+        `perplexity`, of language models, its exponential.
         """
-        if self is Task.CLASSIFICATION:
-            return {"accuracy": mean}
-        return {"loss": mean, "perplexity": math.exp(min(mean, _LARGEST_EXPONENT))}
+        scores = dict(zip(self.figures, means, strict=True))
+        if self is Task.LANGUAGE_MODELLING:
+            scores["perplexity"] = math.exp(min(scores["loss"], _LARGEST_EXPONENT))
+        return scores
 
 
 _LARGEST_EXPONENT = 700.0

@@ -171,7 +171,7 @@ class TrainingMetrics:
         self._checkpoint_age = late("checkpoint_age_seconds", "Age of the last checkpoint")
         self._scores = {
             "accuracy": late("test_accuracy", "Share of held-out samples classified correctly, 0 to 1"),
-            "loss": late("test_loss", "Cross-entropy of held-out tokens, in nats per token"),
+            "loss": late("test_loss", "Cross-entropy of held-out samples, in nats per label or token"),
             "perplexity": late("test_perplexity", "Exponential of the cross-entropy of held-out tokens"),
         }
         self._labels = labels
@@ -259,7 +259,7 @@ class TrainingMetrics:
         self._checkpoint_failures.inc()
 
     def on_evaluation(self, scores: Mapping[str, float]) -> None:
-        """Take over the results of an evaluation: `accuracy`, or `loss` and `perplexity`."""
+        """Take over the results of an evaluation, by the names of `Task.scores`."""
         for name, score in scores.items():
             self._scores[name].labels(**self._labels).set(score)
 

@@ -26,9 +26,13 @@ def _args(program=PROGRAM, **fields) -> PyTorchJobArgs:
     [
         (Checkpoints(), CheckpointConfig()),
         (
-            Checkpoints(mode="async", every=50, keep_latest=2, keep_every=500),
+            Checkpoints(mode="async", every=50, keep_latest=2, keep_every=500, keep_best="loss"),
             CheckpointConfig(
-                checkpoint_mode="async", checkpoint_interval_steps=50, keep_latest_k=2, keep_every_n_steps=500
+                checkpoint_mode="async",
+                checkpoint_interval_steps=50,
+                keep_latest_k=2,
+                keep_every_n_steps=500,
+                keep_best="loss",
             ),
         ),
     ],
@@ -49,6 +53,7 @@ def test_the_trainer_reads_the_policy_that_the_job_was_given(checkpoints, read):
         ({"keep_latest": 0}, r"checkpoints\.keep_latest = 0"),
         ({"keep_every": 150}, r"checkpoints\.keep_every = 150: .*not a multiple of every=100.* Fix: use 200"),
         ({"mode": "thread"}, r"checkpoints\.mode"),
+        ({"keep_best": "best"}, r"checkpoints\.keep_best"),
     ],
 )
 def test_a_policy_that_the_trainer_would_refuse_is_refused_at_preview(values, refusal):

@@ -24,6 +24,9 @@ class CheckpointConfig:
     """Checkpoints to keep; older ones are removed after a save."""
     keep_every_n_steps: int = 0
     """Also keep, forever, those whose step is a multiple of this; 0 keeps none of them. A multiple of the interval."""
+    keep_best: Literal["off", "loss", "accuracy"] = "off"
+    """Also keep the one with the lowest loss, or the highest accuracy, on held-out samples; an evaluation that is the
+    best so far is saved. `trainer.export --step best` publishes it."""
 
     def __post_init__(self) -> None:
         at_least("checkpoint_interval_steps", self.checkpoint_interval_steps, 1)

@@ -7,6 +7,8 @@ import shutil
 import uuid
 from typing import TYPE_CHECKING
 
+from trainer.pytorch.checkpoints import evaluated
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -69,19 +71,21 @@ def set_aside(path: Path) -> Path:
     return path.rename(path.with_name(f"{path.name}.damaged-{uuid.uuid4().hex}"))
 
 
-def surplus(steps: list[int], config: CheckpointConfig) -> list[int]:
+def surplus(steps: list[int], config: CheckpointConfig, best: int | None = None) -> list[int]:
     """Return the steps whose checkpoints are not to be kept.
 
     Args:
         steps: All that there are, in ascending order.
         config: How many to keep.
+        best: The step of the best one, if that is to be kept.
     """
     every = config.keep_every_n_steps
-    return [step for step in steps[: -config.keep_latest_k] if not (every and step % every == 0)]
+    return [step for step in steps[: -config.keep_latest_k] if step != best and not (every and step % every == 0)]
 
 
 def remove_surplus(folder: Path, config: CheckpointConfig) -> None:
     """Remove the checkpoints that are not to be kept."""
     paths = dict(by_step(folder))
-    for step in surplus(list(paths), config):
+    best = evaluated.best(folder, paths) if config.keep_best != "off" else None
+    for step in surplus(list(paths), config, best):
         remove(paths[step])

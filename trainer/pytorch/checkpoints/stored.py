@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load  # pyright: ignore[reportUnknownVariableType]
 
-from trainer.pytorch.checkpoints import folders
+from trainer.pytorch.checkpoints import evaluated, folders
 from trainer.pytorch.checkpoints.errors import CheckpointError, DamagedError
 from trainer.pytorch.checkpoints.manifest import Manifest, read_manifest
 
@@ -21,17 +21,28 @@ if TYPE_CHECKING:
 
 _MODEL = "model."
 
+Step = int | Literal["best"]
 
-def latest_of_run(run: Path, step: int | None = None) -> tuple[Path, Manifest]:
+
+def checkpoint_of_run(run: Path, step: Step | None = None) -> tuple[Path, Manifest]:
     """Return a run's latest intact checkpoint, or that of a step, and its manifest.
 
     All its files are compared with their SHA-256. Damaged checkpoints stay as they are.
+
+    Args:
+        run: Its folder.
+        step: `best` is the one that --keep_best has kept.
 
     Raises:
         CheckpointError: there is none, or a later release wrote it.
     """
     folder = run / "checkpoints"
     there = folders.by_step(folder) if folder.is_dir() else []
+    if step == "best":
+        step = evaluated.best(folder, dict(there))
+        if step is None:
+            fix = "Fix: a run with --keep_best loss or accuracy that was evaluated, or a number as --step"
+            raise CheckpointError(f"step=best: {folder} has no best checkpoint. {fix}")
     damages: list[str] = []
     for of_step, path in reversed(there):
         if step is not None and of_step != step:

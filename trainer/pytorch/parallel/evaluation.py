@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from trainer.pytorch.evaluation import evaluating, mean_of, with_count
+from trainer.pytorch.evaluation import evaluating, mean_of, sums_of, with_count
 from trainer.pytorch.task import NOT_COUNTED
 from trainer.training.digits import refuse_labels
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def sharded_mean_score(
     model: ParallelModel, held_out: Dataset, task: Task, batch_size: int, go_on: Callable[[], bool]
-) -> float | None:
-    """Return the mean of the task's score over all counted targets, None where it was broken off; collective.
+) -> tuple[float, ...] | None:
+    """Return the means of the task's figures over all counted targets, None where it was broken off; collective.
 
     Ranks that share a model must call it equally often with equally many samples: what is missing in the last batch is
     filled up with the first samples, and not counted.
@@ -39,7 +39,7 @@ def sharded_mean_score(
     """
     layout, count = model.layout, len(held_out)
     device = next(model.module.parameters()).device
-    sums = torch.zeros(2, dtype=torch.float64)
+    sums = sums_of(task)
     with evaluating(model.module):
         for begin in range(0, count, batch_size):
             if not go_on():

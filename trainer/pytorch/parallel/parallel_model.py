@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     """Is called with the sum of the losses of this rank's share, detached, the number of targets that it is of, and the
     part of the sum that is still to be differentiated: None when all gradients are there."""
     Score = Callable[[Tensor, Tensor], Tensor]
-    """A sum over the targets of a batch, from logits [N, ..., classes] and targets int64 [N, ...]: no dimensions."""
+    """Sums over the targets of a batch, from logits [N, ..., classes] and targets int64 [N, ...]: the loss without
+    dimensions, or [figures] of a task."""
 
 
 _LEFT_OUT = "Expected to have finished reduction in the prior iteration"
@@ -109,7 +110,7 @@ class WholeModel(ParallelModel):
                 score(self._precision.compute(self.module, part), part_targets)
                 for part, part_targets in self._parts(inputs, targets)
             ]
-        return torch.stack(scores).sum()
+        return torch.stack(scores).sum(dim=0)
 
     def _parts(self, inputs: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
         return list(zip(inputs.chunk(self._microbatches), targets.chunk(self._microbatches), strict=True))

@@ -100,7 +100,7 @@ class PipelinedModel(ParallelModel):
                     self._schedule.eval(*words, return_outputs=False)
         finally:
             self._judge = self._task.loss_sum
-        return torch.stack(scores).sum() if scores else None
+        return torch.stack(scores).sum(dim=0) if scores else None
 
     def _judged(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return what is wanted of the logits of a microbatch: a schedule can call one function alone."""

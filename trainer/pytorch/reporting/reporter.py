@@ -132,7 +132,7 @@ class Reporter:
     def on_evaluation(self, step: int, scores: Mapping[str, float]) -> None:
         """Report how good the model is after a step, by the names of `Task.scores`."""
         self.metrics.on_evaluation(scores)
-        self.events.write("evaluated", step=step, **scores)
+        self.events.write("evaluated", step=step, **of_evaluation(scores))
         if self._event_file:
             self._event_file.write(step, {f"test/{name}": score for name, score in scores.items()})
 
@@ -149,6 +149,11 @@ class Reporter:
     def close(self) -> None:
         """Write what the profiler has recorded of an unfinished window, stop answering scrapes and close the log."""
         self._close.close()
+
+
+def of_evaluation(scores: Mapping[str, float]) -> dict[str, float]:
+    """Return scores as events have them, where `loss` is that of a step: readers take a name for one curve."""
+    return {"test_loss" if name == "loss" else name: score for name, score in scores.items()}
 
 
 def _scalars(report: StepReport) -> dict[str, float]:

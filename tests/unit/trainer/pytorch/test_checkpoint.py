@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import re
 import resource
@@ -17,6 +18,7 @@ import pytest
 import torch
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 
+from trainer.pytorch.checkpoints import evaluated, folders
 from trainer.pytorch.checkpoints import manifest as manifest_module
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.checkpoints.errors import CheckpointError
@@ -68,6 +70,26 @@ def test_keeps_every_tenth_step(manager, tmp_path):
     for step in (10, 15, 20, 25, 26):
         checkpoints.save(step, state(step))
     assert names(tmp_path) == ["step-00000010", "step-00000020", "step-00000026"]
+
+
+def test_keeps_the_best_until_a_better_one_is_saved(manager, tmp_path):
+    checkpoints = manager(keep_latest_k=1, keep_best="loss")
+    for step, loss in ((1, 3.0), (2, 1.0), (3, math.nan), (4, 2.0), (5, 1.0)):
+        checkpoints.save(step, state(step))
+        evaluated.remember(tmp_path, step, {"loss": loss}, saved=steps(tmp_path), best_by="loss")
+    assert steps(tmp_path) == [2, 5]
+    evaluated.remember(tmp_path, 6, {"loss": 0.5}, saved=steps(tmp_path), best_by="loss")
+    assert evaluated.best(tmp_path, steps(tmp_path)) == 6
+    checkpoints.save(7, state(7))
+    assert steps(tmp_path) == [2, 7], "one that was never saved is not the best"
+    checkpoints.save(8, state(8))
+    evaluated.remember(tmp_path, 8, {"loss": 0.9}, saved=steps(tmp_path), best_by="loss")
+    checkpoints.save(9, state(9))
+    assert steps(tmp_path) == [8, 9]
+
+
+def steps(folder: Path) -> list[int]:
+    return [step for step, _ in folders.by_step(folder)]
 
 
 def test_steps_that_are_never_saved_cannot_be_kept():

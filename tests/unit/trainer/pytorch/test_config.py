@@ -95,6 +95,11 @@ def test_logs_lie_with_the_run_when_no_folder_is_named():
         (["--adam_epsilon", "0"], "adam_epsilon=0.0: must be more than 0"),
         (["--minimum_learning_rate", "0.1"], "minimum_learning_rate=0.1: must be from 0 to 0.003"),
         (["--max_steps", "0"], "max_steps=0: must be at least 1"),
+        (["--evaluation_interval_steps", "0"], "evaluation_interval_steps=0: must be at least 1"),
+        (
+            ["--model", "gpt", "--dataset", "tokens", "--keep_best", "accuracy"],
+            "keep_best=accuracy: is not a figure of language modelling. Fix: --keep_best loss",
+        ),
     ],
 )
 def test_wrong_values_end_with_status_2_and_say_which(capsys, monkeypatch, arguments, message):
@@ -153,6 +158,13 @@ def test_a_named_model_brings_its_own_arguments():
         (
             "--log_interval_steps 101",
             "log_interval_steps=101: the run has 100 steps: only the last is logged. Fix: at most 100",
+        ),
+        (
+            "--evaluation_interval_steps 101",
+            (
+                "evaluation_interval_steps=101: the run has 100 steps: only the last is evaluated. "
+                "Fix: at most 100, or leave it out"
+            ),
         ),
         (
             "--profile_steps 1 --profile_ranks 0 4 8",

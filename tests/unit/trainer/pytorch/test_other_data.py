@@ -80,18 +80,18 @@ def test_a_gpt_trains_through_the_loop_and_is_judged_by_its_loss(language):
     outcome, trainer = run(config)
     assert outcome is Outcome.FINISHED
     [score] = events(config, "evaluated")
-    assert score["loss"] < 0.6 * losses(config)[0]
-    assert score["perplexity"] == pytest.approx(2.718281828 ** score["loss"])
-    assert "accuracy" not in score
+    assert score["test_loss"] < 0.6 * losses(config)[0]
+    assert score["perplexity"] == pytest.approx(2.718281828 ** score["test_loss"])
+    assert not {"accuracy", "loss"} & score.keys(), "its loss would be a point of the curve of training"
     assert {event["tokens"] for event in events(config, "step")} == {64 * 32}
     labels = {"run": "small", "rank": "0"}
     value = trainer.metrics.registry.get_sample_value
     assert value("athanor_training_tokens_per_second", labels) > 0
-    assert value("athanor_training_test_loss", labels) == score["loss"]
+    assert value("athanor_training_test_loss", labels) == score["test_loss"]
     assert value("athanor_training_test_accuracy", labels) is None
 
     result = json.loads(config.folders.result.read_text())
-    assert (result["version"], result["model_name"], result["loss"]) == (None, None, score["loss"])
+    assert (result["version"], result["model_name"], result["loss"]) == (None, None, score["test_loss"])
     assert "it is a language model" in result["not_published"]
     assert not config.folders.models.exists() or not list(config.folders.models.iterdir())
     assert run(config)[0] is Outcome.FINISHED
@@ -126,7 +126,7 @@ def test_a_sharded_gpt_has_the_same_loss_when_it_is_evaluated(language, tmp_path
     scores = []
     for config in (plain, sharded):
         run(config)
-        scores.append(events(config, "evaluated")[-1]["loss"])
+        scores.append(events(config, "evaluated")[-1]["test_loss"])
     assert scores[1] == pytest.approx(scores[0], rel=0.05)
 
 

@@ -219,7 +219,7 @@ def train(case: Case, folder: Path) -> dict[str, Any]:
         inputs, targets = held_out(case)
         with torch.no_grad():
             logits = state.module_with(case.model, whole).eval()(inputs)
-        alone = case.model.task.score(logits, targets).item() / (targets != NOT_COUNTED).sum().item()
+        alone = (case.model.task.score(logits, targets) / (targets != NOT_COUNTED).sum()).tolist()
     losses, norms = zip(*steps, strict=True)
     return {"losses": losses, "norms": norms, "together": together, "alone": alone, "most_logits": most_logits}
 
@@ -247,7 +247,7 @@ class WatchedTask:
     """Scores as a task does, and looks of how many samples logits are in memory."""
 
     def __init__(self, task: Task) -> None:
-        self._task, self.not_counted = task, task.not_counted
+        self._task, self.not_counted, self.figures = task, task.not_counted, task.figures
         self._seen: list[weakref.ref[torch.Tensor]] = []
         self.most = 0
 
@@ -272,7 +272,7 @@ class Training:
     def state(self) -> dict[str, Any]:
         return state.state_dict(self.model, self.optimizer)
 
-    def score(self) -> tuple[float | None, int]:
+    def score(self) -> tuple[tuple[float, ...] | None, int]:
         """Evaluate on all ranks together; return also of how many samples some rank had logits at a time."""
         samples = InMemoryDataset(*held_out(self.case), classes=64)
         task = WatchedTask(self.case.model.task)
