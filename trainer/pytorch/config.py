@@ -202,6 +202,7 @@ class TrainConfig:
         # as they are read from a checkpoint: a model's tuple is a list there, and its path a text
         return json.loads(json.dumps(settings, default=str))
 
+            **({"sync_batch_norm": True} if self.parallel.sync_batch_norm else {}),
 
 def parse(arguments: Sequence[str] | None = None) -> TrainConfig:
     """Read the command line; see `command_line.parse`."""

@@ -19,6 +19,7 @@ _UNNAMED: dict[str, Any] = {
     "dataset": DEFAULT_DATASET,
     **dataclasses.asdict(PrecisionConfig()),
     "max_steps": None,
+    "sync_batch_norm": False,
     "optimizer": "adamw",
     "weight_decay_on": "all",
     "adam_betas": [0.9, 0.999],

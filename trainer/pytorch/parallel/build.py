@@ -50,10 +50,22 @@ class Recipe:
         layout.degrees.check_model(self.model.model, plan)
         if plan.averages_over_batch and self.is_sharded(layout):
             limit = f"FSDP would let each rank keep other statistics of the batch normalisation of {self.model.model}"
-            fix = "--norm group, or replicas in fp32 or bf16_autocast, which take the statistics of rank 0"
+            fix = "--norm group, or replicas in fp32 or bf16_autocast"
             raise SettingsError(f"data_parallel_shard={layout.degrees.shard}: {limit}. Fix: {fix}")
+        if self.parallel.sync_batch_norm:
+            self._check_sync(layout)
         self.precision.check(only_replicas=layout.degrees.only_replicas, reads_images=self.model.reads_images)
         self.blocks.check(device.type, model=self.model.model, blocks=plan.blocks)
+
+    def _check_sync(self, layout: Layout) -> None:
+        if not self.model.plan().averages_over_batch:
+            limit = f"the plan of {self.model.model} has no batch normalisation"
+            fix = "leave it out, or averages_over_batch=True in its plan"
+            raise SettingsError(f"sync_batch_norm=True: {limit}. Fix: {fix}")
+        if not layout.degrees.only_replicas:
+            raise SettingsError(
+                "sync_batch_norm=True: works between replicas alone. Fix: leave it out, or the other degrees"
+            )
 
     def build(self, layout: Layout, device: torch.device) -> ParallelModel:
         """Build this rank's part of the model; collective.
@@ -91,6 +103,11 @@ class Recipe:
             refuse_what_meta_loses(whole, self.model.model)
         else:
             whole = self.model.build().to(device)
+        if self.parallel.sync_batch_norm:
+            # imported here, for few models have it
+            from trainer.pytorch.parallel.batch_norm import synchronise  # noqa: PLC0415
+
+            whole = synchronise(whole, device)
         refuse_misnamed(whole, self.model.model, plan)
         refuse_divided_ties(whole, self.model.model, plan.blocks, layout.degrees, sharded=self.is_sharded(layout))
         if layout.tensor_mesh is not None:

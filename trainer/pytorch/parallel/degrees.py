@@ -35,6 +35,9 @@ class ParallelConfig:
     microbatches: int = 1
     """Parts of a rank's share of the batch that are computed one after the other before the parameters change: gradient
     accumulation. A pipeline needs at least as many as it has ranks."""
+    sync_batch_norm: bool = False
+    """Let batch normalisation take its statistics from the samples of all replicas, in each microbatch; else those of
+    each rank are its own."""
 
     def __post_init__(self) -> None:
         at_least("data_parallel_replicate", self.data_parallel_replicate, 0)

@@ -1,6 +1,6 @@
-"""One rank of a run whose model normalises over the samples of a rank: `train_with_batch_norm.py DATA OUTPUT STOP_AT`.
+"""One rank of a run whose model normalises over samples: `train_with_batch_norm.py DATA OUTPUT STOP_AT HOW`.
 
-It is asked to stop when it begins a step; 0 trains to the end.
+It is asked to stop when it begins a step; 0 trains to the end. HOW is `own` for the samples of a rank, or `sync`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from trainer.pytorch.config import TrainConfig
 from trainer.pytorch.data.digits import DigitsConfig
 from trainer.pytorch.loop import Trainer
 from trainer.pytorch.models.model_config import ModelConfig, ShardingPlan
+from trainer.pytorch.parallel.degrees import ParallelConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +37,23 @@ class NormalisingConfig(ModelConfig):
         pass
 
 
-def main() -> None:
-    data_dir, output, stop_at = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-    trainer = Trainer(
-        TrainConfig(
-            data=DigitsConfig(data_dir=data_dir, batch_size=128),
-            output_dir=output,
-            work_dir=output / "work",
-            epochs=2,
-            log_interval_steps=1,
-            model=NormalisingConfig(),
-            checkpoint=CheckpointConfig(keep_latest_k=10),
-        )
+def configuration(data_dir: Path, output: Path, *, sync: bool = False) -> TrainConfig:
+    return TrainConfig(
+        data=DigitsConfig(data_dir=data_dir, batch_size=128),
+        output_dir=output,
+        work_dir=output / "work",
+        epochs=2,
+        log_interval_steps=1,
+        model=NormalisingConfig(),
+        parallel=ParallelConfig(sync_batch_norm=sync),
+        checkpoint=CheckpointConfig(keep_latest_k=10),
     )
+
+
+def main() -> None:
+    data_dir, output, stop_at, how = sys.argv[1:]
+    trainer = Trainer(configuration(Path(data_dir), Path(output), sync=how == "sync"))
+    stop_at = int(stop_at)
     try:
         trainer.train(StopAt(trainer, stop_at))
     finally:
