@@ -94,8 +94,7 @@ def report(config: DryRunConfig) -> Iterator[str]:
         SettingsError: see `estimates`.
     """
     degrees = config.parallel.degrees(config.ranks)
-    with torch.device("meta"):
-        whole = sum(parameter.numel() for parameter in config.model.build().parameters())
+    whole = sum(parameter.numel() for parameter in config.model.outline().parameters())
     yield f"model {config.model.model}: {whole:,} parameters, {config.precision.precision}, batch {config.batch_size}"
     sizes = {
         "replicate": degrees.replicate,

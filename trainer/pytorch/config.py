@@ -67,6 +67,11 @@ class TrainConfig:
     evaluation_interval_steps: int | None = None
     """Evaluate after every so many steps. None: after each time through the data. The end of the run is always
     evaluated."""
+    init_weights: Path | None = None
+    """Weights with which the run begins, as safetensors (`trainer.export_weights` writes such a file) or a state dict
+    of torch.save. A run that resumes has its own and does not read them."""
+    init_weights_strict: bool = True
+    """Whether that file must have each weight of the model, and no other; else the rest begins as without the file."""
     model: ModelConfig = field(default_factory=DigitsCnnConfig)
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
@@ -197,12 +202,12 @@ class TrainConfig:
             "seed": self.runtime.seed,
             **model,
             **optimizer,
+            **({"sync_batch_norm": True} if self.parallel.sync_batch_norm else {}),
             **self.precision.settings(),
         }
         # as they are read from a checkpoint: a model's tuple is a list there, and its path a text
         return json.loads(json.dumps(settings, default=str))
 
-            **({"sync_batch_norm": True} if self.parallel.sync_batch_norm else {}),
 
 def parse(arguments: Sequence[str] | None = None) -> TrainConfig:
     """Read the command line; see `command_line.parse`."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer.pytorch import flight_recorder
+from trainer.pytorch import flight_recorder, initial_weights
 from trainer.pytorch.agreement import Agreement
+from trainer.pytorch.checkpoints.folders import by_step
 from trainer.pytorch.checkpoints.manager import CheckpointManager
 from trainer.pytorch.checkpoints.saves import Saves
 from trainer.pytorch.checkpoints.settings import refuse_changed_settings
@@ -67,6 +68,7 @@ class Trainer:
         self.config = config
         self.step = 0
         self._stop: StopRequest | None = None
+        self._began_with_weights = False
         with ExitStack() as stack:
             self._build(stack)
             self._close = stack.pop_all()
@@ -87,6 +89,7 @@ class Trainer:
         self._parallel_model = config.recipe().build(layout, distributed.device)
         distributed.abort_with(layout.groups())
         self.model = self._parallel_model.module
+        warnings += self._take_weights(resumes=distributed.on_main(self._has_checkpoints))
         self.optimizer = config.optimizer.build(self.model.parameters())
         # only now: a run that is refused leaves nothing behind
         create_folders(self._folders, distributed)
@@ -102,6 +105,21 @@ class Trainer:
         self._saves = Saves(config.checkpoint, self._checkpoints, distributed, self.metrics, self.events)
         stack.callback(self._saves.close)
         self._evaluations = Evaluations(config, self._parallel_model, self._held_out, distributed, self._reporter)
+
+    def _has_checkpoints(self) -> bool:
+        return self._folders.checkpoints.is_dir() and bool(by_step(self._folders.checkpoints))
+
+    def _take_weights(self, *, resumes: bool) -> list[str]:
+        """Begin with the weights of a file, where one is given, and return what to warn of."""
+        path = self.config.init_weights
+        if path is None:
+            return []
+        if resumes:
+            fix = "Fix: another --run_name to begin with the file"
+            return [f"init_weights={path}: the run has checkpoints, and continues from the latest. {fix}"]
+        self._began_with_weights = True
+        problems = initial_weights.take(path, self.config.model, self.model, strict=self.config.init_weights_strict)
+        return [f"init_weights={path}: {each}; the model begins there as without the file" for each in problems]
 
     def _open_data(self, stack: ExitStack) -> Dataset:
         """Open both splits and return that of training."""
@@ -273,6 +291,8 @@ class Trainer:
     def _resume(self) -> None:
         latest = self._checkpoints.find_latest()
         if latest is None:
+            if not self._began_with_weights:  # there were checkpoints, all of them damaged
+                self._take_weights(resumes=False)
             self.events.write("started", step=0, total_steps=self.total_steps, world_size=self.distributed.world_size)
             return
         self.distributed.allow_checkpoint()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
+
+import torch
 
 from trainer.common.validation import SettingsError
 from trainer.pytorch.task import Task
@@ -12,7 +15,6 @@ from trainer.pytorch.task import Task
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import torch
     from torch import Tensor, nn
     from torch.distributed.tensor.parallel import ParallelStyle
 
@@ -90,6 +92,11 @@ class ModelConfig(ABC):
     @abstractmethod
     def build(self) -> nn.Module:
         """Build the whole network on torch's current device; it returns logits [N, ..., classes]."""
+
+    def outline(self) -> nn.Module:
+        """Build the whole network for its names and shapes: without memory if it is built so in training."""
+        with torch.device("meta") if self.built_on_meta else nullcontext():
+            return self.build()
 
     @abstractmethod
     def plan(self) -> ShardingPlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import logging
 import warnings
 import zlib
@@ -20,7 +21,7 @@ from trainer.pytorch.parallel.replicated import compute_whole, replicate
 from trainer.pytorch.parallel.tied import tied_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import MixedPrecisionPolicy
@@ -130,6 +131,15 @@ def materialise(model: nn.Module, config: ModelConfig, seed: int, device: torch.
             mixed = int(np.random.SeedSequence((seed, zlib.crc32(clean.encode()))).generate_state(1, np.uint64)[0])
             value = config.initial_value(clean, parameter.shape, torch.Generator().manual_seed(mixed >> 1))
             parameter.copy_(_like(value.to(device), parameter))
+
+
+def assign(module: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Copy whole weights into what a rank has of a model, by the names that they have in the whole model."""
+    with torch.no_grad():
+        for name, own in itertools.chain(module.named_parameters(), module.named_buffers()):
+            value = weights.get(name.replace(_WRAPPER, ""))
+            if value is not None:
+                own.copy_(_like(value.to(own.device, own.dtype), own))
 
 
 def _like(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:

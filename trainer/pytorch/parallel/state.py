@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -73,8 +72,7 @@ def module_with(config: ModelConfig, whole: dict[str, Tensor]) -> nn.Module:
     Built on meta only if it is in training, too: else buffers that are not part of the state, such as constants, would
     have no values. One that is has none, and a rank may not have the memory for it twice.
     """
-    with torch.device("meta") if config.built_on_meta else nullcontext():
-        module = config.build()
+    module = config.outline()
     module.load_state_dict(whole, assign=True)
     return module
 

@@ -13,12 +13,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import safetensors.torch
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import load, save
 
 from tests.documentation import PARALLEL, file_shown
 from trainer.common.validation import SettingsError
+from trainer.pytorch import initial_weights
 from trainer.pytorch.agreement import Agreement
 from trainer.pytorch.checkpoints.writer import CheckpointWriter, Save
 from trainer.pytorch.data.dataset import InMemoryDataset
@@ -324,6 +326,19 @@ def refusal_of_wrong_plan() -> str:
     return ""
 
 
+def takes_weights(parallel: ParallelConfig, file: Path) -> bool:
+    """Return whether a divided model takes the weights of a file, as rank 0 finds it."""
+    torch.manual_seed(1)
+    given = {name: torch.rand_like(each) for name, each in VIT.build().state_dict().items()}
+    if dist.get_rank() == 0:
+        safetensors.torch.save_file(given, file)
+    dist.barrier()
+    training = Training(Case("", VIT, blocks=FULL), parallel)
+    initial_weights.take(file, VIT, training.model.module, strict=True)
+    whole = state.whole_model(training.model)
+    return whole is None or all(torch.equal(each, given[name]) for name, each in whole.items())
+
+
 def main() -> None:
     """Train every case and write the losses of each."""
     output = Path(sys.argv[1])
@@ -341,6 +356,9 @@ def main() -> None:
         assert said.startswith("parameters blocks.0.attention_norm.weight, blocks.0.attention_norm.bias: the ranks"), (
             said
         )
+    both = ParallelConfig(tensor_parallel=2, pipeline_parallel=2, microbatches=2)
+    for parallel in (both, ParallelConfig(data_parallel_shard=2, tensor_parallel=2)) if world_size == 4 else ():
+        assert takes_weights(parallel, output.with_suffix(".safetensors")), parallel
     if rank == 0:
         output.write_text(json.dumps(result))
     dist.destroy_process_group()
