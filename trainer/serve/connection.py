@@ -9,6 +9,7 @@ take. And it loses the body of a request that offers to switch to another protoc
 from __future__ import annotations
 
 import http
+import select
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 
 _MAX_PIPELINED_REQUESTS = 64
+_START_OF_ANY_ANSWER = b"HTTP/1.1 "
+_LOOK_SECONDS = 0.05
+"""Between two looks whether a client that sends nothing more still listens."""
 
 
 class RefusedError(Exception):
@@ -83,6 +87,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._responses = config.responses
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
         self._in_head = True
         """Between two messages, or within the head of one."""
         self._overhead_bytes = 0
@@ -104,8 +109,25 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Let go of the timers, and of the request that waits for the model."""
         self._stop_head_timer()
         self._stop_write_timer()
+        if self._look_timer is not None:
+            self._look_timer.cancel()
         self._client.leave()
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer what a client asked that sends nothing more, then close; returns whether there is something to answer.
+
+        It may have closed its sending side alone (`nc -N`) or be gone: both look alike until something is sent to it,
+        for only then the kernel of one that is gone refuses it. So the bytes with which each answer begins go ahead.
+        """
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is None or cycle.response_complete or not self._in_head:
+            return False
+        cycle.keep_alive = False
+        if not (cycle.response_started or self.pipeline):
+            cast("JoinedWrites", self.transport).send_ahead(_START_OF_ANY_ANSWER)
+            self._look_timer = self.loop.call_later(_LOOK_SECONDS, self._look)
+        return True
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, unless it makes the message larger than it may be."""
@@ -173,6 +195,15 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Go on: the client reads."""
         self._stop_write_timer()
         super().resume_writing()
+
+    def _look(self) -> None:
+        """Let go of a client that is gone. The loop reads no more from it, and so does not notice."""
+        socket = select.poll()
+        socket.register(self.transport.get_extra_info("socket").fileno(), 0)
+        if socket.poll(0):  # an error: it was reset
+            self.transport.abort()
+        else:
+            self._look_timer = self.loop.call_later(_LOOK_SECONDS, self._look)
 
     def _parse(self, data: bytes) -> None:
         while True:

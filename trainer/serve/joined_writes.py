@@ -18,12 +18,20 @@ class JoinedWrites:
         self._transport = transport
         self._loop = loop
         self._held = b""
+        self._ahead = 0
+        """Bytes of the next write that are sent already."""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  all else is the transport's
         return getattr(self._transport, name)
 
+    def send_ahead(self, start: bytes) -> None:
+        """Send what the next write begins with."""
+        self._transport.write(start)
+        self._ahead = len(start)
+
     def write(self, data: bytes) -> None:
         """Send it with what was held back, or hold it back until the end of the turn."""
+        data = self._left(data)
         if self._held:
             held, self._held = self._held, b""
             self._transport.writelines([held, data])
@@ -34,12 +42,16 @@ class JoinedWrites:
     def send(self, *parts: bytes) -> None:
         """Send these now, after what was held back."""
         held, self._held = self._held, b""
-        self._transport.writelines([held, *parts])
+        self._transport.writelines([held, self._left(parts[0]), *parts[1:]])
 
     def close(self) -> None:
         """Close after everything is sent."""
         self._send_held()
         self._transport.close()
+
+    def _left(self, data: bytes) -> bytes:
+        ahead, self._ahead = self._ahead, 0
+        return data[ahead:]
 
     def _send_held(self) -> None:
         if self._held:

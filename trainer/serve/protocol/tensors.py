@@ -58,9 +58,14 @@ def from_json(data: list[Any] | Array, shape: tuple[int, ...], spec: TensorSpec)
             400,
             f"input {spec.name!r}: data is nested as {list(values.shape)}; shape is {list(shape)}. Fix: send it flat",
         )
+    contents = ""
     if values.dtype.kind not in spec.datatype.json_kinds:
+        contents = _contents(values)
+    elif spec.datatype.numpy.kind != "b" and isinstance(data, list) and _has_booleans(data):
+        contents = "booleans among numbers"
+    if contents:
         raise RequestError(
-            400, f"input {spec.name!r}: data holds {_contents(values)}: {spec.datatype.name} needs {_needs(spec)}"
+            400, f"input {spec.name!r}: data holds {contents}: {spec.datatype.name} needs {_needs(spec)}"
         )
     return from_numbers(values, spec).reshape(shape)
 
@@ -95,6 +100,12 @@ def _to_array(data: list[Any] | Array, spec: TensorSpec) -> Array:
         if all(type(value) is int and value >= 0 for value in exact.flat):
             return exact.astype(np.uint64)
     return values
+
+
+def _has_booleans(data: list[Any]) -> bool:
+    """Tell whether a list, or one within it, holds true or false, which NumPy takes for 1 and 0 next to numbers."""
+    types = set(map(type, data))
+    return bool in types or (list in types and any(_has_booleans(item) for item in data))
 
 
 def _contents(values: Array) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections import Counter
 
+import uvloop
 from uvicorn.server import ServerState
 
 from tests.tables import each_row
@@ -222,3 +223,82 @@ def test_a_head_beyond_the_limit_is_refused_however_it_comes(packets, statuses):
     transport = asyncio.run(answers_to(*packets, max_head_bytes=1024))
     assert [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+) ", transport.written)] == statuses
     assert transport.closed == (431 in statuses)
+
+
+HALF_CLOSED = b"GET / HTTP/%s\r\n\r\n"
+
+
+class Answering:
+    """A server of this protocol on loopback, whose answer waits for the test."""
+
+    def __init__(self):
+        self.asked = asyncio.Event()
+        self.answer = asyncio.get_running_loop().create_future()
+        self.gone = asyncio.Event()
+
+    async def __call__(self, scope, _receive, send):
+        client = scope["state"]["client"]
+        client.expect(self.answer)
+        self.asked.set()
+        try:
+            body = await self.answer
+        except asyncio.CancelledError:
+            self.gone.set()
+            return
+        client.served()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+        await send({"type": "http.response.body", "body": body})
+
+    @contextlib.asynccontextmanager
+    async def client(self, request):
+        """Send a request."""
+        config = BoundedConfig(self, LimitsConfig(), Counter(), shutdown_seconds=1)
+        server = await asyncio.get_running_loop().create_server(
+            lambda: BoundedHttpProtocol(config, ServerState(), {}), "127.0.0.1", 0
+        )
+        async with server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(request)
+            async with asyncio.timeout(60):
+                await self.asked.wait()
+                yield reader, writer
+            writer.close()
+
+
+def run_on_uvloop(scenario):
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scenario())
+
+
+@each_row("version", [b"1.1", b"1.0"])
+def test_a_client_that_sends_nothing_more_gets_its_answer_and_the_connection_ends(version):
+    async def scenario():
+        app = Answering()
+        async with app.client(HALF_CLOSED % version) as (reader, writer):
+            writer.write_eof()
+            assert await reader.readexactly(9) == b"HTTP/1.1 "  # before the answer is there
+            app.answer.set_result(b"whole")
+            assert re.fullmatch(rb"200 OK\r\n.*connection: close\r\n\r\nwhole", await reader.read(), re.DOTALL)
+
+    run_on_uvloop(scenario)
+
+
+def test_a_client_that_is_gone_is_noticed_while_it_waits_for_its_answer():
+    async def scenario():
+        app = Answering()
+        async with app.client(HALF_CLOSED % b"1.1") as (_, writer):
+            writer.close()
+            await app.gone.wait()
+        assert app.answer.cancelled()
+
+    run_on_uvloop(scenario)
+
+
+def test_a_client_that_ends_in_the_middle_of_a_request_gets_no_answer():
+    async def scenario():
+        app = Answering()
+        async with app.client(b"POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\n1") as (reader, writer):
+            writer.write_eof()
+            assert await reader.read() == b""
+
+    run_on_uvloop(scenario)

@@ -74,3 +74,18 @@ def test_what_was_held_leaves_before_what_is_sent_at_once() -> None:
     transport = Transport()
     asyncio.run(send())
     assert transport.calls == [(b"first", b"head", b"body"), (b"", b"alone")]
+
+
+def test_what_went_ahead_is_not_sent_twice() -> None:
+    async def answer_both_ways() -> None:
+        joined = JoinedWrites(cast("asyncio.Transport", transport), asyncio.get_running_loop())
+        joined.send_ahead(b"ab")
+        joined.write(b"abc")
+        joined.send_ahead(b"de")
+        joined.send(b"def", b"body")
+        joined.write(b"abc")
+        await asyncio.sleep(0)
+
+    transport = Transport()
+    asyncio.run(answer_both_ways())
+    assert b"".join(b"".join(call) for call in transport.calls if isinstance(call, tuple)) == b"abcdefbodyabc"

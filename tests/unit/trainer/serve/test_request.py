@@ -155,7 +155,9 @@ WRONG = {
     r"nested as \[3, 1\]": body(data=[[1], [2], [3]]),
     "holds text: FP32 needs numbers": body(data=["1", "2", "3"]),
     "holds null": body(data=[1, 2, None]),
-    "holds booleans": body(data=[True, False, True]),
+    "holds booleans: ": body(data=[True, False, True]),
+    "holds booleans among numbers: FP32 needs numbers": body(data=[1, True, 3]),
+    "booleans among numbers: ": body(data=[[1, 2.5, False]]),
     "value 1e[+]?39: FP32 holds": body(data=[1, 2, 1e39]),
     "id: must be a string, is a number": body() | {"id": 7},
     "parameters: must be a JSON object": body() | {"parameters": []},
@@ -183,6 +185,9 @@ def test_body_that_does_not_fit(message, document):
 def test_fractions_are_not_whole_numbers_and_numbers_no_booleans():
     with pytest.raises(RequestError, match="fractions: INT32 needs whole numbers"):
         decode(body(datatype="INT32", data=[1, 2, 3.5]), spec("INT32"))
+    for data in ([1, True, 0], [[1, 2, False]]):
+        with pytest.raises(RequestError, match="booleans among numbers: INT8 needs whole numbers"):
+            decode(body(datatype="INT8", data=data), spec("INT8"))
     with pytest.raises(RequestError, match="BOOL needs true or false"):
         decode(body(datatype="BOOL", data=[0, 1, 1]), spec("BOOL"))
     tensor_of_bytes = {"name": "x", "datatype": "BOOL", "shape": [1, 3], "parameters": {"binary_data_size": 3}}
