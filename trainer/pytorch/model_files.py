@@ -77,7 +77,8 @@ def write_model(path: Path, trained: TrainedModel) -> dict[str, Any]:
         entry = _entry(path, trained.module, trained)
     except _OtherAnswersError as error:
         raise ExportError(f"{error}. Fix: {other}") from error
-    if why := _dependence_of_rows(trained):
+    if why := _dependence_of_rows(trained.module, trained.samples):
+        # a server must not put the samples of several clients into one batch
         logger.warning("published without dynamic batching: %s", why)
         return entry | {"batching": {"dynamic": False, "reason": why}}
     return entry | {"batching": {"dynamic": True}}
@@ -139,7 +140,11 @@ def _write_variant(path: Path, variant: Variant, model: nn.Module, trained: Trai
         # scripting does not know the modules that quantisation and pruning generate
         with any_kernel():
             torchscript.save_frozen(model, path, trained.samples[:2])
-    return _entry(path, model, trained)
+    entry = _entry(path, model, trained)
+    if why := _dependence_of_rows(model, trained.samples):
+        logger.warning("variant %s: %s; it is served in batches as the model is", variant, why)
+        entry["depends_on_batch"] = why
+    return entry
 
 
 def _entry(path: Path, model: nn.Module, trained: TrainedModel) -> dict[str, Any]:
@@ -200,16 +205,13 @@ def _served_program(path: Path, model: nn.Module, samples: Tensor) -> tuple[Prog
     }
 
 
-def _dependence_of_rows(trained: TrainedModel) -> str:
-    """Return why the answers to a sample depend on the others of its batch, or nothing where they do not.
-
-    A server must not put the samples of several clients into one batch then.
-    """
-    batches = [[trained.samples[:_ROWS]], *comparison.random_batches([trained.samples.shape[1:]], [_ROWS])]
+def _dependence_of_rows(model: nn.Module, samples: Tensor) -> str:
+    """Return why the answers to a sample depend on the others of its batch, or nothing where they do not."""
+    batches = [[samples[:_ROWS]], *comparison.random_batches([samples.shape[1:]], [_ROWS])]
     with torch.inference_mode(), any_kernel():
         for is_random, batch in enumerate(batches):
             try:
-                why = comparison.dependence_of_rows(trained.module, batch)
+                why = comparison.dependence_of_rows(model, batch)
             except Exception:
                 if not is_random:
                     raise

@@ -92,6 +92,11 @@ def test_every_variant_is_published_and_described(published, manifest):
         assert entry["size_bytes"] == len(content)
         assert all(0 < each["p50"] <= each["p99"] for each in entry["latency_ms"].values())
     assert manifest["compression"]["variants"] == list(VARIANTS)
+    dependent = {
+        name: entry["depends_on_batch"] for name, entry in manifest["variants"].items() if "depends_on_batch" in entry
+    }
+    assert list(dependent) == ["int8-dynamic"]
+    assert "it differs by" in dependent["int8-dynamic"]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
