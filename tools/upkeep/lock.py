@@ -19,6 +19,8 @@ _COMPILE = (
 _OF_THE_INSTALLATION = ("tools/installer", "tools/build")
 _POLICIES = "policies/requirements"
 _TESTS = "requirements-test"
+_LEFT_OUT = {"trainer/requirements": ("--no-emit-package", "pillow")}
+"""torchvision names it, and services take only its operators, which do not need it: trainer/requirements-training."""
 
 
 def main() -> None:
@@ -31,7 +33,7 @@ def main() -> None:
     for name in (*_OF_THE_INSTALLATION, _POLICIES, _TESTS):
         run([uv, *_COMPILE, f"{name}.in", "-o", f"{name}.txt"], cwd=REPOSITORY, env=env)
     for name in ("requirements", *(f"trainer/requirements{suffix}" for suffix in ("", "-training", "-tensorflow"))):
-        files = [f"{name}.in", "-c", f"{_TESTS}.txt", "-o", f"{name}.txt"]
+        files = [f"{name}.in", "-c", f"{_TESTS}.txt", "-o", f"{name}.txt", *_LEFT_OUT.get(name, ())]
         run([uv, *_COMPILE, *files], cwd=REPOSITORY, env=env)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainer.model_repository import torchscript
+from trainer.model_repository import operators, torchscript
 from trainer.model_repository.layout import TORCH_EXPORT_SUFFIX
 
 if TYPE_CHECKING:
@@ -26,11 +26,12 @@ class Program:
 
 
 def load(path: Path) -> Program:
-    """Read a TorchScript file, or one of torch.export (.pt2), in evaluation mode.
+    """Read a TorchScript file, or one of torch.export (.pt2), in evaluation mode, and register the operators it calls.
 
     Raises:
         RuntimeError, ValueError: the file is damaged or was written by a newer torch.
     """
+    operators.register(path)
     if path.suffix == TORCH_EXPORT_SUFFIX:
         from trainer.model_repository import exported  # noqa: PLC0415  imports torch's compiler
 

@@ -40,8 +40,10 @@ _TORCH_TYPES = {
 }
 """By the protocol's name. Here, not with the other spellings: a server of several models does without torch."""
 
-_FOREIGN_OPERATOR = re.compile(r"Unknown builtin op: (?!aten::|prim::)")
-"""What torch's compiler says, such as of torchvision's operators, in a model that detects objects."""
+_FOREIGN_OPERATOR = re.compile(
+    r"Unknown builtin op: (?!aten::|prim::)|Failed deserializing node Node\(target='torch\.ops\.(?!aten\.|prims?\.)"
+)
+"""What TorchScript's compiler and torch.export say of those of other packages."""
 
 _CPU_THREADS = torch.get_num_threads()
 """What torch made of OMP_NUM_THREADS: not more than there are physical cores."""
@@ -151,10 +153,10 @@ def load(path: Path, spec: ModelSpec, version: int, *, is_optimized: bool = Fals
             fix = "Fix: more memory for the model, max_memory_mib or the pod's limit"
             raise ModelLoadError(f"{path.name}: takes more memory than there is: {why}. {fix}") from error
         fix = "save it with torch.jit.save of this torch or an older one"
-        if path.suffix == TORCH_EXPORT_SUFFIX:
+        if _FOREIGN_OPERATOR.match(why):
+            fix = "operators of torch and torchvision alone, since the server has those of no other package"
+        elif path.suffix == TORCH_EXPORT_SUFFIX:
             fix = "save it with torch.export.save of this torch"
-        elif _FOREIGN_OPERATOR.match(why):
-            fix = "operators of torch alone, since the server has those of no other package"
         raise ModelLoadError(
             f"{path.name}: not a model that torch {torch.__version__} can load: {why}. Fix: {fix}"
         ) from error

@@ -19,6 +19,7 @@ class Rectified(torch.nn.Module):
         return torch.relu(image)
 
 
+FOREIGN = "operators of torch and torchvision alone, since the server has those of no other package"
 EXPORT, SCRIPT = "torch.export.save of this torch", "torch.jit.save of this torch or an older one"
 
 
@@ -34,8 +35,13 @@ def files(tmp_path_factory):
     with zipfile.ZipFile(folder / "exported") as source, zipfile.ZipFile(folder / "newer", "w") as changed:
         for name in source.namelist():
             changed.writestr(name, re.sub(rb'("schema_version": {"major": )', rb"\g<1>9", source.read(name)))
+    with zipfile.ZipFile(folder / "exported") as source, zipfile.ZipFile(folder / "foreign exported", "w") as changed:
+        for name in source.namelist():
+            changed.writestr(
+                name, source.read(name).replace(b"torch.ops.aten.slice.Tensor", b"torch.ops.detectron2.slice")
+            )
     for name, operator in (
-        ("foreign", b"ops.torchvision.nms"),
+        ("foreign", b"ops.detectron2.nms"),
         ("future", b"torch.reluu"),
         ("damaged", b"torch.relu(("),
     ):
@@ -80,14 +86,15 @@ def test_the_reason_is_one_line_with_what_writes_such_a_file(load, caplog, conte
 
 
 @pytest.mark.parametrize(
-    ("content", "reason", "fix"),
+    ("content", "suffix", "reason", "fix"),
     [
-        ("foreign", "Unknown builtin op: torchvision::nms", "operators of torch alone, since the server has those of"),
-        ("future", "Unknown builtin op: aten::reluu", f"save it with {SCRIPT}"),
-        ("damaged", "expected \\) but found 'eof' here", f"save it with {SCRIPT}"),
+        ("foreign exported", ".pt2", "Failed deserializing node Node.target='torch.ops.detectron2.slice', .*", FOREIGN),
+        ("foreign", ".pt", "Unknown builtin op: detectron2::nms", FOREIGN),
+        ("future", ".pt", "Unknown builtin op: aten::reluu", f"save it with {SCRIPT}"),
+        ("damaged", ".pt", "expected \\) but found 'eof' here", f"save it with {SCRIPT}"),
     ],
 )
-def test_code_that_torch_cannot_read_is_refused_with_the_reason_and_not_with_code(load, content, reason, fix):
+def test_code_that_torch_cannot_read_is_refused_with_the_reason_and_not_with_code(load, content, suffix, reason, fix):
     with pytest.raises(ModelLoadError, match=rf"can load: {reason}\. Fix: {fix}") as refused:
-        load(content, ".pt")
+        load(content, suffix)
     assert "\n" not in str(refused.value)

@@ -1,0 +1,36 @@
+"""Operators of torchvision, which torch's own compiler and server know only once their library is loaded."""
+
+from __future__ import annotations
+
+import importlib.util
+import zipfile
+from pathlib import Path
+
+import torch
+
+_CALLS = (b"ops.torchvision.", b"torchvision::")
+"""How the code of TorchScript and of torch.export, and what a compiled package calls, name them."""
+_CODE = (".py", ".json")
+
+
+def register(path: Path) -> None:
+    """Register torchvision's operators if a model file calls one, and if the package is there.
+
+    Not for other files: the library takes memory. Of the package it is loaded alone, since the rest needs Pillow, and
+    seconds to be imported.
+    """
+    if not _calls_torchvision(path):
+        return
+    package = importlib.util.find_spec("torchvision")
+    for folder in (package.submodule_search_locations or ()) if package else ():
+        for library in sorted(Path(folder).glob("_C*.so")):
+            torch.ops.load_library(library)
+
+
+def _calls_torchvision(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            code = (archive.read(name) for name in archive.namelist() if name.endswith(_CODE))
+            return any(call in text for text in code for call in _CALLS)
+    except zipfile.BadZipFile:
+        return False  # whoever loads it says so
