@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
+
+from trainer.model_repository.results import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,7 +54,7 @@ def case(program: Callable[..., object], inputs: Sequence[Tensor]) -> Case:
     Call it, and `difference`, in `torch.inference_mode`.
 
     Args:
-        program: Takes a tensor per input. Returns a tensor or an array, or a list or tuple of them.
+        program: Takes a tensor per input. Returns a tensor or an array, or dicts, lists and tuples of them.
         inputs: Of one call.
     """
     return Case(inputs=inputs, outputs=_outputs(program, inputs))
@@ -87,8 +89,7 @@ def dependence_of_rows(program: Callable[..., object], inputs: Sequence[Tensor])
 def _outputs(program: Callable[..., object], inputs: Sequence[Tensor]) -> list[Tensor]:
     # copies: a program may write to its inputs, and return them
     result = program(*(tensor.clone() for tensor in inputs))
-    several = cast("Sequence[object]", result) if isinstance(result, (tuple, list)) else [result]
-    return [torch.as_tensor(output) for output in several]
+    return [torch.as_tensor(output) for _, output in leaves(result)]
 
 
 def _difference(expected: Tensor, answer: Tensor) -> str:

@@ -20,9 +20,15 @@ class Program:
     """A loaded model; call it in `torch.inference_mode`."""
 
     call: Callable[..., object]
-    """Takes a tensor per argument; returns a tensor, or a list or tuple of tensors."""
+    """Takes a tensor per argument, or text; returns tensors or text, alone or in tuples, lists and dicts."""
     arguments: Sequence[str]
     """Their names, in their order."""
+    defaults: frozenset[str] = frozenset()
+    """The arguments that may be left out."""
+    keywords: frozenset[str] = frozenset()
+    """The arguments that are given by name alone."""
+    takes_dict: bool = False
+    """The only argument is a dict of tensors."""
 
 
 def load(path: Path) -> Program:
@@ -50,4 +56,11 @@ def load_optimized(path: Path) -> Program:
 
 
 def _program(script: torch.jit.ScriptModule) -> Program:
-    return Program(call=script, arguments=torchscript.argument_names(script))
+    arguments = torchscript.arguments(script)
+    return Program(
+        call=script,
+        arguments=[each.name for each in arguments],
+        defaults=frozenset(each.name for each in arguments if each.has_default_value()),
+        keywords=frozenset(each.name for each in arguments if each.kwarg_only),
+        takes_dict=[each.type.kind() for each in arguments] == ["DictType"],
+    )

@@ -54,10 +54,9 @@ def load(path: Path, device: torch.device | str = "cpu") -> torch.jit.ScriptModu
         return module.eval()
 
 
-def argument_names(module: torch.jit.ScriptModule) -> list[str]:
-    """Return the names of the arguments of forward, in their order."""
-    schema = cast("Any", module).forward.schema
-    return [str(argument.name) for argument in schema.arguments[1:]]
+def arguments(module: torch.jit.ScriptModule) -> list[Any]:
+    """Return the arguments of forward in their order, as torch describes them (`torch.Argument`)."""
+    return cast("Any", module).forward.schema.arguments[1:]
 
 
 def optimized(module: torch.jit.ScriptModule) -> torch.jit.ScriptModule:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import logging
 import re
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 
 from trainer.model_repository import comparison, model_file, torch_error
 from trainer.model_repository.layout import TORCH_EXPORT_SUFFIX
+from trainer.serve.datatypes import BYTES
 from trainer.serve.errors import ModelLoadError
+from trainer.serve.model_interface import Arguments, Outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -20,25 +22,8 @@ if TYPE_CHECKING:
     from trainer.model_repository.model_file import Program
     from trainer.serve.model_config import ModelSpec
     from trainer.serve.protocol.tensors import Array
-    from trainer.serve.tensor_spec import TensorSpec
 
 logger = logging.getLogger(__name__)
-
-_TORCH_TYPES = {
-    "BOOL": torch.bool,
-    "UINT8": torch.uint8,
-    "UINT16": torch.uint16,
-    "UINT32": torch.uint32,
-    "UINT64": torch.uint64,
-    "INT8": torch.int8,
-    "INT16": torch.int16,
-    "INT32": torch.int32,
-    "INT64": torch.int64,
-    "FP16": torch.float16,
-    "FP32": torch.float32,
-    "FP64": torch.float64,
-}
-"""By the protocol's name. Here, not with the other spellings: a server of several models does without torch."""
 
 _FOREIGN_OPERATOR = re.compile(
     r"Unknown builtin op: (?!aten::|prim::)|Failed deserializing node Node\(target='torch\.ops\.(?!aten\.|prims?\.)"
@@ -62,10 +47,8 @@ class LoadedModel:
         """From the file on disk to the end of the warm-up; set by who loads it, as is the next."""
         self.warmup_seconds = 0.0
         self._call = program.call
-        self._argument_order = _argument_order(list(program.arguments), spec)
-        names = [tensor.name for tensor in spec.outputs]
-        self._output_places = _places("outputs", names) or list(range(len(names)))
-        """In what the model returns, where that has no names."""
+        self._arguments = Arguments(program, spec)
+        self._outputs = Outputs(spec)
         self._cpu_threads = max(1, _CPU_THREADS // spec.instances)
         """Of each call, as all instances call at once."""
 
@@ -82,50 +65,13 @@ class LoadedModel:
         if torch.get_num_threads() != self._cpu_threads:
             torch.set_num_threads(self._cpu_threads)
         with torch.inference_mode():
-            arguments = [torch.from_numpy(inputs[index]) for index in self._argument_order]  # pyright: ignore[reportUnknownMemberType]
-            result: object = self._call(*arguments)
-        outputs = self._outputs(result)
-        return [_checked(tensor, spec) for tensor, spec in zip(outputs, self.spec.outputs, strict=True)]
+            return self._outputs.arrays(self._arguments.call(self._call, inputs))
 
     def release(self) -> None:
         """Free the weights now: what is left refers to itself, and Python looks for such circles very seldom."""
         self._call = _refuse
         if self.spec.model_file.endswith(TORCH_EXPORT_SUFFIX):
             gc.collect()  # its program has circles of its own
-
-    def _outputs(self, result: object) -> list[torch.Tensor]:
-        """Return the outputs in the order of the configuration.
-
-        A dict, or a named tuple that has the names of the configuration, gives them by name.
-        """
-        names = [tensor.name for tensor in self.spec.outputs]
-        named = _by_name(result)
-        outputs: list[object] = []
-        if named.keys() == set(names):
-            outputs = [named[name] for name in names]
-        elif not isinstance(result, dict):
-            given = list(cast("Sequence[object]", result)) if isinstance(result, (tuple, list)) else [result]
-            if len(given) == len(names):
-                outputs = [given[place] for place in self._output_places]
-        if not outputs or not all(isinstance(output, torch.Tensor) for output in outputs):
-            types = _types(cast("object", result))
-            raise ModelLoadError(f"the model returns {types}; config.pbtxt promises a tensor for each of {names}")
-        return cast("list[torch.Tensor]", outputs)
-
-
-def _by_name(result: object) -> dict[str, object]:
-    """Return the outputs of a dict or a named tuple; none where they have no names."""
-    if isinstance(result, dict):
-        return cast("dict[str, object]", result)
-    names = cast("Sequence[str]", getattr(result, "_fields", ()))
-    return dict(zip(names, cast("Sequence[object]", result), strict=True)) if names else {}
-
-
-def _types(result: object) -> dict[str, str] | list[str]:
-    if isinstance(result, dict):
-        return {name: type(item).__name__ for name, item in _by_name(cast("object", result)).items()}
-    items = cast("Sequence[object]", result) if isinstance(result, (tuple, list)) else [result]
-    return [type(item).__name__ for item in items]
 
 
 def _refuse(*_arguments: object) -> object:
@@ -144,6 +90,10 @@ def load(path: Path, spec: ModelSpec, version: int, *, is_optimized: bool = Fals
     Raises:
         ModelLoadError: the file is not a model that can be called as the configuration says.
     """
+    if path.suffix == TORCH_EXPORT_SUFFIX and any(
+        tensor.datatype.name == BYTES for tensor in (*spec.inputs, *spec.outputs)
+    ):
+        raise ModelLoadError(f"{path.name}: TYPE_STRING: torch.export has no text. Fix: numbers, or TorchScript")
     try:
         program = model_file.load(path)
     except (RuntimeError, ValueError) as error:
@@ -200,36 +150,8 @@ def _random_batches(spec: ModelSpec) -> Iterator[list[torch.Tensor]]:
 
 
 def _on_tensors(model: LoadedModel) -> Callable[..., list[Array]]:
-    return lambda *tensors: model.infer([tensor.numpy() for tensor in tensors])
+    def call(*inputs: torch.Tensor) -> list[Array]:
+        outputs = model.infer([tensor.numpy() for tensor in inputs])
+        return [spec.datatype.numbers(output) for output, spec in zip(outputs, model.spec.outputs, strict=True)]
 
-
-def _argument_order(arguments: list[str], spec: ModelSpec) -> list[int]:
-    """Return, for each argument of forward, its index in the configuration's inputs.
-
-    As Triton's PyTorch backend does: by argument name, else by the number of `NAME__0`, else by order.
-    """
-    names = [tensor.name for tensor in spec.inputs]
-    if len(arguments) != len(names):
-        raise ModelLoadError(f"the model takes {arguments}; config.pbtxt has the inputs {names}")
-    if set(names) == set(arguments):
-        return [names.index(argument) for argument in arguments]
-    order = list(range(len(names)))
-    places = _places("inputs", names)
-    return [places.index(place) for place in order] if places else order
-
-
-def _places(kind: str, names: list[str]) -> list[int]:
-    """Return the numbers of names that all end in one, as `NAME__0`; none where a name has no number."""
-    numbers = [number if separator else "" for _, separator, number in (name.rpartition("__") for name in names)]
-    if not all(number.isdecimal() for number in numbers):
-        return []
-    if sorted(numbers) != sorted(str(place) for place in range(len(names))):
-        allowed = f"must be each of {list(range(len(names)))} once"
-        raise ModelLoadError(f"config.pbtxt: {kind} {names}: the numbers behind __ are places: {allowed}")
-    return [int(number) for number in numbers]
-
-
-def _checked(tensor: torch.Tensor, spec: TensorSpec) -> Array:
-    if tensor.dtype != _TORCH_TYPES[spec.datatype.name]:
-        raise ModelLoadError(f"output {spec.name!r} is {tensor.dtype}; config.pbtxt says {spec.datatype.name}")
-    return tensor.contiguous().numpy()
+    return call

@@ -159,11 +159,17 @@ def _tensor(kind: str, tensor: _Message, *, batched: bool) -> TensorSpec:
     dims = tuple(tensor.dims)
     if any(size == 0 or size < -1 for size in dims) or not (dims or batched):
         raise ModelLoadError(f"{where}: dims {list(dims)}: sizes must be at least 1, or -1 for any size")
-    if tensor.HasField("reshape") or tensor.is_shape_tensor:
-        raise ModelLoadError(f"{where}: reshape and shape tensors are not supported. Fix: dims as the model has them")
+    is_squeezed = tensor.HasField("reshape")
+    if tensor.is_shape_tensor or (is_squeezed and (dims != (1,) or list(tensor.reshape.shape) or not batched)):
+        allowed = "only dims: [1] reshape { shape: [] } with batches, one value for each row"
+        raise ModelLoadError(f"{where}: reshape or shape tensor: {allowed}. Fix: dims as the model has them")
+    if datatype.name == datatypes.BYTES and len(dims) - is_squeezed + batched != 1:
+        fix = "dims: [1] reshape { shape: [] }" if batched else "dims: [-1]"
+        raise ModelLoadError(f"{where}: dims {list(dims)}: TYPE_STRING is a list of text to the model. Fix: {fix}")
     if kind == "input" and (tensor.optional or tensor.allow_ragged_batch):
         raise ModelLoadError(f"{where}: optional and ragged inputs are not supported. Fix: send each, in one size")
-    return TensorSpec(name=tensor.name, datatype=datatype, shape=(-1, *dims) if batched else dims)
+    shape = (-1, *dims) if batched else dims
+    return TensorSpec(name=tensor.name, datatype=datatype, shape=shape, is_squeezed=is_squeezed)
 
 
 def _version_policy(config: _Message, only_version: int | None) -> VersionPolicy:

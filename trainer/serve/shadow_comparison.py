@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from trainer.serve.datatypes import BYTES
 from trainer.serve.errors import RequestError
 from trainer.serve.protocol import tensors
 from trainer.serve.protocol.tensors import shorten
@@ -73,8 +74,11 @@ class Comparer:
         return _combined(differences)
 
     def _difference(self, spec: ModelSpec, tensor: TensorSpec, ours: Array, theirs: Array) -> _Difference:
-        is_fraction = ours.dtype.kind == "f"
         equal = ours == theirs
+        if tensor.datatype.name == BYTES:
+            ours, theirs = np.zeros_like(equal, np.uint8), np.where(equal, 0, 1)
+        ours, theirs = tensor.datatype.numbers(ours), tensor.datatype.numbers(theirs)
+        is_fraction = tensor.datatype.kind == "f"
         if is_fraction:
             equal |= np.isnan(ours) & np.isnan(theirs)
         with np.errstate(invalid="ignore"):

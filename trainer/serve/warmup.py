@@ -6,18 +6,21 @@ import logging
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trainer.model_repository import torch_error
 from trainer.model_repository.layout import WARMUP_FOLDER
+from trainer.serve.datatypes import BF16, BYTES
 from trainer.serve.errors import ModelLoadError
+from trainer.serve.protocol import tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from trainer.serve.datatypes import Datatype
     from trainer.serve.model import LoadedModel
     from trainer.serve.model_config import ModelSpec
     from trainer.serve.protocol.tensors import Array
@@ -77,7 +80,7 @@ def _run_zeros(model: LoadedModel, budget_seconds: float) -> None:
 def _zeros(spec: ModelSpec, rows: int, what: str) -> list[Array]:
     try:
         return [
-            np.zeros([rows if size == -1 else size for size in tensor.shape], tensor.datatype.numpy)
+            tensor.datatype.zeros(tuple(rows if size == -1 else size for size in tensor.shape))
             for tensor in spec.inputs
         ]
     except (MemoryError, ValueError) as error:  # NumPy has a ValueError for what no machine could hold
@@ -127,22 +130,33 @@ def _arrays(sample: WarmupSample, spec: ModelSpec, folder: Path) -> list[Array]:
 def _row(given: WarmupInput, tensor: TensorSpec, folder: Path) -> Array:
     dtype = tensor.datatype.numpy
     if given.source == "zero":
-        return np.zeros(given.shape, dtype)
+        return tensor.datatype.zeros(given.shape)
     if given.source == "random":
-        return _random(given.shape, dtype)
+        return _random(given.shape, tensor.datatype)
     path = folder / given.file
+    if tensor.datatype.name == BYTES:
+        try:
+            return tensors.texts(memoryview(path.read_bytes()), given.shape)
+        except ValueError as error:
+            raise ModelLoadError(f"{WARMUP_FOLDER}/{given.file}: {error}") from error
     expected, size = math.prod(given.shape) * dtype.itemsize, path.stat().st_size
     if size != expected:
         raise ModelLoadError(f"{WARMUP_FOLDER}/{given.file}: {size} bytes; one row of {tensor.name!r} has {expected}")
     return np.frombuffer(path.read_bytes(), dtype).reshape(given.shape).copy()
 
 
-def _random(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return fractions from 0 to 1, or any whole numbers; always the same ones."""
+def _random(shape: tuple[int, ...], datatype: Datatype) -> Array:
+    """Return fractions from 0 to 1, any whole numbers, or eight letters; always the same ones."""
     generator = np.random.default_rng(0)
-    match dtype.kind:
+    dtype = datatype.numpy
+    if datatype.name == BF16:
+        return (generator.random(shape).astype(np.float32).view(np.uint32) >> 16).astype(dtype)
+    match datatype.kind:
         case "f":
             return generator.random(shape).astype(dtype)
+        case "O":
+            letters = generator.integers(ord("a"), ord("z"), (math.prod(shape), 8), np.uint8, endpoint=True)
+            return tensors.array_of([row.tobytes() for row in letters], shape)
         case "b":
             return generator.integers(0, 2, shape).astype(dtype)
         case _:

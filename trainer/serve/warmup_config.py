@@ -76,7 +76,7 @@ def _input(where: str, given: _Message, spec: TensorSpec, row_shape: tuple[int, 
     datatype = datatypes.from_triton(datatypes.triton_name(given.data_type))
     if datatype != spec.datatype:
         name = datatypes.triton_name(given.data_type)
-        raise ModelLoadError(f"{where}: data_type {name}: must be TYPE_{spec.datatype.name}")
+        raise ModelLoadError(f"{where}: data_type {name}: must be {spec.datatype.triton_name}")
     shape = tuple(given.dims)
     fits = len(shape) == len(row_shape) and all(
         size > 0 and promised in (size, -1) for size, promised in zip(shape, row_shape, strict=True)

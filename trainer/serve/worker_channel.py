@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
+from trainer.serve.protocol import tensors
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 _LENGTH_BYTES = 4
 _MAX_DOCUMENT_BYTES = 16 << 20
-_NUMBER_KINDS = "biuf"
+_NUMBER_KINDS, _TEXT_KIND = "biuf", "O"
 
 
 def send(connection: socket.socket, document: dict[str, Any], arrays: Sequence[Array] = ()) -> None:
@@ -29,11 +31,14 @@ def send(connection: socket.socket, document: dict[str, Any], arrays: Sequence[A
     Raises:
         OSError: the other side has ended.
     """
-    listed = [{"dtype": array.dtype.str, "shape": array.shape} for array in arrays]
+    contents = [_bytes_of(array) for array in arrays]
+    listed = [
+        {"dtype": array.dtype.str, "shape": array.shape, "size": content.nbytes}
+        for array, content in zip(arrays, contents, strict=True)
+    ]
     text = orjson.dumps({**document, "arrays": listed})
     parts = [memoryview(len(text).to_bytes(_LENGTH_BYTES, "little") + text)]
-    # an array without values has no bytes, and no view of bytes
-    parts += [np.ascontiguousarray(array).data.cast("B") for array in arrays if array.nbytes]
+    parts += [content for content in contents if content.nbytes]
     while parts:
         sent = connection.sendmsg(parts)
         while parts and sent >= len(parts[0]):
@@ -52,11 +57,23 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[Array]]:
     if length > _MAX_DOCUMENT_BYTES:
         raise OSError(f"a document of {length} bytes; limit: {_MAX_DOCUMENT_BYTES}")
     document: dict[str, Any] = orjson.loads(_bytes(connection, length))
-    return document, [_array(connection, each["dtype"], each["shape"]) for each in document.pop("arrays")]
+    return document, [_array(connection, each["dtype"], each["shape"], each["size"]) for each in document.pop("arrays")]
 
 
-def _array(connection: socket.socket, dtype_name: str, shape: list[int]) -> Array:
+def _bytes_of(array: Array) -> memoryview:
+    if array.dtype.kind == _TEXT_KIND:
+        return memoryview(tensors.to_binary(array))
+    # an array without values has no view of bytes
+    return np.ascontiguousarray(array).data.cast("B") if array.nbytes else memoryview(b"")
+
+
+def _array(connection: socket.socket, dtype_name: str, shape: list[int], size: int) -> Array:
     dtype = np.dtype(dtype_name)
+    if dtype.kind == _TEXT_KIND:
+        try:
+            return tensors.texts(memoryview(_bytes(connection, size)), tuple(shape))
+        except ValueError as error:
+            raise OSError(f"text: {error}") from error
     if dtype.kind not in _NUMBER_KINDS:
         raise OSError(f"an array of {dtype_name}: must be numbers")
     content = np.empty(math.prod(shape), dtype)

@@ -12,6 +12,7 @@ import orjson
 
 from trainer.serve.errors import RequestError
 from trainer.serve.protocol import request as server_side
+from trainer.serve.protocol import tensors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ class AnsweredTensor:
 
 def encode(inputs: Sequence[Array], spec: ModelSpec, request_id: str | None) -> tuple[Headers, bytes]:
     """Return headers and body of a request for all outputs of a model as binary tensors."""
-    parts = [array.tobytes() for array in inputs]
+    parts = [tensors.to_binary(array) for array in inputs]
     document: dict[str, Any] = {
         "inputs": [
             {

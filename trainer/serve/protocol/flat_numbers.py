@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 20
 """The parser keeps memory for the longest text that it has read, some ten times as much."""
 _TYPES = {"f": ("d", np.float64), "i": ("i", np.int64), "u": ("u", np.uint64)}
-"""What the numbers of a tensor are read as, by the kind of its NumPy type; a JSON array can hold any of its range."""
+"""What the numbers of a tensor are read as, by the kind of its values; a JSON array can hold any of its range."""
 _PARSER = simdjson.Parser()
 
 
@@ -39,7 +39,7 @@ def parse(text: bytes, spec: ModelSpec) -> dict[str, Any] | None:
 
 def _document(parsed: simdjson.Object, text: bytes, spec: ModelSpec) -> dict[str, Any] | None:
     document = _fields(parsed, apart="inputs")
-    kinds = {tensor.name: tensor.datatype.numpy.kind for tensor in spec.inputs}
+    kinds = {tensor.name: tensor.datatype.kind for tensor in spec.inputs}
     listed: Any = parsed["inputs"]
     inputs = [_input(listed[place], kinds) for place in range(len(listed))]
     # as_buffer also takes nested arrays, even or not: the only brackets may be those that are accounted for

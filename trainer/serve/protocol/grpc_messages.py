@@ -18,6 +18,7 @@ from trainer.serve.protocol.infer_request import (
     RequestedOutput,
     check_complete,
     check_names,
+    check_outputs,
     checked_datatype,
     checked_rows,
     checked_shape,
@@ -40,8 +41,9 @@ _CONTENTS = {
     "UINT64": "uint64_contents",
     "FP32": "fp32_contents",
     "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
 }
-"""Which field of InferTensorContents holds a datatype. FP16 has none: it comes as raw bytes."""
+"""Which field of InferTensorContents holds a datatype. FP16 and BF16 have none: they come as raw bytes."""
 
 
 def decode(message: _Message, raw: list[bytes], spec: ModelSpec) -> InferRequest:
@@ -66,12 +68,14 @@ def decode(message: _Message, raw: list[bytes], spec: ModelSpec) -> InferRequest
         for tensor in spec.inputs
     ]
     parameters = _parameters(message)
+    outputs = _requested_outputs(message, spec)
+    check_outputs(outputs, spec)
     return InferRequest(
         id=message.id or None,
         priority=whole_number("parameters", parameters, "priority"),
         timeout_us=whole_number("parameters", parameters, "timeout"),
         inputs=inputs,
-        outputs=_requested_outputs(message, spec),
+        outputs=outputs,
         rows=checked_rows(inputs, spec),
     )
 
@@ -110,9 +114,11 @@ def _from_contents(contents: _Message, shape: tuple[int, ...], spec: TensorSpec)
     count = math.prod(shape)
     if len(values) != count:
         raise RequestError(400, f"input {spec.name!r}: {len(values)} values; shape {list(shape)} needs {count}")
-    if spec.datatype.numpy.kind in "iu":
+    if spec.datatype.kind == "O":
+        return tensors.array_of(values, shape)
+    if spec.datatype.kind in "iu":
         # a 32-bit field also carries the smaller types; NumPy by itself makes fractions of numbers around 2**63
-        widest = np.uint64 if spec.datatype.numpy.kind == "u" else np.int64
+        widest = np.uint64 if spec.datatype.kind == "u" else np.int64
         return tensors.from_numbers(np.array(values, widest), spec).reshape(shape)
     return np.array(values, spec.datatype.numpy).reshape(shape)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from trainer.serve.datatypes import BF16, BYTES
 from trainer.serve.errors import RequestError
 from trainer.serve.protocol import tensors
 
@@ -91,6 +92,21 @@ def check_complete(names: Sequence[str], spec: ModelSpec) -> None:
     known = [tensor.name for tensor in spec.inputs]
     if missing := [name for name in known if name not in names]:
         raise RequestError(400, f"inputs {missing} are missing; the model takes {known}")
+
+
+def check_outputs(outputs: Sequence[RequestedOutput], spec: ModelSpec) -> None:
+    """Refuse outputs in a form that their type does not have.
+
+    Raises:
+        RequestError: 400 with the form that it has.
+    """
+    for output in outputs:
+        tensor = spec.outputs[output.index]
+        if output.classes and tensor.datatype.name == BYTES:
+            raise RequestError(400, f"output {tensor.name!r}: classification of BYTES: must be numbers")
+        if tensor.datatype.name == BF16 and not (output.binary or output.classes):
+            fix = 'Fix: "parameters": {"binary_data_output": true}'
+            raise RequestError(400, f"output {tensor.name!r}: BF16 has no JSON form. {fix}")
 
 
 def checked_rows(inputs: list[tensors.Array], spec: ModelSpec) -> int:

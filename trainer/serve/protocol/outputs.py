@@ -6,11 +6,13 @@ Source: Triton, "Classification Extension": `value:index` of the largest values,
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from trainer.serve.datatypes import BYTES
+from trainer.serve.protocol import tensors
 
 if TYPE_CHECKING:
     from trainer.serve.model_config import ModelSpec
@@ -25,16 +27,16 @@ class OutputTensor:
     name: str
     datatype: str
     shape: tuple[int, ...]
-    array: Array | None
-    texts: list[str]
-    """The elements where there is no array."""
+    array: Array
 
     def raw(self) -> bytes:
-        """Return little-endian elements in row-major order; each text after its length in 4 bytes."""
-        if self.array is not None:
-            return self.array.tobytes()
-        encoded = (text.encode() for text in self.texts)
-        return b"".join(struct.pack("<I", len(text)) + text for text in encoded)
+        """Return the bytes of a binary tensor."""
+        return tensors.to_binary(self.array)
+
+    def values(self) -> Array | list[str]:
+        """Return what JSON holds, flat."""
+        flat = self.array.reshape(-1)
+        return [element.decode() for element in flat] if flat.dtype.kind == "O" else flat
 
 
 def output_tensor(output: RequestedOutput, spec: ModelSpec, results: list[Array]) -> OutputTensor:
@@ -42,11 +44,12 @@ def output_tensor(output: RequestedOutput, spec: ModelSpec, results: list[Array]
     tensor = spec.outputs[output.index]
     array = np.ascontiguousarray(results[output.index])
     if not output.classes:
-        return OutputTensor(tensor.name, tensor.datatype.name, array.shape, array, [])
-    rows = array.reshape(array.shape[0] if spec.max_batch_size else 1, -1)
+        return OutputTensor(tensor.name, tensor.datatype.name, array.shape, array)
+    rows = tensor.datatype.numbers(array).reshape(array.shape[0] if spec.max_batch_size else 1, -1)
     count = min(output.classes, rows.shape[1])
-    texts = [text for row in rows for text in _largest(row, count, tensor.labels)]
-    return OutputTensor(tensor.name, "BYTES", (len(rows), count) if spec.max_batch_size else (count,), None, texts)
+    texts = [text.encode() for row in rows for text in _largest(row, count, tensor.labels)]
+    shape = (len(rows), count) if spec.max_batch_size else (count,)
+    return OutputTensor(tensor.name, BYTES, shape, tensors.array_of(texts, shape))
 
 
 def _largest(row: Array, count: int, labels: tuple[str, ...]) -> list[str]:

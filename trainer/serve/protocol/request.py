@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import orjson
 
+from trainer.serve.datatypes import BF16, BYTES
 from trainer.serve.errors import RequestError
 from trainer.serve.protocol import flat_numbers, tensors
 from trainer.serve.protocol.infer_request import (
@@ -19,6 +20,7 @@ from trainer.serve.protocol.infer_request import (
     RequestedOutput,
     check_complete,
     check_names,
+    check_outputs,
     checked_datatype,
     checked_rows,
     checked_shape,
@@ -79,12 +81,14 @@ def _decode(document: dict[str, Any], tail: memoryview, spec: ModelSpec, request
     check_complete(list(declared), spec)
     inputs = [_read_input(declared[tensor.name], binary.get(tensor.name), tensor) for tensor in spec.inputs]
     parameters = _parameters("body", document)
+    outputs = _requested_outputs(document, parameters, spec)
+    check_outputs(outputs, spec)
     return InferRequest(
         id=request_id,
         priority=whole_number("parameters", parameters, "priority"),
         timeout_us=whole_number("parameters", parameters, "timeout"),
         inputs=inputs,
-        outputs=_requested_outputs(document, parameters, spec),
+        outputs=outputs,
         rows=checked_rows(inputs, spec),
     )
 
@@ -92,17 +96,19 @@ def _decode(document: dict[str, Any], tail: memoryview, spec: ModelSpec, request
 def _decode_raw(body: bytes, spec: ModelSpec) -> InferRequest:
     """Return a request whose body is the values of the model's one input, and nothing else.
 
-    As in Triton: one row where the model takes batches, and a size of -1 is what the bytes make it.
+    As in Triton: one row where the model takes batches, and a size of -1 is what the bytes make it; all of them are one
+    element of BYTES.
     """
     if len(spec.inputs) != 1:
         names = [tensor.name for tensor in spec.inputs]
         fix = "Fix: send JSON, and binary tensors behind it"
         raise RequestError(400, f"Inference-Header-Content-Length 0 is for models of one input; inputs: {names}. {fix}")
     (tensor,) = spec.inputs
+    is_text = tensor.datatype.name == BYTES
     shape = checked_shape(_raw_shape(len(body), tensor, batched=spec.max_batch_size > 0), tensor)
     return InferRequest(
         id=None,
-        inputs=[tensors.from_binary(memoryview(body), shape, tensor)],
+        inputs=[tensors.array_of([body], shape) if is_text else tensors.from_binary(memoryview(body), shape, tensor)],
         outputs=[RequestedOutput(index=index, binary=True) for index in range(len(spec.outputs))],
         rows=1,
     )
@@ -110,6 +116,8 @@ def _decode_raw(body: bytes, spec: ModelSpec) -> InferRequest:
 
 def _raw_shape(size: int, spec: TensorSpec, *, batched: bool) -> list[int]:
     shape = [1, *spec.shape[1:]] if batched else list(spec.shape)
+    if spec.datatype.name == BYTES:
+        return [1] * len(shape)
     if shape.count(-1) > 1:
         fix = "Fix: send JSON with the shape"
         raise RequestError(400, f"input {spec.name!r}: shape {shape} cannot be known from {size} bytes. {fix}")
@@ -206,6 +214,8 @@ def _read_input(entry: dict[str, Any], binary: memoryview | None, spec: TensorSp
         if data is not None:
             raise RequestError(400, f"input {spec.name!r}: has both data and binary_data_size. Fix: send one")
         return tensors.from_binary(binary, shape, spec)
+    if spec.datatype.name == BF16:
+        raise RequestError(400, f"input {spec.name!r}: BF16 has no JSON form. Fix: send it as a binary tensor")
     if not isinstance(data, (list, np.ndarray)):
         raise RequestError(400, f"input {spec.name!r}: data must be an array, is {_kind(data)}")
     return tensors.from_json(cast("list[Any] | tensors.Array", data), shape, spec)

@@ -33,7 +33,7 @@ def encode(request: InferRequest, spec: ModelSpec, version: int, results: list[A
             binary.append(content)
             entry["parameters"] = {"binary_data_size": len(content)}
         else:
-            entry["data"] = tensor.texts if tensor.array is None else tensor.array.reshape(-1)
+            entry["data"] = tensor.values()
         entries.append(entry)
     document: dict[str, Any] = {"model_name": spec.name, "model_version": str(version), "outputs": entries}
     if request.id is not None:

@@ -55,6 +55,15 @@ def outputs(names: list[str], result: object) -> list[float]:
         (["y"], SMALL, [1.0]),
         (["y__0"], SMALL, [1.0]),
         (["y"], {"y": SMALL}, [1.0]),
+        (["large"], {"small": SMALL, "large": LARGE}, [2.0]),
+        (["RESULT"], SMALL, [1.0]),
+        (["RESULT[1]", "RESULT[0]"], (SMALL, LARGE), [2.0, 1.0]),
+        (["RESULT[large]", "small"], {"small": SMALL, "large": LARGE}, [2.0, 1.0]),
+        (["RESULT[1][0][boxes]", "RESULT[0]"], (SMALL, [{"boxes": LARGE, "scores": SMALL}]), [2.0, 1.0]),
+        (["RESULT[0][large]"], (Two(SMALL, LARGE),), [2.0]),
+        (["a", "b", "c"], (SMALL, (LARGE, SMALL)), [1.0, 2.0, 1.0]),
+        (["O__1", "O__2", "O__0"], ((SMALL, LARGE), LARGE), [2.0, 2.0, 1.0]),
+        (["a"], (None, SMALL), [1.0]),
     ],
 )
 def test_outputs_are_found_by_name_number_or_order(names, result, expected):
@@ -69,12 +78,21 @@ def test_outputs_are_found_by_name_number_or_order(names, result, expected):
         (["a", "b"], (SMALL, (SMALL, LARGE)), "['Tensor', 'tuple']"),
         (["a", "b"], {"a": SMALL, "c": LARGE}, "{'a': 'Tensor', 'c': 'Tensor'}"),
         (["a"], {"a": None}, "{'a': 'NoneType'}"),
+        (["a"], {"b": SMALL}, "{'b': 'Tensor'}"),
+        (["a", "b"], ({"a": SMALL}, {"b": LARGE}), "['dict', 'dict']"),
+        (["RESULT[0]", "RESULT[2]"], (SMALL, LARGE, {}), "['Tensor', 'Tensor', 'dict']"),
         (["a"], None, "['NoneType']"),
     ],
 )
 def test_what_is_not_a_tensor_for_each_output_is_refused(names, result, returned):
     with pytest.raises(ModelLoadError, match=re.escape(f"the model returns {returned}; config.pbtxt promises a")):
         outputs(names, result)
+
+
+@each_row(("result", "given"), [(1, "int"), (["a"], "list"), (SMALL.double(), "torch.float64")])
+def test_another_type_than_that_of_the_configuration_is_refused(result, given):
+    with pytest.raises(ModelLoadError, match=rf"output 'a' is {given}; config\.pbtxt says FP32"):
+        outputs(["a"], result)
 
 
 @each_row(("inputs", "names"), [(["x"], ["OUT__1", "OUT__2"]), (["x"], ["OUT__0", "b__00"]), (["x__1"], ["y"])])
@@ -101,8 +119,44 @@ def test_a_file_keeps_the_names_of_its_outputs(tmp_path, module):
 
 
 class Scaled(torch.nn.Module):
-    def forward(self, x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
-        return x * factor
+    def forward(self, x: torch.Tensor, factor: float = 2.0, more: torch.Tensor | None = None) -> torch.Tensor:
+        return x * factor if more is None else x * factor + more
+
+
+class ByKeyword(torch.nn.Module):
+    def forward(self, x: torch.Tensor, *, less: torch.Tensor) -> torch.Tensor:
+        return x - less
+
+
+class OfDict(torch.nn.Module):
+    def forward(self, tensors: dict[str, torch.Tensor]) -> torch.Tensor:
+        return tensors["x"] - tensors["less"]
+
+
+@each_row(
+    ("module", "inputs", "expected"),
+    [
+        (Scaled(), {"x": 3.0}, 6.0),
+        (Scaled(), {"any": 3.0}, 6.0),
+        (Scaled(), {"more": 1.0, "x": 3.0}, 7.0),
+        (ByKeyword(), {"less": 1.0, "x": 3.0}, 2.0),
+        (ByKeyword(), {"IN__1": 1.0, "IN__0": 3.0}, 2.0),
+        (OfDict(), {"less": 1.0, "x": 3.0}, 2.0),
+    ],
+)
+def test_arguments_are_found_by_name_number_or_order_and_keep_their_defaults(tmp_path_factory, module, inputs, expected):
+    file = tmp_path_factory.mktemp("model") / "model.pt"
+    torchscript.save_frozen(module, file)
+    loaded = model.load(file, config(list(inputs), ["y"]), 1)
+    [array] = loaded.infer([np.full((1, 1), value, np.float32) for value in inputs.values()])
+    assert array.item() == expected
+
+
+@each_row("names", [["more"], ["x", "y", "z", "w"], ["any"]])
+def test_inputs_that_are_not_the_arguments_are_refused(names):
+    program = Program(call=Scaled(), arguments=["x", "factor", "more"], defaults=frozenset({"more"}))
+    with pytest.raises(ModelLoadError, match=r"the model takes \['x', 'factor', 'more'\]; config.pbtxt has the inputs \["):
+        LoadedModel(config(names, ["y"]), 1, program)
 
 
 class Total(torch.nn.Module):
@@ -120,18 +174,19 @@ class TwoRows(torch.nn.Module):
         return x.reshape(2, 3).sum(1, keepdim=True)
 
 
-BATCHES = "max_batch_size: 2"
+BATCHES, SQUEEZED = "max_batch_size: 2", "[1] reshape { shape: [] }"
 
 
 @each_row(
     ("module", "batches", "dims", "refusal"),
     [
-        (Scaled(), BATCHES, ("[1]", "[1]"), "the model takes ['x', 'factor']; config.pbtxt has the inputs ['x']"),
+        (Scaled(), BATCHES, ("[1]", "[1]"), ""),
         (Total(), BATCHES, ("[1]", "[1]"), "output 'y' has shape []; config.pbtxt says [2, 1]"),
         (Total(), "", ("[3]", "[1]"), "output 'y' has shape []; config.pbtxt says [1]"),
         (Total(), "", ("[3]", "[]"), "output 'y': dims []: "),
         (torch.nn.Identity(), BATCHES, ("[]", "[]"), ""),
-        (torch.nn.Identity(), BATCHES, ("[1] reshape {}", "[1]"), "reshape and shape tensors are not supported. Fix: "),
+        (torch.nn.Identity(), BATCHES, (SQUEEZED, SQUEEZED), ""),
+        (torch.nn.Identity(), BATCHES, (SQUEEZED, "[1]"), "output 'y' has shape [2]; config.pbtxt says [2, 1]"),
         (Half(), BATCHES, ("[1]", "[1]"), "output 'y' is torch.bfloat16; config.pbtxt says FP32"),
         (TwoRows(), BATCHES, ("[3]", "[1]"), "the model fails on zeros in a batch of 1: RuntimeError: shape '[2, 3]'"),
         (TwoRows(), "", ("[2, 3]", "[2, 1]"), ""),
