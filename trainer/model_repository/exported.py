@@ -7,41 +7,53 @@ from __future__ import annotations
 
 import io
 import logging
+import warnings
 import zipfile
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.export
+from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from pathlib import Path
 
     from torch import Tensor, nn
+    from torch.export import ExportedProgram
 
 
-def save(model: nn.Module, path: Path, example: Tensor) -> None:
-    """Write a model in evaluation mode that takes batches of any size.
+def program(model: nn.Module, example: Tensor) -> ExportedProgram:
+    """Return a model in evaluation mode as a program that takes batches of any size.
 
     Args:
         model: A module of one input.
-        path: The file to write.
         example: An input of at least two samples: the sizes 0 and 1 would become constants of the program.
+    """
+    batch = torch.export.Dim("batch", min=1)
+    with warnings.catch_warnings():
+        # from what torchvision says of its operators' shapes
+        warnings.filterwarnings("ignore", message="`create_unbacked_symint` is deprecated")
+        return torch.export.export(model.eval(), (example,), dynamic_shapes=({0: batch},))
+
+
+def save(model: nn.Module, path: Path, example: Tensor) -> None:
+    """Write a model as a program; see `program`.
 
     Raises:
         OSError: with an error number, the file cannot be written.
     """
-    batch = torch.export.Dim("batch", min=1)
-    program = torch.export.export(model.eval(), (example,), dynamic_shapes=({0: batch},))
     # by way of memory, as TorchScript and for the same reason
     content = io.BytesIO()
-    torch.export.save(program, content)
+    torch.export.save(program(model, example), content)
     path.write_bytes(content.getbuffer())
 
 
-def load(path: Path) -> tuple[nn.Module, list[str]]:
-    """Return a model that `save` wrote, and the names of its arguments in their order.
+def load(path: Path) -> tuple[Callable[..., object], list[str]]:
+    """Return a program that `save` wrote, or anybody's, and the names of its arguments in their order.
+
+    The tensors in a dict or tuple are arguments of their own.
 
     Raises:
         RuntimeError: the file is damaged, something else, or was written by another torch.
@@ -49,10 +61,25 @@ def load(path: Path) -> tuple[nn.Module, list[str]]:
     reasons: list[BaseException] = []
     try:
         with _collected(reasons):
-            program = torch.export.load(path)
+            loaded = torch.export.load(path)
     except (RuntimeError, ValueError, zipfile.BadZipFile) as error:
         raise RuntimeError(str(reasons[0] if reasons else error).partition("\n")[0]) from error
-    return program.module(), [str(name) for name in cast("tuple[object, ...]", program.graph_signature.user_inputs)]
+    module, structure = loaded.module(), cast("Any", loaded.call_spec).in_spec
+    names = [str(name) for name in cast("tuple[object, ...]", loaded.graph_signature.user_inputs)]
+    return _on_values(module, structure), names
+
+
+def _on_values(module: nn.Module, structure: Any) -> Callable[..., object]:  # noqa: ANN401  pytree's type has no name
+    """Return the module as a function of the values of its arguments, one after another."""
+    arguments, keywords = structure.children()
+    if not keywords.children() and all(each.is_leaf() for each in arguments.children()):
+        return module
+
+    def call(*values: object) -> object:
+        given, named = pytree.tree_unflatten(values, structure)
+        return module(*given, **named)
+
+    return call
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainer.model_repository import operators, torchscript
+from trainer.model_repository import compiled, operators, torchscript
 from trainer.model_repository.layout import TORCH_EXPORT_SUFFIX
 
 if TYPE_CHECKING:
@@ -27,22 +27,32 @@ class Program:
     """The arguments that may be left out."""
     keywords: frozenset[str] = frozenset()
     """The arguments that are given by name alone."""
+    has_cycles: bool = False
+    """What it holds refers to itself, so that only the garbage collector frees it."""
     takes_dict: bool = False
     """The only argument is a dict of tensors."""
 
 
+def is_exported(path: Path) -> bool:
+    """Tell whether a file is a program of torch.export, which takes torch's compiler to load."""
+    return path.suffix == TORCH_EXPORT_SUFFIX and not compiled.is_package(path)
+
+
 def load(path: Path) -> Program:
-    """Read a TorchScript file, or one of torch.export (.pt2), in evaluation mode, and register the operators it calls.
+    """Read TorchScript, a program of torch.export or a compiled package (.pt2), and register the operators it calls.
 
     Raises:
         RuntimeError, ValueError: the file is damaged or was written by a newer torch.
     """
     operators.register(path)
-    if path.suffix == TORCH_EXPORT_SUFFIX:
+    if is_exported(path):
         from trainer.model_repository import exported  # noqa: PLC0415  imports torch's compiler
 
-        module, arguments = exported.load(path)
-        return Program(call=module, arguments=arguments)
+        call, names = exported.load(path)
+        return Program(call=call, arguments=names, has_cycles=True)
+    if path.suffix == TORCH_EXPORT_SUFFIX:
+        call, names = compiled.load(path)
+        return Program(call=call, arguments=names)
     return _program(torchscript.load(path))
 
 

@@ -49,8 +49,9 @@ class CheckpointSource:
     """Name of the training in the manifest. None: the name of `checkpoint` without its suffix."""
     commit: str | None = None
     """Commit of the code that trained the model, for the manifest. None: as the run's record says."""
-    method: Literal["script", "trace"] = "script"
-    """How it becomes TorchScript: trace is for networks in Python that TorchScript does not know."""
+    method: Literal["script", "trace", "export"] = "script"
+    """What becomes of it. script: TorchScript of its code; trace: TorchScript of one call, for Python that TorchScript
+    does not know; export: a program of torch.export, the format that succeeds TorchScript."""
     input_name: str = "image"
     """Name of the input for clients."""
     output_name: str = "logits"

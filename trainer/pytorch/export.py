@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer.common.files import fsync_directory, read_json, sha256_of, write_json_atomically
-from trainer.model_repository.layout import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE
+from trainer.model_repository.layout import CONFIG_FILE, MANIFEST_FILE
 from trainer.pytorch import class_names
 from trainer.pytorch.compression.config import CompressionConfig
 from trainer.pytorch.export_config import ExportError
@@ -61,6 +61,8 @@ def origin(trained: TrainedModel, compression: CompressionConfig = NO_VARIANTS) 
         # absent as in manifests from before there were variants
         "compression": settings if compression.variants else None,
         "source_files": trained.source_files,
+        # absent as in manifests from before there was another
+        "method": trained.method if trained.method == "export" else None,
         "inputs": [trained.inputs.to_manifest()],
         "outputs": [trained.outputs.to_manifest()],
     }
@@ -120,8 +122,8 @@ def _is_whole(folder: Path, manifest: dict[str, Any]) -> bool:
 
 def _fill(staging: Path, config: ExportConfig, trained: TrainedModel, compression: CompressionConfig) -> dict[str, Any]:
     """Write all files of a version; return its manifest without the version."""
-    model = write_model(staging / MODEL_FILE, trained)
-    variants = write_variants(staging, trained, model["accuracy"], compression)
+    model = write_model(staging / trained.model_file, trained)
+    variants = write_variants(staging, trained, model, compression)
     manifest: dict[str, Any] = {
         **model,
         **origin(trained, compression),

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer.common.files import fsync_file, sha256_of
-from trainer.model_repository import comparison, model_file, torch_error, torchscript
-from trainer.model_repository.layout import TORCH_EXPORT, TORCH_EXPORT_SUFFIX, variant_file
+from trainer.model_repository import comparison, compiled, model_file, torch_error, torchscript
+from trainer.model_repository.layout import COMPILED, TORCH_EXPORT_SUFFIX, variant_file
 from trainer.pytorch.deterministic import any_kernel
 from trainer.pytorch.export_config import ExportError
 from trainer.pytorch.measurement import BATCH_SIZES, latencies, share_correct
@@ -57,22 +57,30 @@ class VariantFiles:
 
 
 def write_model(path: Path, trained: TrainedModel) -> dict[str, Any]:
-    """Write the model itself as TorchScript, and return its entry.
+    """Write the model itself, and return its entry.
 
     Raises:
-        ExportError: the network cannot become TorchScript, or the file does not compute what the model computes.
+        ExportError: the network cannot become TorchScript or a program of torch.export, or the file does not compute
+            what the model computes.
         OSError: the file cannot be written.
     """
-    example = trained.samples[:2] if trained.method == "trace" else None
-    other = "--method=trace, which records one call" if example is None else "--method=script, which reads the code"
+    example = trained.samples[:2]
+    kind, other = "TorchScript", "--method=script, which reads the code"
+    if trained.method == "script":
+        other = "--method=trace, which records one call"
+    elif trained.method == "export":
+        kind = "a program of torch.export"
     try:
-        torchscript.save_frozen(trained.module, path, example)
+        if trained.method == "export":
+            _save_exported(trained.module, path, example)
+        else:
+            torchscript.save_frozen(trained.module, path, example if trained.method == "trace" else None)
     except Exception as error:
         if _is_of_storage(error):
             raise
         fix = f"Fix: what it names, or {other}"
         why = torch_error.reason(error)
-        raise ExportError(f"the network cannot become TorchScript: {why}. {fix}") from error
+        raise ExportError(f"the network cannot become {kind}: {why}. {fix}") from error
     try:
         entry = _entry(path, trained.module, trained)
     except _OtherAnswersError as error:
@@ -84,13 +92,15 @@ def write_model(path: Path, trained: TrainedModel) -> dict[str, Any]:
     return entry | {"batching": {"dynamic": True}}
 
 
-def write_variants(folder: Path, trained: TrainedModel, accuracy: float, config: CompressionConfig) -> VariantFiles:
+def write_variants(
+    folder: Path, trained: TrainedModel, model: dict[str, Any], config: CompressionConfig
+) -> VariantFiles:
     """Write the variants that are as accurate as `config` wants; the others are named with the reason.
 
     Args:
         folder: The version's.
         trained: The model.
-        accuracy: Of the file of the model itself, 0 to 1.
+        model: The entry of the model itself.
         config: Which variants.
 
     Raises:
@@ -106,7 +116,10 @@ def write_variants(folder: Path, trained: TrainedModel, accuracy: float, config:
 
     builder = VariantBuilder(trained.module, trained.training, config)
     for variant in config.variants:
-        path = folder / variant_file(variant)
+        if variant_file(variant) == trained.model_file:
+            files.published[variant] = model
+            continue
+        path = folder / variant_file(variant, trained.model_file)
         try:
             entry = _write_variant(path, variant, builder.build(variant), trained)
         except Exception as error:  # whatever torch raises for one variant, the model must be published
@@ -114,7 +127,7 @@ def write_variants(folder: Path, trained: TrainedModel, accuracy: float, config:
                 raise  # a version without it would be found, and taken for complete, by each later attempt
             rejection: dict[str, Any] = {"reason": f"cannot be built from this model: {torch_error.reason(error)}"}
         else:
-            loss = _points_lost(accuracy, entry["accuracy"])
+            loss = _points_lost(model["accuracy"], entry["accuracy"])
             if loss <= config.max_accuracy_loss_points or config.publish_inaccurate_variants:
                 files.published[variant] = entry
                 continue
@@ -132,19 +145,26 @@ def _points_lost(before: float, after: float) -> float:
 
 
 def _write_variant(path: Path, variant: Variant, model: nn.Module, trained: TrainedModel) -> dict[str, Any]:
-    if variant == TORCH_EXPORT:
-        from trainer.model_repository import exported  # noqa: PLC0415  imports torch's compiler
-
-        exported.save(model, path, trained.samples[:2])
-    else:
-        # scripting does not know the modules that quantisation and pruning generate
-        with any_kernel():
-            torchscript.save_frozen(model, path, trained.samples[:2])
+    example = trained.samples[:2]
+    with any_kernel():
+        if variant == COMPILED:
+            compiled.save(model, path, example)
+        elif path.suffix == TORCH_EXPORT_SUFFIX:
+            _save_exported(model, path, example)
+        else:
+            # scripting does not know the modules that quantisation and pruning generate
+            torchscript.save_frozen(model, path, example)
     entry = _entry(path, model, trained)
     if why := _dependence_of_rows(model, trained.samples):
         logger.warning("variant %s: %s; it is served in batches as the model is", variant, why)
         entry["depends_on_batch"] = why
     return entry
+
+
+def _save_exported(model: nn.Module, path: Path, example: Tensor) -> None:
+    from trainer.model_repository import exported  # noqa: PLC0415  imports torch's compiler
+
+    exported.save(model, path, example)
 
 
 def _entry(path: Path, model: nn.Module, trained: TrainedModel) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from trainer.model_repository.layout import EXPORTED_FILE, MODEL_FILE
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -54,7 +56,12 @@ class TrainedModel:
     """Of the code that trained it, 40 hex digits; None where the code came with the image."""
     class_names: tuple[str, ...] = ()
     """In the order of the outputs; empty where the data have none."""
-    method: Literal["script", "trace"] = "script"
-    """How it becomes TorchScript."""
+    method: Literal["script", "trace", "export"] = "script"
+    """How it becomes TorchScript, or that it becomes a program of torch.export."""
     source_files: dict[str, str] | None = None
     """SHA-256 of the files that it was read from, where run and step do not identify it."""
+
+    @property
+    def model_file(self) -> str:
+        """The name of its file."""
+        return EXPORTED_FILE if self.method == "export" else MODEL_FILE

@@ -8,7 +8,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from trainer.common.files import write_atomically
-from trainer.model_repository.layout import LABELS_FILE, MODEL_FILE
+from trainer.model_repository.layout import EXPORTED_FILE, LABELS_FILE, MODEL_FILE
 from trainer.pytorch.export_config import ExportError
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ def write_config(path: Path, config: ExportConfig, trained: TrainedModel, *, is_
     if present.HasField("dynamic_batching") and not is_batched:
         fix = "Fix: remove dynamic_batching from it, or another --model_name"
         raise ExportError(f"{path}: has dynamic_batching; answers of the model depend on all samples of a batch. {fix}")
+    if present.default_model_filename in {MODEL_FILE, EXPORTED_FILE} - {trained.model_file}:
+        fix = "Fix: remove it, which serves either, or another --model_name"
+        given = f"default_model_filename={present.default_model_filename!r}; the model is {trained.model_file}"
+        raise ExportError(f"{path}: {given}. {fix}")
     for output in (*present.output, *generated.output):
         output.ClearField("label_filename")  # theirs is an operator's choice, or from before there was one
     if list(present.input) != list(generated.input) or list(present.output) != list(generated.output):
@@ -61,8 +65,9 @@ def _triton_config(config: ExportConfig, trained: TrainedModel) -> Any:  # noqa:
     labels = LABELS_FILE if trained.class_names else ""
     return triton.ModelConfig(
         name=config.model_name,
-        platform="pytorch_libtorch",
-        default_model_filename=MODEL_FILE,
+        # Triton serves no programs of torch.export; this server knows them by the file
+        **({"backend": "pytorch"} if trained.model_file == EXPORTED_FILE else {"platform": "pytorch_libtorch"}),
+        default_model_filename=trained.model_file,
         max_batch_size=config.max_batch_size,
         input=[triton.ModelInput(**dims(trained.inputs))],
         output=[triton.ModelOutput(**dims(trained.outputs), label_filename=labels)],

@@ -1,4 +1,4 @@
-"""Open Inference Protocol v2 server for TorchScript models in Triton's repository layout.
+"""Open Inference Protocol v2 server for models of TorchScript and torch.export in Triton's repository layout.
 
 `python -m trainer.serve --model_repository DIR --model_name NAME`. Who owns what:
     loader    a thread per model that reads the repository, decides what is loaded, and publishes snapshots

@@ -56,7 +56,7 @@ class LimitsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ServeConfig:
-    """Serve TorchScript models with the Open Inference Protocol v2 over HTTP and gRPC."""
+    """Serve TorchScript models, and those of torch.export, with the Open Inference Protocol v2 over HTTP and gRPC."""
 
     model_repository: Path
     """Folder in Triton's layout: <model_name>/config.pbtxt, <model_name>/<version>/{model.pt,manifest.json}."""

@@ -26,6 +26,7 @@ class JoinedWrites:
 
     def send_ahead(self, start: bytes) -> None:
         """Send what the next write begins with."""
+        self._send_held()
         self._transport.write(start)
         self._ahead = len(start)
 

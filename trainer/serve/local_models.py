@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
+import sys
 import time
 from typing import TYPE_CHECKING
 
-from trainer.model_repository.layout import TORCH_EXPORT
+from trainer.model_repository import model_file
 from trainer.serve import model, repository, warmup
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_EXPORTED = "trainer.model_repository.exported"
+
 
 class LocalModels:
     """Loads versions of one model; `load` may run on any thread."""
@@ -24,9 +28,6 @@ class LocalModels:
     def __init__(self, warmup_budget_seconds: float, variant: str | None) -> None:
         self._warmup_budget_seconds = warmup_budget_seconds
         self._variant = variant
-        if variant == TORCH_EXPORT:
-            # before the process freezes what it has imported: else each collection looks at all of torch's compiler
-            importlib.import_module("trainer.model_repository.exported")
 
     def load(self, candidate: Candidate, spec: ModelSpec) -> LoadedModel:
         """Return a version that is ready to answer.
@@ -39,6 +40,9 @@ class LocalModels:
         if self._variant is not None:
             repository.require_variant(candidate, self._variant)
         repository.verify(candidate)
+        if model_file.is_exported(candidate.model_file) and _EXPORTED not in sys.modules:
+            importlib.import_module(_EXPORTED)
+            gc.freeze()  # else each collection looks at all of torch's compiler
         is_optimized = repository.is_optimized(candidate)
         loaded = model.load(candidate.model_file, spec, candidate.version, is_optimized=is_optimized)
         loaded_at = time.monotonic()

@@ -47,6 +47,7 @@ class LoadedModel:
         """From the file on disk to the end of the warm-up; set by who loads it, as is the next."""
         self.warmup_seconds = 0.0
         self._call = program.call
+        self._has_cycles = program.has_cycles
         self._arguments = Arguments(program, spec)
         self._outputs = Outputs(spec)
         self._cpu_threads = max(1, _CPU_THREADS // spec.instances)
@@ -70,8 +71,8 @@ class LoadedModel:
     def release(self) -> None:
         """Free the weights now: what is left refers to itself, and Python looks for such circles very seldom."""
         self._call = _refuse
-        if self.spec.model_file.endswith(TORCH_EXPORT_SUFFIX):
-            gc.collect()  # its program has circles of its own
+        if self._has_cycles:
+            gc.collect()
 
 
 def _refuse(*_arguments: object) -> object:
@@ -106,7 +107,7 @@ def load(path: Path, spec: ModelSpec, version: int, *, is_optimized: bool = Fals
         if _FOREIGN_OPERATOR.match(why):
             fix = "operators of torch and torchvision alone, since the server has those of no other package"
         elif path.suffix == TORCH_EXPORT_SUFFIX:
-            fix = "save it with torch.export.save of this torch"
+            fix = "save it with torch.export.save of this torch, or compile it with this one"
         raise ModelLoadError(
             f"{path.name}: not a model that torch {torch.__version__} can load: {why}. Fix: {fix}"
         ) from error

@@ -66,6 +66,8 @@ class ModelSpec:
     max_batch_size: int
     """0: the model has no batch dimension."""
     model_file: str
+    is_any_format: bool
+    """A file of torch.export may stand in for that of TorchScript: config.pbtxt names none."""
     version_policy: VersionPolicy
     batching: Batching
     """Which requests that wait together are run together."""
@@ -105,6 +107,7 @@ def parse(text: str, model_name: str, only_version: int | None = None, variant: 
         outputs=_tensors("output", config.output, config.max_batch_size),
         max_batch_size=config.max_batch_size,
         model_file=variant_file(variant) if variant else config.default_model_filename or MODEL_FILE,
+        is_any_format=variant is not None or not config.default_model_filename,
         version_policy=_version_policy(config, only_version),
         batching=batching_config.parse(config),
         instances=_instances(config),

@@ -6,17 +6,24 @@ Layout: Triton Inference Server, "Model Repository"; `trainer.pytorch.export` wr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from trainer.common.files import read_json, sha256_of
-from trainer.model_repository.layout import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE, WARMUP_FOLDER
+from trainer.model_repository.layout import (
+    CONFIG_FILE,
+    EXPORTED_FILE,
+    MANIFEST_FILE,
+    MODEL_FILE,
+    TORCH_EXPORT_SUFFIX,
+    WARMUP_FOLDER,
+)
 from trainer.serve import warmup_config
 from trainer.serve.errors import ModelLoadError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
-    from pathlib import Path
 
     from trainer.serve.model_config import ModelSpec
 
@@ -101,7 +108,7 @@ def incomplete_versions(folder: Path, spec: ModelSpec, complete: Sequence[Candid
     """
     complete_versions = {candidate.version for candidate in complete}
     lacking = {
-        number: [name for name in (MANIFEST_FILE, spec.model_file) if not (folder / str(number) / name).exists()]
+        number: [path.name for path in _files(folder / str(number), spec) if not path.exists()]
         for number in _numbers(folder, spec)
         if number not in complete_versions
     }
@@ -183,9 +190,20 @@ def _entry_of(candidate: Candidate) -> dict[str, object]:
     return listed[name]
 
 
+def model_path(folder: Path, spec: ModelSpec) -> Path:
+    """Return the model file of a version: that of torch.export, too, unless config.pbtxt names the other."""
+    path = folder / spec.model_file
+    other = path.with_suffix(TORCH_EXPORT_SUFFIX)
+    return other if spec.is_any_format and not path.exists() and other.exists() else path
+
+
+def _files(folder: Path, spec: ModelSpec) -> list[Path]:
+    return [folder / MANIFEST_FILE, model_path(folder, spec)]
+
+
 def _candidate(folder: Path, version: int, config_text: str, spec: ModelSpec) -> Candidate | None:
-    model_file = folder / spec.model_file
-    present = model_file if model_file.exists() else folder / MODEL_FILE
+    model_file = model_path(folder, spec)
+    present = next(filter(Path.exists, [model_file, folder / MODEL_FILE]), folder / EXPORTED_FILE)
     try:
         stats: list[os.stat_result | None] = [path.stat() for path in (folder / MANIFEST_FILE, present)]
     except FileNotFoundError:

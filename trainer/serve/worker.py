@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer.common import command_line
 from trainer.common.log_lines import log_to_stderr
-from trainer.serve import model_config, worker_channel
+from trainer.serve import model_config, repository, worker_channel
 from trainer.serve.errors import ModelLoadError
 from trainer.serve.local_models import LocalModels
 from trainer.serve.repository import Candidate
@@ -89,7 +89,7 @@ class ModelCalls:
         candidate = Candidate(
             version=version,
             folder=folder,
-            model_file=folder / spec.model_file,
+            model_file=repository.model_path(folder, spec),
             config_text=config_text,
             signature=(),
         )

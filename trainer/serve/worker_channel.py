@@ -75,7 +75,7 @@ def _array(connection: socket.socket, dtype_name: str, shape: list[int], size: i
         except ValueError as error:
             raise OSError(f"text: {error}") from error
     if dtype.kind not in _NUMBER_KINDS:
-        raise OSError(f"an array of {dtype_name}: must be numbers")
+        raise OSError(f"an array of {dtype_name}: must be numbers or text")
     content = np.empty(math.prod(shape), dtype)
     if content.nbytes:
         _fill(connection, content.data.cast("B"))

@@ -15,6 +15,8 @@ from torch import nn
 from tests.tables import each_row
 from trainer import export, train
 from trainer.model_repository import model_file
+from trainer.serve.loader import ModelLoader
+from trainer.serve.local_models import LocalModels
 from trainer.training import digits
 
 NETWORK = """
@@ -56,6 +58,12 @@ class TwoInputs(Net):
 class Pair(Net):
     def forward(self, features):
         return self.linear(features), features
+
+class Branches(Net):
+    def forward(self, features):
+        if features.sum() > 0:
+            return self.linear(features)
+        return self.linear(-features)
 
 class NotANumber(Net):
     def forward(self, features):
@@ -115,6 +123,44 @@ def test_a_network_of_any_file_becomes_a_version_that_can_be_served(files, capsy
         assert f"{folder / name}: " in printed
         with torch.inference_mode():
             assert model_file.load(folder / name).call(rows).argmax(dim=1).tolist() == [2, 0]
+
+
+def test_a_network_becomes_a_program_of_torch_export_and_is_served_with_its_variants(files, capsys):
+    words = [*arguments(files, network=f"{files / 'net.py'}:Flexible"), "--method=export"]
+    words += ["--variants", "sparse", "pt2", "int8", "--fine_tune_epochs=0"]
+    assert export.main(words) == 1  # int8 is TorchScript's
+    assert "variant int8 is not published: cannot be built from this model: " in capsys.readouterr().err
+    folder = files / "models/net"
+    manifest = json.loads((folder / "1/manifest.json").read_text())
+    names = {name: entry["model_file"] for name, entry in manifest["variants"].items()}
+    assert (manifest["model_file"], names) == ("model.pt2", {"sparse": "model.sparse.pt2", "pt2": "model.pt2"})
+    assert 'default_model_filename: "model.pt2"' in (folder / "config.pbtxt").read_text()
+    rows = np.array([[0.0, 0.0, 9.0, 0.0], [8.0, 0.0, 0.0, 0.0]], np.float32)
+    for named in (True, False):
+        if not named:
+            text = (folder / "config.pbtxt").read_text()
+            (folder / "config.pbtxt").write_text(re.sub("default_model_filename.*", "", text))
+        for variant in (None, "sparse", "pt2"):
+            snapshot = ModelLoader(folder, LocalModels(0, variant).load, lambda _: None, None, variant).sync()
+            assert not snapshot.unavailable
+            assert snapshot.models[1].infer([rows])[0].argmax(axis=1).tolist() == [2, 0]
+    assert export.main(words) == 1
+    assert not (folder / "2").exists()
+
+
+def test_a_model_does_not_change_its_format_under_a_configuration_that_names_the_file(files, capsys):
+    words = arguments(files)
+    assert export.main(words) == 0
+    assert export.main([*words, "--method=export"]) == 1
+    assert "default_model_filename='model.pt'; the model is model.pt2. Fix: remove it, " in capsys.readouterr().err
+
+
+def test_a_network_that_torch_export_does_not_take_is_refused_with_another_method(files, capsys):
+    words = [*arguments(files, network=f"{files / 'net.py'}:Branches"), "--method=export"]
+    assert export.main(words) == 1
+    assert re.search(
+        r"cannot become a program of torch\.export: .*Fix: what it names, or --method=script", capsys.readouterr().err
+    )
 
 
 def test_a_run_is_exported_from_its_latest_checkpoint(data_dir, tmp_path, monkeypatch):

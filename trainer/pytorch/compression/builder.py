@@ -53,7 +53,7 @@ class VariantBuilder:
                 case "sparse":
                     sparse = with_masks(self._model, self._config.sparsity)
                     return without_masks(fine_tune(sparse, self._training, self._config))
-                case "pt2":
+                case "pt2" | "compiled":
                     return self._model
 
     @cached_property

@@ -7,10 +7,10 @@ from typing import Literal, get_args
 
 from trainer.common.validation import at_least, between, more_than
 
-Variant = Literal["int8", "int8-dynamic", "pruned", "pruned-int8", "sparse", "pt2"]
+Variant = Literal["int8", "int8-dynamic", "pruned", "pruned-int8", "sparse", "pt2", "compiled"]
 """int8: weights and activations in 8 bits (static quantisation). int8-dynamic: linear layers alone, without
 calibration. pruned: whole channels removed. sparse: single weights set to zero. pt2: not smaller, in the format of
-torch.export."""
+torch.export. compiled: the same as native code."""
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 
 
@@ -20,7 +20,8 @@ class CompressionConfig:
 
     variants: tuple[Variant, ...] = ()
     """Variants to publish. int8: static quantisation; int8-dynamic: of linear layers; pruned: without the channels of
-    least weight; pruned-int8: both; sparse: the smallest weights are zero; pt2: the format of torch.export."""
+    least weight; pruned-int8: both; sparse: the smallest weights are zero; pt2: the format of torch.export; compiled:
+    that as native code, by a C++ compiler."""
     max_accuracy_loss_points: float = 0.5
     """A variant that loses more percentage points of accuracy on held-out data is not published."""
     publish_inaccurate_variants: bool = False

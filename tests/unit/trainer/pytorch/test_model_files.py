@@ -42,7 +42,7 @@ def test_a_variant_may_lose_what_is_allowed_and_no_more(before, after, is_publis
         held_out=samples,
         training=samples,
     )
-    files = model_files.write_variants(tmp_path, trained, before, CompressionConfig(variants=("int8",)))
+    files = model_files.write_variants(tmp_path, trained, {"accuracy": before}, CompressionConfig(variants=("int8",)))
     assert ("int8" in files.published, "int8" in files.rejected) == (is_published, not is_published)
 
 

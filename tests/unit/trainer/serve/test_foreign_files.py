@@ -20,7 +20,8 @@ class Rectified(torch.nn.Module):
 
 
 FOREIGN = "operators of torch and torchvision alone, since the server has those of no other package"
-EXPORT, SCRIPT = "torch.export.save of this torch", "torch.jit.save of this torch or an older one"
+EXPORT = "torch.export.save of this torch, or compile it with this one"
+SCRIPT = "torch.jit.save of this torch or an older one"
 
 
 @pytest.fixture(scope="module")

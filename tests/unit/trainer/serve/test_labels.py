@@ -68,7 +68,7 @@ def test_a_class_without_a_name_has_its_number_alone():
     spec = model_config.parse(CONFIG, "digits")
     named = replace(spec, outputs=(replace(spec.outputs[0], labels=("a", "", "größe: x")),))
     answer = output_tensor(RequestedOutput(index=0, binary=False, classes=4), named, [np.arange(4.0, 0, -1)[None]])
-    assert answer.texts == ["4.000000:0:a", "3.000000:1", "2.000000:2:größe: x", "1.000000:3"]
+    assert answer.values() == ["4.000000:0:a", "3.000000:1", "2.000000:2:größe: x", "1.000000:3"]
 
 
 @each_row(
@@ -85,7 +85,7 @@ def test_a_class_without_a_name_has_its_number_alone():
 def test_the_largest_values_are_exact_and_equal_ones_in_order(values, largest):
     spec = model_config.parse(CONFIG, "digits")
     answer = output_tensor(RequestedOutput(index=0, binary=False, classes=2), spec, [values[None]])
-    assert answer.texts == largest
+    assert answer.values() == largest
 
 
 def test_labels_are_awaited_and_read_again_when_they_change(repository):

@@ -144,7 +144,9 @@ class OfDict(torch.nn.Module):
         (OfDict(), {"less": 1.0, "x": 3.0}, 2.0),
     ],
 )
-def test_arguments_are_found_by_name_number_or_order_and_keep_their_defaults(tmp_path_factory, module, inputs, expected):
+def test_arguments_are_found_by_name_number_or_order_and_keep_their_defaults(
+    tmp_path_factory, module, inputs, expected
+):
     file = tmp_path_factory.mktemp("model") / "model.pt"
     torchscript.save_frozen(module, file)
     loaded = model.load(file, config(list(inputs), ["y"]), 1)
@@ -155,7 +157,9 @@ def test_arguments_are_found_by_name_number_or_order_and_keep_their_defaults(tmp
 @each_row("names", [["more"], ["x", "y", "z", "w"], ["any"]])
 def test_inputs_that_are_not_the_arguments_are_refused(names):
     program = Program(call=Scaled(), arguments=["x", "factor", "more"], defaults=frozenset({"more"}))
-    with pytest.raises(ModelLoadError, match=r"the model takes \['x', 'factor', 'more'\]; config.pbtxt has the inputs \["):
+    with pytest.raises(
+        ModelLoadError, match=r"the model takes \['x', 'factor', 'more'\]; config.pbtxt has the inputs \["
+    ):
         LoadedModel(config(names, ["y"]), 1, program)
 
 

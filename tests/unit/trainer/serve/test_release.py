@@ -32,12 +32,12 @@ def no_collections():
 
 
 @pytest.mark.usefixtures("no_collections")
-@pytest.mark.parametrize("variant", [None, "pt2"])
-def test_weights_are_freed_although_something_still_refers_to_the_version(variant):
-    weights = Weights(refers_to_itself=variant == "pt2")
+@pytest.mark.parametrize("has_cycles", [False, True])
+def test_weights_are_freed_although_something_still_refers_to_the_version(has_cycles):
+    weights = Weights(refers_to_itself=has_cycles)
     alive = weakref.ref(weights)
-    spec = model_config.parse(CONFIG, "digits", variant=variant)
-    loaded = LoadedModel(spec, 1, Program(call=weights, arguments=["image"]))
+    spec = model_config.parse(CONFIG, "digits")
+    loaded = LoadedModel(spec, 1, Program(call=weights, arguments=["image"], has_cycles=has_cycles))
     del weights
     assert alive()
     loaded.release()

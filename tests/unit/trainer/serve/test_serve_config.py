@@ -89,7 +89,7 @@ def test_everything_that_has_an_effect():
             "priority_queue_policy 1: must be 1 to priority_levels, 0",
         ),
         ("max_batch_size: 8", "version_policy { specific {} }", "names no version"),
-        ("TYPE_FP32", "TYPE_STRING", "data_type TYPE_STRING: must be one of TYPE_BOOL"),
+        ("TYPE_FP32", "TYPE_INVALID", "data_type TYPE_INVALID: must be one of TYPE_BOOL"),
         ("dims: [3]", "dims: [0]", r"dims \[0\]"),
         ("dims: [3]", "dims: [3] optional: true", "optional"),
         ("dims: [3]", "dims: [3] reshape { shape: [1, 3] }", "reshape"),

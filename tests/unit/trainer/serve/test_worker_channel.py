@@ -50,12 +50,13 @@ def message(document: dict) -> bytes:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (message({"arrays": [{"dtype": "|O8", "shape": [1]}]}), "must be numbers"),
+        (message({"arrays": [{"dtype": "<U4", "shape": [1], "size": 16}]}), "must be numbers or text"),
+        (message({"arrays": [{"dtype": "|O", "shape": [1], "size": 3}]}) + b"abc", "text: 3 bytes end within element 0"),
         (b"\xff\xff\xff\xff", "a document of 4294967295 bytes"),
-        (message({"arrays": [{"dtype": "<f4", "shape": [2]}]}) + b"1234", "has ended"),
+        (message({"arrays": [{"dtype": "<f4", "shape": [2], "size": 8}]}) + b"1234", "has ended"),
         (b"", "has ended"),
     ],
-    ids=["objects", "too long", "cut off", "closed"],
+    ids=["characters", "no text", "too long", "cut off", "closed"],
 )
 def test_what_is_not_a_message_is_refused(ends, content, reason):
     ours, theirs = ends
