@@ -34,16 +34,17 @@ def save(model: nn.Module, path: Path, example: Tensor) -> None:
         RuntimeError: there is no C++ compiler, or it fails.
         OSError: with an error number, the file cannot be written.
     """
-    from torch import _inductor  # noqa: PLC0415  the compiler
+    import torch._inductor  # noqa: PLC0415  the compiler
 
     from trainer.model_repository import exported  # noqa: PLC0415  brings the compiler along
 
     content = io.BytesIO()
     # compiled headers are worth their time from the second model on
     settings = {"aot_inductor.precompile_headers": False} | (_ANY_AVX2 if platform.machine() == "x86_64" else {})
-    compile_program: Any = _inductor.aoti_compile_and_package
     with torch.no_grad():
-        compile_program(exported.program(model, example), package_path=content, inductor_configs=settings)
+        cast("Any", torch)._inductor.aoti_compile_and_package(  # noqa: SLF001  it has no other name
+            exported.program(model, example), package_path=content, inductor_configs=settings
+        )
     path.write_bytes(content.getbuffer())
 
 
@@ -62,7 +63,8 @@ def load(path: Path) -> tuple[Callable[..., object], list[str]]:
     Raises:
         RuntimeError: the file is damaged, or compiled for another machine or torch.
     """
-    package = torch._C._aoti.AOTIModelPackageLoader(str(path), _MODEL, False, _RUNNERS, -1)  # noqa: FBT003, SLF001  has no public name
+    loader = cast("Any", torch)._C._aoti.AOTIModelPackageLoader  # noqa: SLF001  the public name imports the compiler
+    package = loader(str(path), _MODEL, False, _RUNNERS, -1)  # noqa: FBT003  has no names for them
     given, returned = (cast("Any", pytree.treespec_loads(text)) for text in package.get_call_spec())
     arguments, keywords = pytree.tree_unflatten(range(given.num_leaves), given)
     names = [f"ARGS{pytree.keystr(place)}" for place, _ in pytree.tree_flatten_with_path(arguments)[0]]

@@ -35,6 +35,8 @@ def program(model: nn.Module, example: Tensor) -> ExportedProgram:
     with warnings.catch_warnings():
         # from what torchvision says of its operators' shapes
         warnings.filterwarnings("ignore", message="`create_unbacked_symint` is deprecated")
+        # of recurrent layers, which have their weights in a list, too
+        warnings.filterwarnings("ignore", message="The tensor attributes? .* assigned during export")
         return torch.export.export(model.eval(), (example,), dynamic_shapes=({0: batch},))
 
 

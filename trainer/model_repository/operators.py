@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import zipfile
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 
@@ -24,7 +25,7 @@ def register(path: Path) -> None:
     package = importlib.util.find_spec("torchvision")
     for folder in (package.submodule_search_locations or ()) if package else ():
         for library in sorted(Path(folder).glob("_C*.so")):
-            torch.ops.load_library(library)
+            cast("Any", torch.ops).load_library(library)
 
 
 def _calls_torchvision(path: Path) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 _INTERPRETER = "TorchScript interpreter"
 _END_OF_TRACE = "<--- HERE"
+_CONSTRAINTS = "Constraints violated"
+_CALL = "The following call raised this error:"
 _MOST_CHARACTERS = 300
 
 
@@ -11,7 +13,7 @@ def reason(error: BaseException) -> str:
     """Return why something failed, in one line without a full stop.
 
     TorchScript's interpreter puts the reason behind its trace, its compiler before the code, and the check of a traced
-    network behind a headline.
+    network behind a headline. torch.export puts it into a list, or names the line of the network far behind it.
     """
     lines = [line for line in str(error).splitlines() if line.strip()]
     if not lines:
@@ -20,6 +22,11 @@ def reason(error: BaseException) -> str:
         end = max((place for place, line in enumerate(lines) if _END_OF_TRACE in line), default=0)
         # code may follow, which is indented
         line = next((line for line in lines[end + 1 :] if not line[0].isspace()), lines[-1])
+    elif lines[0].startswith(_CONSTRAINTS):
+        line = next((line.strip(" -").partition(". ")[0] for line in lines[1:] if line.startswith("  - ")), lines[0])
+    elif _CALL in lines[:-2]:
+        # the file, then its line
+        line = f"{lines[0].partition('.  (')[0]}, in {lines[lines.index(_CALL) + 2].strip()}"
     else:
         line = next((line for line in lines if line.startswith("ERROR: ")), lines[0])
         if not isinstance(error, RuntimeError):

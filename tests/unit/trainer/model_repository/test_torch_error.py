@@ -16,6 +16,16 @@ TRACE = (
 CHECK = (
     "Tracing failed sanity checks!\nERROR: Tensor-valued Constant nodes differed in value across invocations.\n\tNode:"
 )
+CONSTRAINTS = """Constraints violated (batch)! For more information, run with TORCH_LOGS="+dynamic".
+  - You marked batch as dynamic but your code specialized it to be a constant (2). Remove it.
+Suggested fixes:
+  batch = 2"""
+BRANCH = """Could not guard on data-dependent expression Eq(u0, 1).  (Size-like symbols: none)
+
+The following call raised this error:
+  File "net.py", line 8, in forward
+    if x.sum() > 0:
+"""
 
 
 @each_row(
@@ -28,6 +38,10 @@ CHECK = (
         (RuntimeError(f"{TRACE}builtins.ValueError: first\nsecond\n"), "builtins.ValueError: first"),
         (RuntimeError(TRACE.partition("\n")[0] + "\nRuntimeError: no code"), "RuntimeError: no code"),
         (Exception(CHECK), "Exception: ERROR: Tensor-valued Constant nodes differed in value across invocations"),
+        (RuntimeError(CONSTRAINTS), "batch as dynamic but your code specialized it to be a constant (2)"),
+        (ValueError("Constraints violated (batch)!"), "Constraints violated (batch)"),
+        (RuntimeError(BRANCH), "Could not guard on data-dependent expression Eq(u0, 1), in if x.sum() > 0"),
+        (RuntimeError(BRANCH.partition(", line 8")[0]), "Eq(u0, 1).  (Size-like symbols: none)"),
         (KeyError("name"), "KeyError: 'name'"),
         (ValueError(" \n"), "ValueError"),
         (RuntimeError("x" * 1000), "x" * 300),
