@@ -34,7 +34,7 @@ def save(model: nn.Module, path: Path, example: Tensor) -> None:
         RuntimeError: there is no C++ compiler, or it fails.
         OSError: with an error number, the file cannot be written.
     """
-    import torch._inductor  # noqa: PLC0415  the compiler
+    from torch import _inductor  # noqa: PLC0415  the compiler
 
     from trainer.model_repository import exported  # noqa: PLC0415  brings the compiler along
 
@@ -42,7 +42,7 @@ def save(model: nn.Module, path: Path, example: Tensor) -> None:
     # compiled headers are worth their time from the second model on
     settings = {"aot_inductor.precompile_headers": False} | (_ANY_AVX2 if platform.machine() == "x86_64" else {})
     with torch.no_grad():
-        cast("Any", torch)._inductor.aoti_compile_and_package(  # noqa: SLF001  it has no other name
+        cast("Any", _inductor).aoti_compile_and_package(
             exported.program(model, example), package_path=content, inductor_configs=settings
         )
     path.write_bytes(content.getbuffer())

@@ -189,7 +189,8 @@ def test_a_model_is_warmed_up_with_text_and_bf16(loaded, tmp_path_factory, sourc
         words, factors = ran[0]
         assert words.shape == (len(words), 1)
         assert {type(word) for word in words.ravel()} == {bytes}
-        assert np.isfinite(factors.view(ml_dtypes.bfloat16).astype(float)).all()
+        numbers = factors.view(ml_dtypes.bfloat16).astype(float)
+        assert ((numbers > 0) & (numbers < 1)).all() if config == text and "random" in source else not numbers.any()
 
 
 def test_text_passes_to_the_process_of_a_model_and_back():
@@ -204,7 +205,13 @@ def test_text_passes_to_the_process_of_a_model_and_back():
 
 @each_row(
     ("words", "number", "reason"),
-    [(b"ab", 1.0, None), (b"ac", 1.0, "value"), (b"ab", 1.5, "class"), (b"ab", 1.0078125, "value")],
+    [
+        (b"ab", 1.0, None),
+        (b"ac", 1.0, "value"),
+        (b"ab", 1.5, "class"),
+        (b"ab", 1.0078125, None),
+        (b"ab", 1.0625, "value"),
+    ],
 )
 def test_a_shadow_is_compared_in_text_and_in_bf16_as_numbers(words, number, reason):
     def results(word, first):
@@ -215,7 +222,7 @@ def test_a_shadow_is_compared_in_text_and_in_bf16_as_numbers(words, number, reas
         tensor.name: AnsweredTensor(tensor.datatype.name, list(array.shape), memoryview(tensors.to_binary(array)))
         for tensor, array in zip(SPEC.outputs, results(words, number), strict=True)
     }
-    comparer = Comparer(tolerance=0.001, classes=True)
+    comparer = Comparer(tolerance=0.01, classes=True)
     assert comparer.compare(SPEC, results(b"ab", 1.0), theirs).reason == reason
 
 
