@@ -34,4 +34,4 @@ def _calls_torchvision(path: Path) -> bool:
             code = (archive.read(name) for name in archive.namelist() if name.endswith(_CODE))
             return any(call in text for text in code for call in _CALLS)
     except zipfile.BadZipFile:
-        return False  # whoever loads it says so
+        return False  # who loads it reports that

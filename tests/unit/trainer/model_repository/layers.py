@@ -81,7 +81,7 @@ OTHERS: dict[str, tuple[object, ...]] = {
     "delta": (0.5,),
     "margin": (0.5,),
 }
-"""Values beside the default, each in a case of its own; a switch is turned."""
+"""Values other than the default, each in a case of its own; a switch is turned."""
 FEWEST: dict[str, dict[str, object]] = {
     **{name: {"input_size": 4, "hidden_size": 4} for name in ("RNN", "LSTM", "GRU")},
     **{name: {"scale_factor": 2.0} for name in ("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d")},

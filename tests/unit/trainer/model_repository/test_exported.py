@@ -67,7 +67,7 @@ def test_a_compiled_package_has_the_arguments_that_triton_names(tmp_path, monkey
 
 
 @each_row(("name", "is_exported"), [("model.pt2", True), ("model.pt", False)])
-def test_a_program_is_told_from_a_package_and_from_torchscript(nested, name, is_exported):
+def test_a_program_is_neither_a_package_nor_torchscript(nested, name, is_exported):
     assert model_file.is_exported(nested.with_name(name)) == is_exported
     assert not compiled.is_package(nested)
     assert exported.load(nested)[1] == ["x", "more_a", "more_b", "least"]
