@@ -12,7 +12,7 @@ Path = tuple[str | int, ...]
 
 
 def leaves(result: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
-    """Yield each value that is not a container, with its path, depth first. None is left out, and a list of text is one."""
+    """Yield each value that is not a container, with its path, depth first. None is left out, a list of text is one."""
     if isinstance(result, dict):
         items = cast("Mapping[str, object]", result).items()
     elif isinstance(result, (tuple, list)) and not is_text(cast("object", result)):
