@@ -15,6 +15,7 @@ import numpy as np
 
 from trainer.common.log_lines import FIELDS_ATTRIBUTE
 from trainer.serve.request_log import MAX_ID_CHARACTERS, LineLimit
+from trainer.serve.protocol import tensors
 from trainer.serve.shadow_comparison import Comparer
 from trainer.serve.shadow_metrics import ShadowMetrics
 from trainer.serve.shadow_sender import Compared, Failure, Sample, ShadowSender
@@ -53,7 +54,7 @@ class Shadow:
         """Take a request that was answered with `results`, all outputs of the model, into the sample or not."""
         if self._chance() >= self._config.shadow_share:
             return
-        size = sum(array.nbytes for array in (*request.inputs, *results))
+        size = sum(map(tensors.binary_size, (*request.inputs, *results)))
         is_full = self._samples >= self._config.shadow_queue_size
         if is_full or self._bytes + size > self._config.shadow_queue_bytes:
             self.metrics.requests["dropped", "queue_full"] += 1

@@ -13,7 +13,7 @@ import h11
 
 from trainer.model_repository import torch_error
 from trainer.serve.errors import RequestError
-from trainer.serve.protocol import client_messages
+from trainer.serve.protocol import client_messages, tensors
 from trainer.serve.request_log import printable
 from trainer.serve.shadow_config import shadow_address
 from trainer.serve.shadow_connection import ShadowConnection
@@ -137,7 +137,7 @@ class ShadowSender:
         headers, body = client_messages.encode(sample.inputs, sample.spec, sample.body_id)
         named: Headers = [(b"x-request-id", sample.header_id.encode())] if sample.header_id else []
         target = f"/v2/models/{self._model or sample.spec.name}/infer"
-        largest = client_messages.MAX_ANSWER_JSON_BYTES + sum(array.nbytes for array in sample.outputs)
+        largest = client_messages.MAX_ANSWER_JSON_BYTES + sum(map(tensors.binary_size, sample.outputs))
         began = time.perf_counter()
         async with asyncio.timeout(self._timeout_seconds):
             answer = await connection.post(target, [*headers, *named], body, largest)

@@ -81,6 +81,14 @@ def array_of(elements: Sequence[bytes], shape: tuple[int, ...]) -> Array:
     return array.reshape(shape)
 
 
+def binary_size(array: Array) -> int:
+    """Return how many bytes `to_binary` makes."""
+    if array.dtype.kind != "O":
+        return array.nbytes
+    elements: list[bytes] = array.ravel().tolist()
+    return sum(_LENGTH_BYTES + len(element) for element in elements)
+
+
 def to_binary(array: Array) -> bytes:
     """Return little-endian, row-major bytes; each element of BYTES behind its length in 4 bytes."""
     if array.dtype.kind != "O":

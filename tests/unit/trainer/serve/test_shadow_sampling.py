@@ -10,6 +10,7 @@ import numpy as np
 from tests.tables import each_row
 from tests.unit.trainer.serve.conftest import poll
 from tests.unit.trainer.serve.test_shadow_sender import GOOD, OURS, SPEC, Scripted
+from trainer.serve.protocol import tensors
 from trainer.serve.protocol.infer_request import InferRequest
 from trainer.serve.request_log import MAX_ID_CHARACTERS, RequestRecord
 from trainer.serve.shadow import MAX_LINES_PER_SECOND, Shadow
@@ -58,6 +59,15 @@ def test_room_comes_back_when_an_answer_was_compared(room):
             return counted(shadow, "dropped")
 
     assert asyncio.run(send()) == 3
+
+
+def test_text_takes_the_room_of_its_bytes():
+    async def send():
+        shadow = Shadow(ShadowConfig(shadow_share=1, shadow_queue_bytes=64 * 4 + 4 + 99), "http://127.0.0.1:1")
+        answer(shadow, outputs=tensors.array_of([100 * b"a"], (1, 1)))
+        return counted(shadow, "dropped")
+
+    assert asyncio.run(send()) == 1
 
 
 def test_a_long_id_is_cut():

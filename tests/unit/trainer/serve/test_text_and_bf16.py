@@ -201,6 +201,7 @@ def test_text_passes_to_the_process_of_a_model_and_back():
         _, arrays = worker_channel.receive(theirs)
     assert arrays[0].tolist() == texts.tolist()
     assert arrays[1].tolist() == [0.0, 1.0]
+    assert [tensors.binary_size(array) for array in arrays] == [len(tensors.to_binary(array)) for array in arrays]
 
 
 @each_row(
