@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainer.common.log_lines import FIELDS_ATTRIBUTE
-from trainer.serve.request_log import MAX_ID_CHARACTERS, LineLimit
 from trainer.serve.protocol import tensors
+from trainer.serve.request_log import MAX_ID_CHARACTERS, LineLimit
 from trainer.serve.shadow_comparison import Comparer
 from trainer.serve.shadow_metrics import ShadowMetrics
 from trainer.serve.shadow_sender import Compared, Failure, Sample, ShadowSender
