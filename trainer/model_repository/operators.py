@@ -19,13 +19,19 @@ def register(path: Path) -> None:
 
     Not for other files: the library takes memory. Of the package it is loaded alone, since the rest needs Pillow, and
     seconds to be imported.
+
+    Raises:
+        RuntimeError: it is not for this torch or machine.
     """
     if not _calls_torchvision(path):
         return
     package = importlib.util.find_spec("torchvision")
     for folder in (package.submodule_search_locations or ()) if package else ():
         for library in sorted(Path(folder).glob("_C*.so")):
-            cast("Any", torch.ops).load_library(library)
+            try:
+                cast("Any", torch.ops).load_library(library)
+            except OSError as error:  # which would be one of storage, to be tried again
+                raise RuntimeError(f"torchvision's operators cannot be loaded: {error}") from error
 
 
 def _calls_torchvision(path: Path) -> bool:

@@ -14,6 +14,7 @@ from tests.tables import each_row
 from tests.unit.trainer.serve.conftest import Scaled
 from trainer.model_repository import exported, model_file, torchscript
 from trainer.serve import model, model_config
+from trainer.serve.errors import ModelLoadError
 
 CONFIG = """
 platform: "pytorch_libtorch"
@@ -72,3 +73,12 @@ def test_the_operators_are_registered_where_the_file_calls_them(files, name, lib
         patch.setattr(torch.ops, "load_library", registered.append)
         model_file.load(files / name)
     assert len(registered) == libraries
+
+
+def test_a_library_for_another_torch_is_the_fault_of_the_installation(files, monkeypatch):
+    def load(path):
+        raise OSError(f"{path}: undefined symbol")
+
+    monkeypatch.setattr(torch.ops, "load_library", load)
+    with pytest.raises(ModelLoadError, match="torchvision's operators cannot be loaded: .*undefined symbol"):
+        model.load(files / "model.pt", model_config.parse(CONFIG, "detector"), 1)
