@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,5 +40,5 @@ def _calls_torchvision(path: Path) -> bool:
         with zipfile.ZipFile(path) as archive:
             code = (archive.read(name) for name in archive.namelist() if name.endswith(_CODE))
             return any(call in text for text in code for call in _CALLS)
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, zlib.error, EOFError):
         return False  # who loads it reports that

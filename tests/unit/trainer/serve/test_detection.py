@@ -80,5 +80,5 @@ def test_a_library_for_another_torch_is_the_fault_of_the_installation(files, mon
         raise OSError(f"{path}: undefined symbol")
 
     monkeypatch.setattr(torch.ops, "load_library", load)
-    with pytest.raises(ModelLoadError, match="torchvision's operators cannot be loaded: .*undefined symbol"):
+    with pytest.raises(ModelLoadError, match=r"torchvision's operators cannot be loaded: .*undefined symbol"):
         model.load(files / "model.pt", model_config.parse(CONFIG, "detector"), 1)
