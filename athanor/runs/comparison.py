@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from athanor.inspection.control_characters import printable
 from athanor.runs.series import LOSSES, sparkline
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class Comparison:
     Attributes:
         runs: Their names.
         series: What each printed of its steps.
-        differing: By name, the arguments in which they differ; a run that lacks one has None.
+        differing: By name, the arguments and hyperparameters in which they differ; a run that lacks one has None.
         same: How many more arguments are the same.
     """
 
@@ -30,14 +31,14 @@ class Comparison:
 
     @classmethod
     def of(cls, runs: tuple[str, str], recorded: tuple[str, str], series: tuple[Series, Series]) -> Comparison:
-        """Compare two runs.
+        """Compare two runs; what their programs print as hyperparameters counts like arguments.
 
         Args:
             runs: Their names.
             recorded: The arguments of each as JSON; empty for a run of an earlier release.
             series: What each printed of its steps.
         """
-        left, right = (_arguments(text) for text in recorded)
+        left, right = ({**_arguments(text), **each.settings} for text, each in zip(recorded, series, strict=True))
         names = sorted({*left, *right})
         pairs = {name: (left.get(name), right.get(name)) for name in names}
         differing = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -73,7 +74,7 @@ class Comparison:
 
     @staticmethod
     def _rows(pairs: dict[str, tuple[Any, ...]]) -> list[tuple[str, ...]]:
-        return [(name, *map(_cell, pair)) for name, pair in pairs.items()]
+        return [(printable(name), *map(_cell, pair)) for name, pair in pairs.items()]
 
 
 def _arguments(recorded: str) -> dict[str, Any]:
@@ -81,7 +82,7 @@ def _arguments(recorded: str) -> dict[str, Any]:
 
 
 def _cell(value: object) -> str:
-    return "-" if value is None else str(value)
+    return "-" if value is None else printable(str(value))
 
 
 def _short(value: float | None) -> str | None:

@@ -31,6 +31,8 @@ class Seen:
     step: int | None = None
     latest: dict[str, float] = field(default_factory=dict[str, float])
     """The numbers that it printed last, by their names."""
+    settings: dict[str, object] = field(default_factory=dict[str, object])
+    """The hyperparameters that it printed, by their names."""
 
     @classmethod
     def of(cls, name: str, updated: str) -> Self | None:

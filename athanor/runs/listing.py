@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,8 @@ class Listed:
     """The latest that it printed."""
     latest: Mapping[str, float]
     """The latest of each number that it printed, by name."""
+    settings: Mapping[str, object] = field(default_factory=dict[str, object])
+    """The hyperparameters that it printed, by name."""
     server: str | None = None
     """Host and port of the API server of its cluster."""
     namespace: str | None = None
@@ -68,8 +70,9 @@ class Listed:
     def to_json(self) -> dict[str, Any]:
         """Return the fields for --json; what is not known is null."""
         own = {"by": self.by, "arguments": self.arguments, "cost_cny": self.cost_cny}
+        said = {"step": self.step, "latest": self.latest, "hyperparameters": self.settings}
         where = {"server": self.server, "namespace": self.namespace}
-        return {**self.run.to_json(), **own, "step": self.step, "latest": self.latest, **where}
+        return {**self.run.to_json(), **own, **said, **where}
 
     @property
     def command(self) -> str:

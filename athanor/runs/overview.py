@@ -88,6 +88,7 @@ def _listed(around: _Around, name: str, updated: str) -> Listed:
         cost_cny=_cost(run, arguments, around.offers),
         step=seen.step,
         latest=seen.latest,
+        settings=seen.settings,
         server=seen.outputs.get("server"),
         namespace=seen.outputs.get("namespace"),
     )
@@ -116,7 +117,8 @@ def _look(around: _Around, name: str, job: dict[str, Any], seen: Seen) -> tuple[
     if series.step is None:  # its pods are gone, or it has not printed anything since its last start
         return replace(seen, run=asdict(run)), True
     latest = {name: series.values(name)[-1] for name in series.names()}
-    return replace(seen, run=asdict(run), step=series.step, latest=latest), True
+    settings = {**series.settings} or seen.settings  # in a long log they may be far up
+    return replace(seen, run=asdict(run), step=series.step, latest=latest, settings=settings), True
 
 
 def _cost(run: Run, arguments: dict[str, str], offers: PlatformOffers | None) -> tuple[float, float] | None:

@@ -1,9 +1,12 @@
-"""What a run's program prints of itself: JSON lines with a step and numbers, such as {"step": 10, "loss": 0.3}."""
+"""What a run's program prints of itself: JSON lines with a step and numbers, such as {"step": 10, "loss": 0.3}.
+
+And one with its hyperparameters, {"hyperparameters": {"lr": 0.1}}, which it may repeat.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
@@ -19,6 +22,7 @@ _TOTALS = ("total_steps", "max_steps", "steps")
 _SECONDS_LEFT = "seconds_left"
 _OF_THE_RUN = {*_TOTALS, _SECONDS_LEFT}
 """Numbers that describe the run's length, and no curve."""
+_SETTINGS = "hyperparameters"
 _RECENT = 50
 _LARGEST = 1e150
 """Numbers beyond are left out like NaN: their differences and means might not be numbers any more."""
@@ -44,6 +48,8 @@ class Series:
     points: Sequence[Point]
     total_steps: int | None
     """As the program says; None if it does not."""
+    settings: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Its hyperparameters, by their names."""
 
     def values(self, name: str) -> list[float]:
         """Return the values of a number, in the order of the steps."""
@@ -85,15 +91,18 @@ def read_series(text: str) -> Series:
     """
     points: list[Point] = []
     total: int | None = None
+    settings: dict[str, object] = {}
     for line in text.splitlines():
         at, fields = _parsed(line)
         total = next((int(fields[name]) for name in _TOTALS if _is_number(fields.get(name))), total)
+        said = fields.get(_SETTINGS)
+        settings.update(cast("dict[str, object]", said) if isinstance(said, dict) else {})
         step = fields.get("step")
         numbers = {name: float(value) for name, value in fields.items() if name != "step" and _is_number(value)}
         if isinstance(step, int) and _is_number(step) and numbers:
             values = {name: value for name, value in numbers.items() if name not in _OF_THE_RUN}
             points.append(Point(step=step, values=values, at=at, seconds_left=_time_left(numbers)))
-    return Series(points=points, total_steps=total)
+    return Series(points=points, total_steps=total, settings=settings)
 
 
 def _parsed(line: str) -> tuple[datetime | None, dict[str, Any]]:

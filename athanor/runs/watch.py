@@ -27,7 +27,7 @@ from athanor.runs.listing import describe, duration
 from athanor.runs.overlooked import Reminder
 from athanor.runs.patience import Patience
 from athanor.runs.pod_series import series_if_any
-from athanor.runs.series import LOSSES, sparkline
+from athanor.runs.series import sparkline
 
 if TYPE_CHECKING:
     import os
@@ -180,9 +180,9 @@ def _progress(series: Series) -> str:
 
 
 def _chosen_names(series: Series) -> list[str]:
-    """Return the losses and rates among the names; where there are none, the first few of all."""
+    """Return the losses, rates and the MFU among the names; where there are none, the first few of all."""
     names = series.names()
-    chosen = [name for name in names if name in LOSSES or name.endswith("_per_second")]
+    chosen = [name for name in names if name == "mfu" or name.endswith(("loss", "_per_second"))]
     return chosen or names[:4]
 
 

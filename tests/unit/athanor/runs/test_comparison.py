@@ -36,6 +36,15 @@ def test_two_runs_differ_in_their_arguments_and_values():
     }
 
 
+def test_hyperparameters_that_programs_print_count_like_arguments():
+    lines = [LINES + json.dumps({"hyperparameters": {"lr": lr, "depth": 2, "name": "a\x1b[2J"}}) for lr in (0.1, 0.2)]
+    both = Comparison.of(("one", "two"), ("", ""), (read_series(lines[0]), read_series(lines[1])))
+    assert (both.differing, both.same) == ({"lr": (0.1, 0.2)}, 2)
+    other = Comparison.of(("one", "two"), ("", ""), (read_series(lines[0]), read_series(LINES)))
+    [name] = [line for line in other.lines() if line.startswith("name")]
+    assert "\x1b" not in name
+
+
 def test_curves_stand_where_both_runs_have_the_loss():
     assert [line for line in compared(LINES).lines() if "█" in line] == ["one: loss █▁", "two: loss █▁"]
 

@@ -122,6 +122,14 @@ def test_a_stack_is_read_once_and_the_log_of_an_ended_run_too(world):
     assert (world.outputs_read, world.logs_read) == (["lr"], ["lr-1", "lr-1"])
 
 
+def test_hyperparameters_stay_known_when_the_log_has_none_any_more(world):
+    printed = world.printed
+    world.printed = printed + '\n{"hyperparameters": {"lr": 0.5}}\n'
+    assert world.listed()["lr"]["hyperparameters"] == {"lr": 0.5}
+    world.printed = printed
+    assert world.listed()["lr"]["hyperparameters"] == {"lr": 0.5}
+
+
 @pytest.mark.parametrize("own", [True, False], ids=["of-both", "of-the-program-alone"])
 def test_the_job_of_a_program_that_is_called_like_a_run_is_not_the_runs(world, own):
     outputs = {**world.outputs("lr"), "job_name": "lr-1"}

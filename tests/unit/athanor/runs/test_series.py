@@ -29,6 +29,11 @@ def test_steps_pace_and_time_left():
     assert (series.steps_per_second(), series.seconds_left()) == (1.0, 70.0)
 
 
+def test_hyperparameters_are_those_of_the_latest_line_that_has_them():
+    lines = ['{"hyperparameters": {"lr": 1, "depth": 2}}', '{"hyperparameters": 3}', '{"hyperparameters": {"lr": 0.5}}']
+    assert read_series("\n".join(lines)).settings == {"lr": 0.5, "depth": 2}
+
+
 def test_without_times_and_totals_nothing_is_claimed():
     series = read_series('{"step": 1, "loss": 1}\n{"step": 2, "loss": 1}\n')
     assert (series.step, series.steps_per_second(), series.seconds_left()) == (2, None, None)
@@ -88,3 +93,5 @@ def test_a_run_is_seen_at_a_glance():
         "  samples_per_second   55.5       ▁",
         "  train-1-worker-0  Running  n1",
     ]
+    known = view(run, "", pods, read_series('{"step": 1, "mfu": 0.4, "test_loss": 2, "epoch": 1}'))
+    assert [line.split()[0] for line in known[2:-1]] == ["mfu", "test_loss"]
