@@ -3,8 +3,8 @@
 In the repository these two are at the top level, where the Pulumi program imports them from; in somebody else's
 environment such names would collide with anything. So a wheel holds copies whose import statements begin with
 `athanor.`; nothing else of a file changes. An editable install (`pip install -e .`) is for working on this repository:
-hatchling writes the repository's folder into a `.pth` file (`dev-mode-dirs`), and modules keep the names that they have
-here. hatchling calls this (pyproject.toml); the format of the result is PyPA's "Binary distribution format".
+hatchling writes folders of the repository into a `.pth` file (`dev-mode-dirs`), and modules keep their names. hatchling
+calls this (pyproject.toml); the format of the result is PyPA's "Binary distribution format".
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PACKAGE = "athanor"
 INNER = ("infra", "workloads")
 """Packages that the wheel holds inside of `athanor`."""
-RUN_MODULE = "athanor_run.py"
-"""The file of infra/ that pods have without a package: a program that imports it runs on its author's machine, too."""
+POD_MODULES = Path("trainer", "pod_modules")
+"""The modules that pods have without a package: a program that imports them runs on its author's machine, too."""
 
 
 class WheelHook(BuildHookInterface[Any]):
     """Hands the files of a wheel to hatchling, and removes those that it wrote for that after the build."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the copies, or what an editable install has in addition to the repository's own files.
+        """Write the copies; an editable install has none.
 
         Args:
             version: of the wheel: `standard` or `editable`.
@@ -40,13 +40,11 @@ class WheelHook(BuildHookInterface[Any]):
         copies = Path(tempfile.mkdtemp(prefix="athanor-wheel-"))
         self._copies = copies
         if version == "editable":
-            module = copies / RUN_MODULE
-            module.write_text("from infra.athanor_run import *\n", encoding="utf-8")
-            build_data["force_include_editable"][str(module)] = RUN_MODULE
             return
         write_package(Path(self.root), copies)
         build_data["force_include"][str(copies)] = PACKAGE
-        build_data["force_include"][str(Path(self.root, "infra", RUN_MODULE))] = RUN_MODULE
+        for module in Path(self.root, POD_MODULES).glob("athanor_*.py"):
+            build_data["force_include"][str(module)] = module.name
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the copies."""
@@ -68,6 +66,8 @@ def write_package(repository: Path, folder: Path) -> None:
                 target.write_text(within_package(file.read_text(encoding="utf-8"), str(file)), encoding="utf-8")
             elif file.name == "py.typed":
                 shutil.copy(file, target)
+    # where infra finds them in the repository, too
+    shutil.copytree(repository / POD_MODULES, folder / POD_MODULES, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def within_package(source: str, name: str) -> str:

@@ -62,6 +62,8 @@ _CONTENTS: dict[TrainerImage, tuple[str, ...]] = {
             "mpi_example.py",
             "wait_for_hosts.py",
             "rendezvous.py",
+            # the others get into pods in a ConfigMap
+            *("pod_modules/__init__.py", "pod_modules/athanor_heartbeat.py", "pod_modules/athanor_gpu_peaks.py"),
         ),
         *("pytorch/", "training/", "model_repository/", "network_benchmark/", "source/", "helpers/", "activator/"),
     ),

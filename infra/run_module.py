@@ -1,4 +1,4 @@
-"""The module athanor_run as an object of the cluster, which every job's pods mount."""
+"""The modules that programs of users may import, as an object of the cluster, which every job's pods mount."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ if TYPE_CHECKING:
 
 RUN_MODULE_OBJECT = "athanor-run"
 """Name of the ConfigMap in the workloads' namespace."""
-RUN_MODULE_FILE = "athanor_run.py"
+_FOLDER = Path(__file__).parents[1] / "trainer" / "pod_modules"
 
 
 def run_module_manifest(namespace: pulumi.Input[str]) -> Manifest:
     """Return the ConfigMap. One for all jobs: in each of their pods, the text would be half of the object."""
-    text = (Path(__file__).parent / RUN_MODULE_FILE).read_text(encoding="utf-8")
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": RUN_MODULE_OBJECT, "namespace": namespace},
-        "data": {RUN_MODULE_FILE: text},
+        "data": {file.name: file.read_text(encoding="utf-8") for file in sorted(_FOLDER.glob("athanor_*.py"))},
     }

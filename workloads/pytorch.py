@@ -19,7 +19,7 @@ from workloads.gpu_use import check_trainer_ranks
 from workloads.job import Job
 from workloads.job_args import JobArgs
 from workloads.launchers import check_once, check_torchrun_program
-from workloads.liveness import WORK_ARGUMENT, liveness_probe
+from workloads.liveness import heartbeat_arguments, liveness_probe
 from workloads.parallel import Parallel, check_parallel
 from workloads.pods import OUTPUT_PATH
 from workloads.precision import (
@@ -94,7 +94,8 @@ class PyTorchJobArgs(JobArgs):
     argument, which the platform's trainer understands. Default: as the program does by itself."""
     liveness_probe: bool = False
     """Whether the kubelet ends a pod whose ranks no longer make progress, so that the job restarts from its checkpoint.
-    `program` must be the platform's trainer, in an image that contains it."""
+    `program` is the platform's trainer, in an image that contains it, or uses athanor_run or one of its callbacks for
+    frameworks; of other programs the probe knows nothing."""
     numa_binding: bool | None = None
     """Whether torchrun binds each rank to the cores of its GPU's NUMA node; the image then needs numactl and torch 2.9.
     Default: where the image is the platform's and a rank has a whole GPU, unless the pods are `guaranteed`: the kubelet
@@ -130,7 +131,7 @@ class PyTorchJobArgs(JobArgs):
         check_once(self.program, "float32_matmul", float32_arguments(self.float32_matmul))
         check_products(self.float32_matmul, self.precision)
         if self.liveness_probe:
-            check_once(self.program, "liveness_probe", (WORK_ARGUMENT,))
+            check_once(self.program, "liveness_probe", heartbeat_arguments(self.program))
         if self.numa_binding and not self._a_gpu_for_each_rank:
             limit = "binds the rank with each local number to the cores nearest to the GPU with that number"
             raise RefusalError("numa_binding", self.numa_binding, limit, "request a whole GPU per rank, or omit it")
@@ -139,7 +140,7 @@ class PyTorchJobArgs(JobArgs):
     def torchrun_program(self) -> Sequence[str]:
         """What torchrun runs, with the arguments that other fields stand for."""
         fields = (each for each in (self.parallel, self.checkpoints) if each is not None)
-        work = (WORK_ARGUMENT,) if self.liveness_probe else ()
+        work = heartbeat_arguments(self.program) if self.liveness_probe else ()
         of_fields = (argument for each in fields for argument in each.arguments())
         numbers = (*precision_arguments(self.precision), *float32_arguments(self.float32_matmul))
         return (*self.program, *of_fields, *numbers, *work)
@@ -237,7 +238,7 @@ def pytorch_shape(job_name: str, args: PyTorchJobArgs) -> JobShape:
         env=torchrun_environment(job_name, args.grace_period_seconds, elastic=elastic),
         ports=network_ports,
         steps=_steps(job_name, args),
-        probes={"livenessProbe": liveness_probe()} if args.liveness_probe else {},
+        probes={"livenessProbe": liveness_probe(args.program)} if args.liveness_probe else {},
         policies=(*RESTART_ALONE, ENDS_THE_JOB) if elastic else RESTART_TOGETHER,
     )
     return JobShape(kind="pytorch", roles=[workers, _rendezvous(args)] if elastic else [workers])

@@ -73,11 +73,11 @@ def test_an_editable_install_runs_the_repositorys_own_files(tmp_path: Path, monk
 
     code = (
         f"import json, site; site.addsitedir({str(site)!r}); import athanor_run, infra.errors, athanor.command_line;"
-        "print(json.dumps([infra.errors.__file__, athanor.command_line.__file__, athanor_run.report.__module__]))"
+        "print(json.dumps([each.__file__ for each in (infra.errors, athanor.command_line, athanor_run)]))"
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
-    files = [str(REPOSITORY / name) for name in ("infra/errors.py", "athanor/command_line.py")]
-    assert json.loads(done.stdout) == [*files, "infra.athanor_run"]
+    files = ("infra/errors.py", "athanor/command_line.py", "trainer/pod_modules/athanor_run.py")
+    assert json.loads(done.stdout) == [str(REPOSITORY / name) for name in files]
     [entry_points] = site.glob("athanor-*.dist-info/entry_points.txt")
     assert "athanor = athanor.command_line:main" in entry_points.read_text(encoding="utf-8")
     assert list((tmp_path / "temporary").iterdir()) == []

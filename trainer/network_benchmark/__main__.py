@@ -16,8 +16,8 @@ from trainer.network_benchmark.config import NetworkBenchmarkConfig, parse
 from trainer.network_benchmark.images import images_per_second
 from trainer.network_benchmark.report import all_reduce_table, comparison
 from trainer.network_benchmark.result import FOLDER, Result, read_all, write
+from trainer.pod_modules.athanor_heartbeat import Heartbeat
 from trainer.pytorch.distributed import Distributed
-from trainer.pytorch.heartbeat import Heartbeat
 from trainer.pytorch.runtime import RuntimeConfig
 from trainer.training.events import EventLog
 

@@ -20,7 +20,7 @@ from trainer.pytorch.peers import PeerWatch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer.pytorch.heartbeat import Heartbeat
+    from trainer.pod_modules.athanor_heartbeat import Heartbeat
     from trainer.training.signals import StopRequest
 
 T = TypeVar("T")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer.pod_modules.athanor_heartbeat import Heartbeat
 from trainer.pytorch import flight_recorder, initial_weights
 from trainer.pytorch.agreement import Agreement
 from trainer.pytorch.checkpoints.folders import by_step
@@ -21,7 +22,6 @@ from trainer.pytorch.data.damage import UndamagedDataset, refuse_beyond
 from trainer.pytorch.data.sampler import IndexSampler
 from trainer.pytorch.distributed import Distributed
 from trainer.pytorch.evaluations import Evaluations
-from trainer.pytorch.heartbeat import Heartbeat
 from trainer.pytorch.parallel import gradients, random_numbers, state
 from trainer.pytorch.parallel.layout import Layout
 from trainer.pytorch.reporting.reporter import Reporter, of_evaluation

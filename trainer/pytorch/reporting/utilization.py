@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer.pytorch.reporting.gpu_peaks import peak_flops
+from trainer.pod_modules.athanor_gpu_peaks import peak_flops
 from trainer.pytorch.task import Task
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from torch import nn
 
 from infra import gpu_models
 from tests.tables import each_row
+from trainer.pod_modules.athanor_gpu_peaks import peak_flops
 from trainer.pytorch.loop import Trainer
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.gpt import GptConfig
 from trainer.pytorch.models.resnet import ResNetConfig
 from trainer.pytorch.precision import PrecisionConfig
 from trainer.pytorch.reporting import reporter, utilization
-from trainer.pytorch.reporting.gpu_peaks import peak_flops
 from trainer.pytorch.reporting.utilization import Utilization, flops_per_sample
 from trainer.training.metrics import StepReport
 

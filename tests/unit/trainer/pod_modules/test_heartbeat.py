@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer import heartbeat as program
-from trainer.pytorch.heartbeat import Heartbeat, stuck
+from trainer.pod_modules.athanor_heartbeat import Heartbeat, stuck
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 
@@ -28,7 +27,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("trainer.pytorch.heartbeat.time.monotonic", clock)
+    monkeypatch.setattr("trainer.pod_modules.athanor_heartbeat.time.monotonic", clock)
     return clock
 
 
@@ -108,7 +107,7 @@ def test_file_that_cannot_be_written_is_removed_and_training_goes_on(tmp_path, c
 
 def test_probe_of_a_real_process_fails_only_while_it_hangs(tmp_path):
     code = (
-        "import pathlib, signal, sys; from trainer.pytorch.heartbeat import Heartbeat; "
+        "import pathlib, signal, sys; from trainer.pod_modules.athanor_heartbeat import Heartbeat; "
         "Heartbeat(pathlib.Path(sys.argv[1]), rank=0).expect('a step', 0); print('ready', flush=True); signal.pause()"
     )
     assert _probe(tmp_path).returncode == 0, "nothing has started"
@@ -133,6 +132,6 @@ def test_probe_needs_no_framework():
     assert done.stdout == "set()\n"
 
 
-def test_grace_below_zero_is_refused():
-    with pytest.raises(ValueError, match=r"grace_seconds=-1: must be at least 0"):
-        program.HeartbeatConfig(grace_seconds=-1)
+def test_grace_below_zero_is_refused(tmp_path):
+    refused = _probe(tmp_path, "--grace_seconds", "-1")
+    assert (refused.returncode, "grace_seconds=-1.0: must be at least 0" in refused.stderr) == (2, True)

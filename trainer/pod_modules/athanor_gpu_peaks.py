@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _TERA = 1e12
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class GpuPeak:
     """Floating-point operations per second, in units of 10^12; None where the GPU has no such cores."""
 

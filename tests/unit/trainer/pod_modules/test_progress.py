@@ -1,8 +1,8 @@
-"""The module that every job's pods have: what it prints, what Prometheus reads, and that it stops no training."""
+"""What a program reports in a pod: the lines, what Prometheus reads, and that it stops no training."""
 
 from __future__ import annotations
 
-import importlib.util
+import ast
 import io
 import json
 import math
@@ -12,7 +12,6 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import pytest
 
@@ -20,21 +19,10 @@ from infra.run_module import run_module_manifest
 from tests.ports import held_port
 from workloads.any_image import IN_NAMED_DIRECTORY
 
-FILE = Path(__file__).parents[3] / "infra" / "athanor_run.py"
-VARIABLES = ("RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "ATHANOR_JOB", "ATHANOR_METRICS_PORT")
-
 
 @pytest.fixture
-def module(monkeypatch):
-    """The module as a program has it that has just started."""
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    spec = importlib.util.spec_from_file_location("athanor_run", FILE)
-    assert spec
-    assert spec.loader
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
+def module(start):
+    return start("athanor_progress")
 
 
 def lines(capsys) -> list[dict]:
@@ -152,16 +140,16 @@ def test_a_port_of_the_programs_own_stays_its_own(module, monkeypatch, capsys):
     assert len(lines(capsys)) == 1
 
 
-def test_checkpoints_are_kept_in_the_jobs_folder_or_here(module, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    assert module.checkpoint_dir() == Path("checkpoints")
-    monkeypatch.setenv("ATHANOR_JOB", "train-1")
-    monkeypatch.setattr(module, "_OUTPUT", tmp_path / "output")
-    assert module.checkpoint_dir() == tmp_path / "output" / "train-1" / "checkpoints"
-    assert module.checkpoint_dir().is_dir()
+def test_hyperparameters_are_a_line_that_comes_again(module, capsys, monkeypatch):
+    monkeypatch.setattr(module, "_LINES_BETWEEN_SETTINGS", 2)
+    module.hyperparameters({"lr": 0.1, "model": {"width": 64, "act": "gelu"}, "path": module.re, "none": None})
+    for step in range(1, 4):
+        module.report(step=step, loss=1)
+    said = {"lr": 0.1, "model.width": 64, "model.act": "gelu", "path": str(module.re), "none": None}
+    assert [line.get("hyperparameters", line.get("step")) for line in lines(capsys)] == [said, 1, said, 2, 3]
 
 
-def test_a_program_imports_it_after_what_its_image_has(tmp_path):
+def test_a_program_imports_them_after_what_its_image_has(tmp_path):
     """The command in front of every program, with the ConfigMap's content where the pod mounts it."""
     content = run_module_manifest("team")["data"]
     (tmp_path / "mounted").mkdir()
@@ -170,10 +158,23 @@ def test_a_program_imports_it_after_what_its_image_has(tmp_path):
     (tmp_path / "image").mkdir()
     (tmp_path / "image" / "own.py").write_text("")
     words = [word.replace("/etc/athanor/python", str(tmp_path / "mounted")) for word in IN_NAMED_DIRECTORY]
-    program = "import own, sys; from athanor_run import report; report(step=1, loss=0.5); print(sys.path[1:3])"
+    program = (
+        "import own, sys; from athanor_run import report; import athanor_frameworks; report(step=1, loss=0.5);"
+        "print(sys.path[1:3]); print({'torch', 'numpy', 'transformers', 'lightning', 'accelerate'} & set(sys.modules))"
+    )
     done = subprocess.run(
         [*words, sys.executable, "-c", program], cwd=tmp_path, check=True, capture_output=True, text=True,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "image")},
     )  # fmt: skip
     assert done.stdout.splitlines()[0] == '{"step": 1, "loss": 0.5}'
     assert done.stdout.splitlines()[1] == str([str(tmp_path / "image"), str(tmp_path / "mounted")])
+    assert done.stdout.splitlines()[2] == "set()"
+
+
+def test_they_are_modules_of_python_3_8():
+    for name, text in run_module_manifest("team")["data"].items():
+        tree = ast.parse(text, name, feature_version=(3, 8))
+        imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        outside = {each.partition(".")[0] for each in imported} - sys.stdlib_module_names
+        assert {each for each in outside if not each.startswith("athanor_")} == set(), name

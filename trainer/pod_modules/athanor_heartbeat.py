@@ -3,26 +3,31 @@
 A process that hangs in a collective, in its data or in storage is alive to the kernel, but its file no longer changes.
 The file carries the limit of what the rank is doing, so that a reader has none of its own: a first step that is
 compiled and a checkpoint on a slow volume may take half an hour where a step may take two minutes.
+
+Run as a program, it is the liveness probe of a pod: status 1 when a rank is stuck, else 0.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import os
+import sys
+import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from trainer.common.files import read_json
-
 logger = logging.getLogger(__name__)
 
+FOLDER = Path(tempfile.gettempdir()) / "athanor"
+"""Where the ranks of a pod write by default, and where the probe looks."""
 INTERVAL_SECONDS = 1.0
 PATTERN = "heartbeat-rank-*"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Beat:
     """What one file says."""
 
@@ -67,8 +72,8 @@ class Heartbeat:
         if time.monotonic() - self._last >= INTERVAL_SECONDS:
             self._write()
 
-    def expect(self, what: str, seconds: float) -> None:
-        """Report what begins now, and how long it may take."""
+    def expect(self, what: str, seconds: float | None) -> None:
+        """Report what begins now, and how long it may take; None has no limit."""
         begins = self._doing != (what, seconds)
         self._doing = (what, seconds)
         if begins or time.monotonic() - self._last >= INTERVAL_SECONDS:
@@ -109,14 +114,33 @@ def stuck(folder: Path, grace_seconds: float) -> list[str]:
         grace_seconds: Time beyond a limit in which the program may end by itself, with a message.
     """
     beats = [_beat(path) for path in sorted(folder.glob(PATTERN))]
-    return [reason for beat in beats if beat is not None and (reason := beat.why_stuck(grace_seconds))]
+    reasons = [beat.why_stuck(grace_seconds) for beat in beats if beat is not None]
+    return [reason for reason in reasons if reason]
+
+
+def main() -> None:
+    """Say whether a rank of this pod has stood still for longer than it may.
+
+    Raises:
+        SystemExit: 1 when a rank is stuck, 2 for wrong arguments.
+    """
+    parser = argparse.ArgumentParser(description=(main.__doc__ or "").partition("\n")[0])
+    parser.add_argument("--work_dir", type=Path, default=FOLDER, help=f"where the ranks write (default: {FOLDER})")
+    grace_help = "time beyond a limit in which a rank may end by itself (default: 60)"
+    parser.add_argument("--grace_seconds", type=float, default=60.0, help=grace_help)
+    options = parser.parse_args()
+    if not options.grace_seconds >= 0:
+        parser.error(f"grace_seconds={options.grace_seconds}: must be at least 0")
+    reasons = stuck(options.work_dir, options.grace_seconds)
+    if reasons:
+        sys.exit("\n".join(reasons))
 
 
 def _beat(path: Path) -> Beat | None:
     try:
-        return Beat(**(read_json(path) or {}))
-    except TypeError:
-        # of another release of the trainer
+        return Beat(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        # being replaced, or of another release
         return None
 
 
@@ -130,3 +154,7 @@ def _process_start(pid: int) -> int | None:
     except OSError:
         return None
     return int(text.rpartition(")")[2].split()[19])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,16 +1,4 @@
-"""A program's progress for `athanor watch`, `athanor curves` and the dashboards; in every job's pods by itself.
-
-    from athanor_run import checkpoint_dir, report, saved
-
-    for step in range(1, 1001):
-        ...
-        report(step=step, total_steps=1000, loss=loss)
-    torch.save(model.state_dict(), checkpoint_dir() / "last.pt")
-    saved()
-
-Outside of a job it prints the same lines, and keeps checkpoints in ./checkpoints. Only Python's standard library, of
-3.8 and later: the pod's image may have any.
-"""
+"""A program's progress as lines of JSON for the commands of `athanor`, and as metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -22,17 +10,19 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import athanor_ranks as ranks
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _MOST_NAMES = 100
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
-_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
-_OUTPUT = Path("/data/output")
 _PREFIX = "athanor_training_"
+_LINES_BETWEEN_SETTINGS = 1000
+"""Of progress: the commands read the latest 5,000 lines of a pod, and should find the hyperparameters there."""
+_LONGEST_SETTING = 200
 
 
 def report(step: int, total_steps: int | None = None, **numbers: object) -> None:
@@ -50,26 +40,35 @@ def report(step: int, total_steps: int | None = None, **numbers: object) -> None
     values = {name: _number(name, value) for name, value in numbers.items()}
     line = {"step": int(step), **({} if total_steps is None else {"total_steps": int(total_steps)}), **values}
     _PROGRESS.note(line)
-    if _first(_RANKS) in {None, "0"}:
-        finite = {name: value if math.isfinite(value) else None for name, value in line.items()}
-        # In one piece: ranks and threads write to the same pipe.
-        with suppress(OSError, ValueError):  # nobody reads on, or the program closed it
-            sys.stdout.write(json.dumps(finite) + "\n")
-            sys.stdout.flush()
+    _PROGRESS.lines += 1
+    if _PROGRESS.settings and _PROGRESS.lines % _LINES_BETWEEN_SETTINGS == 0:
+        _print({"hyperparameters": _PROGRESS.settings})
+    _print({name: value if math.isfinite(value) else None for name, value in line.items()})
 
 
-def checkpoint_dir() -> Path:
-    """Return the folder for this run's checkpoints, which outlives its pods; it exists."""
-    job = os.environ.get("ATHANOR_JOB")
-    folder = _OUTPUT / job / "checkpoints" if job else Path("checkpoints")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def hyperparameters(values: Mapping[str, object]) -> None:
+    """Print what this run was started with, from rank 0: `athanor runs --json` and `athanor compare` show it.
+
+    Args:
+        values: By name; mappings in them become names with dots, and what JSON does not know becomes text.
+    """
+    _PROGRESS.settings.update(_flat(values))
+    _print({"hyperparameters": _PROGRESS.settings})
 
 
-def saved() -> None:
-    """Note that a checkpoint is complete: the dashboards show its age, and an alert says when it is too old."""
-    _PROGRESS.checkpoint = time.time()
+def saved(at: float | None = None) -> None:
+    """Note that a checkpoint is complete: the dashboards show its age, and an alert says when it is too old.
+
+    Args:
+        at: When it was saved, Unix time in seconds; now by default.
+    """
+    _PROGRESS.checkpoint = time.time() if at is None else at
     _PROGRESS.serve()
+
+
+def note(**numbers: float) -> None:
+    """Let Prometheus read numbers of this rank, `step` among them, without a line."""
+    _PROGRESS.note(numbers)
 
 
 class _Progress:
@@ -77,25 +76,30 @@ class _Progress:
 
     def __init__(self) -> None:
         self.numbers: dict[str, float] = {}
+        self.settings: dict[str, object] = {}
+        self.lines = 0
+        """Of progress, printed so far."""
         self.checkpoint: float | None = None
         self._steps: deque[tuple[float, int]] = deque(maxlen=50)
         self._lock = threading.Lock()
         self._served = False
 
-    def note(self, line: dict[str, Any]) -> None:
+    def note(self, line: Mapping[str, float]) -> None:
         with self._lock:
             if len({*self.numbers, *line}) > _MOST_NAMES:
                 raise ValueError(f"report: more than {_MOST_NAMES} names. Fix: use the same names in every step")
-            if self._steps and line["step"] < self._steps[-1][1]:
+            step = int(line["step"])
+            if self._steps and step < self._steps[-1][1]:
                 self._steps.clear()  # it went back to a checkpoint
-            self._steps.append((time.monotonic(), line["step"]))
+            if not self._steps or step > self._steps[-1][1]:
+                self._steps.append((time.monotonic(), step))
             self.numbers.update(line, last_step_timestamp_seconds=time.time())
             left = self._seconds_left(line)
             if left is not None:
                 self.numbers["seconds_left"] = left
         self.serve()
 
-    def _seconds_left(self, line: dict[str, Any]) -> float | None:
+    def _seconds_left(self, line: Mapping[str, float]) -> float | None:
         (began, first), (now, last) = self._steps[0], self._steps[-1]
         if "total_steps" not in line or last <= first or now <= began:
             return None
@@ -109,7 +113,7 @@ class _Progress:
                 return
             self._served = True
         try:
-            server = ThreadingHTTPServer(("", int(port) + int(_first(_LOCAL_RANKS) or 0)), _Metrics)
+            server = ThreadingHTTPServer(("", int(port) + ranks.local_rank()), _Metrics)
         except (OSError, ValueError, OverflowError):
             return  # the program serves metrics of its own there
         server.daemon_threads = True
@@ -117,7 +121,7 @@ class _Progress:
 
     def text(self) -> str:
         """Return the metrics (Prometheus, "Text-based format", 0.0.4)."""
-        labels = f'{{run="{_escaped(os.environ.get("ATHANOR_JOB", ""))}",rank="{_escaped(_first(_RANKS) or "0")}"}}'
+        labels = f'{{run="{_escaped(os.environ.get("ATHANOR_JOB", ""))}",rank="{ranks.rank()}"}}'
         with self._lock:
             numbers = dict(self.numbers)
         if self.checkpoint is not None:
@@ -144,8 +148,24 @@ class _Metrics(BaseHTTPRequestHandler):
         pass  # a line for each scrape would hide the program's own
 
 
-def _first(names: tuple[str, ...]) -> str | None:
-    return next((os.environ[name] for name in names if name in os.environ), None)
+def _print(line: Mapping[str, object]) -> None:
+    if ranks.rank() == 0:
+        # In one piece: ranks and threads write to the same pipe.
+        with suppress(OSError, ValueError):  # nobody reads on, or the program closed it
+            sys.stdout.write(json.dumps(line) + "\n")
+            sys.stdout.flush()
+
+
+def _flat(values: Mapping[str, object], before: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat.update(_flat(cast("Mapping[str, object]", value), f"{before}{name}."))
+        elif value is None or isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value)):
+            flat[f"{before}{name}"] = value
+        else:
+            flat[f"{before}{name}"] = str(value)[:_LONGEST_SETTING]
+    return flat
 
 
 def _number(name: str, value: Any) -> float:  # noqa: ANN401 - whatever float() takes
