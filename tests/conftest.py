@@ -130,6 +130,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return  # the environment of the process that started this one has it
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     folder = tempfile.mkdtemp(prefix="athanor-")
+    Path(folder).chmod(0o711)  # some tests run programs as a user without rights
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 

@@ -54,15 +54,17 @@ def run_workspace() -> automation.LocalWorkspace:
         EngineError: the engine is too old.
     """
     settings = automation.ProjectSettings(name=PROJECT, runtime="python", main=str(Path.cwd()))
+    variables = engine_variables()
     # A workspace that is given no folder makes one and leaves it behind, and the Kubernetes provider leaves the
     # kubeconfig, with its credentials, among the temporary files.
     folder = tempfile.TemporaryDirectory(prefix="athanor-run-")
-    variables = {"TMPDIR": folder.name, **engine_variables()}
+    variables = {"TMPDIR": folder.name, **variables}
     try:
         workspace = automation.LocalWorkspace(
             folder.name, project_settings=settings, env_vars=variables, program=_nothing
         )
     except automation.InvalidVersionError as error:
+        folder.cleanup()
         raise EngineError(str(error)) from None
     weakref.finalize(workspace, folder.cleanup)
     return workspace
