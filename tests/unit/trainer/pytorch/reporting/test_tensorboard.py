@@ -53,7 +53,10 @@ def test_tensorboard_reads_the_curves_of_a_run(small):
     read = curves(config.folders.logs)
     for name in ("loss", "learning_rate", "gradient_norm", "samples_per_second"):
         assert read.pop(f"train/{name}") == approximately(logged(config, "step", name))
-    assert read == {"test/accuracy": approximately(logged(config, "evaluated", "accuracy"))}
+    assert read == {
+        "test/accuracy": approximately(logged(config, "evaluated", "accuracy")),
+        "test/loss": approximately(logged(config, "evaluated", "test_loss")),
+    }
     assert list(read["test/accuracy"]) == [11, 22]
 
 
