@@ -15,11 +15,11 @@ option = $(if $(filter command,$(origin $1)),'--option=--$2=$($1)')
 # Containers often forbid bytecode; then each start of Python compiles all that it imports, half of its time.
 export PYTHONDONTWRITEBYTECODE :=
 WHERE = --stack=$(STACK) $(call given,KUBECONFIG,kubeconfig) $(call given,CONTEXT,context) $(call given,NAMESPACE,namespace)
-# Three processes share the tests, each takes whole files, and all files that use one of the two environments of `make up`
+# Four processes share the tests, each takes whole files, and all files that use one of the two environments of `make up`
 # are one piece of work. These are the longest, so they are among the first; next to them, one process runs what needs no
 # cluster (tests/conftest.py). What compares the machine before and after runs alone, at the end.
 ALONE := tests/cluster/test_local_cluster_down.py
-SHARED := -n 3 --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%) \
+SHARED := -n 4 --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%) \
 	tests/cloud tests/cluster tests/unit/trainer/tf tests/engine tests/faults tests/unit tests/manifests
 
 .PHONY: help up down stop status why logs search-logs dashboards rerun predict pictures preview review recover leftovers acceptance image tools engine venv venv-test venv-policies check test test-fast mutants bench audit sbom lock release
