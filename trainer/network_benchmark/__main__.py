@@ -39,7 +39,7 @@ def run(config: NetworkBenchmarkConfig) -> Result:
             fix = "Fix: torchrun with two workers or more"
             raise ValueError(f"world_size={distributed.world_size}: one process has no network to measure. {fix}")
         # the fastest kernels: results need not be the same bits again
-        RuntimeConfig(deterministic=False).apply(processes_per_node=distributed.local_world_size)
+        RuntimeConfig(deterministic=False).apply(distributed.device, processes_per_node=distributed.local_world_size)
         for folder in (config.output_dir / FOLDER, config.logs, config.work_dir):
             folder.mkdir(parents=True, exist_ok=True)
         events = EventLog(config.logs, job=config.run_name, rank=distributed.rank)

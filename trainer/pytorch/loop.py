@@ -79,7 +79,7 @@ class Trainer:
         flight_recorder.keep_in(self._folders.run)
         self.distributed = distributed = Distributed(config.distributed)
         stack.callback(distributed.close)
-        config.runtime.apply(processes_per_node=distributed.local_world_size)
+        notes = config.runtime.apply(distributed.device, processes_per_node=distributed.local_world_size)
         config.precision.apply(distributed.device, warns=distributed.is_main)
         self._layout = layout = Layout(config.parallel.degrees(distributed.world_size), distributed.device.type)
         samples = self._open_data(stack)
@@ -97,7 +97,7 @@ class Trainer:
         self._reporter = Reporter(distributed, config.report, config.reported_run())
         stack.callback(self._reporter.close)
         self.events, self.metrics = self._reporter.events, self._reporter.metrics
-        self._reporter.expect(self.total_steps, [*warnings, *samples.notes, *self._held_out.notes])
+        self._reporter.expect(self.total_steps, [*warnings, *notes, *samples.notes, *self._held_out.notes])
         self._heartbeat = Heartbeat(self._folders.work, rank=distributed.rank)
         # ranks that compute the same samples together also draw the same random numbers
         config.runtime.seed_rank(layout.data_rank)

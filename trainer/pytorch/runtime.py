@@ -23,23 +23,34 @@ class RuntimeConfig:
     seed: int = 0
     """Decides initial weights, order of samples and dropout."""
     deterministic: bool = True
-    """Use only kernels that give the same bits again. Costs speed on GPUs, nothing on CPUs."""
+    """Use only kernels that give the same bits again on CPUs, where that costs nothing."""
+    deterministic_on_gpus: bool = False
+    """The same on GPUs, where it costs speed, and where torch refuses operations that have no such kernel."""
     num_cpu_threads: int = 0
     """Threads of CPU kernels in each process; 0 takes OMP_NUM_THREADS or a share of the container's CPU limit."""
 
     def __post_init__(self) -> None:
         between("seed", self.seed, 0, _LARGEST_SEED)
         between("num_cpu_threads", self.num_cpu_threads, 0, _MOST_THREADS)
+        if self.deterministic_on_gpus and not self.deterministic:
+            raise ValueError("deterministic_on_gpus=True: needs deterministic. Fix: leave out --no-deterministic")
 
-    def apply(self, *, processes_per_node: int) -> None:
-        """Set up this process; to be called before the first kernel runs."""
+    def apply(self, device: torch.device, *, processes_per_node: int) -> list[str]:
+        """Set up this process; to be called before the first kernel runs. Returns what its users may want to know."""
         torch.set_num_threads(self.num_cpu_threads or threads_per_process(processes_per_node))
-        if self.deterministic:
+        on_cpu = device.type == "cpu"
+        if self.deterministic and (on_cpu or self.deterministic_on_gpus):
             # cuBLAS reads it when it starts; without it torch refuses to run deterministic matrix products on GPUs
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             # the same switch as use_deterministic_algorithms, which imports the compiler first: seconds per start
             torch.set_deterministic_debug_mode("error")
+            # else torch fills all memory that it hands out, for programs that read what they never wrote
+            torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
         torch.manual_seed(self.seed)  # pyright: ignore[reportUnknownMemberType]
+        if on_cpu or self.deterministic_on_gpus:
+            return []
+        same = "the same run again has the same samples and random numbers, but not the same last bits"
+        return [f"deterministic_on_gpus=False: {same}. Fix: --deterministic_on_gpus, at the cost of speed"]
 
     def seed_rank(self, rank: int) -> None:
         """Give each rank random numbers of its own, after all have built the same model."""
