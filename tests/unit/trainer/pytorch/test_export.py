@@ -65,6 +65,7 @@ def test_layout_manifest_and_config_are_what_servers_read(tmp_path):
         "commit": None,
         "compression": None,
         "source_files": None,
+        "method": None,
         "model_name": "digits",
         "version": 1,
         "model_file": "model.pt",
