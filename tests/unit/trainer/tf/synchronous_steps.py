@@ -51,17 +51,16 @@ def main() -> None:
         for role in ("worker", "ps")
         for index in range(2)
     ]
-    events = run.open_log(config, 0)
     # TensorFlow's thread counts are fixed by now
     framework.load = lambda **_: tf
-    chief = Chief(config, Cluster(tasks=TASKS, role="chief", index=0), events, Stop())
+    chief = Chief(config, Cluster(tasks=TASKS, role="chief", index=0), Stop())
     begin = [variable.read_value().numpy() for variable in chief._state.network.variables]
     losses = [chief.synchronous_step(step) for step in range(STEPS)]
     together = [variable.read_value().numpy() for variable in chief._state.network.variables]
     with tf.device("/job:chief/replica:0/task:0/device:CPU:0"):
         alone, alone_losses = plain_steps(tf, config, shards=1)
         one_shard, _ = plain_steps(tf, config, shards=2)
-    accuracy = run.finish(tf, config, chief._state, events)
+    accuracy = run.finish(tf, config, chief._state, chief._events)
     exported = tf.saved_model.load(str(config.folders.run / run.SAVED_MODEL_FOLDER))
     images, _ = split_records(tf, tf.constant(cifar.load_records(data_dir, "test")))
     logits = exported.signatures["serving_default"](images=images)["logits"].numpy()
