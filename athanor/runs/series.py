@@ -1,4 +1,4 @@
-"""What a run's program prints of itself: JSON lines with a step and numbers, such as {"step": 10, "loss": 0.3}.
+"""Series of numbers that a run's program prints: JSON lines with a step, such as {"step": 10, "loss": 0.3}.
 
 And one with its hyperparameters, {"hyperparameters": {"lr": 0.1}}, which it may repeat.
 """

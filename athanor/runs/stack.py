@@ -58,11 +58,9 @@ def run_workspace() -> automation.LocalWorkspace:
     # A workspace that is given no folder makes one and leaves it behind, and the Kubernetes provider leaves the
     # kubeconfig, with its credentials, among the temporary files.
     folder = tempfile.TemporaryDirectory(prefix="athanor-run-")
-    variables = {"TMPDIR": folder.name, **variables}
+    own = {"TMPDIR": folder.name, **variables}
     try:
-        workspace = automation.LocalWorkspace(
-            folder.name, project_settings=settings, env_vars=variables, program=_nothing
-        )
+        workspace = automation.LocalWorkspace(folder.name, project_settings=settings, env_vars=own, program=_nothing)
     except automation.InvalidVersionError as error:
         folder.cleanup()
         raise EngineError(str(error)) from None

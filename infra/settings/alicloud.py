@@ -10,7 +10,7 @@ from infra.errors import choices
 from infra.regions import ZONE_LETTERS, zones_of_region
 from infra.settings.alicloud_kubernetes import KubernetesSettings
 from infra.settings.alicloud_network import NetworkSettings
-from infra.settings.fields import Model
+from infra.settings.fields import Model, repeated
 from infra.settings.node_pools import NodePoolSettings
 from infra.settings.trunk_networks import PodNetworkingSettings
 
@@ -112,17 +112,17 @@ class AlicloudSettings(Model):
     @model_validator(mode="after")
     def _pools_have_names_of_their_own(self) -> Self:
         names = [pool.name for pool in self.node_pools]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise ValueError(f"node_pools repeats the name {repeated[0]!r}. Fix: give each pool a different name")
+        twice = repeated(names)
+        if twice:
+            raise ValueError(f"node_pools repeats the name {twice[0]!r}. Fix: give each pool a different name")
         return self
 
     @model_validator(mode="after")
     def _pod_networkings_have_names_of_their_own(self) -> Self:
         names = [networking.name for networking in self.pod_networkings]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise ValueError(f"pod_networkings repeats the name {repeated[0]!r}. Fix: give each a different name")
+        twice = repeated(names)
+        if twice:
+            raise ValueError(f"pod_networkings repeats the name {twice[0]!r}. Fix: give each a different name")
         return self
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from infra.settings.fields import Count, Model, known_instance_type
+from infra.settings.fields import Count, Model, known_instance_type, repeated
 
 
 class SimulatedNodes(Model):
@@ -44,9 +44,9 @@ class ClusterSettings(Model):
     @model_validator(mode="after")
     def _simulated_nodes_have_names_of_their_own(self) -> Self:
         types = [group.instance_type for group in self.simulated_nodes]
-        repeated = sorted({name for name in types if types.count(name) > 1})
-        if repeated:
+        twice = repeated(types)
+        if twice:
             raise ValueError(
-                f"simulated_nodes repeats {', '.join(repeated)}. Fix: write one entry per type, with the total count"
+                f"simulated_nodes repeats {', '.join(twice)}. Fix: write one entry per type, with the total count"
             )
         return self

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
@@ -12,6 +13,10 @@ from infra.instance_types import instance_type
 from infra.kubernetes import grammar
 from infra.kubernetes.quantities import quantity_value
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_Comparable = TypeVar("_Comparable", str, tuple[str, str])
 _IN_BYTES = {"memory", "storage", "ephemeral-storage"}
 """Resources whose amounts are bytes (Kubernetes, "Resource Management for Pods and Containers", "Resource Quotas")."""
 _FEWEST_BYTES = quantity_value("1Mi")
@@ -84,6 +89,11 @@ MemoryQuantity = Annotated[grammar.Memory, NUMBER_AS_TEXT]
 Amounts = Annotated[dict[Annotated[str, AfterValidator(_resource_name)], Quantity], AfterValidator(_no_few_bytes)]
 """Quantities by resource name."""
 PinnedImage = Annotated[str, AfterValidator(_pinned_image)]
+
+
+def repeated(values: Iterable[_Comparable]) -> list[_Comparable]:
+    """Return what is among the values more than once, sorted."""
+    return sorted(value for value, times in Counter(values).items() if times > 1)
 
 
 class Model(BaseModel):

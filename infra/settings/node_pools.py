@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from infra.cuda import DEFAULT_DRIVER
 from infra.instance_types import LOW_LATENCY_FAMILIES, InstanceType, instance_type
-from infra.settings.fields import DnsLabel, Model, known_instance_type
+from infra.settings.fields import DnsLabel, Model, known_instance_type, repeated
 from infra.settings.gpu import GpuSettings, check_sharing_on_ack
 from infra.settings.node_disks import LARGEST_SYSTEM_DISK_GIB, DiskSettings
 from infra.settings.node_labels import LabelKey, LabelValue, TaintSettings
@@ -211,9 +211,9 @@ class NodePoolSettings(Model):
     @model_validator(mode="after")
     def _taints_are_different(self) -> Self:
         marks = [(taint.key, taint.effect) for taint in self.taints]
-        repeated = sorted({mark for mark in marks if marks.count(mark) > 1})
-        if repeated:
-            key, effect = repeated[0]
+        twice = repeated(marks)
+        if twice:
+            key, effect = twice[0]
             raise ValueError(
                 f"taints repeats {key!r} with effect {effect}, and a node can have it once. Fix: omit one of them"
             )

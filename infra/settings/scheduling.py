@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, field_validator, model_validator
 
 from infra.errors import choices
-from infra.settings.fields import Amounts, Count, CpuQuantity, DnsLabel, MemoryQuantity, Model
+from infra.settings.fields import Amounts, Count, CpuQuantity, DnsLabel, MemoryQuantity, Model, repeated
 
 HIGHEST_PRIORITY = 1_000_000_000
 """Higher ones belong to Kubernetes itself (PriorityClass, API reference)."""
@@ -175,7 +175,7 @@ class SchedulingSettings(Model):
     @model_validator(mode="after")
     def _priority_classes_have_names_of_their_own(self) -> Self:
         names = [priority.name for priority in self.priority_classes]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise ValueError(f"priority_classes repeats the name {repeated[0]!r}. Fix: give each a different name")
+        twice = repeated(names)
+        if twice:
+            raise ValueError(f"priority_classes repeats the name {twice[0]!r}. Fix: give each a different name")
         return self

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
-from infra.settings.fields import Count, DnsLabel, DnsSubdomain, Model
+from infra.settings.fields import Count, DnsLabel, DnsSubdomain, Model, repeated
 
 _CPFS_STEP_GIB = 1200
 _ACK_DISK_CLASSES = "alicloud-disk-"
@@ -46,9 +46,9 @@ class _NfsFileSystem(_FileSystem):
     @field_validator("client_cidrs")
     @classmethod
     def _each_cidr_is_given_once(cls, cidrs: tuple[IPv4Network, ...]) -> tuple[IPv4Network, ...]:
-        repeated = sorted({str(cidr) for cidr in cidrs if cidrs.count(cidr) > 1})
-        if repeated:
-            raise ValueError(f"repeats {repeated[0]}. Fix: list each range once")
+        twice = repeated(map(str, cidrs))
+        if twice:
+            raise ValueError(f"repeats {twice[0]}. Fix: list each range once")
         return cidrs
 
 
@@ -215,9 +215,9 @@ class StorageSettings(Model):
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
         for key, names in (("classes", [c.name for c in self.classes]), ("oss", [m.name for m in self.oss])):
-            repeated = sorted({name for name in names if names.count(name) > 1})
-            if repeated:
-                raise ValueError(f"{key} repeats {', '.join(repeated)}. Fix: give each a different name")
+            twice = repeated(names)
+            if twice:
+                raise ValueError(f"{key} repeats {', '.join(twice)}. Fix: give each a different name")
         return self
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""What tests of several rooms share: prepared data, and no modules of users' files."""
+"""Fixtures for several rooms: prepared data, and no modules of users' files left from another test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of frameworks share: a model whose losses depend on all random numbers, and how a run is stopped."""
+"""A model whose losses depend on all random numbers, and runs that are stopped, for the tests of frameworks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING
 
+import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pytest
     from torch import Tensor
 
 SAMPLES = torch.arange(32.0).reshape(8, 4) / 32
@@ -68,6 +68,14 @@ def shuffled() -> DataLoader:
 def said(capsys: pytest.CaptureFixture[str]) -> list[dict]:
     """Return the lines of JSON that were printed since the last call."""
     return [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith('{"')]
+
+
+def stopped(train: Callable[..., object], capsys: pytest.CaptureFixture[str], *arguments, **settings) -> list[dict]:
+    """Train until the program ends itself as after SIGTERM; return the lines of JSON that it printed."""
+    with pytest.raises(SystemExit) as ended:
+        train(*arguments, **settings)
+    assert ended.value.code == 143
+    return said(capsys)
 
 
 def losses(lines: list[dict]) -> list[tuple[int, float]]:

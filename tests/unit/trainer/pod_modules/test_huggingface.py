@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.unit.trainer.pod_modules.programs import SAMPLES, Model, losses, said
+from tests.unit.trainer.pod_modules.programs import SAMPLES, Model, losses, said, stopped
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 STEPS = 6
@@ -55,13 +55,6 @@ def train(start, capsys, monkeypatch):
         return said(capsys)
 
     return begin
-
-
-def stopped(train, capsys, *arguments, **settings) -> list[dict]:
-    with pytest.raises(SystemExit) as ended:
-        train(*arguments, **settings)
-    assert ended.value.code == 143
-    return said(capsys)
 
 
 @pytest.mark.parametrize("stop_in", [3, 4])

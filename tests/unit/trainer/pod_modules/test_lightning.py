@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from tests.unit.trainer.pod_modules.programs import SAMPLES, Model, losses, said, shuffled
+from tests.unit.trainer.pod_modules.programs import SAMPLES, Model, losses, said, shuffled, stopped
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 STEPS = 10
@@ -45,13 +45,6 @@ def train(start, capsys, tmp_path):
         return said(capsys)
 
     return begin
-
-
-def stopped(train, capsys, *arguments, **settings) -> list[dict]:
-    with pytest.raises(SystemExit) as ended:
-        train(*arguments, **settings)
-    assert ended.value.code == 143
-    return said(capsys)
 
 
 @pytest.mark.parametrize("case", [(1, False), (4, False), (6, True), (8, True)])

@@ -1,4 +1,4 @@
-"""What a program reports in a pod: the lines, what Prometheus reads, and that it stops no training."""
+"""Progress of a program in a pod: its lines, the metrics for Prometheus, and that it stops no training."""
 
 from __future__ import annotations
 

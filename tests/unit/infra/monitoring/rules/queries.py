@@ -1,4 +1,4 @@
-"""Which metrics a query reads, and which of them as counters."""
+"""Metrics that a query reads, and those of them that it takes for counters."""
 
 import promql_parser
 
