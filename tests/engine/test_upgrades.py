@@ -29,8 +29,9 @@ MAY_CHANGE: dict[str, dict[str, set[str]]] = {
         "ManagedKubernetes cluster": {"maintenanceWindow", "upgradePolicy", "version"},
         "NodePool a10": {"imageType", "labels"},
         "NodePool system": {"imageType"},
+        "kubernetes kubernetes": {"kubeClientSettings"},
     },
-    "7b2769b": {},
+    "7b2769b": {"kubernetes kubernetes": {"kubeClientSettings"}},
 }
 """Inputs that an update changes in place, by resource.
 
