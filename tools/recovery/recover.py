@@ -171,8 +171,10 @@ def _await_rest(
 
     Half-made things cannot be built upon, and some never get ready: a pool whose machines are out of stock for days.
     """
-    while (match := ask()) and match.status.lower() in _PASSING and time.monotonic() < until:
+    while (match := ask()) and match.status.lower() in _PASSING:
         report.detail(f"{one.label}: {match.id} is still {match.status!r}")
+        if time.monotonic() >= until:
+            break
         time.sleep(poll_seconds)
     if match and "fail" in match.status.lower():
         raise RefusalError(

@@ -101,9 +101,10 @@ class ServeConfig:
     """Threads of CPU kernels, which several models, and the instances of each, share equally; 0 takes OMP_NUM_THREADS
     or the container's CPU limit."""
     drain_delay_seconds: float = 5.0
-    """After SIGTERM: not ready but still serving for so long, until no new request is sent here."""
+    """After SIGTERM: not ready but still serving until no HTTP request has come for so long."""
     drain_timeout_seconds: int = 20
-    """After that delay: time for the requests under way. Both together stay below the pod's grace period."""
+    """After that delay: time for the requests under way, of which late clients may take half. Both together stay below
+    the pod's grace period."""
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     shadow: ShadowConfig = field(default_factory=ShadowConfig)
 

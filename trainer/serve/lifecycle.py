@@ -7,10 +7,12 @@ import contextlib
 import functools
 import gc
 import logging
+import math
 import os
 import signal
 import socket
 import sys
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -138,13 +140,14 @@ async def _serve(config: ServeConfig, http_socket: socket.socket, metrics_socket
             watcher.start()
         await stop.wait()
         management.draining = True
-        logger.info("stopping: not ready, still serving for %g s", config.drain_delay_seconds)
-        await _wait(stop, config.drain_delay_seconds)
+        logger.info("stopping: not ready, serving until no request has come for %g s", config.drain_delay_seconds)
+        remaining_seconds = await _serve_late_clients(stop, routes, config)
         for watcher in watchers.values():
             watcher.stop()
+        http_server.config.timeout_graceful_shutdown = math.ceil(remaining_seconds)
         http_server.should_exit = True
         if grpc_server is not None:
-            await grpc_server.stop(config.drain_timeout_seconds)
+            await grpc_server.stop(remaining_seconds)
         await http_task
         metrics_server.should_exit = True
     for worker in workers.values():
@@ -225,11 +228,26 @@ def _stop_event() -> asyncio.Event:
     return stop
 
 
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
-    """Wait, or until a second signal says that it is urgent."""
+async def _serve_late_clients(stop: asyncio.Event, routes: Routes, config: ServeConfig) -> float:
+    """Serve until nobody sends HTTP requests any more, or until a second signal says that it is urgent.
+
+    On a busy node kube-proxy may take longer than the delay to see that this pod is going, and connections that it
+    still sends here would be refused. Clients of gRPC do not count: they keep theirs until the server ends it.
+
+    Returns:
+        What is left of `drain_timeout_seconds`, at least half, for requests that are not answered yet.
+    """
     stop.clear()
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), seconds)
+    delay, half = config.drain_delay_seconds, config.drain_timeout_seconds / 2
+    planned = time.monotonic() + delay
+    while True:
+        end = min(max(planned, routes.last_request_time + delay), planned + half)
+        remaining = end - time.monotonic()
+        if remaining <= 0:
+            return config.drain_timeout_seconds - (end - planned)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), remaining)
+            return config.drain_timeout_seconds
 
 
 def _address(listener: socket.socket) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 import re
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import orjson
@@ -63,6 +65,8 @@ class Routes:
         self._inference = inference
         self._management = management
         self._max_json_bytes = max_json_bytes
+        self.last_request_time = -math.inf
+        """When the last inference request came, on the monotonic clock."""
         # the most frequent first; the named groups of a path become arguments
         table: list[tuple[str, str, Callable[..., Awaitable[Response]]]] = [
             ("POST", _INFER.pattern, self._infer),
@@ -111,6 +115,7 @@ class Routes:
         Raises:
             RequestError: it cannot be queued.
         """
+        self.last_request_time = time.monotonic()
         decode = functools.partial(_decode, call, self._max_json_bytes)
         return self._inference.begin(target.model, target.version, call.record, decode)
 

@@ -206,7 +206,7 @@ def test_what_never_gets_ready_is_adopted_as_it_is(report, double):
         made = client_of(double).rpc("vpc", "CreateVpc", CidrBlock="10.0.0.0/8", VpcName="stuck")["VpcId"]
         state = exported(("creating", resource(inputs={"vpcName": "stuck"})))
         settings = parse_settings(SETTINGS)
-        [outcome] = recover.look(state, settings, report.progress, poll_seconds=0, patience_seconds=0.2)
+        [outcome] = recover.look(state, settings, report.progress, poll_seconds=0, patience_seconds=0)
     finally:
         double.account.standing_still.clear()
     assert (outcome.resource_id, outcome.said) == (made, f"adopted as {made}, still 'Pending'")

@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -53,6 +54,31 @@ def test_draining_server_serves_but_is_not_ready_and_ends_connections(serving, d
     # new connections are still answered
     assert server.request("POST", INFER, document())[0] == 200
     server.terminate()
+    assert server.wait() == 0
+
+
+def test_it_serves_as_long_as_clients_are_sent_here(serving, document):
+    server = serving("--drain_delay_seconds=0.3")
+    server.terminate()
+    server.wait_for_log("stopping: not ready")
+    until = time.monotonic() + 3 * 0.3
+    while time.monotonic() < until:
+        assert server.request("POST", INFER, document())[0] == 200
+    assert server.wait() == 0
+
+
+def test_clients_that_keep_coming_do_not_keep_it_forever(serving, document):
+    server = serving("--drain_delay_seconds=0.3", "--drain_timeout_seconds=1")
+    server.terminate()
+
+    def is_answered():
+        try:
+            return server.request("POST", INFER, document())[0] == 200
+        except OSError:
+            return False
+
+    while is_answered():
+        pass
     assert server.wait() == 0
 
 
