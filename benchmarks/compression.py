@@ -125,7 +125,7 @@ def _samples(split: SplitName, pixels: int) -> Samples:
 def _saved(model: nn.Module, images: Tensor, folder: Path) -> Callable[..., object]:
     """Return the model as a server has it whose manifest has it optimised: written to a file, loaded, optimised."""
     path = folder / "model.pt"
-    torchscript.save_frozen(model, path, images[:2])
+    torchscript.save_frozen(model, path, [images[:2]])
     return model_file.load_optimized(path).call
 
 

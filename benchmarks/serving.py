@@ -77,7 +77,7 @@ def measure(report: Progress) -> Group:
 def _small_servers(folder: Path, requests: Mapping[str, Path], report: Progress) -> list[object]:
     model = folder / "cnn.pt"
     torch.manual_seed(0)
-    torchscript.save_frozen(small_cnn(), model, torch.rand(2, 3, _PIXELS, _PIXELS))
+    torchscript.save_frozen(small_cnn(), model, [torch.rand(2, 3, _PIXELS, _PIXELS)])
     with ExitStack() as stack:
         servers: dict[str, Server] = {}
         missing: list[str] = []
@@ -188,7 +188,7 @@ def _memory_of_torch(environment: Mapping[str, str]) -> str:
 def _resnet_table(folder: Path, request: Path, report: Progress) -> object:
     """Return images per second through our server, two requests under way, and of the model alone, one thread each."""
     model = folder / "resnet.pt"
-    torchscript.save_frozen(resnet18(), model, torch.rand(2, 3, _RESNET_PIXELS, _RESNET_PIXELS))
+    torchscript.save_frozen(resnet18(), model, [torch.rand(2, 3, _RESNET_PIXELS, _RESNET_PIXELS)])
     report.detail("starting ResNet-18")
     with running(OURS, model, _RESNET_PIXELS, folder / "resnet", report) as server:
 

@@ -19,7 +19,7 @@ from trainer.training.events import log_to_stderr
 
 @dataclass(frozen=True, kw_only=True)
 class ExportCommandConfig:
-    """Freeze a trained classifier as TorchScript, compress it, measure it, and publish it as the next version."""
+    """Write a network to a file, compare it, compress it, measure it, and publish it as the next version."""
 
     model_repository: Path
     """Folder that servers read; <output_dir>/models of training jobs."""
@@ -48,7 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     for name, entry in {"fp32": manifest, **manifest.get("variants", {})}.items():
         latency = entry["latency_ms"]["batch_1"]["p50"]
         size = f"{entry['size_bytes'] / 1024:,.0f} KiB"
-        print(f"{folder / entry['model_file']}: {name}, accuracy {entry['accuracy']:.4f}, {latency:.3f} ms, {size}")
+        accuracy = f"accuracy {entry['accuracy']:.4f}, " if "accuracy" in entry else ""
+        print(f"{folder / entry['model_file']}: {name}, {accuracy}{latency:.3f} ms, {size}")
     rejected = manifest.get("rejected_variants", {})
     for name, entry in rejected.items():
         print(f"export: variant {name} is not published: {entry['reason']}", file=sys.stderr)

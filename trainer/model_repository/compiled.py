@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from torch import Tensor, nn
@@ -27,7 +27,7 @@ _ANY_AVX2 = {"cpp.march": "x86-64-v3", "cpp.simdlen": 256}
 """Else the code would be for the CPU that it is compiled on, and end the process on one that lacks an instruction."""
 
 
-def save(model: nn.Module, path: Path, example: Tensor) -> None:
+def save(model: nn.Module, path: Path, examples: Sequence[Sequence[Tensor]]) -> None:
     """Compile a model in evaluation mode that takes batches of any size; see `exported.program`.
 
     Raises:
@@ -43,7 +43,7 @@ def save(model: nn.Module, path: Path, example: Tensor) -> None:
     settings = {"aot_inductor.precompile_headers": False} | (_ANY_AVX2 if platform.machine() == "x86_64" else {})
     with torch.no_grad():
         cast("Any", _inductor).aoti_compile_and_package(
-            exported.program(model, example), package_path=content, inductor_configs=settings
+            exported.program(model, examples), package_path=content, inductor_configs=settings
         )
     path.write_bytes(content.getbuffer())
 

@@ -17,30 +17,36 @@ import torch.export
 from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
     from torch import Tensor, nn
     from torch.export import ExportedProgram
 
 
-def program(model: nn.Module, example: Tensor) -> ExportedProgram:
+def program(model: nn.Module, examples: Sequence[Sequence[Tensor]]) -> ExportedProgram:
     """Return a model in evaluation mode as a program that takes batches of any size.
 
     Args:
-        model: A module of one input.
-        example: An input of at least two samples: the sizes 0 and 1 would become constants of the program.
+        model: A module.
+        examples: Inputs of a call or several, of at least two samples: the sizes 0 and 1 would become constants of the
+            program. Other dimensions in which they differ take any size, too.
     """
-    batch = torch.export.Dim("batch", min=1)
+    batch, any_size = torch.export.Dim("batch", min=1), torch.export.Dim.AUTO
+    sizes = [list(zip(*(tensor.shape for tensor in tensors), strict=True)) for tensors in zip(*examples, strict=True)]
+    dynamic = tuple(
+        {0: batch} | {place: any_size for place, given in enumerate(each) if place and len(set(given)) > 1}
+        for each in sizes
+    )
     with warnings.catch_warnings():
         # from what torchvision says of its operators' shapes
         warnings.filterwarnings("ignore", message="`create_unbacked_symint` is deprecated")
         # of recurrent layers, which have their weights in a list, too
         warnings.filterwarnings("ignore", message="The tensor attributes? .* assigned during export")
-        return torch.export.export(model.eval(), (example,), dynamic_shapes=({0: batch},))
+        return torch.export.export(model.eval(), tuple(examples[0]), dynamic_shapes=dynamic)
 
 
-def save(model: nn.Module, path: Path, example: Tensor) -> None:
+def save(model: nn.Module, path: Path, examples: Sequence[Sequence[Tensor]]) -> None:
     """Write a model as a program; see `program`.
 
     Raises:
@@ -48,7 +54,7 @@ def save(model: nn.Module, path: Path, example: Tensor) -> None:
     """
     # by way of memory, as TorchScript and for the same reason
     content = io.BytesIO()
-    torch.export.save(program(model, example), content)
+    torch.export.save(program(model, examples), content)
     path.write_bytes(content.getbuffer())
 
 

@@ -26,6 +26,11 @@ def leaves(result: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
         yield from leaves(value, (*path, key))
 
 
+def full_name(path: Path) -> str:
+    """Return the name of a value by its place, as Triton names outputs of compiled programs: `RESULT[1][0][boxes]`."""
+    return "RESULT" + "".join(f"[{key}]" for key in path)
+
+
 def is_text(value: object) -> bool:
     """Tell whether a value is a list of text, as TorchScript's `List[str]` is in Python."""
     return isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value))

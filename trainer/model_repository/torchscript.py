@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
     from pathlib import Path
 
     from torch import Tensor, nn
 
 
-def save_frozen(model: nn.Module, path: Path, example: Tensor | None = None) -> None:
+def save_frozen(model: nn.Module, path: Path, example: Sequence[Tensor] | None = None) -> None:
     """Script or trace a model in evaluation mode, fold its parameters into the graph as constants, and write it.
 
     Args:
         model: Any module; scripting needs the part of Python that TorchScript knows.
         path: The file to write.
-        example: An input of at least two samples to trace the model with. Tracing keeps the branches that the example
+        example: Inputs of at least two samples to trace the model with. Tracing keeps the branches that the example
             takes. None: the model is scripted.
 
     Raises:
@@ -38,7 +38,8 @@ def save_frozen(model: nn.Module, path: Path, example: Tensor | None = None) -> 
     # torch checks a trace without gradients, and its transformer layers have another path then
     with _no_deprecation_warnings(), torch.no_grad():
         jit = cast("Any", torch.jit)
-        module = jit.script(model.eval()) if example is None else jit.trace(model.eval(), (example,))
+        # not strict: results may be dicts
+        module = jit.script(model.eval()) if example is None else jit.trace(model.eval(), tuple(example), strict=False)
         torch.jit.save(torch.jit.freeze(cast("torch.jit.ScriptModule", module)), content)  # pyright: ignore[reportUnknownMemberType]
     path.write_bytes(content.getbuffer())
 

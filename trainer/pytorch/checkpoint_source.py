@@ -1,7 +1,8 @@
-"""A trained model from files: a state dict of any network, or a checkpoint of a run of `trainer.train`."""
+"""A trained model from files: any network with its weights, or a checkpoint of a run of `trainer.train`."""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import warnings
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from trainer.common.validation import NAME_PATTERN, file_name
 from trainer.pytorch import network_file
 from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.checkpoints.stored import Step, checkpoint_of_run
+from trainer.pytorch.examples import interface
 from trainer.pytorch.model_files import VERIFIED_SAMPLES
 from trainer.pytorch.result import source_commit
 from trainer.pytorch.source_data import read_data, run_model
@@ -34,11 +36,14 @@ if TYPE_CHECKING:
 class CheckpointSource:
     """Where a trained model and its data are."""
 
-    checkpoint: Path
-    """A state dict that torch.save wrote, or the folder of a run of trainer.train."""
-    data: Path
-    """Folder of the run's data (its --data_dir), or a NumPy .npz file with training_inputs, training_labels,
-    held_out_inputs and held_out_labels: float32 [N, …] and int64 [N]."""
+    checkpoint: Path | None = None
+    """A state dict that torch.save wrote, or the folder of a run of trainer.train. None: `network` has its weights."""
+    data: Path | None = None
+    """Of a classifier: folder of the run's data (its --data_dir), or a NumPy .npz file with training_inputs,
+    training_labels, held_out_inputs and held_out_labels: float32 [N, …] and int64 [N]."""
+    examples: str | None = None
+    """Of any other network, in place of data: FILE.py:NAME of a dict of tensors [rows, …] by the names of forward's
+    arguments, a list of such dicts (sizes in which they differ are free), or a function that returns either."""
     step: Step | None = None
     """Of a run: step of the checkpoint to take, or the one that --keep_best has kept. None: the latest that is
     intact."""
@@ -55,9 +60,14 @@ class CheckpointSource:
     input_name: str = "image"
     """Name of the input for clients."""
     output_name: str = "logits"
-    """Name of the output for clients."""
+    """Name of the output for clients, where there is one."""
 
     def __post_init__(self) -> None:
+        if (self.data is None) == (self.examples is None):
+            given = "both are given" if self.data else "none is given"
+            raise ValueError(f"data, examples: {given}. Fix: data of a classifier, or examples of another network")
+        if self.checkpoint is None and self.network is None:
+            raise ValueError("checkpoint, network: none is given. Fix: one, or both for a file of weights")
         file_name("run_name", self.name)
         for field_name, value in (("input_name", self.input_name), ("output_name", self.output_name)):
             if not (value and value.isprintable()):
@@ -66,7 +76,8 @@ class CheckpointSource:
     @property
     def name(self) -> str:
         """The run's name in the manifest."""
-        stem = self.checkpoint.resolve().stem.lower()
+        source = self.checkpoint or Path((self.network or "").rpartition(":")[0])
+        stem = source.resolve().stem.lower()
         return self.run_name or (stem if NAME_PATTERN.fullmatch(stem) else "checkpoint")
 
     def read(self, *, with_data: bool) -> TrainedModel:
@@ -79,10 +90,11 @@ class CheckpointSource:
         Raises:
             SourceError: a file is missing or damaged, or they do not fit together.
         """
-        run = self._find_run() if self.checkpoint.is_dir() else None
+        run = self._find_run()
+        if self.data is None:
+            return self._described_by_examples(run)
         data = read_data(self.data, run.settings if run else {}, whole=with_data)
-        module, step = (self._read_run(run), run.step) if run else (self._read_state_dict(), 0)
-        module.eval()
+        module = self._module(run)
         inputs = next(iter(data.held_out.batches(VERIFIED_SAMPLES))).inputs
         with self._explained(module, inputs[:2]), torch.inference_mode():
             outputs: object = module(inputs[:2])
@@ -90,18 +102,39 @@ class CheckpointSource:
         held_out = data.checked(classes)
         return TrainedModel(
             module=module,
-            inputs=TensorSpec(name=self.input_name, shape=tuple(inputs.shape[1:])),
-            outputs=TensorSpec(name=self.output_name, shape=(classes,)),
-            samples=inputs,
+            inputs=(TensorSpec(name=self.input_name, shape=tuple(inputs.shape[1:])),),
+            outputs=(TensorSpec(name=self.output_name, shape=(classes,)),),
+            samples=[[inputs]],
             run_name=self.name,
-            step=step,
+            step=run.step if run else 0,
             held_out=held_out,
             training=data.splits.training if data.splits else None,
-            commit=self.commit or source_commit(self.checkpoint),
+            commit=self._source_commit(),
             class_names=data.class_names,
             method=self.method,
-            source_files=self._source_files(),
+            source_files=self._source_files(module),
         )
+
+    def _described_by_examples(self, run: _RunCheckpoint | None) -> TrainedModel:
+        module = self._module(run)
+        described = interface(self.examples or "", module, self.output_name)
+        return TrainedModel(
+            module=module,
+            inputs=described.inputs,
+            outputs=described.outputs,
+            samples=described.samples,
+            run_name=self.name,
+            step=run.step if run else 0,
+            commit=self._source_commit(),
+            method=self.method,
+            source_files=self._source_files(module),
+        )
+
+    def _module(self, run: _RunCheckpoint | None) -> nn.Module:
+        return (self._read_run(run) if run else self._read_state_dict()).eval()
+
+    def _source_commit(self) -> str | None:
+        return self.commit or (source_commit(self.checkpoint) if self.checkpoint else None)
 
     @contextmanager
     def _explained(self, module: nn.Module, inputs: Tensor) -> Generator[None]:
@@ -116,11 +149,12 @@ class CheckpointSource:
                 f"data={self.data}: the network fails on {list(inputs.shape)}: {reason(error, file)}. {_fix(module)}"
             ) from error
 
-    def _source_files(self) -> dict[str, str] | None:
+    def _source_files(self, module: nn.Module) -> dict[str, str] | None:
         """Return the SHA-256 of each file that was given: a later one may have the same name."""
         network = [Path(self.network.rpartition(":")[0])] if self.network else []
-        files = [*([] if self.checkpoint.is_dir() else [self.checkpoint]), *network]
-        return {path.name: sha256_of(path) for path in files} or None
+        files = [self.checkpoint] if self.checkpoint and not self.checkpoint.is_dir() else []
+        digests = {path.name: sha256_of(path) for path in (*files, *network)}
+        return (digests if self.checkpoint else digests | {"weights": _digest(module)}) or None
 
     def _read_state_dict(self) -> nn.Module:
         if self.step is not None:
@@ -130,6 +164,8 @@ class CheckpointSource:
             fix = "Fix: add --network=FILE.py:NAME"
             raise SourceError(f"checkpoint={self.checkpoint}: a file says nothing about the network. {fix}")
         module = network_file.build(self.network)
+        if self.checkpoint is None:
+            return module
         try:
             state: Any = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
             module.load_state_dict(state)
@@ -138,8 +174,10 @@ class CheckpointSource:
             raise SourceError(f"checkpoint={self.checkpoint}: {reason(error)}. {fix}") from error
         return module
 
-    def _find_run(self) -> _RunCheckpoint:
-        """Return the checkpoint of a run."""
+    def _find_run(self) -> _RunCheckpoint | None:
+        """Return the checkpoint of a run, where one is given."""
+        if self.checkpoint is None or not self.checkpoint.is_dir():
+            return None
         try:
             path, manifest = checkpoint_of_run(self.checkpoint, self.step)
         except CheckpointError as error:
@@ -168,7 +206,16 @@ class _RunCheckpoint:
     """Those that the run was started with."""
 
 
-_OWN_FILES = "write the files yourself (docs/serve-your-own.md)"
+_OTHERS = "--examples in place of --data (docs/serve-your-own.md)"
+
+
+def _digest(module: nn.Module) -> str:
+    """Return the SHA-256 of the names and values of a module's state."""
+    digest = hashlib.sha256()
+    for name, value in sorted(module.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {list(value.shape)}\n".encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def _fix(module: nn.Module) -> str:
@@ -176,7 +223,7 @@ def _fix(module: nn.Module) -> str:
     try:
         inspect.signature(module.forward).bind(None)
     except TypeError:
-        return f"Fix: a forward that takes one tensor, or {_OWN_FILES}"
+        return f"Fix: a forward that takes one tensor, or {_OTHERS}"
     types = {tensor.dtype for tensor in module.state_dict().values() if tensor.is_floating_point()}
     if others := sorted(str(each) for each in types - {torch.float32}):
         return f"Fix: its weights are {' and '.join(others)}, and inputs float32: model.float() in the network's file"
@@ -187,7 +234,7 @@ def _classes(outputs: object) -> int:
     """Return how many classes the network tells apart, from its outputs for two samples."""
     if not isinstance(outputs, torch.Tensor) or outputs.ndim != 2 or len(outputs) != 2:
         shape = list(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-        fix = f"Fix: return that alone, or {_OWN_FILES}"
+        fix = f"Fix: return that alone, or {_OTHERS}"
         raise SourceError(f"the network returns {shape} for 2 samples; must be a tensor of logits [2, classes]. {fix}")
     if outputs.dtype != torch.float32:
         raise SourceError(f"the network returns {outputs.dtype}; must be float32. Fix: logits.float()")

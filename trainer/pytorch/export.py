@@ -63,8 +63,8 @@ def origin(trained: TrainedModel, compression: CompressionConfig = NO_VARIANTS) 
         "source_files": trained.source_files,
         # absent as in manifests from before there was another
         "method": trained.method if trained.method == "export" else None,
-        "inputs": [trained.inputs.to_manifest()],
-        "outputs": [trained.outputs.to_manifest()],
+        "inputs": [spec.to_manifest() for spec in trained.inputs],
+        "outputs": [spec.to_manifest() for spec in trained.outputs],
     }
 
 
@@ -131,9 +131,10 @@ def _fill(staging: Path, config: ExportConfig, trained: TrainedModel, compressio
         "model_name": config.model_name,
         "torch_version": torch.__version__,
         "commit": trained.commit,
-        "accuracy_samples": len(trained.held_out),
         "measured_on": machine(),
     }
+    if trained.held_out is not None:
+        manifest["accuracy_samples"] = len(trained.held_out)
     if trained.class_names:
         manifest["class_names"] = trained.class_names
     if compression.variants:

@@ -52,7 +52,7 @@ def share_correct(call: Callable[..., object], samples: InBatches) -> float:
     return correct / len(samples)
 
 
-def latencies(programs: Sequence[Program], samples: Tensor) -> list[dict[str, dict[str, float]]]:
+def latencies(programs: Sequence[Program], samples: Sequence[Tensor]) -> list[dict[str, dict[str, float]]]:
     """Time calls with 1 and 16 samples on one thread: 200 of each program, or what a second for each allows.
 
     One thread, so that files compare: two on a busy machine wait for each other. The programs take turns, so that what
@@ -60,7 +60,7 @@ def latencies(programs: Sequence[Program], samples: Tensor) -> list[dict[str, di
 
     Args:
         programs: Loaded models.
-        samples: Real inputs, repeated where there are fewer than 16.
+        samples: Real inputs, a tensor for each, repeated where there are fewer than 16 rows.
 
     Returns:
         For each program `batch_1` and `batch_16`, each with `p50` and `p99` in milliseconds.
@@ -68,7 +68,9 @@ def latencies(programs: Sequence[Program], samples: Tensor) -> list[dict[str, di
     threads = torch.get_num_threads()
     torch.set_num_threads(THREADS)
     try:
-        columns = {f"batch_{rows}": _latencies(programs, _rows(samples, rows)) for rows in BATCH_SIZES}
+        columns = {
+            f"batch_{rows}": _latencies(programs, [_rows(tensor, rows) for tensor in samples]) for rows in BATCH_SIZES
+        }
         return [{name: column[place] for name, column in columns.items()} for place in range(len(programs))]
     finally:
         torch.set_num_threads(threads)
@@ -85,17 +87,17 @@ def _rows(samples: Tensor, rows: int) -> Tensor:
     return torch.cat([samples[:rows]] * -(-rows // len(samples[:rows])))[:rows]
 
 
-def _latencies(programs: Sequence[Program], batch: Tensor) -> list[dict[str, float]]:
+def _latencies(programs: Sequence[Program], batch: Sequence[Tensor]) -> list[dict[str, float]]:
     milliseconds: list[list[float]] = [[] for _ in programs]
     with torch.inference_mode(), any_kernel():
         for program in programs:
             for _ in range(_WARM_UP_CALLS):
-                program.call(batch)
+                program.call(*batch)
         end = time.perf_counter() + _SECONDS * len(programs)
         while len(milliseconds[0]) < _CALLS and (not milliseconds[0] or time.perf_counter() < end):
             for program, taken in zip(programs, milliseconds, strict=True):
                 begin = time.perf_counter()
-                program.call(batch)
+                program.call(*batch)
                 taken.append((time.perf_counter() - begin) * 1000)
     percentiles = [[round(float(value), 4) for value in np.percentile(taken, (50, 99))] for taken in milliseconds]
     return [{"p50": p50, "p99": p99} for p50, p99 in percentiles]

@@ -14,7 +14,7 @@ import torch
 
 from trainer.common.files import fsync_file, sha256_of
 from trainer.model_repository import comparison, compiled, model_file, torch_error, torchscript
-from trainer.model_repository.layout import COMPILED, TORCH_EXPORT_SUFFIX, variant_file
+from trainer.model_repository.layout import COMPILED, TORCH_EXPORT, TORCH_EXPORT_SUFFIX, variant_file
 from trainer.pytorch.deterministic import any_kernel
 from trainer.pytorch.export_config import ExportError
 from trainer.pytorch.measurement import BATCH_SIZES, latencies, share_correct
@@ -22,6 +22,7 @@ from trainer.pytorch.source_error import SourceError
 from trainer.training.digits import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from torch import Tensor, nn
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from trainer.model_repository.model_file import Program
     from trainer.pytorch.compression.config import CompressionConfig, Variant
     from trainer.pytorch.trained_model import TrainedModel
+
+    Batches = Sequence[Sequence[Tensor]]
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +67,6 @@ def write_model(path: Path, trained: TrainedModel) -> dict[str, Any]:
             what the model computes.
         OSError: the file cannot be written.
     """
-    example = trained.samples[:2]
     kind, other = "TorchScript", "--method=script, which reads the code"
     if trained.method == "script":
         other = "--method=trace, which records one call"
@@ -72,9 +74,9 @@ def write_model(path: Path, trained: TrainedModel) -> dict[str, Any]:
         kind = "a program of torch.export"
     try:
         if trained.method == "export":
-            _save_exported(trained.module, path, example)
+            _save_exported(trained.module, path, trained.samples)
         else:
-            torchscript.save_frozen(trained.module, path, example if trained.method == "trace" else None)
+            torchscript.save_frozen(trained.module, path, trained.samples[0] if trained.method == "trace" else None)
     except Exception as error:
         if _is_of_storage(error):
             raise
@@ -110,24 +112,20 @@ def write_variants(
     files = VariantFiles()
     if not config.variants:
         return files
-    if trained.training is None:
-        raise ExportError(f"variants={' '.join(config.variants)}: need labelled data. Fix: give it, or no variants")
-    from trainer.pytorch.compression.builder import VariantBuilder  # noqa: PLC0415  seconds that only this needs
-
-    builder = VariantBuilder(trained.module, trained.training, config)
+    build = _builder(trained, config)
     for variant in config.variants:
         if variant_file(variant) == trained.model_file:
             files.published[variant] = model
             continue
         path = folder / variant_file(variant, trained.model_file)
         try:
-            entry = _write_variant(path, variant, builder.build(variant), trained)
+            entry = _write_variant(path, variant, build(variant), trained)
         except Exception as error:  # whatever torch raises for one variant, the model must be published
             if _is_of_storage(error):
                 raise  # a version without it would be found, and taken for complete, by each later attempt
             rejection: dict[str, Any] = {"reason": f"cannot be built from this model: {torch_error.reason(error)}"}
         else:
-            loss = _points_lost(model["accuracy"], entry["accuracy"])
+            loss = _points_lost(model["accuracy"], entry["accuracy"]) if "accuracy" in model else 0.0
             if loss <= config.max_accuracy_loss_points or config.publish_inaccurate_variants:
                 files.published[variant] = entry
                 continue
@@ -139,21 +137,31 @@ def write_variants(
     return files
 
 
+def _builder(trained: TrainedModel, config: CompressionConfig) -> Callable[[Variant], nn.Module]:
+    if trained.training is not None:
+        from trainer.pytorch.compression.builder import VariantBuilder  # noqa: PLC0415  seconds that only this needs
+
+        return VariantBuilder(trained.module, trained.training, config).build
+    if compressed := [variant for variant in config.variants if variant not in (TORCH_EXPORT, COMPILED)]:
+        fix = f"Fix: give it, or leave out all variants but {TORCH_EXPORT} and {COMPILED}"
+        raise ExportError(f"variants={' '.join(compressed)}: need labelled data. {fix}")
+    return lambda _: trained.module
+
+
 def _points_lost(before: float, after: float) -> float:
     """Return what a variant loses, in percentage points; rounded, as 100 * (0.995 - 0.99) is more than 0.5."""
     return round((before - after) * 100, 9)
 
 
 def _write_variant(path: Path, variant: Variant, model: nn.Module, trained: TrainedModel) -> dict[str, Any]:
-    example = trained.samples[:2]
     with any_kernel():
         if variant == COMPILED:
-            compiled.save(model, path, example)
+            compiled.save(model, path, trained.samples)
         elif path.suffix == TORCH_EXPORT_SUFFIX:
-            _save_exported(model, path, example)
+            _save_exported(model, path, trained.samples)
         else:
             # scripting does not know the modules that quantisation and pruning generate
-            torchscript.save_frozen(model, path, example)
+            torchscript.save_frozen(model, path, trained.samples[0])
     entry = _entry(path, model, trained)
     if why := _dependence_of_rows(model, trained.samples):
         logger.warning("variant %s: %s; it is served in batches as the model is", variant, why)
@@ -161,10 +169,10 @@ def _write_variant(path: Path, variant: Variant, model: nn.Module, trained: Trai
     return entry
 
 
-def _save_exported(model: nn.Module, path: Path, example: Tensor) -> None:
+def _save_exported(model: nn.Module, path: Path, examples: Batches) -> None:
     from trainer.model_repository import exported  # noqa: PLC0415  imports torch's compiler
 
-    exported.save(model, path, example)
+    exported.save(model, path, examples)
 
 
 def _entry(path: Path, model: nn.Module, trained: TrainedModel) -> dict[str, Any]:
@@ -175,30 +183,25 @@ def _entry(path: Path, model: nn.Module, trained: TrainedModel) -> dict[str, Any
         SourceError, DataError: held-out samples cannot be read.
     """
     program, about = _served_program(path, model, trained.samples)
-    try:
-        accuracy = share_correct(program.call, trained.held_out)
-    except (SourceError, DataError):
-        raise
-    except Exception as error:  # whatever a network raises for one of them
-        fix = "Fix: the network, or data without them"
-        raise ExportError(f"{path.name}: fails on held-out samples: {torch_error.reason(error)}. {fix}") from error
+    if trained.held_out is not None:
+        try:
+            about = {"accuracy": share_correct(program.call, trained.held_out), **about}
+        except (SourceError, DataError):
+            raise
+        except Exception as error:  # whatever a network raises for one of them
+            fix = "Fix: the network, or data without them"
+            raise ExportError(f"{path.name}: fails on held-out samples: {torch_error.reason(error)}. {fix}") from error
     fsync_file(path)
-    return {
-        "model_file": path.name,
-        "sha256": sha256_of(path),
-        "size_bytes": path.stat().st_size,
-        "accuracy": accuracy,
-        **about,
-    }
+    return {"model_file": path.name, "sha256": sha256_of(path), "size_bytes": path.stat().st_size, **about}
 
 
-def _served_program(path: Path, model: nn.Module, samples: Tensor) -> tuple[Program, dict[str, Any]]:
+def _served_program(path: Path, model: nn.Module, samples: Batches) -> tuple[Program, dict[str, Any]]:
     """Return the program that a server should run of a file, with its latency and why it is that one."""
     with torch.inference_mode(), any_kernel():
         cases, is_sampled = _cases(model, samples)
         frozen = _verified(path, model, cases)
         if path.suffix == TORCH_EXPORT_SUFFIX:
-            return frozen, {"latency_ms": latencies([frozen], samples)[0]}
+            return frozen, {"latency_ms": latencies([frozen], samples[0])[0]}
         optimized, why = frozen, "cannot be compared: the network fails on random inputs"
         if is_sampled:
             try:
@@ -208,10 +211,10 @@ def _served_program(path: Path, model: nn.Module, samples: Tensor) -> tuple[Prog
                 why = f"fails: {torch_error.reason(error)}"
     if why:
         return frozen, {
-            "latency_ms": latencies([frozen], samples)[0],
+            "latency_ms": latencies([frozen], samples[0])[0],
             "optimization": {"used": False, "reason": f"the optimised program {why}"},
         }
-    before, after = latencies([frozen, optimized], samples)
+    before, after = latencies([frozen, optimized], samples[0])
     is_worthwhile = all(after[size]["p50"] <= _WORTHWHILE * before[size]["p50"] for size in before)
     times = [" and ".join(f"{latency['p50']:g}" for latency in program.values()) for program in (after, before)]
     rows = " and ".join(map(str, BATCH_SIZES))
@@ -225,37 +228,48 @@ def _served_program(path: Path, model: nn.Module, samples: Tensor) -> tuple[Prog
     }
 
 
-def _dependence_of_rows(model: nn.Module, samples: Tensor) -> str:
+def _dependence_of_rows(model: nn.Module, samples: Batches) -> str:
     """Return why the answers to a sample depend on the others of its batch, or nothing where they do not."""
-    batches = [[samples[:_ROWS]], *comparison.random_batches([samples.shape[1:]], [_ROWS])]
+    real = [(False, [tensor[:_ROWS] for tensor in tensors]) for tensors in samples]
     with torch.inference_mode(), any_kernel():
-        for is_random, batch in enumerate(batches):
+        for is_random, batch in [*real, *((True, batch) for batch in _random_batches(samples[0], [_ROWS]))]:
             try:
                 why = comparison.dependence_of_rows(model, batch)
             except Exception:
                 if not is_random:
                     raise
-                continue  # it takes no random values, such as indices; see `_cases`
+                continue  # it takes no random values; see `_cases`
             if why:
                 return f"the answer to a sample depends on the others of its batch: it {why}"
     return ""
 
 
-def _cases(model: nn.Module, samples: Tensor) -> tuple[list[comparison.Case], bool]:
+def _random_batches(like: Sequence[Tensor], sizes: Sequence[int] = comparison.BATCH_SIZES) -> Iterator[list[Tensor]]:
+    """Yield batches of random float32; of other types, which are indices and masks, with the rows that are given."""
+    drawn = [tensor.dtype == torch.float32 for tensor in like]
+    shapes = [tensor.shape[1:] for tensor, is_drawn in zip(like, drawn, strict=True) if is_drawn]
+    for size, numbers in zip(sizes, comparison.random_batches(shapes, sizes), strict=False):
+        rows = torch.arange(size) % len(like[0])
+        yield [numbers.pop(0) if is_drawn else tensor[rows] for tensor, is_drawn in zip(like, drawn, strict=True)]
+
+
+def _cases(model: nn.Module, samples: Batches) -> tuple[list[comparison.Case], bool]:
     """Return what a file must answer to real inputs and to random ones, and whether the model takes random ones.
 
     Raises:
         ExportError: the model fails on real ones.
     """
     cases: list[comparison.Case] = []
-    for size in sorted({min(size, len(samples)) for size in (*comparison.BATCH_SIZES, VERIFIED_SAMPLES)}):
-        try:
-            cases.append(comparison.case(model, [samples[:size]]))
-        except Exception as error:
-            fix = "Fix: a network that takes any number of samples, also one, in evaluation mode"
-            raise ExportError(f"the network fails on a batch of {size}: {torch_error.reason(error)}. {fix}") from error
+    for tensors in samples:
+        for size in sorted({min(size, len(tensors[0])) for size in (*comparison.BATCH_SIZES, VERIFIED_SAMPLES)}):
+            try:
+                cases.append(comparison.case(model, [tensor[:size] for tensor in tensors]))
+            except Exception as error:
+                fix = "Fix: a network that takes any number of samples, also one, in evaluation mode"
+                why = torch_error.reason(error)
+                raise ExportError(f"the network fails on a batch of {size}: {why}. {fix}") from error
     try:
-        random = [comparison.case(model, batch) for batch in comparison.random_batches([samples.shape[1:]])]
+        random = [comparison.case(model, batch) for batch in _random_batches(samples[0])]
     except Exception:  # noqa: BLE001  whatever it raises for values that it never gets, such as indices
         return cases, False
     return cases + random, True

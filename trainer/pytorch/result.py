@@ -123,9 +123,9 @@ def _trained_model(
     splits = load_splits(config.data, config.model.input_shape) if config.compression.variants else None
     return TrainedModel(
         module=module_with(config.model, whole_model).eval(),
-        inputs=TensorSpec(name="image", shape=held_out.sample_shape),
-        outputs=TensorSpec(name="logits", shape=(held_out.classes,)),
-        samples=samples.inputs.cpu(),
+        inputs=(TensorSpec(name="image", shape=held_out.sample_shape),),
+        outputs=(TensorSpec(name="logits", shape=(held_out.classes,)),),
+        samples=[[samples.inputs.cpu()]],
         run_name=config.run_name,
         step=step,
         held_out=ReadSamples(held_out, most=_MEASURED_SAMPLES),

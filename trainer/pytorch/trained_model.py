@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from trainer.model_repository.layout import EXPORTED_FILE, MODEL_FILE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor, nn
 
     from trainer.pytorch.compression.samples import Samples
@@ -16,14 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorSpec:
-    """A float32 input or output of the served model; the first dimension, the batch, is left out of `shape`."""
+    """An input or output of the served model; the first dimension, the batch, is left out of `shape`."""
 
     name: str
     shape: tuple[int, ...]
+    """-1 is any size."""
+    datatype: str = "FP32"
+    """In the terms of the Open Inference Protocol."""
 
     def to_manifest(self) -> dict[str, Any]:
-        """Return it in the terms of the Open Inference Protocol; -1 is any size."""
-        return {"name": self.name, "datatype": "FP32", "shape": [-1, *self.shape]}
+        """Return it in the terms of the Open Inference Protocol."""
+        return {"name": self.name, "datatype": self.datatype, "shape": [-1, *self.shape]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +47,15 @@ class TrainedModel:
 
     module: nn.Module
     """The model on the CPU, in evaluation mode."""
-    inputs: TensorSpec
-    outputs: TensorSpec
-    samples: Tensor
-    """Real inputs on which the file must agree with `module`, at least two."""
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    samples: Sequence[Sequence[Tensor]]
+    """Batches of real inputs on which the file must agree with `module`, each with a tensor per input and two rows or
+    more. Dimensions in which batches differ take any size."""
     run_name: str
     step: int
-    held_out: InBatches
-    """Labelled samples that decide the accuracy of each file."""
+    held_out: InBatches | None = None
+    """Labelled samples that decide the accuracy of each file; None where there is none, as of a model of no classes."""
     training: Samples | None = None
     """Labelled samples that variants learn from."""
     commit: str | None = None

@@ -60,7 +60,8 @@ def write_config(path: Path, config: ExportConfig, trained: TrainedModel, *, is_
 
 def _triton_config(config: ExportConfig, trained: TrainedModel) -> Any:  # noqa: ANN401  a protobuf message
     def dims(spec: TensorSpec) -> dict[str, Any]:
-        return {"name": spec.name, "data_type": triton.TYPE_FP32, "dims": spec.shape}
+        data_type = triton.DataType.Value(f"TYPE_{spec.datatype}")
+        return {"name": spec.name, "data_type": data_type, "dims": spec.shape}
 
     labels = LABELS_FILE if trained.class_names else ""
     return triton.ModelConfig(
@@ -69,7 +70,7 @@ def _triton_config(config: ExportConfig, trained: TrainedModel) -> Any:  # noqa:
         **({"backend": "pytorch"} if trained.model_file == EXPORTED_FILE else {"platform": "pytorch_libtorch"}),
         default_model_filename=trained.model_file,
         max_batch_size=config.max_batch_size,
-        input=[triton.ModelInput(**dims(trained.inputs))],
-        output=[triton.ModelOutput(**dims(trained.outputs), label_filename=labels)],
+        input=[triton.ModelInput(**dims(spec)) for spec in trained.inputs],
+        output=[triton.ModelOutput(**dims(spec), label_filename=labels) for spec in trained.outputs],
         dynamic_batching=triton.ModelDynamicBatching(),
     )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
-from trainer.model_repository.results import is_text, leaves
+from trainer.model_repository.model_file import TORCH_TYPES
+from trainer.model_repository.results import full_name, is_text, leaves
 from trainer.serve.datatypes import BF16, BYTES
 from trainer.serve.errors import ModelLoadError
 from trainer.serve.protocol import tensors
@@ -22,24 +23,6 @@ if TYPE_CHECKING:
     from trainer.serve.model_config import ModelSpec
     from trainer.serve.protocol.tensors import Array
     from trainer.serve.tensor_spec import TensorSpec
-
-_TORCH_TYPES = {
-    "BOOL": torch.bool,
-    "UINT8": torch.uint8,
-    "UINT16": torch.uint16,
-    "UINT32": torch.uint32,
-    "UINT64": torch.uint64,
-    "INT8": torch.int8,
-    "INT16": torch.int16,
-    "INT32": torch.int32,
-    "INT64": torch.int64,
-    "FP16": torch.float16,
-    BF16: torch.bfloat16,
-    "FP32": torch.float32,
-    "FP64": torch.float64,
-}
-"""By the protocol's name. Here, not with the other spellings: a server of several models does without torch."""
-_RESULT = "RESULT"
 
 
 class Arguments:
@@ -103,7 +86,7 @@ class Outputs:
         Else by number or order, but not of dicts, whose order nobody sees in their code.
         """
         given = list(leaves(result))
-        named = {_RESULT + "".join(f"[{key}]" for key in path): value for path, value in given}
+        named = {full_name(path): value for path, value in given}
         named |= {path[0]: value for path, value in given if len(path) == 1 and isinstance(path[0], str)}
         if named.keys() >= set(self._names):
             return [named[name] for name in self._names]
@@ -147,7 +130,7 @@ def _array(value: object, spec: TensorSpec) -> Array:
     if spec.datatype.name == BYTES and is_text(value):
         texts = cast("list[str]", value)
         array = tensors.array_of([text.encode() for text in texts], (len(texts),))
-    elif isinstance(value, torch.Tensor) and value.dtype == _TORCH_TYPES.get(spec.datatype.name):
+    elif isinstance(value, torch.Tensor) and value.dtype == TORCH_TYPES.get(spec.datatype.name):
         tensor = value.contiguous()
         array = (tensor.view(torch.uint16) if spec.datatype.name == BF16 else tensor).numpy()
     else:

@@ -292,11 +292,11 @@ def end_the_process(folder):
         (None, {"network": "{folder}/net.py:Fails"}, "the network fails on [2, 4]: IndexError: index 7"),
         (None, {"network": "{folder}/net.py:Half"}, "returns torch.float16; must be float32. Fix: logits.float()"),
         (None, {"network": "{folder}/net.py:Double"}, "Fix: its weights are torch.float64, and inputs float32: model."),
-        (None, {"network": "{folder}/net.py:TwoInputs"}, "Fix: a forward that takes one tensor, or write the files"),
+        (None, {"network": "{folder}/net.py:TwoInputs"}, "Fix: a forward that takes one tensor, or --examples"),
         (
             None,
             {"network": "{folder}/net.py:Pair"},
-            "Fix: return that alone, or write the files yourself",
+            "Fix: return that alone, or --examples in place of --data",
         ),
         (None, {"network": "{folder}/net.py:NotANumber"}, "returns NaN or infinity"),
         (break_the_syntax, {}, "net.py cannot be imported: SyntaxError: "),

@@ -230,9 +230,9 @@ def fitting(network: nn.Module, name: str) -> tuple[int, ...]:
 def save(network: nn.Module, path: Path, example: Tensor, method: str) -> None:
     """Write a network as an export does."""
     if method == "export":
-        exported.save(network, path, example)
+        exported.save(network, path, [[example]])
     else:
-        torchscript.save_frozen(network, path, example if method == "trace" else None)
+        torchscript.save_frozen(network, path, [example] if method == "trace" else None)
 
 
 def outcome(network: nn.Module, shape: tuple[int, ...], method: str, folder: Path) -> tuple[str, str]:

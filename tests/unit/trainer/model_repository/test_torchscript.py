@@ -17,6 +17,6 @@ def test_a_transformer_of_torch_can_be_traced(tmp_path):
     """Which takes another path without gradients, as in the check of the trace."""
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     tokens = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0))
-    torchscript.save_frozen(layer, tmp_path / "model.pt", tokens)
+    torchscript.save_frozen(layer, tmp_path / "model.pt", [tokens])
     with torch.inference_mode():
         torch.testing.assert_close(torchscript.load(tmp_path / "model.pt")(tokens), layer(tokens))

@@ -50,9 +50,9 @@ def trained(splits) -> TrainedModel:
     model = fine_tune(DigitsCnnConfig(width=16).build(), splits.training, training)
     return TrainedModel(
         module=model,
-        inputs=TensorSpec(name="image", shape=digits.IMAGE_SHAPE),
-        outputs=TensorSpec(name="logits", shape=(digits.NUM_CLASSES,)),
-        samples=splits.held_out.inputs,
+        inputs=(TensorSpec(name="image", shape=digits.IMAGE_SHAPE),),
+        outputs=(TensorSpec(name="logits", shape=(digits.NUM_CLASSES,)),),
+        samples=[[splits.held_out.inputs]],
         run_name="r1",
         step=1,
         held_out=splits.held_out,

@@ -36,9 +36,9 @@ def trained(run_name="r1", outputs=10, **changes) -> TrainedModel:
     torch.manual_seed(0)
     fields = {
         "module": DigitsCnnConfig(width=4).build().eval(),
-        "inputs": TensorSpec(name="image", shape=digits.IMAGE_SHAPE),
-        "outputs": TensorSpec(name="logits", shape=(outputs,)),
-        "samples": torch.rand(20, *digits.IMAGE_SHAPE),
+        "inputs": (TensorSpec(name="image", shape=digits.IMAGE_SHAPE),),
+        "outputs": (TensorSpec(name="logits", shape=(outputs,)),),
+        "samples": [[torch.rand(20, *digits.IMAGE_SHAPE)]],
         "run_name": run_name,
         "step": 440,
         "held_out": Samples(inputs=torch.rand(4, *digits.IMAGE_SHAPE), labels=torch.arange(4)),

@@ -34,9 +34,9 @@ def test_a_variant_may_lose_what_is_allowed_and_no_more(before, after, is_publis
     samples = Samples(inputs=torch.ones(2, 1), labels=torch.zeros(2, dtype=torch.int64))
     trained = TrainedModel(
         module=torch.nn.Identity(),
-        inputs=TensorSpec(name="x", shape=(1,)),
-        outputs=TensorSpec(name="y", shape=(1,)),
-        samples=samples.inputs,
+        inputs=(TensorSpec(name="x", shape=(1,)),),
+        outputs=(TensorSpec(name="y", shape=(1,)),),
+        samples=[[samples.inputs]],
         run_name="r1",
         step=1,
         held_out=samples,
@@ -50,9 +50,9 @@ def trained_model(module: torch.nn.Module, **changes: object) -> TrainedModel:
     samples = Samples(inputs=torch.rand(20, 4), labels=torch.zeros(20, dtype=torch.int64))
     fields = {
         "module": module.eval(),
-        "inputs": TensorSpec(name="x", shape=(4,)),
-        "outputs": TensorSpec(name="y", shape=(4,)),
-        "samples": samples.inputs,
+        "inputs": (TensorSpec(name="x", shape=(4,)),),
+        "outputs": (TensorSpec(name="y", shape=(4,)),),
+        "samples": [[samples.inputs]],
         "run_name": "r1",
         "step": 1,
         "held_out": samples,
@@ -178,7 +178,7 @@ class Branching(torch.nn.Module):
 def test_a_file_with_other_answers_is_refused_with_the_other_method(tmp_path):
     samples = torch.rand(20, 4)
     samples[5] = 20.0
-    trained = trained_model(Branching(), samples=samples, method="trace")
+    trained = trained_model(Branching(), samples=[[samples]], method="trace")
     with pytest.raises(ExportError, match=r"compared with the network, it differs by .*\. Fix: --method=script"):
         model_files.write_model(tmp_path / "model.pt", trained)
 

@@ -53,7 +53,7 @@ def files(tmp_path_factory):
         program = torch.export.export(Detector(), INPUTS, dynamic_shapes=({}, {0: number}, {0: number}))
     torch.export.save(program, folder / "model.pt2")
     torchscript.save_frozen(Scaled(1.0), folder / "other.pt")
-    exported.save(Scaled(1.0), folder / "other.pt2", torch.rand(2, 1, 8, 8))
+    exported.save(Scaled(1.0), folder / "other.pt2", [[torch.rand(2, 1, 8, 8)]])
     return folder
 
 

@@ -28,7 +28,7 @@ SCRIPT = "torch.jit.save of this torch or an older one"
 def files(tmp_path_factory):
     """A model in both formats, and its weights."""
     folder = tmp_path_factory.mktemp("files")
-    exported.save(Scaled(1.0), folder / "exported", torch.rand(2, 1, 8, 8))
+    exported.save(Scaled(1.0), folder / "exported", [[torch.rand(2, 1, 8, 8)]])
     torchscript.save_frozen(Scaled(1.0), folder / "script")
     torch.save({"factor": torch.ones(1)}, folder / "weights")
     (folder / "empty").touch()

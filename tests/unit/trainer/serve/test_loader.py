@@ -363,7 +363,7 @@ def test_a_damaged_variant_is_not_served(repository, loader, int8_loader):
 def test_a_torch_export_program_is_served_for_every_batch_size(repository, published):
     repository.publish(1)
     staged = (repository.folder / "1").rename(repository.folder / ".staged")
-    exported.save(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), staged / "model.pt2", ONES)
+    exported.save(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), staged / "model.pt2", [[ONES]])
     manifest = json.loads((staged / "manifest.json").read_text())
     entry = {"model_file": "model.pt2", "sha256": hashlib.sha256((staged / "model.pt2").read_bytes()).hexdigest()}
     (staged / "manifest.json").write_text(json.dumps(manifest | {"variants": {"pt2": entry}}))

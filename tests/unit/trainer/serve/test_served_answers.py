@@ -116,9 +116,9 @@ def trained(module: nn.Module) -> TrainedModel:
         held_out = Samples(inputs=images, labels=module(images).argmax(dim=1))
     return TrainedModel(
         module=module,
-        inputs=TensorSpec(name="image", shape=(1, PIXELS, PIXELS)),
-        outputs=TensorSpec(name="logits", shape=(3,)),
-        samples=images,
+        inputs=(TensorSpec(name="image", shape=(1, PIXELS, PIXELS)),),
+        outputs=(TensorSpec(name="logits", shape=(3,)),),
+        samples=[[images]],
         run_name="r1",
         step=1,
         held_out=held_out,

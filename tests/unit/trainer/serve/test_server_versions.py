@@ -127,9 +127,9 @@ def trained_model() -> TrainedModel:
     samples = Samples(inputs=torch.rand(5, 1, 8, 8), labels=torch.zeros(5, dtype=torch.int64))
     return TrainedModel(
         module=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)).eval(),
-        inputs=TensorSpec(name="image", shape=(1, 8, 8)),
-        outputs=TensorSpec(name="logits", shape=(10,)),
-        samples=samples.inputs,
+        inputs=(TensorSpec(name="image", shape=(1, 8, 8)),),
+        outputs=(TensorSpec(name="logits", shape=(10,)),),
+        samples=[[samples.inputs]],
         run_name="run",
         step=1,
         held_out=samples,

@@ -110,9 +110,9 @@ def exported(folder: Path, name: str, module: nn.Module) -> Snapshot:
     samples = torch.randn(3, *architecture.shape, generator=torch.Generator().manual_seed(1))
     trained = TrainedModel(
         module=module,
-        inputs=TensorSpec(name="x", shape=architecture.shape),
-        outputs=TensorSpec(name="logits", shape=(CLASSES,)),
-        samples=samples,
+        inputs=(TensorSpec(name="x", shape=architecture.shape),),
+        outputs=(TensorSpec(name="logits", shape=(CLASSES,)),),
+        samples=[[samples]],
         run_name="r1",
         step=1,
         held_out=Samples(inputs=samples, labels=torch.zeros(3, dtype=torch.int64)),
