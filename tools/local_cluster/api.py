@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from tools.local_cluster.pki import Identity
 
-REQUEST_TIMEOUT_SECONDS = 10.0
+_REQUEST_SECONDS = 60.0
+"""Of an answer. A busy machine takes longer than a moment, and bringing a cluster up must not end for that."""
+_READY_SECONDS = 10.0
 FIELD_MANAGER = "athanor-local-cluster"
 
 
@@ -27,6 +29,10 @@ class ApiError(ClusterError):
     def __init__(self, status: int, text: str) -> None:
         self.status = status
         super().__init__(f"Kubernetes API: status {status}: {text[:500]}")
+
+
+class ApiUnreachableError(ClusterError):
+    """The API server did not answer."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +50,33 @@ class ApiClient:
         context.load_cert_chain(self.identity.certificate, self.identity.key)
         return context
 
-    def request(self, method: str, path: str, body: object = None, *, content_type: str = "application/json") -> str:
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        content_type: str = "application/json",
+        timeout_seconds: float = _REQUEST_SECONDS,
+    ) -> str:
         """Send a request and return the answer's body.
 
         Raises:
-            OSError: the server cannot be reached.
+            ApiUnreachableError: the server did not answer.
             ApiError: it refused.
         """
         connection = http.client.HTTPSConnection(
-            self.address, self.port, timeout=REQUEST_TIMEOUT_SECONDS, context=self._context
+            self.address, self.port, timeout=timeout_seconds, context=self._context
         )
         try:
             payload = None if body is None else json.dumps(body)
             connection.request(method, path, payload, {"Content-Type": content_type} if payload else {})
             response = connection.getresponse()
             text = response.read().decode()
-        except http.client.HTTPException as error:
-            raise ConnectionError(f"the API server closed the connection: {error!r}") from error
+        except (OSError, http.client.HTTPException) as error:
+            why = f"did not answer {method} {path}: {error or repr(error)}"
+            fix = "Fix: `make up` starts what has ended; on a busy machine, try again"
+            raise ApiUnreachableError(f"the API server at {self.address}:{self.port} {why}. {fix}") from error
         finally:
             connection.close()
         if response.status >= http.client.BAD_REQUEST:
@@ -79,6 +95,6 @@ class ApiClient:
     def is_ready(self) -> bool:
         """Tell whether the API server and its database serve requests."""
         try:
-            return self.request("GET", "/readyz") == "ok"
-        except (OSError, ApiError):
+            return self.request("GET", "/readyz", timeout_seconds=_READY_SECONDS) == "ok"
+        except (ApiUnreachableError, ApiError):
             return False

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any
 
 from infra.images import COREDNS_IMAGE
-from tools.local_cluster.api import ApiError
+from tools.local_cluster.api import ApiError, ApiUnreachableError
 from tools.local_cluster.kubelet import CLUSTER_DOMAIN
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def is_server_ready(api: ApiClient, since: float) -> bool:
     """
     try:
         pods = api.get(f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={_LABEL_SELECTOR}")["items"]
-    except (OSError, ApiError):
+    except (ApiUnreachableError, ApiError):
         return False
     statuses = (status for pod in pods for status in pod["status"].get("containerStatuses", []))
     return any(status["ready"] and _started_at(status) >= math.floor(since) for status in statuses)

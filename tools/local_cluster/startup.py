@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.local_cluster.api import ApiClient, ApiError
+from tools.local_cluster.api import ApiClient, ApiError, ApiUnreachableError
 from tools.local_cluster.errors import ClusterError
 from tools.local_cluster.node import tail
 
@@ -79,7 +79,7 @@ def is_node_ready(api: ApiClient, name: str, since: float) -> bool:
     """Tell whether the node is Ready by the word of the kubelet that started then (epoch seconds), not an older one."""
     try:
         conditions = api.get(f"/api/v1/nodes/{name}")["status"].get("conditions", [])
-    except (OSError, ApiError):
+    except (ApiUnreachableError, ApiError):
         return False
     ready = next((condition for condition in conditions if condition["type"] == "Ready"), None)
     if ready is None or ready["status"] != "True":
