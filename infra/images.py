@@ -66,6 +66,7 @@ _CONTENTS: dict[TrainerImage, tuple[str, ...]] = {
             *("pod_modules/__init__.py", "pod_modules/athanor_heartbeat.py", "pod_modules/athanor_gpu_peaks.py"),
         ),
         *("pytorch/", "training/", "model_repository/", "network_benchmark/", "source/", "helpers/", "activator/"),
+        "hardware_check/",
     ),
     "serving": ("requirements.", "serve/", "model_repository/"),
     "tensorflow": ("requirements-tensorflow.", "tf/", "training/"),

@@ -29,8 +29,6 @@ _NETWORKS: dict[requests.NetworkKind, PodNetwork] = {
     "exclusive": ExclusiveEni(),
     "host": HostNetwork(),
 }
-_LARGEST_MEBIBYTES = 1024
-"""Buffers of 1 GiB: where the bandwidth of 8 GPUs a node no longer grows in NCCL's own benchmarks."""
 
 
 def main(folder: Path) -> None:
@@ -71,7 +69,6 @@ def measurement_args(request: requests.Measurement) -> PyTorchJobArgs:
         measurements=(measured,),
         pool=request.pool,
         workers=requests.PODS_TO_COMPARE,
-        maximum_mebibytes=_LARGEST_MEBIBYTES,
         resources=_resources(request),
         env={"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"},
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.warm_python import WarmPython
 from trainer.training import digits
 
 if TYPE_CHECKING:
@@ -19,6 +20,16 @@ def data_dir(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     digits.prepare(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def trainer_imported() -> Iterator[WarmPython]:
+    """A Python that has imported what ranks of a small run take most of their time for, on the CPU and on loopback."""
+    # torch imports its compiler when a mesh of devices is cut: two thirds of what a rank of a small run takes.
+    packages = ("trainer.pytorch.loop", "torch._dynamo")
+    imported = WarmPython(*packages, CUDA_VISIBLE_DEVICES="", GLOO_SOCKET_IFNAME="lo")
+    yield imported
+    imported.close()
 
 
 @pytest.fixture(autouse=True)

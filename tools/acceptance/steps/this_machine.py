@@ -1,4 +1,4 @@
-"""The GPUs of the machine that this runs on, where it has some: a job on them, and NCCL between them."""
+"""The GPUs of the machine that this runs on, where it has some: the hardware check (`trainer.hardware_check`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tools.acceptance.findings import SkippedError, StepFailedError
 from tools.paths import REPOSITORY
 from tools.process import CommandError, ProgramTimeoutError, run
-from trainer.helpers import hardware
+from trainer.hardware_check import report
 
 if TYPE_CHECKING:
     from tools.acceptance.findings import Findings
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 _TESTED = REPOSITORY / ".venv-test" / "bin" / "python"
 """The environment with torch, once `make venv-test` has created it."""
-_BUSY_SECONDS = 10
-_SECONDS = 900
-_FEWEST_RANKS = 2
+_MINUTES = 8
+_MARGIN_SECONDS = 120
 
 
 def this_machine(_: Site, findings: Findings) -> None:
@@ -28,8 +27,7 @@ def this_machine(_: Site, findings: Findings) -> None:
 
     Raises:
         SkippedError: there is no GPU here.
-        StepFailedError: torch does not reach a GPU that nvidia-smi lists.
-        CommandError: a program failed.
+        StepFailedError: a step of the check failed.
     """
     try:
         listed = run(["nvidia-smi", "-L"], timeout_seconds=60)
@@ -38,29 +36,36 @@ def this_machine(_: Site, findings: Findings) -> None:
     findings.saw("nvidia-smi -L", listed)
     findings.figure("MIG instances", sum("MIG " in line for line in listed.splitlines()))
     python = str(_TESTED if _TESTED.exists() else sys.executable)
-    words = [python, "-m", "trainer.helpers.hardware", f"--busy_seconds={_BUSY_SECONDS}"]
-    answer = run(words, cwd=REPOSITORY, timeout_seconds=_SECONDS)
-    findings.saw(" ".join(words[1:]), answer)
-    report: dict[str, Any] = json.loads(answer)[hardware.KEY]
-    torch = report["torch"]
-    if torch is None:
-        raise StepFailedError(
-            f"{python} has no torch. Fix: `make venv-test` creates an environment with it; then run this again"
-        )
-    findings.figure("driver", report["driver"])
-    findings.figure("GPUs", torch["gpus"])
-    if not torch["gpus"]:
-        raise StepFailedError(f"torch sees no GPU: {torch.get('error')}")
-    _nccl(findings, python, len(torch["gpus"]))
-
-
-def _nccl(findings: Findings, python: str, gpus: int) -> None:
-    if gpus < _FEWEST_RANKS:
-        findings.figure("NCCL", "skipped: there is only one GPU")
-        return
     with tempfile.TemporaryDirectory() as folder:
-        flags = {"network": "this-machine", "data_dir": folder, "output_dir": folder, "num_gpu": str(gpus)}
-        program = ["-m", "trainer.network_benchmark", *(f"--{name}={value}" for name, value in flags.items())]
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}", *program]
-        text = run([python, *launcher], cwd=REPOSITORY, timeout_seconds=_SECONDS)
-    findings.saw(f"torchrun --nproc-per-node={gpus} -m trainer.network_benchmark", text)
+        words = [
+            python,
+            "-m",
+            "trainer.hardware_check",
+            "--minutes",
+            str(_MINUTES),
+            "--output",
+            f"{folder}/report.json",
+        ]
+        try:
+            said = run(words, cwd=REPOSITORY, timeout_seconds=60 * _MINUTES + _MARGIN_SECONDS)
+        except CommandError as error:  # a step failed, which its report says
+            said = error.output
+    findings.saw(f"python -m trainer.hardware_check --minutes {_MINUTES}", said)
+    judge(findings, said)
+
+
+def judge(findings: Findings, said: str) -> None:
+    """Note the figures of a hardware check, and what it could not do.
+
+    Raises:
+        StepFailedError: a step of it failed, or it did not come to its report.
+    """
+    line = next((line for line in said.splitlines() if line.startswith(f'{{"{report.KEY}"')), None)
+    if line is None:
+        fix = "`make venv-test` creates an environment with torch; then run this again"
+        raise StepFailedError(f"the hardware check printed no report. Fix: {fix}")
+    steps: list[dict[str, Any]] = json.loads(line)[report.KEY]["steps"]
+    for step in steps:
+        findings.figure(step["title"], step["figures"] or f"{step['outcome']}: {step['reason']}")
+    if failed := [f"{step['title']}: {step['reason']}" for step in steps if step["outcome"] == "failed"]:
+        raise StepFailedError("; ".join(failed))

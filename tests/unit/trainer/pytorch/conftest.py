@@ -11,7 +11,6 @@ import torch
 
 from tests.ports import held_port
 from tests.unit.trainer.pytorch.small_runs import run
-from tests.warm_python import WarmPython
 from trainer.pytorch import measurement
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.config import TrainConfig
@@ -52,11 +51,8 @@ def process_settings(monkeypatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def run_ranks() -> Iterator[Callable[..., list[str]]]:
+def run_ranks(trainer_imported) -> Callable[..., list[str]]:
     """Run a module as so many ranks, which get the variables of torchrun; return what each of them printed."""
-    # torch imports its compiler when a mesh of devices is cut: two thirds of what a rank of a small run takes.
-    packages = ("trainer.pytorch.loop", "torch._dynamo")
-    trainer_imported = WarmPython(*packages, CUDA_VISIBLE_DEVICES="", GLOO_SOCKET_IFNAME="lo")
 
     def run_all(module: str, count: int, *arguments: object) -> list[str]:
         with held_port() as port:
@@ -76,8 +72,7 @@ def run_ranks() -> Iterator[Callable[..., list[str]]]:
                     process.stdout.close()
         return said
 
-    yield run_all
-    trainer_imported.close()
+    return run_all
 
 
 @pytest.fixture

@@ -1,0 +1,229 @@
+"""Steps of a check on one GPU that train: speed by precision, checkpoints, images, stops, too little memory."""
+
+from __future__ import annotations
+
+import signal
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+from trainer.hardware_check import inputs
+from trainer.hardware_check.site import SkippedError, StepError
+from trainer.training import digits as digits_data
+from trainer.training.signals import STOPPED_EXIT_STATUS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from trainer.hardware_check.site import Site, Training
+
+    Figures = dict[str, Any]
+
+DIGITS = "digits"
+"""Of the step, whose model the server gets."""
+VARIANTS: Mapping[str, tuple[str, ...]] = {
+    "bf16": ("--precision", "bf16"),
+    "fp32": (),
+    "TF32": ("--float32_matmul", "high"),
+    "bf16, compiled": ("--precision", "bf16", "--compile", "inductor"),
+    "bf16, deterministic": ("--precision", "bf16", "--deterministic_on_gpus"),
+}
+"""Options of the trainer by the name in the report."""
+_VOCABULARY = 256
+_TOKENS = 1 << 24
+_ENDLESS = ("--max_steps", "100000")
+_HUGE_BATCH = 4096
+"""Samples of 2,048 tokens: the logits of a step of the language model would be 1.7 TB."""
+_STEPS_BEFORE_A_STOP = 3
+_SAVED_STEP = 2
+
+
+def digits(site: Site) -> Figures:
+    """Train the example by default settings: it must compute on the GPU without being told to."""
+    data = site.folder / "digits-data"
+    digits_data.prepare(data)
+    epochs = () if site.gpus else ("--epochs", "1")
+    run = site.trained(DIGITS, "--data_dir", str(data), *epochs, whole=True)
+    expected = "cuda:0" if site.gpus else "cpu"
+    if run.observed["device"] != expected:
+        raise StepError(f"trained on {run.observed['device']}, not on {expected}")
+    [end] = run.events("finished")
+    steps = run.events("step")
+    return {"device": expected, "accuracy": end["accuracy"], "memory_peak_bytes": steps[-1]["memory_peak_bytes"]}
+
+
+def gpt(site: Site, size: str, variant: str) -> Figures:
+    """Measure a language model in one way to compute.
+
+    Raises:
+        SkippedError: it is compiled, for which miniatures are too short.
+    """
+    if "compiled" in variant and not site.gpus:
+        raise SkippedError("compiling takes longer than a miniature")
+    name = f"gpt-{size}-{variant.lower().replace(', ', '-')}"
+    run = site.trained(name, *gpt_options(site, size), *VARIANTS[variant], "--max_steps", str(site.scale.steps))
+    return speed(site, run)
+
+
+def speed(site: Site, run: Training) -> Figures:
+    """Return the figures of a run's steps without those of its warm-up."""
+    first, *_ = steps = run.events("step")
+    counted = steps[site.scale.warm_up :]
+    seconds = sum(each["step_seconds"] for each in counted)
+    figures: Figures = {
+        "samples_per_second": round(sum(each["samples"] for each in counted) / seconds, 2),
+        "step_milliseconds": round(1000 * seconds / len(counted), 2),
+        "first_step_seconds": round(first["step_seconds"], 2),
+        "memory_peak_bytes": max(each["memory_peak_bytes"] for each in counted),
+        "data_wait": round(sum(each["data_wait_seconds"] for each in counted) / seconds, 4),
+        "synchronisations_per_step": max(run.observed["synchronisations"][site.scale.warm_up :]),
+    }
+    if "tokens" in first:
+        figures["tokens_per_second"] = round(sum(each["tokens"] for each in counted) / seconds)
+    if figures["synchronisations_per_step"]:
+        figures["synchronisations_at"] = dict(islice(run.observed["places"].items(), 5))
+    mfu = [each["mfu"] for each in counted if "mfu" in each]
+    if mfu:
+        figures["mfu"] = round(sum(mfu) / len(mfu), 4)
+    return figures
+
+
+def checkpoint(site: Site) -> Figures:
+    """Save the same state synchronously and in the background, and compare the two byte by byte."""
+    seconds: dict[str, dict[str, Any]] = {}
+    size, *_ = site.scale.gpt_sizes
+    for mode in ("sync", "async"):
+        options = ("--checkpoint_mode", mode, "--checkpoint_interval_steps", str(_SAVED_STEP))
+        same = ("--deterministic_on_gpus", "--keep_latest_k", "10", "--max_steps", str(2 * _SAVED_STEP))
+        run = site.trained(f"checkpoint-{mode}", *gpt_options(site, size, saves=True), *options, *same)
+        [seconds[mode], *_] = run.events("checkpoint_saved") or [{}]
+    stored = [_stored(site.folder / f"checkpoint-{mode}") for mode in ("sync", "async")]
+    different = [name for name in stored[0] if not _equal(stored[0][name], stored[1].get(name))]
+    if different or stored[0].keys() != stored[1].keys():
+        raise StepError(f"{len(different)} of {len(stored[0])} values differ, such as {different[:3]}")
+    if "background_seconds" not in seconds["async"]:
+        raise StepError("the asynchronous save was not done in the background")
+    return {
+        "values": len(stored[0]),
+        "bytes": sum(each.nbytes for each in stored[0].values() if isinstance(each, torch.Tensor)),
+        "equal": True,
+        "sync_pause_seconds": round(seconds["sync"]["seconds"], 4),
+        "async_pause_seconds": round(seconds["async"]["seconds"], 4),
+        "async_background_seconds": round(seconds["async"]["background_seconds"], 4),
+    }
+
+
+def images(site: Site, workers: int) -> Figures:
+    """Feed a residual network with JPEG files that the rank, or processes of its own, decode."""
+    try:
+        data = inputs.photographs(site.folder / "photographs", site.scale)
+    except ImportError as error:
+        raise SkippedError(f"no Pillow: {error}") from error
+    scale = site.scale
+    run = site.trained(
+        f"images-{workers}",
+        *("--dataset", "image_folder", "--data_dir", str(data), "--data_workers", str(workers)),
+        *("--model", "resnet", *scale.resnet, "--image_size", str(scale.image_size), "--classes", "2"),
+        *("--model_name", "photographs", "--precision", "bf16_autocast", "--channels_last"),
+        *("--batch_size", str(scale.image_batch), "--max_steps", str(scale.steps), *_without_checkpoints()),
+    )
+    return speed(site, run)
+
+
+def stop_and_resume(site: Site) -> Figures:
+    """Ask a run to end as Kubernetes does, and let the same command go on."""
+    options = (*gpt_options(site, site.scale.gpt_sizes[0]), *_ENDLESS)
+    seconds, done = _stopped(site, options, starts=1)
+    again, _ = _stopped(site, options, starts=2)
+    run = site.folder / "stop"
+    return {"stop_seconds": seconds, "second_stop_seconds": again, "resumed_at_step": done, "files": _size_of(run)}
+
+
+def out_of_memory(site: Site) -> Figures:
+    """Ask for more memory than the GPU has: the message must say what would help.
+
+    Raises:
+        SkippedError: there is no GPU; without one it is the kernel that ends a process.
+    """
+    if not site.gpus:
+        raise SkippedError("no GPU: on a CPU the kernel ends a process without a message")
+    options = ("--batch_size", str(_HUGE_BATCH), "--max_steps", "3")
+    run = site.train("out-of-memory", *gpt_options(site, site.scale.gpt_sizes[-1]), *options)
+    [status] = site.finished(run.running)
+    message = next((line for line in run.running.said().splitlines() if "out of memory" in line.lower()), "")
+    if not status or "Fix: " not in run.running.said() or "Traceback" in run.running.said():
+        raise StepError(f"ended with status {status}, and does not say what helps:\n{run.running.last_lines()}")
+    return {"status": status, "message": message}
+
+
+def _stopped(site: Site, options: tuple[str, ...], *, starts: int) -> tuple[float, int]:
+    """Let a run do some steps, send SIGTERM, and return how long it took to end and its last step."""
+    run = site.train("stop", *options)
+    before = len(run.events("step"))
+    site.wait(run.running, lambda: len(run.events("step")) >= before + _STEPS_BEFORE_A_STOP, "its third step")
+    begin = time.monotonic()
+    for process in run.running.processes:
+        process.send_signal(signal.SIGTERM)
+    [status] = site.finished(run.running)
+    seconds = round(time.monotonic() - begin, 2)
+    if status != STOPPED_EXIT_STATUS:
+        raise StepError(f"ended with status {status} after SIGTERM, not {STOPPED_EXIT_STATUS}")
+    stopped, resumed = run.events("stopped"), run.events("resumed")
+    if len(stopped) != starts or [each["step"] for each in resumed] != [each["step"] for each in stopped[: starts - 1]]:
+        raise StepError(f"stopped at {[each['step'] for each in stopped]}, resumed at {resumed}")
+    return seconds, stopped[0]["step"]
+
+
+def gpt_options(site: Site, size: str, *, saves: bool = False) -> tuple[str, ...]:
+    """Return what makes a run of the trainer one of a language model; without checkpoints unless it `saves`."""
+    data = inputs.tokens(site.folder / "tokens", vocabulary=_VOCABULARY, count=_TOKENS if site.gpus else 1 << 14)
+    batch = str(site.device_batch(_gibibytes() if site.gpus else None))
+    model = ("--dataset", "tokens", "--data_dir", str(data), "--model", "gpt", "--size", size, "--batch_size", batch)
+    return (*model, *(() if saves else _without_checkpoints()))
+
+
+def _without_checkpoints() -> tuple[str, ...]:
+    return ("--checkpoint_interval_steps", "1000000", "--evaluation_interval_steps", "1000000")
+
+
+def _gibibytes() -> float:
+    return torch.cuda.get_device_properties(0).total_memory / 2**30
+
+
+def _stored(folder: Path) -> dict[str, Any]:
+    """Return every value of the checkpoint of a run, by its path in the state."""
+    [checkpoint] = folder.glob(f"*/checkpoints/step-{_SAVED_STEP:08d}")
+    whole = folder / "state.pt"
+    dcp_to_torch_save(checkpoint, whole)
+    state: Any = torch.load(whole, map_location="cpu", weights_only=False, mmap=True)
+    values: dict[str, Any] = {}
+
+    def walk(path: str, value: Any) -> None:  # noqa: ANN401  as nested as the state
+        if isinstance(value, dict):
+            for name, each in value.items():  # pyright: ignore[reportUnknownVariableType]
+                walk(f"{path}.{name}", each)
+        else:
+            values[path] = value
+
+    walk("state", state)
+    return values
+
+
+def _equal(one: object, other: object) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        same = one.dtype == other.dtype and one.shape == other.shape
+        # bits, not numbers: what is not a number equals nothing
+        return same and torch.equal(_bytes(one), _bytes(other))
+    return one == other
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def _size_of(folder: Path) -> int:
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
