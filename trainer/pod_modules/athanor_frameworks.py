@@ -112,7 +112,6 @@ class _HuggingFace:
         values = {name: getattr(getattr(args, name), "value", getattr(args, name)) for name in defaults}
         hyperparameters({name: value for name, value in values.items() if _is_chosen(value, defaults[name])})
         self._flops = (state.global_step, state.total_flos)
-        self._watched.bf16 = args.bf16 or args.fp16
         self._watched.begin(state.global_step, state.max_steps, resumed=self._resumed)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -32,10 +32,20 @@ class GpuPeak:
     """Of the tensor cores, for float32 operands of which 10 bits of the mantissa count."""
     bf16: float | None
     """Of the tensor cores, with sums in float32."""
+    fp16: float | None = None
+    """Of tensor cores that have no bfloat16; of others it is the same."""
+
+    @property
+    def flops(self) -> float:
+        """Most floating-point operations per second with 16 bits or more.
+
+        What utilisation is measured against, whatever a run computes in: in float32 most of an A100 is unused.
+        """
+        return (self.bf16 or self.fp16 or self.fp32) * _TERA
 
 
-_T4 = GpuPeak(fp32=8.1, tf32=None, bf16=None)
-_V100 = GpuPeak(fp32=15.7, tf32=None, bf16=None)
+_T4 = GpuPeak(fp32=8.1, tf32=None, bf16=None, fp16=65)
+_V100 = GpuPeak(fp32=15.7, tf32=None, bf16=None, fp16=125)
 _A100 = GpuPeak(fp32=19.5, tf32=156, bf16=312)
 _H100_SXM = GpuPeak(fp32=66.9, tf32=494.7, bf16=989.4)
 _H100_PCIE = GpuPeak(fp32=51.2, tf32=378, bf16=756)
@@ -64,20 +74,13 @@ _OTHER_PRODUCTS = {"MIG", "NVL", "GB200", "GH200"}
 """Words of names that mean fewer multiprocessors, or another clock, than the rest of the name says."""
 
 
-def peak_flops(device_name: str, *, bf16: bool, tf32: bool) -> float | None:
-    """Return the most floating-point operations per second of a GPU; None where the table does not know it.
+def gpu_peak(device_name: str) -> GpuPeak | None:
+    """Return what a GPU computes at most; None where the table does not know it.
 
     Args:
         device_name: As `torch.cuda.get_device_name` returns it, such as `NVIDIA A100-SXM4-80GB`.
-        bf16: Whether operands are bfloat16.
-        tf32: Whether the tensor cores may compute with float32 operands.
     """
     words = set(re.split(r"[\s-]+", device_name.upper()))
     if words & _OTHER_PRODUCTS:
         return None
-    peak = next((peak for name, peak in _PEAKS.items() if name <= words), None)
-    if peak is None:
-        return None
-    if bf16:
-        return peak.bf16 and peak.bf16 * _TERA
-    return ((tf32 and peak.tf32) or peak.fp32) * _TERA
+    return next((peak for name, peak in _PEAKS.items() if name <= words), None)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import athanor_checkpoints as checkpoints
 import athanor_progress as progress
 import athanor_ranks as ranks
-from athanor_gpu_peaks import peak_flops
+from athanor_gpu_peaks import gpu_peak
 from athanor_heartbeat import FOLDER, Heartbeat
 from athanor_progress import hyperparameters, report, saved
 
@@ -63,8 +63,6 @@ class Watched:
         self._step_seconds = step_seconds
         self.step = 0
         self.total_steps: int | None = None
-        self.bf16 = False
-        """Whether the GPUs multiply in 16 bits, which decides their peak."""
         self._heartbeat: Heartbeat | None = None
         self._stop: ranks.StopRequest | None = None
         self._reported = (0, time.monotonic())
@@ -135,7 +133,7 @@ class Watched:
         if pace is not None:
             for name, of_step in (("samples", samples), ("tokens", tokens)):
                 speeds.update({} if of_step is None else {f"{name}_per_second": of_step * pace})
-            peak = None if flops is None else _peak(self.bf16)
+            peak = None if flops is None else _peak()
             if flops is not None and peak is not None:
                 speeds["mfu"] = flops * pace / (peak * ranks.world_size())
         report(step, self.total_steps, **{**numbers, **speeds})
@@ -184,14 +182,11 @@ class Training:
     """How many checkpoints are kept."""
     settings: Mapping[str, object] | None = None
     """Hyperparameters; see `hyperparameters`."""
-    bf16: bool = False
-    """Whether the GPUs multiply in 16 bits, which decides their peak, for the MFU."""
     step_seconds: float = 600
     """After which a step counts as stuck, where the job has a liveness probe."""
 
     def __post_init__(self) -> None:
         self._watched = Watched(step_seconds=self.step_seconds)
-        self._watched.bf16 = self.bf16
         self._checkpoints: checkpoints.Checkpoints | None = None
         self._batches: list[checkpoints.Batches] = []
         self._resumed: Path | None = None
@@ -293,10 +288,10 @@ def _memory() -> dict[str, float]:
     return {"memory_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 
 
-def _peak(bf16: bool) -> float | None:  # noqa: FBT001 - private
+def _peak() -> float | None:
     """Return the most floating-point operations per second of this process's GPU; None where that is not known."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return None
-    tf32 = torch.backends.cuda.matmul.allow_tf32
-    return peak_flops(torch.cuda.get_device_name(), bf16=bf16, tf32=tf32)
+    peak = gpu_peak(torch.cuda.get_device_name())
+    return None if peak is None else peak.flops

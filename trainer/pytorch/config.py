@@ -179,7 +179,6 @@ class TrainConfig:
             metrics=self.metrics,
             log_interval_steps=self.log_interval_steps,
             model=self.model,
-            precision=self.precision,
         )
 
     def settings(self) -> dict[str, Any]:

@@ -42,12 +42,17 @@ def use(precision: Float32Matmul, device: torch.device, *, warns: bool) -> None:
         backend.conv.fp32_precision = "bf16" if precision == "medium" else "tf32"
 
 
+def has_tf32(gpu: torch.device) -> bool:
+    """Whether the tensor cores of a GPU take float32 operands, as TF32; those have bfloat16, too."""
+    return torch.cuda.get_device_capability(gpu) >= _TF32_CAPABILITY
+
+
 def _missing(precision: Literal["high", "medium"], device: torch.device) -> str | None:
     """Return what the device lacks for it; None if it has all."""
     if device.type == "cuda":
-        major, minor = torch.cuda.get_device_capability(device)
-        if (major, minor) >= _TF32_CAPABILITY:
+        if has_tf32(device):
             return None
+        major, minor = torch.cuda.get_device_capability(device)
         return f"TF32 needs a GPU of compute capability 8.0 (Ampere), this one has {major}.{minor}"
     feature = _CPU_FEATURES[precision]
     return None if torch.cpu.get_capabilities().get(feature) else f"this CPU has no {feature}"

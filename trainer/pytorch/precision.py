@@ -10,6 +10,7 @@ import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy
 
 from trainer.common.validation import SettingsError
+from trainer.pod_modules.athanor_gpu_peaks import gpu_peak
 from trainer.pytorch import float32_products
 from trainer.pytorch.float32_products import Float32Matmul  # noqa: TC001  the command line parser reads the annotations
 
@@ -40,6 +41,24 @@ class PrecisionConfig:
     def apply(self, device: torch.device, *, warns: bool) -> None:
         """Set up this process; see `float32_products.use`."""
         float32_products.use(self.float32_matmul, device, warns=warns)
+
+    def notes(self, device: torch.device, *, reads_images: bool) -> list[str]:
+        """Say what a run leaves unused of a GPU's tensor cores, in the data sheet's figures, and how to use them."""
+        if device.type != "cuda" or self != PrecisionConfig(channels_last=self.channels_last):
+            return []
+        name, fast = torch.cuda.get_device_name(device), float32_products.has_tf32(device)
+        peak = gpu_peak(name)
+        if not fast or (peak is not None and peak.bf16 is None):
+            return []
+        # torch lets convolutions use TF32 by default, and matrix products not
+        used = "TF32" if reads_images else "none"
+        figures = ""
+        if peak is not None:
+            at_most = peak.tf32 if reads_images else peak.fp32
+            figures = f", at most {at_most:g} of the {peak.bf16:g} TFLOP/s that {name} has in bfloat16"
+        more = "" if reads_images else ", or --float32_matmul high to keep float32 and use TF32"
+        fix = f"Fix: --precision bf16, or bf16_autocast for replicas{more}"
+        return [f"precision=fp32: uses {used} of the GPU's tensor cores{figures}. {fix}"]
 
     def settings(self) -> dict[str, Any]:
         """Return what decides the course of the loss, as JSON values; nothing of what is as it was at first."""

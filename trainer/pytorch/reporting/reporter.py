@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from trainer.pytorch.distributed import Distributed
     from trainer.pytorch.models.model_config import ModelConfig
-    from trainer.pytorch.precision import PrecisionConfig
     from trainer.pytorch.reporting.config import ReportConfig
     from trainer.pytorch.reporting.stragglers import Slowest
     from trainer.training.metrics import MetricsConfig, StepReport
@@ -43,7 +42,6 @@ class ReportedRun:
     log_interval_steps: int
     """Write the numbers of a step to the event log after every so many steps."""
     model: ModelConfig
-    precision: PrecisionConfig
 
 
 class Reporter:
@@ -94,7 +92,7 @@ class Reporter:
             for warning in warnings:
                 logger.warning("%s", warning)
             ranks = self._distributed.world_size
-            self._utilization = utilization(self._run.model, self._run.precision, device, ranks=ranks)
+            self._utilization = utilization(self._run.model, device, ranks=ranks)
         self._total_steps = total_steps
         self._pace = Pace(total_steps)
         self.metrics.on_memory_peak(lambda: peak_bytes(device))

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer.pod_modules.athanor_gpu_peaks import peak_flops
+from trainer.pod_modules.athanor_gpu_peaks import gpu_peak
 from trainer.pytorch.task import Task
 
 if TYPE_CHECKING:
     from trainer.pytorch.models.model_config import ModelConfig
-    from trainer.pytorch.precision import PrecisionConfig
     from trainer.training.metrics import StepReport
 
 logger = logging.getLogger(__name__)
@@ -36,15 +35,11 @@ class Utilization:
         return self._seconds_per_sample * report.samples / report.step_seconds
 
 
-def utilization(
-    model: ModelConfig, precision: PrecisionConfig, device: torch.device, *, ranks: int
-) -> Utilization | None:
+def utilization(model: ModelConfig, device: torch.device, *, ranks: int) -> Utilization | None:
     """Return what computes the utilisation; None where the peak of the device or the operations are not known."""
     if device.type != "cuda":
         return None
-    backends = torch.backends
-    tf32 = backends.cudnn.allow_tf32 if model.reads_images else backends.cuda.matmul.allow_tf32
-    peak = peak_flops(torch.cuda.get_device_name(device), bf16=precision.precision != "fp32", tf32=bool(tf32))
+    peak = gpu_peak(torch.cuda.get_device_name(device))
     if peak is None:
         return None
     try:
@@ -52,7 +47,7 @@ def utilization(
     except Exception as error:  # noqa: BLE001  a user's model may raise anything, and a figure is not worth a run
         logger.warning("model=%s: its operations cannot be counted, so MFU is not reported: %s", model.model, error)
         return None
-    return Utilization(flops_per_sample=flops, peak_flops_of_all_ranks=ranks * peak)
+    return Utilization(flops_per_sample=flops, peak_flops_of_all_ranks=ranks * peak.flops)
 
 
 def flops_per_sample(model: ModelConfig) -> float:

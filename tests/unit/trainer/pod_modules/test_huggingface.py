@@ -38,7 +38,7 @@ def train(start, capsys, monkeypatch):
 
     def begin(seed: int, *, stop_in: int = 0, peak: float | None = None, **arguments) -> list[dict]:
         athanor = start("athanor_frameworks").huggingface_callback()
-        monkeypatch.setattr(sys.modules["athanor_run"], "_peak", lambda bf16: None if bf16 else peak)
+        monkeypatch.setattr(sys.modules["athanor_run"], "_peak", lambda: peak)
         settings = {
             "max_steps": STEPS, "per_device_train_batch_size": 2, "logging_steps": 1, "save_strategy": "no",
             "use_cpu": True, "report_to": "none", "disable_tqdm": True, "seed": 1,

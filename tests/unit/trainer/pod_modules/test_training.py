@@ -126,8 +126,8 @@ def test_what_it_reports(start, capsys, monkeypatch):
     athanor_run = start("athanor_run")
     now = iter(range(1000))
     monkeypatch.setattr(athanor_run.time, "monotonic", lambda: next(now) / 4)
-    monkeypatch.setattr(athanor_run, "_peak", lambda bf16: 1000.0 if bf16 else None)
-    with athanor_run.Training(2, settings={"lr": 0.1}, bf16=True) as run:
+    monkeypatch.setattr(athanor_run, "_peak", lambda: 1000.0)
+    with athanor_run.Training(2, settings={"lr": 0.1}) as run:
         for step in run:
             run.report(loss=1 / (step + 1), samples=8, tokens=80, flops=500)
     settings, *steps = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

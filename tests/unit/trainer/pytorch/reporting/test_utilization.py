@@ -14,7 +14,7 @@ from torch import nn
 
 from infra import gpu_models
 from tests.tables import each_row
-from trainer.pod_modules.athanor_gpu_peaks import peak_flops
+from trainer.pod_modules.athanor_gpu_peaks import gpu_peak
 from trainer.pytorch.loop import Trainer
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.gpt import GptConfig
@@ -54,49 +54,46 @@ def test_to_count_draws_no_random_numbers(config):
 
 
 @each_row(
-    ("name", "kind", "tera"),
+    ("name", "tera"),
     [
-        (KNOWN, {"bf16": True}, 312),
-        (KNOWN, {"tf32": True}, 156),
-        (KNOWN, {}, 19.5),
-        ("Tesla T4", {"bf16": True}, None),
-        ("Tesla T4", {"tf32": True}, 8.1),
-        ("Tesla V100-SXM2-32GB", {}, 15.7),
-        ("NVIDIA A10", {"bf16": True}, 125),
-        ("NVIDIA A10G", {"bf16": True}, None),
-        ("NVIDIA H20", {"bf16": True}, 148),
-        ("NVIDIA H200", {"bf16": True}, 989.4),
-        ("NVIDIA H100 80GB HBM3", {"bf16": True}, 989.4),
-        ("NVIDIA H100 PCIe", {"bf16": True}, 756),
-        ("NVIDIA H100 NVL", {"bf16": True}, None),
-        ("NVIDIA H800", {"bf16": True}, 989.4),
-        ("NVIDIA H800 PCIe", {"bf16": True}, 756),
-        ("NVIDIA A800-SXM4-80GB", {"bf16": True}, 312),
-        ("NVIDIA A800 80GB PCIe", {"bf16": True}, 312),
-        ("NVIDIA A100-PCIE-40GB", {"bf16": True}, 312),
-        ("NVIDIA H20-3e", {"bf16": True}, 148),
-        ("NVIDIA L20", {"bf16": True}, 119.5),
-        ("NVIDIA L40S", {"bf16": True}, 362),
-        ("NVIDIA B200", {"bf16": True}, 2250),
-        ("NVIDIA GB200", {"bf16": True}, None),
-        ("NVIDIA H200 NVL", {"bf16": True}, None),
-        ("NVIDIA A100-SXM4-80GB MIG 1g.10gb", {"bf16": True}, None),
-        ("AMD Instinct MI300X", {}, None),
+        (KNOWN, 312),
+        ("Tesla T4", 65),
+        ("Tesla V100-SXM2-32GB", 125),
+        ("NVIDIA A10", 125),
+        ("NVIDIA A10G", None),
+        ("NVIDIA H20", 148),
+        ("NVIDIA H200", 989.4),
+        ("NVIDIA H100 80GB HBM3", 989.4),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA H100 NVL", None),
+        ("NVIDIA H800", 989.4),
+        ("NVIDIA H800 PCIe", 756),
+        ("NVIDIA A800-SXM4-80GB", 312),
+        ("NVIDIA A800 80GB PCIe", 312),
+        ("NVIDIA A100-PCIE-40GB", 312),
+        ("NVIDIA H20-3e", 148),
+        ("NVIDIA L20", 119.5),
+        ("NVIDIA L40S", 362),
+        ("NVIDIA B200", 2250),
+        ("NVIDIA GB200", None),
+        ("NVIDIA H200 NVL", None),
+        ("NVIDIA A100-SXM4-80GB MIG 1g.10gb", None),
+        ("AMD Instinct MI300X", None),
     ],
 )
-def test_the_peak_of_a_gpu(name, kind, tera):
-    peak = peak_flops(name, **{"bf16": False, "tf32": False, **kind})
-    assert peak == (None if tera is None else pytest.approx(tera * 1e12))
+def test_the_peak_of_a_gpu(name, tera):
+    peak = gpu_peak(name)
+    assert (peak and peak.flops) == (None if tera is None else pytest.approx(tera * 1e12))
 
 
 def test_every_gpu_of_the_platform_whose_name_is_known_has_a_peak():
     models = [value for value in vars(gpu_models).values() if isinstance(value, gpu_models.GpuModel) and value.label]
     assert models
     for model in models:
-        assert peak_flops(model.label, bf16=False, tf32=False), model.label
+        peak = gpu_peak(model.label)
+        assert peak, model.label
         # tensor cores compute bfloat16 from compute capability 8.0 on
-        has_bf16 = int(model.compute_capability.split(".")[0]) >= 8
-        assert bool(peak_flops(model.label, bf16=True, tf32=False)) == has_bf16, model.label
+        assert bool(peak.bf16) == (int(model.compute_capability.split(".")[0]) >= 8), model.label
 
 
 def test_the_share_of_the_peak_counts_the_whole_step():
@@ -109,30 +106,52 @@ def known_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: KNOWN)
 
 
-@pytest.fixture
-def tf32_switches():
-    """Restore torch's switches: monkeypatch cannot, for torch computes them."""
-    cudnn, products = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
-    yield
-    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = cudnn, products
+@pytest.mark.usefixtures("known_gpu")
+def test_the_peak_is_that_of_bfloat16_whatever_a_run_computes_in():
+    model = GptConfig()
+    made = utilization.utilization(model, torch.device("cuda", 0), ranks=4)
+    report = StepReport(step=1, epoch=0, step_seconds=1.0, samples=8)
+    assert made.of(report) == pytest.approx(8 * flops_per_sample(model) / (4 * 312e12))
 
 
-@pytest.mark.usefixtures("known_gpu", "tf32_switches")
-@pytest.mark.parametrize(
-    ("model", "precision", "tf32_products", "tera"),
+@each_row(
+    ("name", "capability", "options", "said"),
     [
-        (GptConfig(), "bf16", False, 312),
-        (GptConfig(), "bf16_autocast", False, 312),
-        (GptConfig(), "fp32", False, 19.5),
-        (GptConfig(), "fp32", True, 156),
-        (ResNetConfig(), "fp32", False, 156),
+        (
+            *(KNOWN, (8, 0), {}),
+            (
+                "precision=fp32: uses none of the GPU's tensor cores, at most 19.5 of the 312 TFLOP/s that "
+                "NVIDIA A100-SXM4-80GB has in bfloat16. Fix: --precision bf16, or bf16_autocast for replicas, or "
+                "--float32_matmul high to keep float32 and use TF32"
+            ),
+        ),
+        (
+            *(KNOWN, (8, 0), {"reads_images": True}),
+            (
+                "precision=fp32: uses TF32 of the GPU's tensor cores, at most 156 of the 312 TFLOP/s that "
+                "NVIDIA A100-SXM4-80GB has in bfloat16. Fix: --precision bf16, or bf16_autocast for replicas"
+            ),
+        ),
+        (
+            *("NVIDIA Next", (12, 0), {}),
+            (
+                "precision=fp32: uses none of the GPU's tensor cores. Fix: --precision bf16, or bf16_autocast for "
+                "replicas, or --float32_matmul high to keep float32 and use TF32"
+            ),
+        ),
+        ("Tesla T4", (7, 5), {}, None),
+        (KNOWN, (8, 0), {"precision": "bf16"}, None),
+        (KNOWN, (8, 0), {"float32_matmul": "high"}, None),
+        (KNOWN, (8, 0), {"device": "cpu"}, None),
     ],
 )
-def test_the_peak_is_that_of_the_numbers_in_use(model, precision, tf32_products, tera):
-    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, tf32_products
-    made = utilization.utilization(model, PrecisionConfig(precision=precision), torch.device("cuda", 0), ranks=4)
-    report = StepReport(step=1, epoch=0, step_seconds=1.0, samples=8)
-    assert made.of(report) == pytest.approx(8 * flops_per_sample(model) / (4 * tera * 1e12))
+def test_a_run_says_what_float32_leaves_unused(name, capability, options, said):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "get_device_name", lambda _device: name)
+        patch.setattr(torch.cuda, "get_device_capability", lambda _device: capability)
+        images, device = options.pop("reads_images", False), torch.device(options.pop("device", "cuda"))
+        notes = PrecisionConfig(**options).notes(device, reads_images=images)
+    assert notes == ([said] if said else [])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +169,7 @@ class Stubborn(DigitsCnnConfig):
 
 @pytest.mark.usefixtures("known_gpu")
 def test_a_model_that_cannot_be_counted_has_none(caplog):
-    assert utilization.utilization(Stubborn(), PrecisionConfig(), torch.device("cuda", 0), ranks=1) is None
+    assert utilization.utilization(Stubborn(), torch.device("cuda", 0), ranks=1) is None
     assert re.search(r"model=stubborn: its operations cannot be counted, so MFU is not reported: ", caplog.text)
 
 
@@ -172,11 +191,11 @@ def test_a_run_on_a_known_gpu_reports_its_utilization_and_one_on_a_cpu_none(smal
     assert not any("mfu" in step for step in _steps(small()))
     on_gpu = utilization.utilization
 
-    def as_if_on_gpu(model, precision, _device, *, ranks):
-        return on_gpu(model, precision, torch.device("cuda", 0), ranks=ranks)
+    def as_if_on_gpu(model, _device, *, ranks):
+        return on_gpu(model, torch.device("cuda", 0), ranks=ranks)
 
     monkeypatch.setattr(reporter, "utilization", as_if_on_gpu)
     config = small(output_dir=tmp_path / "known")
     flops = 128 * flops_per_sample(config.model)
     for step in _steps(config):
-        assert step["mfu"] == pytest.approx(flops / (step["step_seconds"] * 156e12))
+        assert step["mfu"] == pytest.approx(flops / (step["step_seconds"] * 312e12))
