@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -218,14 +219,24 @@ class Distributed:
         flight_recorder.dump_stacks(self.rank)
 
     def _abort(self) -> None:
-        """Make the collectives of this process return; in the guard's time, not in the main thread's."""
-        if self.device.type == "cuda":
-            torch.cuda.set_device(self.device)  # each thread begins with GPU 0
+        """Make the collectives of this process return; in the guard's time, not in the main thread's.
+
+        All groups at once, begun with the latest: ncclCommAbort of one may wait for a kernel of another one, so that
+        one after the other they wait forever (pytorch/pytorch#119797). torch has one region of ncclGroupStart for them
+        (torch 2.15, `_abort_process_group`), which holds for the calling thread alone (NCCL, src/group.cc),
+        while `ProcessGroupNCCL::abort` calls NCCL in a thread of its own (std::async) and waits for it. NCCL allows
+        several threads for several communicators: the watchdogs of torch's groups abort in this way, too.
+        """
         self._dump_collectives()
         # of these groups alone: `_abort_process_group` also clears what the main thread is using
         default = dist.distributed_c10d._get_default_group()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        for group in (default, *self._groups):
-            group.abort()
+        for group in (*reversed(self._groups), default):
+            threading.Thread(target=self._abort_group, args=(group,), name="abort", daemon=True).start()
+
+    def _abort_group(self, group: dist.ProcessGroup) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)  # each thread begins with GPU 0
+        group.abort()
 
     def _dump_collectives(self) -> None:
         flight_recorder.dump(self.rank, backend="nccl" if self.device.type == "cuda" else "gloo")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -25,12 +26,24 @@ def test_failure_of_rank_0_is_its_own_exception_there(alone):
     assert alone.on_main(lambda: 7) == 7
 
 
-def test_the_thread_that_aborts_uses_the_gpu_of_its_rank(alone, monkeypatch):
-    done = []
-    monkeypatch.setattr(torch.cuda, "set_device", done.append)
-    monkeypatch.setattr(alone, "_dump_collectives", lambda: done.append("dump"))
+def test_all_groups_are_aborted_at_once_from_the_latest_on_the_gpu_of_the_rank(alone, monkeypatch):
+    of_thread, begun = threading.local(), []
+    all_have_begun = threading.Barrier(4)
+
+    def group(name):
+        def abort() -> None:
+            begun.append((name, of_thread.device))
+            all_have_begun.wait(60)  # each waits for a kernel of the others, as NCCL may
+
+        return SimpleNamespace(abort=abort)
+
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: setattr(of_thread, "device", device))
+    monkeypatch.setattr(alone, "_dump_collectives", lambda: begun.append("dump"))
     monkeypatch.setattr(alone, "device", torch.device("cuda", 3))
-    group = SimpleNamespace(abort=lambda: done.append("abort"))
-    monkeypatch.setattr(dist.distributed_c10d, "_get_default_group", lambda: group)
+    default = group("default")
+    monkeypatch.setattr(dist.distributed_c10d, "_get_default_group", lambda: default)
+    alone.abort_with([group("shard"), group("tensor")])
     alone._abort()
-    assert done == [torch.device("cuda", 3), "dump", "abort"]
+    all_have_begun.wait(60)
+    assert begun[0] == "dump"
+    assert sorted(begun[1:]) == [(name, torch.device("cuda", 3)) for name in ("default", "shard", "tensor")]
