@@ -22,6 +22,8 @@ _MAXIMUM_PODS = 1000
 _MAXIMUM_WINDOW_SECONDS = 3600
 _MAXIMUM_WAIT_SECONDS = 86_400
 _IDLE_SECONDS, _HOLD_SECONDS = 600, 120
+_GPU_HOLD_SECONDS = 900
+"""A node with a GPU may have to be bought first, and load an image of 16 GB, each of which takes minutes."""
 _MAXIMUM_QUEUE = 10_000
 _MAXIMUM_LATENCY_MILLISECONDS = 10_000
 """The last bound of the histogram of request times: above it, all are alike."""
@@ -137,7 +139,8 @@ class Autoscaling:
     idle_seconds: int | None = None
     """With minimum=0: the last pod goes after so long without a request. Default: 600."""
     hold_seconds: int | None = None
-    """With minimum=0: a request waits so long for the first pod; status 503 after it. Default: 120."""
+    """With minimum=0: a request waits so long for the first pod; status 503 after it. Default: 120, on
+    GPUs 900: a node may have to be bought first, and load an image of many GB."""
 
     def __post_init__(self) -> None:
         """Refuse limits that cannot hold."""
@@ -160,10 +163,10 @@ class Autoscaling:
         """Seconds without a request after which it does."""
         return _IDLE_SECONDS if self.idle_seconds is None else self.idle_seconds
 
-    @property
-    def hold(self) -> int:
-        """Seconds that a request waits for the first pod."""
-        return _HOLD_SECONDS if self.hold_seconds is None else self.hold_seconds
+    def hold(self, *, on_gpus: bool) -> int:
+        """Return the seconds that a request waits for the first pod."""
+        usual = _GPU_HOLD_SECONDS if on_gpus else _HOLD_SECONDS
+        return usual if self.hold_seconds is None else self.hold_seconds
 
     def leaving_room_for(self, pods: int) -> Autoscaling:
         """Return these limits less so many pods that are there at any load."""

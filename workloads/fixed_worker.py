@@ -6,6 +6,9 @@ and port, this worker's number, the number of workers, then torchrun's own.
 When their ranks have finished, the torchruns wait for each other in a store that worker 0 holds. If worker 0 ends
 while the last one still asks, that one prints a traceback at the end of a run in which nothing failed (torch 2.15,
 `_exit_barrier` in torch/distributed/elastic/agent/server/api.py).
+
+torchrun ends with 1 whatever its ranks ended with. Passed on is 78 (EX_CONFIG of sysexits.h), which says that a rank
+would fail in the same way again: the job does not restart then.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from datetime import timedelta
 gc.disable()  # a sixth of the time of the following imports would be collections that find nothing
 
 from torch.distributed import TCPStore  # noqa: E402  # pyright: ignore[reportPrivateImportUsage]  torch's documented name
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: E402
 from torch.distributed.run import main  # noqa: E402  # pyright: ignore[reportUnknownVariableType]  torch has no types for it
 
 gc.freeze()
@@ -26,6 +30,7 @@ gc.enable()
 LEFT = "athanor/left"
 ALL_LEFT = "athanor/all-left"
 PATIENCE = timedelta(seconds=10)
+NOT_AGAIN = 78
 
 
 def hold_store(port: int) -> TCPStore:
@@ -40,14 +45,31 @@ def leave(host: str, port: int, others: int) -> None:
         store.set(ALL_LEFT, "1")
 
 
+def launch() -> None:
+    """Run torchrun.
+
+    Raises:
+        ChildFailedError: a rank failed.
+        SystemExit: 78, it would fail again.
+    """
+    try:
+        main()
+    except ChildFailedError as error:
+        _, first = error.get_first_failure()
+        if first.exitcode != NOT_AGAIN:
+            raise
+        print(error, file=sys.stderr)
+        sys.exit(NOT_AGAIN)
+
+
 if __name__ == "__main__":
     host, port, number, workers = sys.argv[1], *map(int, sys.argv[2:5])
     del sys.argv[1:5]
-    held = hold_store(port) if number == 0 else None
-    main()
+    held = hold_store(port) if number == 0 and workers > 1 else None
+    launch()
     # The work is done: a worker that is gone by now must not turn that into a failure.
     with suppress(RuntimeError):
         if held:
             held.wait([ALL_LEFT], PATIENCE)
-        else:
+        elif number:
             leave(host, port, workers - 1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pulumi
 
+from infra.cuda import TRITON_IMAGE_CUDA
 from infra.descriptions import require
 from infra.errors import RefusalError
 from infra.images import TRITON_IMAGE
@@ -14,6 +15,7 @@ from infra.kubernetes.grammar import Image
 from infra.manifests import resource_from_output
 from infra.pod_network_modes import HostNetwork
 from workloads.checks import check_name
+from workloads.cuda_fit import check_cuda
 from workloads.network_policy import warn_without_network_policy
 from workloads.owner import claim_names, own_label
 from workloads.placement import Placement, check_placement
@@ -104,6 +106,8 @@ class TorchScriptService(pulumi.ComponentResource):
             check_placement(placement(name + SHADOW_SUFFIX, args.shadow_args), resolved.platform.offers)
         if args.autoscaling:
             args.autoscaling.check_offered(resolved.platform.offers)
+        if isinstance(args.runtime, Triton) and args.image is None:
+            check_cuda(TRITON_IMAGE_CUDA, asked, resolved.platform.offers)
         require("image", resolved.image, Image)  # an Output is known only now
         if asked.resources.accelerator and not isinstance(args.network, HostNetwork):
             self._warn_without_room_for_a_rollout(asked, resolved.platform.offers)

@@ -26,6 +26,8 @@ _NAMES: dict[type[PodNetwork], str] = {
     ExclusiveEni: "exclusive-eni",
     HostNetwork: "host-network",
 }
+_LARGEST, _LARGEST_ON_GPUS = 64, 1024
+"""MiB. Where the bandwidth of 8 GPUs a node no longer grows in NCCL's own benchmarks."""
 
 
 @checked("measurements")
@@ -60,8 +62,9 @@ class NetworkBenchmarkArgs(JobArgs):
     """Pods of each job, to be on as many nodes."""
     processes_per_worker: int | None = None
     """Ranks per pod. Default: one per GPU, or one without GPUs."""
-    maximum_mebibytes: int = 64
-    """Largest all-reduce; the sizes are powers of 4 from 1 KiB."""
+    maximum_mebibytes: int | None = None
+    """Largest all-reduce; the sizes are powers of 4 from 1 KiB. Default: 1024 on GPUs, up to where bandwidth grows, and
+    64 without."""
     rounds: int = 20
     """Repetitions of each size, of which the table shows the median."""
     image_steps: int = 20
@@ -75,7 +78,8 @@ class NetworkBenchmarkArgs(JobArgs):
         """
         super().__post_init__()
         check_range("workers", self.workers, 2, 1000)
-        check_range("maximum_mebibytes", self.maximum_mebibytes, 1, 65536)
+        if self.maximum_mebibytes is not None:
+            check_range("maximum_mebibytes", self.maximum_mebibytes, 1, 65536)
         check_range("rounds", self.rounds, 1, 10_000)
         check_range("image_steps", self.image_steps, 0, 10_000)
         names = [measurement.name for measurement in self.measurements]
@@ -101,6 +105,7 @@ class NetworkBenchmarkArgs(JobArgs):
 
 def benchmark_job(name: str, measurement: Measurement, args: NetworkBenchmarkArgs) -> PyTorchJobArgs:
     """Return the job that measures one network for the benchmark `name`."""
+    largest = args.maximum_mebibytes or (_LARGEST_ON_GPUS if args.resources.visible_gpus else _LARGEST)
     flags = {
         "network": measurement.name,
         "data_dir": DATA_PATH,
@@ -108,7 +113,7 @@ def benchmark_job(name: str, measurement: Measurement, args: NetworkBenchmarkArg
         "work_dir": "/tmp/work",  # noqa: S108 - inside the container
         "run_name": "$(ATHANOR_JOB)",
         "num_gpu": str(args.resources.visible_gpus),
-        "max_bytes": str(args.maximum_mebibytes * 2**20),
+        "max_bytes": str(largest * 2**20),
         "rounds": str(args.rounds),
         "image_steps": str(args.image_steps),
     }

@@ -31,7 +31,16 @@ from workloads.precision import (
     precision_arguments,
 )
 from workloads.resources import Resources
-from workloads.roles import RESTART_ALONE, RESTART_TOGETHER, START_WAIT_SECONDS, Role, Step, helper_pod, prepare_steps
+from workloads.roles import (
+    NOT_AGAIN,
+    RESTART_ALONE,
+    RESTART_TOGETHER,
+    START_WAIT_SECONDS,
+    Role,
+    Step,
+    helper_pod,
+    prepare_steps,
+)
 from workloads.volcano_job import ENDS_THE_JOB, POD_INDEX, JobShape, host, metrics_ports
 
 if TYPE_CHECKING:
@@ -184,8 +193,6 @@ def _binding(args: PyTorchJobArgs) -> list[str]:
 
 
 def _fixed_launcher(job_name: str, args: PyTorchJobArgs) -> list[str]:
-    if args.workers == 1:
-        return ["python3", "-m", "torch.distributed.run"]
     master = (host(job_name, "worker", 0), str(port(args.network, RENDEZVOUS_PORT)))
     return ["python3", "-c", _FIXED_WORKER, *master, POD_INDEX, str(args.workers)]
 
@@ -239,7 +246,7 @@ def pytorch_shape(job_name: str, args: PyTorchJobArgs) -> JobShape:
         ports=network_ports,
         steps=_steps(job_name, args),
         probes={"livenessProbe": liveness_probe(args.program)} if args.liveness_probe else {},
-        policies=(*RESTART_ALONE, ENDS_THE_JOB) if elastic else RESTART_TOGETHER,
+        policies=(*RESTART_ALONE, ENDS_THE_JOB) if elastic else (NOT_AGAIN, *RESTART_TOGETHER),
     )
     return JobShape(kind="pytorch", roles=[workers, _rendezvous(args)] if elastic else [workers])
 

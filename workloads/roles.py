@@ -33,6 +33,8 @@ RESTART_TOGETHER: tuple[Manifest, ...] = (
 Each time counts, whatever the cause: every action of Volcano that starts a job again raises retryCount (1.14.1,
 pkg/controllers/job/state/running.go and pending.go; a suspended and resumed job too, aborted.go).
 """
+NOT_AGAIN: Manifest = {"exitCode": 78, "action": "TerminateJob"}
+"""For programs that say that they would fail in the same way again: EX_CONFIG of sysexits.h. Before other policies."""
 STOPPED_EXIT_STATUS = 143
 """128 + SIGTERM: how a program ends that was asked to, such as one whose pod is evicted."""
 RESTART_ALONE: tuple[Manifest, ...] = (

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from infra.manifests import Manifest
-    from workloads.autoscaling import Autoscaling
     from workloads.canary import Canary
     from workloads.exposure import Auth, Expose
 
@@ -89,9 +88,9 @@ def shares(name: str, canary: Canary | None) -> list[tuple[str, int]]:
     return [(f"{name}-stable", 100 - canary.percent), (f"{name}-canary", canary.percent)]
 
 
-def security_manifest(metadata: Manifest, service: str, auth: Auth | None, autoscaling: Autoscaling | None) -> Manifest:
+def security_manifest(metadata: Manifest, service: str, auth: Auth | None, hold_seconds: int | None) -> Manifest:
     """Return who may use a route, and that a service without pods is started first."""
-    holds = _hold(service, autoscaling) if autoscaling and autoscaling.scales_to_zero else {}
+    holds = {} if hold_seconds is None else _hold(service, hold_seconds)
     return _manifest(
         SECURITY_KIND, metadata, {"targetRefs": _targets(metadata), **(_auth(auth) if auth else {}), **holds}
     )
@@ -191,13 +190,13 @@ def _auth(auth: Auth) -> Manifest:
             return {"jwt": {"providers": [provider]}}
 
 
-def _hold(service: str, autoscaling: Autoscaling) -> Manifest:
+def _hold(service: str, seconds: int) -> Manifest:
     activator = {"name": ACTIVATOR, "namespace": GATEWAY_NAMESPACE, "port": ACTIVATOR_PORT}
     return {
         "extAuth": {
             "http": {"backendRefs": [activator], "pathOverride": f"/hold/{service}"},
             # A little longer than it waits itself, so that its own answer comes first.
-            "timeout": f"{autoscaling.hold + 5}s",
+            "timeout": f"{seconds + 5}s",
             # Without it, a service that has pods answers nevertheless.
             "failOpen": True,
         }

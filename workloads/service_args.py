@@ -107,6 +107,13 @@ class TorchScriptServiceArgs:
         )
 
     @property
+    def hold_seconds(self) -> int | None:
+        """Seconds that a request waits for the first pod; None where a pod is always there."""
+        if self.autoscaling is None or not self.autoscaling.scales_to_zero:
+            return None
+        return self.autoscaling.hold(on_gpus=self.resources.accelerator is not None)
+
+    @property
     def most_pods(self) -> int:
         """Pods at the highest load."""
         if self.autoscaling:

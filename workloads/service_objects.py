@@ -87,7 +87,7 @@ def _exposed(name: str, args: TorchScriptServiceArgs, ports: dict[str, int]) -> 
         return routes.route_manifest(service_metadata(name, known), upstream, expose, host)
 
     def security(known: ResolvedWorkload) -> Manifest:
-        return routes.security_manifest(service_metadata(name, known), name, expose.auth, autoscaling)
+        return routes.security_manifest(service_metadata(name, known), name, expose.auth, args.hold_seconds)
 
     def traffic(known: ResolvedWorkload) -> Manifest:
         to_services = sleeps or args.canary is not None

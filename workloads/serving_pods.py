@@ -120,9 +120,9 @@ def deployment_manifest(name: str, args: TorchScriptServiceArgs, track: Track, r
 
 def _zero_labels(args: TorchScriptServiceArgs) -> dict[str, str]:
     """Return what the activator finds a Deployment by."""
-    if args.autoscaling is None or not args.autoscaling.scales_to_zero:
+    if args.autoscaling is None or args.hold_seconds is None:
         return {}
-    return {IDLE_SECONDS_LABEL: str(args.autoscaling.idle), HOLD_SECONDS_LABEL: str(args.autoscaling.hold)}
+    return {IDLE_SECONDS_LABEL: str(args.autoscaling.idle), HOLD_SECONDS_LABEL: str(args.hold_seconds)}
 
 
 def service_manifest(

@@ -184,7 +184,7 @@ def _health(limits: GpuThresholds) -> Sequence[Alert]:
             severity="page",
             summary=f"The driver requests recovery action {{{{ $value }}}} for {_WHERE}",
             description="1: reset it. 2: restart the node. 3: stop programs that use several GPUs. 4: stop them, then "
-            "reset it.",
+            "reset it. 5: recover the NVLink domain across nodes. 6: reset its PCIe bus. 7: restart the machine.",
         ),
         Alert(
             name="GpuDoubleBitError",

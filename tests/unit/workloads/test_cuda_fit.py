@@ -14,10 +14,12 @@ from tests.recording_engine import record
 from tests.tables import each_row
 from tests.unit.workloads.job_cases import gpu_pool, plain_platform
 from workloads.cuda_fit import check_cuda
+from workloads.inference import TorchScriptService, TorchScriptServiceArgs
 from workloads.placement import Placement
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
 from workloads.tensorflow import TensorFlowJob, TensorFlowJobArgs
+from workloads.triton import Triton
 
 A10 = gpu_pool("ecs.gn7i-c8g1.2xlarge", name="a10", driver_version="580.126.09", gpus_per_node=1, gpu_memory_gib=24)
 OLD_DRIVER = dataclasses.replace(A10, name="old", driver_version="550.144.03")
@@ -65,6 +67,20 @@ def test_what_cannot_run_is_refused_with_the_remedy(cuda, pool, pools, says):
 def test_a_pool_that_cannot_give_the_gpus_is_not_looked_at():
     eight = dataclasses.replace(A10, name="eight", gpus_per_node=8)
     check_cuda(PYTORCH_IMAGE_CUDA, placement(None, 8), PlatformOffers(pools=(eight, V100)))
+
+
+def test_a_service_on_triton_is_refused_on_a_pool_with_an_old_driver():
+    def declare() -> None:
+        offers = PlatformOffers(pools=(OLD_DRIVER,))
+        on_gpus = {"runtime": Triton(), "resources": Resources(gpus=1)}
+        platform = dataclasses.replace(plain_platform(), offers=offers)
+        TorchScriptService("digits", platform, TorchScriptServiceArgs(model="digits", **own, **on_gpus))
+
+    own: dict[str, str] = {}
+    with pytest.raises(RefusalError, match=r"550\.144\.03, but CUDA 13\.4 in the image needs 580 or newer"):
+        record(declare, preview=True)
+    own = {"image": "registry.example/triton:old"}  # of which nobody knows the CUDA
+    record(declare, preview=True)
 
 
 def program(declare):

@@ -187,6 +187,17 @@ def test_a_limit_is_of_its_unit():
     assert rule == {"limit": {"requests": 7, "unit": "Minute"}}
 
 
+def test_a_request_waits_longer_for_a_pod_with_a_gpu():
+    sleeps = {
+        "model": "digits",
+        "expose": Expose(),
+        "autoscaling": Autoscaling(minimum=0, maximum=1, targets=[QueueDepth()]),
+    }
+    assert TorchScriptServiceArgs(**sleeps).hold_seconds == 120
+    on_gpus = TorchScriptServiceArgs(**sleeps, runtime=Triton(), resources=Resources(gpus=1))
+    assert on_gpus.hold_seconds == 900
+
+
 def test_a_service_that_sleeps_is_woken_through_the_gateway():
     autoscaling = Autoscaling(minimum=0, maximum=3, targets=[QueueDepth()], idle_seconds=60, hold_seconds=90)
     recording = expose(autoscaling=autoscaling)

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from tests.waiting import PATIENCE_SECONDS
+from trainer.pytorch.program import NOT_AGAIN_EXIT_STATUS
 from workloads import fixed_worker
 
 WORKER = Path(fixed_worker.__file__)
@@ -75,3 +77,38 @@ def test_the_last_worker_leaves_without_a_traceback(workers):
 def test_a_rank_that_fails_fails_its_worker_at_once(workers):
     _, last = workers(["sleep", "600"], ["false"])
     assert last.wait(PATIENCE_SECONDS) != 0
+
+
+def failure_of_a_rank(status: int) -> ChildFailedError:
+    first = ProcessFailure(local_rank=1, pid=7, exitcode=status, error_file="none")
+    return ChildFailedError("trainer.train", {1: first})
+
+
+def test_a_rank_that_would_fail_again_decides_the_status_of_its_pod(monkeypatch, capsys):
+    def main() -> None:
+        raise failure_of_a_rank(78)
+
+    monkeypatch.setattr(fixed_worker, "main", main)
+    with pytest.raises(SystemExit) as end:
+        fixed_worker.launch()
+    assert end.value.code == NOT_AGAIN_EXIT_STATUS
+    assert "trainer.train FAILED" in capsys.readouterr().err
+
+
+def test_other_failures_of_a_rank_are_those_of_torchrun(monkeypatch):
+    def main() -> None:
+        raise failure_of_a_rank(1)
+
+    monkeypatch.setattr(fixed_worker, "main", main)
+    with pytest.raises(ChildFailedError):
+        fixed_worker.launch()
+
+
+def test_a_single_worker_holds_no_store_and_waits_for_nobody(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["-c", "nowhere", "1", "0", "1", "--nnodes=1"])
+    ran = []
+    # as its pod runs it, but for torchrun
+    source = WORKER.read_text().replace("import main  #", "import main as _  #")
+    monkeypatch.setattr(fixed_worker.TCPStore, "__init__", lambda *_, **__: pytest.fail("it opened a store"))
+    exec(compile(source, "worker", "exec"), {"__name__": "__main__", "main": lambda: ran.append(sys.argv)})
+    assert ran == [["-c", "--nnodes=1"]]

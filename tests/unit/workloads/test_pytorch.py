@@ -17,6 +17,7 @@ from tests.pod_security import pod_specs, violations
 from tests.recording_engine import UNKNOWN, Recording, record
 from tests.tables import each_row
 from tests.unit.workloads.job_cases import PLATFORM, TOGETHER, actions, plain_platform
+from workloads import fixed_worker
 from workloads.accelerators import SharedGpu
 from workloads.git_source import GitSource
 from workloads.job_name import named_job_manifest
@@ -94,8 +95,9 @@ def test_the_rendezvous_is_worker_0_by_its_stable_name():
     assert _flag(command, "rdzv-conf") == "timeout=1800", "an image that loads for long must not cost a restart"
 
 
-def test_a_single_worker_has_nobody_to_wait_for():
-    assert torchrun_command("train-0123abcd", _args(workers=1))[:3] == ["python3", "-m", "torch.distributed.run"]
+def test_a_program_that_would_fail_again_ends_its_job():
+    [worker] = pytorch_shape("train-0123abcd", _args()).roles
+    assert worker.policies[0] == {"exitCode": fixed_worker.NOT_AGAIN, "action": "TerminateJob"}
 
 
 def test_the_program_comes_last_and_whole():
@@ -126,7 +128,7 @@ def test_a_lost_pod_restarts_all_of_them():
     assert spec["maxRetry"] == 4, "Volcano counts starts"
     [task] = spec["tasks"]
     # No CompleteJob: it would end the pods that are still saving, and clear the job's counts.
-    assert actions({"spec": spec}, "worker") == TOGETHER
+    assert actions({"spec": spec}, "worker") == {**TOGETHER, "exit 78": "TerminateJob"}
     # The kubelet must leave a failed pod alone, else Volcano never hears of it.
     assert task["template"]["spec"]["restartPolicy"] == "Never"
 
