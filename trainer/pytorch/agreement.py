@@ -33,10 +33,15 @@ class Agreed:
     """Ranks whose loss is not finite."""
     stopping_ranks: int
     """Ranks that were asked to stop."""
+    gradient_norm: float
+    """What `Agreement.wait` was given."""
 
 
 class Agreement:
-    """One sum over all ranks, on its way while gradients are computed."""
+    """One sum over all ranks, on its way while gradients are computed.
+
+    The host waits for its GPU once in a step, in `wait`: for all that decides whether the parameters may change.
+    """
 
     def __init__(self, distributed: Distributed, own: Stopwatch, *, stop_requested: bool) -> None:
         self._distributed = distributed
@@ -52,8 +57,9 @@ class Agreement:
             counted: Targets that it is of.
             rest: What has yet to be differentiated; None when all gradients are there.
         """
-        said = (loss_sum, counted, ~loss_sum.isfinite(), loss_sum.new_tensor(self._stop_requested))
-        health = torch.stack([each.double() for each in said])
+        # written by the GPU: a copy of a number of the host's would wait for all that is queued
+        stop = torch.full_like(loss_sum, float(self._stop_requested))
+        health = torch.stack([each.double() for each in (loss_sum, counted, ~loss_sum.isfinite(), stop)])
         own = health[:2].clone()
         self._sent = own, health, self._distributed.start_sum(health)
         if rest is None:
@@ -61,19 +67,35 @@ class Agreement:
         else:
             self._own.stop_after_gradients_of(rest)
 
-    def wait(self) -> Agreed:
-        """Return the sums, when every rank has sent its part."""
-        assert self._sent is not None, "the gradient was computed without a loss"
-        own, health, work = self._sent
+    def counted(self) -> Tensor:
+        """Return `Agreed.counted`, float64 without dimensions, on the device: a GPU waits for the other ranks."""
+        _, health, work = self._on_its_way
         work.wait()
-        loss_sum, counted, bad, stopping = cast("list[float]", health.tolist())  # pyright: ignore[reportUnknownMemberType]
+        return health[1]
+
+    def wait(self, gradient_norm: Tensor) -> Agreed:
+        """Return the sums, when every rank has sent its part.
+
+        Args:
+            gradient_norm: Comes along in the one transfer from the device; no dimensions.
+        """
+        own, health, work = self._on_its_way
+        work.wait()
+        numbers = torch.cat((own, health, gradient_norm.detach().to(health)[None]))
+        own_sum, own_counted, loss_sum, counted, bad, stopping, norm = cast("list[float]", numbers.tolist())  # pyright: ignore[reportUnknownMemberType]
         return Agreed(
-            own_loss=mean_over_counted(*cast("list[float]", own.tolist())),  # pyright: ignore[reportUnknownMemberType]
+            own_loss=mean_over_counted(own_sum, own_counted),
             loss=mean_over_counted(loss_sum, counted),
             counted=counted,
             bad_ranks=int(bad),
             stopping_ranks=int(stopping),
+            gradient_norm=norm,
         )
+
+    @property
+    def _on_its_way(self) -> tuple[Tensor, Tensor, dist.Work]:
+        assert self._sent is not None, "the gradient was computed without a loss"
+        return self._sent
 
 
 class StopVote:

@@ -20,10 +20,12 @@ from trainer.pytorch.checkpoints.settings import refuse_changed_settings
 from trainer.pytorch.data.batches import Batches
 from trainer.pytorch.data.damage import UndamagedDataset, refuse_beyond
 from trainer.pytorch.data.sampler import IndexSampler
+from trainer.pytorch.data.worker_count import worker_count
 from trainer.pytorch.distributed import Distributed
 from trainer.pytorch.evaluations import Evaluations
 from trainer.pytorch.parallel import gradients, random_numbers, state
 from trainer.pytorch.parallel.layout import Layout
+from trainer.pytorch.reporting.memory import shortage
 from trainer.pytorch.reporting.reporter import Reporter, of_evaluation
 from trainer.pytorch.result import is_published, publish_result, read_result
 from trainer.pytorch.shared_volume import create_folders
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from trainer.pytorch.agreement import Agreed
     from trainer.pytorch.config import TrainConfig
     from trainer.pytorch.data.dataset import DamagedSampleError, Dataset
+    from trainer.pytorch.reporting.memory import OutOfMemoryError
     from trainer.training.digits import SplitName
     from trainer.training.signals import StopRequest
 
@@ -68,9 +71,15 @@ class Trainer:
         self.config = config
         self.step = 0
         self._stop: StopRequest | None = None
-        self._began_with_weights = False
+        self._has_done_a_step = False
         with ExitStack() as stack:
-            self._build(stack)
+            try:
+                self._build(stack)
+            except Exception as error:
+                short = self._shortage(error)
+                if short is None:
+                    raise
+                raise short from error
             self._close = stack.pop_all()
 
     def _build(self, stack: ExitStack) -> None:
@@ -80,16 +89,19 @@ class Trainer:
         self.distributed = distributed = Distributed(config.distributed)
         stack.callback(distributed.close)
         notes = config.runtime.apply(distributed.device, processes_per_node=distributed.local_world_size)
+        notes += config.precision.notes(distributed.device, reads_images=config.model.reads_images)
         config.precision.apply(distributed.device, warns=distributed.is_main)
         self._layout = layout = Layout(config.parallel.degrees(distributed.world_size), distributed.device.type)
         samples = self._open_data(stack)
         warnings = config.without_effect(self.total_steps, distributed.world_size)
         config.report.profile.check_length(self.total_steps)
         self._settings = config.settings()
-        self._parallel_model = config.recipe().build(layout, distributed.device)
+        self._recipe, self._resumes = config.recipe(), distributed.on_main(self._has_checkpoints)
+        # the checkpoint has values for all parameters
+        self._parallel_model = self._recipe.build(layout, distributed.device, draws=not self._resumes)
         distributed.abort_with(layout.groups())
         self.model = self._parallel_model.module
-        warnings += self._take_weights(resumes=distributed.on_main(self._has_checkpoints))
+        warnings += self._take_weights(resumes=self._resumes)
         self.optimizer = config.optimizer.build(self.model.parameters())
         # only now: a run that is refused leaves nothing behind
         create_folders(self._folders, distributed)
@@ -97,7 +109,8 @@ class Trainer:
         self._reporter = Reporter(distributed, config.report, config.reported_run())
         stack.callback(self._reporter.close)
         self.events, self.metrics = self._reporter.events, self._reporter.metrics
-        self._reporter.expect(self.total_steps, [*warnings, *notes, *samples.notes, *self._held_out.notes])
+        notes += [*self._data_notes, *samples.notes, *self._held_out.notes]
+        self._reporter.expect(self.total_steps, [*warnings, *notes])
         self._heartbeat = Heartbeat(self._folders.work, rank=distributed.rank)
         # ranks that compute the same samples together also draw the same random numbers
         config.runtime.seed_rank(layout.data_rank)
@@ -117,7 +130,6 @@ class Trainer:
         if resumes:
             fix = "Fix: another --run_name to begin with the file"
             return [f"init_weights={path}: the run has checkpoints, and continues from the latest. {fix}"]
-        self._began_with_weights = True
         problems = initial_weights.take(path, self.config.model, self.model, strict=self.config.init_weights_strict)
         return [f"init_weights={path}: {each}; the model begins there as without the file" for each in problems]
 
@@ -137,10 +149,17 @@ class Trainer:
             microbatches=config.parallel.microbatches,
         )
         self.total_steps = config.total_steps(sampler.steps_per_epoch)
+        workers, self._data_notes = worker_count(
+            config.data,
+            samples.unfiltered,  # a damaged one is reported when a step needs it
+            batch_size=sampler.batch_size_per_rank,
+            device=self.distributed.device,
+            ranks=self.distributed.local_world_size,
+        )
         self.batches = Batches(
             samples,
             sampler,
-            workers=config.data.workers,
+            workers=workers,
             device=self.distributed.device,
             give_up=self._gives_up_on_batch,
             report=self._report_damaged,
@@ -148,7 +167,7 @@ class Trainer:
         stack.callback(self.batches.close)
         return samples
 
-    def _open(self, split: SplitName) -> Dataset:
+    def _open(self, split: SplitName) -> UndamagedDataset:
         data = self.config.data
         opened = data.open(split, self.config.model.input_shape)
         usable = UndamagedDataset(opened, most=data.most_damaged, report=self._report_damaged)
@@ -167,13 +186,28 @@ class Trainer:
             return self._train(stop)
         except Exception as error:
             # whatever failed then failed for that
-            failure = self.distributed.lost(error) or error
+            failure = self.distributed.lost(error) or self._shortage(error) or error
             if isinstance(failure, NonFiniteError) and self.distributed.is_main:
                 non_finite.remember(self._folders.run)
             self.events.write("failed", step=self.step, error=f"{type(failure).__name__}: {failure}")
             if failure is error:
                 raise
             raise failure from error
+
+    def _shortage(self, error: Exception) -> OutOfMemoryError | None:
+        """Return what an error says of memory, and what would help; None for any other."""
+        made = vars(self)  # as far as the rank was built
+        if "distributed" not in made:
+            return None
+        return shortage(
+            error,
+            self.config,
+            self.distributed.device,
+            (made.get("model"), made.get("optimizer")),
+            step=self.step + 1,
+            ranks=self.distributed.world_size,
+            happens_again=not self._has_done_a_step,
+        )
 
     def _train(self, stop: StopRequest) -> Outcome:
         if self._finished_before():
@@ -222,24 +256,27 @@ class Trainer:
         self.optimizer.zero_grad()
         agreement = Agreement(self.distributed, own, stop_requested=stop_requested)
         self._parallel_model.forward_backward(batch.inputs, batch.targets, agreement.start)
-        agreed = agreement.wait()
+        limit = self.config.optimizer.gradient_clip_norm
+        norm = gradients.clip(self.model.parameters(), limit, self._layout, counted=agreement.counted())
+        agreed = agreement.wait(norm)
         if agreed.bad_ranks:
             self._refuse_unknown_targets(batch.targets)
         if self.step == 0:
             gradients.refuse_missing(self.model)
             gradients.refuse_unequal(self.model, self._layout)
-        gradient_norm = self._clip_gradient(agreed, batch.inputs)
+        self._refuse_non_finite(agreed, batch.inputs)
         self.distributed.raise_if_cut()
         self._saves.before_update()
         self.optimizer.step()  # pyright: ignore[reportUnknownMemberType]
         self.step += 1
+        self._has_done_a_step = True
         self._heartbeat.beat(self.step)
         self._reporter.on_step(
             StepReport(
                 step=self.step,
                 epoch=self.batches.sampler.epoch,
                 loss=agreed.loss,
-                gradient_norm=gradient_norm,
+                gradient_norm=agreed.gradient_norm,
                 learning_rate=learning_rate,
                 step_seconds=time.perf_counter() - begin,
                 data_wait_seconds=data_wait_seconds,
@@ -291,7 +328,8 @@ class Trainer:
     def _resume(self) -> None:
         latest = self._checkpoints.find_latest()
         if latest is None:
-            if not self._began_with_weights:  # there were checkpoints, all of them damaged
+            if self._resumes:  # there were checkpoints, all of them damaged
+                self._recipe.draw(self.model, self.distributed.device)
                 self._take_weights(resumes=False)
             self.events.write("started", step=0, total_steps=self.total_steps, world_size=self.distributed.world_size)
             return
@@ -342,19 +380,16 @@ class Trainer:
         unknown = self.distributed.gather(targets[unknown_labels(targets, classes, not_counted)][:1].cpu())
         refuse_labels(torch.cat(unknown), classes, not_counted=not_counted, first=None)
 
-    def _clip_gradient(self, agreed: Agreed, inputs: Tensor) -> float:
-        """Make the gradient that of the mean loss, no longer than configured, and return the norm it had before."""
-        limit = self.config.optimizer.gradient_clip_norm
-        norm = gradients.clip(self.model.parameters(), limit, self._layout, counted=agreed.counted)
-        if agreed.bad_ranks or not math.isfinite(norm):
-            raise NonFiniteError(
-                f"step {self.step + 1}: loss {agreed.own_loss} on rank {self.distributed.rank} and not finite on "
-                f"{agreed.bad_ranks} of {self.distributed.world_size} ranks, gradient norm {norm} (must be finite); "
-                "parameters unchanged. "
-                f"Fix: a lower --learning_rate (now {self.config.optimizer.learning_rate}), or look at the samples of "
-                f"such a rank, here {self.batches.suspects(inputs)}"
-            )
-        return norm
+    def _refuse_non_finite(self, agreed: Agreed, inputs: Tensor) -> None:
+        if not agreed.bad_ranks and math.isfinite(agreed.gradient_norm):
+            return
+        raise NonFiniteError(
+            f"step {self.step + 1}: loss {agreed.own_loss} on rank {self.distributed.rank} and not finite on "
+            f"{agreed.bad_ranks} of {self.distributed.world_size} ranks, gradient norm {agreed.gradient_norm} (must be "
+            "finite); parameters unchanged. "
+            f"Fix: a lower --learning_rate (now {self.config.optimizer.learning_rate}), or look at the samples of "
+            f"such a rank, here {self.batches.suspects(inputs)}"
+        )
 
     def _after_step(self, stop: StopRequest) -> bool:
         """Do what is due between two steps; return whether to go on."""

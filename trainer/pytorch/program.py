@@ -17,6 +17,7 @@ from trainer.pytorch.export_config import ExportError
 from trainer.pytorch.guard import PeersLostError
 from trainer.pytorch.limits import LimitError
 from trainer.pytorch.loop import NonFiniteError, Outcome, Trainer
+from trainer.pytorch.reporting.memory import OutOfMemoryError
 from trainer.pytorch.shared_volume import FolderError
 from trainer.training.digits import DataError
 from trainer.training.events import log_to_stderr
@@ -35,15 +36,20 @@ _FAILURES = (
     NonFiniteError,
     PeersLostError,
     MainRankError,
+    OutOfMemoryError,
 )
 """Whose messages say what happened and what to do: a traceback would hide that."""
+
+NOT_AGAIN_EXIT_STATUS = 78
+"""Of what would fail in the same way again: EX_CONFIG of sysexits.h. Jobs do not restart it (workloads/pytorch.py)."""
 
 
 def run() -> None:
     """Run the command line.
 
     Raises:
-        SystemExit: 2 for wrong arguments, 1 after saying why training failed, 143 after a stop on request.
+        SystemExit: 2 for wrong arguments, 1 after saying why training failed, 78 if it would fail again for lack of
+            memory, 143 after a stop on request.
     """
     config = parse()
     log_to_stderr()
@@ -60,7 +66,8 @@ def _train(config: TrainConfig) -> Outcome:
     except _FAILURES as error:
         logger.error("%s", error)  # noqa: TRY400  without the traceback
         _record_message(error)
-        sys.exit(1)
+        again = isinstance(error, OutOfMemoryError) and error.happens_again
+        sys.exit(NOT_AGAIN_EXIT_STATUS if again else 1)
 
 
 def _record_message(error: Exception) -> None:

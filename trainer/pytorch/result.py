@@ -119,13 +119,13 @@ def _writable(output_dir: Path) -> Generator[None]:
 def _trained_model(
     config: TrainConfig, whole_model: dict[str, Tensor], held_out: Dataset, *, step: int
 ) -> TrainedModel:
-    samples = held_out.batch(torch.arange(min(VERIFIED_SAMPLES, len(held_out))))
+    samples = held_out.batch(torch.arange(min(VERIFIED_SAMPLES, len(held_out)))).to(torch.device("cpu"))
     splits = load_splits(config.data, config.model.input_shape) if config.compression.variants else None
     return TrainedModel(
         module=module_with(config.model, whole_model).eval(),
         inputs=(TensorSpec(name="image", shape=held_out.sample_shape),),
         outputs=(TensorSpec(name="logits", shape=(held_out.classes,)),),
-        samples=[[samples.inputs.cpu()]],
+        samples=[[samples.inputs]],
         run_name=config.run_name,
         step=step,
         held_out=ReadSamples(held_out, most=_MEASURED_SAMPLES),

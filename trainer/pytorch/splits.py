@@ -37,9 +37,9 @@ class ReadSamples:
             DataError: a file is damaged, or a label is not a class.
         """
         for begin in range(0, len(self), size):
-            batch = self._dataset.batch(self._indices[begin : begin + size])
+            batch = self._dataset.batch(self._indices[begin : begin + size]).to(torch.device("cpu"))
             refuse_labels(batch.targets, self._dataset.classes, first=None)
-            yield Samples(inputs=batch.inputs.cpu(), labels=batch.targets.cpu())
+            yield Samples(inputs=batch.inputs, labels=batch.targets)
 
 
 def load_splits(data: DataConfig, input_shape: Sequence[int]) -> Splits:

@@ -22,7 +22,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing import resource_tracker
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,6 +33,7 @@ from torch.distributed.checkpoint.state_dict_saver import save  # pyright: ignor
 
 from trainer.pytorch.checkpoints.errors import reasons
 from trainer.pytorch.checkpoints.size import local_bytes
+from trainer.pytorch.data.worker_count import SHARED_MEMORY
 from trainer.training.signals import STOP_SIGNALS
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from trainer.pytorch.checkpoints.writer import CheckpointWriter
     from trainer.pytorch.distributed import Distributed
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  not a temporary file: where torch keeps what processes share
 _END_SECONDS = 5.0
 
 

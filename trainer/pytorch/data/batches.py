@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +25,39 @@ if TYPE_CHECKING:
     from trainer.pytorch.data.sampler import IndexSampler
 
 _LOOK_SECONDS = 0.5
+
+
+class _Copies:
+    """Copies batches to the device; to a GPU in a stream of their own, next to what it computes."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def begin(self, batch: Batch) -> _OnItsWay:
+        """Queue the copy of a batch that is pinned."""
+        if self._stream is None:
+            return _OnItsWay(batch.to(self._device), None)
+        with torch.cuda.stream(self._stream):
+            return _OnItsWay(batch.to(self._device), self._stream.record_event())
+
+
+@dataclass(frozen=True)
+class _OnItsWay:
+    """A batch on the device, which a GPU may use once it is `arrived`."""
+
+    _batch: Batch
+    _done: torch.cuda.Event | None
+
+    def arrived(self) -> Batch:
+        """Return it, for the current stream, which waits for the copy; the host does not."""
+        if self._done is not None:
+            stream = torch.cuda.current_stream(self._batch.inputs.device)
+            stream.wait_event(self._done)
+            for each in self._batch.tensors:
+                # its memory is the other stream's, which would give it to the next batch
+                each.record_stream(stream)
+        return self._batch
 
 
 class Batches:
@@ -64,6 +98,8 @@ class Batches:
         self._numbers = torch.empty(0, dtype=torch.int64)
         self._readers: Readers | None = None
         self._ahead: Prefetch | None = None
+        self._copies = _Copies(device)
+        self._next: _OnItsWay | None = None
 
     def __iter__(self) -> Batches:
         return self
@@ -78,18 +114,39 @@ class Batches:
         """
         if not self._workers:
             self._numbers = next(self.sampler)
-            return self._dataset.batch(self._numbers).to(self._device)
+            read = self._dataset.batch(self._numbers)
+            return (read.pin_memory() if self._device.type == "cuda" else read).to(self._device)
         if self._ahead is None:
             self._ahead = self._read_ahead()
-        begin = time.monotonic()
-        while (batch := self._ahead.take(_LOOK_SECONDS)) is None:
-            if self._give_up(time.monotonic() - begin):
-                raise StopIteration
+        batch = (self._next or self._awaited(self._ahead)).arrived()
+        self._next = self._on_its_way(self._ahead)
         if self._report is not None:
             for each in batch.damaged:
                 self._report(each)
         self._numbers = next(self.sampler)
-        return batch.to(self._device)
+        return batch
+
+    def _awaited(self, ahead: Prefetch) -> _OnItsWay:
+        """Return the next batch when it is read.
+
+        Raises:
+            StopIteration: `give_up` said so.
+        """
+        begin = time.monotonic()
+        while (batch := ahead.take(_LOOK_SECONDS)) is None:
+            if self._give_up(time.monotonic() - begin):
+                raise StopIteration
+        return self._copies.begin(batch)
+
+    def _on_its_way(self, ahead: Prefetch) -> _OnItsWay | None:
+        """Begin to copy the batch after the one that is returned, if it is read: a GPU copies while it computes."""
+        if self._device.type != "cuda":
+            return None
+        try:
+            batch = ahead.take(0)
+        except Exception:  # noqa: BLE001  it is the next batch's, and comes again when that is asked for
+            return None
+        return batch and self._copies.begin(batch)
 
     def suspects(self, inputs: Tensor) -> str:
         """Name the samples of the last batch whose values are not finite numbers; all of it if there are none.
@@ -115,6 +172,7 @@ class Batches:
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None
+        self._next = None
 
     def _read_ahead(self) -> Prefetch:
         # a copy, which runs ahead of the position that is saved

@@ -62,6 +62,11 @@ class UndamagedDataset(Dataset):
     def __len__(self) -> int:
         return len(self._dataset)
 
+    @property
+    def unfiltered(self) -> Dataset:
+        """The samples with the damaged ones."""
+        return self._dataset
+
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs, which cannot report."""
         return {**vars(self), "_report": None}

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _MODES = {1: "L", 3: "RGB"}
 """Pillow's modes by the number of channels."""
-_MAX_BYTE = 255.0
 _BITS_OF_BYTE = 8
 _WITHOUT_RANGE = ("I", "F")
 """Pillow's modes of 32-bit integers and floats, of which a file does not say what is black and what is white."""
@@ -87,11 +86,11 @@ class ImageFolder(Dataset):
         return len(self._files.names)
 
     def batch(self, indices: Tensor) -> Batch:
-        """See `Dataset.batch`."""
+        """See `Dataset.batch`; images are bytes [N, channels, height, width]."""
         numbers = cast("list[int]", indices.tolist())  # pyright: ignore[reportUnknownMemberType]
         images = np.stack([self._image(number) for number in numbers])
         # all at once: a call of numpy for each image takes longer than its pixels
-        pixels = np.ascontiguousarray(images.transpose(0, 3, 1, 2)) / np.float32(_MAX_BYTE)
+        pixels = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
         labels = [self._files.labels[number] for number in numbers]
         return Batch(
             inputs=torch.from_numpy(pixels),  # pyright: ignore[reportUnknownMemberType]

@@ -39,6 +39,7 @@ class TokensConfig(FileDataConfig):
     """Name of the data set; `--dataset NAME --help` explains the arguments of another."""
 
     task: ClassVar[Task] = Task.LANGUAGE_MODELLING
+    takes_cores: ClassVar[bool] = False
 
     def open(self, split: SplitName, input_shape: Sequence[int]) -> TokenDataset:
         """Return a split; see `DataConfig.open`."""

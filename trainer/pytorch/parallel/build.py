@@ -14,7 +14,7 @@ from trainer.pytorch.parallel.parallel_model import ParallelModel, WholeModel
 from trainer.pytorch.parallel.replicated import compute_whole
 from trainer.pytorch.parallel.sharding import (
     divide_layers,
-    materialise,
+    draw,
     refuse_misnamed,
     refuse_what_meta_loses,
     shard,
@@ -67,8 +67,13 @@ class Recipe:
                 "sync_batch_norm=True: works between replicas alone. Fix: leave it out, or the other degrees"
             )
 
-    def build(self, layout: Layout, device: torch.device) -> ParallelModel:
+    def build(self, layout: Layout, device: torch.device, *, draws: bool = True) -> ParallelModel:
         """Build this rank's part of the model; collective.
+
+        Args:
+            layout: Where this rank is.
+            device: Where it computes.
+            draws: Whether a model that is built on meta gets its first values; without them its parameters have any.
 
         Raises:
             SettingsError: options that do not fit each other.
@@ -77,15 +82,22 @@ class Recipe:
         silence_torch()
         module, stages = self.divide(layout, device)
         if self.model.built_on_meta:
-            materialise(module, self.model, self.seed, device)
+            module.to_empty(device=device)
             for stage in stages:
                 _share_own(module, stage)
+            if draws:
+                self.draw(module, device)
         if layout.degrees.pipeline > 1:
             # imported here, for it imports the compiler: a second of every other start
             from trainer.pytorch.parallel.pipeline import PipelinedModel  # noqa: PLC0415
 
             return PipelinedModel(module, stages, layout, self.parallel, device, task=self.model.task)
         return WholeModel(module, layout, self.model.task, self.precision, self.parallel.microbatches)
+
+    def draw(self, module: nn.Module, device: torch.device) -> None:
+        """Give a model that was built without values its first ones; others have theirs."""
+        if self.model.built_on_meta:
+            draw(module, self.model, self.seed, device)
 
     def divide(self, layout: Layout, device: torch.device) -> tuple[nn.Module, list[nn.Module]]:
         """Return this rank's parameters as one module, and as the stages that it computes.

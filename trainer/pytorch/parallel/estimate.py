@@ -75,8 +75,10 @@ def estimate(
     value = 2 if recipe.precision.precision == "bf16" else _FP32
     sharded = recipe.is_sharded(layout)
     degrees, pipelined = layout.degrees, layout.degrees.pipeline > 1
-    gathers = 1 if pipelined else 2 * recipe.parallel.microbatches
-    traffic_of_shards = _sent(degrees.shard) * (gathers * gathered * value + gathered * _FP32)
+    # blocks are gathered for the forward and for the backward pass, and what is in none of them once
+    microbatches = recipe.parallel.microbatches
+    gathers = gathered if pipelined else microbatches * (gathered + sum(_block_sizes(recipe, module)))
+    traffic_of_shards = _sent(degrees.shard) * (gathers * value + gathered * _FP32)
     samples = batch_size // degrees.data
     activations = recipe.model.plan().activations
     return RankEstimate(
@@ -119,9 +121,14 @@ def _numbers(parameter: nn.Parameter) -> tuple[int, int]:
 def _in_use(recipe: Recipe, module: nn.Module, *, pipelined: bool) -> int:
     if pipelined:
         return _sizes(module)[1]
-    blocks = [_sizes(module.get_submodule(name))[1] for name in recipe.model.plan().blocks]
+    blocks = _block_sizes(recipe, module)
     # the one that computes and the one that is gathered meanwhile; what is in no block stays gathered
     return sum(sorted(blocks)[-2:]) + _sizes(module)[1] - sum(blocks)
+
+
+def _block_sizes(recipe: Recipe, module: nn.Module) -> list[int]:
+    """Return how many numbers each block has while it is gathered."""
+    return [_sizes(module.get_submodule(name))[1] for name in recipe.model.plan().blocks]
 
 
 def _own_blocks(recipe: Recipe, layout: Layout) -> int:

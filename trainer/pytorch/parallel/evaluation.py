@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import torch
@@ -40,7 +41,8 @@ def sharded_mean_score(
     layout, count = model.layout, len(held_out)
     device = next(model.module.parameters()).device
     sums = sums_of(task)
-    with evaluating(model.module):
+    with evaluating(model.module), ExitStack() as stack:
+        stack.callback(model.reshard)
         for begin in range(0, count, batch_size):
             if not go_on():
                 return None

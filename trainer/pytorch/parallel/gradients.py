@@ -9,7 +9,6 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from trainer.common.validation import SettingsError, listed
-from trainer.pytorch.task import mean_over_counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,17 +72,18 @@ def _is_whole(tensor: Tensor | None) -> TypeGuard[DTensor]:
     return isinstance(tensor, DTensor) and tensor.placements[-1].is_replicate()
 
 
-def clip(parameters: Iterable[nn.Parameter], limit: float, layout: Layout, *, counted: float) -> float:
+def clip(parameters: Iterable[nn.Parameter], limit: float, layout: Layout, *, counted: Tensor) -> Tensor:
     """Make the gradient of the mean loss from what `ParallelModel.forward_backward` left, no longer than `limit`.
 
     Args:
         parameters: Those of this rank: whole, sharded over a mesh, or of one stage of a pipeline.
         limit: Longest allowed L2 norm of the gradient of the whole model.
         layout: Where this rank is.
-        counted: `Agreed.counted`, the targets that the ranks' losses are of; without any the gradient is 0.
+        counted: `Agreement.counted`, the targets that the ranks' losses are of; without any the gradient is 0.
 
     Returns:
-        The norm of the gradient of the mean loss, the same on every rank; not finite if any of it was not.
+        The norm of the gradient of the mean loss, no dimensions, the same on every rank; not finite if any of it was
+        not. On a GPU it is only queued, as all that is done here.
     """
     parts = [each.grad for each in parameters if each.grad is not None]
     norm = torch.nn.utils.get_total_norm(parts)
@@ -94,9 +94,10 @@ def clip(parameters: Iterable[nn.Parameter], limit: float, layout: Layout, *, co
         dist.all_reduce(squares, group=layout.pipeline_group)
         norm = squares.sqrt()
     # the gradient of the ranks' losses is divided by their number, that of the mean loss by what they have counted
-    factor = mean_over_counted(layout.loss_ranks, counted)
+    factor = (layout.loss_ranks / counted.clamp(min=1)).to(norm)
     norm = norm * factor
     own = [each.to_local() if isinstance(each, DTensor) else each for each in parts]
     # as torch.nn.utils.clip_grads_with_norm_, but with the factor: all gradients are written once
-    torch._foreach_mul_(own, factor * (limit / (norm + 1e-6)).clamp(max=1.0))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-    return norm.item()
+    if own:
+        torch._foreach_mul_(own, factor * (limit / (norm + 1e-6)).clamp(max=1.0))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+    return norm

@@ -14,7 +14,7 @@ from trainer.common.validation import SettingsError
 from trainer.pytorch.task import count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
     from contextlib import AbstractContextManager
 
     from torch import Tensor, nn
@@ -46,6 +46,21 @@ class ParallelModel(ABC):
     def __init__(self, module: nn.Module, layout: Layout) -> None:
         self.module = module
         self.layout = layout
+
+    @property
+    def computed(self) -> Sequence[nn.Module]:
+        """The modules whose forward passes compute this rank's part."""
+        return (self.module,)
+
+    def reshard(self) -> None:
+        """Have this rank's own shards as parameters again, where passes without gradients left whole ones.
+
+        Checkpoints and the optimizer know the shards alone.
+        """
+        for computed in self.computed:
+            for each in computed.modules():
+                if isinstance(each, FSDPModule):
+                    each.reshard()
 
     @property
     @abstractmethod

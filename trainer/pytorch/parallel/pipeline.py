@@ -46,6 +46,7 @@ class PipelinedModel(ParallelModel):
             task: What the model is trained for.
         """
         super().__init__(module, layout)
+        self._stages = stages
         degrees = layout.degrees
         parts = [
             PipelineStage(
@@ -61,6 +62,11 @@ class PipelinedModel(ParallelModel):
         self._judge: Score = task.loss_sum
         self._schedule: Any = _schedule(parts, config, self._judged)  # its methods have no types
         self._is_first = layout.pipeline_rank == 0
+
+    @property
+    def computed(self) -> Sequence[nn.Module]:
+        """See `ParallelModel.computed`: the stages."""
+        return self._stages
 
     @property
     def computes_alone(self) -> bool:

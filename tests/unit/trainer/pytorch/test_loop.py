@@ -23,6 +23,7 @@ from trainer.pytorch.loop import NonFiniteError, Outcome, Trainer
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.resnet import ResNetConfig
 from trainer.pytorch.optimizer import OptimizerConfig
+from trainer.pytorch.parallel import gradients
 from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.precision import PrecisionConfig
 from trainer.pytorch.reporting.config import ProfileConfig, ReportConfig
@@ -287,7 +288,7 @@ def test_result_of_aborted_collectives_changes_no_parameter_and_is_not_a_bad_los
 
     monkeypatch.setattr(trainer.distributed, "raise_if_cut", cut)
     # what an aborted all-reduce leaves in its tensor is anything
-    monkeypatch.setattr(trainer, "_clip_gradient", lambda *_, **__: cut() or math.nan)
+    monkeypatch.setattr(gradients, "clip", lambda *_, **__: torch.tensor(math.nan))
     with pytest.raises(PeersLostError, match="rank 1 gave no sign of life"):
         trainer.train(GO_ON)
     trainer.close()

@@ -10,7 +10,7 @@ from torch import nn
 
 from tests.unit.trainer.pytorch.small_runs import losses, run
 from trainer.common.validation import SettingsError
-from trainer.pytorch.loop import Outcome
+from trainer.pytorch.loop import Outcome, Trainer
 from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.model_config import ShardingPlan
 from trainer.pytorch.precision import PrecisionConfig
@@ -91,3 +91,23 @@ def test_a_model_with_frozen_parameters_resumes_on_the_same_curve(small, tmp_pat
     run(config, stop_at=5)
     assert run(config)[0] is Outcome.FINISHED
     assert losses(config) == losses(reference)
+
+
+def test_a_step_asks_its_device_once_for_all_that_it_must_know(small, monkeypatch):
+    trainer = Trainer(small())
+    try:
+        trainer.train_step(stop_requested=False)
+        asked = []
+        for name in ("tolist", "item", "cpu", "numpy", "new_tensor", "__bool__", "__float__", "__int__"):
+            former = getattr(torch.Tensor, name)
+
+            def noted(self, *arguments, _name=name, _former=former, **options):
+                asked.append((_name, tuple(self.shape)))
+                return _former(self, *arguments, **options)
+
+            monkeypatch.setattr(torch.Tensor, name, noted)
+        trainer.train_step(stop_requested=False)
+    finally:
+        trainer.close()
+    # own loss and targets; all losses, targets, bad ranks and stops; the norm
+    assert asked == [("tolist", (7,))]

@@ -146,7 +146,7 @@ def test_images_read_by_workers_train_the_same_network_and_it_is_published(small
         folder.name for folder in (data_dir / "train").iterdir()
     )
     served = model_file.load(config.folders.models / "folder/1/model.pt").call
-    images = trainer._held_out.batch(torch.arange(8)).inputs
+    images = trainer._held_out.batch(torch.arange(8)).to(torch.device("cpu")).inputs
     with torch.inference_mode():
         torch.testing.assert_close(served(images), trainer.model.eval()(images), rtol=1e-4, atol=1e-5)
 

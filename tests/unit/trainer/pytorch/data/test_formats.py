@@ -23,6 +23,7 @@ from trainer.training import cifar, cifar_digits, digits
 from trainer.training.digits import DataError
 
 FIRST = torch.tensor([0, 1])
+CPU = torch.device("cpu")
 SHAPES = {"digits": (1, 8, 8), "cifar10": (3, 32, 32), "image_folder": (1, 8, 8), "tokens": (64,)}
 
 
@@ -57,7 +58,7 @@ def test_the_digits_are_the_same_in_every_format_of_images(tmp_path, data_dir):
     torch.testing.assert_close(large.inputs[:, :1, ::4, ::4], images.inputs, rtol=0, atol=0.51 / 255)
     assert torch.equal(large.targets, images.targets)
     folder = ImageFolderConfig(data_dir=tmp_path).open("held_out", (1, 8, 8))
-    in_folders = folder.batch(torch.arange(len(folder)))
+    in_folders = folder.batch(torch.arange(len(folder))).to(CPU)
     assert in_folders.targets.tolist() == sorted(images.targets.tolist())
     by_label = images.inputs[images.targets.argsort(stable=True)]
     torch.testing.assert_close(in_folders.inputs, by_label, rtol=0, atol=0.51 / 255)
@@ -102,7 +103,7 @@ def test_images_of_any_size_and_kind_are_scaled_and_their_middle_is_kept(tmp_pat
     (tmp_path / "train/a/notes.txt").write_text("not an image")
     dataset = ImageFolderConfig(data_dir=tmp_path).open("train", (3, 8, 8))
     assert (len(dataset), dataset.classes) == (2, 2)
-    blue = dataset.batch(FIRST)
+    blue = dataset.batch(FIRST).to(CPU)
     assert blue.targets.tolist() == [0, 1]
     # without the edges, which the filter mixes with their neighbours
     assert torch.equal(blue.inputs[..., 1:-1], torch.tensor([0.0, 0.0, 1.0]).view(1, 3, 1, 1).expand(2, 3, 8, 6))
@@ -165,7 +166,7 @@ def test_images_of_16_bits_keep_their_greys(tmp_path, channels):
     values = np.linspace(0, 65535, 64).reshape(8, 8).astype(np.uint16)
     folder_of_images(tmp_path, Image.fromarray(values))
     dataset = ImageFolderConfig(data_dir=tmp_path).open("train", (channels, 8, 8))
-    assert dataset.batch(FIRST).inputs[0, 0].numpy() == pytest.approx(values / 65535, abs=1 / 255)
+    assert dataset.batch(FIRST).to(CPU).inputs[0, 0].numpy() == pytest.approx(values / 65535, abs=1 / 255)
 
 
 def test_an_image_whose_values_have_no_range_is_refused(tmp_path):

@@ -296,12 +296,12 @@ class Training:
         distributed = SimpleNamespace(start_sum=lambda values: dist.all_reduce(values, async_op=True))
         agreement = Agreement(distributed, Stopwatch(torch.device("cpu")), stop_requested=False)
         self.model.forward_backward(inputs, targets, agreement.start)
-        agreed = agreement.wait()
+        norm = clip(self.model.module.parameters(), OPTIMIZER.gradient_clip_norm, layout, counted=agreement.counted())
+        agreed = agreement.wait(norm)
         if number in (0, STEPS // 2):  # with targets that are counted
             refuse_unequal(self.model.module, layout)
-        norm = clip(self.model.module.parameters(), OPTIMIZER.gradient_clip_norm, layout, counted=agreed.counted)
         self.optimizer.step()
-        return agreed.loss, norm
+        return agreed.loss, agreed.gradient_norm
 
 
 @dataclass(frozen=True, kw_only=True)

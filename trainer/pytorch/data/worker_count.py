@@ -1,0 +1,77 @@
+"""How many processes read ahead for a rank: by the cores of its container, and as many as /dev/shm has room for."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from trainer.common.cpu import usable_cores
+from trainer.common.validation import SettingsError
+from trainer.pytorch.data.transfer import PIPE_BYTES
+from trainer.training.digits import DataError
+
+if TYPE_CHECKING:
+    from trainer.pytorch.data.dataset import DataConfig, Dataset
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  not a temporary file: where torch keeps what processes share
+_MOST = 8
+"""By default: a process that reads takes a few hundred MB."""
+_ON_THEIR_WAY = 2
+"""Batches in shared memory besides one of each process: the one that is being pinned, and the one before it."""
+_BYTES_OF_VALUE = 4
+"""Of images whose first one is damaged, so that their kind of number is not known."""
+
+
+def worker_count(
+    config: DataConfig, dataset: Dataset, *, batch_size: int, device: torch.device, ranks: int
+) -> tuple[int, list[str]]:
+    """Return how many processes read for this rank, and what its users should know of that.
+
+    Args:
+        config: Says how many, or nothing.
+        dataset: The samples.
+        batch_size: Samples of a batch of this rank.
+        device: Where the rank computes: on a CPU, processes that read would take the cores that it computes with.
+        ranks: Of this container.
+
+    Raises:
+        SettingsError: the batches of as many as are asked for do not fit into shared memory.
+    """
+    asked = config.workers
+    wanted = asked or 0
+    if asked is None and device.type == "cuda" and config.takes_cores:
+        wanted = max(1, min(_MOST, usable_cores() // ranks - 1))
+    if not wanted:
+        return 0, []
+    batch_bytes = _batch_bytes(dataset, batch_size)
+    if batch_bytes <= PIPE_BYTES:
+        return wanted, []
+    free = shutil.disk_usage(SHARED_MEMORY).free // ranks
+    fitting = max(0, free // batch_bytes - _ON_THEIR_WAY)
+    if wanted <= fitting:
+        return wanted, []
+    needed = (wanted + _ON_THEIR_WAY) * batch_bytes
+    limit = f"{_mb(needed)} of {SHARED_MEMORY} for {wanted} processes, and {_mb(free)} are free for each rank"
+    said = f"batches of {_mb(batch_bytes)} need {limit}. Fix: more shared memory (Resources(shared_memory=…) of a job)"
+    if asked is not None:
+        less = f"--data_workers {fitting}, " if fitting else ""
+        raise SettingsError(f"data_workers={asked}: {said}, {less}or a lower --batch_size")
+    return fitting, [f"data_workers: {fitting} instead of {wanted}: {said}"]
+
+
+def _batch_bytes(dataset: Dataset, batch_size: int) -> int:
+    """Return the bytes of a batch, from those of the first sample."""
+    try:
+        first = dataset.batch(torch.tensor([0]))
+    except DataError:
+        sample = torch.Size(dataset.sample_shape).numel() * _BYTES_OF_VALUE
+    else:
+        sample = sum(each.nbytes for each in first.tensors)
+    return sample * batch_size
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB"
