@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trainer.pytorch.data import token_files
 from trainer.pytorch.data.image_files import FOLDERS
-from trainer.training.digits import SPLITS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from trainer.hardware_check.site import Scale
+    from trainer.training.digits import SplitName
 
 _CLASSES = ("even", "odd")
 _PHOTOGRAPHS = 8
@@ -26,8 +28,10 @@ def tokens(folder: Path, *, vocabulary: int, count: int) -> Path:
     if not (folder / token_files.DESCRIPTION).exists():
         folder.mkdir(parents=True, exist_ok=True)
         random = np.random.default_rng(0)
-        sizes = {"train": count, "held_out": max(count // 10, 1 << 13)}
-        splits = {split: random.integers(0, vocabulary, sizes[split], dtype=np.uint16) for split in SPLITS}
+        sizes: dict[SplitName, int] = {"train": count, "held_out": max(count // 10, 1 << 13)}
+        splits: dict[SplitName, NDArray[Any]] = {
+            split: random.integers(0, vocabulary, size, dtype=np.uint16) for split, size in sizes.items()
+        }
         token_files.write(folder, splits, vocabulary=vocabulary)
     return folder
 
@@ -39,8 +43,9 @@ def photographs(folder: Path, scale: Scale) -> Path:
         ImportError: Pillow is missing.
     """
     if not (folder / FOLDERS["held_out"]).exists():
-        for split, count in (("train", scale.image_batch * scale.steps), ("held_out", 2 * len(_CLASSES))):
-            contents = _photographs(scale.photograph)
+        sizes: dict[SplitName, int] = {"train": scale.image_batch * scale.steps, "held_out": 2 * len(_CLASSES)}
+        contents = _photographs(scale.photograph)
+        for split, count in sizes.items():
             for number in range(count):
                 path = folder / FOLDERS[split] / _CLASSES[number % 2] / f"{number:05d}.jpg"
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -34,9 +34,11 @@ def machine(site: Site) -> Figures:
     if status or not line:
         raise StepError(f"ended with status {status}:\n{running.last_lines()}")
     report: Figures = json.loads(line)[hardware.KEY]
-    seen = len((report["torch"] or {"gpus": []})["gpus"])
+    of_torch: dict[str, Any] = report["torch"] or {"gpus": []}
+    seen = len(of_torch["gpus"])
     if seen != min(site.gpus, 1):
         raise StepError(f"torch sees {seen} GPUs in a process: {report['torch']}")
+    site.gpu_bytes = of_torch["gpus"][0]["memory_bytes"] if seen else None
     return report
 
 

@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _WARNING = "called a synchronizing CUDA operation"
 """What torch says of each (c10/cuda/CUDAFunctions.cpp, `warn_or_error_on_sync`)."""
+
+_TRAINER = "Trainer"
+"""By which name the program takes the class from its own module."""
 
 
 class Observed:
@@ -78,8 +81,7 @@ def main() -> None:
     older_torch.adapt()
     observed = Observed()
     sys.argv = ["trainer.train", *words]
-    # the program takes the class from its own module
-    vars(program)["Trainer"] = _observing(observed, whole=until == "whole")
+    setattr(program, _TRAINER, _observing(observed, whole=until == "whole"))
     try:
         program.run()
     finally:
@@ -98,11 +100,6 @@ def _observing(observed: Observed, *, whole: bool) -> type[loop.Trainer]:
             return super()._finish(stop) if whole else True
 
     return ObservedTrainer
-
-
-def read(folder: Path, rank: int = 0) -> dict[str, Any]:
-    """Return what was seen of a rank."""
-    return json.loads((folder / f"observed-{rank}.json").read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def adapt() -> None:
         setattr(c10d, _DUMP, _dump)
     if not hasattr(dist, _TIMEOUT):
         # which sets it for all backends of a group, too
-        setattr(dist, _TIMEOUT, dist.distributed_c10d._set_pg_timeout)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        setattr(dist, _TIMEOUT, dist.distributed_c10d._set_pg_timeout)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage, reportDeprecated]
 
 
 def _dump(rank: int, *, includeStackTraces: bool, backend: str) -> None:  # noqa: N803  torch's name

@@ -46,8 +46,10 @@ def write(path: Path, content: Mapping[str, Any]) -> Path:
 def markdown(content: Mapping[str, Any]) -> str:
     """Return the table of a report."""
     steps: list[dict[str, Any]] = content["steps"]
-    machine = next((each["figures"] for each in steps if each["name"] == "machine"), {})
-    gpus = [each["name"] for each in (machine.get("torch") or {}).get("gpus", [])]
+    nothing: dict[str, Any] = {}
+    machine: dict[str, Any] = next((each["figures"] for each in steps if each["name"] == "machine"), nothing)
+    seen: dict[str, Any] = machine.get("torch") or {"gpus": []}
+    gpus: list[str] = [each["name"] for each in seen["gpus"]]
     device = f"{', '.join(gpus)}, driver {machine['driver']}" if gpus else "no GPU: miniatures on the CPU"
     lines = [
         f"Hardware check of {content['date']}, torch {content['torch']}: {device}.",

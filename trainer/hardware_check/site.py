@@ -160,6 +160,7 @@ class Site:
         folder: for everything that steps write.
         scale: how large everything is.
         gpus: of this machine, as far as the check may use them.
+        gpu_bytes: memory of the first one, once a step has seen it: this process opens none.
     """
 
     def __init__(
@@ -172,6 +173,7 @@ class Site:
     ) -> None:
         self.folder, self.scale, self.gpus = folder, scale, gpus
         self._launch = launch
+        self.gpu_bytes: int | None = None
         self._until = float("inf")
         self._running: list[Running] = []
 
@@ -184,11 +186,11 @@ class Site:
         """Until the end of the step that runs."""
         return self._until - time.monotonic()
 
-    def device_batch(self, gibibytes: float | None) -> int:
-        """Return the samples of a step of the language models: fewer on GPUs with less memory than 40 GiB."""
-        if gibibytes is None or gibibytes >= 40:
-            return self.scale.gpt_batch
-        return max(1, self.scale.gpt_batch // (2 if gibibytes >= 20 else 4))
+    @property
+    def gpt_batch(self) -> int:
+        """Samples of a step of the language models: fewer on GPUs with less than 40 GB of memory."""
+        gigabytes = 80 if self.gpu_bytes is None else self.gpu_bytes / 1e9
+        return max(1, self.scale.gpt_batch // (1 if gigabytes >= 40 else 2 if gigabytes >= 20 else 4))
 
     def start(
         self, name: str, words: Sequence[str], *, ranks: int = 1, variables: Mapping[str, str] | None = None

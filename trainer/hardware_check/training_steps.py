@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save  # pyright: ignore[reportUnknownVariableType]
 
 from trainer.hardware_check import inputs
 from trainer.hardware_check.site import SkippedError, StepError
@@ -181,17 +181,13 @@ def _stopped(site: Site, options: tuple[str, ...], *, starts: int) -> tuple[floa
 def gpt_options(site: Site, size: str, *, saves: bool = False) -> tuple[str, ...]:
     """Return what makes a run of the trainer one of a language model; without checkpoints unless it `saves`."""
     data = inputs.tokens(site.folder / "tokens", vocabulary=_VOCABULARY, count=_TOKENS if site.gpus else 1 << 14)
-    batch = str(site.device_batch(_gibibytes() if site.gpus else None))
+    batch = str(site.gpt_batch)
     model = ("--dataset", "tokens", "--data_dir", str(data), "--model", "gpt", "--size", size, "--batch_size", batch)
     return (*model, *(() if saves else _without_checkpoints()))
 
 
 def _without_checkpoints() -> tuple[str, ...]:
     return ("--checkpoint_interval_steps", "1000000", "--evaluation_interval_steps", "1000000")
-
-
-def _gibibytes() -> float:
-    return torch.cuda.get_device_properties(0).total_memory / 2**30
 
 
 def _stored(folder: Path) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class _OnItsWay:
     """A batch on the device, which a GPU may use once it is `arrived`."""
 
     _batch: Batch
-    _done: torch.cuda.Event | None
+    _done: Any  # torch.cuda.Event, which torch types in two ways; None on a CPU
 
     def arrived(self) -> Batch:
         """Return it, for the current stream, which waits for the copy; the host does not."""

@@ -22,7 +22,8 @@ from trainer.hardware_check import (
     torchscript_speed,
     training_steps,
 )
-from trainer.hardware_check.site import MINIATURE, Site, SkippedError, StepError
+from trainer.hardware_check.site import FULL, MINIATURE, Site, SkippedError, StepError
+from trainer.helpers import hardware
 from trainer.network_benchmark.all_reduce import AllReduce
 from trainer.pytorch.config import parse
 
@@ -209,7 +210,7 @@ def test_waits_for_a_gpu_are_counted_by_step_and_place(monkeypatch, tmp_path):
     with observed.step(torch.device("cuda", 0)):
         pass
     observed.write(tmp_path)
-    seen = observed_training.read(tmp_path)
+    seen = json.loads((tmp_path / "observed-0.json").read_text())
     assert modes == ["warn", "default"] * 2
     assert (seen["device"], seen["synchronisations"]) == ("cuda:0", [2, 0])
     assert [(place.rpartition("/")[2].partition(":")[0], n) for place, n in seen["places"].items()] == [
@@ -314,3 +315,16 @@ def test_an_older_torch_dumps_collectives_to_the_same_file(monkeypatch, tmp_path
     older._dump_fr_trace_file(3, includeStackTraces=False, backend="nccl")
     assert (tmp_path / "rank-3").read_bytes() == b"pickled"
     assert asked == [{"includeCollectives": True, "includeStackTraces": False, "onlyActive": False}]
+
+
+def test_what_the_machine_reports_decides_the_batch(site):
+    gpu = {"name": "NVIDIA A10", "memory_bytes": 23_000_000_000}
+    line = json.dumps({hardware.KEY: {"torch": {"gpus": [gpu]}, "driver": "580"}})
+    site._launch = lambda _words, output, _variables: (output.write_text(f"started\n{line}\n"), Process(0))[1]
+    site.scale = FULL
+    site.allow(60)
+    assert more_steps.machine(site)["driver"] == "580"
+    assert site.gpt_batch == FULL.gpt_batch // 2
+    line = json.dumps({hardware.KEY: {"torch": {"gpus": []}, "driver": None}})
+    with pytest.raises(StepError, match="torch sees 0 GPUs"):
+        more_steps.machine(site)
