@@ -270,7 +270,7 @@ def test_the_trainer_accepts_the_command_line_of_every_step(site):
     trained = [words for words in asked if words[0] == "trainer.hardware_check.observed_training"]
     configs = [parse(words[3:]) for words in trained]
     assert {config.precision.precision for config in configs} == {"fp32", "bf16", "bf16_autocast"}
-    assert {config.data.workers for config in configs} == {0, MINIATURE.image_workers}
+    assert {config.data.workers for config in configs} == {None, 0, MINIATURE.image_workers}
     assert {config.parallel.data_parallel_shard for config in configs} == {1, 2}
     assert {config.precision.float32_matmul for config in configs} == {"highest", "high"}
     assert all(config.checkpoint.checkpoint_interval_steps > MINIATURE.steps for config in configs)
