@@ -1,4 +1,4 @@
-"""Steps of a check beside training on one GPU: the machine, ranks of two GPUs, the model server, TorchScript."""
+"""Steps of a check other than training on one GPU: the machine, ranks of two GPUs, the model server, TorchScript."""
 
 from __future__ import annotations
 

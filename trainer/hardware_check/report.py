@@ -64,8 +64,8 @@ def markdown(content: Mapping[str, Any]) -> str:
 
 
 def _figures(figures: Mapping[str, Any]) -> str:
-    shown = [each for each in figures.items() if each[0] not in _LEFT_TO_JSON and each[1] not in (None, [], {})]
-    return ", ".join(f"{_words(name)} {_value(name, value)}" for name, value in shown)
+    filled = [each for each in figures.items() if each[0] not in _LEFT_TO_JSON and each[1] not in (None, [], {})]
+    return ", ".join(f"{_words(name)} {_value(name, value)}" for name, value in filled)
 
 
 def _words(name: str) -> str:

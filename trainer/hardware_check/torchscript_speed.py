@@ -41,7 +41,7 @@ def _measured(network: torch.nn.Module, batch: torch.Tensor, *, on_gpu: bool) ->
     device = "cuda" if on_gpu else "cpu"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.pt"
-        torchscript.save_frozen(network, path, batch)
+        torchscript.save_frozen(network, path, [batch])
         model = torchscript.load(path, device)
     batch = batch.to(device)
     warm_up, calls = (_WARM_UP, _CALLS) if on_gpu else (1, 3)

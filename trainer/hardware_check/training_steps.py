@@ -43,7 +43,7 @@ _SAVED_STEP = 2
 
 
 def digits(site: Site) -> Figures:
-    """Train the example by default settings: it must compute on the GPU without being told to."""
+    """Train the example by default settings: it must compute on the GPU without an option."""
     data = site.folder / "digits-data"
     digits_data.prepare(data)
     epochs = () if site.gpus else ("--epochs", "1")

@@ -23,9 +23,9 @@ from trainer.pytorch.data.sampler import IndexSampler
 from trainer.pytorch.data.worker_count import worker_count
 from trainer.pytorch.distributed import Distributed
 from trainer.pytorch.evaluations import Evaluations
+from trainer.pytorch.out_of_memory import shortage
 from trainer.pytorch.parallel import gradients, random_numbers, state
 from trainer.pytorch.parallel.layout import Layout
-from trainer.pytorch.reporting.memory import shortage
 from trainer.pytorch.reporting.reporter import Reporter, of_evaluation
 from trainer.pytorch.result import is_published, publish_result, read_result
 from trainer.pytorch.shared_volume import create_folders
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from trainer.pytorch.agreement import Agreed
     from trainer.pytorch.config import TrainConfig
     from trainer.pytorch.data.dataset import DamagedSampleError, Dataset
-    from trainer.pytorch.reporting.memory import OutOfMemoryError
+    from trainer.pytorch.out_of_memory import OutOfMemoryError
     from trainer.training.digits import SplitName
     from trainer.training.signals import StopRequest
 

@@ -17,7 +17,7 @@ from trainer.pytorch.export_config import ExportError
 from trainer.pytorch.guard import PeersLostError
 from trainer.pytorch.limits import LimitError
 from trainer.pytorch.loop import NonFiniteError, Outcome, Trainer
-from trainer.pytorch.reporting.memory import OutOfMemoryError
+from trainer.pytorch.out_of_memory import OutOfMemoryError
 from trainer.pytorch.shared_volume import FolderError
 from trainer.training.digits import DataError
 from trainer.training.events import log_to_stderr

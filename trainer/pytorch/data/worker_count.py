@@ -41,25 +41,25 @@ def worker_count(
         SettingsError: the batches of as many as are asked for do not fit into shared memory.
     """
     asked = config.workers
-    wanted = asked or 0
+    count = asked or 0
     if asked is None and device.type == "cuda" and config.takes_cores:
-        wanted = max(1, min(_MOST, usable_cores() // ranks - 1))
-    if not wanted:
+        count = max(1, min(_MOST, usable_cores() // ranks - 1))
+    if not count:
         return 0, []
     batch_bytes = _batch_bytes(dataset, batch_size)
     if batch_bytes <= PIPE_BYTES:
-        return wanted, []
+        return count, []
     free = shutil.disk_usage(SHARED_MEMORY).free // ranks
     fitting = max(0, free // batch_bytes - _ON_THEIR_WAY)
-    if wanted <= fitting:
-        return wanted, []
-    needed = (wanted + _ON_THEIR_WAY) * batch_bytes
-    limit = f"{_mb(needed)} of {SHARED_MEMORY} for {wanted} processes, and {_mb(free)} are free for each rank"
+    if count <= fitting:
+        return count, []
+    needed = (count + _ON_THEIR_WAY) * batch_bytes
+    limit = f"{_mb(needed)} of {SHARED_MEMORY} for {count} processes, and {_mb(free)} are free for each rank"
     said = f"batches of {_mb(batch_bytes)} need {limit}. Fix: more shared memory (Resources(shared_memory=…) of a job)"
     if asked is not None:
         less = f"--data_workers {fitting}, " if fitting else ""
         raise SettingsError(f"data_workers={asked}: {said}, {less}or a lower --batch_size")
-    return fitting, [f"data_workers: {fitting} instead of {wanted}: {said}"]
+    return fitting, [f"data_workers: {fitting} instead of {count}: {said}"]
 
 
 def _batch_bytes(dataset: Dataset, batch_size: int) -> int:

@@ -10,15 +10,14 @@ import torch
 
 from tests.tables import each_row
 from tests.unit.trainer.pytorch.small_runs import GO_ON, events
-from trainer.pytorch import program
+from trainer.pytorch import out_of_memory, program
 from trainer.pytorch.data.tokens import TokensConfig
 from trainer.pytorch.loop import Trainer
 from trainer.pytorch.models.gpt import GptConfig
+from trainer.pytorch.out_of_memory import MemoryUse, OutOfMemoryError, memory_use, remedies, shortage
 from trainer.pytorch.parallel.blocks import BlocksConfig
 from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.precision import PrecisionConfig
-from trainer.pytorch.reporting import memory
-from trainer.pytorch.reporting.memory import MemoryUse, OutOfMemoryError, memory_use, remedies, shortage
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 GIB = 2**30
@@ -38,7 +37,7 @@ CUDA = (
     ],
 )
 def test_which_errors_are_of_memory(said, is_shortage):
-    assert any(each in said for each in memory._SHORTAGES) == is_shortage
+    assert any(each in said for each in out_of_memory._SHORTAGES) == is_shortage
 
 
 @pytest.fixture
