@@ -30,7 +30,7 @@ NOT_INCLUDED = (
     "NAS or CPFS: by content or by capacity",
     "OSS: by content and requests",
     "traffic to the internet, and the NAT gateway's capacity units",
-    "control-plane and audit logs in SLS",
+    "control-plane and audit logs in SLS, and the events of nodes that ack-node-problem-detector sends there",
     "keys in KMS",
     "load balancers of Services that users create",
     "Lingjun machines and Container Registry Enterprise, which are prepaid",

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _LOGGED = ["apiserver", "kcm", "scheduler", "ccm", "controlplane-events"]
 _ONLY_AT_BIRTH = "ACK sets it only when it creates a cluster"
+_ONE_MINOR = "ACK upgrades one minor version at a time"
+_NEXT_MINOR = "set the next minor version, run `pulumi up`, upgrade the node pools, and then continue"
 
 
 def _without_versions(addons: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
@@ -52,7 +54,7 @@ CREATE_ONLY = (
         input="podVswitchIds",
         # Of a VPC of ours the network itself refuses another cidr or zone, before this.
         setting="alicloud.network.existing.pod_vswitch_ids",
-        limit="ACK accepts pod vswitches only when it creates a cluster",
+        limit="the provider sends pod vswitches only when it creates a cluster",
         fix="restore them (and alicloud.zones, alicloud.network.cidr), and create another environment for others",
         forbids=given_and_changed,
         display=_without_unknown,
@@ -87,7 +89,7 @@ CREATE_ONLY = (
     CreateOnly(
         input="encryptionProviderKey",
         setting="alicloud.kubernetes.encryption_key_id",
-        limit="encryption of Secrets cannot be turned off",
+        limit="removing it would change nothing: Secrets stay encrypted",
         fix="restore it, or set another key",
         forbids=lambda old, new: bool(old) and not new,
     ),
@@ -97,6 +99,13 @@ CREATE_ONLY = (
         limit="a control plane is never downgraded",
         fix="restore it, or set a higher version. If the cluster was upgraded in the console, set the patch it has now",
         forbids=_is_lower,
+    ),
+    CreateOnly(
+        input="version",
+        setting="alicloud.kubernetes.version",
+        limit=_ONE_MINOR,
+        fix=_NEXT_MINOR,
+        forbids=_skips_a_minor,
     ),
 )
 KUBERNETES_MINOR = (
@@ -110,8 +119,8 @@ KUBERNETES_MINOR = (
     CreateOnly(
         input="kubernetes",
         setting="alicloud.kubernetes.version",
-        limit="ACK upgrades one minor version at a time",
-        fix="set the next minor version, run `pulumi up`, upgrade the node pools, and then continue",
+        limit=_ONE_MINOR,
+        fix=_NEXT_MINOR,
         forbids=_skips_a_minor,
     ),
 )
@@ -140,7 +149,7 @@ def cluster_inputs(settings: AlicloudSettings) -> dict[str, Any]:
         "new_nat_gateway": False,
         "slb_internet_enabled": chosen.public_api_server,
         "enable_rrsa": True,
-        "encryption_provider_key": chosen.encryption_key_id,
+        **_encryption(chosen.encryption_key_id),
         "control_plane_log_components": _LOGGED,
         "control_plane_log_ttl": str(chosen.control_plane_log_days),
         "audit_log_config": {"enabled": True},
@@ -160,6 +169,12 @@ def cluster_inputs(settings: AlicloudSettings) -> dict[str, Any]:
     }
 
 
+def _encryption(key_id: str | None) -> dict[str, Any]:
+    # Where encryption was turned off, such as in the console, the provider ignores a key alone, without a word
+    # (kmsEncryptionDiffSuppressFunc in resource_alicloud_cs_managed_kubernetes.go of 1.285.0).
+    return {"encryption_provider_key": key_id, "disable_encryption": False} if key_id else {}
+
+
 def delete_options(settings: AlicloudSettings) -> list[dict[str, str]]:
     """Return what goes with the cluster: everything that would go on costing money; of a protected one, no logs."""
     logs = "retain" if settings.protected else "delete"
@@ -174,10 +189,11 @@ def _auto_upgrade(channel: str) -> Mapping[str, Any]:
 def _ignored(chosen: KubernetesSettings) -> list[str]:
     # The add-on resources change versions later; an upgrade channel changes the cluster's.
     ignored = ["addons[*].version"]
-    if chosen.auto_upgrade != "none":
+    if chosen.auto_upgrade != "none" or chosen.version is None:
+        # A channel owns the version; that of new clusters upgrades no existing one.
         ignored.append("version")
     if chosen.proxy_mode is None:
-        # The default depends on the version: raising that must not replace the cluster.
+        # Another default must not replace the cluster.
         ignored.append("proxyMode")
     return ignored
 
@@ -211,7 +227,8 @@ class AckCluster(pulumi.ComponentResource):
     def __init__(self, name: str, args: AckClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         chosen = args.settings.kubernetes
         # A channel of automatic upgrades owns the version, whatever the settings say.
-        fixed = {"kubernetes": f"1.{chosen.minor}"} if chosen.auto_upgrade == "none" else {}
+        chooses = chosen.version is not None and chosen.auto_upgrade == "none"
+        fixed = {"kubernetes": f"1.{chosen.minor}"} if chooses else {}
         own = pulumi.ResourceOptions(hooks=guard(f"{name}-kubernetes-version", KUBERNETES_MINOR))
         super().__init__("athanor:infra:AckCluster", name, fixed, pulumi.ResourceOptions.merge(opts, own))
         self.resource = self._cluster(args)

@@ -99,7 +99,10 @@ def _erdma(_: Environment) -> Config:
 
 
 def _credential_helper(environment: Environment) -> Config:
+    # Every workload has a service account of its own.
     config: Config = {"serviceAccount": "*", "watchNamespace": "all"}
+    if environment.images and environment.images.credential_namespaces:
+        config["watchNamespace"] = ",".join(environment.images.credential_namespaces)
     if environment.images and environment.images.acr_instance_id:
         instance = {"instanceId": environment.images.acr_instance_id, "regionId": environment.alicloud.region}
         config["AcrInstanceInfo"] = [instance]

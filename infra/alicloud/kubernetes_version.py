@@ -5,7 +5,7 @@ ACK takes only full versions: of a minor its API says "no ros component exists. 
 three newest minors, and none of the earlier ones (logs of 2026-08 to 2026-10; "Kubernetes versions supported by ACK",
 2026-10-06). So a minor in the settings becomes a patch when the cluster is created: ACK is asked at `up`, never in a
 preview, and the answer is kept in the stack's state under the minor's name. Another minor has no answer yet, and ACK is
-asked again: that is the upgrade.
+asked again: that is the upgrade. Settings without a version ask once, and upgrade nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pulumi
 import pulumi_alicloud as alicloud
 
 from infra.errors import RefusalError
+from infra.settings.alicloud_kubernetes import DEFAULT_VERSION, END_OF_SUPPORT, minor_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,21 +52,39 @@ def offered_patch(minor: str, offered: Sequence[str]) -> str:
     return max(of_minor, key=version_order)
 
 
+def default_patch(offered: Sequence[str]) -> str:
+    """Return the version of a new cluster whose settings name none: of the default minor, or the one next to it.
+
+    An existing cluster does not have it, and must not depend on what ACK offered once: so no minor is refused.
+
+    Raises:
+        RefusalError: ACK offers nothing.
+    """
+    if any(version.startswith(f"{DEFAULT_VERSION}.") for version in offered):
+        return offered_patch(DEFAULT_VERSION, offered)
+    minors = sorted({f"1.{minor_of(version)}" for version in offered}, key=version_order)
+    return offered_patch(minors[0] if minors else DEFAULT_VERSION, offered)
+
+
 def kubernetes_version(settings: KubernetesSettings, parent: pulumi.Resource) -> pulumi.Input[str]:
     """Return the full version of the cluster: the pinned one, or what ACK offered when the minor was first used."""
     minor = settings.version
     if settings.pinned:
-        return minor
+        return settings.new_version
     offered = pulumi.Stash(
-        f"kubernetes-{minor}",
+        f"kubernetes-{minor or 'versions'}",
         input=_offered(parent),
         opts=pulumi.ResourceOptions(
             parent=parent,
             # What ACK offers later must not change this cluster.
             ignore_changes=["input"],
-            hooks=pulumi.ResourceHookBinding(before_create=[_offer_hook(minor)]),
+            # The default was 1.34.
+            aliases=None if minor else [pulumi.Alias(name="kubernetes-1.34")],
+            hooks=pulumi.ResourceHookBinding(before_create=[_offer_hook(settings)]),
         ),
     )
+    if minor is None:
+        return offered.output.apply(default_patch)
     return offered.output.apply(lambda versions: offered_patch(minor, versions))
 
 
@@ -76,10 +95,15 @@ def creatable_hook(settings: KubernetesSettings) -> pulumi.ResourceHook:
         if settings.minor < _OLDEST_CREATABLE:
             raise RefusalError(
                 SETTING,
-                settings.version,
+                settings.new_version,
                 f"ACK creates clusters only with Kubernetes 1.{_OLDEST_CREATABLE} or newer; existing older ones keep"
                 " running",
                 f"set 1.{_OLDEST_CREATABLE} or a newer minor",
+            )
+        if settings.minor < minor_of(DEFAULT_VERSION):
+            pulumi.log.warn(
+                f"{SETTING} = {settings.new_version!r}: ACK's support of 1.{settings.minor} ends on"
+                f" {END_OF_SUPPORT[settings.minor]}. Fix: omit it, for {DEFAULT_VERSION}"
             )
 
     return pulumi.ResourceHook("cluster-creatable", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
@@ -94,14 +118,18 @@ def _offered(parent: pulumi.Resource) -> pulumi.Output[list[str]]:
     return answer.apply(lambda known: [offered.version for offered in known.metadatas])
 
 
-def _offer_hook(minor: str) -> pulumi.ResourceHook:
+def _offer_hook(settings: KubernetesSettings) -> pulumi.ResourceHook:
+    minor = settings.version
+
     def check(args: pulumi.ResourceHookArgs) -> None:
         offered = (args.new_inputs or {}).get("input")
-        if isinstance(offered, list):
-            offered_patch(minor, cast("list[str]", offered))
-        else:
+        if not isinstance(offered, list):
             pulumi.log.info(
-                f"{SETTING} = {minor!r}: a preview does not query ACK for the patch it offers; `pulumi up` does."
+                f"{SETTING} = {settings.new_version!r}: a preview does not query ACK for the patch it offers;"
+                " `pulumi up` does."
             )
+        elif minor is not None:
+            offered_patch(minor, cast("list[str]", offered))
 
-    return pulumi.ResourceHook(f"kubernetes-{minor}-offered", check, pulumi.ResourceHookOptions(on_dry_run=True))
+    name = f"kubernetes-{minor or 'versions'}-offered"
+    return pulumi.ResourceHook(name, check, pulumi.ResourceHookOptions(on_dry_run=True))

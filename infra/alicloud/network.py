@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from infra.settings.alicloud_network import ExistingNetworkSettings
 
 
-_PODS_STAY = "ACK accepts pod vswitches only when it creates a cluster"
+_PODS_STAY = "the provider sends pod vswitches only when it creates a cluster"
 CREATE_ONLY = (
     CreateOnly(
         input="zones",

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from infra.alicloud.names import tags
 from infra.alicloud.rdma_nodes import max_pods, unlocked_memory
 from infra.errors import RefusalError
-from infra.gpu.sharing import node_labels
+from infra.gpu.sharing import GPU_CORE_RESOURCE, node_labels
 from infra.node_labels import POOL_LABEL, POOL_ROLE_LABEL
 from infra.pod_network_modes import EXCLUSIVE_ENI_LABEL, EXCLUSIVE_ENI_VALUE
 from infra.pools import pool_taints
-from infra.rdma import rdma_node_labels
+from infra.rdma import ERDMA_PER_INTERFACE, device_limits, rdma_node_labels
+from infra.settings.gpu import Cgpu
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,9 +26,13 @@ if TYPE_CHECKING:
 DRIVER_LABEL = "ack.aliyun.com/nvidia-driver-version"
 CONTAINER_DISK = "/var/lib/container"
 """Where ACK keeps images, containers and the kubelet's files on a data disk."""
+ON_DEMAND = "NoSpot"
+"""Strategy of a pool without spot nodes."""
 MOST_MARKS = 11
 """Tags, labels and taints of an autoscaled pool together: the autoscaler finds labels and taints in tags, and ACK wants
 fewer than 12 of them all (*Enable node auto scaling*, node labels)."""
+_EXPECTED_RESOURCE = "k8s.io/cluster-autoscaler/node-template/resource/"
+"""Tag by which the cluster-autoscaler knows what a new node of an empty pool would have (*Node auto scaling FAQ*)."""
 
 
 def node_pool_inputs(
@@ -36,15 +41,17 @@ def node_pool_inputs(
     """Return the inputs of a pool that do not come from another resource.
 
     Raises:
-        RefusalError: it is autoscaled and has more tags, labels and taints than the autoscaler can read.
+        RefusalError: it is autoscaled and has more tags, labels and taints than the autoscaler can read, or would never
+            grow.
     """
+    expected = _expected_resources(settings, pool)
     inputs: dict[str, Any] = {
         # Unique in a cluster.
         "node_pool_name": pool.name,
         "labels": [{"key": key, "value": value} for key, value in sorted(pool_labels(pool).items())],
         "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in pool_taints(pool)],
         "key_name": settings.key_pair,
-        "tags": tags(settings),
+        "tags": {**tags(settings), **{f"{_EXPECTED_RESOURCE}{name}": str(count) for name, count in expected.items()}},
         # Labels decide how a GPU node shares its GPUs: a change must not reach one on which jobs run.
         "update_nodes": pool.role != "gpu",
     }
@@ -66,6 +73,40 @@ def node_pool_inputs(
         "management": _management(settings, pool),
         **(_rdma(pool, monitoring) if pool.rdma else {}),
     }
+
+
+def _expected_resources(settings: AlicloudSettings, pool: NodePoolSettings) -> dict[str, int]:
+    """Return what the autoscaler must learn of a new node of a pool from tags, with how much of it there is.
+
+    Both of ACK's simulate cpu, memory, ephemeral-storage, nvidia.com/gpu and aliyun.com/gpu-mem of nodes that do not
+    exist yet, and nothing else; the cluster-autoscaler learns of other resources from tags, instant scaling does not
+    (*Node auto scaling FAQ*, *FAQ about node instant scaling*).
+
+    Raises:
+        RefusalError: instant scaling would have to know it, and the pool may be empty.
+    """
+    unseen = _unseen_resources(pool) if pool.autoscaled else {}
+    if settings.kubernetes.autoscaler == "cluster-autoscaler":
+        return unseen
+    if unseen and not pool.minimum:
+        raise RefusalError(
+            "alicloud.node_pools",
+            pool.name,
+            f"may be empty (minimum 0), and its pods ask for {next(iter(unseen))}: instant scaling does not expect that"
+            " of a new node, so the pool would never grow",
+            "set alicloud.kubernetes.autoscaler to cluster-autoscaler, or minimum to 1",
+        )
+    return {}
+
+
+def _unseen_resources(pool: NodePoolSettings) -> dict[str, int]:
+    unseen: dict[str, int] = {}
+    if pool.rdma:
+        [device] = device_limits("erdma")
+        unseen[device] = ERDMA_PER_INTERFACE * min(facts.rdma_enis for facts in pool.facts)
+    if isinstance(pool.gpu.sharing, Cgpu) and pool.gpu.sharing.isolation == "memory_and_cores":
+        unseen[GPU_CORE_RESOURCE] = 100 * min(facts.gpus for facts in pool.facts)
+    return unseen
 
 
 def _check_marks(pool: NodePoolSettings, inputs: dict[str, Any]) -> None:
@@ -124,7 +165,7 @@ def _scaling_type(pool: NodePoolSettings) -> Literal["cpu", "gpu", "spot"]:
 
 def _spot(pool: NodePoolSettings) -> dict[str, Any]:
     if pool.spot is None:
-        return {"spot_strategy": "NoSpot"}
+        return {"spot_strategy": ON_DEMAND}
     limits = pool.spot.price_limits
     inputs: dict[str, Any] = {
         "spot_strategy": "SpotWithPriceLimit" if limits else "SpotAsPriceGo",

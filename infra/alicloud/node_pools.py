@@ -9,11 +9,12 @@ import pulumi
 import pulumi_alicloud as alicloud
 
 from infra.alicloud.names import resource_name
-from infra.alicloud.node_pool_inputs import node_pool_inputs
+from infra.alicloud.node_pool_inputs import ON_DEMAND, node_pool_inputs
 from infra.create_only import CreateOnly, given_and_changed, guard
+from infra.node_labels import POOL_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from infra.alicloud.ack_cluster import AckCluster
     from infra.alicloud.network import AlicloudNetwork
@@ -103,7 +104,7 @@ class NodePools(pulumi.ComponentResource):
                 # Only a new cluster still replaces its pools, and neither stock nor quota holds a scarce pool twice.
                 delete_before_replace=True,
                 ignore_changes=_ignored(pool),
-                hooks=guard(f"{pool.name}-create-only", _create_only(pool)) if pool.lingjun else None,
+                hooks=_hooks(pool),
             ),
             **node_pool_inputs(args.settings, pool, args.monitoring),
         )
@@ -169,12 +170,56 @@ def _kept(pool: NodePoolSettings) -> CreateOnly:
     )
 
 
+def _hooks(pool: NodePoolSettings) -> pulumi.ResourceHookBinding:
+    hooks = guard(f"{pool.name}-create-only", _create_only(pool))
+    on_dry_run = pulumi.ResourceHookOptions(on_dry_run=True)
+    fewer = pulumi.ResourceHook(f"{pool.name}-fewer-nodes", _warn_of_fewer_nodes, on_dry_run)
+    hooks.before_update = [*(hooks.before_update or []), fewer]
+    return hooks
+
+
 def _create_only(pool: NodePoolSettings) -> list[CreateOnly]:
+    if pool.lingjun:
+        return [
+            CreateOnly(
+                input="efloNodeGroup",
+                setting=f"lingjun of node pool {pool.name!r}",
+                limit="a pool keeps its Lingjun node group",
+                fix="restore it, and add a pool with another name for another group",
+            )
+        ]
     return [
         CreateOnly(
-            input="efloNodeGroup",
-            setting=f"lingjun of node pool {pool.name!r}",
-            limit="a pool keeps its Lingjun node group",
-            fix="restore it, and add a pool with another name for another group",
+            input="spotStrategy",
+            setting=f"spot of node pool {pool.name!r}",
+            # ACK, "Create and manage node pools", billing method.
+            limit="ACK changes no pool from on-demand to spot nodes or back",
+            fix="restore it, and add a pool with another name; remove this one when nothing runs there any more",
+            forbids=_changes_billing,
         )
     ]
+
+
+def _changes_billing(old: object, new: object) -> bool:
+    return isinstance(old, str) and isinstance(new, str) and (old == ON_DEMAND) != (new == ON_DEMAND)
+
+
+def _warn_of_fewer_nodes(args: pulumi.ResourceHookArgs) -> None:
+    """Say what becomes of pods where a pool's largest size gets smaller.
+
+    Source: ACK, "Manually scale node pools" (2026-03-26): nodes beyond the expected number are removed at once, not
+    drained.
+    """
+    before, after = (_most_nodes(inputs or {}) for inputs in (args.old_inputs, args.new_inputs))
+    if before is not None and after is not None and after < before:
+        pulumi.log.warn(
+            f"Node pool {args.name}: at most {after} nodes in place of {before}. ACK removes nodes beyond that without"
+            f" draining them, and jobs there end. Drain them first: kubectl drain -l {POOL_LABEL}={args.name}"
+            " --ignore-daemonsets --delete-emptydir-data"
+        )
+
+
+def _most_nodes(inputs: Mapping[str, Any]) -> int | None:
+    scaling = inputs.get("scalingConfig")
+    most = scaling.get("maxSize") if scaling else inputs.get("desiredSize")
+    return int(most) if isinstance(most, int | float | str) else None

@@ -24,8 +24,8 @@ def _known_region(region: str) -> str:
 _MOST_ZONES = 5
 """ACK takes at most five vswitches for a control plane; ours has one in each zone."""
 _CGROUP_V2_MINOR, _CGROUP_V1_IMAGES = 34, ("AliyunLinux3",)
-_MOST_TAGS = 18
-"""A resource carries at most 20 tags; two are the project's."""
+_MOST_TAGS = 15
+"""An ECS instance has at most 20 tags: three are ACK's (ACK, "Create and manage node pools", ECS tags), two ours."""
 
 
 def _tag_key(key: str) -> str:
@@ -170,7 +170,7 @@ class AlicloudSettings(Model):
     @model_validator(mode="after")
     def _images_fit_the_version(self) -> Self:
         """Source: aliyun-computenest/quickstart-robot-solution, failures on real clusters of 2026."""
-        minor = int(self.kubernetes.version.split(".")[1])
+        minor = self.kubernetes.minor
         for pool in self.node_pools:
             if minor >= _CGROUP_V2_MINOR and pool.image_type in _CGROUP_V1_IMAGES and not pool.lingjun:
                 raise ValueError(

@@ -13,6 +13,10 @@ from infra.settings.fields import Model
 _OLDEST_MINOR, _NEWEST_MINOR = 32, 36
 """Before 1.32 ACK's device plugin is a static pod that nobody manages, from then on an add-on. 1.36 is the latest that
 ACK lists (ACK, "Kubernetes versions supported by ACK", 2026-10-06)."""
+DEFAULT_VERSION = "1.35"
+"""Of new clusters: ACK's channel `stable`, the second latest minor."""
+END_OF_SUPPORT = {32: "2026-01-31", 33: "2026-05-31", 34: "2026-09-30", 35: "2027-02-28", 36: "2027-05-30"}
+"""Last day of ACK's support, by minor (the same page of ACK; that of 1.36 was planned when it was read)."""
 NFTABLES_SINCE = 35
 """First minor whose kube-proxy ACK runs with nftables (terraform-provider-alicloud 1.285.0, cs_managed_kubernetes,
 `proxy_mode`)."""
@@ -27,11 +31,11 @@ def minor_of(version: str) -> int:
 def _supported(version: str) -> str:
     minor = minor_of(version)
     if minor < _OLDEST_MINOR:
-        raise ValueError(f"is older than 1.{_OLDEST_MINOR}. Fix: use a newer version, such as 1.34")
+        raise ValueError(f"is older than 1.{_OLDEST_MINOR}. Fix: use a newer version, such as {DEFAULT_VERSION}")
     if minor > _NEWEST_MINOR:
         raise ValueError(
-            f"is newer than 1.{_NEWEST_MINOR}, the latest that ACK offers. Fix: use an older version, such as 1.34;"
-            " ACK lists its versions with `aliyun cs GET /api/v1/metadata/versions`"
+            f"is newer than 1.{_NEWEST_MINOR}, the latest that ACK offers. Fix: use an older version, such as"
+            f" {DEFAULT_VERSION}; ACK lists its versions with `aliyun cs GET /api/v1/metadata/versions`"
         )
     return version
 
@@ -74,18 +78,18 @@ class MaintenanceSettings(Model):
 class KubernetesSettings(Model):
     """The ACK Pro managed cluster."""
 
-    version: AckVersion = "1.34"
-    """Kubernetes version, 1.32 to 1.36: a minor such as `1.34`, which becomes the patch that ACK offers when the
-    cluster is created and then stays, or a full version such as `1.34.10-aliyun.1` to pin it. A higher one upgrades the
-    control plane in place, one minor at a time; nodes follow when their pool is upgraded in ACK."""
+    version: AckVersion | None = None
+    """Kubernetes version, 1.32 to 1.36: a minor such as `1.35`, which becomes the patch that ACK offers when the
+    cluster is created and then stays, or a full version such as `1.35.7-aliyun.1` to pin it. A higher one upgrades the
+    control plane in place, one minor at a time; nodes follow when their pool is upgraded in ACK. If omitted: 1.35 for
+    new clusters, and an existing cluster keeps its version."""
     edition: Edition = "ack.pro.small"
     """Size of the managed control plane; fixed at creation."""
     public_api_server: bool = False
     """Whether the API server is also reachable from the internet; fixed at creation."""
     proxy_mode: ProxyMode | None = None
-    """kube-proxy's mode; a change replaces the cluster. If omitted: nftables for clusters created with Kubernetes 1.35
-    or later, ipvs for older ones, and an existing cluster keeps its mode. ipvs is deprecated from 1.35 on, and nftables
-    needs 1.35."""
+    """kube-proxy's mode; a change replaces the cluster. If omitted: ipvs, ACK's own default, and an existing cluster
+    keeps its mode. ipvs is deprecated from Kubernetes 1.35 on; nftables needs 1.35, and nodes with kernel 5.13."""
     encryption_key_id: str | None = None
     """KMS key that encrypts Secrets at rest; it can be set and changed later, but not removed."""
     control_plane_log_days: int = Field(default=30, ge=1, le=3650, strict=True)
@@ -98,29 +102,37 @@ class KubernetesSettings(Model):
     """Minimum versions that override those in infra/ack_addons.py, by add-on name. An add-on that ACK or the console
     raised to a higher version keeps it."""
     autoscaler: Literal["goatscaler", "cluster-autoscaler"] = "goatscaler"
-    """What scales node pools: ACK's instant scaling, which requires every pod to need less than 70% of a node, or the
-    cluster-autoscaler, which has no such limit but is slower."""
+    """What scales node pools: ACK's instant scaling, or the cluster-autoscaler, which is slower. Only the latter lets
+    empty pools grow for RDMA and for shares of GPU cores."""
+
+    @property
+    def new_version(self) -> str:
+        """Kubernetes version of a cluster that is created now, with or without a patch."""
+        return self.version or DEFAULT_VERSION
 
     @property
     def minor(self) -> int:
-        """Kubernetes' minor version, 34 for 1.34."""
-        return minor_of(self.version)
+        """Minor of a cluster that is created now, 35 for 1.35."""
+        return minor_of(self.new_version)
 
     @property
     def pinned(self) -> bool:
         """Whether `version` names a patch."""
-        return "aliyun" in self.version
+        return "aliyun" in self.new_version
 
     @property
     def new_proxy_mode(self) -> ProxyMode:
-        """kube-proxy's mode in a cluster that is created now."""
-        return self.proxy_mode or ("nftables" if self.minor >= NFTABLES_SINCE else "ipvs")
+        """kube-proxy's mode in a cluster that is created now.
+
+        ipvs, as ACK itself has it: kube-proxy wants kernel 5.13 for nftables, and Alibaba Cloud Linux 3 has 5.10.
+        """
+        return self.proxy_mode or "ipvs"
 
     @model_validator(mode="after")
     def _proxy_mode_exists(self) -> Self:
         if self.proxy_mode == "nftables" and self.minor < NFTABLES_SINCE:
             raise ValueError(
                 f"proxy_mode = 'nftables': ACK supports it from Kubernetes 1.{NFTABLES_SINCE} on, and version is"
-                f" {self.version}. Fix: raise version to 1.{NFTABLES_SINCE}, or omit proxy_mode"
+                f" {self.new_version}. Fix: raise version to 1.{NFTABLES_SINCE}, or omit proxy_mode"
             )
         return self

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, StringConstraints, model_validator
 
 from infra.cuda import CudaVersion
 from infra.registry import check_pulled_without_secrets, check_registry
-from infra.settings.fields import NUMBER_AS_TEXT, DnsSubdomain, Model, PinnedImage
+from infra.settings.fields import NUMBER_AS_TEXT, DnsLabel, DnsSubdomain, Model, PinnedImage
 
 TrainerVariant = Literal["cpu", "gpu"]
 
@@ -40,6 +40,8 @@ class ImageSettings(Model):
     credential_helper: bool = False
     """Whether ACK's managed add-on lets pods pull from the account's Container Registry without secrets: from an
     Enterprise Edition instance, or a Personal Edition one created before 9 September 2024."""
+    credential_namespaces: tuple[DnsLabel, ...] = ()
+    """Namespaces whose pods that add-on serves. Default: all, although Container Registry advises to name them."""
     acr_instance_id: Annotated[str, StringConstraints(pattern=r"^cri-[a-z0-9]+$")] | None = None
     """Existing Container Registry Enterprise Edition instance for the add-on; the stack orders none. Default: Personal
     Edition."""
@@ -61,9 +63,13 @@ class ImageSettings(Model):
                 )
         if self.registry and not self.pull_secrets:
             check_pulled_without_secrets(self.registry)
-        if self.acr_instance_id and not self.credential_helper:
-            raise ValueError(
-                f"acr_instance_id = {self.acr_instance_id!r}: only the credential helper uses it. Fix: set"
-                " images.credential_helper to true, or omit it"
-            )
+        for name, value in (
+            ("acr_instance_id", self.acr_instance_id),
+            ("credential_namespaces", list(self.credential_namespaces)),
+        ):
+            if value and not self.credential_helper:
+                raise ValueError(
+                    f"{name} = {value!r}: only the credential helper uses it. Fix: set images.credential_helper to"
+                    " true, or omit it"
+                )
         return self

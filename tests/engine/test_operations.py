@@ -145,7 +145,7 @@ def account_in(folder: Path) -> ApiDouble:
 
 
 def upgrade_kubernetes(alicloud: dict[str, Any]) -> None:
-    alicloud["kubernetes"] = {"version": "1.35"}
+    alicloud["kubernetes"] = {"version": "1.36"}
 
 
 def upgrade_the_driver(alicloud: dict[str, Any]) -> None:
@@ -163,8 +163,8 @@ def upgrade_an_addon(alicloud: dict[str, Any]) -> None:
             upgrade_kubernetes,
             {
                 Step("update", CLUSTER, "cluster"),
-                Step("create", VERSIONS_ON_OFFER, "kubernetes-1.35"),
-                Step("delete", VERSIONS_ON_OFFER, "kubernetes-1.34"),
+                Step("create", VERSIONS_ON_OFFER, "kubernetes-1.36"),
+                Step("delete", VERSIONS_ON_OFFER, "kubernetes-versions"),
             },
         ),
         (upgrade_the_driver, {Step("update", POOL, "a10")}),

@@ -26,7 +26,7 @@ MAY_CHANGE: dict[str, dict[str, set[str]]] = {
     "e111cf0": {
         "KubernetesAddon csi-plugin": {"version"},
         "KubernetesAddon managed-csiprovisioner": {"version"},
-        "ManagedKubernetes cluster": {"maintenanceWindow", "upgradePolicy", "version"},
+        "ManagedKubernetes cluster": {"maintenanceWindow", "upgradePolicy"},
         "NodePool a10": {"imageType", "labels"},
         "NodePool system": {"imageType"},
         "kubernetes kubernetes": {"kubeClientSettings"},

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from tests.api_double.account import Account
     from tests.api_double.protocol import Request
 
-DEFAULT_SCALER = "cluster-autoscaler"
-SCALERS = (DEFAULT_SCALER, "goatscaler")
-EXPANDERS = {DEFAULT_SCALER: ("least-waste", "random", "priority"), "goatscaler": ("least-waste",)}
+CLUSTER_AUTOSCALER = "cluster-autoscaler"
+"""The default."""
+SCALERS = (CLUSTER_AUTOSCALER, "goatscaler")
+EXPANDERS = {CLUSTER_AUTOSCALER: ("least-waste", "random", "priority"), "goatscaler": ("least-waste",)}
 _NAMES = {
     # the provider reads these two back swapped, so unequal ones show a change forever
     "cool_down_duration": "ScaleDownDelayAfterAdd",
@@ -39,16 +40,18 @@ _NAMES = {
 
 
 def create(account: Account, request: Request, cluster_id: str) -> dict[str, Any]:
-    """Answer CreateAutoscalingConfig: installs the scaler, or changes its configuration."""
+    """Answer CreateAutoscalingConfig: installs the scaler in place of the other, or changes its configuration."""
     cluster_of(account, cluster_id)
     body = body_of(request)
-    scaler = body.get("scaler_type") or DEFAULT_SCALER
+    scaler = body.get("scaler_type") or CLUSTER_AUTOSCALER
     expander = body.get("expander") or "least-waste"
     if scaler not in SCALERS:
         raise ApiError(400, "InvalidParameter.ScalerType", f"{scaler!r} is not one of {', '.join(SCALERS)}")
     if expander not in EXPANDERS[scaler]:
         raise ApiError(400, "InvalidParameter.Expander", f"{scaler} has no expander {expander!r}")
     configuration = {_NAMES[name]: value for name, value in body.items() if name in _NAMES}
+    for other in addons.installed(account, cluster_id).keys() & set(SCALERS) - {scaler}:
+        account.remove("addon", addons.key(cluster_id, other))
     addons.add(account, cluster_id, {"name": scaler, "config": json.dumps(configuration)})
     return start(account, cluster_id, "autoscaling_config", ("addon", addons.key(cluster_id, scaler)))
 

@@ -12,6 +12,30 @@ if TYPE_CHECKING:
 _WAITING = {"Unschedulable", "Undetermined", "SchedulerError"}
 _ENDED = {"Succeeded", "Failed"}
 _FAR_TAINTS = {"NoSchedule", "NoExecute"}
+_SIMULATED = {"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "aliyun.com/gpu-mem", "pods"}
+"""Resources that both scalers expect of a node that does not exist yet (ACK, "Node auto scaling FAQ", "FAQ about node
+instant scaling")."""
+_EXPECTED_RESOURCE = "k8s.io/cluster-autoscaler/node-template/resource/"
+
+
+def expected_node(sample: Object, nodes: Sequence[Object], tags: Iterable[Mapping[str, str]]) -> Object:
+    """Return a new node of a pool as a scaler expects it.
+
+    Args:
+        sample: a node as a new one would be.
+        nodes: those that the pool has: a scaler takes one of them for what a new one would be.
+        tags: the pool's, as far as the scaler reads them: they name further resources.
+    """
+    if nodes:
+        return sample
+    allocatable: dict[str, str] = sample["status"]["allocatable"]
+    known = {name: amount for name, amount in allocatable.items() if name in _SIMULATED}
+    known |= {
+        tag["key"].removeprefix(_EXPECTED_RESOURCE): tag["value"]
+        for tag in tags
+        if tag["key"].startswith(_EXPECTED_RESOURCE)
+    }
+    return {**sample, "status": {**sample["status"], "allocatable": known}}
 
 
 def requested(pod: Object, resource: str) -> int:
@@ -49,10 +73,25 @@ def _is_tolerated(taint: Mapping[str, str], toleration: Mapping[str, str]) -> bo
 
 
 def fits(pod: Object, node: Object) -> bool:
-    """Tell whether a pod's node selector and tolerations admit a node, whatever is free there."""
+    """Tell whether a pod's node selector and tolerations admit a node that has its devices, whatever is free there."""
     labels: dict[str, str] = node["metadata"]["labels"]
     selector: dict[str, str] = pod["spec"].get("nodeSelector", {})
-    return selector.items() <= labels.items() and tolerates(pod, node["spec"].get("taints", []))
+    has: dict[str, str] = node["status"]["allocatable"]
+    return (
+        selector.items() <= labels.items()
+        and tolerates(pod, node["spec"].get("taints", []))
+        and all(requested(pod, device) <= int(has.get(device, 0)) for device in _devices(pod))
+    )
+
+
+def _devices(pod: Object) -> set[str]:
+    """Return the extended resources of a pod: those with a domain in their name."""
+    return {
+        name
+        for container in pod["spec"]["containers"]
+        for name in container.get("resources", {}).get("limits", {})
+        if "/" in name
+    }
 
 
 def nodes_to_add(pods: Sequence[Object], nodes: Sequence[Object], sample: Object, resource: str) -> int:

@@ -13,6 +13,8 @@ import httpx
 from tests.api_double.account import timestamp
 from tests.api_double.cs import addons, cluster_objects, growth, machines, simulated_node
 from tests.api_double.cs.addon_catalogue import TERWAY
+from tests.api_double.cs.autoscaling_config import CLUSTER_AUTOSCALER, SCALERS
+from tests.api_double.cs.body import items
 from tests.api_double.cs.kubernetes_api import CONFIG_MAPS, CRDS, CSI_DRIVERS, CSI_NODES, NODES, PODS, KubernetesApi
 from tests.api_double.cs.simulated_node import MARK, POOL_LABEL, Surroundings
 
@@ -279,9 +281,15 @@ class KubernetesSide:
             # nodes are on their way already; the pods that find none of these say so again
             return False
         installed = addons.installed(self._account, cluster["cluster_id"])
+        if not installed.keys() & set(SCALERS):
+            return False
         around = _surroundings(pool_id, pool, cluster, set(installed), {})
-        sample = simulated_node.manifest(machines.sample(self._account, pool), around)
         own = [node for node in nodes if node["metadata"]["labels"].get(POOL_LABEL) == pool_id]
+        sample = growth.expected_node(
+            simulated_node.manifest(machines.sample(self._account, pool), around),
+            own,
+            items(pool["scaling_group"], "tags") if CLUSTER_AUTOSCALER in installed else (),
+        )
         missing = growth.nodes_to_add(pods, own, sample, GPU)
         before = len(pool["_nodes"])
         machines.resize(self._account, pool, before + min(room, missing))

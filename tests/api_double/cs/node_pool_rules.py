@@ -48,6 +48,17 @@ def check(account: Account, cluster: Record, pool: Record, *, own_id: str = "") 
     _check_kubernetes(pool["kubernetes_config"])
 
 
+def check_change(pool: Record, changed: Record) -> None:
+    """Refuse what a pool keeps: ACK, "Create and manage node pools", billing method; the code is ours.
+
+    Raises:
+        ApiError: on-demand nodes would become spot nodes, or the other way round.
+    """
+    before, after = (each["scaling_group"].get("spot_strategy") or "NoSpot" for each in (pool, changed))
+    if (before == "NoSpot") != (after == "NoSpot"):
+        raise _refuse("SpotStrategy", f"spot_strategy can not be changed from {before} to {after}")
+
+
 def _refuse(field: str, message: str) -> ApiError:
     return ApiError(400, f"InvalidParameter.{field}", message)
 

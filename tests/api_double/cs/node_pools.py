@@ -58,6 +58,7 @@ def modify(account: Account, request: Request, cluster_id: str, pool_id: str) ->
     for name in _CHANGEABLE:
         changed[name].update(_group(body) if name == "scaling_group" else section(body, name))
     node_pool_rules.check(account, cluster, changed, own_id=pool_id)
+    node_pool_rules.check_change(pool, changed)
     pool.update({name: changed[name] for name in _CHANGEABLE})
     account.use("node_pool", pool_id, _uses(cluster_id, pool))
     if body.get("update_nodes"):

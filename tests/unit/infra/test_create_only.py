@@ -36,6 +36,7 @@ BORN = {
         ({"addons": [{**ADDONS[0], "config": '{"ENITrunking":"true"}'}, ADDONS[1]]}, ["ENITrunking"]),
         ({"newNatGateway": True}, ["the network owns the NAT gateway"]),
         ({"version": "1.33.5-aliyun.1"}, ["'1.33.5-aliyun.1'", "was '1.34.3-aliyun.1'", "never downgraded"]),
+        ({"version": "1.36.2-aliyun.1"}, ["was '1.34.3-aliyun.1'", "one minor version at a time"]),
     ],
 )
 def test_a_change_that_would_never_be_made_is_refused(change, says):

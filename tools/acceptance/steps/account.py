@@ -41,7 +41,7 @@ def _versions(site: Site, findings: Findings) -> None:
         return
     names = [one["version"] for one in offered]
     findings.figure("Kubernetes versions on offer", ", ".join(names))
-    version = site.alicloud.kubernetes.version
+    version = site.alicloud.kubernetes.new_version
     if not any(name.startswith(version) for name in names):
         findings.compare("the version in the settings is on offer", version, ", ".join(names))
 

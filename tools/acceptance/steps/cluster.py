@@ -30,7 +30,7 @@ def cluster(site: Site, findings: Findings) -> None:
     """
     version = json.loads(site.kubectl.run("version", "-o", "json"))["serverVersion"]["gitVersion"]
     findings.figure("API server", version)
-    expected = site.alicloud.kubernetes.version
+    expected = site.alicloud.kubernetes.new_version
     if not version.startswith(f"v{expected}") and not expected.startswith(version.removeprefix("v")):
         findings.compare("Kubernetes version of the API server", expected, version)
     detail = optional(

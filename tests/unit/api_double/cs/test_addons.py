@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.api_double.cs.addon_catalogue import ADDONS
+from tests.api_double.cs.addons import installed
 from tests.unit.api_double.cs.service import TERWAY, Service
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
@@ -158,3 +159,6 @@ def test_autoscaling_is_an_addon_with_a_configuration(service: Service, path: st
     assert service.refused("POST", scaling, {"scaler_type": "karpenter"}) == "InvalidParameter.ScalerType"
     random = {"scaler_type": "goatscaler", "expander": "random"}
     assert service.refused("POST", scaling, random) == "InvalidParameter.Expander"
+    service.finish(service.call("POST", scaling, {"scaler_type": "cluster-autoscaler"}))
+    scalers = {"goatscaler", "cluster-autoscaler"} & installed(service.account, cluster_id).keys()
+    assert scalers == {"cluster-autoscaler"}

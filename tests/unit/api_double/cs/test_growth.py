@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.api_double.cs.growth import fits, is_waiting, nodes_to_add
+from tests.api_double.cs.growth import expected_node, fits, is_waiting, nodes_to_add
 
 GPU = "nvidia.com/gpu"
 TAINT = {"key": GPU, "value": "present", "effect": "NoSchedule"}
@@ -61,6 +61,17 @@ def test_nodes_are_not_added_for_pods_they_would_not_help() -> None:
     ):
         assert nodes_to_add([pod], [], sample, GPU) == 0
     assert nodes_to_add([_pod(1, nodeSelector={"pool": "train"})], [], sample, GPU) == 1
+
+
+def test_an_empty_pool_is_expected_to_have_what_scalers_simulate_and_its_tags_name() -> None:
+    """ACK, "FAQ about node instant scaling", "Node auto scaling FAQ"."""
+    sample = _node("sample")
+    sample["status"]["allocatable"]["aliyun/erdma"] = "400"
+    pod = _pod(8)
+    pod["spec"]["containers"][0]["resources"]["limits"]["aliyun/erdma"] = "1"
+    tags = [{"key": "k8s.io/cluster-autoscaler/node-template/resource/aliyun/erdma", "value": "400"}]
+    for nodes, read, more in (([], [], 0), ([], tags, 1), ([_node("a", 0)], [], 1)):
+        assert nodes_to_add([pod], nodes, expected_node(sample, nodes, read), GPU) == more
 
 
 def test_tolerations_match_as_kubernetes_matches_them() -> None:

@@ -196,6 +196,20 @@ def test_spot_nodes_come_after_the_on_demand_base(service: Service, cluster_id: 
     assert [node["spot"] for node in service.nodes(path)] == [False, True, False, True, False]
 
 
+def test_a_pool_stays_spot_or_on_demand(service: Service, cluster_id: str) -> None:
+    """ACK, "Create and manage node pools", billing method."""
+    path, spot = service.pool(cluster_id), {"scaling_group": {"spot_strategy": "SpotAsPriceGo"}}
+    assert service.refused("PUT", path, spot) == "InvalidParameter.SpotStrategy"
+    other = service.pool(cluster_id, "other", **spot)
+    limited = {
+        "spot_strategy": "SpotWithPriceLimit",
+        "spot_price_limit": [{"instance_type": "ecs.gn7i-c16g1.4xlarge", "price_limit": "9"}],
+    }
+    service.finish(service.call("PUT", other, {"scaling_group": limited}))
+    on_demand = {"scaling_group": {"spot_strategy": "NoSpot"}}
+    assert service.refused("PUT", other, on_demand) == "InvalidParameter.SpotStrategy"
+
+
 def test_a_pool_in_use_goes_by_force_only(service: Service, cluster_id: str) -> None:
     path = service.pool(cluster_id)
     assert service.refused("DELETE", path) == "InvalidParameter.Force"

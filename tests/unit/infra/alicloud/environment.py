@@ -27,7 +27,14 @@ GPU_POOL = {
     "instance_types": ["ecs.gn7i-c16g1.4xlarge"],
     "maximum": 8,
 }
-ERDMA_POOL = {"name": "h20", "role": "gpu", "instance_types": ["ecs.ebmgn8v.48xlarge"], "maximum": 4, "rdma": True}
+ERDMA_POOL = {
+    "name": "h20",
+    "role": "gpu",
+    "instance_types": ["ecs.ebmgn8v.48xlarge"],
+    "minimum": 1,
+    "maximum": 4,
+    "rdma": True,
+}
 LINGJUN_POOL = {
     "name": "lingjun",
     "role": "gpu",

@@ -8,6 +8,7 @@ import pulumi
 import pytest
 
 from infra.alicloud.ack_cluster import AckCluster, AckClusterArgs
+from infra.alicloud.kubernetes_version import default_patch
 from infra.errors import RefusalError
 from tests.recording_engine import KUBERNETES_PROVIDER, UNKNOWN, Secret, scalars
 from tests.tables import each_row
@@ -143,7 +144,7 @@ def test_an_upgrade_of_an_addon_is_not_a_change_of_the_cluster():
 
 
 def test_an_upgrade_channel_owns_the_version():
-    assert "version" not in _cluster().ignore_changes
+    assert "version" not in _cluster(settings(kubernetes={"version": "1.35"})).ignore_changes
     recording = record_on(_program, settings(kubernetes={"auto_upgrade": "stable"}))
     [cluster] = recording.of_type(CLUSTER)
     assert "version" in cluster.ignore_changes
@@ -151,8 +152,33 @@ def test_an_upgrade_channel_owns_the_version():
     assert component.inputs == {}
 
 
-def test_a_minor_becomes_the_patch_that_ack_offers_and_stays_it():
+def test_a_new_default_version_upgrades_no_cluster():
+    """Earlier releases kept the answer under the name of their default."""
     recording = record_on(_program, settings(), preview=False)
+    [stash] = recording.of_type(STASH)
+    assert (stash.name, stash.ignore_changes) == ("kubernetes-versions", ("input",))
+    assert {alias.rpartition("::")[2] for alias in stash.aliases} == {"kubernetes-1.34"}
+    [cluster] = recording.of_type(CLUSTER)
+    assert cluster.inputs["version"] == "1.35.7-aliyun.1"
+    assert "version" in cluster.ignore_changes
+    [component] = recording.of_type("athanor:infra:AckCluster")
+    assert component.inputs == {}
+
+
+@each_row(
+    ("offered", "patch"),
+    [
+        (OFFERED, "1.35.7-aliyun.1"),
+        (["1.34.10-aliyun.1", "1.34.3-aliyun.1"], "1.34.10-aliyun.1"),
+        (["1.38.0-aliyun.1", "1.37.10-aliyun.1", "1.37.9-aliyun.1"], "1.37.10-aliyun.1"),
+    ],
+)
+def test_a_version_that_nobody_chose_depends_on_no_minor(offered, patch):
+    assert default_patch(offered) == patch
+
+
+def test_a_minor_becomes_the_patch_that_ack_offers_and_stays_it():
+    recording = record_on(_program, settings(kubernetes={"version": "1.34"}), preview=False)
     [stash] = recording.of_type(STASH)
     assert (stash.name, stash.inputs, stash.ignore_changes) == ("kubernetes-1.34", {"input": OFFERED}, ("input",))
     [asked] = [invoke for invoke in recording.invokes if invoke.token == VERSIONS]
@@ -185,7 +211,7 @@ def _creation(**inputs):
 
 
 def test_a_minor_that_ack_no_longer_offers_is_refused_before_it_is_kept():
-    hook = _hook("kubernetes-1.34-offered", settings())
+    hook = _hook("kubernetes-1.34-offered", settings(kubernetes={"version": "1.34"}))
     assert hook.opts.on_dry_run
     hook(_creation(input=OFFERED))
     with pytest.raises(
@@ -197,9 +223,9 @@ def test_a_minor_that_ack_no_longer_offers_is_refused_before_it_is_kept():
 def test_a_preview_says_that_it_did_not_ask_for_the_patch(monkeypatch):
     said = []
     monkeypatch.setattr(pulumi.log, "info", said.append)
-    _hook("kubernetes-1.34-offered", settings())(_creation(input=pulumi.UNKNOWN))
+    _hook("kubernetes-versions-offered", settings())(_creation(input=pulumi.UNKNOWN))
     assert said == [
-        "alicloud.kubernetes.version = '1.34': a preview does not query ACK for the patch it offers; `pulumi up` does."
+        "alicloud.kubernetes.version = '1.35': a preview does not query ACK for the patch it offers; `pulumi up` does."
     ]
 
 
@@ -214,17 +240,36 @@ def test_a_cluster_of_a_retired_minor_is_not_created(version, refused):
         hook(_creation())
 
 
+def test_a_version_out_of_support_is_warned_of(monkeypatch):
+    said = []
+    monkeypatch.setattr(pulumi.log, "warn", said.append)
+    for version in ("1.35", "1.36.2-aliyun.1"):
+        _hook("cluster-creatable", settings(kubernetes={"version": version}))(_creation())
+    assert said == []
+    _hook("cluster-creatable", settings(kubernetes={"version": "1.34"}))(_creation())
+    assert said == [
+        "alicloud.kubernetes.version = '1.34': ACK's support of 1.34 ends on 2026-09-30. Fix: omit it, for 1.35"
+    ]
+
+
+def test_a_key_encrypts_even_where_encryption_was_turned_off():
+    """The provider ignores a key alone there."""
+    with_key = _cluster(settings(kubernetes={"encryption_key_id": "key-1"})).inputs
+    assert (with_key["encryptionProviderKey"], with_key["disableEncryption"]) == ("key-1", False)
+    assert _cluster().inputs.keys() & {"encryptionProviderKey", "disableEncryption"} == set()
+
+
 @each_row(
     ("kubernetes", "mode", "kept"),
     [
         ({}, "ipvs", True),
-        ({"version": "1.35"}, "nftables", True),
+        ({"version": "1.36"}, "ipvs", True),
         ({"version": "1.35", "proxy_mode": "ipvs"}, "ipvs", False),
         ({"version": "1.36.2-aliyun.1", "proxy_mode": "nftables"}, "nftables", False),
     ],
 )
-def test_a_new_cluster_gets_nftables_and_an_existing_one_keeps_its_proxy_mode(kubernetes, mode, kept):
-    """The default follows the version: were it not ignored, raising the version would replace the cluster."""
+def test_no_default_changes_the_proxy_mode_of_an_existing_cluster(kubernetes, mode, kept):
+    """It can never be changed: were it not ignored, another default would replace the cluster."""
     cluster = _cluster(settings(kubernetes=kubernetes))
     assert cluster.inputs["proxyMode"] == mode
     assert ("proxyMode" in cluster.ignore_changes) is kept
@@ -284,5 +329,5 @@ def test_the_component_says_what_it_is():
     recording = record_on(_program, settings(), preview=False)
     [component] = recording.of_type("athanor:infra:AckCluster")
     assert component.outputs == {"cluster_id": "cluster-id"}
-    assert component.inputs == {"kubernetes": "1.34"}
+    assert component.inputs == {}
     assert {r.parent for r in recording.resources.values() if r.custom} == {component.urn}

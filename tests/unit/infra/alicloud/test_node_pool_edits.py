@@ -99,6 +99,45 @@ def test_other_edits_are_not_refused(before, edit):
     _edit(before, record_pools(pool(**edit)))
 
 
+def _pool_edit(old, new):
+    """Return what the hooks of a pool say to an update of it."""
+    before, after = record_pools(old), record_pools(new)
+    args = pulumi.ResourceHookArgs(
+        urn="urn", id="", name="a10", type=POOL, old_inputs=before.one("a10").inputs, new_inputs=after.one("a10").inputs
+    )
+    for hook in after.one("a10").before_update:
+        assert after.hooks[hook].opts.on_dry_run
+        after.hooks[hook].callback(args)
+
+
+SPOT = pool(spot={})
+
+
+@each_row(("old", "new"), [(GPU_POOL, SPOT), (SPOT, GPU_POOL)], ids=["to spot", "to on demand"])
+def test_a_pool_stays_spot_or_on_demand(old, new):
+    with pytest.raises(RefusalError, match=r"spot of node pool 'a10'.*ACK changes no pool.*add a pool with another"):
+        _pool_edit(old, new)
+
+
+@each_row(
+    ("old", "new", "warned"),
+    [
+        (GPU_POOL, pool(maximum=0), "at most 0 nodes in place of 8"),
+        (pool(minimum=4, maximum=4), pool(minimum=3, maximum=3), "at most 3 nodes in place of 4"),
+        (pool(minimum=2), pool(minimum=1), ""),
+        (GPU_POOL, pool(maximum=9), ""),
+        (SPOT, pool(spot={"price_limits": {"ecs.gn7i-c16g1.4xlarge": 3.5}}), ""),
+    ],
+)
+def test_a_preview_warns_where_jobs_end_because_a_pool_gets_smaller(monkeypatch, old, new, warned):
+    said = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_: said.append(text))
+    _pool_edit(old, new)
+    about_nodes = [text for text in said if "draining" in text]
+    assert len(about_nodes) == bool(warned)
+    assert warned in "".join(about_nodes)
+
+
 def test_pools_come_and_go():
     _edit(record_pools(GPU_POOL), record_pools(pool(CLOSE, name="h20", low_latency=True)))
 

@@ -255,6 +255,30 @@ def test_pools_with_rdma_wait_for_the_controller_and_terway():
     assert "terway-config" not in label_values(recording.one("a10").inputs)
 
 
+SHARED_CORES = pool(name="cores", gpu={"sharing": {"mode": "cgpu", "isolation": "memory_and_cores"}})
+EXPECTED = "k8s.io/cluster-autoscaler/node-template/resource/"
+CLUSTER_AUTOSCALER = {"autoscaler": "cluster-autoscaler"}
+
+
+@each_row(
+    ("raw", "expected"),
+    [(ERDMA_POOL, {"aliyun/erdma": "400"}), (SHARED_CORES, {"aliyun.com/gpu-core.percentage": "100"}), (GPU_POOL, {})],
+    ids=["rdma", "cores", "whole GPUs"],
+)
+def test_a_pool_that_may_be_empty_grows_or_is_refused(raw, expected):
+    empty = pool(raw, minimum=0)
+    own = {"athanor:project", "athanor:stack"}
+    tags = pool_inputs(empty, kubernetes=CLUSTER_AUTOSCALER)["tags"]
+    assert {key: value for key, value in tags.items() if key not in own} == {
+        f"{EXPECTED}{name}": count for name, count in expected.items()
+    }
+    for grows in (pool(raw, minimum=1), pool(raw, minimum=2, maximum=2), *([] if expected else [empty])):
+        assert pool_inputs(grows)["tags"].keys() == own
+    if expected:
+        with pytest.raises(RefusalError, match=rf"{empty['name']}.*{next(iter(expected))}.*never grow.*cluster-auto"):
+            pool_inputs(empty)
+
+
 def test_a_lingjun_pool_takes_what_the_node_group_has():
     inputs = pool_inputs(LINGJUN_POOL, preview=False)
     assert set(inputs) == {
@@ -279,7 +303,7 @@ def test_a_lingjun_pool_takes_what_the_node_group_has():
 def test_a_lingjun_pool_keeps_its_group():
     recording = record_pools(LINGJUN_POOL)
     node_pool = recording.one("lingjun")
-    [name] = node_pool.before_update
+    name = node_pool.before_update[0]
     args = pulumi.ResourceHookArgs(urn=node_pool.urn, id="np1", name="lingjun", type=POOL)
     other = {**node_pool.inputs, "efloNodeGroup": {"clusterId": "i-lingjun", "groupId": "another"}}
     args.old_inputs, args.new_inputs = node_pool.inputs, other
@@ -307,7 +331,7 @@ def test_the_kubelet_of_an_rdma_node_takes_as_many_pods_as_terway_has_addresses(
 
 
 def test_of_unlike_rdma_types_the_smallest_decides():
-    raw = pool(instance_types=["ecs.gn8v.4xlarge", "ecs.gn8v.6xlarge"], rdma=True)
+    raw = pool(instance_types=["ecs.gn8v.4xlarge", "ecs.gn8v.6xlarge"], rdma=True, minimum=1)
     assert pool_inputs(raw)["kubeletConfiguration"] == {"maxPods": str((8 - 1 - 2) * 30 + 6)}
 
 

@@ -173,7 +173,7 @@ def test_what_cannot_work_is_refused(raw, says):
         (_environment(tags={"athanor:stack": "b"}), ["is not a valid tag key"]),
         (_environment(tags={"": "b"}), ["is not a valid tag key"]),
         (_environment(tags={"a": "x" * 129}), ["is not a valid tag value"]),
-        (_environment(tags={f"a{n}": "b" for n in range(19)}), ["at most 18"]),
+        (_environment(tags={f"a{n}": "b" for n in range(19)}), ["at most 15"]),
         (_environment(assume_role={"role_arn": "deployer"}), ["role_arn = 'deployer'"]),
         (_environment(kubernetes={"version": "1.31.1-aliyun.1"}), ["1.31.1-aliyun.1", "older than 1.32"]),
         (_environment(kubernetes={"version": "1.34.10"}), ["version = '1.34.10'"]),
