@@ -14,7 +14,7 @@ from athanor.review.values import Embedded, Unknown, Value
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-Kind = Literal["added", "removed", "changed", "reordered", "later", "follows", "unseen"]
+Kind = Literal["added", "removed", "changed", "reordered", "ends", "later", "follows", "unseen"]
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _IDENTITIES = ("name", "key", "id", "mountPath", "containerPort", "port", "topologyKey", "alert", "record", "title")
 """Fields by which the elements of a list are the same one, before and after, in this order of preference."""
@@ -33,8 +33,9 @@ _LONGEST_TEXT = 200_000
 class Difference:
     """One difference. `old` and `new` are None where there is nothing.
 
-    `later`: the new value is not known yet. `follows`: the only difference is the object's own new name in it.
-    `unseen`: the provider names it, and the preview has no values of it that differ, as with secrets.
+    `ends`: of a text, only the ends of lines. `later`: the new value is not known yet. `follows`: the only difference
+    is the object's own new name in it. `unseen`: the provider names it, and the preview has no values of it that
+    differ, as with secrets.
     """
 
     path: str
@@ -202,7 +203,7 @@ def _texts(old: str, new: str, path: str) -> Iterator[Difference]:
     before, after = old.splitlines(), new.splitlines()
     yield from _changed_lines(before, after, path)
     if before == after:  # only the ends of lines differ
-        yield Difference(path=path, kind="changed", old=old, new=new)
+        yield Difference(path=path, kind="ends")
 
 
 def _changed_lines(before: Sequence[str], after: Sequence[str], path: str) -> Iterator[Difference]:

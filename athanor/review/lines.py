@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from athanor.review.text import printable, shortened
 from athanor.review.values import Embedded, Hidden, Masker, Unknown, Value
@@ -18,6 +18,14 @@ LONGEST_VALUE = 160
 _LONGEST_PATH = 160
 MOST_LINES = 60
 """Differences of one resource that are shown."""
+_MOST_TEXT_LINES = 12
+"""Lines of a text that is added or removed as a whole."""
+_WITHOUT_VALUES = {
+    "reordered": "the same elements in another order",
+    "ends": "only the ends of its lines",
+    "unseen": "changes; the values are secret or not in the preview",
+}
+"""What is written of kinds of differences that have no values."""
 _BEFORE_DIFFERENCE = 24
 """Characters that are shown in front of the place where two long texts begin to differ."""
 
@@ -25,8 +33,8 @@ _BEFORE_DIFFERENCE = 24
 def difference_lines(differences: Sequence[Difference], masker: Masker) -> list[str]:
     """Return differences as lines for a block of `diff`: removed is red, added green, changed orange on GitHub."""
     listed = [each for each in differences if each.kind not in {"later", "follows"}]
-    lines = [_line(each, masker) for each in listed[:MOST_LINES]]
-    left = len(listed) - len(lines)
+    lines = [line for each in listed[:MOST_LINES] for line in _lines(each, masker)]
+    left = max(len(listed) - MOST_LINES, 0)
     if left:
         lines.append(f"  … and {left:,} more differences")
     following = len([each for each in differences if each.kind == "follows"])
@@ -38,20 +46,34 @@ def difference_lines(differences: Sequence[Difference], masker: Masker) -> list[
     return lines
 
 
-def _line(difference: Difference, masker: Masker) -> str:
+def _lines(difference: Difference, masker: Masker) -> list[str]:
     path = _path(difference.path, masker) or "(all)"
-    match difference.kind:
-        case "added":
-            return f"+ {path}: {displayed(difference.new, masker)}"
-        case "removed":
-            return f"- {path}: {displayed(difference.old, masker)}"
-        case "reordered":
-            return f"! {path}: the same elements in another order"
-        case "unseen":
-            return f"! {path}: changes; the values are secret or not in the preview"
-        case _:
-            old, new = _apart(difference.old, difference.new, masker)
-            return f"! {path}: {old} → {new}"
+    old, new = difference.old, difference.new
+    if difference.kind in _WITHOUT_VALUES:
+        return [f"! {path}: {_WITHOUT_VALUES[difference.kind]}"]
+    if difference.kind == "added":
+        return _one_sided(f"+ {path}:", new, masker)
+    if difference.kind == "removed":
+        return _one_sided(f"- {path}:", old, masker)
+    if _is_text(old) is not _is_text(new):
+        return [*_one_sided(f"- {path}:", old, masker), *_one_sided(f"+ {path}:", new, masker)]
+    before, after = _apart(old, new, masker)
+    return [f"! {path}: {before} → {after}"]
+
+
+def _one_sided(head: str, value: Value, masker: Masker) -> list[str]:
+    """Return a value in one line, or a text of several lines below its path."""
+    if not _is_text(value):
+        return [f"{head} {displayed(value, masker)}"]
+    lines = masker.clean(value).splitlines()
+    beginning = [f"{head[0]}   {shortened(printable(line), LONGEST_VALUE)}" for line in lines[:_MOST_TEXT_LINES]]
+    left = len(lines) - len(beginning)
+    return [head, *beginning, *([f"{head[0]}   … and {left:,} more lines"] if left else [])]
+
+
+def _is_text(value: Value) -> TypeGuard[str]:
+    """Whether a value is a text of several lines."""
+    return isinstance(value, str) and "\n" in value.strip("\n")
 
 
 def _path(path: str, masker: Masker) -> str:

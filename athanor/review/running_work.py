@@ -26,6 +26,7 @@ _JOB_LABELS = (
 """Labels of a job's pods, with its name: ours, Volcano's, Kubeflow's and Kubernetes' own."""
 _WITH_ITS_NODE = {"DaemonSet", "Node"}
 """Owners of pods that belong to a node and go with it."""
+_QUEUE_LABEL = "volcano.sh/queue-name"
 _GPUS = "nvidia.com/gpu"
 _QUESTION = ("get", "nodes,pods,persistentvolumeclaims", "--all-namespaces", "--output=json")
 
@@ -44,6 +45,27 @@ class Pod:
     gpus: int
     claims: frozenset[str]
     """Names of the claims that it mounts."""
+    queue: str = ""
+    """Volcano's queue of its job."""
+    controller: str = ""
+    """Name of the Deployment or StatefulSet that it belongs to."""
+
+    def is_part_of(self, stake: Stake, namespace: str, name: str) -> bool:
+        """Whether it goes with the change of an object that has this name in the cluster."""
+        match stake.thing:
+            case "cluster":
+                return True
+            case "namespace":
+                return self.namespace == name
+            case "job":
+                return name in self.names and namespace in {"", self.namespace}
+            case "service":  # a Service or a route has no pods of its own
+                own = stake.change.type.startswith("kubernetes:apps/")
+                return own and (self.namespace, self.controller) == (namespace, name)
+            case "queue":
+                return self.queue == name
+            case _:
+                return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,20 +91,13 @@ class Running:
     def stopped_by(self, stake: Stake) -> list[Work] | None:
         """Return what a change stops; None where the cluster's objects do not tell."""
         namespace, name = physical_name(stake.change)
-        match stake.thing:
-            case "cluster":
-                return _work(self.pods)
-            case "node pool":
-                return self._in_pool(stake)
-            case "namespace":
-                return _work([pod for pod in self.pods if pod.namespace == name])
-            case "job":
-                same = [pod for pod in self.pods if name in pod.names and namespace in {"", pod.namespace}]
-                return _work(same)
-            case "volume":
-                return self._mounting(stake, namespace, name)
-            case _:
-                return None
+        if stake.thing == "node pool":
+            return self._in_pool(stake)
+        if stake.thing == "volume":
+            return self._mounting(stake, namespace, name)
+        if stake.thing in {"network", "definition"}:
+            return None
+        return _work([pod for pod in self.pods if pod.is_part_of(stake, namespace, name)])
 
     def _in_pool(self, stake: Stake) -> list[Work]:
         name = stake.change.name
@@ -172,7 +187,19 @@ def _pod(item: object, pools: dict[str, str]) -> Pod:
         pool=pools.get(as_text(at(item, "spec", "nodeName")), ""),
         gpus=sum(as_count(at(container, "resources", "requests", _GPUS)) or 0 for container in containers),
         claims=frozenset(as_text(claim) for claim in claims if claim),
+        queue=as_text(labels.get(_QUEUE_LABEL)),
+        controller=_controller(item, labels),
     )
+
+
+def _controller(item: object, labels: dict[str, object]) -> str:
+    """Return the Deployment's or StatefulSet's name: a ReplicaSet has that of its Deployment, and a hash behind it."""
+    for kind, name in _owners(item):
+        if kind == "ReplicaSet":
+            return name.removesuffix(f"-{as_text(labels.get('pod-template-hash'))}")
+        if kind == "StatefulSet":
+            return name
+    return ""
 
 
 def _work_name(item: object, labels: dict[str, object]) -> str:

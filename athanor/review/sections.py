@@ -80,7 +80,9 @@ def _stakes(review: StackReview) -> list[Block]:
     lines = [_stake(stake, work, review) for stake, work in review.stakes[:_MOST_STAKES]]
     left = len(review.stakes) - len(lines)
     more = [f"- and {left:,} more"] if left else []
-    short = f"{title}\n\n{len(review.stakes):,} clusters, pools, volumes or jobs are replaced, deleted or shrink."
+    short = (
+        f"{title}\n\n{len(review.stakes):,} clusters, pools, volumes, jobs or others are replaced, deleted or shrink."
+    )
     return _one("\n".join([title, "", *lines, *more]), short, _RANK_OF_STAKES)
 
 
@@ -134,13 +136,18 @@ def _policies(review: StackReview) -> list[Block]:
     title = "### Policy findings"
     lines = [
         f"- {code(each.enforcement, 20)} {code(f'{each.pack}/{each.policy}', 80)}"
-        f"{f' {code(urn_name(each.urn), 80)}' if each.urn else ''}: {code(review.masker.clean(each.message), 400)}"
+        f"{f' {code(urn_name(each.urn), 80)}' if each.urn else ''}:"
+        f" {code(_in_one_line(review.masker.clean(each.message)), 400)}"
         for each in findings[:_MOST_STAKES]
     ]
     more = [f"- and {len(findings) - len(lines):,} more"] if len(findings) > len(lines) else []
     mandatory = sum(each.mandatory for each in findings)
     short = f"{title}\n\n{len(findings):,} findings, {mandatory:,} of them mandatory."
     return _one("\n".join([title, "", *lines, *more]), short, _RANK_OF_POLICIES)
+
+
+def _in_one_line(message: str) -> str:
+    return " ".join(message.split())
 
 
 def _monitoring(review: StackReview) -> list[Block]:

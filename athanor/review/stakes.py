@@ -1,7 +1,8 @@
-"""Which changes cost running work or data: replaced or deleted clusters, pools, volumes, jobs."""
+"""Which changes cost running work or data: replaced or deleted clusters, pools, volumes, jobs, services, queues."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,29 +27,57 @@ _THINGS = {
     ),
     "volume": (
         "kubernetes:core/v1:PersistentVolumeClaim", "kubernetes:core/v1:PersistentVolume",
-        "alicloud:nas/fileSystem:FileSystem", "alicloud:nas/fileset:Fileset", "alicloud:oss/bucket:Bucket",
+        "alicloud:nas/fileSystem:FileSystem", "alicloud:nas/fileset:Fileset", "alicloud:nas/mountTarget:MountTarget",
+        "alicloud:nas/protocolMountTarget:ProtocolMountTarget", "alicloud:oss/bucket:Bucket",
         "alicloud:ecs/ecsDisk:EcsDisk", "alicloud:ecs/disk:Disk", "aws:ebs/volume:Volume",
         "aws:efs/fileSystem:FileSystem", "aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2",
+    ),
+    "network": (
+        "alicloud:vpc/network:Network", "alicloud:vpc/switch:Switch", "alicloud:vpc/natGateway:NatGateway",
+        "alicloud:ecs/eipAddress:EipAddress", "alicloud:ecs/securityGroup:SecurityGroup", "aws:ec2/vpc:Vpc",
+        "aws:ec2/subnet:Subnet", "aws:ec2/natGateway:NatGateway", "gcp:compute/network:Network",
     ),
     "job": (
         "kubernetes:batch.volcano.sh/v1alpha1:Job", "kubernetes:batch/v1:Job", "kubernetes:kubeflow.org/v1:PyTorchJob",
         "kubernetes:kubeflow.org/v1:TFJob", "kubernetes:kubeflow.org/v2beta1:MPIJob",
         "kubernetes:trainer.kubeflow.org/v1alpha1:TrainJob", "kubernetes:ray.io/v1:RayJob",
     ),
+    "service": (
+        "kubernetes:apps/v1:Deployment", "kubernetes:apps/v1:StatefulSet", "kubernetes:core/v1:Service",
+        "kubernetes:gateway.networking.k8s.io/v1:Gateway", "kubernetes:gateway.networking.k8s.io/v1:HTTPRoute",
+        "kubernetes:gateway.networking.k8s.io/v1:GRPCRoute", "kubernetes:networking.k8s.io/v1:Ingress",
+    ),
+    "queue": ("kubernetes:scheduling.volcano.sh/v1beta1:Queue", "kubernetes:kueue.x-k8s.io/v1beta1:ClusterQueue"),
     "namespace": ("kubernetes:core/v1:Namespace",),
     "definition": ("kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition",),
 }  # fmt: skip
 _BY_TYPE = {token: thing for thing, tokens in _THINGS.items() for token in tokens}
+_MOUNTS = ("alicloud:nas/mountTarget:MountTarget", "alicloud:nas/protocolMountTarget:ProtocolMountTarget")
+_STORES = tuple(token for token in _THINGS["volume"] if token not in _MOUNTS and not token.startswith("kubernetes:"))
+"""What holds the files of volumes."""
+_SHORTEST_IDENTIFIER = 6
+"""Characters: anything shorter may stand in a volume by chance."""
 THINGS = tuple(_THINGS)
 """Kinds of things with something at stake, the largest first."""
 _CONSEQUENCES = {
     "cluster": "everything that runs in it stops",
-    "node pool": "every pod on its nodes is evicted",
+    "node pool": "its nodes go without being drained, and every pod there ends",
     "volume": "its files may be lost",
+    "network": "nodes and pods that use it lose their connections",
     "job": "it stops",
+    "service": "clients get no answers from it any more",
+    "queue": "jobs that wait in it do not start any more",
     "namespace": "everything in it is deleted with it",
     "definition": "every object of this kind is deleted with it",
 }
+
+
+_REPLACED = {
+    "job": "it stops and starts again, from its latest checkpoint if it has one",
+    "service": "clients get no answers from it until its replacement is ready",
+    "queue": "jobs that wait in it wait until it is there again",
+}
+"""What differs where there is a replacement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,32 +92,53 @@ class Stake:
 
 def stakes(changes: Sequence[Change]) -> list[Stake]:
     """Return the changes with something at stake, the largest first."""
-    listed = [stake for change in changes if (stake := _stake(change))]
+    lost = [change for change in changes if change.type in _STORES and change.kind in {"deleted", "replaced"}]
+    listed = [stake for change in changes if (stake := _stake(change, lost))]
     return sorted(listed, key=lambda stake: (THINGS.index(stake.thing), stake.change.kind, stake.change.urn))
 
 
-def _stake(change: Change) -> Stake | None:
+def _stake(change: Change, lost: Sequence[Change]) -> Stake | None:
     thing = _BY_TYPE.get(change.type)
     if thing is None:
         return None
     if change.kind in {"deleted", "replaced"}:
-        return Stake(change=change, thing=thing, consequence=_special(change, thing) or _CONSEQUENCES[thing])
+        return Stake(change=change, thing=thing, consequence=_special(change, thing, lost) or _CONSEQUENCES[thing])
     if change.kind == "changed" and thing == "node pool" and (smaller := _shrinks(change)):
         return Stake(change=change, thing=thing, consequence=smaller)
     return None
 
 
-def _special(change: Change, thing: str) -> str:
-    if thing == "job" and change.kind == "replaced":
-        return "it stops and starts again, from its latest checkpoint if it has one"
+def _special(change: Change, thing: str, lost: Sequence[Change]) -> str:
+    if change.kind == "replaced" and thing in _REPLACED:
+        return _REPLACED[thing]
+    if change.type in _MOUNTS:
+        return "what is mounted by it hangs; its files stay"
+    if change.type.endswith(":PersistentVolume") and (store := _store_of(change, lost)):
+        return f"its files go with {store.name}, which is {store.kind}, too"
     if change.type.endswith(":PersistentVolumeClaim"):
         return "what happens to its files is up to its volume's reclaim policy"
     policy = as_text(at(change.before, "spec", "persistentVolumeReclaimPolicy"))
     return "its files stay where they are (reclaim policy Retain)" if policy == "Retain" else ""
 
 
+def _store_of(volume: Change, lost: Sequence[Change]) -> Change | None:
+    """Return the file system, bucket or disk that a volume is on, if it is lost."""
+    names_it = json.dumps(at(volume.before, "spec"))
+    return next((store for store in lost if any(name in names_it for name in _identifiers(store))), None)
+
+
+def _identifiers(store: Change) -> list[str]:
+    """Return what volumes name it by: its id, which is the beginning of its mount targets' domains, or its name."""
+    state = store.old
+    named = [at(state.outputs, "id"), at(state.outputs, "bucket"), at(state.inputs, "bucket")] if state else []
+    return [name for name in map(as_text, named) if len(name) >= _SHORTEST_IDENTIFIER]
+
+
 def _shrinks(change: Change) -> str:
     before, after = pool_of(change.before), pool_of(change.after)
     if before is None or after is None or after.most >= before.most:
         return ""
-    return f"it shrinks from at most {before.most} to {after.most} nodes; pods on nodes beyond that are evicted"
+    return (
+        f"it shrinks from at most {before.most} to {after.most} nodes; nodes beyond that go without being drained, and"
+        " pods there end"
+    )

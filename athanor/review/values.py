@@ -32,6 +32,8 @@ _UNKNOWNS = {
     "e48ece36-62e2-4504-bad9-02848725956a",
     "dd056dcd-154b-4c76-9bd3-c8f88648b5ff",
 }
+_DEFAULTS = "__defaults"
+"""Names of inputs that the provider filled in, which the engine keeps next to them, at any depth."""
 _BLINDED = "[secret]"
 _SECRET_NAMES = re.compile(
     r"(passw(or)?d|passphrase|secret[_-]?key|key[_-]?secret|private[_-]?key(data)?|client[_-]?key([_-]?data)?|token"
@@ -134,7 +136,7 @@ class Masker:
         return self._entries({key: each for key, each in raw.items() if key != _MARK}, depth)
 
     def _entries(self, raw: dict[str, object], depth: int) -> dict[str, Value]:
-        return {key: self._entry(key, each, depth) for key, each in raw.items()}
+        return {key: self._entry(key, each, depth) for key, each in raw.items() if key != _DEFAULTS}
 
     def _entry(self, key: str, raw: object, depth: int) -> Value:
         if isinstance(raw, str) and raw and raw not in _UNKNOWNS and _SECRET_NAMES.search(key):

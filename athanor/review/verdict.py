@@ -18,7 +18,7 @@ UNREADABLE = 1
 """A file could not be read, or the engine not started: there is no report."""
 WRONG_ARGUMENTS = 2
 DESTRUCTIVE = 3
-"""A cluster, a pool, a volume or a running job would be replaced or deleted."""
+"""A cluster, a pool, a volume, a running job, a service or a queue would be replaced or deleted."""
 CHANGES = 4
 """There are changes at or above the threshold, none of them destructive."""
 FAILED = 5

@@ -187,7 +187,7 @@ def test_policy_findings_are_listed_mandatory_first() -> None:
                 "policyName": name,
                 "policyPackName": "p",
                 "enforcementLevel": level,
-                "message": f"about {name}",
+                "message": f"about\n  {name}",
             }
         }
         for name, level in (("a", "advisory"), ("b", "mandatory"))

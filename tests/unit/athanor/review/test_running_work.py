@@ -92,6 +92,98 @@ def test_what_nothing_uses_stops_nothing(change: dict[str, Any]) -> None:
     assert "Nothing that runs now stops." in reported(change, running=RUNNING)
 
 
+NAS = "alicloud:nas/fileSystem:FileSystem"
+DEPLOYMENT, SERVICE = "kubernetes:apps/v1:Deployment", "kubernetes:core/v1:Service"
+QUEUE = "kubernetes:scheduling.volcano.sh/v1beta1:Queue"
+
+
+def on_nas(server: str) -> dict[str, Any]:
+    attributes = {"server": server, "path": "/data"}
+    return {"spec": {"persistentVolumeReclaimPolicy": "Retain", "csi": {"volumeAttributes": attributes}}}
+
+
+@each_row(
+    ("server", "says"),
+    [
+        ("31a8e4c2-abc12.cn-hangzhou.nas.aliyuncs.com", "its files go with nas, which is replaced, too"),
+        ("9f0000d1-abc12.cn-hangzhou.nas.aliyuncs.com", "its files stay where they are (reclaim policy Retain)"),
+    ],
+    ids=["on it", "on another"],
+)
+def test_a_volume_is_lost_with_its_file_system(server: str, says: str) -> None:
+    nas = step("replace", NAS, "nas", {"zoneId": "i"}, {"zoneId": "j"})
+    nas["oldState"]["outputs"] = {"id": "31a8e4c2"}
+    text = reported(nas, step("replace", VOLUME, "data", on_nas(server), on_nas("new")))
+    assert says in text
+    assert ": its files may be lost" in text
+
+
+def test_a_mount_target_takes_no_files_with_it() -> None:
+    text = reported(step("delete", "alicloud:nas/mountTarget:MountTarget", "target", {}))
+    assert "what is mounted by it hangs; its files stay" in text
+
+
+SERVING = running(
+    cluster(
+        {
+            **pod("digits-5c7d9-x1"),
+            "metadata": {
+                "namespace": "athanor",
+                "name": "digits-5c7d9-x1",
+                "labels": {"pod-template-hash": "5c7d9", "athanor.dev/service": "digits"},
+                "ownerReferences": [{"kind": "ReplicaSet", "name": "digits-5c7d9"}],
+            },
+        },
+        pod("train-0", athanor_dev__job="train"),
+    )
+)
+
+
+@each_row(
+    ("change", "says", "stops"),
+    [
+        (
+            step("delete", DEPLOYMENT, "digits", named("digits")),
+            "**service `digits` deleted**: clients get no answers from it any more",
+            "Stops: `service digits` in `athanor` (1 pod, 2 GPUs).",
+        ),
+        (
+            step("delete", DEPLOYMENT, "other", named("digits-5c7d9")),
+            "**service `other` deleted**",
+            "Nothing that runs now stops.",
+        ),
+        (
+            step("replace", SERVICE, "digits", named("digits"), named("digits"), replaceReasons=["spec.clusterIP"]),
+            "clients get no answers from it until its replacement is ready",
+            "Nothing that runs now stops.",
+        ),
+        (
+            step("delete", QUEUE, "queue-research", named("athanor-research", "")),
+            "jobs that wait in it do not start any more",
+            "Nothing that runs now stops.",
+        ),
+        (
+            step("delete", "alicloud:vpc/natGateway:NatGateway", "nat", {}),
+            "nodes and pods that use it lose their connections",
+            "the cluster's objects do not tell",
+        ),
+    ],
+    ids=["deployment", "another deployment", "service", "queue", "egress"],
+)
+def test_what_clients_and_waiting_jobs_lose_is_at_stake(change: dict[str, Any], says: str, stops: str) -> None:
+    text = reported(change, running=SERVING)
+    assert says in text
+    assert stops in text
+    assert reviewed(change, running=SERVING).destructive
+
+
+def test_jobs_of_a_queue_are_found_by_their_label() -> None:
+    train = pod("train-0", athanor_dev__job="train")
+    train["metadata"]["labels"]["volcano.sh/queue-name"] = "athanor-research"
+    text = reported(step("delete", QUEUE, "q", named("athanor-research", "")), running=running(cluster(train)))
+    assert "Stops: `job train` in `athanor` (1 pod, 2 GPUs)." in text
+
+
 def test_a_job_has_ended_only_if_the_cluster_says_so() -> None:
     change = step("delete", JOB, "ended", named("ended"))
     assert reviewed(change).destructive
