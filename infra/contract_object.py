@@ -47,9 +47,9 @@ def read_contract(config_map: dict[str, Any]) -> PlatformOutputs:
     from infra.outputs import PlatformOutputs  # noqa: PLC0415
 
     try:
-        outputs: dict[str, Any] = json.loads(config_map["metadata"]["annotations"][_ANNOTATION])
+        outputs = json.loads(config_map["metadata"]["annotations"][_ANNOTATION])
     except (KeyError, TypeError, ValueError):
         limit = "does not hold a platform's outputs"
         fix = "name the platform's stack instead: `athanor run` with --platform, in a program with Platform.from_stack"
         raise RefusalError(f"ConfigMap {CONTRACT_OBJECT}", sorted(config_map), limit, fix) from None
-    return PlatformOutputs.parse(outputs)
+    return PlatformOutputs.parse(outputs, f"ConfigMap {CONTRACT_OBJECT}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import MISSING, asdict, dataclass, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -224,6 +226,37 @@ class PlatformOffers:
 
 NO_OFFERS = PlatformOffers()
 """Of a cluster whose nodes the platform does not know."""
+_NEWER_WORDS = {"literal_error", "union_tag_invalid"}
+"""Kinds of errors of pydantic for words that a newer release may have added; who needs one of them refuses it."""
+
+
+@cache
+def read_offers(text: str) -> PlatformOffers:
+    """Return the offers that a stack exports as JSON text; empty text is that of a release before them.
+
+    Raises:
+        RefusalError: it is not JSON, has another shape, or something in it is too new to be read.
+    """
+    if not text:
+        return NO_OFFERS
+    fix = "use a stack of the athanor project, or update athanor"
+    try:
+        data = json.loads(text)
+    except ValueError:
+        raise RefusalError("offers", text, "is not JSON", fix) from None
+    try:
+        _adapter().validate_python(data)
+    except ValidationError as invalid:
+        wrong = [error for error in invalid.errors(include_url=False) if error["type"] not in _NEWER_WORDS]
+        if wrong:
+            path, value, limit = ".".join(map(str, ("offers", *wrong[0]["loc"]))), wrong[0]["input"], wrong[0]["msg"]
+            raise RefusalError(path, value, f"cannot be read: {limit}", fix) from None
+    return PlatformOffers.from_dict(data)
+
+
+@cache
+def _adapter() -> TypeAdapter[PlatformOffers]:
+    return TypeAdapter(PlatformOffers)
 
 
 def _read_node(pool: Mapping[str, Any]) -> NodeFacts | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from infra.errors import RefusalError
-from infra.offers import NO_OFFERS, PlatformOffers
+from infra.offers import NO_OFFERS, PlatformOffers, read_offers
 
 if TYPE_CHECKING:
     import pulumi
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 CONTRACT_VERSION = 1
 """Raised when an output is renamed, removed or changes its meaning; a new output alone does not raise it."""
 VERSION_KEY = "contract_version"
+_FIX = "use a stack of the athanor project"
 
 
 _Text = TypeVar("_Text")
@@ -73,20 +73,37 @@ class PlatformOutputs(PlatformFields[str, str]):
         Raises:
             RefusalError: this code cannot read them.
         """
-        return PlatformOffers.from_dict(json.loads(self.offers)) if self.offers else NO_OFFERS
+        return read_offers(self.offers)
 
     @classmethod
     def read(cls, stack: pulumi.StackReference) -> pulumi.Output[Self]:
         """Return another stack's outputs, checked when they are known.
 
         Raises:
-            RefusalError: a key is missing, or the other stack follows a newer contract.
+            RefusalError: as `parse`.
         """
-        return stack.outputs.apply(cls.parse)
+        return stack.name.apply(lambda name: stack.outputs.apply(lambda outputs: cls.parse(outputs, f"stack {name}")))
 
     @classmethod
-    def parse(cls, outputs: dict[str, Any]) -> Self:
-        """Check plain outputs and return them typed; unknown extra keys are ignored."""
+    def parse(cls, outputs: object, source: str = "another stack") -> Self:
+        """Check plain outputs and return them typed; unknown extra keys are ignored.
+
+        Args:
+            outputs: A mapping by name, of which nothing is known.
+            source: Where they are from, such as `stack organization/athanor/prod`, for messages.
+
+        Raises:
+            RefusalError: they lack something, are of another shape, or follow a newer contract.
+        """
+        if not isinstance(outputs, dict):
+            raise RefusalError(f"outputs of {source}", outputs, "are not outputs by their names", _FIX)
+        try:
+            return cls._parsed(cast("dict[str, Any]", outputs))
+        except RefusalError as refused:
+            raise RefusalError(f"{refused.field} of {source}", refused.value, refused.limit, refused.fix) from None
+
+    @classmethod
+    def _parsed(cls, outputs: dict[str, Any]) -> Self:
         version = _whole_number(outputs.get(VERSION_KEY, 0))
         if version > CONTRACT_VERSION:
             raise RefusalError(
@@ -95,12 +112,15 @@ class PlatformOutputs(PlatformFields[str, str]):
         required = [each.name for each in fields(cls) if each.default is MISSING]
         missing = [name for name in required if name not in outputs]
         if missing:
-            raise RefusalError(
-                "stack outputs", sorted(outputs), f"lack {', '.join(missing)}", "use a stack of the athanor project"
-            )
-        values = {each.name: outputs[each.name] for each in fields(cls) if each.name in outputs}
-        values[VERSION_KEY] = version
-        return cls(**values)
+            raise RefusalError("outputs", sorted(outputs), f"lack {', '.join(missing)}", _FIX)
+        values = {name: outputs[name] for name in FIELD_NAMES if name in outputs}
+        for name, value in values.items():
+            if not isinstance(value, str):
+                raise RefusalError(name, value, "is not text", _FIX)
+        parsed = cls(contract_version=version, **values)
+        # Now, while it is known where they are from.
+        read_offers(parsed.offers)
+        return parsed
 
 
 def _whole_number(value: object) -> int:
@@ -108,4 +128,4 @@ def _whole_number(value: object) -> int:
     try:
         return int(str(value).removesuffix(".0"))
     except ValueError:
-        raise RefusalError(VERSION_KEY, value, "is not a number", "use a stack of the athanor project") from None
+        raise RefusalError(VERSION_KEY, value, "is not a number", _FIX) from None

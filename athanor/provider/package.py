@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pulumi
+from pulumi.errors import InputPropertiesError
 from pulumi.provider import ConstructResult
 from pulumi.provider.experimental import component
 from pulumi.provider.experimental.util import camel_case
@@ -57,14 +58,14 @@ class Package(component.ComponentProvider):
         """Declare a component.
 
         Raises:
-            RefusalError: our own classes refuse it.
+            InputPropertiesError: our own classes refuse it.
         """
         settings.set_root_resource(self._program())
         try:
             constructed = super().construct(name, resource_type, inputs, options)
         except ComponentInitError as error:
             if isinstance(error.inner, RefusalError):
-                raise error.inner from None
+                raise _in_its_words(error.inner) from None
             raise
         return ConstructResult(constructed.urn, {key: _refusing(each) for key, each in constructed.state.items()})
 
@@ -79,10 +80,7 @@ class Package(component.ComponentProvider):
 
 
 def _refusing(value: pulumi.Input[Any]) -> pulumi.Output[Any]:
-    """Return an output whose refusal, known only with other outputs, reaches the engine as one line, too.
-
-    The host adds a traceback to any ValueError, which a refusal is, but to no plain RunError.
-    """
+    """Return an output whose refusal, known only with other outputs, reaches the engine as one line, too."""
     output = pulumi.Output.from_input(value)
     return pulumi.Output(
         asyncio.ensure_future(_in_one_line(output.resources())),
@@ -96,7 +94,15 @@ async def _in_one_line(waiting: Awaitable[_T]) -> _T:
     try:
         return await waiting
     except RefusalError as refusal:
-        raise pulumi.RunError(str(refusal)) from None
+        raise _in_its_words(refusal) from None
+
+
+def _in_its_words(refusal: RefusalError) -> InputPropertiesError:
+    """Return the one kind of error that the host passes on as it is.
+
+    It adds a traceback to most others, and gRPC adds "Unexpected <class …>" to those that it leaves alone.
+    """
+    return InputPropertiesError(str(refusal), [])
 
 
 def package() -> Package:

@@ -35,14 +35,16 @@ def described(of: type, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an 
     return of(**arguments)
 
 
-def platform_outputs(values: Mapping[str, Any]) -> PlatformOutputs:
+def platform_outputs(given: object) -> PlatformOutputs:
     """Return what a platform exports from what a program passes on of it.
 
     Raises:
-        RefusalError: it lacks something, or follows a newer contract.
+        RefusalError: it is something else, lacks something, or follows a newer contract.
     """
     names = {camel_case(name): name for name in properties(PlatformOutputs)}
-    return PlatformOutputs.parse({names.get(name, name): value for name, value in values.items()})
+    values = cast("dict[str, Any]", given if isinstance(given, Mapping) else {"": given})
+    outputs = {names.get(name, name): value for name, value in values.items()}
+    return PlatformOutputs.parse(outputs if isinstance(given, Mapping) else given, "the property platform")
 
 
 def written(values: Mapping[str, Any]) -> dict[str, Any]:

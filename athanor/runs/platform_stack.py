@@ -49,7 +49,11 @@ def outputs_of_stack(stack: str) -> PlatformOutputs:
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"pulumi ended with {done.returncode}"])[-1]
         raise _unread(stack, f"cannot be read: {said.removeprefix('error: ')}")
-    return PlatformOutputs.parse(json.loads(done.stdout))
+    try:
+        outputs = json.loads(done.stdout)
+    except ValueError:
+        raise _unread(stack, "cannot be read: pulumi wrote no JSON") from None
+    return PlatformOutputs.parse(outputs, f"stack {stack}")
 
 
 def _unread(stack: str, limit: str) -> RefusalError:

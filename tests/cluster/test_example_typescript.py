@@ -103,6 +103,7 @@ def test_a_mistake_is_refused_in_words(example: Example, wrong: str, words: str)
     said = example.refusal("index.ts", "workers: 1", wrong)
     assert words in said
     assert "Traceback" not in said
+    assert "Unexpected" not in said
 
 
 @pytest.mark.usefixtures("declared")

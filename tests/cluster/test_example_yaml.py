@@ -88,3 +88,4 @@ def test_a_refusal_is_one_line_in_the_words_of_python(example: Example, right: s
     assert words in said
     assert "Traceback" not in said
     assert "File " not in said
+    assert "Unexpected" not in said

@@ -123,7 +123,7 @@ def _namespace(stack: str | None, settings: Settings | None, report: Progress) -
     make_private_folders()
     outputs = _outputs(Engine(pulumi=ensure(["pulumi"], report)["pulumi"], stack=stack))
     if outputs:
-        return PlatformOutputs.parse(outputs).namespace
+        return PlatformOutputs.parse(outputs, f"stack {stack}").namespace
     if settings is not None and settings.alicloud is None:
         return settings.namespace
     raise RefusalError(

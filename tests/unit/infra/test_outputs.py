@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import RefusalError
+from infra.offers import PlatformOffers
 from infra.outputs import CONTRACT_VERSION, PlatformOutputs
 from tests.recording_engine import Secret, Unknown
 from tests.tables import each_row
@@ -77,6 +78,42 @@ def test_a_version_that_is_not_a_number_is_refused(version):
 def test_a_missing_key_is_named(key):
     with pytest.raises(RefusalError, match=f"lack {key}\\. Fix: use a stack"):
         PlatformOutputs.parse({name: value for name, value in FROZEN_V1.items() if name != key})
+
+
+OFFERS = json.dumps(PlatformOffers(queues=("training",)).to_dict())
+
+
+@each_row(
+    ("name", "value", "says"),
+    [
+        ("offers", json.loads(OFFERS), r"offers of stack prod = .*: is not text"),
+        ("offers", "[]", r"offers of stack prod = \[\]: cannot be read"),
+        ("offers", '{"pools": {}}', r"offers.pools of stack prod = \{\}: cannot be read"),
+        ("offers", OFFERS.replace('["training"]', '"training"'), r"offers.queues of stack prod = 'training'"),
+        ("offers", "no JSON", r"offers of stack prod = 'no JSON': is not JSON"),
+        (
+            "offers",
+            '{"pools": [{}], "pod_networkings": [], "pod_security": "restricted"}',
+            r"offers.pools.0.name of stack",
+        ),
+        ("namespace", ["ml"], r"namespace of stack prod = \['ml'\]: is not text"),
+        ("trainer_image", None, r"trainer_image of stack prod = None: is not text"),
+    ],
+)
+def test_an_output_of_another_shape_is_refused_with_its_stack(name, value, says):
+    with pytest.raises(RefusalError, match=rf"^{says}.*Fix: use a stack of the athanor project"):
+        PlatformOutputs.parse({**FROZEN_V1, name: value}, "stack prod")
+
+
+@each_row("outputs", [[], "offers", None])
+def test_outputs_that_have_no_names_are_refused(outputs):
+    with pytest.raises(RefusalError, match=r"outputs of stack prod = .*: are not outputs by their names"):
+        PlatformOutputs.parse(outputs, "stack prod")
+
+
+def test_words_of_a_newer_release_are_left_to_who_needs_them():
+    newer = {**json.loads(OFFERS), "pod_security": "stricter", "added": 1}
+    assert PlatformOutputs.parse({**FROZEN_V1, "offers": json.dumps(newer)}).platform_offers.queues == ("training",)
 
 
 def test_another_projects_stack_is_refused_without_its_values():

@@ -144,3 +144,9 @@ def test_a_platform_arrives_as_it_was_read():
 def test_a_platform_of_a_newer_contract_is_refused():
     with pytest.raises(RefusalError, match="supports contracts up to"):
         platform_outputs(written({**PLATFORM, "contract_version": 2.0}))
+
+
+@each_row("given", ["prod", ["prod"], 3.0])
+def test_another_value_than_a_platform_is_refused(given):
+    with pytest.raises(RefusalError, match=r"outputs of the property platform = .*: are not outputs by their names"):
+        platform_outputs(given)

@@ -44,7 +44,9 @@ def test_the_outputs_of_a_stack_are_those_of_its_platform(pulumi, tmp_path):
     [
         ("echo \"error: no stack named 'x' found\" >&2; exit 6", "cannot be read: no stack named 'x' found. Fix: name"),
         ("exit 3", "cannot be read: pulumi ended with 3"),
-        ("echo '{}'", "stack outputs = []: lack namespace"),
+        ("echo '{}'", "outputs of stack x = []: lack namespace"),
+        ("echo '[]'", "outputs of stack x = []: are not outputs by their names"),
+        ("echo nothing", "cannot be read: pulumi wrote no JSON"),
         ("exec sleep 60", "was not read in 0.2 s"),
     ],
 )
