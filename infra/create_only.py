@@ -8,7 +8,7 @@ docs/decisions/0006-create-only-fields.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pulumi
 
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-def _itself(value: Any) -> object:  # noqa: ANN401 - an input of any shape
-    return value
+def _known(value: object) -> object:
+    """Return a value as a message shows it: in a preview, what replaces a resource has no id yet."""
+    if value is pulumi.UNKNOWN:
+        return "not known yet"
+    return [_known(each) for each in cast("list[object]", value)] if isinstance(value, list) else value
 
 
 def _differs(old: Any, new: Any) -> bool:  # noqa: ANN401 - an input of any shape
@@ -47,8 +50,6 @@ class CreateOnly:
     fix: str
     forbids: Callable[[Any, Any], bool] = _differs
     """Whether it cannot be changed from the first value to the second. Default: it cannot be changed at all."""
-    display: Callable[[Any], object] = _itself
-    """What a value of the input is to the user."""
 
 
 def guard(name: str, fields: Sequence[CreateOnly]) -> pulumi.ResourceHookBinding:
@@ -75,5 +76,5 @@ def check(fields: Sequence[CreateOnly], old: Mapping[str, Any], new: Mapping[str
     for field in fields:
         before, after = old.get(field.input), new.get(field.input)
         if field.forbids(before, after):
-            was = f"was {field.display(before)!r} at creation, and {field.limit}"
-            raise RefusalError(field.setting, field.display(after), was, field.fix)
+            was = f"was {_known(before)!r} at creation, and {field.limit}"
+            raise RefusalError(field.setting, _known(after), was, field.fix)

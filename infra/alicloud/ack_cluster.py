@@ -44,21 +44,7 @@ def _skips_a_minor(old: object, new: object) -> bool:
     return isinstance(old, str) and isinstance(new, str) and minor_of(new) > minor_of(old) + 1
 
 
-def _without_unknown(vswitch_ids: Sequence[object] | None) -> list[object]:
-    """In a preview, what replaces a vswitch has no id yet."""
-    return ["a new vswitch" if vswitch_id is pulumi.UNKNOWN else vswitch_id for vswitch_id in vswitch_ids or []]
-
-
 CREATE_ONLY = (
-    CreateOnly(
-        input="podVswitchIds",
-        # Of a VPC of ours the network itself refuses another cidr or zone, before this.
-        setting="alicloud.network.existing.pod_vswitch_ids",
-        limit="the provider sends pod vswitches only when it creates a cluster",
-        fix="restore them (and alicloud.zones, alicloud.network.cidr), and create another environment for others",
-        forbids=given_and_changed,
-        display=_without_unknown,
-    ),
     CreateOnly(
         input="slbInternetEnabled",
         setting="alicloud.kubernetes.public_api_server",
@@ -125,6 +111,18 @@ KUBERNETES_MINOR = (
     ),
 )
 """Of the component, which knows the minor in a preview; the patch that belongs to it is known at `up`."""
+
+
+def pod_vswitches(settings: AlicloudSettings) -> CreateOnly:
+    """Return what guards the pod vswitches: of a VPC of ours the network refuses another cidr or zone, before this."""
+    existing = settings.network.existing is not None
+    return CreateOnly(
+        input="podVswitchIds",
+        setting="alicloud.network.existing.pod_vswitch_ids" if existing else "pod vswitches of the cluster",
+        limit="the provider sends pod vswitches only when it creates a cluster",
+        fix=f"restore {'them' if existing else 'those of the VPC'}, or create another environment",
+        forbids=given_and_changed,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,9 +196,9 @@ def _ignored(chosen: KubernetesSettings) -> list[str]:
     return ignored
 
 
-def _cluster_hooks(chosen: KubernetesSettings) -> pulumi.ResourceHookBinding:
-    hooks = guard("cluster-create-only", CREATE_ONLY)
-    hooks.before_create = [creatable_hook(chosen)]
+def _cluster_hooks(settings: AlicloudSettings) -> pulumi.ResourceHookBinding:
+    hooks = guard("cluster-create-only", [pod_vswitches(settings), *CREATE_ONLY])
+    hooks.before_create = [creatable_hook(settings.kubernetes)]
     return hooks
 
 
@@ -253,7 +251,7 @@ class AckCluster(pulumi.ComponentResource):
                 depends_on=list(network.ready),
                 protect=settings.protected,
                 ignore_changes=_ignored(settings.kubernetes),
-                hooks=_cluster_hooks(settings.kubernetes),
+                hooks=_cluster_hooks(settings),
             ),
             **cluster_inputs(settings),
         )

@@ -122,7 +122,7 @@ def _asks_the_cloud(one: Pending) -> bool:
 
 def _without_the_cloud(one: Pending) -> Outcome:
     if one.operation != CREATING:
-        return Outcome(pending=one, said="read again" if _readable(one) else "repeated by the next up")
+        return Outcome(pending=one, said="read again" if _readable(one) else "repeated by the next up or destroy")
     # Kubernetes takes an object that is there already, by its name; components and providers are in the state alone.
     return Outcome(pending=one, said="created again, or adopted as it is, by the next up")
 
@@ -206,4 +206,7 @@ def _tell(console: Console, stack: str, outcomes: list[Outcome]) -> None:
         console.print(table("Pending operations", ("resource", "was", "now"), rows))
     else:
         console.print("There were no pending operations.")
-    console.print(f"`pulumi up -s {stack}` continues from here.")
+    console.print(
+        f"`pulumi up -s {stack}` continues from here. If it was `pulumi destroy` that was killed, run that again:"
+        " `up` would create everything again."
+    )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import yaml
 
+from infra.errors import RefusalError
 from infra.settings.stack_file import own_config
 from tools.paths import REPOSITORY, paths
 from tools.process import CommandError, run
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
 _SALT_KEY = b"encryptionsalt:"
+_DOES_NOT_DECRYPT = "incorrect passphrase"
 _WRITTEN_ONCE = {"PULUMI_SKIP_CHECKPOINTS": "true"}
 _LOCK_OWNER = re.compile(r"created by \S+@(\S+) \(pid (\d+)\)")
 
@@ -111,13 +113,27 @@ class Engine:
     then leaves no trace of what it did."""
 
     def run(self, *words: str) -> str:
-        """Run `pulumi <words>`; what it prints goes to the log, too."""
-        return run(
-            [self.pulumi, *words, "--non-interactive"],
-            env={**engine_environment(self.pulumi), **(_WRITTEN_ONCE if self.written_once else {})},
-            cwd=self.project,
-            log=paths().logs / f"pulumi-{self.stack}.log",
-        )
+        """Run `pulumi <words>`; what it prints goes to the log, too.
+
+        Raises:
+            CommandError: it failed.
+            RefusalError: the passphrase does not fit the stack's secrets.
+        """
+        environment = engine_environment(self.pulumi)
+        try:
+            return run(
+                [self.pulumi, *words, "--non-interactive"],
+                env={**environment, **(_WRITTEN_ONCE if self.written_once else {})},
+                cwd=self.project,
+                log=paths().logs / f"pulumi-{self.stack}.log",
+            )
+        except CommandError as error:
+            if _DOES_NOT_DECRYPT not in error.output:
+                raise
+            source = environment.get("PULUMI_CONFIG_PASSPHRASE_FILE", "in PULUMI_CONFIG_PASSPHRASE")
+            limit = f"is not the one that the secrets of stack {self.stack} are encrypted with"
+            fix = "set PULUMI_CONFIG_PASSPHRASE_FILE to a file with that one, or restore the file"
+            raise RefusalError("passphrase", source, limit, fix) from error
 
     def prepare(self) -> None:
         """Make sure that the stack exists, can be decrypted and is not left half-way by a killed run."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from athanor.review.engine import policy_flags
+from infra.errors import RefusalError, choices
 from infra.settings.parse import parse_settings
 from tools.stacks.engine import Engine, engine_environment, make_private_folders, stack_config
 from tools.stacks.venv_commands import install_commands
@@ -53,15 +54,20 @@ def engine_for_a_preview(stack: str, report: Progress) -> Engine:
     """Return the engine, with everything that a preview of the stack needs in place.
 
     Raises:
-        RefusalError: the stack's configuration is wrong.
+        RefusalError: the stack's configuration is wrong, or neither a file nor the backend has the stack.
         ToolchainError: a program could not be had.
     """
     settings = parse_settings(stack_config(stack))
     programs = ensure(sorted(engine_tools(settings)), report)
+    engine = Engine(pulumi=programs["pulumi"], stack=stack)
+    if not engine.config_file.is_file() and not engine.exists():
+        described = [file.name.split(".")[1] for file in engine.project.glob("Pulumi.*.yaml")]
+        limit = f"has no {engine.config_file.name}, and the backend has no such stack"
+        raise RefusalError("STACK", stack, limit, choices(stack, described))
     upstream_manifests(report, gateway=settings.gateway.enabled)
     make_private_folders()
     install_commands(programs["pulumi"], programs["kubectl"])
-    return Engine(pulumi=programs["pulumi"], stack=stack)
+    return engine
 
 
 @contextmanager

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pulumi
 import pytest
 
-from infra.alicloud.ack_cluster import CREATE_ONLY, KUBERNETES_MINOR
+from infra.alicloud.ack_cluster import CREATE_ONLY, KUBERNETES_MINOR, pod_vswitches
 from infra.alicloud.network import CREATE_ONLY as NETWORK_CREATE_ONLY
 from infra.create_only import CreateOnly, check
 from infra.errors import RefusalError
 from infra.shared_storage import FIXED_CLASS
 from infra.workload_namespace import fixed_name
 from tests.tables import each_row
+from tests.unit.infra.alicloud.environment import ZONES, settings
 
 ADDONS = [{"name": "terway-eniip", "version": "v1.16.7", "config": "{}"}, {"name": "nginx", "disabled": True}]
 BORN = {
@@ -28,8 +29,6 @@ BORN = {
 @each_row(
     ("change", "says"),
     [
-        ({"podVswitchIds": ["vsw-a"]}, ["pod_vswitch_ids", "vsw-b", "Fix: restore them"]),
-        ({"podVswitchIds": ["vsw-a", pulumi.UNKNOWN]}, ["pod_vswitch_ids = ['vsw-a', 'a new vswitch']", "at creation"]),
         ({"slbInternetEnabled": True}, ["alicloud.kubernetes.public_api_server = True", "was False", "Fix:"]),
         ({"clusterSpec": "ack.pro.xlarge"}, ["alicloud.kubernetes.edition = 'ack.pro.xlarge'", "pulumi refresh"]),
         ({"addons": ADDONS[:1]}, ["add-ons at creation", "Fix: restore"]),
@@ -96,6 +95,37 @@ def test_a_cluster_that_the_provider_no_longer_describes_is_not_in_the_way():
 def test_an_imported_cluster_lacks_what_the_provider_cannot_read():
     unread = {"podVswitchIds", "slbInternetEnabled", "addons", "newNatGateway"}
     check(CREATE_ONLY, {name: value for name, value in BORN.items() if name not in unread}, BORN)
+
+
+EXISTING = {
+    "vpc_id": "vpc-1",
+    "node_vswitch_ids": dict.fromkeys(ZONES, "vsw-n"),
+    "pod_vswitch_ids": dict.fromkeys(ZONES, "vsw-p"),
+    "security_group_id": "sg-1",
+}
+
+
+@each_row(
+    ("network", "new", "says"),
+    [
+        (
+            {"existing": EXISTING},
+            ["vsw-a"],
+            "alicloud.network.existing.pod_vswitch_ids = ['vsw-a']: was ['vsw-a', 'vsw-b']",
+        ),
+        (
+            {},
+            ["vsw-a", pulumi.UNKNOWN],
+            "pod vswitches of the cluster = ['vsw-a', 'not known yet']: was ['vsw-a', 'vsw-b']",
+        ),
+        ({}, pulumi.UNKNOWN, "pod vswitches of the cluster = 'not known yet': was ['vsw-a', 'vsw-b'] at creation"),
+    ],
+    ids=["named in the settings", "one deleted outside of the stack", "all of them"],
+)
+def test_other_pod_vswitches_are_refused_in_the_user_s_terms(network, new, says):
+    with pytest.raises(RefusalError) as refused:
+        check([pod_vswitches(settings(network=network))], BORN, {**BORN, "podVswitchIds": new})
+    assert says in str(refused.value)
 
 
 NETWORK = {"zones": ["cn-hangzhou-i"], "cidr": "10.64.0.0/12"}

@@ -227,3 +227,32 @@ def test_nothing_of_an_environment_is_left_unknown_in_an_update(environment):
         if isinstance(value, Unknown)
     ]
     assert unknown == []
+
+
+OF_A_CLUSTER = (
+    NODE_POOL,
+    ADDON,
+    CLUSTER.replace("managedKubernetes:ManagedKubernetes", "autoscalingConfig:AutoscalingConfig"),
+)
+
+
+def _names_in_the_account(recording: Recording) -> set[str]:
+    """Return the names that must be unique in an account: those in a cluster are unique there."""
+    return {
+        value
+        for resource in recording.resources.values()
+        if resource.type.startswith("alicloud:") and resource.type not in OF_A_CLUSTER
+        for key, value in resource.inputs.items()
+        if key.lower().endswith("name") and isinstance(value, str)
+    }
+
+
+def test_a_second_environment_with_the_same_settings_has_names_of_its_own(record_stack):
+    """In one account: `pulumi stack init`, a copy of the settings file, `pulumi up`."""
+    config = stack_config("dev")
+    mount = {"name": "datasets", "bucket": "team-datasets"}
+    config["storage"] = {**config.get("storage", {}), "oss": [mount]}
+    first, second = (_names_in_the_account(record_stack(config, stack=stack)) for stack in ("dev", "second"))
+    assert {"athanor-dev-vpc", "athanor-dev-cluster"} <= first
+    assert {name.replace("-dev-", "-second-") for name in first} == second
+    assert first & second == set()

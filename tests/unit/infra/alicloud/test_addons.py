@@ -165,6 +165,12 @@ def test_what_runs_on_nodes_waits_for_them():
         assert any(urn.endswith("::before") for urn in addon.depends_on), addon.name
 
 
+def test_the_credential_helper_can_be_narrowed_to_namespaces():
+    images = ImageSettings(credential_helper=True, credential_namespaces=("athanor", "monitoring"))
+    addon = _addons(settings(), images=images)["managed-aliyun-acr-credential-helper"]
+    assert json.loads(addon.inputs["config"])["watchNamespace"] == "athanor,monitoring"
+
+
 def test_the_credential_helper_is_there_when_asked_for():
     name = "managed-aliyun-acr-credential-helper"
     assert name not in _addons(settings())

@@ -232,7 +232,7 @@ def test_without_the_cloud_nobody_is_asked(report, monkeypatch):
     said = [one.said for one in looked(report, exported(("creating", namespace), ("creating", scaler)))]
     assert said == ["created again, or adopted as it is, by the next up"] * 2
     said = [one.said for one in looked(report, exported(("updating", resource()), ("deleting", namespace)))]
-    assert said == ["read again", "repeated by the next up"]
+    assert said == ["read again", "repeated by the next up or destroy"]
 
 
 def test_without_credentials_nothing_is_decided(report, monkeypatch):
@@ -272,7 +272,7 @@ def test_what_was_made_is_taken_into_the_state_and_read(pulumi, report, made):
     pulumi.answer("stack export", json.dumps(exported(("creating", resource()))))
     said = recovered(report)
     assert f"adopted as {made[VPC][1]}" in said
-    assert "`pulumi up -s dev` continues from here." in said
+    assert "`pulumi up -s dev` continues from here. If it was `pulumi destroy` that was killed, run that" in said
     assert commands(pulumi) == ["stack ls", "stack export", "stack export", "stack import", "refresh"]
     assert f"--target={URN}" in pulumi.calls[-1]["words"]
 

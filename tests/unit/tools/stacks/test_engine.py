@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.errors import RefusalError
 from tests.processes import until_executing
 from tests.tables import each_row
 from tests.waiting import wait_until
@@ -439,6 +440,18 @@ def test_any_other_failure_is_raised_at_once(engine, fake_program):
     with pytest.raises(CommandError, match="something else"):
         engine.destroy()
     assert len(fake_program.lines) == 1
+
+
+@pytest.mark.parametrize("file", [None, "/team/passphrase"])
+def test_a_wrong_passphrase_is_named_with_where_it_is_from(engine, fake_program, home, monkeypatch, file):
+    if file:
+        monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE_FILE", file)
+    said = "error: getting secrets manager: incorrect passphrase, please set PULUMI_CONFIG_PASSPHRASE to the correct"
+    fake_program.answer("refresh", stderr=said, status=255)
+    with pytest.raises(RefusalError) as refused:
+        engine.read_again(["urn"])
+    assert f"passphrase = '{file or home / 'passphrase'}': is not the one" in str(refused.value)
+    assert "of stack local are encrypted with. Fix: set PULUMI_CONFIG_PASSPHRASE_FILE" in str(refused.value)
 
 
 def test_forgetting_drops_state_and_salt_and_touches_no_resource(engine, fake_program, tmp_path):
