@@ -69,6 +69,8 @@ class Registration:
     """URNs of its own under which the state may know it from before; those of its parents are left to the engine."""
     before_update: tuple[str, ...]
     """Names of the hooks that may refuse an update; the recording holds them."""
+    after_create: tuple[str, ...]
+    """Names of the hooks that say what comes next."""
     outputs: dict[str, Any] | None = None
     """What a component registered at its end; None if it never did."""
 
@@ -197,6 +199,7 @@ class RecordingEngine(pulumi.runtime.Mocks, mocks.MockMonitor):
             replace_on_changes=tuple(request.replaceOnChanges),
             aliases=frozenset(self._aliased(request, each) for each in request.aliases),
             before_update=tuple(request.hooks.before_update),
+            after_create=tuple(request.hooks.after_create),
         )
         identifier, _ = self.new_resource(mocks.MockResourceArgs(request.type, request.name, {}))
         state = struct_pb2.Struct()

@@ -45,6 +45,8 @@ class AlicloudNetworkArgs:
     """Arguments of AlicloudNetwork."""
 
     settings: AlicloudSettings
+    registry_instance: str | None = None
+    """Container Registry instance that nodes pull from: it has to be linked with the VPC."""
 
 
 class AlicloudNetwork(pulumi.ComponentResource):
@@ -66,6 +68,7 @@ class AlicloudNetwork(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: AlicloudNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         self._settings = settings = args.settings
+        self._registry_instance = args.registry_instance
         fixed = {
             "zones": list(settings.zones),
             "cidr": None if settings.network.existing else str(settings.network.cidr),
@@ -102,10 +105,36 @@ class AlicloudNetwork(pulumi.ComponentResource):
         )
         self.vpc_id = vpc.id
         plan = plan_addresses(self._settings)
-        self.node_vswitch_ids = {at.zone: self._vswitch(f"nodes-{at.zone}", at.zone, at.nodes) for at in plan}
+        link = self._registry_link()
+        self.node_vswitch_ids = {
+            at.zone: self._vswitch(f"nodes-{at.zone}", at.zone, at.nodes, link if at is plan[0] else None)
+            for at in plan
+        }
         self.pod_vswitch_ids = {at.zone: self._vswitch(f"pods-{at.zone}", at.zone, at.pods) for at in plan}
 
-    def _vswitch(self, thing: str, zone: str, addresses: IPv4Network) -> pulumi.Output[str]:
+    def _registry_link(self) -> pulumi.ResourceHookBinding | None:
+        """Return the hooks of the first vswitch that say how nodes there reach the registry instance.
+
+        No VPC reaches an Enterprise Edition instance until somebody links them (Container Registry, "Configure access
+        over VPCs"). The instance is not the stack's, and may be another account's: the command is left to its owner.
+        """
+        if not self._registry_instance:
+            return None
+        instance, region = self._registry_instance, self._settings.region
+
+        def advise(args: pulumi.ResourceHookArgs) -> None:
+            made = args.new_outputs or {}
+            pulumi.log.warn(
+                f"Pods wait with ImagePullBackOff until the registry instance is linked with this VPC: aliyun cr"
+                f" CreateInstanceVpcEndpointLinkedVpc --RegionId {region} --InstanceId {instance} --ModuleName Registry"
+                f" --VpcId {made.get('vpcId')} --VswitchId {args.id} --EnableCreateDNSRecordInPvzt true"
+            )
+
+        return pulumi.ResourceHookBinding(after_create=[pulumi.ResourceHook("registry-link", advise)])
+
+    def _vswitch(
+        self, thing: str, zone: str, addresses: IPv4Network, hooks: pulumi.ResourceHookBinding | None = None
+    ) -> pulumi.Output[str]:
         vswitch = alicloud.vpc.Switch(
             thing,
             vswitch_name=resource_name(thing),
@@ -113,7 +142,7 @@ class AlicloudNetwork(pulumi.ComponentResource):
             zone_id=zone,
             cidr_block=str(addresses),
             tags=self._tags,
-            opts=self._options(protect=True),
+            opts=pulumi.ResourceOptions.merge(self._options(protect=True), pulumi.ResourceOptions(hooks=hooks)),
         )
         return vswitch.id
 

@@ -229,11 +229,7 @@ def test_nothing_of_an_environment_is_left_unknown_in_an_update(environment):
     assert unknown == []
 
 
-OF_A_CLUSTER = (
-    NODE_POOL,
-    ADDON,
-    CLUSTER.replace("managedKubernetes:ManagedKubernetes", "autoscalingConfig:AutoscalingConfig"),
-)
+OF_A_CLUSTER = (NODE_POOL, ADDON)
 
 
 def _names_in_the_account(recording: Recording) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import pulumi
 import pytest
 
 from infra.alicloud.network import AlicloudNetwork, AlicloudNetworkArgs
@@ -29,17 +30,32 @@ PROTECTED_KINDS = {
 }
 
 
-def _network(*, zones=ZONES[:2], preview=False, made=None, **more):
+def _network(*, zones=ZONES[:2], preview=False, made=None, registry_instance=None, **more):
     settings = AlicloudSettings.model_validate(
         {"region": "cn-hangzhou", "zones": list(zones), "node_pools": [SYSTEM], "tags": {"team": "vision"}} | more
     )
 
     def program():
-        network = AlicloudNetwork("network", AlicloudNetworkArgs(settings=settings))
+        args = AlicloudNetworkArgs(settings=settings, registry_instance=registry_instance)
+        network = AlicloudNetwork("network", args)
         if made is not None:
             made.append(network)
 
     return record(program, preview=preview, stack="prod")
+
+
+def test_the_command_that_links_a_registry_instance_is_printed_once(monkeypatch):
+    said = []
+    monkeypatch.setattr(pulumi.log, "warn", said.append)
+    recording = _network(registry_instance="cri-ours")
+    hooked = [(resource.name, hook) for resource in recording.resources.values() for hook in resource.after_create]
+    assert hooked == [("nodes-cn-hangzhou-i", "registry-link")]
+    hook = recording.hooks["registry-link"]
+    assert hook.opts is None  # not in previews
+    hook(pulumi.ResourceHookArgs(urn="urn", id="vsw-1", name="n", type="t", new_outputs={"vpcId": "vpc-1"}))
+    [command] = said
+    assert "--InstanceId cri-ours --ModuleName Registry --VpcId vpc-1 --VswitchId vsw-1" in command
+    assert not [resource for resource in _network().resources.values() if resource.after_create]
 
 
 def _inputs(recording):
