@@ -27,7 +27,8 @@ class BatchJobArgs(JobArgs):
     """Arguments of BatchJob. `prepare` is not among what it takes: the command itself may write /data/data."""
 
     command: Sequence[Word]
-    """What each pod runs; `$(VC_TASK_INDEX)` in it stands for the pod's number, from 0."""
+    """What each pod runs; `$(VC_TASK_INDEX)` in it stands for the pod's number, from 0, `$(ATHANOR_JOB)` for the job's
+    name, and everything else arrives as written."""
     pods: int = 1
     """Pods, each with a part of the work; they start as places become free."""
 

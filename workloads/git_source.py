@@ -45,9 +45,14 @@ _RUN: Manifest = {
 _PORTS = {"https": 443, "http": 80, "ssh": 22}
 _SSH_USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}")
 _ADDRESS = re.compile(r"[!-~]+")
-_REFERENCE_PART = r"(?![^/]*\.(lock)?(/|\Z))(?![^/]*\.\.)[A-Za-z0-9_+][A-Za-z0-9._+-]*"
-_REFERENCE = re.compile(rf"{_REFERENCE_PART}(/{_REFERENCE_PART})*")
-"""A subset of what `git check-ref-format` allows, without characters that are special in a shell or an address."""
+_REFERENCE = re.compile(
+    r"""(?!-|refs/|@\Z|HEAD\Z)(?!.*(?:\.\.|@\{|//|\.\Z|/\Z))
+    (?:(?:\A|/)(?!\.)(?![^/]*\.lock(?:/|\Z))[^\x00-\x20\x7f~^:?*\[\\/]+)+""",
+    re.VERBOSE | re.DOTALL,
+)
+"""What `git branch` and `git tag` take (git-check-ref-format(1)); a whole reference is written as its last part."""
+_HOST_AND_PATH = re.compile(r"(?P<place>(?:[^@/:\s]+@)?[^@/:\s]+):(?!:|//|[^/]*@)(?P<path>[^\s].*)")
+"""git@github.com:team/project.git (git-fetch(1), "GIT URLS"); trainer/source/address.py reads the same."""
 _SUBDIRECTORY = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 
 
@@ -57,8 +62,8 @@ class GitSource:
     """Code in a git repository: one of `branch`, `tag` and `commit`."""
 
     repository: str = field(kw_only=False)
-    """Its address, such as https://github.com/team/project.git or ssh://git@github.com/team/project.git; without
-    credentials."""
+    """Its address, such as https://github.com/team/project.git, ssh://git@github.com/team/project.git or
+    git@github.com:team/project.git; without credentials."""
     branch: str | None = None
     """Branch whose newest commit at the job's start all pods run, after restarts, too; a rerun is another start."""
     tag: str | None = None
@@ -88,9 +93,8 @@ class GitSource:
             reference = getattr(self, name)
             if reference is not None and not _REFERENCE.fullmatch(reference):
                 limit = "is not a valid git reference name"
-                raise RefusalError(
-                    f"source.{name}", reference, limit, "write it as `git branch` or `git tag` prints it"
-                )
+                fix = f"write it as `git {name} --list` prints it, without refs/ or a remote's name in front"
+                raise RefusalError(f"source.{name}", reference, limit, fix)
         folder = self.subdirectory
         if folder is not None and (not _SUBDIRECTORY.fullmatch(folder) or {".", ".."} & set(folder.split("/"))):
             raise RefusalError(
@@ -98,7 +102,7 @@ class GitSource:
             )
         if self.secret is not None:
             self._check_way_of_the_password()
-        elif urlsplit(self.repository).scheme == "ssh":
+        elif self._url.scheme == "ssh":
             limit = "is read over ssh, which needs a key"
             fix = "set source.secret to a Secret of type kubernetes.io/ssh-auth with ssh-privatekey and known_hosts"
             raise RefusalError("source.repository", self.repository, limit, fix)
@@ -106,7 +110,7 @@ class GitSource:
     def _check_repository(self) -> None:
         fix = "write https://<host>/<path>.git"
         try:
-            url = urlsplit(self.repository)
+            url = self._url
         except ValueError:  # unbalanced brackets; the address is not repeated, it may contain a password
             raise RefusalError("source.repository", "…", "is not a valid address", fix) from None
         named = url.username is not None and not (url.scheme == "ssh" and _SSH_USER.fullmatch(url.username))
@@ -117,7 +121,12 @@ class GitSource:
         incomplete = url.scheme not in _PORTS or (url.hostname or "-")[0] == "-" or not url.path.strip("/")
         if incomplete or url.query or url.fragment:
             limit = "must be an https, http or ssh address of a repository, without a query or a fragment"
-            raise RefusalError("source.repository", self.repository, limit, f"{fix}, or ssh://git@<host>/<path>.git")
+            raise RefusalError(
+                "source.repository",
+                self.repository,
+                limit,
+                f"{fix}, ssh://git@<host>/<path>.git or git@<host>:<path>.git",
+            )
         if not _ADDRESS.fullmatch(self.repository):
             limit = "contains characters that must be escaped in an address"
             raise RefusalError("source.repository", self.repository, limit, "write a space as %20, and so on")
@@ -127,17 +136,28 @@ class GitSource:
             )
 
     def _check_way_of_the_password(self) -> None:
-        host = urlsplit(self.repository).hostname or ""
+        host = self._url.hostname or ""
         if self.repository.startswith("http:") and not _is_inside(host):
             limit = "would send the password in plain text to a host outside the cluster"
             raise RefusalError("source.repository", self.repository, limit, "use https")
 
     @property
+    def _url(self) -> SplitResult:
+        address = self.repository
+        if "://" not in address and (match := _HOST_AND_PATH.fullmatch(address)):
+            address = f"ssh://{match['place']}/{match['path'].removeprefix('/')}"
+        return urlsplit(re.sub(r"^(?:git\+ssh|ssh\+git)://", "ssh://", address))
+
+    @property
     def server(self) -> Manifest:
-        """Return the rule of a network policy that opens the way to the git server, as far as policies can name it."""
-        url = urlsplit(self.repository)
+        """Return the rule of a network policy that opens the way to the git server, as far as policies can name it.
+
+        Where the repository is read over ssh, its submodules may be public ones, which are read over https.
+        """
+        url = self._url
         host, number = url.hostname or "", url.port or _PORTS[url.scheme]
-        ports = [{"protocol": "TCP", "port": number}]
+        further = [_PORTS["https"]] if url.scheme == "ssh" and number != _PORTS["https"] else []
+        ports = [{"protocol": "TCP", "port": each} for each in (number, *further)]
         try:
             address = ipaddress.ip_network(host)
         except ValueError:
@@ -216,6 +236,7 @@ def take_container(source: GitSource, image: str, job_name: str) -> Container:
         name=CONTAINER,
         image=image,
         command=[*_program(source, job_name), "--take", f"--timeout_seconds={_WAIT_SECONDS}"],
+        expanded=(_RUN_VARIABLE,),
         resources=_RESOURCES,
         writes_output=False,
         env_from_cluster=[_RUN],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,16 @@ USER_ID = 10001
 """The user that trainer/Dockerfile creates; volumes are made writable for its group."""
 LOG_ENVIRONMENT = {"ATHANOR_LOG_FORMAT": "json"}
 """Lets the programs of trainer/ write lines that a log store can search by job, rank and step."""
+JOB_VARIABLE = "ATHANOR_JOB"
+"""Variable with the name of the job's object, or of the service."""
+INDEX_VARIABLE = "VC_TASK_INDEX"
+"""Variable with the pod's index within its role, which Volcano's env plugin sets."""
 _DATA, _OUTPUT = "data", "output"
 """Names, within a pod, of the volumes that every pod has."""
 _SCRATCH_LIMIT = "50Gi"
 """Of /tmp: less than a node's disk, which all of its pods share; a job that needs more mounts a volume."""
 _SHARED_MEMORY_MOUNT = {"name": "shared-memory", "mountPath": "/dev/shm"}  # noqa: S108 - inside the container
+_EXPANSION = re.compile(r"(?P<dollars>\$+)(?P<reference>\((?:(?P<name>\w+)\))?|)")
 _OWN_PATHS = (
     *(DATA_PATH, OUTPUT_PATH, "/tmp", "/source", "/etc/athanor", "/opt/athanor"),  # noqa: S108 - in the container
     # of the job engine, the node, the kernel, and the image's programs
@@ -57,6 +63,26 @@ class ClaimMount:
     def __str__(self) -> str:
         """Return it as `athanor run --volume` takes it."""
         return f"{self.claim}:{self.path}{':ro' if self.read_only else ''}"
+
+
+def as_written(text: str, *expanded: str) -> str:
+    """Return a word of a command, or the value of a variable, in the form that a container gets unchanged.
+
+    Kubernetes replaces `$(NAME)` in both by the container's variable of that name, and `$$` by `$`
+    (k8s.io/kubernetes, third_party/forked/golang/expansion/expand.go). A text without either stays as it is.
+
+    Args:
+        text: What the container is to get.
+        expanded: Names of variables whose `$(NAME)` is to be replaced.
+    """
+
+    def escaped(match: re.Match[str]) -> str:
+        dollars, name = match["dollars"], match["name"]
+        if name in expanded:
+            return f"{dollars[:-1] * 2}${match['reference']}"
+        return dollars if dollars == "$" and not match["reference"] else f"{dollars * 2}{match['reference']}"
+
+    return _EXPANSION.sub(escaped, text)
 
 
 def check_mount_path(field_name: str, path: str) -> None:
@@ -119,10 +145,14 @@ class Container:
     name: str
     image: str
     command: Sequence[str]
+    """Its words, as the program gets them, but for `$(NAME)` of the variables in `expanded`."""
     resources: Resources
+    expanded: Sequence[str] = (JOB_VARIABLE, INDEX_VARIABLE)
+    """Variables whose `$(NAME)` in the command stands for their values."""
     start: Sequence[str] = ()
     """Words that run the command, such as a shell that prepares something for it."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables, with their values as the program gets them, but for `$(ATHANOR_JOB)`."""
     env_from_cluster: Sequence[Manifest] = ()
     """Variables whose values the cluster knows, in its own form: name and valueFrom."""
     secrets: Sequence[str] = ()
@@ -153,10 +183,7 @@ class Container:
             "image": self.image,
             "imagePullPolicy": "IfNotPresent",
             **self._command(),
-            "env": [
-                *({"name": key, "value": value} for key, value in sorted({**self.env, **visible}.items())),
-                *self.env_from_cluster,
-            ],
+            "env": [*_variables({**self.env, **visible}), *self.env_from_cluster],
             **({"envFrom": [{"secretRef": {"name": name}} for name in self.secrets]} if self.secrets else {}),
             "ports": [{"name": key, "containerPort": port} for key, port in self.ports.items()],
             "resources": self.resources.manifest(self.devices),
@@ -180,9 +207,15 @@ class Container:
         return {"runAsUser": self.user, **({} if self.user else {"runAsNonRoot": False})}
 
     def _command(self) -> Manifest:
-        if not self.start:
-            return {"command": list(self.command)}
-        return {"command": list(self.start), "args": list(self.command)}
+        command = [as_written(word, *self.expanded) for word in self.command]
+        return {"command": [*map(as_written, self.start)], "args": command} if self.start else {"command": command}
+
+
+def _variables(values: Mapping[str, str]) -> list[Manifest]:
+    """Return variables in the order of their names; those that name another one stand behind all that do not."""
+    texts = {name: as_written(value, JOB_VARIABLE) for name, value in values.items()}
+    later = {name for name, value in values.items() if texts[name] != as_written(value)}
+    return [{"name": name, "value": texts[name]} for name in sorted(texts, key=lambda name: (name in later, name))]
 
 
 def _volume_mount(mount: Mount) -> Manifest:

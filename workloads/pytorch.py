@@ -73,7 +73,8 @@ class PyTorchJobArgs(JobArgs):
     program: Sequence[Word]
     """What torchrun runs: `("-m", "trainer.train", "--epochs", "30")` or a script's path with its arguments.
 
-    `$(ATHANOR_JOB)` in it stands for the job's own name, which changes whenever its content does.
+    `$(ATHANOR_JOB)` in it stands for the job's own name, which changes whenever its content does, and
+    `$(VC_TASK_INDEX)` for the worker's number; everything else arrives as written, in all kinds of jobs.
     """
     workers: int
     """Pods that train. Every one counts: there is no separate master."""

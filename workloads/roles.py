@@ -57,7 +57,8 @@ class PodArgs:
     resources: Resources = Resources()
     """What one pod asks for."""
     env: Environment = field(default_factory=dict[str, str])
-    """Further environment variables; they win over the job's own."""
+    """Further environment variables; they win over the job's own. Values arrive as written, but for `$(ATHANOR_JOB)`,
+    the job's name in the cluster."""
     secrets: Sequence[DnsSubdomain] = ()
     """Secrets of the workloads' namespace whose keys become environment variables, such as WANDB_API_KEY. Variables in
     `env` and those that the job sets win. Neither the program nor the stack's state has the values."""

@@ -17,7 +17,7 @@ from infra.workload_labels import (
 )
 from workloads import routes
 from workloads.placement import Placement, Spread, gpu_access, placed
-from workloads.pods import LOG_ENVIRONMENT, Container, pod_spec
+from workloads.pods import JOB_VARIABLE, LOG_ENVIRONMENT, Container, pod_spec
 from workloads.rollout import DRAIN_BEFORE_STOP, drain_timeout_seconds, probes, rolling_update
 from workloads.service_args import DRAIN_SECONDS
 from workloads.shadow import SHADOW_SUFFIX
@@ -204,7 +204,7 @@ def _shadow_arguments(
 
 
 def _thin_environment(name: str) -> dict[str, str]:
-    return {"ATHANOR_JOB": name, **LOG_ENVIRONMENT, "PYTHONUNBUFFERED": "1"}
+    return {JOB_VARIABLE: name, **LOG_ENVIRONMENT, "PYTHONUNBUFFERED": "1"}
 
 
 def service_labels(name: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ from workloads.git_source import CODE_PATH, GitSource, code_mount, source_role, 
 from workloads.job_secrets import own_secret_name, secret_mounts
 from workloads.local_folder import unpack_container
 from workloads.placement import capabilities, devices, gpu_access, network_environment, placed
-from workloads.pods import LOG_ENVIRONMENT, Container, claim_mounts, pod_spec
+from workloads.pods import INDEX_VARIABLE, JOB_VARIABLE, LOG_ENVIRONMENT, Container, claim_mounts, pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,8 +39,8 @@ RANK_METRICS_PORT = 8002
 """Port of the metrics of a pod's first rank."""
 METRICS_PORT_VARIABLE = "ATHANOR_METRICS_PORT"
 """Variable with the port of a pod's first rank, for its program; the others take those that follow."""
-POD_INDEX = "$(VC_TASK_INDEX)"
-"""Stands for the pod's index within its role in a command: Kubernetes replaces it, Volcano's env plugin sets it."""
+POD_INDEX = f"$({INDEX_VARIABLE})"
+"""Stands for the pod's index within its role in a command: Kubernetes replaces it."""
 
 ENDS_THE_JOB: Manifest = {"event": "TaskCompleted", "action": "CompleteJob"}
 """For a role whose success is the job's: the pods of other roles, which wait for work, are ended."""
@@ -162,10 +162,12 @@ def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJo
     placement, offers = role.placement(job_labels(label, resolved.owner)), resolved.platform.offers
     own = [] if role.in_platform_image else _own_mounts(args, role)
     mounts = [ACCOUNTS, *role.mounts, *claim_mounts(role.pod.volumes, resolved.claims), *own]
+    of_platform = [each["name"] for each in role.env_from_cluster]
     container = Container(
         name=role.name,
         image=resolved.platform.trainer_image if role.in_platform_image else resolved.image,
         command=role.command,
+        expanded=of_platform if role.in_platform_image else (JOB_VARIABLE, INDEX_VARIABLE),
         start=() if role.in_platform_image else _start(args),
         resources=role.pod.resources,
         env={
@@ -212,7 +214,7 @@ def _environment(name: str, role: Role) -> dict[str, str]:
     number = role.ports.get(METRICS_PORT_NAME)
     return {
         "HOME": HOME,
-        "ATHANOR_JOB": name,
+        JOB_VARIABLE: name,
         **({} if number is None else {METRICS_PORT_VARIABLE: str(number)}),
         **LOG_ENVIRONMENT,
         # Without a CPU limit each process would start a thread per core of the node: two pods with two threads each on

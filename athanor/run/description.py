@@ -13,6 +13,7 @@ from athanor.run.mpirun import read_mpi
 from athanor.run.options import refused_in_options
 from athanor.run.pasted import Pasted, read_program, read_tensorflow, split
 from athanor.run.script import SCRIPT_SUFFIXES, check_has_files, check_script
+from athanor.run.shell_words import shell_words
 from athanor.run.torchrun import read_pytorch
 from athanor.run.variables import with_env
 from infra.errors import RefusalError
@@ -141,7 +142,7 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder | Non
     named = {
         "image": given.image,
         # with variables of its own: the job's would be the program's, too
-        "prepare": with_env(split([given.prepare])) if given.prepare else None,
+        "prepare": with_env(shell_words("--prepare", given.prepare)) if given.prepare else None,
         "cache": given.cache,
         "run_as_user": given.run_as_user,
         "read_only_root": False if given.writable_root else None,

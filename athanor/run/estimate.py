@@ -63,7 +63,8 @@ def _code(source: LocalFolder | None) -> str:
     archive = source.archive
     size = f"{len(archive.content) / 1024:,.0f} KiB"
     files = "1 file" if archive.files == 1 else f"{archive.files} files"
-    return f"code: {files}, {size}, sha256 {archive.digest[:12]}"
+    left_out = f"; left out by git's rules: {archive.left_out}" if archive.left_out else ""
+    return f"code: {files}, {size}, sha256 {archive.digest[:12]}{left_out}"
 
 
 def _price(gpus: int, pool: str | None, offers: PlatformOffers) -> str:

@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from athanor.run.shell_words import shell_words
 from athanor.run.variables import leading_variables
 from infra.errors import RefusalError
 from workloads.launchers import launcher_in
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from workloads.mpi import Binding
-
-_OPERATORS = set("();<>|&")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,23 +93,11 @@ def split(words: Sequence[str]) -> tuple[str, ...]:
     """Return the words of a command that may have been pasted as one text in quotes, as arena's are.
 
     Raises:
-        RefusalError: the text is not the words of one program: it needs a shell.
+        RefusalError: as `shell_words`.
     """
     if len(words) != 1 or not any(character.isspace() for character in words[0]):
         return tuple(words)
-    continued = words[0].replace("\\\n", " ")  # single quotes keep what continues a line
-    reader = shlex.shlex(continued, posix=True, punctuation_chars=True)
-    reader.whitespace_split, reader.commenters = True, ""
-    try:
-        command = tuple(reader)
-    except ValueError as error:
-        raise RefusalError("command", words[0], f"is not a command: {error}", "close its quotes") from None
-    operator = next((word for word in command if set(word) <= _OPERATORS), None)
-    if operator is not None or not command:
-        limit = f"{operator} needs a shell" if operator else "is empty"
-        fix = "put it into a script, or write sh -c '…' (for `athanor run` with --kind batch)"
-        raise RefusalError("command", words[0], limit, fix)
-    return command
+    return shell_words("command", words[0])
 
 
 def read_program(words: Sequence[str]) -> Pasted:

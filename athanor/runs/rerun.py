@@ -20,16 +20,13 @@ from athanor.runs.job import ABORTED, ENDED, phase_of
 from athanor.runs.recreate import check_allowed, create, recreate
 from athanor.runs.stack import declared_job, open_run, outputs_of
 from infra.errors import RefusalError
+from workloads.pods import JOB_VARIABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from athanor.inspection.objects import Object
     from athanor.runs.cluster import Cluster
-
-_JOB_VARIABLE = "ATHANOR_JOB"
-"""Environment variable of every pod: the folder of its files under /data/output (workloads/volcano_job.py)."""
-
 
 def rerun(cluster: Cluster, run: str, job_name: str, *, fresh: bool, force: bool) -> str:
     """Run a job again that has ended or is gone; return the folder that it writes to under /data/output.
@@ -90,14 +87,14 @@ def _say(words: str) -> None:
 
 def output_folder(job: Object) -> str:
     """Return the folder of a job's files under /data/output: its name, unless it was run again fresh."""
-    values = [each["value"] for each in _variables(job) if each["name"] == _JOB_VARIABLE]
+    values = [each["value"] for each in _variables(job) if each["name"] == JOB_VARIABLE]
     return values[0] if values else job["metadata"]["name"]
 
 
 def with_output_folder(job: Object, folder: str) -> Object:
     """Return a job, which is changed, whose files are in a folder under /data/output."""
     for each in _variables(job):
-        if each["name"] == _JOB_VARIABLE:
+        if each["name"] == JOB_VARIABLE:
             each["value"] = folder
     return job
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from itertools import starmap
+from typing import TYPE_CHECKING, cast
 
-import yaml
-
+from athanor.run.yaml_text import read_yaml_text
 from athanor.sweep.parameter import MOST_POINTS, NAME, Parameter, check_name, listed, ranged, read_parameter
 from infra.errors import RefusalError, choices
 
@@ -26,7 +25,8 @@ def read_space(words: Sequence[str], file: str | None) -> tuple[Parameter, ...]:
     Raises:
         RefusalError: there are none, one cannot be searched, or two have the same name.
     """
-    parameters = [*([] if file is None else _of_file(file)), *map(read_parameter, words)]
+    of_file = {} if file is None else read_yaml_text("--space", file)
+    parameters = [*starmap(_of_entry, of_file.items()), *map(read_parameter, words)]
     if not parameters:
         fix = "give at least one, such as --param lr=0.1,0.01, or a file with --space"
         raise RefusalError("--param", "", "a sweep without parameters has nothing to search", fix)
@@ -85,38 +85,25 @@ def fill(program: Sequence[str], values: Mapping[str, str]) -> list[str]:
     return [_PLACEHOLDER.sub(lambda match: values[match[1]], word) for word in program]
 
 
-def _of_file(file: str) -> list[Parameter]:
-    try:
-        content: object = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        said = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise RefusalError("--space", file, f"cannot be read: {said}", "name a YAML file") from None
-    if not isinstance(content, dict):
-        fix = "write a line for each parameter, such as `lr: [0.1, 0.01]`"
-        raise RefusalError("--space", file, "must have parameters by their names", fix)
-    return [_of_entry(str(name), value) for name, value in cast("dict[object, object]", content).items()]
-
-
 def _of_entry(name: str, value: object) -> Parameter:
     check_name(name, name)
     if isinstance(value, list):
         return listed(name, [_scalar(name, each) for each in cast("list[object]", value)])
     if not isinstance(value, dict):
         raise RefusalError(name, value, "must be a list of values or a range", "write [0.1, 0.01] or {low: 1, high: 8}")
-    given = cast("dict[str, Any]", value)
+    given = cast("dict[str, object]", value)
     unknown = next((key for key in given if key not in _KEYS), None)
     if unknown is not None or not {"low", "high"} <= given.keys():
         limit = "must have low and high, and may have step or log" + (f", not {unknown}" if unknown is not None else "")
         raise RefusalError(name, given, limit, "write {low: 0.001, high: 0.1, log: true}")
-    log = given.get("log", False)
-    if not isinstance(log, bool):
+    numbers = {key: _scalar(name, number) for key, number in given.items() if key != "log"}
+    log = given.get("log", "false")
+    if log not in {"true", "false"}:
         raise RefusalError(f"{name}.log", log, "must be true or false", "write log: true, or omit it")
-    step = None if given.get("step") is None else _scalar(name, given["step"])
-    return ranged(name, _scalar(name, given["low"]), _scalar(name, given["high"]), step=step, log=log)
+    return ranged(name, numbers["low"], numbers["high"], step=numbers.get("step"), log=log == "true")
 
 
 def _scalar(name: str, value: object) -> str:
-    # YAML reads yes, no, on and off as truth values: what a command would get is anyone's guess.
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise RefusalError(name, value, "must be text or a number here", 'write truth values in quotes: "true"')
-    return str(value)
+    if not isinstance(value, str):
+        raise RefusalError(name, value, "must be text or a number here", "write it in quotes if it is text")
+    return value

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
+from athanor.run.shell_words import shell_words
 from athanor.sweep.space import check_placeholders
 from infra.errors import RefusalError
 
@@ -21,16 +21,11 @@ def read_then(text: str | None, space: Sequence[Parameter]) -> tuple[str, ...]:
     """Return the words of the command; none without one.
 
     Raises:
-        RefusalError: it has no words, an open quote, or a placeholder that stands for nothing.
+        RefusalError: as `shell_words`, or it has a placeholder that stands for nothing.
     """
     if text is None:
         return ()
-    try:
-        words = tuple(shlex.split(text))
-    except ValueError as error:
-        raise RefusalError("--then", text, f"is not a command: {error}", "close its quotes") from None
-    if not words:
-        raise RefusalError("--then", text, "is empty", 'write a command, such as --then "python export.py {output}"')
+    words = shell_words("--then", text)
     names = [parameter.name for parameter in space]
     taken = next((name for name in names if name in {FOLDER, RUN}), None)
     if taken is not None:

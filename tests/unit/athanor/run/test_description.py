@@ -211,7 +211,7 @@ def _objects(program) -> list[dict]:
         ("--kind batch --processes 2 -- a", ("--processes = 2",)),
         ("--workdir gone -- python train.py", ("--workdir = 'gone': is not a folder",)),
         ("--kind batch --prepare a -- sh -c b", ("--prepare = 'a'", "run it as part of the command")),
-        ("--prepare 'a && b' -- python train.py", ("command = 'a && b'", "&& needs a shell")),
+        ("--prepare 'a && b' -- python train.py", ("--prepare = 'a && b'", "&& needs a shell")),
         ("--cache ../mine -- python train.py", ("--cache = '../mine'",)),
         ("--volume imagenet -- python train.py", ("--volume = 'imagenet'", "must be CLAIM:PATH")),
         ("--volume a:/b:rx -- python train.py", ("--volume = 'a:/b:rx'", "write imagenet:/imagenet")),

@@ -198,7 +198,8 @@ def test_a_trial_is_never_mistaken_for_another_run(runs, capsys):
         (("--resume", "tune", "--stop-early", "median"), "--stop-early = 'median': does not go with --resume"),
         (("--resume", "tune", "--", "python"), "command = ['python']: does not go with --resume"),
         ((*BEGIN, "--then", "", *COMMAND), "--then = '': is empty"),
-        ((*BEGIN, "--then", "echo 'a", *COMMAND), '--then = "echo \'a": is not a command: No closing quotation'),
+        ((*BEGIN, "--then", "a && b", *COMMAND), "--then = 'a && b': && needs a shell"),
+        ((*BEGIN, "--then", "echo 'a", *COMMAND), '--then = "echo \'a": is not a command: \' is not closed'),
         (
             (*BEGIN, "--then", "echo {wd}", *COMMAND),
             "--then = '{wd}': the command has this placeholder, and the sweep no",

@@ -38,6 +38,36 @@ def test_a_file_says_the_same_as_options(tmp_path):
     assert read_space([], str(file)) == read_space(["lr=1e-4..0.1:log", "n=2..8:2", "name=adam,sgd"], None)
 
 
+@each_row(
+    "scalar",
+    [
+        *(
+            "3.10",
+            "1.0",
+            "1e3",
+            "1_000",
+            ".5",
+            "+1",
+            "007",
+            "0o17",
+            "0x10",
+            "0b101",
+            "4:3",
+            "190:20:30.15",
+            "2026-11-27",
+        ),
+        *("yes", "no", "on", "off", "y", "true", "True", "NULL", "null", "~", ".inf", "-.inf", ".nan", "=", "<<"),
+        *("12e03", "685_230.15", "0b1010_0111_0100_1010_1110", "2001-12-14t21:59:43.10-05:00", "Infinity", "1,5"),
+    ],
+)
+def test_values_in_a_file_are_taken_as_written(tmp_path, scalar):
+    """Unquoted, each but the last two is a number, a date, a truth value or nothing to YAML 1.1 (yaml.org/type)."""
+    file = tmp_path / "space.yaml"
+    file.write_text(f"yes:\n- {scalar}\n- '{scalar} '\n", encoding="utf-8")
+    [parameter] = read_space([], str(file))
+    assert (parameter.name, parameter.choices) == ("yes", (scalar, f"{scalar} "))
+
+
 def test_only_the_names_in_braces_are_replaced():
     words = ["sh", "-c", "echo ${HOME} {lr} '{\"a\": 1}' {}", "--lr={lr}"]
     assert fill(words, {"lr": "0.1"}) == ["sh", "-c", "echo ${HOME} 0.1 '{\"a\": 1}' {}", "--lr=0.1"]
@@ -89,13 +119,19 @@ def test_a_command_and_its_parameters_must_fit():
 @each_row(
     ("text", "message"),
     [
-        ("- 1", "must have parameters by their names"),
+        ("- 1", "has no keys"),
+        ("", "has no keys"),
         ("lr: [", "cannot be read"),
-        ("lr: 0.1", "lr = 0.1: must be a list of values or a range"),
+        ("lr: 0.1", "lr = '0.1': must be a list of values or a range"),
         ("lr: {low: 1, hihg: 2}", "must have low and high, and may have step or log, not hihg"),
         ("lr: {low: 1}", "must have low and high"),
-        ("lr: {low: 1, high: 2, log: 3}", "lr.log = 3: must be true or false"),
-        ("lr: [yes, no]", "lr = True: must be text or a number"),
+        ("lr: {low: 1, high: 2, log: 3}", "lr.log = '3': must be true or false"),
+        ("lr: [[1], 2]", r"lr = \['1'\]: must be text or a number"),
+        ("lr: {low: 0x10, high: 32}", "lr = '0x10': is not a number"),
+        ("lr: [1, 2]\nlr: [3, 4]", "lr is given twice"),
+        ("lr: {low: 1, low: 2, high: 3}", "low is given twice"),
+        ("lr: ['', 1]", "has an empty value"),
+        ("lr: [1, 2]\n---\nlr: [3, 4]", "cannot be read: expected a single document"),
         ("'a b': [1, 2]", "must be NAME=VALUES"),
     ],
 )
