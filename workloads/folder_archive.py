@@ -8,22 +8,25 @@ import os
 import re
 import stat
 import tarfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from infra.errors import RefusalError
-from workloads.ignore_rules import OWN_RULES, IgnoreRules
+from workloads.ignore_rules import OWN_RULES, IgnoreRules, added_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 MAXIMUM_BYTES = 8 * 1024 * 1024
 """Of the archive. It is stored in etcd as long as the job is declared; by default that holds 2 GiB for everything in a
 cluster (etcd.io, "System limits")."""
 _MOST_ENTRIES = 20_000
 """A folder with more is not code: somebody's home, or data. Counting them all would take minutes."""
+_MOST_KINDS = 3
+"""Of what is left out, by their names."""
 _SECRETS = re.compile(
     r"""\.env(\.(?!example$|sample$|template$|dist$)[^/]*)?|\.netrc|_netrc|\.pypirc|\.git-credentials|\.htpasswd
     |.*\.pem|.*\.key|.*\.p12|.*\.pfx|.*\.jks|.*\.keystore|.*\.kdbx|id_(rsa|dsa|ecdsa|ed25519)(_sk)?
@@ -42,6 +45,8 @@ class FolderArchive:
     content: bytes
     """A tar archive without times, owners and other traces of the machine."""
     files: int
+    left_out: str = ""
+    """What git's rules left out, in words; empty for nothing."""
 
     @property
     def digest(self) -> str:
@@ -55,61 +60,132 @@ class FolderArchive:
             return frozenset(archive.getnames())
 
 
+class LeftOut:
+    """What git's rules leave out of a folder: of which kinds, and how much."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._kinds: dict[str, tuple[int, int]] = {}
+        self._seen = 0
+
+    def note(self, path: Path) -> None:
+        """Add a file, or a folder with everything in it; of very many, the rest is not counted."""
+        if path.is_symlink() or not path.is_dir():
+            self._add(path)
+            return
+        for current, folders, files in os.walk(path):
+            folders[:] = [] if self._seen > _MOST_ENTRIES else sorted(folders)
+            for name in files:
+                self._add(Path(current, name))
+
+    def _add(self, path: Path) -> None:
+        self._seen += 1
+        if self._seen > _MOST_ENTRIES:
+            return
+        kind = f"*{path.suffix}" if path.suffix else path.name
+        count, size = self._kinds.get(kind, (0, 0))
+        with suppress(OSError):
+            self._kinds[kind] = (count + 1, size + path.lstat().st_size)
+
+    @property
+    def words(self) -> str:
+        """The largest kinds with their number and size; empty without any."""
+        kinds = sorted(self._kinds.items(), key=lambda each: (-each[1][1], each[0]))
+        named = [f"{count} {kind} ({_size(size)})" for kind, (count, size) in kinds[:_MOST_KINDS]]
+        rest = kinds[_MOST_KINDS:]
+        if rest:
+            files, size = (sum(each[1][place] for each in rest) for place in (0, 1))
+            named.append(f"{files} of other kinds ({_size(size)})")
+        more = f", of the first {_MOST_ENTRIES:,} files" if self._seen > _MOST_ENTRIES else ""
+        return ", ".join(named) + more
+
+
+def _size(size: int) -> str:
+    return f"{size / 1024:,.1f} KiB" if size < 1024**2 else _mebibytes(size)
+
+
 def pack(folder: Path) -> FolderArchive:
     """Return the files of a folder, without those that its ignore files name.
 
     Raises:
-        RefusalError: they are too many or too large, one looks like a secret, a link leaves the folder, one is neither
-            a file nor a folder nor a link or cannot be read, or there are none.
+        RefusalError: they are too many or too large, one looks like a secret, a link leaves the folder or leads to
+            what is not sent, one is neither a file nor a folder nor a link or cannot be read, or there are none.
     """
-    paths = list(chosen_files(folder))
+    paths: list[Path] = []
+    left_out = LeftOut()
+    for path, refusal in judged_files(folder, left_out):
+        if refusal is not None:
+            raise refusal
+        paths.append(path)
     if not paths:
         fix = f"check .gitignore and {OWN_RULES}, or omit source if the program is in the image"
         raise RefusalError("source.path", str(folder), "has no files that are not ignored", fix)
     _check_size(folder, paths)
+    _check_links(folder, paths)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path in paths:
             _add(archive, path, path.relative_to(folder).as_posix())
-    return FolderArchive(content=packed.getvalue(), files=len(paths))
+    return FolderArchive(content=packed.getvalue(), files=len(paths), left_out=left_out.words)
 
 
-def chosen_files(folder: Path, *, may_dangle: bool = False) -> Iterator[Path]:
+def chosen_files(folder: Path) -> Iterator[Path]:
     """Yield the files and links of a folder that are code, in the order of their names.
+
+    Raises:
+        RefusalError: they are too many, one looks like a secret, a link leaves the folder or leads nowhere, or one is
+            neither a file nor a folder nor a link or cannot be read.
+    """
+    for path, refusal in judged_files(folder, LeftOut()):
+        if refusal is not None:
+            raise refusal
+        yield path
+
+
+def judged_files(
+    folder: Path, left_out: LeftOut, *, may_dangle: bool = False
+) -> Iterator[tuple[Path, RefusalError | None]]:
+    """Yield the files and links of a folder that are code, in the order of their names, and why one is refused.
 
     Args:
         folder: The folder.
+        left_out: Gets the files that git's rules leave out.
         may_dangle: Whether a link may lead to a place in the folder where nothing is.
 
     Raises:
-        RefusalError: they are too many, one looks like a secret, a link leaves the folder, or one is neither a file nor
-            a folder nor a link or cannot be read.
+        RefusalError: they are too many.
     """
-    waiting = [(folder, IgnoreRules.of(folder))]
+    added = added_files(folder)
+    folders_of_added = {str(parent) for name in added for parent in PurePosixPath(name).parents}
+    waiting = [(folder, IgnoreRules.of(folder), False)]
     seen = 0
     while waiting:
-        current, rules = waiting.pop(0)
-        for path in sorted(_entries(current)):
+        current, rules, only_added = waiting.pop(0)
+        try:
+            entries = sorted(current.iterdir())
+        except OSError as error:
+            yield current, _unreadable(current, error)
+            continue
+        for path in entries:
             seen += 1
             if seen > _MOST_ENTRIES:
                 limit = f"has more than {_MOST_ENTRIES} files and folders"
                 fix = f"name the folder of the code alone, or leave out the rest in {OWN_RULES}"
                 raise RefusalError("source.path", str(folder), limit, fix)
             is_folder = path.is_dir() and not path.is_symlink()
-            if rules.ignores(path, is_folder=is_folder):
+            name = path.relative_to(folder).as_posix()
+            is_ignored = only_added or rules.ignores(path, is_folder=is_folder)
+            if is_ignored and rules.is_left_to_git(path, is_folder=is_folder):
+                # What was added to the repository in spite of its rules is part of it, to git, too.
+                if name not in (folders_of_added if is_folder else added):
+                    left_out.note(path)
+                    continue
+            elif is_ignored:
                 continue
             if is_folder:
-                waiting.append((path, rules.within(path)))
-                continue
-            _check_file(folder, path, rules, may_dangle=may_dangle)
-            yield path
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError as error:
-        raise _unreadable(folder, error) from None
+                waiting.append((path, rules.within(path), is_ignored))
+            else:
+                yield path, _refusal(folder, path, rules, may_dangle=may_dangle)
 
 
 def _unreadable(path: Path, error: OSError) -> RefusalError:
@@ -123,37 +199,65 @@ def looks_like_a_secret(path: Path, rules: IgnoreRules) -> bool:
     return _SECRETS.fullmatch(path.name) is not None and not rules.insists_on(path)
 
 
-def _check_file(folder: Path, path: Path, rules: IgnoreRules, *, may_dangle: bool) -> None:
+def _refusal(folder: Path, path: Path, rules: IgnoreRules, *, may_dangle: bool) -> RefusalError | None:
+    """Return why a file is not sent."""
     name = path.relative_to(folder).as_posix()
     if looks_like_a_secret(path, rules):
         limit = "looks like a secret, and code can be read by all who may see the job"
         fix = f"write /{name} into {OWN_RULES} or .gitignore, or {_SEND_ANYWAY.format(f'/{name}')}"
-        raise RefusalError("source.path", name, limit, fix)
+        return RefusalError("source.path", name, limit, fix)
     if path.is_symlink():
-        _check_link(folder, path, name, may_dangle=may_dangle)
-    elif not stat.S_ISREG(_mode(path)):
-        limit = "is neither a file nor a folder nor a link"
-        raise RefusalError("source.path", name, limit, f"remove it, or write /{name} into {OWN_RULES}")
-
-
-def _mode(path: Path) -> int:
+        return _refusal_of_link(folder, path, name, may_dangle=may_dangle)
     try:
-        return path.stat().st_mode
+        is_file = stat.S_ISREG(path.stat().st_mode)
     except OSError as error:
-        raise _unreadable(path, error) from None
+        return _unreadable(path, error)
+    limit, fix = "is neither a file nor a folder nor a link", f"remove it, or write /{name} into {OWN_RULES}"
+    return None if is_file else RefusalError("source.path", name, limit, fix)
 
 
-def _check_link(folder: Path, path: Path, name: str, *, may_dangle: bool) -> None:
+def _refusal_of_link(folder: Path, path: Path, name: str, *, may_dangle: bool) -> RefusalError | None:
     target = path.readlink()
     # Path.resolve would raise on links that lead to each other.
     top, real = Path(os.path.realpath(folder)), Path(os.path.realpath(path))
     if target.is_absolute() or not real.is_relative_to(top):
         limit = f"links to {target}, which does not exist in the pods"
         fix = f"copy what it links to, or write /{name} into {OWN_RULES}"
-        raise RefusalError("source.path", name, limit, fix)
+        return RefusalError("source.path", name, limit, fix)
     if not may_dangle and not real.exists():
         limit = f"links to {target}, which does not exist"
-        raise RefusalError("source.path", name, limit, f"correct or remove it, or write /{name} into {OWN_RULES}")
+        return RefusalError("source.path", name, limit, f"correct or remove it, or write /{name} into {OWN_RULES}")
+    return None
+
+
+def _check_links(folder: Path, paths: list[Path]) -> None:
+    """Refuse a link to what is left out: in the pods it would lead nowhere.
+
+    Raises:
+        RefusalError: naming the first.
+    """
+    names = {path.relative_to(folder).as_posix() for path in paths}
+    links = {path.relative_to(folder).as_posix(): os.readlink(path) for path in paths if path.is_symlink()}  # noqa: PTH115
+    sent = names | {str(parent) for name in names for parent in PurePosixPath(name).parents}
+    for name, target in links.items():
+        if _end_of(name, links) not in sent:
+            limit = f"links to {target}, of which nothing is sent"
+            fix = f"take in what it links to with a ! in {OWN_RULES}, or write /{name} there"
+            raise RefusalError("source.path", name, limit, fix)
+
+
+def _end_of(name: str, links: Mapping[str, str]) -> str:
+    """Return the path that a link leads to in the end, through other links."""
+    waiting, place = name.split("/"), PurePosixPath()
+    for _ in range(_MOST_ENTRIES):
+        if not waiting:
+            break
+        part = waiting.pop(0)
+        place = place.parent if part == ".." else place / part
+        if str(place) in links:
+            waiting = [*links[str(place)].split("/"), *waiting]
+            place = place.parent
+    return str(place)
 
 
 def _check_size(folder: Path, paths: list[Path]) -> None:
@@ -184,9 +288,8 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
         archive.addfile(entry)
         return
     try:
-        content = path.read_bytes()
+        content, executable = path.read_bytes(), path.stat().st_mode & stat.S_IXUSR
     except OSError as error:
         raise _unreadable(path, error) from None
-    executable = _mode(path) & stat.S_IXUSR
     entry.size, entry.mode = len(content), 0o755 if executable else 0o644
     archive.addfile(entry, io.BytesIO(content))

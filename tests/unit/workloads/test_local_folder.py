@@ -63,6 +63,19 @@ def _name(folder: Path) -> str:
         # of the two, .athanorignore decides
         ({".gitignore": "big\n", ".athanorignore": "!big\n", "big": ""}, {".gitignore", ".athanorignore", "big"}),
         ({".athanorignore": "notes/\n", "notes/a": "", "a": ""}, {".athanorignore", "a"}),
+        # also where git's is deeper
+        (
+            {".athanorignore": "*.big\n", "lib/.gitignore": "!*.big\n", "lib/a.big": ""},
+            {".athanorignore", "lib/.gitignore"},
+        ),
+        (
+            {".athanorignore": "!*.big\n", "lib/.gitignore": "*.big\n", "lib/a.big": ""},
+            {".athanorignore", "lib/.gitignore", "lib/a.big"},
+        ),
+        (
+            {".athanorignore": "*.big\n", "lib/.athanorignore": "!a.big\n", "lib/a.big": "", "b.big": ""},
+            {".athanorignore", "lib/.athanorignore", "lib/a.big"},
+        ),
         # git's own rule: nothing in a folder that is left out can be taken in
         ({".gitignore": "out/\n!out/a\n", "out/a": "", "b": ""}, {".gitignore", "b"}),
         ({"a.py": "", "__pycache__/a.pyc": "", ".venv/bin/python": "", ".git/config": ""}, {"a.py"}),
@@ -71,21 +84,6 @@ def _name(folder: Path) -> str:
 )
 def test_what_the_ignore_files_name_is_left_out(tmp_path, files, sent):
     assert _packed(_write(tmp_path, files)) == sent
-
-
-def test_git_chooses_the_same_files(tmp_path):
-    files = {
-        ".gitignore": "*.log\n/build\n**/cache/\n!important.log\ndoc/*.txt\n\\#odd\n",
-        "a.log": "", "important.log": "", "build/x": "", "lib/build/x": "", "lib/cache/x": "", "doc/a.txt": "",
-        "doc/deep/a.txt": "", "#odd": "", "lib/.gitignore": "!*.log\n", "lib/b.log": "", "größe.py": "",
-    }  # fmt: skip
-    _write(tmp_path, files)
-    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--others", "--exclude-standard"],
-        cwd=tmp_path, check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
-    assert _packed(tmp_path) == set(filter(None, listed.split("\0")))
 
 
 def test_the_rules_of_the_repository_around_the_folder_apply(tmp_path):
@@ -133,6 +131,41 @@ def test_links_inside_the_folder_are_sent_and_others_refused(tmp_path):
         (folder / "link").unlink()
     (folder / "link").symlink_to(folder / "lib" / "a.py")
     assert "copy what it links to" in _refusal(folder)
+
+
+@each_row(
+    ("links", "refused"),
+    [
+        ({"data": "cache"}, "links to cache, of which nothing is sent"),
+        ({"data": "cache/a.bin"}, "links to cache/a.bin, of which nothing is sent"),
+        ({"data": "./lib/../cache"}, "links to ./lib/../cache, of which nothing is sent"),
+        ({"data": "lib/again", "lib/again": "../cache"}, "of which nothing is sent"),
+        ({"data": "empty"}, "links to empty, of which nothing is sent"),
+        ({"data": "lib", "more": "data/a.py", "lib/up": "../lib"}, None),
+        ({"data": "."}, None),
+    ],
+)
+def test_a_link_to_what_is_left_out_is_refused(tmp_path, links, refused):
+    folder = tmp_path / f"to-{'+'.join(links.values())}".replace("/", "_")
+    _write(folder, {".gitignore": "cache/\n", "cache/a.bin": "", "lib/a.py": "", "empty/x/.venv/y": ""})
+    for name, target in links.items():
+        (folder / name).symlink_to(target)
+    if refused is None:
+        assert set(links) <= _packed(folder)
+    else:
+        assert refused in _refusal(folder)
+
+
+def test_what_is_left_out_by_gits_rules_is_said(tmp_path):
+    files = {
+        ".gitignore": "*.bin\nout/\n__pycache__/\nREADME\n*.one\n*.two\n", ".athanorignore": "*.mine\n", "a.py": "",
+        "a.bin": "x" * 2048, "deep/b.bin": "x" * 1024, "out/c.bin": "", "out/d.log": "x" * 3 * 1024**2, "e.mine": "x",
+        "__pycache__/a.pyc": "x" * 9, "README": "x" * 512, "f.one": "x", "g.two": "xx", "out/__pycache__/h.pyc": "",
+    }  # fmt: skip
+    archive = LocalFolder(path=str(_write(tmp_path, files))).archive
+    said = "1 *.log (3.0 MiB), 3 *.bin (3.0 KiB), 1 README (0.5 KiB), 3 of other kinds (0.0 KiB)"
+    assert archive.left_out == said
+    assert LocalFolder(path=str(_write(tmp_path / "other", {"a.py": ""}))).archive.left_out == ""
 
 
 def test_neither_pipes_nor_nothing_are_sent(tmp_path):
