@@ -31,7 +31,7 @@ from trainer.source.fetch import BROKEN_DATA, Revision, fetch
 from trainer.source.record import Record, new_record, publish, read_record
 from trainer.source.ssh import SshKey, read_key
 from trainer.source.store import Store
-from trainer.source.submodules import fetch_submodules
+from trainer.source.submodules import fetch_submodules, folders_left_empty
 from trainer.training.signals import STOPPED_EXIT_STATUS
 
 if TYPE_CHECKING:
@@ -141,8 +141,9 @@ def _check_out_of(config: SourceConfig, objects: Path, record: Record, destinati
 def _write(config: SourceConfig, objects: Path, sha: ObjectID, destination: Destination) -> tuple[str, int]:
     with closing(DiskObjectStore(objects)) as store:
         commit = commit_of(store, sha)
-        tree = tree_of(store, commit, PurePosixPath(config.subdirectory or "."))
-        files = write_tree(store, tree, destination.tree)
+        folder = PurePosixPath(config.subdirectory or ".")
+        empty = folders_left_empty(store, commit, folder)
+        files = write_tree(store, tree_of(store, commit, folder), destination.tree, empty)
     return commit.id.decode(), files
 
 

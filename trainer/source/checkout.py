@@ -16,6 +16,7 @@ from dulwich.objects import Blob, Commit, ObjectID, ShaFile, Tag, Tree
 from trainer.source.errors import SourceError, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path, PurePosixPath
 
     from dulwich.object_store import DiskObjectStore
@@ -76,8 +77,14 @@ def tree_of(store: DiskObjectStore, commit: Commit, subdirectory: PurePosixPath)
     return tree
 
 
-def write_tree(store: DiskObjectStore, tree: Tree, folder: Path) -> int:
+def write_tree(store: DiskObjectStore, tree: Tree, folder: Path, empty: Collection[PurePosixPath] = ()) -> int:
     """Write a tree into an empty folder and return the number of files.
+
+    Args:
+        store: Has its objects.
+        tree: The tree.
+        folder: The folder.
+        empty: Submodules that stay empty, by their paths.
 
     Raises:
         SourceError: it holds a submodule that was not fetched, a pointer of git LFS, a link that leaves the folder or
@@ -93,6 +100,8 @@ def write_tree(store: DiskObjectStore, tree: Tree, folder: Path) -> int:
             path = parent / _safe_name(entry.path)
             if stat.S_ISDIR(entry.mode) or stat.S_IFMT(entry.mode) == SUBMODULE:
                 path.mkdir()
+                if path.relative_to(folder) in empty:
+                    continue
                 pending.append((path, _subtree(store, entry.mode, entry.sha)))
                 continue
             content = _content(store, _quoted(path, folder), entry.mode, entry.sha)

@@ -13,6 +13,7 @@ from dulwich.refs import Ref, check_ref_format
 
 from trainer.common import command_line
 from trainer.common.validation import more_than
+from trainer.source.address import as_url, server_of
 from trainer.source.errors import SourceError
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ class SourceConfig:
     """Fetch one branch, tag or commit of a git repository into a folder."""
 
     repository: str
-    """http(s) URL of the repository, without user name, password or token; or ssh://git@<host>/<path>."""
+    """http(s) URL of the repository, without user name, password or token; or ssh://git@<host>/<path>, which may be
+    written git@<host>:<path>."""
     destination: Path
     """Folder that gets the files; empty, or left behind by an earlier attempt of this program."""
     branch: str | None = None
@@ -91,13 +93,13 @@ class SourceConfig:
             url = _checked_url(address)
         except ValueError as error:
             raise SourceError(f"submodule {path!r}: {str(error).removeprefix('repository=')}") from None
-        if url.scheme == "http" and urlsplit(self.repository).scheme != "http":
+        if url.scheme == "http" and server_of(self.repository)[0] != "http":
             raise SourceError(f"submodule {path!r}: {address} is http, and its repository is not. Fix: https")
 
     @property
     def is_ssh(self) -> bool:
         """Whether the repository is read over ssh."""
-        return urlsplit(self.repository).scheme == "ssh"
+        return server_of(self.repository)[0] == "ssh"
 
     @property
     def requested(self) -> dict[str, str]:
@@ -115,7 +117,7 @@ class SourceConfig:
     @property
     def unprotected(self) -> bool:
         """Whether somebody between here and the server could change the code unnoticed."""
-        url = urlsplit(self.repository)
+        url = urlsplit(as_url(self.repository))
         return self.commit is None and url.scheme == "http" and not _is_inside(url.hostname or "")
 
 
@@ -124,7 +126,8 @@ def parse(arguments: Sequence[str] | None = None) -> SourceConfig:
     return command_line.parse(SourceConfig, "trainer.source", arguments)
 
 
-def _checked_url(repository: str) -> SplitResult:
+def _checked_url(address: str) -> SplitResult:
+    repository = as_url(address)
     scheme, _, rest = repository.partition("://")
     user = rest.partition("/")[0].rpartition("@")[0]
     if user and (scheme != "ssh" or not SSH_USER.fullmatch(user)):

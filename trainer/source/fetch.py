@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from dulwich.errors import (
     ApplyDeltaError,
@@ -23,6 +22,7 @@ from dulwich.object_store import DiskObjectStore, ObjectStoreGraphWalker
 from dulwich.objects import ObjectID
 from urllib3.exceptions import HTTPError
 
+from trainer.source.address import server_of
 from trainer.source.credentials import say
 from trainer.source.errors import ProtocolRefusedError, RetryableError, SourceError
 from trainer.source.ssh import SshKey, meaning, open_ssh_client
@@ -119,7 +119,7 @@ def _server(repository: str, login: Credentials | SshKey | None) -> Generator[_S
     Raises:
         SourceError: it wants a key, and there is none.
     """
-    if urlsplit(repository).scheme != "ssh":
+    if server_of(repository)[0] != "ssh":
         client = open_client(repository, None if isinstance(login, SshKey) else login)
         try:
             yield _Server(client, b"")

@@ -8,10 +8,11 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from dulwich.client import SSHGitClient, SubprocessSSHVendor
 
+from trainer.source.address import as_url, path_on_server
 from trainer.source.errors import RetryableError, SourceError, printable
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class SshClient(SSHGitClient):
 
 def open_ssh_client(repository: str, key: SshKey) -> tuple[SshClient, bytes]:
     """Return a client of a repository's server, and the repository's path there."""
-    url = urlsplit(repository)
+    url = urlsplit(as_url(repository))
     client = SshClient(
         url.hostname or "",
         port=url.port,
@@ -97,7 +98,7 @@ def open_ssh_client(repository: str, key: SshKey) -> tuple[SshClient, bytes]:
         thin_packs=False,
         quiet=True,
     )
-    return client, unquote(url.path).encode()
+    return client, path_on_server(repository).encode()
 
 
 def meaning(lines: Sequence[bytes]) -> SourceError:

@@ -5,7 +5,6 @@ So the commit of the whole proves their content, too. Formats: git's documentati
 
 from __future__ import annotations
 
-import posixpath
 import stat
 from collections import deque
 from contextlib import closing
@@ -13,12 +12,12 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
 
-from dulwich.config import ConfigFile, parse_submodules
+from dulwich.config import ConfigFile
 from dulwich.object_store import DiskObjectStore
 from dulwich.objects import Blob, Commit, Tree
 
+from trainer.source.address import reached_as, resolved, server_of
 from trainer.source.checkout import SUBMODULE, commit_of, load, tree_of
 from trainer.source.errors import SourceError, printable
 from trainer.source.fetch import Revision, fetch
@@ -75,8 +74,11 @@ def fetch_submodules(
     while waiting:
         parent = waiting.popleft()
         with closing(DiskObjectStore(objects)) as store:
-            named = dict(_named(store, parent))
-        for path, (address, commit_id) in named.items():
+            named = list(_named(store, parent.commit, parent.folder))
+        for place, written, commit_id in named:
+            if written is None:
+                continue
+            path, address = printable(str(place)), reached_as(config.repository, resolved(parent.address, written))
             if (address, commit_id) in fetched:
                 continue
             fetched.add((address, commit_id))
@@ -93,7 +95,7 @@ def _fetch(
     """Fetch the commit of a submodule's path and address; return it."""
     path, address, commit_id = submodule
     config.check_submodule(path, address)
-    same = urlsplit(address)[:2] == urlsplit(config.repository)[:2]
+    same = server_of(address) == server_of(config.repository)
     try:
         fetch(address, credentials if same else None, Revision(kind="commit", name=commit_id.decode()), objects)
         with closing(DiskObjectStore(objects)) as store:
@@ -102,17 +104,36 @@ def _fetch(
         raise SourceError(f"submodule {path!r} at {address}: {error}") from error
 
 
-def _named(store: DiskObjectStore, parent: _Repository) -> Iterator[tuple[str, tuple[str, ObjectID]]]:
-    """Yield path, address and commit of the submodules among the files that count."""
-    entries = list(_entries(store, tree_of(store, parent.commit, parent.folder), parent.folder))
+def folders_left_empty(store: DiskObjectStore, commit: Commit, folder: PurePosixPath) -> set[PurePosixPath]:
+    """Return the paths, from the folder, of submodules that `update = none` in .gitmodules leaves out, as git does.
+
+    Raises:
+        SourceError: a submodule was not fetched.
+    """
+    left: set[PurePosixPath] = set()
+    for path, address, commit_id in _named(store, commit, folder):
+        place = path.relative_to(folder)
+        if address is None:
+            left.add(place)
+        else:
+            below = folders_left_empty(store, load(store, commit_id, Commit), PurePosixPath())
+            left |= {place / each for each in below}
+    return left
+
+
+def _named(
+    store: DiskObjectStore, commit: Commit, folder: PurePosixPath
+) -> Iterator[tuple[PurePosixPath, str | None, ObjectID]]:
+    """Yield path, address and commit of the submodules in a folder; those to leave out have no address."""
+    entries = list(_entries(store, tree_of(store, commit, folder), folder))
     if not entries:
         return
-    addresses = _addresses(store, load(store, parent.commit.tree, Tree))
+    addresses = _addresses(store, load(store, commit.tree, Tree))
     for path, commit_id in entries:
-        quoted = printable(str(path))
         if str(path) not in addresses:
-            raise SourceError(f"{quoted!r}: is a submodule that .gitmodules does not name. Fix: `git submodule add` it")
-        yield quoted, (_resolved(parent.address, addresses[str(path)]), commit_id)
+            limit = f"{printable(str(path))!r}: is a submodule that .gitmodules does not name"
+            raise SourceError(f"{limit}. Fix: `git submodule add` it")
+        yield path, addresses[str(path)], commit_id
 
 
 def _entries(store: DiskObjectStore, tree: Tree, folder: PurePosixPath) -> Iterator[tuple[PurePosixPath, ObjectID]]:
@@ -127,8 +148,8 @@ def _entries(store: DiskObjectStore, tree: Tree, folder: PurePosixPath) -> Itera
                 pending.append((path, load(store, entry.sha, Tree)))
 
 
-def _addresses(store: DiskObjectStore, top: Tree) -> dict[str, str]:
-    """Return the addresses in .gitmodules by the paths; nothing without such a file."""
+def _addresses(store: DiskObjectStore, top: Tree) -> dict[str, str | None]:
+    """Return the addresses in .gitmodules by the paths, None for one to leave out; nothing without such a file."""
     entry = next((entry for entry in top.iteritems() if entry.path == GITMODULES and stat.S_ISREG(entry.mode)), None)
     if entry is None:
         return {}
@@ -136,16 +157,17 @@ def _addresses(store: DiskObjectStore, top: Tree) -> dict[str, str]:
     if len(content) > _LARGEST_FILE:
         raise SourceError(f".gitmodules has more than {_LARGEST_FILE} bytes")
     try:
-        modules = list(parse_submodules(ConfigFile.from_file(BytesIO(content))))
-    except (ValueError, KeyError) as error:
+        modules = ConfigFile.from_file(BytesIO(content))
+    except ValueError as error:
         raise SourceError(f".gitmodules cannot be read: {printable(str(error))}") from error
-    return {path.decode(errors="replace"): url.decode(errors="replace") for path, url, _ in modules}
-
-
-def _resolved(parent: str, address: str) -> str:
-    """Return an address; one that begins with ./ or ../ is relative to the parent's, taken for a folder."""
-    if not address.startswith(("./", "../")):
-        return address
-    own = urlsplit(parent)
-    path = posixpath.normpath(posixpath.join(own.path, address))
-    return urlunsplit(own._replace(path=path))
+    addresses: dict[str, str | None] = {}
+    for section in modules.sections():
+        if section[0] != b"submodule" or not modules.has_section(section):
+            continue
+        values = dict(modules.items(section))
+        path, url = values.get(b"path"), values.get(b"url")
+        is_left_out = values.get(b"update") == b"none"
+        if path is not None and (url is not None or is_left_out):
+            address = (url or b"").decode(errors="replace")
+            addresses[path.decode(errors="replace")] = None if is_left_out else address
+    return addresses

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urljoin
 
 import urllib3
 from dulwich.client import Urllib3HttpGitClient, default_urllib3_manager
 from urllib3.exceptions import HTTPError, SSLError
 
+from trainer.source.address import server_of
 from trainer.source.errors import ProtocolRefusedError, RetryableError, SourceError
 
 if TYPE_CHECKING:
@@ -22,6 +24,10 @@ PACKET_HEADER = 4
 ERROR_PACKET = b"ERR "
 LONGEST_ERROR = 1000
 ADVERTISEMENT = "application/x-git-upload-pack-advertisement"
+
+
+_MOST_REDIRECTS = 20
+"""As in git (http.c, CURLOPT_MAXREDIRS)."""
 
 
 class _Manager(urllib3.PoolManager):
@@ -52,10 +58,9 @@ def open_client(repository: str, credentials: Credentials | None) -> Urllib3Http
 def _checked(
     send: Callable[..., urllib3.BaseHTTPResponse], method: str, url: str, *args: object, **kwargs: object
 ) -> urllib3.BaseHTTPResponse:
-    # No redirects: they could lead from https to http, or to a server that nobody named.
     kwargs |= {"redirect": False, "retries": False, "timeout": TIMEOUT}
     try:
-        response = send(method, url, *args, **kwargs)
+        response = _following(send, method, url, *args, **kwargs)
     except SSLError as error:
         raise SourceError(
             f"the server's certificate is not accepted: {error}. "
@@ -68,6 +73,24 @@ def _checked(
         response.close()
         raise problem
     return _watched(response)
+
+
+def _following(
+    send: Callable[..., urllib3.BaseHTTPResponse], method: str, url: str, *args: object, **kwargs: object
+) -> urllib3.BaseHTTPResponse:
+    """Follow redirects of the first question, as git does, on the same server: it knows a renamed repository.
+
+    Others could lead from https to http, or to a server that nobody named, which would get the password.
+    """
+    for _ in range(_MOST_REDIRECTS):
+        response = send(method, url, *args, **kwargs)
+        location = response.get_redirect_location()
+        target = urljoin(url, location) if location else ""
+        if method != "GET" or not target or server_of(target) != server_of(url):
+            return response
+        response.close()
+        url = target
+    raise SourceError(f"the server redirects more than {_MOST_REDIRECTS} times. Fix: the URL that it leads to")
 
 
 def _watched(response: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPResponse:

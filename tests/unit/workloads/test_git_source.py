@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
+import subprocess
 
 import pytest
 
@@ -38,7 +40,11 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
         ({"branch": "--upload-pack=x"}, ("source.branch",)),
         ({"subdirectory": "../other"}, ("source.subdirectory = '../other'", "must be inside")),
         ({"subdirectory": "/etc"}, ("source.subdirectory = '/etc'",)),
-        ({"repository": "git@git.example:team/project.git"}, ("source.repository", "https://")),
+        ({"repository": "git@git.example:team/project.git"}, ("source.repository", "needs a key")),
+        ({"repository": "ext::sh -c true"}, ("source.repository", "https://")),
+        ({"repository": "robot:word@git.example:a.git"}, ("source.repository", "https://")),
+        ({"repository": "../project"}, ("source.repository", "https://")),
+        ({"branch": "refs/heads/main"}, ("source.branch", "without refs/")),
         ({"repository": "ssh://git@git.example/a.git"}, ("source.repository", "needs a key", "kubernetes.io/ssh-auth")),
         ({"repository": "ssh://git:word@git.example/a.git"}, ("ssh://…@git.example/a.git", "contains credentials")),
         ({"repository": "ssh://-oProxyCommand=x/a.git"}, ("source.repository", "ssh://git@<host>")),
@@ -57,6 +63,93 @@ def test_what_cannot_be_fetched_is_refused(fields, words):
     with pytest.raises(RefusalError) as caught:
         dataclasses.replace(SOURCE, **fields)
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+_PIECES = (
+    "a",
+    "b/",
+    "/",
+    ".",
+    "..",
+    "@",
+    "{",
+    "#",
+    "&",
+    "-",
+    "~",
+    "^",
+    ":",
+    "?",
+    "*",
+    "[",
+    "\\",
+    " ",
+    ".lock",
+    "é",
+    "$(",
+    "'",
+    "\x7f",
+)
+
+
+def test_the_names_of_branches_are_those_that_git_takes(tmp_path):
+    draw = random.Random(5)
+    names = {"".join(draw.choices(_PIECES, k=draw.randint(1, 4))) for _ in range(250)}
+    names |= {
+        "fix/#12",
+        "r&d/x",
+        "a@b",
+        "feature/größe",
+        "v1.0-rc.1+build",
+        "@",
+        "HEAD",
+        "-x",
+        "a.lock/b",
+        "😀",
+        "a'b\"c",
+    }
+    asked = "\0".join(sorted(names))
+    one = 'git check-ref-format --branch "$0" >&2 && printf "%s\\0" "$0"; :'
+    words = ["xargs", "-0", "-n1", "sh", "-c", one]
+    said = subprocess.run(words, cwd=tmp_path, input=asked.encode(), capture_output=True, check=True).stdout.decode()
+    of_git = set(said.split("\0")) - {"", "HEAD", "@"}  # these two are the current commit to `git branch`
+    ours = {name for name in names if _is_taken({"branch": name})}
+    assert ours == of_git
+    # what the pod's program takes is no less
+    for name in ours:
+        assert parse(["--repository=https://a/b", "--destination=/x", f"--branch={name}"]).branch == name
+
+
+def _is_taken(fields: dict[str, str | None]) -> bool:
+    try:
+        dataclasses.replace(SOURCE, **fields)
+    except RefusalError:
+        return False
+    return True
+
+
+@each_row(
+    ("repository", "ports"),
+    [
+        ("https://git.example/a.git", [443]),
+        ("https://git.example:8443/a.git/", [8443]),
+        ("git@git.example:team/a.git", [22, 443]),
+        ("git.example:/srv/a.git", [22, 443]),
+        ("git@git.example:~/a b.git", None),
+        ("ssh://git@git.example:2222/~/a.git", [2222, 443]),
+        ("git+ssh://git.example/a.git", [22, 443]),
+        ("ssh://git@10.1.2.3/a.git", [22, 443]),
+        ("ssh://git.example:443/a.git", [443]),
+        ("git://git.example/a.git", None),
+    ],
+)
+def test_the_forms_of_an_address_and_the_ports_that_it_needs(repository, ports):
+    secret = None if repository.startswith("https") else "git-robot"
+    if ports is None:
+        assert not _is_taken({"repository": repository, "secret": secret})
+        return
+    rule = dataclasses.replace(SOURCE, repository=repository, secret=secret).server
+    assert [each["port"] for each in rule["ports"]] == ports
 
 
 def test_credentials_in_an_address_are_refused_and_not_repeated():

@@ -58,7 +58,7 @@ def test_everything():
         (["--repository", "https:///code", *MAIN], "must be an https://, http:// or ssh:// URL"),
         (["--repository", "https://host:x/code", *MAIN], "must be an https://, http:// or ssh:// URL"),
         (["--repository", "https://ho st/code", *MAIN], "must be an https://, http:// or ssh:// URL"),
-        (["--repository", "git@github.com:a/b.git", *MAIN], "git and file are not supported"),
+        (["--repository", "git@github.com:a/b.git", *MAIN], "ssh needs a key"),
         (["--repository", "http://example.com/a", *MAIN, "--credentials_dir", "/c"], "send the password in clear"),
         (["--repository", "http://a.svc.evil.com/a", *MAIN, "--credentials_dir", "/c"], "send the password in clear"),
         (["--repository", "http://10.0.0.1/a", *MAIN, "--credentials_dir", "/c"], "send the password in clear"),

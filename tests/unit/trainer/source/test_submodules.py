@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fixtures.git_server import GitServer, Repository
+from tests.fixtures.git_server import GitServer, Repository, git
+from tests.tables import each_row
 from tests.unit.trainer.source.conftest import PASSWORD
 from tests.unit.trainer.source.fetched import files, record_of
 from trainer.source import submodules
+from trainer.source.address import path_on_server, reached_as, resolved, server_of
 
 
 @pytest.fixture
@@ -77,6 +79,7 @@ def test_only_the_repositorys_own_server_gets_its_password(repository, fetch, cr
     [
         ("ssh://git@example.com/library", "ssh needs a key"),
         ("file:///etc", "must be an https://, http:// or ssh:// URL"),
+        ("git@example.com:library", "ssh needs a key"),
         ("ext::sh -c true", "submodule 'library': "),
         ("https://robot:secret@example.com/library", "must hold no user name or password"),
         ("../gone", "submodule 'library' at "),
@@ -89,6 +92,54 @@ def test_other_addresses_are_refused_by_the_path(repository, fetch, capfd, addre
     error = capfd.readouterr().err
     assert said in error
     assert "secret" not in error
+
+
+def test_a_submodule_that_is_not_to_be_updated_is_an_empty_folder(repository, library, fetch, destination, tmp_path):
+    library.commit({"library.py": "x"})
+    library.add_submodule(
+        "data", "git@secret.example:data.git", "0123456789" * 4, name='data"]\n\tupdate = none\n[submodule "data'
+    )
+    repository.commit({"code/train.py": "print()"})
+    for name in ("code/none", "none"):
+        repository.add_submodule(name, "https://gone.example/x", "0123456789" * 4, name=name)
+        git(repository.folder, "config", "--file", ".gitmodules", f"submodule.{name}.update", "none")
+    repository.add_submodule("code/library", "../library", library.head())
+    shared = ("--record", str(tmp_path / "out" / "source.json"), "--store", str(tmp_path / "out" / "store"))
+    assert fetch("--branch", "main", "--subdirectory", "code", *shared) == 0
+    assert files(destination).keys() >= {"train.py", "library/library.py"}
+    assert [*(destination / "none").iterdir(), *(destination / "library" / "data").iterdir()] == []
+    other = tmp_path / "other"
+    assert fetch("--branch", "main", "--subdirectory", "code", *shared, "--take", "--destination", str(other)) == 0
+    assert files(other) == files(destination)
+
+
+@each_row(
+    ("parent", "address", "fetched"),
+    [
+        ("https://git.example/team/a", "../b.git", "https://git.example/team/b.git"),
+        ("https://git.example/team/a", "git@git.example:team/b.git", "https://git.example/team/b.git"),
+        ("https://git.example:8443/team/a", "ssh://git@git.example/team/b c", "https://git.example:8443/team/b%20c"),
+        ("https://git.example/team/a", "ssh://git@git.example:2222/b", "ssh://git@git.example:2222/b"),
+        ("https://git.example/team/a", "git@other.example:b", "git@other.example:b"),
+        ("git@git.example:team/a.git", "../b.git", "git@git.example:team/b.git"),
+        ("git@git.example:team/a.git", "https://git.example/b", "https://git.example/b"),
+        ("ssh://git@git.example/team/a", "../../b", "ssh://git@git.example/b"),
+    ],
+)
+def test_where_a_submodule_is_fetched_from(parent, address, fetched):
+    assert reached_as(parent, resolved(parent, address)) == fetched
+
+
+@each_row(
+    ("address", "path"),
+    [
+        ("git@git.example:team/a.git", "team/a.git"), ("git.example:/srv/a b%20", "/srv/a b%20"),
+        ("ssh://git@git.example/team/a%20b", "/team/a b"), ("git+ssh://git@git.example/~/a", "/~/a"),
+        ("git@git.example:~/a:b", "~/a:b"),
+    ],
+)  # fmt: skip
+def test_the_path_that_a_server_is_asked_for(address, path):
+    assert (path_on_server(address), server_of(address)) == (path, ("ssh", "git.example", 22))
 
 
 def test_a_commit_that_the_server_does_not_have_is_named(repository, library, fetch, capfd):

@@ -143,6 +143,22 @@ def test_answers_that_are_final(*, repository, server, fetch, capfd, answer, mes
     assert len(server.requests) == 1
 
 
+def test_a_repository_that_was_renamed_on_its_server(repository, server, fetch, destination):
+    repository.commit({"a": "1"})
+    moved = "/code/info/refs?service=git-upload-pack"
+    server.answers += [(301, {"Location": "/older" + moved}, b""), (308, {"Location": server.url + moved}, b"")]
+    assert fetch("--branch", "main", url=f"{server.url}/old") == 0
+    assert files(destination) == {"a": "1"}
+    assert [line.split()[0] for line in server.requests].count("POST") > 0
+
+
+def test_redirects_without_end(repository, server, fetch, capfd):
+    repository.commit({"a": "1"})
+    server.answers += [(302, {"Location": "/code/info/refs?service=git-upload-pack"}, b"")] * 30
+    assert fetch("--branch", "main") == 1
+    assert "redirects more than 20 times" in capfd.readouterr().err
+
+
 # The time limit is an alarm, which may come while a socket is being opened; outside of tests, the process ends then.
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
 def test_garbage_instead_of_the_protocol(server, fetch, capfd):

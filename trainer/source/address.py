@@ -1,0 +1,63 @@
+"""Addresses of repositories in the forms that git takes for the servers of this program: URLs, and host:path over ssh.
+
+Source: git's documentation, git-fetch(1), "GIT URLS".
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
+_HOST_AND_PATH = re.compile(r"(?P<place>(?:[^@/:\s]+@)?[^@/:\s]+):(?!:|//|[^/]*@)(?P<path>.+)", re.DOTALL)
+_PORTS = {"https": 443, "http": 80, "ssh": 22}
+
+
+def as_url(address: str) -> str:
+    """Return an address as a URL; `git@host:team/code` and git+ssh:// as ssh://, all others as they are."""
+    if match := _host_and_path(address):
+        return f"ssh://{match['place']}/{quote(match['path'].removeprefix('/'))}"
+    return re.sub(r"^(?:git\+ssh|ssh\+git)://", "ssh://", address)
+
+
+def _host_and_path(address: str) -> re.Match[str] | None:
+    return None if "://" in address else _HOST_AND_PATH.fullmatch(address)
+
+
+def path_on_server(address: str) -> str:
+    """Return the path that an ssh server is asked for: of host:path exactly that, which may begin in a home folder."""
+    if match := _host_and_path(address):
+        return match["path"]
+    return unquote(urlsplit(as_url(address)).path)
+
+
+def server_of(address: str) -> tuple[str, str, int | None]:
+    """Return scheme, host and port of an address."""
+    url = urlsplit(as_url(address))
+    return url.scheme, url.hostname or "", url.port or _PORTS.get(url.scheme)
+
+
+def resolved(parent: str, address: str) -> str:
+    """Return the address of a submodule; one that begins with ./ or ../ is relative to its parent's, as to a folder."""
+    if not address.startswith(("./", "../")):
+        return address
+    if match := _host_and_path(parent):
+        return f"{match['place']}:{posixpath.normpath(posixpath.join(match['path'], address))}"
+    own = urlsplit(parent)
+    return urlunsplit(own._replace(path=posixpath.normpath(posixpath.join(own.path, address))))
+
+
+def reached_as(parent: str, address: str) -> str:
+    """Return how a submodule is fetched: over https, as its parent is, where it names the same server for ssh.
+
+    Only the parent's user name and password are there, and hosts of repositories answer to both.
+    """
+    scheme, host, port = server_of(address)
+    if (scheme, port) != ("ssh", 22) or server_of(parent)[:2] != ("https", host):
+        return address
+    own: SplitResult = urlsplit(parent)
+    return urlunsplit(own._replace(path=f"/{quote(path_on_server(address).lstrip('/'))}"))
