@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from athanor.inspection.reader import Asked
+from athanor.runs.kubeconfig import kubeconfig_files, standing_alone
 from infra.contract_object import CONTRACT_OBJECT, read_contract
 from infra.errors import RefusalError
 
@@ -37,6 +39,12 @@ class Cluster:
     namespace: str
     server: str
     """Address of the API server: what tells clusters apart whose contexts are called alike."""
+    kubeconfig: str | None = None
+    """The file that was named; None: those that kubectl finds."""
+    proxy: str | None = None
+    """Address of the proxy that the kubeconfig names for this server."""
+    tls_name: str | None = None
+    """Name of the server in its certificate, where it is not that of its address."""
     has_typed_namespace: bool = False
     """Whether the command line names the namespace; else it is the context's, which is only where to look first."""
     has_platform_option: bool = False
@@ -54,12 +62,15 @@ class Cluster:
         named = {"kubeconfig": given.kubeconfig, "context": given.context}
         where = [f"--{name}={value}" for name, value in named.items() if value]
         view = _view(given, where)
-        context = view["contexts"][0]
+        context, cluster = view["contexts"][0], view["clusters"][0]["cluster"]
         return cls(
             where=where,
             context=context["name"],
             namespace=given.namespace or context["context"].get("namespace", "default"),
-            server=view["clusters"][0]["cluster"]["server"],
+            server=cluster["server"],
+            kubeconfig=given.kubeconfig,
+            proxy=cluster.get("proxy-url"),
+            tls_name=cluster.get("tls-server-name"),
             has_typed_namespace=bool(given.namespace),
             has_platform_option="platform" in given,
         )
@@ -79,7 +90,8 @@ class Cluster:
 
         kubectl has its own ways to find and to merge files, and the provider has others.
         """
-        content = self.run("config", "view", "--minify", "--flatten", "--raw")
+        view = self.run("config", "view", "--minify", "--flatten", "--raw", "--output=json")
+        content = standing_alone(view, kubeconfig_files(self.kubeconfig, os.environ), Path.cwd())
         with tempfile.TemporaryDirectory(prefix="athanor-run-") as folder:
             file = Path(folder) / "kubeconfig"
             file.touch(mode=0o600)
@@ -132,7 +144,7 @@ class Cluster:
             RefusalError: as `items`, or the server does not accept it.
         """
         words = [*self.prefix[1:], "create", "--filename=-", "--output=json"]
-        answer = _kubectl(words, content=json.dumps(manifest), server=self.server)
+        answer = _kubectl(words, content=json.dumps(manifest), asked=self)
         return json.loads(answer)["metadata"]["name"]
 
     def delete(self, kind: str, name: str) -> None:
@@ -184,7 +196,7 @@ class Cluster:
         Raises:
             RefusalError: as `items`.
         """
-        return _kubectl([*self.prefix[1:], *words], server=self.server)
+        return _kubectl([*self.prefix[1:], *words], asked=self)
 
 
 def _view(given: argparse.Namespace, where: Sequence[str]) -> dict[str, Any]:
@@ -204,8 +216,9 @@ def _view(given: argparse.Namespace, where: Sequence[str]) -> dict[str, Any]:
 
 def _no_context(given: argparse.Namespace, refusal: RefusalError | None) -> RefusalError:
     """Return why no context can be used; kubectl's own message leaves out the file."""
-    named = str(given.kubeconfig or os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
-    if not any(Path(file).exists() for file in named.split(os.pathsep) if file):
+    files = kubeconfig_files(given.kubeconfig, os.environ)
+    named = os.pathsep.join(map(str, files))
+    if not any(file.exists() for file in files):
         fix = "name your kubeconfig with --kubeconfig or in $KUBECONFIG"
         return RefusalError("kubeconfig", named, "does not exist", fix)
     said = refusal.limit if refusal else ""
@@ -219,13 +232,13 @@ def _no_context(given: argparse.Namespace, refusal: RefusalError | None) -> Refu
     )
 
 
-def _kubectl(words: Sequence[str], content: str = "", server: str = "") -> str:
+def _kubectl(words: Sequence[str], content: str = "", asked: Cluster | None = None) -> str:
     """Run kubectl; return its output.
 
     Args:
         words: Behind `kubectl`.
         content: Its standard input.
-        server: Address of the API server that it asks; empty if it asks none.
+        asked: The cluster that it asks; None if it asks none.
 
     Raises:
         RefusalError: it fails, or the server does not answer.
@@ -235,7 +248,7 @@ def _kubectl(words: Sequence[str], content: str = "", server: str = "") -> str:
         ["kubectl", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            output, errors = _ended(process, content, server)
+            output, errors = _ended(process, content, asked)
         except BaseException:
             process.kill()
             raise
@@ -245,7 +258,7 @@ def _kubectl(words: Sequence[str], content: str = "", server: str = "") -> str:
     return output
 
 
-def _ended(process: subprocess.Popen[str], content: str, server: str) -> tuple[str, str]:
+def _ended(process: subprocess.Popen[str], content: str, asked: Cluster | None) -> tuple[str, str]:
     """Wait for kubectl's end; return what it wrote to standard output and standard error.
 
     Raises:
@@ -256,13 +269,19 @@ def _ended(process: subprocess.Popen[str], content: str, server: str) -> tuple[s
     except subprocess.TimeoutExpired:
         from athanor.runs.reach import is_silent  # noqa: PLC0415 - TLS and proxies, which a server that answers spares
 
-        if server and is_silent(server):
-            raise _silent(server, "does not answer") from None
+        if asked and is_silent(asked.server, proxy=asked.proxy, tls_name=asked.tls_name):
+            raise _silent(asked, "does not answer") from None
     try:
         return process.communicate(timeout=_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
-        raise _silent(server, f"did not answer in {_TIMEOUT_SECONDS} s") from None
+        raise _silent(asked, f"did not answer in {_TIMEOUT_SECONDS} s") from None
 
 
-def _silent(server: str, limit: str) -> RefusalError:
-    return RefusalError("API server", server, limit, "check the network, such as a VPN, and the kubeconfig")
+def _silent(asked: Cluster | None, limit: str) -> RefusalError:
+    through = f" through the proxy {urlsplit(asked.proxy).hostname}" if asked and asked.proxy else ""
+    return RefusalError(
+        "API server",
+        f"{asked.server if asked else ''}{through}",
+        limit,
+        "check the network, such as a VPN, and the kubeconfig",
+    )

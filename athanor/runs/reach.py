@@ -7,30 +7,33 @@ import ssl
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-_PORTS = {"https": 443, "http": 80}
+_PORTS = {"https": 443, "http": 80, "socks5": 1080, "socks5h": 1080}
 _SECONDS = 5.0
 
 
-def is_silent(server: str) -> bool:
-    """Return whether nothing answers at an address, within some seconds; False where a proxy stands before it.
+def is_silent(server: str, *, proxy: str | None = None, tls_name: str | None = None) -> bool:
+    """Return whether nothing answers at the address that kubectl connects to, within some seconds.
 
-    One that refuses the connection, or whose name is unknown, is not silent: kubectl says so at once.
+    That is the kubeconfig's proxy, if it names one. False where the environment names a proxy. Who refuses the
+    connection, or whose name is unknown, is not silent: kubectl says so at once.
 
     Args:
         server: Address of the API server, as a kubeconfig has it.
+        proxy: Its proxy-url.
+        tls_name: Its tls-server-name.
     """
     try:
-        address = urlsplit(server)
+        address = urlsplit(proxy or server)
         port = address.port or _PORTS[address.scheme]
     except (ValueError, KeyError):
         return False
     name = address.hostname or ""
-    if address.scheme in getproxies() and not proxy_bypass(name):
+    if not proxy and address.scheme in getproxies() and not proxy_bypass(name):
         return False
     try:
         with socket.create_connection((name, port), timeout=_SECONDS) as connection:
             if address.scheme == "https":
-                _greet(connection, name)
+                _greet(connection, name if proxy else tls_name or name)
     except TimeoutError:
         return True
     except (OSError, ValueError):  # what it does not like about the greeting is an answer, too

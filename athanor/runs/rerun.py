@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from athanor.inspection.objects import Object
     from athanor.runs.cluster import Cluster
 
+
 def rerun(cluster: Cluster, run: str, job_name: str, *, fresh: bool, force: bool) -> str:
     """Run a job again that has ended or is gone; return the folder that it writes to under /data/output.
 

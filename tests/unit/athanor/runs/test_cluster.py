@@ -28,7 +28,7 @@ echo "$@" >> {folder}/calls
 case "$*" in
     *--all-namespaces*) cat {folder}/everywhere ;;
     *"get configmap "*) cat {folder}/here ;;
-    *--raw*) echo secret-token ;;
+    *--raw*) cat {folder}/raw ;;
     *"config view"*) cat {folder}/view ;;
     *) echo 'Error from server (Forbidden): not you' >&2; exit 1 ;;
 esac
@@ -41,6 +41,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "kubectl").chmod(0o755)
     (tmp_path / "view").write_text(json.dumps(VIEW), encoding="utf-8")
     (tmp_path / "here").touch()
+    (tmp_path / "raw").write_text(json.dumps({"users": [{"name": "me", "user": {"token": "t"}}]}), encoding="utf-8")
     (tmp_path / "everywhere").write_text(json.dumps({"items": []}), encoding="utf-8")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return tmp_path
@@ -125,7 +126,7 @@ def test_what_the_server_says_is_repeated():
 def test_the_engine_gets_a_private_file_for_as_long_as_it_runs():
     with _cluster().variables() as variables:
         file = Path(variables["KUBECONFIG"])
-        assert file.read_text(encoding="utf-8") == "secret-token\n"
+        assert json.loads(file.read_text(encoding="utf-8")) == {"users": [{"name": "me", "user": {"token": "t"}}]}
         assert file.stat().st_mode & 0o077 == 0
     assert not file.exists()
 
@@ -160,14 +161,28 @@ def test_a_kubeconfig_without_the_context_is_named(folder, given, said, message)
     assert message.format(folder=folder) in str(refusal.value)
 
 
+def test_of_a_server_behind_a_proxy_the_proxy_is_what_may_be_silent(folder, monkeypatch):
+    view = {"server": "https://c:6443", "proxy-url": "http://me:word@proxy:3128", "tls-server-name": "inside"}
+    (folder / "view").write_text(json.dumps({**VIEW, "clusters": [{"cluster": view}]}), encoding="utf-8")
+    behind = _cluster()
+    (folder / "kubectl").write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
+    monkeypatch.setattr(cluster, "_PATIENCE_SECONDS", 0.1)
+    asked: list[object] = []
+    monkeypatch.setattr(reach, "is_silent", lambda *words, **named: asked.append((words, named)) or True)
+    with pytest.raises(RefusalError, match=r"'https://c:6443 through the proxy proxy': does not answer") as refusal:
+        behind.find("pods", "a")
+    assert asked == [(("https://c:6443",), {"proxy": "http://me:word@proxy:3128", "tls_name": "inside"})]
+    assert "word" not in str(refusal.value)
+
+
 def test_a_silent_server_is_not_waited_for(folder, monkeypatch):
     silent = _cluster()
     (folder / "kubectl").write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
     monkeypatch.setattr(cluster, "_PATIENCE_SECONDS", 0.1)
-    monkeypatch.setattr(reach, "is_silent", lambda server: server == "https://c:6443")
+    monkeypatch.setattr(reach, "is_silent", lambda server, **_: server == "https://c:6443")
     with pytest.raises(RefusalError, match=r"API server = 'https://c:6443': does not answer\. Fix: check the network"):
         silent.find("pods", "a")
     monkeypatch.setattr(cluster, "_TIMEOUT_SECONDS", 0.1)
-    monkeypatch.setattr(reach, "is_silent", lambda _: False)
+    monkeypatch.setattr(reach, "is_silent", lambda _, **__: False)
     with pytest.raises(RefusalError, match=r"did not answer in 0\.1 s"):
         silent.create({"kind": "Pod"})

@@ -40,6 +40,31 @@ def test_one_behind_a_proxy_is_left_to_kubectl(listener, monkeypatch):
     assert is_silent(_address(listener))
 
 
+def test_of_a_server_behind_the_kubeconfigs_proxy_the_proxy_is_asked(listener, monkeypatch):
+    """The server's own address may lead nowhere from here; a proxy that waits for it has taken the connection."""
+    silent, proxy = _address(listener), f"http://127.0.0.1:{listener.getsockname()[1]}"
+    assert not is_silent(silent, proxy=proxy)
+    assert not is_silent(silent, proxy=proxy.replace("http", "socks5"))
+    assert is_silent("https://10.255.255.1:6443", proxy=silent), "a proxy over TLS that never greets"
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    assert is_silent(silent, proxy=silent), "the kubeconfig's stands above the environment's"
+
+
+def test_the_server_is_greeted_by_the_name_in_its_certificate(listener):
+    greeting: list[bytes] = []
+
+    def answer() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            greeting.append(connection.recv(4096))
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    assert not is_silent(_address(listener), tls_name="kubernetes.internal")
+    answering.join()
+    assert b"kubernetes.internal" in greeting[0]
+
+
 def test_any_answer_is_one(listener):
     def answer() -> None:
         connection, _ = listener.accept()
