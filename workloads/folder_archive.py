@@ -136,14 +136,14 @@ def chosen_files(folder: Path) -> Iterator[Path]:
         RefusalError: they are too many, one looks like a secret, a link leaves the folder or leads nowhere, or one is
             neither a file nor a folder nor a link or cannot be read.
     """
-    for path, refusal in judged_files(folder, LeftOut()):
+    for path, refusal in judged_files(folder):
         if refusal is not None:
             raise refusal
         yield path
 
 
 def judged_files(
-    folder: Path, left_out: LeftOut, *, may_dangle: bool = False
+    folder: Path, left_out: LeftOut | None = None, *, may_dangle: bool = False
 ) -> Iterator[tuple[Path, RefusalError | None]]:
     """Yield the files and links of a folder that are code, in the order of their names, and why one is refused.
 
@@ -178,7 +178,8 @@ def judged_files(
             if is_ignored and rules.is_left_to_git(path, is_folder=is_folder):
                 # What was added to the repository in spite of its rules is part of it, to git, too.
                 if name not in (folders_of_added if is_folder else added):
-                    left_out.note(path)
+                    if left_out is not None:
+                        left_out.note(path)
                     continue
             elif is_ignored:
                 continue

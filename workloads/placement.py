@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from workloads.resources import Resources
 
 
+TaintEffect = Literal["NoSchedule", "NoExecute", "PreferNoSchedule"]
+
+
 @checked("tolerations")
 @dataclass(frozen=True, kw_only=True)
 class Toleration:
@@ -43,13 +46,18 @@ class Toleration:
     key: LabelKey
     value: LabelValue | None = None
     """Default: whatever the taint's value."""
-    effect: Literal["NoSchedule", "NoExecute", "PreferNoSchedule"] | None = None
+    effect: TaintEffect | None = None
     """Default: whatever the taint's effect."""
 
     def manifest(self) -> Manifest:
         """Return the toleration as Kubernetes writes it."""
         matched = {"operator": "Exists"} if self.value is None else {"operator": "Equal", "value": self.value}
         return {"key": self.key, **matched, **({"effect": self.effect} if self.effect else {})}
+
+    def __str__(self) -> str:
+        """Return it as `athanor run --toleration` takes it."""
+        value = "" if self.value is None else f"={self.value}"
+        return f"{self.key}{value}{f':{self.effect}' if self.effect else ''}"
 
 
 @checked("spread")

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from athanor.dev import keeper
 from athanor.dev.arguments import DEFAULT_IDLE
-from athanor.dev.name import name_of, state_folder
+from athanor.dev.name import name_of_pod, state_folder
 from athanor.dev.same import check_same, idle_seconds, in_words
 from athanor.dev.session import Forwards, Session
 from athanor.dev.ssh import PORT, public_key, start_server, write_entry
 from athanor.dev.tree import ALIVE
-from athanor.dev.turns import Successor, take
+from athanor.dev.turns import Successor, take, wait_for
 from athanor.inspection.control_characters import printable
 from athanor.inspection.objects import JOBS
 from athanor.run.command import start
@@ -55,6 +55,10 @@ if TYPE_CHECKING:
 
 _KEEPER = Path(keeper.__file__).read_text(encoding="utf-8")
 _POLL_SECONDS = 1.0
+_ROUNDS_OF_THE_OTHER = 20
+"""Looks at whether the terminal that keeps a folder equal has done so: it may copy at this moment."""
+_MOST_NAMES = 3
+"""Of a message."""
 _SHELL = 'cd "$0" && { command -v bash >/dev/null && exec bash; exec sh; }'
 _COMMAND = 'cd "$0" && exec "$@"'
 
@@ -71,14 +75,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.workdir).resolve()
-    name = arguments.name or name_of(folder)
+    if arguments.stop and arguments.name:
+        return _stop(arguments, arguments.name)
+    name = name_of_pod(folder, arguments.name, lambda each: each in all_runs())
     if arguments.stop:
         return _stop(arguments, name)
     described = _described(arguments, name)
     if arguments.ssh:
         public_key(Path(arguments.ssh_key).expanduser())  # before a pod is started for it
     _program(arguments)  # refused now, for the same reason
-    where, job_name = _pod(arguments, described)
+    with wait_for(state_folder() / f"{name}.starting"):  # of two terminals, the second finds the first one's pod
+        where, job_name = _pod(arguments, described)
     _await_pod(where, job_name)
     job = job_of(where, job_name)
     there = f"{OUTPUT_PATH}/{output_folder(job)}/dev"
@@ -163,18 +170,46 @@ def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder
         if lock is None:
             sys.stderr.write("another athanor dev keeps this folder equal; this one takes over when that one ends\n")
             say = _say if alone else _say_aside
+            differing = _await_equal(session)
             stack.enter_context(Successor(state.with_suffix(".lock"), session, say))
         else:
             stack.enter_context(lock)
             stack.enter_context(session)
-            session.settle()
+            differing = session.settle()
             session.start()
-        sys.stderr.write(f"{folders[0]} and {folders[1]} in the pod are equal\n")
+        but = _named(differing, leaves_out=session.leaves_out)
+        sys.stderr.write(f"{folders[0]} and {folders[1]} in the pod are equal{but}\n")
         if ssh:
             _open_ssh(arguments, cluster, job_name, folders[1], state.with_suffix(".ssh_config"))
         if arguments.sync_only:
             return _until_interrupted()
         return _inside(program, cluster, job_name, folders[1])
+
+
+def _await_equal(session: Session) -> tuple[str, ...]:
+    """Return the names that still differ after the other terminal has had some rounds.
+
+    Raises:
+        RefusalError: they do: what runs in the pod would be the former code.
+    """
+    for _ in range(_ROUNDS_OF_THE_OTHER):
+        differing = session.compare()
+        if not differing:
+            return ()
+        time.sleep(_POLL_SECONDS)
+    fix = "see what the other athanor dev says, and end it if it hangs: this one then keeps the folder equal"
+    raise RefusalError("files", _list(differing), "are not those in the pod", fix)
+
+
+def _named(differing: Sequence[str], *, leaves_out: bool) -> str:
+    """Return the end of a sentence that says what is not equal; empty if all is."""
+    named = [*([_list(differing)] if differing else []), *(["what is left out"] if leaves_out else [])]
+    return f", but for {' and '.join(named)}" if named else ""
+
+
+def _list(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return printable(", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else ""))
 
 
 def _open_ssh(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder: str, entry: Path) -> None:
@@ -221,6 +256,9 @@ def _stop(arguments: argparse.Namespace, name: str) -> int:
         job_name = recorded.get("job_name", "")
         remove(stack)
     forget(name)
+    for file in state_folder().glob("*.name"):
+        if file.read_text(encoding="utf-8") == name:
+            file.unlink()
     for suffix in (".json", ".lock", ".ssh_config", ".known_hosts"):
         (state_folder() / f"{job_name}{suffix}").unlink(missing_ok=True)
     sys.stderr.write(f"stopped: {name}\n")

@@ -39,6 +39,10 @@ class LeftAlone:
             bool(self._names) and any(str(parent) in self._names for parent in PurePosixPath(name).parents)
         )
 
+    def __bool__(self) -> bool:
+        """Return whether anything is left alone that somebody expects on both sides."""
+        return bool(self._names)
+
     def note(self, here: Mapping[str, str], there: Mapping[str, str], expected: Iterable[str]) -> None:
         """Take the place of what was left alone before, and say what is new.
 

@@ -67,8 +67,11 @@ class Session(AbstractContextManager["Session"]):
         except (RefusalError, OSError) as error:
             self._say(f"not copied: {error}")
 
-    def settle(self) -> None:
+    def settle(self) -> tuple[str, ...]:
         """Make the folders equal, over a new connection if the present one turns out to be lost.
+
+        Returns:
+            The names that differ in the end, such as those that cannot be written; not those that are left alone.
 
         Raises:
             RefusalError: a file here may not be sent, or all of them are gone.
@@ -80,7 +83,26 @@ class Session(AbstractContextManager["Session"]):
             except LostError:
                 copied = self.once()
             if copied == 0:
-                return
+                break
+        return self._connected().differing
+
+    def compare(self) -> tuple[str, ...]:
+        """Return the names that differ, and change nothing: another terminal keeps the folders equal.
+
+        Raises:
+            RefusalError: as `settle`.
+            OSError: as `settle`.
+        """
+        with self._working:
+            try:
+                return self._connected().compare()
+            finally:
+                self._close()
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether anything is there, on one side or both, that is not copied."""
+        return bool(self._left)
 
     def start(self) -> None:
         """Keep them equal from now on."""

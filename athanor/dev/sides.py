@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from athanor.dev import tree
 from athanor.dev.tree import GREETING, LINK, Tree, is_skipped, kind_of, leads_inside, receive, send
 from athanor.inspection.control_characters import printable
-from workloads.folder_archive import chosen_files, looks_like_a_secret
+from workloads.folder_archive import judged_files, looks_like_a_secret
 from workloads.ignore_rules import IgnoreRules
 
 if TYPE_CHECKING:
@@ -32,10 +32,20 @@ class OwnFolder(Tree):
             listed: Has no effect: the ignore files alone decide.
 
         Raises:
-            RefusalError: as `workloads.folder_archive.chosen_files`.
+            RefusalError: they are too many, or the folder cannot be read.
         """
         del listed
-        return self._states(chosen_files(self.folder, may_dangle=True))
+        chosen: list[Path] = []
+        refused: dict[str, str] = {}
+        for path, refusal in judged_files(self.folder, may_dangle=True):
+            if refusal is None:
+                chosen.append(path)
+            elif path == self.folder:
+                raise refusal
+            else:
+                refused[path.relative_to(self.folder).as_posix()] = refusal.limit
+        states, left = self._states(chosen)
+        return states, {**left, **refused}
 
     def may_arrive(self, name: str) -> bool:
         """Return whether a new file of the pod belongs to the code here."""
@@ -47,7 +57,6 @@ class OwnFolder(Tree):
         if kind_of(state) == LINK and self._leads_out(name, state[len(LINK) :]):
             return "a link that would lead out of the folder here"
         rules = self._rules_at(name)
-        # what `chosen_files` would refuse here, at each look from then on
         return "looks like a secret" if rules and looks_like_a_secret(self.folder / name, rules) else ""
 
     def _rules_at(self, name: str) -> IgnoreRules | None:

@@ -72,6 +72,8 @@ class Sync:
     _equal: dict[str, str] = field(default_factory=dict[str, str])
     _sent: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """What the last round began to copy to the pod: found there after a kill, the pod did not change it."""
+    differing: tuple[str, ...] = ()
+    """Names that the last round found, and left, different; those that are left alone do not count."""
     _stuck: dict[str, str] = field(default_factory=dict[str, str])
     """Why files were not copied that no later round can copy either; each reason is said once."""
 
@@ -83,12 +85,49 @@ class Sync:
         except (OSError, ValueError, KeyError, TypeError):
             self._equal = {}
 
+    def compare(self) -> tuple[str, ...]:
+        """Return the names that differ, and change nothing; what is left alone is not among them.
+
+        Raises:
+            OSError: the pod does not answer.
+        """
+        here, there = self._looked()
+        return tuple(sorted(n for n in {*here, *there} if n not in self.left and here.get(n) != there.get(n)))
+
     def once(self) -> int:
         """Make both equal, as far as nobody changes them meanwhile; return how many files were copied or deleted.
 
         Raises:
             RefusalError: all files here are gone, as when a disk is not there.
             OSError: a file cannot be written, or the pod does not answer.
+        """
+        here, there = self._looked()
+        names = sorted(name for name in {*here, *there, *self._equal} if name not in self.left)
+        if all(here.get(name) == there.get(name) == self._equal.get(name) for name in names):
+            self._sent = {}  # all of it arrived: what the pod takes back from now on, it changes
+            self.differing = ()
+            return 0
+        self._sent = {
+            name: [*self._known_there(name, there.get(name)), here[name]]
+            for name in names
+            if name in here and there.get(name) != here[name]
+        }
+        self._keep()
+        try:
+            # Deletions first: what is deleted may be in the way of what is new, a folder of a file.
+            names.sort(key=lambda name: name not in self._equal or (name in here and name in there))
+            done = {name for name in names if self._settle(name, here.get(name), there.get(name))}
+            self.differing = tuple(name for name in names if name not in done and here.get(name) != there.get(name))
+            return len(done)
+        finally:
+            self._keep()
+
+    def _looked(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the files of both sides that count, and note what is left alone.
+
+        Raises:
+            RefusalError: as `once`.
+            OSError: as `once`.
         """
         here, here_left = self.here.scan()
         there, there_left = self.there.scan({*here, *self._equal})
@@ -104,22 +143,7 @@ class Sync:
         if not there and not there_left:
             self._equal = {}  # another pod, with an empty volume: it gets everything
         self.left.note(here_left, there_left, {*here, *self._equal})
-        names = sorted(name for name in {*here, *there, *self._equal} if name not in self.left)
-        if all(here.get(name) == there.get(name) == self._equal.get(name) for name in names):
-            self._sent = {}  # all of it arrived: what the pod takes back from now on, it changes
-            return 0
-        self._sent = {
-            name: [*self._known_there(name, there.get(name)), here[name]]
-            for name in names
-            if name in here and there.get(name) != here[name]
-        }
-        self._keep()
-        try:
-            # Deletions first: what is deleted may be in the way of what is new, a folder of a file.
-            names.sort(key=lambda name: name not in self._equal or (name in here and name in there))
-            return sum(self._settle(name, here.get(name), there.get(name)) for name in names)
-        finally:
-            self._keep()
+        return here, there
 
     def _settle(self, name: str, here: str | None, there: str | None) -> bool:
         was = self._equal.get(name)

@@ -27,6 +27,11 @@ def take(file: Path) -> IO[str] | None:
         return None
 
 
+def wait_for(file: Path) -> IO[str]:
+    """Return the lock, to be closed in the end, when no other terminal has it any more."""
+    return _locked(file, fcntl.LOCK_EX)
+
+
 def _locked(file: Path, how: int) -> IO[str]:
     """Return the lock; with LOCK_EX alone, when no other terminal has it any more.
 

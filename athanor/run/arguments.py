@@ -57,13 +57,24 @@ def add_job(run: argparse.ArgumentParser, what: str = "run") -> None:
     job = run.add_argument_group("job")
     job.add_argument("--name", help=f"name of the {what} (default: the script's, with six random digits)")
     job.add_argument("--kind", choices=("pytorch", "mpi", "tensorflow", "batch"), default="pytorch")
-    job.add_argument("--no-code", action="store_true", help="send no folder: the program is in the image")
+    code = job.add_mutually_exclusive_group()
+    code.add_argument("--no-code", action="store_true", help="send no folder: the program is in the image")
+    code.add_argument(
+        "--git",
+        metavar="ADDRESS[@REF]",
+        help="run a repository's code, at a branch, tag:NAME or a full commit (default: main)",
+    )
+    job.add_argument("--git-secret", metavar="NAME", help="a Secret with what --git needs to log in")
+    job.add_argument("--git-folder", metavar="PATH", help="the one folder of --git's repository that the pods get")
     job.add_argument("--prepare", metavar="COMMAND", help="run this first in each pod, such as 'pip install --user .'")
     add_what_it_has(job)
     pods = run.add_argument_group("pods")
     pods.add_argument("--workers", type=int, default=1, metavar="N", help="pods that compute (default: 1)")
     pods.add_argument("--elastic", type=int, metavar="N", help="continue with as few as N of the workers (pytorch)")
     pods.add_argument("--processes", type=int, metavar="N", help="ranks of each worker (default: one per GPU, or 1)")
+    pods.add_argument("--ps", type=int, metavar="N", help="parameter servers, on CPUs (tensorflow)")
+    pods.add_argument("--ps-cpu", metavar="CPU", help="cores of each parameter server (default: 500m)")
+    pods.add_argument("--ps-memory", metavar="MEMORY", help="memory of each parameter server (default: 1Gi)")
     add_resources(pods, "each worker")
     add_cluster(run, with_platform=True)
 
@@ -111,7 +122,22 @@ def add_resources(pods: Arguments, whose: str) -> None:
     pods.add_argument("--gpus", type=int, metavar="N", help=f"whole GPUs of {whose} (default: 0)")
     pods.add_argument("--cpu", help=f"cores of {whose}, such as 8 or 500m (default: 500m)")
     pods.add_argument("--memory", help=f"memory of {whose}, such as 16Gi (default: 1Gi, or 8Gi per GPU)")
+    pods.add_argument(
+        "--shared-memory",
+        metavar="SIZE",
+        help=f"shared memory of {whose}, of its memory (default: 256Mi, or 1Gi per GPU)",
+    )
     pods.add_argument("--pool", help="node pool (default: any whose nodes fit)")
+    pods.add_argument(
+        "--selector", action="append", default=[], metavar="LABEL=VALUE", help="a label that the nodes must have"
+    )
+    pods.add_argument(
+        "--toleration",
+        action="append",
+        default=[],
+        metavar="KEY[=VALUE][:EFFECT]",
+        help="a taint of the nodes to accept, besides those of the pool and of GPU nodes",
+    )
 
 
 def _variable(word: str) -> tuple[str, str]:

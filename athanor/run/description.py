@@ -7,7 +7,7 @@ import re
 import secrets
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from athanor.run.mpirun import read_mpi
 from athanor.run.options import refused_in_options
@@ -17,17 +17,20 @@ from athanor.run.shell_words import shell_words
 from athanor.run.torchrun import read_pytorch
 from athanor.run.variables import with_env
 from infra.errors import RefusalError
+from infra.job_source import COMMIT
 from workloads.batch import BatchJob, BatchJobArgs
 from workloads.checks import check_name
 from workloads.egress import Egress
+from workloads.git_source import GitSource
 from workloads.job_args import LONGEST_SECONDS
 from workloads.job_secrets import SecretFiles
 from workloads.local_folder import LocalFolder
 from workloads.mpi import MPIJob, MPIJobArgs
+from workloads.placement import TaintEffect, Toleration
 from workloads.pods import ClaimMount
 from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
-from workloads.tensorflow import TensorFlowJob, TensorFlowJobArgs
+from workloads.tensorflow import ParameterServers, TensorFlowJob, TensorFlowJobArgs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from workloads.job_args import JobArgs
 
 Args = PyTorchJobArgs | MPIJobArgs | TensorFlowJobArgs | BatchJobArgs
+Source = LocalFolder | GitSource | None
 Kind = tuple[type[PyTorchJob] | type[MPIJob] | type[TensorFlowJob] | type[BatchJob], Args, Pasted]
 _LONGEST_STEM = 30
 _TIME = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[smhd])")
@@ -55,7 +59,7 @@ class Description:
     """The class."""
     args: JobArgs
     source: LocalFolder | None
-    """The code that `args` names; None: the image's."""
+    """The folder that is sent; None: the code is the image's, or in git."""
     workers: int
     left_out: tuple[str, ...] = ()
     """Of the command: options and variables that the job sets itself."""
@@ -76,11 +80,12 @@ def describe(arguments: argparse.Namespace) -> Description:
     arguments = argparse.Namespace(**{**vars(arguments), "program": list(split(arguments.program))})
     name = arguments.name or default_name(arguments.program)
     with refused_in_options():
-        source = None if arguments.no_code else LocalFolder(path=arguments.workdir)
+        source = None if arguments.no_code or arguments.git else LocalFolder(path=arguments.workdir)
         if source is not None:
             check_has_files(source)
         check_name("job name", name)
-        job, args, pasted = _KINDS[arguments.kind](arguments, source)
+        _check_parameter_servers(arguments)
+        job, args, pasted = _KINDS[arguments.kind](arguments, _git_source(arguments) if arguments.git else source)
         if source is not None:
             check_script(pasted.program, source, under_torchrun=isinstance(args, PyTorchJobArgs))
     return Description(
@@ -89,7 +94,7 @@ def describe(arguments: argparse.Namespace) -> Description:
     )  # fmt: skip
 
 
-def _pytorch(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
+def _pytorch(given: argparse.Namespace, source: Source) -> Kind:
     pasted = read_pytorch(given.program)
     _check_workers(given, pasted)
     processes, own = _processes(given, pasted), _elastic(given)
@@ -100,7 +105,7 @@ def _pytorch(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     return PyTorchJob, args, pasted
 
 
-def _mpi(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
+def _mpi(given: argparse.Namespace, source: Source) -> Kind:
     _check_not_elastic(given)
     pasted = read_mpi(given.program)
     options: dict[str, Any] = {"mpirun_options": pasted.options} if pasted.options else {}
@@ -117,15 +122,16 @@ def _mpi(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
     return MPIJob, args, pasted
 
 
-def _tensorflow(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
+def _tensorflow(given: argparse.Namespace, source: Source) -> Kind:
     _check_not_elastic(given)
     _check_single_process(given)
     pasted = read_tensorflow(given.program)
-    args = TensorFlowJobArgs(program=pasted.program, workers=given.workers, **_common(given, pasted, source))
+    servers = {"parameter_servers": _parameter_servers(given)} if given.ps is not None else {}
+    args = TensorFlowJobArgs(program=pasted.program, workers=given.workers, **servers, **_common(given, pasted, source))
     return TensorFlowJob, args, pasted
 
 
-def _batch(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
+def _batch(given: argparse.Namespace, source: Source) -> Kind:
     _check_not_elastic(given)
     _check_single_process(given)
     pasted = read_program(given.program)
@@ -136,9 +142,11 @@ def _batch(given: argparse.Namespace, source: LocalFolder | None) -> Kind:
 _KINDS = {"pytorch": _pytorch, "mpi": _mpi, "tensorflow": _tensorflow, "batch": _batch}
 
 
-def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder | None) -> dict[str, Any]:
+def _common(given: argparse.Namespace, pasted: Pasted, source: Source) -> dict[str, Any]:
     """Return what every kind of job takes, without what was not given: the classes know the defaults."""
-    asked = {"cpu": given.cpu, "memory": given.memory, "gpus": given.gpus or None}
+    asked = {
+        "cpu": given.cpu, "memory": given.memory, "gpus": given.gpus or None, "shared_memory": given.shared_memory,
+    }  # fmt: skip
     named = {
         "image": given.image,
         # with variables of its own: the job's would be the program's, too
@@ -149,6 +157,8 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: LocalFolder | Non
         "queue": given.queue,
         "priority_class": given.priority,
         "pool": given.pool,
+        "node_labels": dict(_label(word) for word in given.selector) or None,
+        "tolerations": tuple(map(_toleration, given.toleration)) or None,
         "env": {**pasted.env, **dict(given.env)} or None,
         "secrets": tuple(word for word in given.secret if ":" not in word) or None,
         "secret_files": tuple(_secret_files(word) for word in given.secret if ":" in word) or None,
@@ -191,6 +201,60 @@ def _secret_files(word: str) -> SecretFiles:
     """Return the folder of NAME:/PATH."""
     secret, _, path = word.partition(":")
     return SecretFiles(secret=secret, path=path)
+
+
+def _label(word: str) -> tuple[str, str]:
+    """Return the label of LABEL=VALUE."""
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise RefusalError("--selector", word, "must be LABEL=VALUE", "write gpu-type=a100")
+    return name, value
+
+
+def _toleration(word: str) -> Toleration:
+    """Return the toleration of KEY[=VALUE][:EFFECT], as kubectl writes taints."""
+    taint, colon, effect = word.rpartition(":")
+    key, equals, value = (taint if colon else word).partition("=")
+    if colon and effect not in get_args(TaintEffect):
+        raise RefusalError("--toleration", word, f"its effect must be one of {', '.join(get_args(TaintEffect))}",
+                           f"write {key}:NoSchedule, or {key} for any effect")  # fmt: skip
+    given: dict[str, Any] = {"value": value} if equals else {}
+    return Toleration(key=key, **given, **({"effect": effect} if colon else {}))
+
+
+def _git_source(given: argparse.Namespace) -> GitSource:
+    """Return the code of ADDRESS[@REF]; an @ before the path is that of a user name."""
+    place = re.match(r"(?:\w[\w+]*://)?[^/:]*[/:]?", given.git)
+    start = place.end() if place else 0
+    path, at, reference = given.git[start:].partition("@")
+    which = {"commit": reference} if COMMIT.fullmatch(reference) else {"branch": reference or "main"}
+    if reference.startswith("tag:"):
+        which = {"tag": reference.removeprefix("tag:")}
+    if at and not reference:
+        raise RefusalError("--git", given.git, "has no reference behind its @", "write a branch, tag:NAME or a commit")
+    more = {"secret": given.git_secret, "subdirectory": given.git_folder}
+    named = {name: value for name, value in more.items() if value is not None}
+    return GitSource(given.git[:start] + path, **which, **named)
+
+
+def _parameter_servers(given: argparse.Namespace) -> ParameterServers:
+    asked = {"cpu": given.ps_cpu, "memory": given.ps_memory}
+    resources = Resources(**{name: value for name, value in asked.items() if value is not None})
+    return ParameterServers(replicas=given.ps, resources=resources)
+
+
+def _check_parameter_servers(given: argparse.Namespace) -> None:
+    """Refuse what is not for parameter servers, or says nothing without them, and a login without a repository."""
+    if given.ps is not None and given.kind != "tensorflow":
+        raise RefusalError("--ps", given.ps, "applies only to --kind tensorflow", "omit it")
+    for option, value, needed in (
+        ("--ps-cpu", given.ps_cpu, "--ps"),
+        ("--ps-memory", given.ps_memory, "--ps"),
+        ("--git-secret", given.git_secret, "--git"),
+        ("--git-folder", given.git_folder, "--git"),
+    ):
+        if value is not None and getattr(given, needed.removeprefix("--")) is None:
+            raise RefusalError(option, value, f"says nothing without {needed}", f"add {needed}, or omit it")
 
 
 def _egress(word: str) -> Egress:

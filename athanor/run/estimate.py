@@ -8,6 +8,7 @@ from athanor.inspection.queues import place_of_new
 from athanor.runs.prices import amount, gpu_prices
 from infra.instance_types import PRICES_AS_OF
 from workloads.accelerators import WholeGpus
+from workloads.git_source import GitSource
 from workloads.volcano_job import priority_class
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def estimate(described: Description, platform: PlatformOutputs, line: Snapshot |
     ]
     if gpus:
         lines.append(f"GPUs: {pods * gpus} in all, {_price(pods * gpus, args.pool, platform.platform_offers)}")
-    return [*lines, _code(described.source), *described.notes]
+    return [*lines, _code(described.args.source), *described.notes]
 
 
 def _queue(described: Description, platform: PlatformOutputs, line: Snapshot | None) -> str:
@@ -57,9 +58,11 @@ def _queue(described: Description, platform: PlatformOutputs, line: Snapshot | N
     return f"{words}, as far as you may see" if line.unreadable else words
 
 
-def _code(source: LocalFolder | None) -> str:
+def _code(source: GitSource | LocalFolder | None) -> str:
     if source is None:
         return "code: the image's"
+    if isinstance(source, GitSource):
+        return f"code: {source.repository} at {source.commit or source.tag or source.branch}"
     archive = source.archive
     size = f"{len(archive.content) / 1024:,.0f} KiB"
     files = "1 file" if archive.files == 1 else f"{archive.files} files"

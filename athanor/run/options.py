@@ -43,6 +43,18 @@ OPTIONS = {
     "resources.gpus": "--gpus",
     "resources.cpu": "--cpu",
     "resources.memory": "--memory",
+    "resources.shared_memory": "--shared-memory",
+    "node_labels": "--selector",
+    "tolerations": "--toleration",
+    "source.repository": "--git",
+    "source.branch": "--git",
+    "source.tag": "--git",
+    "source.commit": "--git",
+    "source.secret": "--git-secret",
+    "source.subdirectory": "--git-folder",
+    "parameter_servers.replicas": "--ps",
+    "parameter_servers.resources.cpu": "--ps-cpu",
+    "parameter_servers.resources.memory": "--ps-memory",
     "pool": "--pool",
 }
 """By field of a class: what stands for it on the command line, and for what is in it."""

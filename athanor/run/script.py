@@ -78,8 +78,17 @@ def _check_start(first: str, source: LocalFolder) -> None:
     if "/" not in first:
         limit = "is looked for in PATH, where the folder is not"
         raise RefusalError("program", first, limit, f"write ./{first}{or_by}")
+    if file.is_file() and _ends_its_interpreter_with_cr(file):
+        limit = "begins with a #! line that ends in CR LF: the kernel looks for an interpreter with a CR in its name"
+        raise RefusalError("program", first, limit, f"convert it, such as: sed -i 's/\\r$//' {path}{or_by}")
     if file.is_file() and not file.stat().st_mode & stat.S_IXUSR:
         raise RefusalError("program", first, "is not executable", f"chmod +x {path}{or_by}")
+
+
+def _ends_its_interpreter_with_cr(file: Path) -> bool:
+    with file.open("rb") as content:
+        first = content.read(256).partition(b"\n")[0]
+    return first.startswith(b"#!") and first.endswith(b"\r")
 
 
 def _not_sent(script: PurePosixPath, source: LocalFolder) -> RefusalError:

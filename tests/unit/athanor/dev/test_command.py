@@ -12,7 +12,7 @@ import pytest
 from athanor.command_line import parser
 from athanor.dev import command as module
 from athanor.dev.command import _await_pod, _described, _pod
-from athanor.dev.name import name_of
+from athanor.dev.name import name_of, name_of_pod
 from athanor.dev.same import in_words
 from athanor.run.command import Started
 from athanor.run.recorded import recorded
@@ -61,6 +61,23 @@ def test_a_pod_of_an_earlier_release_is_found_where_it_was_used(folder, tmp_path
     assert name_of(folder) == earlier
     state.unlink()  # as --stop does
     assert name_of(folder) != earlier
+
+
+def test_a_folder_has_one_pod_whatever_its_name(folder):
+    runs: set[str] = set()
+    default = name_of(folder)
+    assert name_of_pod(folder, None, runs.__contains__) == default
+    assert name_of_pod(folder, "mine", runs.__contains__) == "mine"
+    runs.add("mine")
+    assert name_of_pod(folder, None, runs.__contains__) == "mine"
+    assert name_of_pod(folder, "mine", runs.__contains__) == "mine"
+    with pytest.raises(RefusalError, match=r"--name = 'other': this folder has a pod already, mine\. Fix: omit it"):
+        name_of_pod(folder, "other", runs.__contains__)
+    runs.clear()  # after --stop
+    assert name_of_pod(folder, None, runs.__contains__) == default
+    runs.add(default)
+    with pytest.raises(RefusalError, match=f"has a pod already, {default}"):
+        name_of_pod(folder, "other", runs.__contains__)
 
 
 @pytest.mark.usefixtures("folder")

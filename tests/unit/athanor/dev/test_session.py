@@ -182,8 +182,11 @@ def test_what_could_not_come_back_is_named(session, cluster, said):
 
 
 def test_what_ends_the_command_is_not_printed_twice(session, here, said):
-    (here / "kubeconfig").write_text("token")
-    with pytest.raises(RefusalError, match="looks like a secret"), session:
+    (here / "a.py").write_text("1")
+    session.settle()
+    (here / "a.py").unlink()
+    said.clear()
+    with pytest.raises(RefusalError, match="has no files any more"), session:
         session.settle()
     assert said == []
 
@@ -315,6 +318,57 @@ def test_a_command_may_have_variables_in_front_or_be_one_text(work, there):
     assert work("--", "A=1 b", "sh", "-c", 'printf "$A" > a') == 0
     assert work("--", "B='2 c' sh -c 'printf \"$B\" > b'") == 0
     assert content(there) == {"a": "1 b", "b": "2 c"}
+
+
+def test_what_is_refused_is_left_out_and_all_else_goes_on(work, here, there, capsys):
+    """One such file stopped the copying of all others, and a command ran the code of before."""
+    (here / "train.py").write_text("1")
+    (here / ".env").write_text("hunter2")
+    (here / "out").symlink_to("/etc/passwd")
+    (here / "up").symlink_to("..")
+    (here / "closed").mkdir()
+    assert work("--", "true") == 0
+    assert content(there) == {"train.py": "1"}
+    said = capsys.readouterr().err
+    assert [said.count(name) for name in (".env", "out (", "up")] == [1, 0, 1]
+    assert "not copied (looks like a secret" in said
+    assert f"{there} in the pod are equal, but for what is left out\n" in said
+    (here / "train.py").write_text("2")
+    assert work("--", "true") == 0
+    assert content(there) == {"train.py": "2"}
+
+
+def test_what_cannot_be_copied_is_not_called_equal(work, here, there, capsys):
+    (here / "a").write_text("1")
+    (there / "a" / "b").mkdir(parents=True)
+    (there / "a" / "b" / "own.pyc").write_text("")  # no file of the code's, which would come here
+    assert work("--", "true") == 0
+    assert "in the pod are equal, but for a" in capsys.readouterr().err
+
+
+def test_a_second_terminal_calls_equal_what_it_has_compared_and_runs_no_former_code(
+    work, folders, tmp_path, capsys, monkeypatch
+):
+    here, there = folders
+    (here / "train.py").write_text("2")
+    (there / "train.py").write_text("1")
+    looks: list[float] = []
+    monkeypatch.setattr(command_module, "time", SimpleNamespace(sleep=looks.append))
+    with take(tmp_path / "data" / "athanor" / "dev" / "dev-a.lock"):
+        with pytest.raises(
+            RefusalError, match=r"files = 'train\.py': are not those in the pod\. Fix: see what the other"
+        ):
+            work("--", "touch", "ran")
+        assert "are equal" not in capsys.readouterr().err
+        assert (content(there), len(looks)) == ({"train.py": "1"}, 20)
+
+        def copied(_seconds: float) -> None:
+            (there / "train.py").write_text("2")
+
+        monkeypatch.setattr(command_module, "time", SimpleNamespace(sleep=copied))
+        assert work("--", "touch", "ran") == 0
+        assert "are equal" in capsys.readouterr().err
+        assert (there / "ran").exists()
 
 
 def test_a_terminal_takes_over_when_the_one_ends_that_kept_the_folder_equal(

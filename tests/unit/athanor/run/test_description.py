@@ -23,13 +23,15 @@ from tests.unit.athanor.inspection.cluster_objects import group, job, priority_c
 from tests.unit.workloads.job_cases import gpu_pool, plain_platform
 from workloads.batch import BatchJobArgs
 from workloads.egress import Egress
+from workloads.git_source import GitSource
 from workloads.job_secrets import SecretFiles
 from workloads.local_folder import LocalFolder
 from workloads.mpi import MPIJobArgs
+from workloads.placement import Toleration
 from workloads.pods import ClaimMount
 from workloads.pytorch import PyTorchJobArgs
 from workloads.resources import Resources
-from workloads.tensorflow import TensorFlowJobArgs
+from workloads.tensorflow import ParameterServers, TensorFlowJobArgs
 
 if TYPE_CHECKING:
     from athanor.inspection.objects import Snapshot
@@ -157,6 +159,50 @@ CASES = [
         "--kind batch --workers 4 -- sh -c 'echo $VC_TASK_INDEX'",
         BatchJobArgs(command=("sh", "-c", "echo $VC_TASK_INDEX"), pods=4, source=LocalFolder()),
     ),
+    (
+        (
+            "--gpus 2 --shared-memory 12Gi --selector gpu=a100 --selector zone= --toleration a.b/c=d:NoSchedule "
+            "--toleration spot:NoExecute --toleration any --toleration x= -- python train.py"
+        ),
+        PyTorchJobArgs(
+            program=("train.py",), workers=1, source=LocalFolder(), resources=Resources(gpus=2, shared_memory="12Gi"),
+            node_labels={"gpu": "a100", "zone": ""},
+            tolerations=(
+                Toleration(key="a.b/c", value="d", effect="NoSchedule"), Toleration(key="spot", effect="NoExecute"),
+                Toleration(key="any"), Toleration(key="x", value=""),
+            ),
+        ),
+    ),
+    (
+        "--kind tensorflow --workers 4 --ps 2 --ps-memory 4Gi -- python train.py",
+        TensorFlowJobArgs(
+            program=("python", "train.py"), workers=4, source=LocalFolder(),
+            parameter_servers=ParameterServers(replicas=2, resources=Resources(memory="4Gi")),
+        ),
+    ),
+    (
+        "--git https://git.example/team/a.git -- python train.py",
+        PyTorchJobArgs(
+            program=("train.py",), workers=1, source=GitSource("https://git.example/team/a.git", branch="main")
+        ),
+    ),
+    (
+        "--git git@git.example:team/a.git@fix/#12 --git-secret key --git-folder code -- python train.py",
+        PyTorchJobArgs(
+            program=("train.py",), workers=1,
+            source=GitSource("git@git.example:team/a.git", branch="fix/#12", secret="key", subdirectory="code"),
+        ),
+    ),
+    (
+        "--git ssh://git@git.example:2222/a@tag:v1@2 --git-secret key -- python train.py",
+        PyTorchJobArgs(
+            program=("train.py",), workers=1, source=GitSource("ssh://git@git.example:2222/a", tag="v1@2", secret="key")
+        ),
+    ),
+    (
+        f"--git https://git.example/a@{'0a' * 20} -- python train.py",
+        PyTorchJobArgs(program=("train.py",), workers=1, source=GitSource("https://git.example/a", commit="0a" * 20)),
+    ),
 ]  # fmt: skip
 
 
@@ -211,6 +257,17 @@ def _objects(program) -> list[dict]:
         ("--kind batch --processes 2 -- a", ("--processes = 2",)),
         ("--workdir gone -- python train.py", ("--workdir = 'gone': is not a folder",)),
         ("--kind batch --prepare a -- sh -c b", ("--prepare = 'a'", "run it as part of the command")),
+        ("--selector gpu -- a.py", ("--selector = 'gpu': must be LABEL=VALUE",)),
+        ("--selector a=b! -- python train.py", ("--selector a = 'b!'",)),
+        ("--toleration a:Never -- python train.py", ("--toleration = 'a:Never'", "NoSchedule, NoExecute, Prefer")),
+        ("--shared-memory 2Gi -- python train.py", ("--shared-memory = '2Gi'", "more than the pod's memory, 1Gi")),
+        ("--ps 2 -- python train.py", ("--ps = 2", "only to --kind tensorflow")),
+        ("--kind tensorflow --ps-cpu 2 -- python train.py", ("--ps-cpu = '2'", "says nothing without --ps")),
+        ("--kind tensorflow --ps 0 -- python train.py", ("--ps = 0", "1 to 1000")),
+        ("--git-folder a -- python train.py", ("--git-folder = 'a'", "says nothing without --git")),
+        ("--git https://git.example/a@ -- python train.py", ("--git = ", "has no reference")),
+        ("--git https://git.example/a@b..c -- python train.py", ("--git = 'b..c'", "not a valid git reference")),
+        ("--git git@git.example:a -- python train.py", ("--git = ", "needs a key")),
         ("--prepare 'a && b' -- python train.py", ("--prepare = 'a && b'", "&& needs a shell")),
         ("--cache ../mine -- python train.py", ("--cache = '../mine'",)),
         ("--volume imagenet -- python train.py", ("--volume = 'imagenet'", "must be CLAIM:PATH")),

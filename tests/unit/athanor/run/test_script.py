@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +75,20 @@ def test_a_script_that_no_pod_could_start_is_refused(source, command, message):
         with pytest.raises(RefusalError) as refusal:
             check_script(shlex.split(command), source, under_torchrun=under_torchrun)
         assert message in str(refusal.value)
+
+
+def test_a_script_whose_interpreter_ends_in_cr_is_refused(source):
+    """The kernel looks for `sh` with a CR behind it, and the pod says of the script that it is not found."""
+    file = Path(source.path, "dos.sh")
+    file.write_bytes(b"#!/bin/sh\r\necho a\r\n")
+    file.chmod(0o755)
+    folder = LocalFolder(path=source.path)
+    for command, under_torchrun in ((["./dos.sh"], False), (["--no-python", "./dos.sh"], True)):
+        with pytest.raises(RefusalError, match=r"program = '\./dos\.sh': begins with a #! line that ends in CR LF"):
+            check_script(command, folder, under_torchrun=under_torchrun)
+    check_script(["python", "dos.sh"], folder)  # names its interpreter
+    file.write_bytes(b"#!/bin/sh\necho a\r\n")
+    check_script(["./dos.sh"], LocalFolder(path=source.path))
 
 
 @each_row(

@@ -199,7 +199,7 @@ def test_a_trial_is_never_mistaken_for_another_run(runs, capsys):
         (("--resume", "tune", "--", "python"), "command = ['python']: does not go with --resume"),
         ((*BEGIN, "--then", "", *COMMAND), "--then = '': is empty"),
         ((*BEGIN, "--then", "a && b", *COMMAND), "--then = 'a && b': && needs a shell"),
-        ((*BEGIN, "--then", "echo 'a", *COMMAND), '--then = "echo \'a": is not a command: \' is not closed'),
+        ((*BEGIN, "--then", "echo 'a", *COMMAND), "--then = \"echo 'a\": is not a command: ' is not closed"),
         (
             (*BEGIN, "--then", "echo {wd}", *COMMAND),
             "--then = '{wd}': the command has this placeholder, and the sweep no",
