@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ def add_runs(commands: Commands) -> None:
     logs = _command(commands, "logs", "print what a run's pods write", "athanor logs --follow train-3f9a01", _FOLLOWED)
     logs.add_argument("run", metavar="RUN")
     logs.add_argument("--follow", action="store_true", help="until the job ends; Ctrl-C only detaches")
+    logs.add_argument("--rank", type=_number, metavar="N", help="of the pod that computes this rank alone")
+    logs.add_argument("--tail", type=_number, metavar="N", help="the last N lines of each pod")
+    logs.add_argument("--since", type=_seconds, metavar="TIME", help="of the last 90s, 10m, 2h or 1d")
+    logs.add_argument("--previous", action="store_true", help="of the pods before a restart, from the log store")
     _add_json(logs, "print one JSON object for each line: pod, time and line")
     watch = _command(commands, "watch", "show a run's progress and curves", "athanor watch train-3f9a01", _WATCHED)
     watch.add_argument("run", metavar="RUN", help="until it ends; printed once where the output is not a terminal")
@@ -145,6 +150,12 @@ def _number(word: str) -> int:
     if not (word.isascii() and word.isdigit()):
         raise argparse.ArgumentTypeError(f"{word!r} is not a whole number from 0")
     return int(word[:6])
+
+
+def _seconds(word: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}[smhd]", word):
+        raise argparse.ArgumentTypeError(f"{word!r} is not a time such as 90s, 10m, 2h or 1d")
+    return int(word[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[word[-1]]
 
 
 def ports(word: str) -> str:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
+from athanor.inspection.objects import JOBS
 from athanor.runs.cluster import Cluster
 from athanor.runs.comparison import Comparison
 from athanor.runs.control import resume, stop
@@ -19,7 +20,7 @@ from athanor.runs.history import forget
 from athanor.runs.inside import forward, shell
 from athanor.runs.job import ABORTED, running_pod
 from athanor.runs.listing import table
-from athanor.runs.location import locate
+from athanor.runs.location import job_of_others, locate
 from athanor.runs.overview import overview
 from athanor.runs.past_lines import whole_series
 from athanor.runs.platform_stack import platform_of
@@ -29,12 +30,14 @@ from athanor.runs.series import Series, read_series
 from athanor.runs.stack import drop, open_run, outputs_of, remove
 from athanor.runs.tensorboard import show
 from infra.errors import RefusalError
-from infra.workload_labels import JOB_LABEL
+from infra.workload_labels import JOB_LABEL, OWNER_LABEL
 from workloads.pods import OUTPUT_PATH
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
+
+    from athanor.runs.run_stack import RunStack
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -165,12 +168,31 @@ def _tensorboard(arguments: argparse.Namespace, cluster: Cluster) -> int:
 
 def _delete(arguments: argparse.Namespace, cluster: Cluster) -> int:
     with cluster.variables() as variables:
-        stack = open_run(arguments.run, variables)
+        stack = _own_stack(arguments.run, cluster, variables)
         recorded = outputs_of(stack)
         check_can_be_deleted(cluster.within(recorded.get("namespace", "")), arguments.run, recorded)
         remove(stack)
     forget(arguments.run)
     return _done(arguments, recorded.get("job_name"), "deleted", f"deleted: run {arguments.run}")
+
+
+def _own_stack(run: str, cluster: Cluster, variables: Mapping[str, str]) -> RunStack:
+    """Return the stack of a run of this user's; only it can delete the run's objects and remember that.
+
+    Raises:
+        RefusalError: it is somebody else's job, or there is none.
+    """
+    try:
+        return open_run(run, variables)
+    except RefusalError:
+        declared = job_of_others(cluster, run)
+        job = declared and declared[0].find(JOBS, declared[1])
+        if not job:
+            raise
+        owner = job["metadata"].get("labels", {}).get(OWNER_LABEL, "another program")
+        limit = f"is declared by a stack that is not in your Pulumi backend ({OWNER_LABEL}={owner})"
+        fix = f"let its owner remove it from there; `athanor stop {run}` ends its pods, if you may"
+        raise RefusalError("run", run, limit, fix) from None
 
 
 def _forget(arguments: argparse.Namespace) -> int:

@@ -29,7 +29,7 @@ from athanor.runs.watched import Watched, wait_for_change
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from athanor.runs.cluster import Cluster
 
@@ -150,12 +150,49 @@ def print_logs(cluster: Cluster, job_name: str, *, as_json: bool = False) -> Non
     pods = readable_pods(cluster, job_name)
     if not pods:
         raise RefusalError("run", job_name, "has no pods with logs yet", "wait until they run; `athanor why` says why")
-    for pod in pods:
-        reader = PodLines(cluster, job_name, pod, follow=False, as_json=as_json)
-        try:
+    print_pods(cluster, job_name, pods, as_json=as_json)
+
+
+def print_pods(  # noqa: PLR0913 - which pods, which of their lines, and how they are printed
+    cluster: Cluster,
+    job_name: str,
+    pods: Iterable[dict[str, Any]],
+    options: Sequence[str] = (),
+    *,
+    follow: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Print what pods have written, one after the other, or with `follow` at once until they end.
+
+    Args:
+        cluster: The cluster, in the job's namespace.
+        job_name: The job's name.
+        pods: The pods.
+        options: Further options of `kubectl logs`.
+        follow: Whether to read on.
+        as_json: As `PodLines`.
+
+    Raises:
+        BrokenPipeError: nobody reads this process's output any more.
+    """
+    readers: list[PodLines] = []
+    try:
+        for pod in pods:
+            readers.append(PodLines(cluster, job_name, pod, follow=follow, as_json=as_json, options=options))
+            if not follow:
+                _finish(readers.pop())
+        for reader in readers:
             reader.wait()
-            reader.print_cut_line()
-        finally:
+    finally:
+        for reader in readers:
             reader.stop()
-        if reader.closed:
-            raise BrokenPipeError
+
+
+def _finish(reader: PodLines) -> None:
+    try:
+        reader.wait()
+        reader.print_cut_line()
+    finally:
+        reader.stop()
+    if reader.closed:
+        raise BrokenPipeError

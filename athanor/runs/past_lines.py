@@ -73,20 +73,26 @@ def print_past(cluster: Cluster, job_name: str, *, as_json: bool = False) -> Non
         RefusalError: they cannot be had.
     """
     lines = past_lines(cluster, job_name)
-    for line in lines:
-        plain = f"[{line.pod.removeprefix(f'{job_name}-')}] {printable(line.text)}"
-        sys.stdout.write(f"{json_line(line.pod, line.time, line.text) if as_json else plain}\n")
+    print_lines(job_name, lines, as_json=as_json)
     if len(lines) == MOST_LINES:
         sys.stderr.write(f"its pods are gone; these are the latest {MOST_LINES} lines of them\n")
 
 
-def past_lines(cluster: Cluster, job_name: str, *, one_pod: bool = False) -> list[PastLine]:
+def print_lines(job_name: str, lines: Iterable[PastLine], *, as_json: bool) -> None:
+    """Print lines as those of pods that are there."""
+    for line in lines:
+        plain = f"[{line.pod.removeprefix(f'{job_name}-')}] {printable(line.text)}"
+        sys.stdout.write(f"{json_line(line.pod, line.time, line.text) if as_json else plain}\n")
+
+
+def past_lines(cluster: Cluster, job_name: str, *, one_pod: bool = False, only: str | None = None) -> list[PastLine]:
     """Return the latest lines of a job from the log store, by time.
 
     Args:
         cluster: The cluster, in the job's namespace.
         job_name: The job's name.
         one_pod: Whether only those of the pod that prints its progress are returned.
+        only: The name of the one pod whose lines are returned; None: those of all.
 
     Raises:
         RefusalError: the store has none, does not answer, or not to this user.
@@ -98,7 +104,8 @@ def past_lines(cluster: Cluster, job_name: str, *, one_pod: bool = False) -> lis
             if not pods:
                 limit = "has no pods any more, and the log store has no lines of them (any more)"
                 raise RefusalError("run", job_name, limit, "run it again")
-            query = _query(cluster.namespace, job_name, pods[:1] if one_pod else pods)
+            chosen = [only] if only else pods[:1] if one_pod else pods
+            query = _query(cluster.namespace, job_name, chosen)
             return _lines(store.rows(query, limit=str(MOST_LINES)))
         except LogStoreError as error:
             raise RefusalError("log store", VICTORIA_LOGS, str(error), "try again") from None

@@ -15,6 +15,8 @@ from athanor.runs.job import main_container
 from athanor.runs.last_seconds import LastSeconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from athanor.runs.cluster import Cluster
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -30,10 +32,17 @@ def json_line(pod: str, time: str | None, text: str) -> str:
 class PodLines:
     """Prints what one pod writes, in threads of its own; `closed` once nobody reads this process's output."""
 
-    def __init__(
-        self, cluster: Cluster, job_name: str, pod: dict[str, Any], *, follow: bool, as_json: bool = False
+    def __init__(  # noqa: PLR0913 - which pod, which of its lines, and how they are printed
+        self,
+        cluster: Cluster,
+        job_name: str,
+        pod: dict[str, Any],
+        *,
+        follow: bool,
+        as_json: bool = False,
+        options: Sequence[str] = (),
     ) -> None:
-        """Start to read the pod's log, from its beginning.
+        """Start to read the pod's log, from its beginning unless options say otherwise.
 
         Args:
             cluster: The cluster, in the job's namespace.
@@ -41,10 +50,11 @@ class PodLines:
             pod: The pod, as the API server describes it.
             follow: Whether to read on until the pod ends.
             as_json: Whether each line is printed as a JSON object, with its time.
+            options: Further options of the first `kubectl logs`, such as --tail=9.
         """
         name = pod["metadata"]["name"]
-        options = ["--timestamps", *(["--follow"] if follow else [])]
-        self._words = [*cluster.prefix, "logs", f"--container={main_container(pod)}", name, *options]
+        always = ["--timestamps", *(["--follow"] if follow else [])]
+        self._words = [*cluster.prefix, "logs", f"--container={main_container(pod)}", name, *always]
         self._pod, self._as_json = name, as_json
         self._start = f"[{name.removeprefix(f'{job_name}-')}] "
         self._read, self._said, self._cut_line = LastSeconds(), set[str](), b""
@@ -53,9 +63,9 @@ class PodLines:
         """The exit status of kubectl; None while it reads. Other than 0, there may be more where it ended."""
         self.heard = monotonic()
         """When the last new line came, or else when this began: time.monotonic()."""
-        self._begin([])
+        self._begin(options)
 
-    def _begin(self, options: list[str]) -> None:
+    def _begin(self, options: Sequence[str]) -> None:
         self.code = None
         self._kubectl = subprocess.Popen(
             [*self._words, *options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -11,6 +11,7 @@ from collections.abc import Callable  # noqa: TC003 - of a table that is annotat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from athanor.runs.chosen_lines import is_chosen, print_chosen
 from athanor.runs.cluster import Cluster
 from athanor.runs.curves import COLOURS, fields, page
 from athanor.runs.ending import exit_status
@@ -39,6 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _logs(arguments: argparse.Namespace, cluster: Cluster) -> int:
     where, job_name = locate_to_read(cluster, arguments.run)
+    if is_chosen(arguments):
+        print_chosen(arguments, where, job_name)
+        return 0
     if arguments.follow:
         return follow_to_the_end(where, arguments.run, job_name, as_json=arguments.json)
     (print_past if are_gone(where, job_name) else print_logs)(where, job_name, as_json=arguments.json)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 
-from athanor.runs import stack
+from athanor.runs import command, stack
+from athanor.runs.engine_error import EngineError
 from athanor.runs.history import Seen
-from athanor.runs.location import locate_to_read
+from athanor.runs.location import locate, locate_to_read
 from infra.errors import RefusalError
 
 RUN, JOB = "lr", "lr-0123abcd"
@@ -25,10 +27,20 @@ class Cluster:
     server: str = "https://10.0.0.1:6443"
 
     def within(self, namespace):
-        return Cluster(self.jobs, namespace)
+        return Cluster(self.jobs, namespace, has_typed_namespace=self.has_typed_namespace)
 
     def find(self, _kind, name):
         return self.jobs.get(name) if self.namespace == "team" else None
+
+    def items(self, _kind, selector):
+        label, _, value = selector.partition("=")
+        jobs = self.jobs.values() if self.namespace == "team" else ()
+        return [job for job in jobs if job["metadata"]["labels"].get(label) == value]
+
+    def platform(self):
+        return SimpleNamespace(namespace="team")
+
+    has_typed_namespace: bool = False
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +94,60 @@ def test_a_run_of_another_cluster_is_not_looked_for_here(monkeypatch):
     with pytest.raises(RefusalError, match=r"run = 'lr': was started in the cluster at 10\.0\.0\.2:6443"):
         place(Cluster({}))
     assert place(Cluster({JOB: job(RUN)})) == ("team", JOB)
+
+
+@pytest.fixture
+def no_stack(monkeypatch):
+    def unknown(run):
+        raise RefusalError("run", run, "is not in your Pulumi backend", "`athanor runs` lists yours")
+
+    monkeypatch.setattr(stack, "open_run", unknown)
+    monkeypatch.setattr(command, "open_run", lambda run, _: unknown(run))
+
+
+@pytest.mark.usefixtures("no_stack")
+@pytest.mark.parametrize("namespace", ["team", ""])
+@pytest.mark.parametrize("name", ["lr", JOB])
+def test_a_job_that_somebody_else_declared_is_found_by_its_name_or_its_objects(namespace, name):
+    cluster = Cluster({JOB: job("lr"), "x": job("y")}, namespace)
+    for find in (locate, locate_to_read):
+        where, job_name = find(cluster, name)
+        assert (where.namespace, job_name) == ("team", JOB)
+
+
+@pytest.mark.usefixtures("no_stack")
+def test_of_several_jobs_one_must_be_named():
+    second = {"metadata": {"name": "lr-2", "labels": {"athanor.dev/job": "lr"}}}
+    cluster = Cluster({JOB: job("lr"), "lr-2": second}, "team")
+    with pytest.raises(RefusalError, match=f"several jobs of namespace team. Fix: .*: {JOB}, lr-2"):
+        locate(cluster, "lr")
+    for name in ("other", "--all", "a/b", "Lr"):
+        with pytest.raises(RefusalError, match="is not in your Pulumi backend"):
+            locate(cluster, name)
+    with pytest.raises(RefusalError, match="is not in your Pulumi backend"):
+        locate(Cluster({JOB: job("lr")}, "elsewhere", has_typed_namespace=True), "lr")
+
+
+def test_without_an_engine_a_job_of_the_cluster_is_found(monkeypatch):
+    def no_engine(_run):
+        raise EngineError("passphrase must be set")
+
+    monkeypatch.setattr(stack, "open_run", no_engine)
+    assert locate(Cluster({JOB: job("lr")}, "team"), "lr")[1] == JOB
+    with pytest.raises(EngineError):
+        locate(Cluster({}, "team"), "lr")
+
+
+@pytest.mark.usefixtures("no_stack")
+def test_what_only_its_owners_stack_can_do_says_so():
+    other = job("lr")
+    other["metadata"]["labels"]["athanor.dev/owner"] = "digits-prod"
+    with pytest.raises(
+        RefusalError, match=r"not in your Pulumi backend \(athanor.dev/owner=digits-prod\)\. Fix: let its own"
+    ):
+        command._own_stack("lr", Cluster({JOB: other}, "team"), {})
+    with pytest.raises(RefusalError, match="`athanor runs` lists yours"):
+        command._own_stack("gone", Cluster({JOB: other}, "team"), {})
 
 
 def test_questions_that_the_cluster_answers_do_not_import_the_engine():
