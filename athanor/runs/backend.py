@@ -38,21 +38,29 @@ def engine_variables() -> dict[str, str]:
     Raises:
         RefusalError: there is no `pulumi` on PATH, or the backend that it is configured for does not answer.
     """
-    if shutil.which("pulumi") is None:
-        fix = "install it (pulumi.com/docs/install), or activate the platform's .venv"
-        raise RefusalError("pulumi", "PATH", "has no pulumi", fix)
     folder = data_folder(os.environ)
-    url = _backend_in_use()
-    if url is None:
-        runs = folder / "runs"
-        runs.mkdir(parents=True, exist_ok=True, mode=0o700)
-        url = runs.as_uri()
-        variables = {_BACKEND: url}
-    else:
-        variables = {}
+    url, is_own = backend_of_runs()
+    variables = {_BACKEND: url} if is_own else {}
     if url.startswith(("https://", "http://")) or any(name in os.environ for name in _PASSPHRASES):
         return variables
     return {**variables, _PASSPHRASES[1]: str(random_file(folder / "passphrase"))}
+
+
+def backend_of_runs() -> tuple[str, bool]:
+    """Return the address of the backend that keeps the runs, and whether it is a folder of this command's own.
+
+    Raises:
+        RefusalError: as `engine_variables`.
+    """
+    if shutil.which("pulumi") is None:
+        fix = "install it (pulumi.com/docs/install), or activate the platform's .venv"
+        raise RefusalError("pulumi", "PATH", "has no pulumi", fix)
+    url = _backend_in_use()
+    if url is not None:
+        return url, False
+    runs = data_folder(os.environ) / "runs"
+    runs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return runs.as_uri(), True
 
 
 def _backend_in_use() -> str | None:

@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from athanor.inspection.objects import JOBS
+from athanor.inspection.objects import JOB_NAME, JOBS, mark
 from athanor.runs.elsewhere import is_elsewhere
 from athanor.runs.engine_error import EngineError
 from athanor.runs.history import Seen
-from athanor.runs.job import ENDED
+from athanor.runs.job import ENDED, phase_of
 from athanor.runs.listing import ELSEWHERE, Listed, Run, describe
+from athanor.runs.meanwhile import meanwhile
 from athanor.runs.pod_series import series_of
 from athanor.runs.prices import gpu_prices
 from athanor.runs.stack import PROJECT, all_runs, open_run, outputs_of
@@ -22,12 +23,14 @@ from infra.workload_labels import JOB_LABEL, OWNER_LABEL
 from workloads.owner import owner_label
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from athanor.runs.cluster import Cluster
+    from athanor.runs.state_files import KnownRun
     from infra.offers import PlatformOffers
 
-_AT_ONCE = 4
+_AT_ONCE = 8
 """Programs that are asked at a time: each engine or kubectl takes a core for part of a second."""
 
 
@@ -38,6 +41,8 @@ class _Around:
     cluster: Cluster
     jobs: dict[str, dict[str, Any]]
     """By the runs' names."""
+    pods: dict[str, list[dict[str, Any]]]
+    """By the names of the jobs whose lines are read."""
     offers: PlatformOffers | None
     """None where the platform does not describe itself."""
     now: datetime
@@ -54,10 +59,29 @@ def overview(cluster: Cluster, offers: PlatformOffers | None, now: datetime) -> 
     Raises:
         RefusalError: the cluster does not answer, or not to this user.
     """
-    around = _Around(cluster=cluster, jobs=_jobs_of_runs(cluster), offers=offers, now=now)
+    known = meanwhile(all_runs)
+    jobs = _jobs_of_runs(cluster)
+    around = _Around(cluster=cluster, jobs=jobs, pods=_pods_of(cluster, jobs), offers=offers, now=now)
     with ThreadPoolExecutor(_AT_ONCE) as asking:
-        runs = all_runs()
+        runs = known()
         return list(asking.map(partial(_listed, around), runs.keys(), runs.values()))
+
+
+def _pods_of(cluster: Cluster, jobs: Mapping[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the pods of all jobs whose lines are read, by the jobs' names, with one question."""
+    names = [job["metadata"]["name"] for run, job in jobs.items() if not _is_read(run, job)]
+    pods: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for pod in cluster.items("pods", f"{JOB_NAME} in ({','.join(names)})") if names else ():
+        pods[mark(pod, JOB_NAME)].append(pod)
+    return pods
+
+
+def _is_read(run: str, job: dict[str, Any]) -> bool:
+    """Return whether a job has ended, and what it printed was read since: it prints nothing more."""
+    seen = Seen.last(run)
+    was = seen.run if seen else {}
+    same = was.get("created") == job["metadata"]["creationTimestamp"]
+    return same and phase_of(job) in ENDED and was.get("phase") in ENDED
 
 
 def _jobs_of_runs(cluster: Cluster) -> dict[str, dict[str, Any]]:
@@ -66,11 +90,12 @@ def _jobs_of_runs(cluster: Cluster) -> dict[str, dict[str, Any]]:
     return {of[JOB_LABEL]: job for of, job in labels if of[OWNER_LABEL] == owner_label(PROJECT, of[JOB_LABEL])}
 
 
-def _listed(around: _Around, name: str, updated: str) -> Listed:
-    job, before = around.jobs.get(name), Seen.of(name, updated)
+def _listed(around: _Around, name: str, known: KnownRun) -> Listed:
+    job, before = around.jobs.get(name), Seen.of(name, known.updated)
     if before and job and before.outputs.get("job_name") != job["metadata"]["name"]:
         before = None  # started again, from another machine
-    seen = before or Seen(updated=updated, outputs=_outputs(name))
+    outputs = known.outputs if before is None else before.outputs
+    seen = before or Seen(updated=known.updated, outputs=dict(_outputs(name) if outputs is None else outputs))
     away = is_elsewhere(seen.outputs, around.cluster)
     if job is not None and away and job["metadata"]["name"] != seen.outputs["job_name"]:
         job = None  # of somebody else's run, which is called alike
@@ -108,10 +133,10 @@ def _look(around: _Around, name: str, job: dict[str, Any], seen: Seen) -> tuple[
     An ended one prints nothing more, so its numbers are read once.
     """
     run = describe(name, job, around.now)
-    if run.phase in ENDED and seen.run.get("phase") in ENDED and seen.run.get("created") == run.created:
+    if run.job not in around.pods:
         return replace(seen, run=asdict(run)), True
     try:
-        series = series_of(around.cluster, run.job)
+        series = series_of(around.cluster, run.job, around.pods[run.job])
     except RefusalError:  # of a node that hangs, which hides no other run
         return replace(seen, run=asdict(run)), False
     if series.step is None:  # its pods are gone, or it has not printed anything since its last start

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from athanor.runs.job import main_container, print_order, readable_pods
+from athanor.runs.job import main_container, print_order, readable, readable_pods
 from athanor.runs.series import Series, read_series
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from athanor.runs.cluster import Cluster
 
 _LAST_LINES = 5000
@@ -20,13 +22,19 @@ _SECONDS = 60
 """In which a log can be read. The API server passes the question on to the pod's node, which may hang."""
 
 
-def series_of(cluster: Cluster, job_name: str) -> Series:
+def series_of(cluster: Cluster, job_name: str, known: Iterable[dict[str, Any]] | None = None) -> Series:
     """Return what a job has printed of its steps; nothing if it has no logs (any more).
+
+    Args:
+        cluster: The cluster, in the job's namespace.
+        job_name: The job's name.
+        known: Its pods, if they have just been asked for.
 
     Raises:
         RefusalError: the cluster does not answer, or the node of its pod does not, or the log may not be read.
     """
-    pods = {pod["metadata"]["name"]: pod for pod in readable_pods(cluster, job_name)}
+    started = readable_pods(cluster, job_name) if known is None else readable(known)
+    pods = {pod["metadata"]["name"]: pod for pod in started}
     if not pods:
         return read_series("")
     name = min(pods, key=partial(print_order, job_name))

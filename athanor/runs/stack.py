@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from pulumi import automation
 
-from athanor.runs.backend import engine_variables
+from athanor.runs.backend import backend_of_runs, engine_variables
 from athanor.runs.engine_error import EngineError
 from athanor.runs.left_lock import past_left_locks
 from athanor.runs.run_stack import RunStack
+from athanor.runs.state_files import KnownRun, runs_in_folder
 from infra.errors import RefusalError
 from workloads.checks import check_name
 
@@ -113,18 +114,22 @@ def create_run(name: str, workspace: automation.LocalWorkspace) -> RunStack:
         raise _failure([], error) from None
 
 
-def all_runs() -> dict[str, str]:
-    """Return when the runs in the user's backend were last updated, by their names, the latest first.
+def all_runs() -> dict[str, KnownRun]:
+    """Return the runs in the user's backend by their names, the latest first.
 
     Raises:
+        RefusalError: as `engine_variables`.
         EngineError: the backend cannot be read.
     """
-    try:
-        listed = run_workspace().list_stacks()
-    except automation.CommandError as error:
-        raise _failure([], error) from None
-    stacks = [(stack.name.rpartition("/")[2], str(stack.last_update or "")) for stack in listed]
-    return dict(sorted(stacks, key=lambda stack: stack[1], reverse=True))
+    stacks = runs_in_folder(backend_of_runs()[0], PROJECT)
+    if stacks is None:
+        try:
+            listed = run_workspace().list_stacks()
+        except automation.CommandError as error:
+            raise _failure([], error) from None
+        known = (KnownRun(updated=str(stack.last_update or ""), outputs=None) for stack in listed)
+        stacks = dict(zip((stack.name.rpartition("/")[2] for stack in listed), known, strict=True))
+    return dict(sorted(stacks.items(), key=lambda stack: stack[1].updated, reverse=True))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from athanor.runs.engine_error import EngineError
 from athanor.runs.history import Seen, forget
 from athanor.runs.overview import overview
 from athanor.runs.series import read_series
+from athanor.runs.state_files import KnownRun
 from infra.errors import RefusalError
 from workloads.owner import owner_label
 
@@ -34,6 +35,7 @@ class World:
         self.printed = '{"step": 3, "loss": 0.5}\n{"step": 4, "loss": 0.25, "accuracy": 0.9}\n'
         self.outputs_read: list[str] = []
         self.logs_read: list[str] = []
+        self.questions: list[str] = []
         self.wrong: set[str] = set()
         self.hangs = False
         self.recorded_server: str | None = None
@@ -53,8 +55,14 @@ class World:
         }
 
     def items(self, kind: str, selector: str) -> list[dict]:
+        self.questions.append(selector)
+        if kind == "pods":
+            return []
         assert (kind, selector) == ("jobs.batch.volcano.sh", "athanor.dev/job,athanor.dev/owner")
         return self.jobs
+
+    def known(self) -> dict[str, KnownRun]:
+        return {name: KnownRun(updated=updated, outputs=None) for name, updated in self.stacks.items()}
 
     def outputs(self, name: str) -> dict[str, str]:
         self.outputs_read.append(name)
@@ -71,7 +79,7 @@ class World:
             "by": "ada",
         }
 
-    def series(self, _cluster: object, job: str):
+    def series(self, _cluster: object, job: str, _pods: object):
         self.logs_read.append(job)
         if self.hangs:
             raise RefusalError("pod", f"{job}-worker-0", "has a log that node-1 did not send in 60 s", "try again")
@@ -85,7 +93,7 @@ class World:
 def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     world = World()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr(module, "all_runs", lambda: world.stacks)
+    monkeypatch.setattr(module, "all_runs", world.known)
     monkeypatch.setattr(module, "open_run", lambda name: name)
     monkeypatch.setattr(module, "outputs_of", world.outputs)
     monkeypatch.setattr(module, "series_of", world.series)
@@ -233,6 +241,26 @@ def test_damaged_files_and_a_full_disk_stop_nothing(world, tmp_path, monkeypatch
 
 def _no_space(*_: object) -> None:
     raise OSError(28, "No space left on device")
+
+
+def test_a_hundred_runs_take_two_questions_and_no_engine(world, monkeypatch):
+    """They took a program of the engine for each, and two of kubectl."""
+    names = [f"lr-{number}" for number in range(100)]
+    outputs = {"job_name": "x", "namespace": "team", "arguments": "{}", "by": "ada"}
+    known = {name: KnownRun(updated="2026", outputs={**outputs, "job_name": f"{name}-1"}) for name in names}
+    monkeypatch.setattr(module, "all_runs", lambda: known)
+    world.jobs = [world.job(name, f"{name}-1", "Completed" if place else "Running") for place, name in enumerate(names)]
+    first = world.listed()
+    assert (len(first), first["lr-7"]["by"], world.outputs_read) == (100, "ada", [])
+    assert [selector.partition(" in (")[0] for selector in world.questions] == [
+        "athanor.dev/job,athanor.dev/owner",
+        "volcano.sh/job-name",
+    ]
+    world.questions.clear()
+    world.logs_read.clear()
+    assert world.listed().keys() == first.keys()
+    assert world.logs_read == ["lr-0-1"]
+    assert world.questions[1:] == ["volcano.sh/job-name in (lr-0-1)"]
 
 
 def test_no_runs_are_an_empty_list(world):
