@@ -56,6 +56,7 @@ _MODULES = {
     "sweep": "athanor.sweep.command",
     "dev": "athanor.dev.command",
     "status": "athanor.runs.status",
+    "context": "athanor.runs.context",
     "runs": "athanor.runs.command",
     **dict.fromkeys(("compare", "stop", "resume", "delete", "rerun"), "athanor.runs.command"),
     **dict.fromkeys(("shell", "port-forward", "copy", "tensorboard"), "athanor.runs.command"),

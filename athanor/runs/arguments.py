@@ -69,6 +69,14 @@ def add_runs(commands: Commands) -> None:
     )
     why.add_argument("run", metavar="RUN")
     _add_json(why, "print one JSON object")
+    context = _command(
+        commands, "context", "list the clusters you can ask, and choose one", "athanor context athanor-local"
+    )
+    context.add_argument(
+        "name", nargs="?", metavar="NAME", help="ask this context from now on; -: the kubeconfig's own"
+    )
+    context.add_argument("--kubeconfig", metavar="FILE", help="of this file alone")
+    _add_json(context, "print one JSON object for each context")
     for command in (runs, status, logs, watch, compare, curves, why, *_controls(commands), *_inside(commands)):
         add_cluster(command)
     for command in (_copy(commands), _tensorboard(commands)):  # whose pods mount the platform's volumes

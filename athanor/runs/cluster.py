@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from athanor.inspection.reader import Asked
+from athanor.runs.context import choose_cluster
 from athanor.runs.kubeconfig import kubeconfig_files, standing_alone
 from infra.contract_object import CONTRACT_OBJECT, read_contract
 from infra.errors import RefusalError
@@ -57,8 +58,11 @@ class Cluster:
         Raises:
             RefusalError: kubectl cannot be started, or finds no such context.
         """
+        choose_cluster(given)
         if shutil.which("kubectl") is None:
-            raise RefusalError("kubectl", "PATH", "has no kubectl", "install it, or activate the platform's .venv")
+            raise RefusalError(
+                "kubectl", "PATH", "has no kubectl", "install it, or start the local environment: make up"
+            )
         named = {"kubeconfig": given.kubeconfig, "context": given.context}
         where = [f"--{name}={value}" for name, value in named.items() if value]
         view = _view(given, where)

@@ -48,6 +48,8 @@ def tools(report: Progress, groups: Sequence[str] = GROUPS) -> None:
     make_private_folders()
     commands = ensure(["pulumi", "kubectl"], report)
     install_commands(commands["pulumi"], commands["kubectl"])
+    # `athanor` finds them there from any virtual environment (athanor/runs/context.py).
+    install_commands(commands["pulumi"], commands["kubectl"], paths().home / "bin")
 
 
 def every_tool(report: Progress, engine: str) -> None:

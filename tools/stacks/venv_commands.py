@@ -42,15 +42,23 @@ export no_proxy="$NO_PROXY"
 """
 
 
-def install_commands(pulumi: Path, kubectl: Path) -> None:
-    """Write `.venv/bin/pulumi` and `.venv/bin/kubectl`: the real programs with backend, passphrase and cluster set."""
+def install_commands(pulumi: Path, kubectl: Path, folder: Path | None = None) -> None:
+    """Write `.venv/bin/pulumi` and `.venv/bin/kubectl`: the real programs with backend, passphrase and cluster set.
+
+    Args:
+        pulumi: The program.
+        kubectl: The program.
+        folder: Where to write them instead.
+    """
+    folder = folder or Path(sys.executable).parent
+    folder.mkdir(parents=True, exist_ok=True)
     path = ":".join(shlex.quote(folder) for folder in engine_path(pulumi))
     pulumi_home = paths().cache / "pulumi-home"
     state = backend_url("$home/pulumi")
     words = {"pulumi_home": pulumi_home, "backend_url": state, "path": path, "program": shlex.quote(str(pulumi))}
-    _write("pulumi", _PULUMI.format(**words, direct=_DIRECT))
-    _write("kubectl", _KUBECTL.format(program=shlex.quote(str(kubectl)), direct=_DIRECT))
+    _write(folder / "pulumi", _PULUMI.format(**words, direct=_DIRECT))
+    _write(folder / "kubectl", _KUBECTL.format(program=shlex.quote(str(kubectl)), direct=_DIRECT))
 
 
-def _write(name: str, text: str) -> None:
-    write_atomically(Path(sys.executable).parent / name, text, mode=0o755)
+def _write(file: Path, text: str) -> None:
+    write_atomically(file, text, mode=0o755)

@@ -106,3 +106,9 @@ def test_installing_again_replaces_the_programs(installed, monkeypatch, fake_pro
     venv_commands.install_commands(other, fake_program.path)
     assert "exec '/opt/other tool/pulumi'" in (installed / "pulumi").read_text()
     assert json.dumps(str(fake_program.path))[1:-1] in (installed / "kubectl").read_text()
+
+
+def test_they_can_be_written_where_other_environments_find_them(tmp_path, fake_program):
+    venv_commands.install_commands(fake_program.path, fake_program.path, tmp_path / "home" / "bin")
+    for name in ("kubectl", "pulumi"):
+        assert (tmp_path / "home" / "bin" / name).stat().st_mode & 0o777 == 0o755
