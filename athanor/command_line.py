@@ -13,8 +13,10 @@ from athanor.account.arguments import add_leftovers
 from athanor.dev.arguments import add_dev
 from athanor.pipeline.arguments import add_commands, add_policy_pack
 from athanor.run.arguments import add_run
+from athanor.run.run_file import with_file
 from athanor.runs.arguments import Commands, add_runs
 from athanor.sweep.arguments import add_sweep
+from infra.errors import RefusalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,21 +118,37 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     argparse settles the optional words of `athanor shell RUN --rank 3 -- nvidia-smi` when it has read RUN, as none, and
     then does not know what stands behind `--`.
     """
-    words = _without_runs(words)
+    words = _with_file(_without_runs(words))
     end = words.index("--") if words[:1] == ["shell"] and "--" in words else len(words)
     whole = parser()
     arguments, unknown = whole.parse_known_args(words[:end])
     if unknown:
-        _refuse(whole, arguments, unknown)
+        _refuse(arguments, unknown)
     if behind := words[end + 1 :]:
         arguments.program = list(behind)
     return arguments
 
 
-def _refuse(whole: argparse.ArgumentParser, arguments: argparse.Namespace, unknown: Sequence[str]) -> NoReturn:
+def _with_file(words: Sequence[str]) -> Sequence[str]:
+    """Return the words of `athanor run -f FILE` with those of the file; an error of the file ends the command."""
+    if words[:1] != ["run"]:
+        return words
+    run = command_parser("run")
+    try:
+        return ["run", *with_file(words[1:], run)]
+    except RefusalError as refusal:
+        run.error(str(refusal))
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """Return the parser of one command."""
+    [commands] = [action for action in parser()._actions if action.dest == "command"]  # noqa: SLF001 - it has no name
+    return cast("dict[str, argparse.ArgumentParser]", commands.choices)[name]
+
+
+def _refuse(arguments: argparse.Namespace, unknown: Sequence[str]) -> NoReturn:
     """End with what argparse says of options that no command has, and with where those of a program stand."""
-    [commands] = [action for action in whole._actions if action.dest == "command"]  # noqa: SLF001 - it has no name
-    command = cast("dict[str, argparse.ArgumentParser]", commands.choices)[arguments.command]
+    command = command_parser(arguments.command)
     own = (
         f"; options of your own program stand behind --, as in: athanor {arguments.command} … -- python train.py --lr 1"
     )

@@ -18,6 +18,9 @@ _EPILOG = """examples:
   athanor run --secret wandb --secret gcs-key:/secrets/gcs -- python train.py
   athanor run --egress internet --egress 10.64.3.7/32:5432 -- python train.py
   athanor run --print-program -- python train.py      # the same as a Pulumi program
+  athanor run --print-yaml --gpus 8 -- python train.py    # the same as a file: > run.yaml
+
+With -f run.yaml the keys of the file are the options, lists where one may be repeated, and command: is the command.
 
 The cluster is that of the kubeconfig's current context, the platform that of its namespace. --platform reads the
 platform from the outputs of its stack instead.
@@ -38,17 +41,21 @@ def add_run(commands: Commands) -> None:
         "run",
         help="run a folder's code as a job",
         description="Send a folder to the cluster and run a command in it, as a job of one or more pods.",
-        usage="athanor run [options] -- COMMAND…",
+        usage="athanor run [options] -- COMMAND…\n       athanor run -f FILE [options] [-- COMMAND…]",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     run.add_argument("program", nargs="+", metavar="COMMAND", help="what to run, such as python train.py --lr 0.1")
+    run.add_argument(
+        "-f", "--file", metavar="FILE", help="read options and command from YAML; what stands here stands above it"
+    )
     add_job(run)
     run.add_argument("--replace", action="store_true", help="let --name be a run of yours: it stops, and this one runs")
     how = run.add_mutually_exclusive_group()
     how.add_argument("--follow", action="store_true", help="print the logs until the job ends; Ctrl-C only detaches")
     how.add_argument("--preview", action="store_true", help="show what would run, and run nothing")
     how.add_argument("--print-program", action="store_true", help="print the equal Pulumi program, and run nothing")
+    how.add_argument("--print-yaml", action="store_true", help="print the file for -f of this command, and run nothing")
     run.add_argument("--json", action="store_true", help="print what was started as one JSON object; then lines, too")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from athanor.command_line import command_parser
 from athanor.inspection.objects import JOBS
 from athanor.inspection.reader import read_line
 from athanor.run.description import describe
@@ -21,6 +22,7 @@ from athanor.run.options import refused_in_options
 from athanor.run.program_text import program_in_cluster, program_in_stack
 from athanor.run.recorded import recorded
 from athanor.run.replaced import Replaced
+from athanor.run.run_file import as_yaml
 from athanor.runs.cluster import Cluster
 from athanor.runs.elsewhere import host
 from athanor.runs.ending import exit_status
@@ -77,6 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     described = describe(arguments)
+    if arguments.print_yaml:
+        sys.stdout.write(as_yaml(arguments, command_parser("run")))
+        return 0
     if arguments.print_program:
         text = _printed(arguments, described)
         sys.stderr.writelines(f"{note}\n" for note in described.notes)
