@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 from athanor.account.arguments import add_leftovers
 from athanor.dev.arguments import add_dev
 from athanor.pipeline.arguments import add_commands, add_policy_pack
+from athanor.run.arena import with_arena
 from athanor.run.arguments import add_run
 from athanor.run.run_file import with_file
 from athanor.runs.arguments import Commands, add_runs
@@ -130,12 +131,12 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _with_file(words: Sequence[str]) -> Sequence[str]:
-    """Return the words of `athanor run -f FILE` with those of the file; an error of the file ends the command."""
+    """Return the words of `athanor run` with those of its file, or of arena's command; an error there ends it."""
     if words[:1] != ["run"]:
         return words
     run = command_parser("run")
     try:
-        return ["run", *with_file(words[1:], run)]
+        return ["run", *with_file(with_arena(words[1:]), run)]
     except RefusalError as refusal:
         run.error(str(refusal))
 

@@ -165,12 +165,12 @@ def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder
     with ExitStack() as stack:
         ssh = [f"{arguments.ssh}:{PORT}"] if arguments.ssh else []
         stack.enter_context(Forwards(cluster, job_name, [*arguments.forward, *ssh], show))
-        session = Session(cluster, job_name, folders, state, show)
+        session, differing = Session(cluster, job_name, folders, state, show), tuple[str, ...]()
         lock = take(state.with_suffix(".lock"))
         if lock is None:
             sys.stderr.write("another athanor dev keeps this folder equal; this one takes over when that one ends\n")
             say = _say if alone else _say_aside
-            differing = _await_equal(session)
+            _await_equal(session)
             stack.enter_context(Successor(state.with_suffix(".lock"), session, say))
         else:
             stack.enter_context(lock)
@@ -186,16 +186,17 @@ def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder
         return _inside(program, cluster, job_name, folders[1])
 
 
-def _await_equal(session: Session) -> tuple[str, ...]:
-    """Return the names that still differ after the other terminal has had some rounds.
+def _await_equal(session: Session) -> None:
+    """Return when the folders are equal, which another terminal keeps so.
 
     Raises:
-        RefusalError: they do: what runs in the pod would be the former code.
+        RefusalError: they still differ after some of its rounds: what runs in the pod would be the former code.
     """
+    differing: tuple[str, ...] = ()
     for _ in range(_ROUNDS_OF_THE_OTHER):
         differing = session.compare()
         if not differing:
-            return ()
+            return
         time.sleep(_POLL_SECONDS)
     fix = "see what the other athanor dev says, and end it if it hangs: this one then keeps the folder equal"
     raise RefusalError("files", _list(differing), "are not those in the pod", fix)

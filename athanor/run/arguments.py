@@ -18,6 +18,7 @@ _EPILOG = """examples:
   athanor run --secret wandb --secret gcs-key:/secrets/gcs -- python train.py
   athanor run --egress internet --egress 10.64.3.7/32:5432 -- python train.py
   athanor run --print-program -- python train.py      # the same as a Pulumi program
+  athanor run --from-arena 'arena submit mpijob --workers=2 --gpus=8 --image=… "mpirun -np 16 python train.py"'
   athanor run --print-yaml --gpus 8 -- python train.py    # the same as a file: > run.yaml
 
 With -f run.yaml the keys of the file are the options, lists where one may be repeated, and command: is the command.
@@ -49,6 +50,7 @@ def add_run(commands: Commands) -> None:
     run.add_argument(
         "-f", "--file", metavar="FILE", help="read options and command from YAML; what stands here stands above it"
     )
+    run.add_argument("--from-arena", metavar="COMMAND", help="the options of an `arena submit …`, which is one word")
     add_job(run)
     run.add_argument("--replace", action="store_true", help="let --name be a run of yours: it stops, and this one runs")
     how = run.add_mutually_exclusive_group()

@@ -218,8 +218,8 @@ def _toleration(word: str) -> Toleration:
     if colon and effect not in get_args(TaintEffect):
         raise RefusalError("--toleration", word, f"its effect must be one of {', '.join(get_args(TaintEffect))}",
                            f"write {key}:NoSchedule, or {key} for any effect")  # fmt: skip
-    given: dict[str, Any] = {"value": value} if equals else {}
-    return Toleration(key=key, **given, **({"effect": effect} if colon else {}))
+    given: dict[str, Any] = {**({"value": value} if equals else {}), **({"effect": effect} if colon else {})}
+    return Toleration(key=key, **given)
 
 
 def _git_source(given: argparse.Namespace) -> GitSource:

@@ -42,8 +42,10 @@ def with_file(words: Sequence[str], run: argparse.ArgumentParser) -> list[str]:
 
 
 def _command_words(command: object) -> list[str]:
-    if isinstance(command, list) and all(isinstance(word, str) for word in cast("list[object]", command)):
-        return cast("list[str]", command)
+    if isinstance(command, list):
+        words = [word for word in cast("list[object]", command) if isinstance(word, str)]
+        if len(words) == len(cast("list[object]", command)):
+            return words
     if not isinstance(command, str):
         limit = "must be the text of a command, or a list of its words"
         raise RefusalError(_COMMAND, command, limit, "write command: python train.py, or a command behind --")
@@ -95,8 +97,8 @@ def as_yaml(arguments: argparse.Namespace, run: argparse.ArgumentParser) -> str:
         if value == action.default:
             continue
         if isinstance(value, list):
-            items = cast("list[Any]", value)
-            content[name] = ["=".join(each) if isinstance(each, tuple) else str(each) for each in items]
+            items = cast("list[str | tuple[str, str]]", value)
+            content[name] = [each if isinstance(each, str) else "=".join(each) for each in items]
         else:
             content[name] = value if isinstance(value, bool | int) else str(value)
     content[_COMMAND] = list(arguments.program)

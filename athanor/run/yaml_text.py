@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
@@ -41,4 +41,4 @@ def read_yaml_text(option: str, file: str) -> Mapping[str, object]:
         raise RefusalError(option, file, f"cannot be read: {said}", "name a YAML file") from None
     if not isinstance(content, dict):
         raise RefusalError(option, file, "has no keys", "write a line `name: value` for each")
-    return content
+    return cast("dict[str, object]", content)

@@ -137,12 +137,14 @@ def _contexts(named: str | None) -> Iterator[_Context]:
 
     own = _local_kubeconfig()
     files = kubeconfig_files(named, os.environ)
-    for file in dict.fromkeys([*files, *([] if named else [own])]):
+    listed = files if named or own in files else [*files, own]
+    for file in listed:
         if not file.exists():
             continue
         try:
             content: Any = yaml.safe_load(file.read_bytes()) or {}
-            names = [str(each["name"]) for each in content.get("contexts") or []]
+            entries: list[dict[str, Any]] = content.get("contexts") or []
+            names = [str(each["name"]) for each in entries]
         except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
             limit = f"cannot be read ({' '.join(str(error).split())})"
             raise RefusalError(

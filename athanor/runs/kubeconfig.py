@@ -43,15 +43,16 @@ def standing_alone(view: str, files: list[Path], folder: Path) -> str:
     """
     content: dict[str, Any] = json.loads(view)
     for entry in cast("list[dict[str, Any]]", content.get("users") or []):
-        user = entry.get("user") or {}
+        user: dict[str, Any] = entry.get("user") or {}
         if user.get("tokenFile"):
             user["tokenFile"] = _absolute(user["tokenFile"], entry["name"], files)
-        command = user.get("exec")
+        command: dict[str, Any] | None = user.get("exec")
         if command:
-            program = command["command"]
+            program: str = command["command"]
             if "/" in program:
                 program = _absolute(program, entry["name"], files)
-            words = [program, *(command.get("args") or [])]
+            arguments: list[str] = command.get("args") or []
+            words = [program, *arguments]
             command |= {"command": "sh", "args": ["-c", _IN_FOLDER, str(folder), *words]}
     return json.dumps(content)
 
@@ -73,9 +74,10 @@ def _origin(user: str, files: list[Path]) -> Path:
 
     for file in files:
         try:
-            content = yaml.safe_load(file.read_bytes()) or {}
+            content: dict[str, Any] = yaml.safe_load(file.read_bytes()) or {}
         except (OSError, yaml.YAMLError):  # kubectl, which has read them, leaves out those that do not exist
             continue
-        if any(entry.get("name") == user for entry in content.get("users") or []):
+        users: list[dict[str, Any]] = content.get("users") or []
+        if any(entry.get("name") == user for entry in users):
             return file
     raise RefusalError("kubeconfig", str(files[0]), f"has no user {user} any more", "run the command again")

@@ -56,12 +56,16 @@ def _known(file: Path) -> KnownRun:
     """Return what a file says; one that cannot be read, or is of another version, is left to the engine."""
     try:
         content = file.read_bytes()
-        state: Any = json.loads(gzip.decompress(content) if file.suffix == ".gz" else content)
-        latest = state["checkpoint"]["latest"] or {} if state["version"] == _VERSION else None
-        if latest is None:
+        state: dict[str, Any] = json.loads(gzip.decompress(content) if file.suffix == ".gz" else content)
+        if state["version"] != _VERSION:
             return KnownRun(updated="", outputs=None)
-        stacks = [each for each in latest.get("resources") or [] if each["type"] == _STACK]
-        outputs = {name: str(value) for each in stacks for name, value in each.get("outputs", {}).items()}
-        return KnownRun(updated=latest.get("manifest", {}).get("time", ""), outputs=outputs)
+        latest: dict[str, Any] = state["checkpoint"]["latest"] or {}
+        resources: list[dict[str, Any]] = latest.get("resources") or []
+        outputs: dict[str, str] = {}
+        for each in resources:
+            if each["type"] == _STACK:
+                outputs |= {name: str(value) for name, value in each.get("outputs", {}).items()}
+        manifest: dict[str, str] = latest.get("manifest", {})
+        return KnownRun(updated=manifest.get("time", ""), outputs=outputs)
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError):
         return KnownRun(updated="", outputs=None)

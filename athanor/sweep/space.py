@@ -25,8 +25,8 @@ def read_space(words: Sequence[str], file: str | None) -> tuple[Parameter, ...]:
     Raises:
         RefusalError: there are none, one cannot be searched, or two have the same name.
     """
-    of_file = {} if file is None else read_yaml_text("--space", file)
-    parameters = [*starmap(_of_entry, of_file.items()), *map(read_parameter, words)]
+    of_file = () if file is None else starmap(_of_entry, read_yaml_text("--space", file).items())
+    parameters = [*of_file, *map(read_parameter, words)]
     if not parameters:
         fix = "give at least one, such as --param lr=0.1,0.01, or a file with --space"
         raise RefusalError("--param", "", "a sweep without parameters has nothing to search", fix)
