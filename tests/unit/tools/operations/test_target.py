@@ -80,9 +80,9 @@ def test_a_local_cluster_that_is_down_is_reported(report):
 
 def test_an_engine_that_fails_is_not_a_stack_that_is_not_there(fake_program, report, tmp_path):
     fake_program.answer(NAMESPACE, **NOT_FOUND)
-    fake_program.answer("stack output", stderr="error: incorrect passphrase", status=1)
+    fake_program.answer("stack output", stderr="error: the backend does not answer", status=1)
     (tmp_path / "home" / "local" / "kubeconfig").touch()
-    with pytest.raises(RuntimeError, match="incorrect passphrase"):
+    with pytest.raises(RuntimeError, match="does not answer"):
         resolve(Place(stack="local"), report.progress, {})
 
 
