@@ -42,13 +42,14 @@ def with_file(words: Sequence[str], run: argparse.ArgumentParser) -> list[str]:
 
 
 def _command_words(command: object) -> list[str]:
-    if isinstance(command, list):
-        words = [word for word in cast("list[object]", command) if isinstance(word, str)]
-        if len(words) == len(cast("list[object]", command)):
-            return words
+    listed = cast("list[object]", command) if isinstance(command, list) else []
+    words = [word for word in listed if isinstance(word, str)]
+    if words and len(words) == len(listed):
+        return words
     if not isinstance(command, str):
         limit = "must be the text of a command, or a list of its words"
-        raise RefusalError(_COMMAND, command, limit, "write command: python train.py, or a command behind --")
+        fix = "write command: python train.py, or a command behind --"
+        raise RefusalError(_COMMAND, cast("object", command), limit, fix)
     from athanor.run.shell_words import shell_words  # noqa: PLC0415 - the classes of jobs, which other commands spare
 
     return list(shell_words(_COMMAND, command))

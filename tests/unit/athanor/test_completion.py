@@ -48,7 +48,7 @@ def tab(capsys, tmp_path):
         (("comp",), {"compare", "completion"}),
         (("st",), {"status", "stop"}),
         (("status", "--j"), {"--json"}),
-        (("run", "--pr"), {"--prepare", "--print-program", "--preview", "--priority", "--processes"}),
+        (("run", "--pr"), {"--prepare", "--print-program", "--print-yaml", "--preview", "--priority", "--processes"}),
         (("run", "--kind", ""), {"pytorch", "mpi", "tensorflow", "batch"}),
         (("run", "--kind", "m"), {"mpi"}),
         (("rerun", "train-1", "--f"), {"--fresh", "--force"}),

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from athanor.command_line import parser
+from athanor.command_line import parsed, parser
 from tests.tables import each_row
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def test_its_examples_can_be_pasted(name):
     printed = examples(commands()[name])
     assert printed, f"athanor {name} --help has no example"
     for example in printed:
-        arguments = parser().parse_args(shlex.split(example)[1:])
+        arguments = parsed(shlex.split(example)[1:])
         assert arguments.command == name
 
 

@@ -102,3 +102,6 @@ def test_a_kubeconfig_that_cannot_be_read_is_named(home, capsys):
     (home / "broken").write_text("contexts: [", encoding="utf-8")
     assert context("--kubeconfig", str(home / "broken")) == 1
     assert f"kubeconfig = '{home / 'broken'}': cannot be read" in capsys.readouterr().err
+    assert context("nope", "--json") == 1
+    printed = capsys.readouterr()
+    assert (printed.out, json.loads(printed.err)["field"]) == ("", "NAME")
