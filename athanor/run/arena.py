@@ -79,7 +79,7 @@ _REFUSED = {
     "data-dir": "copy the folder to a volume with `athanor copy`, or mount a claim with --data NAME:PATH",
     "ps-gpus": "omit it: parameter servers do no work that a GPU would speed up",
     "evaluator": "declare the job in a Pulumi program, whose TensorFlowJobArgs has an evaluator",
-    "config-file": "make a Secret or ConfigMap of it, and mount that: athanor run --secret NAME:/PATH",
+    "config-file": "create a Secret with its content, and mount that: athanor run --secret NAME:/PATH",
 }
 
 
@@ -113,7 +113,7 @@ def with_arena(words: Sequence[str]) -> list[str]:
         del pasted[0]
     if len(pasted) < 2 or pasted[0] != "submit" or pasted[1] not in _KINDS:
         fix = "write 'arena submit tfjob|mpijob|pytorchjob … \"COMMAND\"'"
-        raise RefusalError(_OPTION, known.from_arena, "is no training job of arena", fix)
+        raise RefusalError(_OPTION, known.from_arena, "is not a training job of arena", fix)
     said = _read(pasted[2:])
     if said.left_out:
         sys.stderr.write(f"left out of arena's command: {'; '.join(said.left_out)}\n")
@@ -150,7 +150,9 @@ def _take(said: _Arena, flag: str, value: str) -> None:
     elif flag in _LEFT_OUT:
         said.left_out.append(f"--{flag} ({_LEFT_OUT[flag]})")
     elif flag not in FLAGS:
-        raise RefusalError(_OPTION, f"--{flag}", "is no flag that can be translated", choices(flag, [*FLAGS, *_OF_GIT]))
+        raise RefusalError(
+            _OPTION, f"--{flag}", "is not a flag that can be translated", choices(flag, [*FLAGS, *_OF_GIT])
+        )
     elif flag == "env" and value.startswith("GIT_SYNC_"):
         name, _, content = value.partition("=")
         said.variables[name] = content
@@ -177,7 +179,7 @@ def _git(said: _Arena) -> list[str]:
     if source is None:
         return ["--no-code"]
     if said.git.get("sync-mode", "git") != "git":
-        limit = "is no code in git"
+        limit = "is not code in git"
         raise RefusalError(
             _OPTION, f"--sync-mode={said.git['sync-mode']}", limit, "send this folder: omit --sync-source"
         )

@@ -59,6 +59,7 @@ def add_run(commands: Commands) -> None:
     how.add_argument("--print-program", action="store_true", help="print the equal Pulumi program, and run nothing")
     how.add_argument("--print-yaml", action="store_true", help="print the file for -f of this command, and run nothing")
     run.add_argument("--json", action="store_true", help="print what was started as one JSON object; then lines, too")
+    run.set_defaults(parser=run)  # which --print-yaml asks for its options
 
 
 def add_job(run: argparse.ArgumentParser, what: str = "run") -> None:

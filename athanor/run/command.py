@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from athanor.command_line import command_parser
 from athanor.inspection.objects import JOBS
 from athanor.inspection.reader import read_line
 from athanor.run.description import describe
@@ -80,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     described = describe(arguments)
     if arguments.print_yaml:
-        sys.stdout.write(as_yaml(arguments, command_parser("run")))
+        sys.stdout.write(as_yaml(arguments, arguments.parser))
         return 0
     if arguments.print_program:
         text = _printed(arguments, described)

@@ -25,7 +25,7 @@ def with_file(words: Sequence[str], run: argparse.ArgumentParser) -> list[str]:
         run: The parser of the command.
 
     Raises:
-        RefusalError: the file cannot be read, or says what is no option.
+        RefusalError: the file cannot be read, or says what is not an option.
     """
     end = words.index("--") if "--" in words else len(words)
     only_file = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -60,7 +60,7 @@ def _options(content: Mapping[str, object], run: argparse.ArgumentParser) -> Ite
     for key, value in content.items():
         action = actions.get(key.replace("_", "-"))
         if action is None:
-            raise RefusalError("--file", key, "is no option of a job", choices(key, [*actions, _COMMAND]))
+            raise RefusalError("--file", key, "is not an option of a job", choices(key, [*actions, _COMMAND]))
         option = action.option_strings[-1]
         if action.nargs == 0:
             if value not in {"true", "false"}:

@@ -98,16 +98,16 @@ def _run(arguments: argparse.Namespace) -> int:
         _choice().unlink(missing_ok=True)
         words = "no context is chosen: the kubeconfig's current one counts"
     else:
-        found = next((each for each in contexts if each.name == arguments.name), None)
-        if found is None:
+        named = next((each for each in contexts if each.name == arguments.name), None)
+        if named is None:
             names = {each.name: each for each in contexts}
             raise RefusalError(
-                "NAME", arguments.name, "is no context of your kubeconfigs", choices(arguments.name, names)
+                "NAME", arguments.name, "is not a context of your kubeconfigs", choices(arguments.name, names)
             )
         _choice().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        chosen = {"name": found.name, "kubeconfig": found.kubeconfig}
+        chosen = {"name": named.name, "kubeconfig": named.kubeconfig}
         _choice().write_text(json.dumps(chosen), encoding="utf-8")
-        words = f"chosen: {found.name} of {found.kubeconfig}"
+        words = f"chosen: {named.name} of {named.kubeconfig}"
         if os.environ.get("KUBECONFIG"):
             words += "; $KUBECONFIG stands above it"
     if arguments.json:

@@ -53,16 +53,16 @@ def job_of_others(cluster: Cluster, name: str) -> tuple[Cluster, str] | None:
     Raises:
         RefusalError: several jobs are called so, or the cluster does not answer.
     """
-    if found := _job_in(cluster, name):
-        return cluster, found
+    if job_name := _job_in(cluster, name):
+        return cluster, job_name
     if cluster.has_typed_namespace:
         return None
     try:
         where = cluster.within(cluster.platform().namespace)
     except RefusalError:  # there is none, or this user may not ask
         return None
-    found = None if where.namespace == cluster.namespace else _job_in(where, name)
-    return (where, found) if found else None
+    job_name = None if where.namespace == cluster.namespace else _job_in(where, name)
+    return (where, job_name) if job_name else None
 
 
 def _job_in(cluster: Cluster, name: str) -> str | None:

@@ -129,7 +129,7 @@ def test_documented_names_stand_for_their_values(job):
     assert all(known["A_RUN"] == f"x-{name}" and known["RUN"] == "$(OTHER)" for known in environments)
 
 
-def test_a_git_reference_is_no_reference_to_a_variable():
+def test_a_git_reference_is_never_a_variable():
     source = GitSource("https://example.com/a.git", branch="$(VC_TASK_INDEX)$$")
     args = BatchJobArgs(command=("run",), source=source)
     manifest = manifest_of(args, lambda _name: batch_shape(args))

@@ -113,7 +113,7 @@ def test_what_was_added_in_spite_of_the_rules_is_code(repository):
     assert "b.bin" in ours(repository)
     write(repository, {".athanorignore": "data/deep/\na.bin\n"})
     assert ours(repository) == {".gitignore", ".athanorignore", "b.bin", "data/x"}
-    assert ours(repository / "data") == {"x", "deep/y", "z"}  # whoever names an ignored folder wants all of it
+    assert ours(repository / "data") == {"x", "deep/y", "z"}  # anyone who names an ignored folder wants all of it
 
 
 def test_a_folder_below_an_ignored_one_is_wanted_when_it_is_named(repository):

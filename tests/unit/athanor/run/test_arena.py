@@ -84,14 +84,14 @@ def test_what_is_left_out_is_said_and_what_is_typed_wins(capsys):
 @each_row(
     ("command", "said"),
     [
-        ("arena list", "is no training job of arena"),
-        ("arena submit etjob --name=a 'python a.py'", "is no training job of arena"),
+        ("arena list", "is not a training job of arena"),
+        ("arena submit etjob --name=a 'python a.py'", "is not a training job of arena"),
         ("arena submit tfjob --name=a", "starts nothing"),
         ("arena submit tfjob --image", "--from-arena = '--image': has no value"),
         ("arena submit tfjob --data-dir=/x 'python a.py'", "'--data-dir': cannot be translated. Fix: copy the folder"),
-        ("arena submit tfjob --wrokers=1 'python a.py'", "'--wrokers': is no flag that can be translated"),
+        ("arena submit tfjob --wrokers=1 'python a.py'", "'--wrokers': is not a flag that can be translated"),
         ("arena submit tfjob --toleration=all 'python a.py'", "'--toleration=all': cannot be translated"),
-        ("arena submit tfjob --sync-source=https://a/b --sync-mode=rsync 'python a.py'", "is no code in git"),
+        ("arena submit tfjob --sync-source=https://a/b --sync-mode=rsync 'python a.py'", "is not code in git"),
         (
             "arena submit tfjob --sync-source=https://a/b -e GIT_SYNC_PASSWORD=hunter2 'python a.py'",
             "--git-secret NAME",

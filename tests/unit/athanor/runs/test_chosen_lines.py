@@ -86,7 +86,7 @@ def test_the_lines_before_a_restart_come_from_the_log_store(past, logs, capsys):
 
 
 @pytest.mark.parametrize("words", [("--since", "10"), ("--tail", "-1"), ("--since", "1w"), ("--rank", "x")])
-def test_what_is_no_number_and_no_time_is_refused(words, capsys):
+def test_other_words_than_numbers_and_times_are_refused(words, capsys):
     with pytest.raises(SystemExit):
         parser().parse_args(["logs", "train", *words])
     assert words[0] in capsys.readouterr().err

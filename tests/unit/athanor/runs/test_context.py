@@ -95,7 +95,7 @@ def test_contexts_are_listed_and_one_is_chosen(local, home, monkeypatch, capsys)
     assert asked() == (None, None)
     assert context("-") == 0
     assert context("prdo") == 1
-    assert "NAME = 'prdo': is no context of your kubeconfigs. Fix: did you mean prod?" in capsys.readouterr().err
+    assert "NAME = 'prdo': is not a context of your kubeconfigs. Fix: did you mean prod?" in capsys.readouterr().err
 
 
 def test_a_kubeconfig_that_cannot_be_read_is_named(home, capsys):

@@ -51,9 +51,9 @@ def test_a_command_is_found_and_run_as_kubectl_does(tmp_path):
         )
         assert said.stdout == "a b|$HOME|of here"
         assert (command["apiVersion"], command["env"]) == ("v1", [{"name": "A", "value": "1"}])
-    found = _user(standing_alone(_view({"exec": {"command": "cat", "args": ["token"]}}), [file], here))["exec"]
+    by_name = _user(standing_alone(_view({"exec": {"command": "cat", "args": ["token"]}}), [file], here))["exec"]
     assert (
-        subprocess.run([found["command"], *found["args"]], cwd="/", capture_output=True, check=True).stdout
+        subprocess.run([by_name["command"], *by_name["args"]], cwd="/", capture_output=True, check=True).stdout
         == b"of here"
     )
 
