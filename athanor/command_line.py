@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +17,7 @@ from athanor.run.arena import with_arena
 from athanor.run.arguments import add_run
 from athanor.run.run_file import with_file
 from athanor.runs.arguments import Commands, add_runs
+from athanor.runs.ending import INTERRUPTED
 from athanor.sweep.arguments import add_sweep
 from infra.errors import RefusalError
 
@@ -46,7 +48,6 @@ exit status:
 _SHORTEST_LIMIT = 2000
 PIPE_CLOSED = 141
 """What a shell makes of SIGPIPE, which ends other programs there."""
-_INTERRUPTED = 130
 _MODULES = {
     "review": "athanor.review.command",
     "apply": "athanor.pipeline.apply",
@@ -73,6 +74,7 @@ _OF_RUNS = {_MODULES["runs"], _MODULES["logs"]}
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; return the process's exit status."""
     _replace_closed_streams()
+    is_console = words is None
     words = sys.argv[1:] if words is None else words
     try:
         arguments = _parsed_and_said(words)
@@ -88,8 +90,15 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:  # while the command was being imported, or of one that does not handle it
         sys.stderr.write("\ninterrupted\n")
-        return _INTERRUPTED
+        status = INTERRUPTED
+    if is_console and status == INTERRUPTED:
+        # Threads of the engine may hold up the end of Python, which another Ctrl-C would end with a signal.
+        signal.signal(signal.SIGINT, _end_at_once)
     return status
+
+
+def _end_at_once(_number: int, _frame: object) -> None:
+    os._exit(INTERRUPTED)
 
 
 def _parsed_and_said(words: Sequence[str]) -> argparse.Namespace:
@@ -125,6 +134,8 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     arguments, unknown = whole.parse_known_args(words[:end])
     if unknown:
         _refuse(arguments, unknown)
+    if arguments.command in {"run", "sweep"} and "--" not in words:
+        _check_options_first(arguments, words)
     if behind := words[end + 1 :]:
         arguments.program = list(behind)
     return arguments
@@ -147,13 +158,23 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     return cast("dict[str, argparse.ArgumentParser]", commands.choices)[name]
 
 
+_OWN_OPTIONS = "; options of your own program stand behind --, as in: athanor {} … -- python train.py --lr 1"
+
+
+def _check_options_first(arguments: argparse.Namespace, words: Sequence[str]) -> None:
+    """Refuse options behind the beginning of a program: one of the same name may be meant for the program."""
+    program: list[str] = getattr(arguments, "program", None) or []
+    if program and list(words[-len(program) :]) != program:
+        begin = words.index(program[0]) if program[0] in words else 0
+        options = [word for word in words[begin:] if word.startswith("-")]
+        said = f"{' '.join(options)} behind {program[0]}: options of athanor stand in front of the program"
+        command_parser(arguments.command).error(f"{said}{_OWN_OPTIONS.format(arguments.command)}")
+
+
 def _refuse(arguments: argparse.Namespace, unknown: Sequence[str]) -> NoReturn:
     """End with what argparse says of options that no command has, and with where those of a program stand."""
-    command = command_parser(arguments.command)
-    own = (
-        f"; options of your own program stand behind --, as in: athanor {arguments.command} … -- python train.py --lr 1"
-    )
-    command.error(f"unrecognized arguments: {' '.join(unknown)}{own if hasattr(arguments, 'program') else ''}")
+    own = _OWN_OPTIONS.format(arguments.command) if hasattr(arguments, "program") else ""
+    command_parser(arguments.command).error(f"unrecognized arguments: {' '.join(unknown)}{own}")
 
 
 def _without_runs(words: Sequence[str]) -> Sequence[str]:

@@ -54,7 +54,7 @@ _IMPORT = f'export PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{_MODULES}"; '
 """In a shell, since a variable of the pod would replace the image's own PYTHONPATH."""
 _MOVE = (
     f'[ -w . ] || {{ to={WORKING_DIRECTORY}; mkdir -p "$to"; for each in "$PWD"/* "$PWD"/.[!.]*; do '
-    '[ -e "$each" ] && ln -s "$each" "$to/" 2>/dev/null; done; cd "$to"; }; exec "$@"'
+    '[ -e "$each" ] && ln -s "$each" "$to/" 2>/dev/null; done; cd "$to"; }; '
 )
 _CACHES = {
     "XDG_CACHE_HOME": "",
@@ -75,10 +75,31 @@ def cache_variables(name: str | None) -> dict[str, str]:
     return {variable: f"{OUTPUT_PATH}/caches/{name}/{folder}".rstrip("/") for variable, folder in _CACHES.items()}
 
 
-IN_NAMED_DIRECTORY = ("sh", "-c", _IMPORT + 'exec "$@"', "start")
-"""Runs what comes after it where the pod says, with athanor_run among Python's modules."""
-IN_WRITABLE_DIRECTORY = ("sh", "-c", _IMPORT + _MOVE, "start")
-"""Runs what comes after it in the image's working directory, or in a writable one with links to all its files.
+PACKAGES_FOLDER, PACKAGES = f"{OUTPUT_PATH}/.packages", f"{HOME}/.packages"
+"""Where the Python packages of all jobs are, and where a pod finds its own."""
+IMPORT_PACKAGES = (
+    f'export PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{PACKAGES}/site-packages" PATH="$PATH:{PACKAGES}/bin"; '
+)
+RUN = 'exec "$@"'
+"""The shell's text that runs its arguments, and leaves their exit code and their signals to them."""
 
-Only the image knows which directory that is, so no volume can be mounted there; and it would hide what the image has.
-"""
+
+def in_named_directory(run: str = RUN) -> tuple[str, ...]:
+    """Return words that run what comes after them where the pod says, with athanor_run among Python's modules.
+
+    Args:
+        run: The shell's text that runs its arguments.
+    """
+    return ("sh", "-c", _IMPORT + run, "start")
+
+
+def in_writable_directory(run: str = RUN) -> tuple[str, ...]:
+    """Return words that run what comes after them in the image's working directory, or in a writable one.
+
+    Only the image knows which directory that is, so no volume can be mounted there; and it would hide what the image
+    has: the writable one has links to all of it.
+
+    Args:
+        run: The shell's text that runs its arguments.
+    """
+    return ("sh", "-c", _IMPORT + _MOVE + run, "start")

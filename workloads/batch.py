@@ -12,7 +12,7 @@ from infra.kubernetes.grammar import Word
 from workloads.checks import check_range
 from workloads.job import Job
 from workloads.job_args import JobArgs
-from workloads.roles import RESTART_ALONE, Role
+from workloads.roles import Role
 from workloads.volcano_job import JobShape
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def batch_shape(args: BatchJobArgs) -> JobShape:
     """Return the one role of a job: any pod may start alone, all must succeed."""
     pods = Role(
         name="pod", replicas=args.pods, minimum=1, pod=args, command=args.command, writes_data=True,
-        env={"ATHANOR_PODS": str(args.pods)}, policies=RESTART_ALONE,
+        env={"ATHANOR_PODS": str(args.pods)}, restart="alone", needed=False,
     )  # fmt: skip
     return JobShape(kind="batch", roles=[pods], successes=args.pods)
 

@@ -17,7 +17,7 @@ from infra.job_source import COMMIT, COMMIT_KEY, COMMIT_VARIABLE, CONTAINER, RUN
 from infra.kubernetes.grammar import DnsSubdomain
 from workloads.pods import OUTPUT_PATH, Container, Mount
 from workloads.resources import Resources
-from workloads.roles import RESTART_ALONE, Role, helper_pod
+from workloads.roles import Role, helper_pod
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
@@ -220,7 +220,7 @@ def source_role(source: GitSource, main: PodArgs, job_name: str) -> Role:
         env_from_cluster=_environment(job_name),
         mounts=mounts,
         # It ends long before the others, and once it has, nobody needs it: its loss must not stop them.
-        policies=RESTART_ALONE,
+        restart="alone",
     )
 
 

@@ -49,6 +49,11 @@ if TYPE_CHECKING:
 _MAXIMUM_BYTES = 1_000_000
 """etcd accepts requests of 1.5 MiB (--max-request-bytes); the object grows by the owners of its fields."""
 _TYPES = "athanor:workloads:"
+_VERSION = "batch.volcano.sh/v1alpha1"
+_FAILED = ("Failed", "Terminated", "Aborted")
+_ANY_END = " || ".join(f'@ == "{phase}"' for phase in ("Completed", *_FAILED))
+_ENDED = f"jsonpath={{.status.state[?({_ANY_END})]}}"
+"""One of its fields, the phase, has one of these values (RFC 9535, which the provider follows)."""
 KINDS = ("BatchJob", "MPIJob", "PyTorchJob", "TensorFlowJob")
 """Names of the classes that derive from Job."""
 
@@ -91,7 +96,6 @@ class Job(pulumi.ComponentResource):
         built = _resolved(platform, image, args.queue or platform.queue).apply(
             lambda known: job_manifests(name, kind, args, shape, known)
         )
-        self.job_name = built.apply(lambda known: known["job"]["metadata"]["name"])
         children = pulumi.ResourceOptions(parent=self, provider=platform.provider, depends_on=platform.depends_on)
         policies = {"policy": f"{name}-network"}
         if isinstance(args.source, GitSource):
@@ -109,9 +113,8 @@ class Job(pulumi.ComponentResource):
         if args.secret_env:
             values = own_secret_manifest(args.secret_env, name, own_label(), platform.namespace)
             opened.append(resource(f"{name}-secret", values, children))
-        resource_from_output(
+        job = _DeclaredJob(
             name,
-            ("batch.volcano.sh/v1alpha1", "Job"),
             built.apply(lambda known: known["job"]),
             pulumi.ResourceOptions(
                 parent=self,
@@ -122,7 +125,41 @@ class Job(pulumi.ComponentResource):
                 custom_timeouts=_timeouts(args),
             ),
         )
+        object_name = built.apply(lambda known: known["job"]["metadata"]["name"])
+        self.job_name = object_name
+        if args.wait_seconds:
+            known = pulumi.Output.all(object_name, platform.namespace, job.status)
+            self.job_name = known.apply(lambda each: _not_failed(*each))
         self.register_outputs({"job_name": self.job_name})
+
+
+class _DeclaredJob(pulumi.CustomResource):
+    """The Volcano Job, with the status that it had when the engine last looked."""
+
+    status: pulumi.Output[Manifest | None]
+
+    def __init__(self, name: str, manifest: pulumi.Output[Manifest], opts: pulumi.ResourceOptions) -> None:
+        parts = {"apiVersion": _VERSION, "kind": "Job", "metadata": manifest["metadata"], "spec": manifest["spec"]}
+        super().__init__(f"kubernetes:{_VERSION}:Job", name, {**parts, "status": None}, opts)
+
+
+def _not_failed(job_name: str, namespace: str, status: Manifest | None) -> str:
+    """Return the name of a job that was waited for.
+
+    Raises:
+        RefusalError: it failed.
+    """
+    known = status or {}
+    state: Manifest = known.get("state") or {}
+    if state.get("phase") not in _FAILED:
+        return job_name
+    limit = f"failed, with {int(known.get('failed') or 0)} of its pods"
+    selector = f"--selector=volcano.sh/job-name={job_name}"
+    fix = (
+        f"`kubectl get pods --namespace {namespace} {selector}` has the exit codes, and `kubectl logs` with the same"
+        " words the last lines; change the job, or run it again and `pulumi refresh`"
+    )
+    raise RefusalError("job", job_name, limit, fix)
 
 
 def _resolved(platform: Platform, image: pulumi.Input[str], queue: pulumi.Input[str]) -> pulumi.Output[ResolvedJob]:
@@ -169,7 +206,7 @@ def job_manifests(
     _check_size(name, job)
     job["metadata"]["labels"][KIND_LABEL] = kind
     if args.wait_seconds:
-        job["metadata"]["annotations"] = {"pulumi.com/waitFor": "jsonpath={.status.state.phase}=Completed"}
+        job["metadata"]["annotations"] = {"pulumi.com/waitFor": _ENDED}
     labels = job_labels(name, resolved.owner)
     identity = PolicyIdentity(what="job", name=name, namespace=resolved.platform.namespace, owner=resolved.owner)
     manifests = {"job": job, "policy": job_network_policy_manifest(identity, labels, whole.metrics_ports, args.egress)}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from infra.descriptions import Input, checked
+from infra.errors import RefusalError
 from infra.kubernetes.grammar import AbsolutePath, DnsLabel, DnsSubdomain, Image, LabelValue, QueueName, Word
 from workloads.checks import OwnLabelKey, check_range
 from workloads.egress import Egress
@@ -41,6 +42,10 @@ class JobArgs(PodArgs):
     prepare: Sequence[Word] = ()
     """Command that runs first in each computing pod, with the program's image, code and variables. It may fill
     /data/data, where it must be safe to run twice at once, or install packages with `pip install --user`."""
+    requirements: Word | None = None
+    """File of Python packages in the code, such as requirements.txt. The first pod installs with pip what the image
+    lacks, into a folder of the volume /data/output that all pods and later jobs with the same file and image use. pip
+    needs `egress` to its index, which PIP_INDEX_URL in `env` names."""
     cache: DnsLabel | None = None
     """Name of a folder for caches in the volume /data/output, which later runs find again: those of torch.compile,
     Triton, CUDA and pip, and what programs keep in ~/.cache. Default: caches are gone with the pod."""
@@ -58,13 +63,15 @@ class JobArgs(PodArgs):
     """One of the platform's priority classes, such as "high", or the full name of any PriorityClass."""
     together: Together | None = None
     """Keep all pods close to each other in the network. Default: wherever they fit."""
-    max_restarts: int = 10
-    """Failures after which a job, or the pod that failed, starts again before the job counts as failed. Where all pods
-    start together, one that is taken away (preempted, its node drained or gone) counts, too: docs/jobs.md."""
+    max_restarts: int | None = None
+    """Failures of the program after which it starts again: with all pods where these need each other, else alone. Pods
+    that are taken away (preempted, evicted, their node drained or gone, ended by the liveness probe) start again anyhow
+    and count as none: docs/jobs.md. Default: 0, and 10 for the platform's own programs and elastic jobs."""
     grace_period_seconds: int = 60
     """Time between SIGTERM and SIGKILL: one step and one checkpoint must fit."""
     deadline_seconds: int | None = None
-    """Longest time that the pods of one attempt may run; with `max_restarts=0` that of the job. Default: none."""
+    """Longest time that the pods of one attempt may run. Unless `max_restarts` is more than 0 it is that of the job,
+    which then does not start again when a pod is lost either. Default: none."""
     ttl_seconds_after_finished: int | None = None
     """How long the pods stay after the job completed or failed: then they and their logs are removed, within the
     platform's `clean_up.interval_minutes`. The Job object stays as the record of what ran, so that no update runs it
@@ -78,9 +85,16 @@ class JobArgs(PodArgs):
         """Refuse what could only fail later, in the cluster."""
         super().__post_init__()
         check_variables(self.secret_env, self.env)
+        if self.requirements is not None and self.working_directory is not None:
+            limit = "needs a shell in the image, and with working_directory there may be none"
+            raise RefusalError("requirements", self.requirements, limit, "omit working_directory")
+        if self.requirements is not None and self.source is None:
+            limit = "is a file of the code, and the job has none"
+            raise RefusalError("requirements", self.requirements, limit, "set source, or omit it")
         if self.run_as_user is not None:
             check_range("run_as_user", self.run_as_user, 0, 2**31 - 1)
-        check_range("max_restarts", self.max_restarts, 0, 1000)
+        if self.max_restarts is not None:
+            check_range("max_restarts", self.max_restarts, 0, 1000)
         check_range("grace_period_seconds", self.grace_period_seconds, 10, 3600)
         check_range("rerun", self.rerun, 0, 1_000_000)
         if self.deadline_seconds is not None:

@@ -30,7 +30,7 @@ _SHELL_TEXT = re.compile(r"-[a-z]*c")
 
 def launcher_in(command: Sequence[str]) -> str | None:
     """Return the launcher that a command starts, itself or in the text that it hands to a shell; None without one."""
-    for words in _started(command):
+    for words in commands_in(command):
         program = PurePosixPath(words[0]).name
         if program in _LAUNCHERS:
             return words[0]
@@ -39,7 +39,7 @@ def launcher_in(command: Sequence[str]) -> str | None:
     return None
 
 
-def _started(command: Sequence[str]) -> Iterator[list[str]]:
+def commands_in(command: Sequence[str]) -> Iterator[list[str]]:
     """Yield the commands that a command consists of, each as its words; at least one."""
     words = _without_prefix(command)
     if not words:

@@ -28,7 +28,7 @@ _FAILURES = 3
 
 def heartbeat_arguments(program: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments for a program's heartbeats: of the trainer where to write them, of others none."""
-    return (_WORK_ARGUMENT,) if _is_trainer(program) else ()
+    return (_WORK_ARGUMENT,) if is_platform_program(program) else ()
 
 
 def liveness_probe(program: Sequence[str]) -> Manifest:
@@ -40,7 +40,7 @@ def liveness_probe(program: Sequence[str]) -> Manifest:
     a minute each time: a probe that only waits for a busy node counts as failed, too.
     """
     trainers = ["python3", "-m", "trainer.heartbeat", _WORK_ARGUMENT]
-    command = trainers if _is_trainer(program) else ["python3", "-c", _READ_HEARTBEATS]
+    command = trainers if is_platform_program(program) else ["python3", "-c", _READ_HEARTBEATS]
     return {
         "exec": {"command": command},
         "periodSeconds": _PERIOD_SECONDS,
@@ -49,6 +49,6 @@ def liveness_probe(program: Sequence[str]) -> Manifest:
     }
 
 
-def _is_trainer(program: Sequence[str]) -> bool:
+def is_platform_program(program: Sequence[str]) -> bool:
     """Return whether it is one of the platform's own programs, which are in its image, or in one made of that."""
     return any(word == "-m" and module.startswith("trainer.") for word, module in pairwise(program))

@@ -23,13 +23,8 @@ from workloads.job_args import JobArgs
 from workloads.launchers import check_mpi_program
 from workloads.pods import Mount
 from workloads.resources import Resources
-from workloads.roles import RESTART_TOGETHER, START_WAIT_SECONDS, PodArgs, Role, Step, helper_pod, prepare_steps
-from workloads.volcano_job import (
-    ENDS_THE_JOB,
-    JobShape,
-    host,
-    metrics_ports,
-)
+from workloads.roles import START_WAIT_SECONDS, PodArgs, Role, Step, helper_pod, prepare_steps
+from workloads.volcano_job import JobShape, host, metrics_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,7 +132,8 @@ def sshd_command(number: int) -> list[str]:
         "AllowTcpForwarding": "no",
         # mpirun opens many connections at once; by default sshd drops some of more than ten.
         "MaxStartups": "1000",
-        "LogLevel": "ERROR",
+        # To sshd, each connection that is closed at once is an error, such as those of the launcher's wait.
+        "LogLevel": "FATAL",
         # A session has next to nothing of the container's environment: neither the image's PATH, where mpirun's daemon
         # lies, nor its LD_LIBRARY_PATH and PYTHONPATH. The ranks inherit what the daemon has.
         "ForceCommand": f'. {_ENVIRONMENT_FILE}; eval "$SSH_ORIGINAL_COMMAND"',
@@ -213,7 +209,7 @@ def mpi_shape(job_name: str, args: MPIJobArgs) -> JobShape:
         steps=[_wait_for_workers(number)],
         annotations={_HOSTS: hosts},
         mounts=[Mount(name="hosts", path=_FILES, volume=annotation_volume(_HOSTS, "hostfile"))],
-        policies=[*RESTART_TOGETHER, ENDS_THE_JOB],
+        ends_the_job=True,
     )
     return JobShape(kind="mpi", roles=[launcher, workers], plugins={"ssh": [f"--ssh-key-file-path={_KEYS}"]})
 

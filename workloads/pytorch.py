@@ -31,17 +31,9 @@ from workloads.precision import (
     precision_arguments,
 )
 from workloads.resources import Resources
-from workloads.roles import (
-    NOT_AGAIN,
-    RESTART_ALONE,
-    RESTART_TOGETHER,
-    START_WAIT_SECONDS,
-    Role,
-    Step,
-    helper_pod,
-    prepare_steps,
-)
-from workloads.volcano_job import ENDS_THE_JOB, POD_INDEX, JobShape, host, metrics_ports
+from workloads.restarts import PLATFORM_PROGRAM_RESTARTS
+from workloads.roles import START_WAIT_SECONDS, Role, Step, helper_pod, prepare_steps
+from workloads.volcano_job import POD_INDEX, JobShape, host, metrics_ports
 
 if TYPE_CHECKING:
     import pulumi
@@ -224,7 +216,7 @@ def _elastic(job_name: str, store: str, args: PyTorchJobArgs) -> list[str]:
         f"--rdzv-endpoint={store}",
         f"--rdzv-id={job_name}",
         f"--rdzv-conf={settings}",
-        f"--max-restarts={args.max_restarts}",
+        f"--max-restarts={PLATFORM_PROGRAM_RESTARTS if args.max_restarts is None else args.max_restarts}",
     ]
 
 
@@ -247,7 +239,8 @@ def pytorch_shape(job_name: str, args: PyTorchJobArgs) -> JobShape:
         ports=network_ports,
         steps=_steps(job_name, args),
         probes={"livenessProbe": liveness_probe(args.program)} if args.liveness_probe else {},
-        policies=(*RESTART_ALONE, ENDS_THE_JOB) if elastic else (NOT_AGAIN, *RESTART_TOGETHER),
+        restart="elastic" if elastic else "together",
+        ends_the_job=elastic,
     )
     return JobShape(kind="pytorch", roles=[workers, _rendezvous(args)] if elastic else [workers])
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from infra.descriptions import checked
 from infra.errors import RefusalError
+from infra.job_pods import PREPARE
 from infra.kubernetes.grammar import DnsSubdomain, LabelKey, LabelValue
 from infra.pod_network_modes import ExclusiveEni, PodNetwork, SharedEni
 from infra.rdma import Rdma
@@ -24,27 +25,8 @@ if TYPE_CHECKING:
     from workloads.pods import Mount
     from workloads.precision import Precision
 
-RESTART_TOGETHER: tuple[Manifest, ...] = (
-    {"event": "PodEvicted", "action": "RestartJob"},
-    {"event": "PodFailed", "action": "RestartJob"},
-)
-"""Ranks wait for each other in every step: one lost pod stops all, so all start again from the checkpoint.
-
-Each time counts, whatever the cause: every action of Volcano that starts a job again raises retryCount (1.14.1,
-pkg/controllers/job/state/running.go and pending.go; a suspended and resumed job too, aborted.go).
-"""
-NOT_AGAIN: Manifest = {"exitCode": 78, "action": "TerminateJob"}
-"""For programs that say that they would fail in the same way again: EX_CONFIG of sysexits.h. Before other policies."""
-STOPPED_EXIT_STATUS = 143
-"""128 + SIGTERM: how a program ends that was asked to, such as one whose pod is evicted."""
-RESTART_ALONE: tuple[Manifest, ...] = (
-    # Tried in this order. A pod that is taken away comes into the phase Failed before it is gone; then Volcano makes it
-    # again without counting (syncJob in job_controller_actions.go), and that one's start cancels this action.
-    {"exitCode": STOPPED_EXIT_STATUS, "action": "RestartPod", "timeout": "1h0m0s"},
-    {"event": "PodFailed", "action": "RestartPod"},
-    # none for PodEvicted: every Restart… would use up a restart
-)
-"""For pods that the others can go on without. Only failures count as restarts, not pods that are taken away."""
+Restart = Literal["together", "alone", "elastic"]
+"""Elastic: alone, as often as Volcano counts failures; the program itself repeats what fails while others are lost."""
 START_WAIT_SECONDS = 1800
 """How long pods wait for others to start: a node may have to be bought first, then load an image of several GB."""
 
@@ -113,13 +95,15 @@ class Step:
     command: Sequence[str]
     writes_data: bool = False
     """Whether it fills /data/data; it must be safe to run in several pods at once."""
+    writes_output: bool = False
+    """Whether it fills /data/output."""
     in_platform_image: bool = False
     """Whether it needs the platform's trainer image instead of the job's own."""
 
 
 def prepare_steps(prepare: Sequence[str]) -> list[Step]:
     """Return the step that fills /data/data, if there is one."""
-    return [Step(name="prepare", command=prepare, writes_data=True)] if prepare else []
+    return [Step(name=PREPARE, command=prepare, writes_data=True)] if prepare else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +133,12 @@ class Role:
     """Whether /data/data is writable."""
     probes: Mapping[str, Manifest] = field(default_factory=dict[str, "Manifest"])
     """By their fields of a container, such as livenessProbe."""
-    policies: Sequence[Manifest] = RESTART_TOGETHER
-    """Volcano's life cycle policies of this role. The job has none: they would apply to pods that restart alone."""
+    restart: Restart = "together"
+    """What starts again when one of its pods fails or is taken away: all pods of the job, or that pod alone."""
+    ends_the_job: bool = False
+    """Whether the success of its pods is the job's, whose other pods wait for work and are then ended."""
+    needed: bool = True
+    """Whether the job is over once one of its pods has failed for good; with False the others still do their part."""
 
     @property
     def gang(self) -> int:

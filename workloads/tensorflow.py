@@ -16,15 +16,15 @@ from workloads.job import Job
 from workloads.job_args import JobArgs
 from workloads.launchers import check_tensorflow_program
 from workloads.resources import Resources
-from workloads.roles import RESTART_ALONE, RESTART_TOGETHER, PodArgs, Role, Step, helper_pod, prepare_steps
+from workloads.roles import PodArgs, Role, Step, helper_pod, prepare_steps
 from workloads.tf_config import TF_CONFIG, cluster_spec, tf_config
-from workloads.volcano_job import ENDS_THE_JOB, JobShape, metrics_ports
+from workloads.volcano_job import JobShape, metrics_ports
 
 if TYPE_CHECKING:
     import pulumi
 
-    from infra.manifests import Manifest
     from infra.platform import Platform
+    from workloads.roles import Restart
 
 CLUSTER_PORT = 2222
 _MAXIMUM_PODS = 1000
@@ -157,7 +157,8 @@ def tensorflow_shape(job_name: str, args: TensorFlowJobArgs) -> JobShape:
                 env={"TF_CPP_MIN_LOG_LEVEL": "1"},
                 ports={"cluster": number, **(metrics_ports(pod.network, 1) if role in stepping else {})},
                 steps=_steps(role, args),
-                policies=_policies(role, args),
+                restart=_restart(role, args),
+                ends_the_job=_ends_the_job(role, args),
             )
         )
     named = [f"--{role}={role}" for role in ("ps", "worker", "chief", "evaluator")]
@@ -169,19 +170,17 @@ def _steps(role: str, args: TensorFlowJobArgs) -> list[Step]:
     return [] if role == "ps" else prepare_steps(args.prepare)
 
 
-def _policies(role: str, args: TensorFlowJobArgs) -> tuple[Manifest, ...]:
-    """Return what follows when a pod is lost or done.
+def _restart(role: str, args: TensorFlowJobArgs) -> Restart:
+    """Return what starts again when a pod fails or is lost.
 
     The chief goes on without a worker until it is back; the variables of a lost parameter server are gone, so that all
     start again from the checkpoint. Workers that mirror each other wait for each other in every step.
     """
-    if role == "evaluator" or (role == "worker" and args.parameter_servers):
-        return RESTART_ALONE
-    if role == "chief":
-        return (*RESTART_TOGETHER, ENDS_THE_JOB)
-    if role == "worker" and args.coordinator is None and args.evaluator is not None:
-        return (*RESTART_TOGETHER, ENDS_THE_JOB)
-    return RESTART_TOGETHER
+    return "alone" if role == "evaluator" or (role == "worker" and args.parameter_servers) else "together"
+
+
+def _ends_the_job(role: str, args: TensorFlowJobArgs) -> bool:
+    return role == "chief" or (role == "worker" and args.coordinator is None and args.evaluator is not None)
 
 
 class TensorFlowJob(Job):

@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.errors import RefusalError, choices
 from infra.job_cleanup import TTL_LABEL
+from infra.job_pods import REQUIREMENTS
 from infra.metrics_access import METRICS_PORT_NAME
 from infra.pod_network_modes import pod_labels, port
 from infra.workload_labels import JOB_LABEL, KIND_LABEL, OWNER_LABEL
 from workloads.any_image import (
     ACCOUNTS,
     HOME,
-    IN_NAMED_DIRECTORY,
-    IN_WRITABLE_DIRECTORY,
+    IMPORT_PACKAGES,
     MODULES,
+    PACKAGES,
+    PACKAGES_FOLDER,
+    RUN,
     account_annotations,
     cache_variables,
+    in_named_directory,
+    in_writable_directory,
 )
 from workloads.git_source import CODE_PATH, GitSource, code_mount, source_role, take_container
 from workloads.job_secrets import own_secret_name, secret_mounts
+from workloads.liveness import is_platform_program
 from workloads.local_folder import unpack_container
 from workloads.placement import capabilities, devices, gpu_access, network_environment, placed
 from workloads.pods import INDEX_VARIABLE, JOB_VARIABLE, LOG_ENVIRONMENT, Container, claim_mounts, pod_spec
+from workloads.restarts import (
+    LOSSES,
+    PLATFORM_PROGRAM_RESTARTS,
+    RESTART_ALONE,
+    RESTART_TOGETHER,
+    alone,
+    restarts_variable,
+    run_alone,
+    run_together,
+    together,
+)
+from workloads.roles import Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +52,7 @@ if TYPE_CHECKING:
     from workloads.job_args import JobArgs
     from workloads.pods import Mount
     from workloads.resolved import ResolvedJob
-    from workloads.roles import Role, Step
+    from workloads.roles import Role
 
 RANK_METRICS_PORT = 8002
 """Port of the metrics of a pod's first rank."""
@@ -42,8 +61,9 @@ METRICS_PORT_VARIABLE = "ATHANOR_METRICS_PORT"
 POD_INDEX = f"$({INDEX_VARIABLE})"
 """Stands for the pod's index within its role in a command: Kubernetes replaces it."""
 
-ENDS_THE_JOB: Manifest = {"event": "TaskCompleted", "action": "CompleteJob"}
-"""For a role whose success is the job's: the pods of other roles, which wait for work, are ended."""
+# Sent along as text: a job's own image has Python and pip, and nothing of ours.
+_INSTALL_REQUIREMENTS = (Path(__file__).parent / "install_requirements.py").read_text(encoding="utf-8")
+_ENDS_THE_JOB: Manifest = {"event": "TaskCompleted", "action": "CompleteJob"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +83,65 @@ class JobShape:
         """Ports of the pods that Prometheus reads."""
         ports = [port for role in self.roles for name, port in role.ports.items() if name.startswith(METRICS_PORT_NAME)]
         return sorted(set(ports))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restarts:
+    """How often a job starts again, and what decides it."""
+
+    failures: int
+    """Of its program, after which it starts again."""
+    pods: int
+    """Of the job."""
+    are_counted_by_volcano: bool
+    """Whether Volcano decides, by the number of all causes together: for jobs of limited time that start once, elastic
+    ones, which repeat a failed program themselves, and images that may have no shell to count in."""
+    grace_period_seconds: int
+
+    @classmethod
+    def of(cls, args: JobArgs, shape: JobShape) -> Restarts:
+        """Return those of a job."""
+        is_elastic = any(role.restart == "elastic" for role in shape.roles)
+        keeps_going = is_elastic or any(
+            is_platform_program(role.command) for role in shape.roles if not role.in_platform_image
+        )
+        default = PLATFORM_PROGRAM_RESTARTS if keeps_going else 0
+        failures = default if args.max_restarts is None else args.max_restarts
+        starts_once = args.deadline_seconds is not None and not failures
+        without_shell = args.working_directory is not None and failures > 0
+        return cls(
+            failures=failures,
+            pods=sum(role.replicas for role in shape.roles),
+            are_counted_by_volcano=is_elastic or starts_once or without_shell,
+            grace_period_seconds=args.grace_period_seconds,
+        )
+
+    @property
+    def starts(self) -> int:
+        """At as many restarts the job ends (Volcano, pkg/controllers/job/state/restarting.go)."""
+        return self.failures + 1 + (0 if self.are_counted_by_volcano else LOSSES)
+
+    def policies(self, role: Role) -> list[Manifest]:
+        """Return Volcano's policies of a role. The job has none: they would apply to pods that restart alone."""
+        end = [_ENDS_THE_JOB] if role.ends_the_job else []
+        if role.restart == "together":
+            own = role.in_platform_image or self.are_counted_by_volcano
+            return [*(RESTART_TOGETHER if own else together(pods=self.pods)), *end]
+        by_volcano = self.are_counted_by_volcano and self.failures > 0
+        return [*(RESTART_ALONE if by_volcano else alone(others_need_it=role.needed)), *end]
+
+    def run(self, role: Role) -> str:
+        """Return the shell's text that runs the program of a role, which is its arguments."""
+        if self.are_counted_by_volcano:
+            return RUN
+        if role.restart == "alone":
+            return run_alone(self.failures, self.grace_period_seconds)
+        return run_together(self.failures, self.grace_period_seconds, pods=self.pods)
+
+    @property
+    def variables(self) -> list[Manifest]:
+        """What the shell needs to count."""
+        return [restarts_variable()] if self.failures and not self.are_counted_by_volcano else []
 
 
 def with_source(shape: JobShape, args: JobArgs, job_name: str) -> JobShape:
@@ -99,7 +178,8 @@ def job_labels(label: str, owner: str) -> dict[str, str]:
 def job_manifest(label: str, name: str, args: JobArgs, shape: JobShape, resolved: ResolvedJob) -> Manifest:
     """Return the Volcano Job `name`; its pods carry `label` as the value of athanor.dev/job."""
     shape = with_source(shape, args, name)
-    tasks = [_task(label, name, args, role, resolved) for role in shape.roles]
+    restarts = Restarts.of(args, shape)
+    tasks = [_task(label, name, args, role, resolved, restarts) for role in shape.roles]
     for task in tasks:
         task["template"]["metadata"]["labels"][KIND_LABEL] = shape.kind
     svc = ["--publish-not-ready-addresses=true", "--disable-network-policy=true"]
@@ -108,8 +188,7 @@ def job_manifest(label: str, name: str, args: JobArgs, shape: JobShape, resolved
         "schedulerName": "volcano",
         "queue": resolved.queue,
         "minAvailable": sum(role.gang for role in shape.roles),
-        # Counts starts: at as many failures the job ends (Volcano, pkg/controllers/job/state/restarting.go).
-        "maxRetry": args.max_restarts + 1,
+        "maxRetry": restarts.starts,
         "plugins": plugins,
         "tasks": tasks,
     }
@@ -158,7 +237,9 @@ def _ttl_labels(args: JobArgs) -> dict[str, str]:
     return {} if ttl is None else {TTL_LABEL: str(ttl)}
 
 
-def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJob) -> Manifest:
+def _task(  # noqa: PLR0913, PLR0917 - what a task is made of
+    label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJob, restarts: Restarts
+) -> Manifest:
     placement, offers = role.placement(job_labels(label, resolved.owner)), resolved.platform.offers
     own = [] if role.in_platform_image else _own_mounts(args, role)
     mounts = [ACCOUNTS, *role.mounts, *claim_mounts(role.pod.volumes, resolved.claims), *own]
@@ -168,7 +249,7 @@ def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJo
         image=resolved.platform.trainer_image if role.in_platform_image else resolved.image,
         command=role.command,
         expanded=of_platform if role.in_platform_image else (JOB_VARIABLE, INDEX_VARIABLE),
-        start=() if role.in_platform_image else _start(args),
+        start=() if role.in_platform_image else _start(args, restarts.run(role)),
         resources=role.pod.resources,
         env={
             **_environment(name, role),
@@ -177,7 +258,7 @@ def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJo
             **role.env,
             **role.pod.env,
         },
-        env_from_cluster=role.env_from_cluster,
+        env_from_cluster=[*role.env_from_cluster, *([] if role.in_platform_image else restarts.variables)],
         secrets=() if role.in_platform_image else _secrets(label, args, role, resolved),
         ports=role.ports,
         writes_data=role.writes_data,
@@ -199,7 +280,7 @@ def _task(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJo
     task: Manifest = {
         "name": role.name,
         "replicas": role.replicas,
-        "policies": list(role.policies),
+        "policies": restarts.policies(role),
         "template": {
             "metadata": _pod_metadata(job_labels(label, resolved.owner), args, role),
             "spec": {**placed(spec, placement, offers), **deadline, "restartPolicy": "Never"},
@@ -229,12 +310,18 @@ def _working_directory(args: JobArgs) -> dict[str, str]:
     return {"workingDir": named} if named else {}
 
 
-def _start(args: JobArgs) -> Sequence[str]:
-    """Return what starts a program; one in a directory that the user names may have an image without a shell."""
+def _start(args: JobArgs, run: str = RUN) -> Sequence[str]:
+    """Return what starts a program; one in a directory that the user names may have an image without a shell.
+
+    Args:
+        args: The job's.
+        run: The shell's text that runs its arguments.
+    """
     if args.working_directory:
         return ()
     # The code is the platform's user's: another one finds it in a directory that it cannot write to.
-    return IN_NAMED_DIRECTORY if args.source and args.run_as_user is None else IN_WRITABLE_DIRECTORY
+    run = IMPORT_PACKAGES + run if args.requirements else run
+    return in_named_directory(run) if args.source and args.run_as_user is None else in_writable_directory(run)
 
 
 def _own_mounts(args: JobArgs, role: Role) -> list[Mount]:
@@ -250,7 +337,18 @@ def _secrets(label: str, args: JobArgs, role: Role, resolved: ResolvedJob) -> li
 
 def _init_containers(label: str, name: str, args: JobArgs, role: Role, resolved: ResolvedJob) -> list[Container]:
     code = [] if role.in_platform_image else _code_containers(label, name, args, resolved)
-    return [*code, *(_step_container(label, step, args, role, resolved) for step in role.steps)]
+    steps = [*_requirements(args, role), *role.steps]
+    return [*code, *(_step_container(label, name, step, args, role, resolved) for step in steps)]
+
+
+def _requirements(args: JobArgs, role: Role) -> list[Step]:
+    """Return the step that installs a job's packages, or waits for the pod that does."""
+    if args.requirements is None or role.in_platform_image or role.name == "launcher":
+        return []  # a launcher starts ranks in other pods
+    # Pods that start alone may start in any order: each of them installs what is not there yet.
+    number = "0" if not role.needed else POD_INDEX if role.name == "worker" else "none"
+    words = [args.requirements, PACKAGES_FOLDER, PACKAGES, number]
+    return [Step(name=REQUIREMENTS, command=["python3", "-c", _INSTALL_REQUIREMENTS, *words], writes_output=True)]
 
 
 def _code_containers(label: str, name: str, args: JobArgs, resolved: ResolvedJob) -> list[Container]:
@@ -262,20 +360,27 @@ def _code_containers(label: str, name: str, args: JobArgs, resolved: ResolvedJob
     return [unpack_container(args.source, image, label, resolved.owner)]
 
 
-def _step_container(label: str, step: Step, args: JobArgs, role: Role, resolved: ResolvedJob) -> Container:
+def _step_container(  # noqa: PLR0913, PLR0917 - what a step is made of
+    label: str, name: str, step: Step, args: JobArgs, role: Role, resolved: ResolvedJob
+) -> Container:
     cache = None if step.in_platform_image else args.cache
     return Container(
         name=step.name,
         image=resolved.platform.trainer_image if step.in_platform_image else resolved.image,
         command=step.command,
         start=() if step.in_platform_image else _start(args),
-        env={"HOME": HOME, **cache_variables(cache), **({} if step.in_platform_image else role.pod.env)},
+        env={
+            "HOME": HOME,
+            **({"ATHANOR_JOB": name} if step.name == REQUIREMENTS else {}),
+            **cache_variables(cache),
+            **({} if step.in_platform_image else role.pod.env),
+        },
         secrets=() if step.in_platform_image else _secrets(label, args, role, resolved),
         resources=role.pod.resources,
         user=None if step.in_platform_image else args.run_as_user,
         read_only_root=step.in_platform_image or args.read_only_root,
         writes_data=step.writes_data,
-        writes_output=cache is not None,
+        writes_output=step.writes_output or cache is not None,
         mounts=[ACCOUNTS, *role.mounts, *([] if step.in_platform_image else _own_mounts(args, role))],
         extra={} if step.in_platform_image else _working_directory(args),
     )

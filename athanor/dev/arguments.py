@@ -66,4 +66,4 @@ def add_dev(commands: Commands) -> None:
     # What else a run has: one pod that runs no code of its own.
     dev.set_defaults(kind="batch", workers=1, elastic=None, processes=None, no_code=True, prepare=None,
                      git=None, git_secret=None, git_folder=None, ps=None, ps_cpu=None, ps_memory=None,
-                     replace=False, preview=False)  # fmt: skip
+                     requirements=None, replace=False, preview=False)  # fmt: skip

@@ -35,6 +35,7 @@ _OF_THE_POD = (
     "queue",
     "priority",
     "deadline",
+    "max_restarts",
 )
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 

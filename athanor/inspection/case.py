@@ -51,6 +51,11 @@ class Case:
         return self.commands.rerun.format(self.name)
 
     @property
+    def resume_command(self) -> str:
+        """What continues it after a stop."""
+        return self.commands.resume.format(self.name)
+
+    @property
     def namespace(self) -> str:
         """The job's namespace."""
         return self.snapshot.namespace

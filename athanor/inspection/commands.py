@@ -13,6 +13,8 @@ class Commands:
     """Prints a job's logs."""
     rerun: str
     """Runs a job again."""
+    resume: str
+    """Continues a job that was stopped."""
     overview: str
     """What shows who uses what, as a clause."""
     update: str
@@ -30,6 +32,7 @@ class Commands:
 MAKE = Commands(
     logs="make logs JOB={}",
     rerun="make rerun JOB={}",
+    resume="make rerun JOB={}",
     overview="`make status` shows who uses what",
     update="run `pulumi up`",
     look_again=(
@@ -43,10 +46,11 @@ MAKE = Commands(
 ATHANOR = Commands(
     logs="athanor logs {}",
     rerun="athanor rerun {}",
+    resume="athanor resume {}",
     overview="`athanor status` shows who uses what",
     update="start it again with `athanor run --replace`",
     look_again="`athanor resume {}` makes the controller look again",
-    new_code="start it again with `athanor run --replace`",
+    new_code="start it again with `athanor run --replace --name {} …`",
     priority="--priority",
     memory="--memory",
 )

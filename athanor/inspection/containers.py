@@ -9,6 +9,7 @@ from athanor.inspection.control_characters import shortened
 from athanor.inspection.jobs import logical_name, short_name
 from athanor.inspection.objects import Object, Snapshot, last_event, name_of, node_of, phase_of
 from infra.images import TRAINER_FRAMEWORKS, TRAINER_REPOSITORIES
+from infra.kubernetes.quantities import quantity_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,6 +43,8 @@ class Finding:
     because: str
     next_step: str
     log: LogReference | None = None
+    exit_code: int | None = None
+    """Of the program that failed."""
 
     @property
     def sentence(self) -> str:
@@ -81,6 +84,13 @@ class Status:
             if ended.get("exitCode", 0) != 0:
                 return ended
         return {}
+
+    @property
+    def memory_limit(self) -> str | None:
+        """Memory above which it is killed; None without a limit."""
+        containers = [*self.pod["spec"].get("initContainers", []), *self.pod["spec"].get("containers", [])]
+        limits = [each.get("resources", {}).get("limits", {}) for each in containers if each.get("name") == self.name]
+        return limits[0].get("memory") if limits else None
 
     @property
     def log(self) -> LogReference:
@@ -166,8 +176,9 @@ def crash(job: Object, pods: Sequence[Object], commands: Commands) -> Finding | 
     return Finding(
         cause="init-failed" if first.init else "crash",
         because=f"{what} {first.name} of {short_name(first.pod, job)} {verb} ({exit_words(first.exit)}{often})",
-        next_step=_exit_fix(first.exit, commands, logical_name(job)),
+        next_step=_exit_fix(first, commands, logical_name(job)),
         log=first.log,
+        exit_code=first.exit["exitCode"],
     )
 
 
@@ -178,12 +189,22 @@ def exit_words(ended: Object) -> str:
     return f"exit code {ended['exitCode']}{'' if reason == 'Error' else f', {reason}'}{said}"
 
 
-def _exit_fix(ended: Object, commands: Commands, name: str) -> str:
-    if ended.get("reason") == "OOMKilled":
-        return f"raise {commands.memory} (/dev/shm counts towards it), or use less"
-    if ended["exitCode"] in {_KILLED, _TERMINATED}:
-        return "it was killed from outside: look at the node and at `kubectl get events`"
-    return f"read its log (`{commands.logs.format(name)}`), correct the program, then {commands.new_code}"
+def _exit_fix(failed: Status, commands: Commands, name: str) -> str:
+    again = commands.new_code.format(name)
+    if failed.exit.get("reason") == "OOMKilled":
+        limit = failed.memory_limit
+        more = f" to {_doubled(limit)}" if limit else ""
+        had = f", it had {limit}" if limit else ""
+        return f"raise {commands.memory}{more} (/dev/shm counts towards it{had}), or use less, then {again}"
+    if failed.exit["exitCode"] in {_KILLED, _TERMINATED}:
+        rerun = commands.rerun.format(name)
+        return f"it was killed from outside: look at the node and at `kubectl get events`; `{rerun}` runs it again"
+    return f"read its log (`{commands.logs.format(name)}`), correct the program, then {again}"
+
+
+def _doubled(memory: str) -> str:
+    mebibytes = -(-2 * quantity_value(memory) // 2**20)
+    return f"{mebibytes // 1024}Gi" if mebibytes % 1024 == 0 else f"{mebibytes}Mi"
 
 
 def mount_trouble(job: Object, snapshot: Snapshot, pods: Sequence[Object]) -> Finding | None:

@@ -12,7 +12,7 @@ from infra.workload_labels import JOB_LABEL, KIND_LABEL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ENDED = {"Completed", "Failed", "Aborted", "Terminated"}
+ENDED = {"Completed", "Failed", "Aborted"}
 """Phases of a Job from which it does not continue by itself (Volcano, pkg/controllers/job/state)."""
 
 
@@ -52,8 +52,12 @@ def kind_of(job: Object) -> str:
 
 
 def job_phase(job: Object) -> str:
-    """Return a Job's phase: `accepted` until Volcano's controller has looked at it."""
-    return job.get("status", {}).get("state", {}).get("phase") or "accepted"
+    """Return a Job's phase: `accepted` until Volcano's controller has looked at it.
+
+    One that its policies end because its program failed (workloads/restarts.py) is Terminated in Volcano's words.
+    """
+    phase = job.get("status", {}).get("state", {}).get("phase") or "accepted"
+    return "Failed" if phase == "Terminated" else phase
 
 
 def since(job: Object) -> str | None:

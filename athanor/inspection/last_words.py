@@ -13,15 +13,23 @@ _LINES_BEHIND = 30
 """So many lines after a traceback it is no longer what the program ended with; mpirun's report is shorter."""
 # torch.distributed writes `[rank3]: ` before each line of a traceback, torchrun `[default3]:` where it tees.
 _MARK = r"(?:\[[a-z]+[0-9]+\]: ?)?"
-_HEADER = re.compile(rf"({_MARK})Traceback \(most recent call last\):")
+_HEADER = re.compile(rf"({_MARK})(?:Original )?Traceback \(most recent call last\):")
+"""Also of the one that torch repeats in an error: that of a DataLoader's worker, whose cause it does not name."""
 _OF_TORCHRUN = "torch.distributed.elastic."
 """How the exceptions begin that torchrun itself ends with."""
 _RULE = re.compile(r"={20,}")
 _CARETS = re.compile(r"[\s~^]+")
+_MESSAGE_LINES = 15
+"""Of an error, such as the list of what pydantic found wrong; more are left out before the last one."""
+_OTHERS = re.compile(
+    r"\[[a-z]+[0-9]+\]: ?|[IWEF]\d{4} \d\d:|\d{4}-\d\d-\d\d|[{=]|-{20,}|athanor: |stopped: |rank \d+ failed with "
+)
+"""How lines begin that others print behind an error: launchers, loggers, ranks."""
+_CHAINED = "The above exception was the direct cause of the following exception:"
 
 
 def last_words(lines: Sequence[str]) -> list[str]:
-    """Return the end of the last traceback of the program's own, else its last lines.
+    """Return the end of the last traceback of the program's own with its whole error, else its last lines.
 
     torchrun, which ends after the program, writes a traceback and a report of its own: they say that a rank failed, not
     why.
@@ -46,12 +54,52 @@ def _without_torchrun(lines: Sequence[str]) -> list[str]:
 def _last_traceback(lines: Sequence[str]) -> list[str]:
     for start in range(len(lines) - 1, -1, -1):
         end = _end_of_traceback(lines, start)
-        if end:
-            if len(lines) - end > _LINES_BEHIND:
-                return []
-            said = [_unmarked(lines[start], line) for line in lines[start:end]]
-            return [line for line in said if not _CARETS.fullmatch(line)][-SHOWN_LINES:]
+        if not end:
+            continue
+        behind = _end_of_message(lines, start, end)
+        if len(lines) - end > _LINES_BEHIND:
+            return []
+        calls = [_unmarked(lines[start], line) for line in lines[start : end - 1]]
+        calls = [line for line in calls if not _CARETS.fullmatch(line)]
+        message = _shortened([_unmarked(lines[start], line) for line in lines[end - 1 : behind]])
+        return [*_cause(lines, start), *calls[-(SHOWN_LINES - 1) :], *message]
     return []
+
+
+def _cause(lines: Sequence[str], start: int) -> list[str]:
+    """Return the error that the one whose traceback begins at a line was raised from, and the words between the two."""
+    between = [place for place in range(max(0, start - 3), start) if _unmarked(lines[start], lines[place]) == _CHAINED]
+    if not between:
+        return []
+    for place in range(between[0] - 1, -1, -1):
+        if end := _end_of_traceback(lines, place):
+            message = [_unmarked(lines[place], line) for line in lines[end - 1 : between[0]]]
+            return [*_shortened([line for line in message if line.strip()]), _CHAINED]
+    return []
+
+
+def _end_of_message(lines: Sequence[str], start: int, end: int) -> int:
+    """Return the place behind the message of an error, which may have several lines.
+
+    Args:
+        lines: The log.
+        start: Where its traceback begins.
+        end: The place behind the first line of its message.
+    """
+    if end == len(lines) and lines[end - 1].startswith((" ", "\t")):
+        return end  # a traceback that breaks off
+    mark = _mark(lines[start])
+    for place in range(end, min(len(lines), end + _LINES_BEHIND)):
+        if not lines[place].startswith(mark):
+            return place
+        line = lines[place].removeprefix(mark)
+        if not line.strip() or _HEADER.match(line) or _OTHERS.match(line):
+            return place
+    return min(len(lines), end + _LINES_BEHIND)
+
+
+def _shortened(message: list[str]) -> list[str]:
+    return message if len(message) <= _MESSAGE_LINES else [*message[: _MESSAGE_LINES - 2], "…", message[-1]]
 
 
 def _end_of_traceback(lines: Sequence[str], start: int) -> int:
@@ -66,8 +114,12 @@ def _end_of_traceback(lines: Sequence[str], start: int) -> int:
 
 def _unmarked(header: str, line: str) -> str:
     """Return a line of a traceback without the mark that its header has."""
+    return line.removeprefix(_mark(header))
+
+
+def _mark(header: str) -> str:
     match = _HEADER.match(header)
-    return line.removeprefix(match.group(1)) if match else line
+    return match.group(1) if match else ""
 
 
 def _end_of_report(lines: Sequence[str], start: int) -> int:

@@ -55,18 +55,29 @@ def ended(case: Case) -> Finding | None:
         return Finding(cause="completed", because=f"{case.name} completed at {at}", next_step=again)
     if phase not in ENDED:
         return None
+    if phase == "Aborted":
+        step = f"`{case.resume_command}` continues it"
+        return Finding(cause="aborted", because=f"{case.name} was stopped at {at}", next_step=step)
     # Its containers were killed, which says nothing of the program.
     late = _after_deadline(case)
-    status, last = case.job.get("status", {}), None if late else crash(case.job, case.pods, case.commands)
-    count, most = restarts(case.job)
-    said = f": {last.because}" if last else _pod_reason(case) or _said(status.get("state", {}))
-    if phase == "Failed":
-        cure = "allow it more time, or let it do less" if late else "correct the cause"
-        step = f"read `{case.logs_command}`, {cure}, then {again}"
-        because = f"{case.name} failed at {at} after {count} of {most} restarts{said}"
-        return Finding(cause="failed", because=because, next_step=step, log=last.log if last else None)
-    stopped = f"{case.name} was {phase.lower()} at {at}{said}"
-    return Finding(cause=phase.lower(), because=stopped, next_step=again, log=last.log if last else None)
+    last = None if late else crash(case.job, case.pods, case.commands)
+    said = f": {last.because}" if last else _pod_reason(case) or _said(case.job["status"]["state"])
+    step = f"read `{case.logs_command}`, correct the cause, then {again}"
+    if late:
+        step = f"allow it more time, or let it do less, then {case.commands.new_code.format(case.name)}"
+    return Finding(
+        cause="failed",
+        because=f"{case.name} failed at {at}{_often(case, ' after {}')}{said}",
+        next_step=last.next_step if last else step,
+        log=last.log if last else None,
+        exit_code=last.exit_code if last else None,
+    )
+
+
+def _often(case: Case, words: str) -> str:
+    """Return words with how often the job was started again; nothing if it was not."""
+    count = restarts(case.job)[0]
+    return words.format("1 restart" if count == 1 else f"{count} restarts") if count else ""
 
 
 def _said(state: Object) -> str:
@@ -104,8 +115,7 @@ def running(case: Case) -> Finding | None:
     troubled = any(each.waiting for each in statuses(case.pods))
     if job_phase(case.job) != "Running" or have < expected or troubled:
         return None
-    count, _ = restarts(case.job)
-    often = f", restarted {count} times" if count else ""
+    often = _often(case, ", after {}")
     because = f"{case.name} is running: {have} of {expected} pods since {when(since(case.job))}{often}"
     return Finding(cause="running", because=because, next_step=f"`{case.logs_command}` shows what it prints")
 
@@ -199,10 +209,7 @@ def restarting(case: Case) -> Finding | None:
     going = [pod for pod in case.pods if pod["metadata"].get("deletionTimestamp")]
     if job_phase(case.job) != "Restarting" and not going:
         return None
-    count, most = restarts(case.job)
-    because = (
-        f"{case.name} starts again (restart {count} of at most {most}) and {len(going)} of its pods still terminate"
-    )
+    because = f"{case.name} starts again{_often(case, ' ({})')} and {len(going)} of its pods still terminate"
     step = f"wait; `{case.logs_command}` shows what the pods printed while they still exist"
     return Finding(cause="restarting", because=because, next_step=step)
 
@@ -225,8 +232,7 @@ def _starting(case: Case) -> Finding:
     """Say what is left when nothing is wrong that is known here."""
     bound = [pod for pod in case.pods if node_of(pod)]
     expected = sum(role.replicas for role in case.roles)
-    count, most = restarts(case.job)
-    often = f" (restart {count} of at most {most})" if count else ""
+    often = _often(case, " (after {})")
     if bound:
         nodes = ", ".join(sorted({node_of(pod) for pod in bound})[:3])
         because = (

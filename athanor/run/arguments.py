@@ -11,7 +11,7 @@ _EPILOG = """examples:
   athanor run --workers 2 --gpus 8 --pool train --follow -- torchrun train.py
   athanor run --kind mpi --workers 2 --gpus 8 -- mpirun -np 16 python train.py
   athanor run --kind batch --workers 10 -- sh -c 'python convert.py --part "$VC_TASK_INDEX"'
-  athanor run --prepare 'pip install --user -r requirements.txt' --egress internet -- python train.py
+  athanor run --requirements requirements.txt --egress internet -- python train.py
   athanor run --no-code --image registry.example/trainer:1 -- python /app/train.py
   athanor run --volume imagenet:/imagenet:ro -- python train.py
   athanor run --deadline 2h -- python train.py        # fails after two hours
@@ -31,8 +31,9 @@ which the platform's operator sets up.
 
 exit status:
   0  the job is accepted; with --follow: it completed, or you detached with Ctrl-C
-  1  refused, or the engine or the cluster did not do it; with --follow: the job failed
+  1  refused, or the engine or the cluster did not do it
   2  wrong arguments
+with --follow, that of the program if it failed; 1 if the job failed otherwise
 """
 
 
@@ -77,6 +78,9 @@ def add_job(run: argparse.ArgumentParser, what: str = "run") -> None:
     job.add_argument("--git-secret", metavar="NAME", help="a Secret with what --git needs to log in")
     job.add_argument("--git-folder", metavar="PATH", help="the one folder of --git's repository that the pods get")
     job.add_argument("--prepare", metavar="COMMAND", help="run this first in each pod, such as 'pip install --user .'")
+    job.add_argument(
+        "--requirements", metavar="FILE", help="Python packages to install once for the job, such as requirements.txt"
+    )
     add_what_it_has(job)
     pods = run.add_argument_group("pods")
     pods.add_argument("--workers", type=int, default=1, metavar="N", help="pods that compute (default: 1)")
@@ -122,7 +126,14 @@ def add_what_it_has(job: Arguments) -> None:
     job.add_argument(
         "--deadline",
         metavar="TIME",
-        help="end the pods this long after they start, such as 90m, 2h or 1d; the run then never restarts",
+        help="end the pods this long after they start, such as 90m or 1d; without --max-restarts the run starts once",
+    )
+    job.add_argument(
+        "--max-restarts",
+        type=int,
+        metavar="N",
+        help="start the program again after up to N failures (default: 0; 10 for the platform's own programs and with"
+        " --elastic); pods that are lost or preempted start again anyhow",
     )
     job.add_argument("--priority", metavar="CLASS", help="one of the platform's priority classes, such as high")
 

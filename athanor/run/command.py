@@ -35,6 +35,7 @@ from athanor.runs.stack import (
     Declaration,
     apply,
     create_run,
+    drop,
     open_run,
     outputs_of,
     preview,
@@ -49,9 +50,9 @@ from workloads.owner import owner_label
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from athanor.inspection.objects import Snapshot
+    from athanor.inspection.objects import Object, Snapshot
     from athanor.run.description import Description
     from athanor.runs.run_stack import RunStack
 
@@ -162,15 +163,21 @@ def _apply(
     look_first: bool,
 ) -> dict[str, Any] | None:
     """Start the run and return its outputs, or only look whether it could start; a new run that is refused is gone."""
+    begun = False
     try:
         if announcement is not None:
             sys.stderr.writelines(announcement())
         if not arguments.preview:
+            begun = True
             return apply(stack, declaration, look_first=look_first)
         preview(stack, declaration)
     except (EngineError, RefusalError):
         if not arguments.replace:
             remove(stack)
+        raise
+    except KeyboardInterrupt:
+        if not begun and not arguments.replace:  # else its name would be taken, by a run of which nothing exists
+            drop(stack)
         raise
     if not arguments.replace:
         remove(stack)
@@ -252,8 +259,17 @@ def _announcement(
 
 def _check(arguments: argparse.Namespace, described: Description, outputs: PlatformOutputs, cluster: Cluster) -> None:
     """Refuse a job that the platform cannot run, or that names what its namespace does not have."""
-    check_fits(arguments, described, outputs)
+    nodes = () if outputs.platform_offers.pools else _nodes(cluster)
+    check_fits(arguments, described, outputs, nodes)
     check_needs(described.args, cluster.within(outputs.namespace))
+
+
+def _nodes(cluster: Cluster) -> Sequence[Object]:
+    """Return the cluster's nodes; none where this user may not list them."""
+    try:
+        return cluster.listed("nodes", None)
+    except RefusalError:
+        return ()
 
 
 def _line(cluster: Cluster) -> Snapshot | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from athanor.run.mpirun import read_mpi
 from athanor.run.options import refused_in_options
 from athanor.run.pasted import Pasted, read_program, read_tensorflow, split
-from athanor.run.script import SCRIPT_SUFFIXES, check_has_files, check_script
+from athanor.run.script import SCRIPT_SUFFIXES, check_has_files, check_prepare, check_requirements, check_script
 from athanor.run.shell_words import shell_words
 from athanor.run.torchrun import read_pytorch
 from athanor.run.variables import with_env
@@ -88,6 +88,9 @@ def describe(arguments: argparse.Namespace) -> Description:
         job, args, pasted = _KINDS[arguments.kind](arguments, _git_source(arguments) if arguments.git else source)
         if source is not None:
             check_script(pasted.program, source, under_torchrun=isinstance(args, PyTorchJobArgs))
+            check_requirements(args.requirements, source)
+        if arguments.image is None:
+            check_prepare(args.prepare)
     return Description(
         name=name, kind=job.__name__, declare=job, args=args, source=source, workers=arguments.workers,
         left_out=pasted.left_out,
@@ -155,6 +158,7 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: Source) -> dict[s
         "run_as_user": given.run_as_user,
         "read_only_root": False if given.writable_root else None,
         "queue": given.queue,
+        "requirements": given.requirements,
         "priority_class": given.priority,
         "pool": given.pool,
         "node_labels": dict(_label(word) for word in given.selector) or None,
@@ -169,13 +173,17 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: Source) -> dict[s
         "source": source,
         "resources": Resources(**{name: value for name, value in asked.items() if value is not None}),
         **{name: value for name, value in named.items() if value is not None},
-        **_limits(given.deadline),
+        **_limits(given),
     }
 
 
-def _limits(deadline: str | None) -> dict[str, int]:
-    """Return what makes a deadline one of the run: that of the pods starts again with each restart."""
-    return {} if deadline is None else {"deadline_seconds": seconds_of("--deadline", deadline), "max_restarts": 0}
+def _limits(given: argparse.Namespace) -> dict[str, int]:
+    """Return how often and how long it may run: with a deadline once, because its time starts again with each start."""
+    restarts, deadline = given.max_restarts, given.deadline
+    if deadline is not None and restarts is None:
+        restarts = 0
+    limits = {} if deadline is None else {"deadline_seconds": seconds_of("--deadline", deadline)}
+    return limits if restarts is None else {**limits, "max_restarts": restarts}
 
 
 def seconds_of(option: str, text: str) -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from athanor.inspection.gpus import allocatable, is_gpu, requests
+from athanor.inspection.node_fit import refusal, selects
+from athanor.inspection.objects import formatted
 from athanor.run.options import refused_in_options
 from athanor.runs.stack import PROJECT
 from infra.errors import RefusalError
@@ -18,20 +21,31 @@ from workloads.tensorflow import TensorFlowJobArgs, tensorflow_shape
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
+    from fractions import Fraction
 
+    from athanor.inspection.objects import Object
     from athanor.run.description import Description
+    from infra.manifests import Manifest
     from infra.outputs import PlatformOutputs
     from workloads.job_args import JobArgs
     from workloads.volcano_job import JobShape
 
 
-def check_fits(arguments: argparse.Namespace, described: Description, outputs: PlatformOutputs) -> None:
+_FIELDS = {"cpu": "resources.cpu", "memory": "resources.memory"}
+"""By resource."""
+
+
+def check_fits(
+    arguments: argparse.Namespace, described: Description, outputs: PlatformOutputs, nodes: Sequence[Object] = ()
+) -> None:
     """Refuse a job that the platform cannot run.
 
     Args:
         arguments: What was typed.
         described: The job that it describes.
         outputs: The platform.
+        nodes: Those of its cluster, where the platform does not say what its pools have or may grow to.
 
     Raises:
         RefusalError: in the words of the command line.
@@ -46,7 +60,36 @@ def check_fits(arguments: argparse.Namespace, described: Description, outputs: P
     )
     _check_pool(arguments, outputs)
     with refused_in_options():
-        job_manifests(described.name, described.kind, args, lambda name, _: _shape(name, args), resolved)
+        manifests = job_manifests(described.name, described.kind, args, lambda name, _: _shape(name, args), resolved)
+        for task in manifests["job"]["spec"]["tasks"]:
+            _check_nodes(task["template"]["spec"], nodes)
+
+
+def _check_nodes(spec: Manifest, nodes: Sequence[Object]) -> None:
+    """Refuse a pod that asks for more than each node has that takes it; one that none takes is for `athanor why`."""
+    usable = [allocatable(node) for node in nodes if selects(spec, node) and not _keeps_away(spec, node)]
+    asked = requests(spec)
+    if not usable or any(all(node[kind] >= asked[kind] for kind in asked) for node in usable):
+        return
+    for kind, amount in asked.items():
+        field = _FIELDS.get(kind) or ("resources.gpus" if is_gpu(kind) else kind)
+        largest = max(node[kind] for node in usable)
+        if amount > largest:
+            limit = f"the largest node has {formatted(largest, kind)} for pods"
+            raise RefusalError(field, formatted(amount, kind), limit, _fix(largest))
+    limit = "no node has this and all else that the pod asks for"
+    raise RefusalError("resources.cpu", formatted(asked["cpu"]), limit, "ask for less CPU, memory or GPUs")
+
+
+def _fix(largest: Fraction) -> str:
+    if largest == 0:
+        return "omit it, because no node has any"
+    return "ask for less, because pods of the node's own need some of it, too, and spread the work over more workers"
+
+
+def _keeps_away(spec: Manifest, node: Object) -> bool:
+    """Whether a node does not take a pod for a reason that stays: one that is not ready or cordoned comes back."""
+    return refusal(spec, node).startswith("taint ")
 
 
 def _check_pool(arguments: argparse.Namespace, outputs: PlatformOutputs) -> None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from infra.errors import RefusalError
 from workloads.folder_archive import chosen_files
 from workloads.ignore_rules import OWN_RULES
+from workloads.launchers import commands_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from workloads.local_folder import LocalFolder
 
@@ -37,6 +38,52 @@ def check_has_files(source: LocalFolder) -> None:
         raise RefusalError("--workdir", str(folder), "has no files that are not ignored", fix)
 
 
+_NOT_IN_OUR_IMAGE = {
+    *(
+        "apt",
+        "apt-get",
+        "conda",
+        "mamba",
+        "uv",
+        "poetry",
+        "pipenv",
+        "git",
+        "curl",
+        "wget",
+        "make",
+        "cmake",
+        "gcc",
+        "g++",
+        "sudo",
+    )
+}
+"""Programs that preparations elsewhere use and the platform's own image lacks (trainer/image/debian.py)."""
+
+
+def check_requirements(file: str | None, source: LocalFolder) -> None:
+    """Refuse a file of requirements that the pods would not find.
+
+    Raises:
+        RefusalError: it is not among the files that are sent.
+    """
+    if file is not None and not _is_sent(PurePosixPath(file), source):
+        refusal = _not_sent(PurePosixPath(file), source)
+        raise RefusalError("requirements", file, refusal.limit, refusal.fix)
+
+
+def check_prepare(prepare: Sequence[str]) -> None:
+    """Refuse a preparation in the platform's own image that starts a program which that lacks.
+
+    Raises:
+        RefusalError: naming the program.
+    """
+    for words in commands_in(prepare):
+        program = PurePosixPath(words[0]).name
+        if program in _NOT_IN_OUR_IMAGE:
+            fix = "name an image that has it with --image, or install Python packages with --requirements"
+            raise RefusalError("prepare", words[0], "is not in the platform's image", fix)
+
+
 def check_script(program: Sequence[str], source: LocalFolder, *, under_torchrun: bool = False) -> None:
     """Refuse a command whose script the pods could not start: they would find that out one by one.
 
@@ -49,12 +96,45 @@ def check_script(program: Sequence[str], source: LocalFolder, *, under_torchrun:
         RefusalError: the script does not exist, .gitignore or .athanorignore names it, or it is started as a program
             and cannot be.
     """
+    if module := _module(program):
+        _check_module(module, source)
     for script in (_script(program), *_user_code(program)):
         if script is not None and not _is_sent(script, source):
             raise _not_sent(script, source)
     started = program[1:] if program[0] == _NO_PYTHON else () if under_torchrun else program
     if started:
         _check_start(started[0], source)
+
+
+def _module(program: Sequence[str]) -> str | None:
+    """Return the module that is started with -m; None without one."""
+    words = program[1:] if _BEFORE_A_SCRIPT.fullmatch(PurePosixPath(program[0]).name) else program
+    return words[1] if len(words) > 1 and words[0] == "-m" and "$" not in words[1] else None
+
+
+def _check_module(module: str, source: LocalFolder) -> None:
+    """Refuse a module of one of the folder's packages that does not exist; other packages may be the image's.
+
+    Raises:
+        RefusalError: it does not exist, or only below `src`, where Python does not look for it.
+    """
+    package, _, rest = module.partition(".")
+    names = source.archive.names
+    if not _has_module(package, names):
+        if _has_module(f"src/{package}", names):
+            fix = "add --env PYTHONPATH=/source/code/src"
+            raise RefusalError("program", module, "is in src, where Python does not look for it", fix)
+        return
+    if rest and not _has_module(module.replace(".", "/"), names):
+        folder = Path(source.path).resolve()
+        raise RefusalError(
+            "program", module, f"is not in {folder / package}", "correct it, or name the folder with --workdir"
+        )
+
+
+def _has_module(path: str, names: Collection[str]) -> bool:
+    """Return whether a path without a suffix is that of a module or of a package's folder."""
+    return f"{path}.py" in names or any(name.startswith(f"{path}/") for name in names)
 
 
 def _check_start(first: str, source: LocalFolder) -> None:

@@ -6,8 +6,8 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from athanor.runs.follow import print_pods
-from athanor.runs.job import job_of, readable_pods
+from athanor.runs.follow import print_logs_of
+from athanor.runs.job import job_of, logs_of, number_of, pods_selector, readable_pods
 from athanor.runs.past_lines import MOST_LINES, are_gone, past_lines, print_lines
 from infra.errors import RefusalError
 
@@ -39,18 +39,19 @@ def print_chosen(arguments: argparse.Namespace, cluster: Cluster, job_name: str)
         if arguments.previous:
             lines = _of_the_attempt_before(job_name, lines, pods)
         chosen = _latest(_since(lines, arguments.since), arguments.tail)
-        print_lines(job_name, chosen, as_json=arguments.json)
+        print_lines(chosen, as_json=arguments.json)
         if len(lines) == MOST_LINES:
             sys.stderr.write(f"of the latest {MOST_LINES} lines in the log store\n")
         return
-    pods = [pod for pod in readable_pods(cluster, job_name) if name in {None, pod["metadata"]["name"]}]
-    if name is not None and not pods:
+    pods = sorted(cluster.items("pods", pods_selector(job_name)), key=number_of)
+    logs = [log for pod in pods for log in logs_of(job_name, pod) if name in {None, log.pod}]
+    if name is not None and not logs:
         limit = f"its pod {name} has written nothing yet"
         raise RefusalError("--rank", arguments.rank, limit, "wait until it runs; `athanor why` says why")
     options = [] if arguments.tail is None else [f"--tail={arguments.tail}"]
     if arguments.since is not None:
         options.append(f"--since={arguments.since}s")
-    print_pods(cluster, job_name, pods, options, follow=arguments.follow, as_json=arguments.json)
+    print_logs_of(cluster, logs, options, follow=arguments.follow, as_json=arguments.json)
 
 
 def _pod_of_rank(cluster: Cluster, job_name: str, rank: int) -> str:
@@ -70,7 +71,7 @@ def _of_the_attempt_before(job_name: str, lines: Sequence[PastLine], pods: Seque
         RefusalError: there are none.
     """
     created = {pod["metadata"]["name"]: pod["metadata"]["creationTimestamp"].rstrip("Z") for pod in pods}
-    before = [line for line in lines if line.time.partition(".")[0].rstrip("Z") < created.get(line.pod, "")]
+    before = [line for line in lines if line.time.partition(".")[0].rstrip("Z") < created.get(line.log.pod, "")]
     if not before:
         limit = "has no earlier attempt in the log store"
         raise RefusalError("--previous", job_name, limit, "omit it for what the present pods wrote")
@@ -91,7 +92,7 @@ def _latest(lines: Sequence[PastLine], number: int | None) -> Sequence[PastLine]
     left: dict[str, int] = {}
     kept: list[PastLine] = []
     for line in reversed(lines):
-        left[line.pod] = left.get(line.pod, number) - 1
-        if left[line.pod] >= 0:
+        left[line.log.pod] = left.get(line.log.pod, number) - 1
+        if left[line.log.pod] >= 0:
             kept.append(line)
     return kept[::-1]

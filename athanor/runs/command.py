@@ -207,7 +207,9 @@ def _forget(arguments: argparse.Namespace) -> int:
         where = f"at {recorded['server']}" if "server" in recorded else "where it was started"
         words += (
             f"; the one {where} may still have its job {recorded['job_name']}, with its pods, its code and its network"
-            f" policy, in namespace {recorded['namespace']}, labelled {JOB_LABEL}={run}"
+            f" policy, in namespace {recorded['namespace']}, labelled {JOB_LABEL}={run}: kubectl delete"
+            f" jobs.batch.volcano.sh,networkpolicies,configmaps,secrets --namespace {recorded['namespace']}"
+            f" --selector={JOB_LABEL}={run}"
         )
     return _done(arguments, recorded.get("job_name"), "forgotten", words)
 

@@ -64,7 +64,7 @@ def _check_can_resume(run: str, job: dict[str, Any]) -> None:
     """Refuse a stop for good: a resumed job counts as started once more (Volcano, pkg/controllers/job/state)."""
     starts, most = job.get("status", {}).get("retryCount", 0) + 1, job["spec"].get("maxRetry", 3)
     if starts >= most:
-        limit = f"could not be resumed: it has no restart left of the {most - 1} that max_restarts gives it"
+        limit = f"could not be resumed: it was started again {most - 1} times, the most that a job may be"
         raise RefusalError("run", run, limit, f"`athanor delete {run}` ends it; its files under /data/output stay")
 
 

@@ -7,18 +7,20 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from athanor.inspection.containers import exit_words, statuses
+from athanor.inspection.control_characters import printable
+from athanor.inspection.jobs import short_name
 from athanor.inspection.objects import JOBS
 from athanor.runs.job import (
-    ABORTED,
     COMPLETED,
     has_ended,
     hindrance,
     job_of,
+    logs_of,
     message_of,
+    number_of,
     phase_of,
     pods_selector,
-    readable,
-    readable_pods,
     without_job,
 )
 from athanor.runs.overlooked import REMINDED, Reminder
@@ -26,18 +28,23 @@ from athanor.runs.patience import Patience
 from athanor.runs.pod_lines import PodLines
 from athanor.runs.readers import Readers
 from athanor.runs.watched import Watched, wait_for_change
+from athanor.runs.why import finding_of
 from infra.errors import RefusalError
+from infra.job_pods import RESTART_EXIT_STATUS, STOPPED_EXIT_STATUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from athanor.runs.cluster import Cluster
+    from athanor.runs.job import Log
 
 _POLL_SECONDS = 1.0
 
 
 def follow_to_the_end(cluster: Cluster, run: str, job_name: str, *, as_json: bool = False) -> int:
-    """Follow a run; return the exit status of the command: Ctrl-C only detaches.
+    """Follow a run; return the exit status of the command: that of the program which failed, and 0 if none did.
+
+    Ctrl-C only detaches.
 
     Raises:
         RefusalError: the job does not exist (any more).
@@ -47,9 +54,12 @@ def follow_to_the_end(cluster: Cluster, run: str, job_name: str, *, as_json: boo
     except KeyboardInterrupt:
         sys.stderr.write(f"\ndetached; the run goes on: athanor logs --follow {run}\n")
         return 0
-    resumes = f"; `athanor resume {run}` continues it" if phase == ABORTED else ""
-    sys.stderr.write(f"{run}: {phase}{resumes}\n")
-    return 0 if phase == COMPLETED else 1
+    if phase == COMPLETED:
+        sys.stderr.write(f"{run}: {phase}\n")
+        return 0
+    finding = finding_of(cluster, job_name)
+    sys.stderr.write(f"{run}: {phase}: {printable(finding.sentence)}\n")
+    return finding.exit_code or 1
 
 
 def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
@@ -63,15 +73,16 @@ def follow(cluster: Cluster, job_name: str, *, as_json: bool = False) -> str:
     with ExitStack() as ends:
         job = ends.enter_context(closing(_FollowedJob(cluster, job_name)))
         readers = ends.enter_context(closing(Readers(cluster, job_name, as_json=as_json)))
-        seen, patience = job.look(), Patience(_say)
+        seen, patience, attempts = job.look(), Patience(_say), _Attempts()
         reminder = Reminder(cluster.asked, cluster.namespace, job_name)
         while True:
             if seen is None:
                 raise without_job(cluster, job_name)
+            attempts.look(seen.job, seen.pods)
             if seen.has_ended:
-                readers.read_rest(readable(seen.pods))
+                readers.read_rest(seen.pods)
                 return phase_of(seen.job)
-            readers.read(readable(seen.pods))
+            readers.read(seen.pods)
             if not readers:
                 say_what_for(seen.job, seen.pods, said)
             if not seen.pods and reminder.look():
@@ -90,6 +101,35 @@ class _Seen:
     @property
     def has_ended(self) -> bool:
         return has_ended(self.job)
+
+
+class _Attempts:
+    """Says how each start of a job's pods ended that is followed by another."""
+
+    def __init__(self) -> None:
+        self._restarts: int | None = None
+        self._ends: dict[str, str] = {}
+        """By the uids of its pods."""
+        self._over: set[str] = set()
+
+    def look(self, job: dict[str, Any], pods: Iterable[dict[str, Any]]) -> None:
+        """Look at a job and its pods, and say that they start again if they do."""
+        count = job.get("status", {}).get("retryCount", 0)
+        if self._restarts is not None and count > self._restarts:
+            ends = "; ".join(self._ends.values()) or "its pods were taken away"
+            _say(f"athanor: start {count} of all pods has ended ({ends}); they start again")
+            self._over |= set(self._ends)
+            self._ends = {}
+        self._restarts = count
+        for each in statuses(list(pods)):
+            uid = each.pod["metadata"]["uid"]
+            if each.exit and uid not in self._over:
+                self._ends.setdefault(uid, f"{short_name(each.pod, job)}: {_end_words(each.exit)}")
+
+
+def _end_words(ended: dict[str, Any]) -> str:
+    known = {RESTART_EXIT_STATUS: "its program failed", STOPPED_EXIT_STATUS: "asked to end"}
+    return known.get(ended["exitCode"]) or exit_words(ended)
 
 
 class _FollowedJob:
@@ -147,27 +187,26 @@ def print_logs(cluster: Cluster, job_name: str, *, as_json: bool = False) -> Non
         BrokenPipeError: nobody reads this process's output any more.
     """
     job_of(cluster, job_name)
-    pods = readable_pods(cluster, job_name)
-    if not pods:
+    pods = sorted(cluster.items("pods", pods_selector(job_name)), key=number_of)
+    logs = [log for pod in pods for log in logs_of(job_name, pod)]
+    if not logs:
         raise RefusalError("run", job_name, "has no pods with logs yet", "wait until they run; `athanor why` says why")
-    print_pods(cluster, job_name, pods, as_json=as_json)
+    print_logs_of(cluster, logs, as_json=as_json)
 
 
-def print_pods(  # noqa: PLR0913 - which pods, which of their lines, and how they are printed
+def print_logs_of(
     cluster: Cluster,
-    job_name: str,
-    pods: Iterable[dict[str, Any]],
+    logs: Iterable[Log],
     options: Sequence[str] = (),
     *,
     follow: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Print what pods have written, one after the other, or with `follow` at once until they end.
+    """Print what containers have written, one after the other, or with `follow` at once until they end.
 
     Args:
         cluster: The cluster, in the job's namespace.
-        job_name: The job's name.
-        pods: The pods.
+        logs: Which logs.
         options: Further options of `kubectl logs`.
         follow: Whether to read on.
         as_json: As `PodLines`.
@@ -177,8 +216,8 @@ def print_pods(  # noqa: PLR0913 - which pods, which of their lines, and how the
     """
     readers: list[PodLines] = []
     try:
-        for pod in pods:
-            readers.append(PodLines(cluster, job_name, pod, follow=follow, as_json=as_json, options=options))
+        for log in logs:
+            readers.append(PodLines(cluster, log, follow=follow, as_json=as_json, options=options))
             if not follow:
                 _finish(readers.pop())
         for reader in readers:

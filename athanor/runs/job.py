@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.containers import statuses
+from athanor.inspection.jobs import job_phase
 from athanor.inspection.objects import JOB_NAME, JOBS
 from infra.errors import RefusalError
+from infra.job_pods import PREPARE, REQUIREMENTS
 from infra.job_source import CONTAINER as SOURCE
 
 if TYPE_CHECKING:
@@ -17,7 +20,8 @@ if TYPE_CHECKING:
 COMPLETED = "Completed"
 ABORTED = "Aborted"
 """A job that was stopped and can be resumed."""
-ENDED = {COMPLETED, "Failed", "Terminated"}
+FAILED = "Failed"
+ENDED = {COMPLETED, FAILED}
 """Phases that a job never leaves (Volcano, pkg/controllers/job/state)."""
 GOING_ON = {"Pending", "Running", "Restarting"}
 """Phases of a job that has pods or will have them; in those that are in neither set, its pods are being ended."""
@@ -47,7 +51,8 @@ def without_job(cluster: Cluster, job_name: str) -> RefusalError:
 
 def phase_of(job: dict[str, Any]) -> str:
     """Return a job's phase; Pending until Volcano has seen it."""
-    return job.get("status", {}).get("state", {}).get("phase", "Pending")
+    phase = job_phase(job)
+    return "Pending" if phase == "accepted" else phase
 
 
 def has_ended(job: dict[str, Any]) -> bool:
@@ -93,6 +98,49 @@ def pod_has_ended(pod: dict[str, Any]) -> bool:
     # Of a program that ends at once, the kubelet reports the end a second before the pod's phase.
     name, states = main_container(pod), status.get("containerStatuses", [])
     return any(state["name"] == name and "terminated" in state["state"] for state in states)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """What one container of a job's pods prints."""
+
+    job_name: str
+    pod: str
+    """The pod's name."""
+    container: str
+    is_program: bool
+    """Whether it is the program's, and not that of what prepares the pod."""
+
+    @property
+    def label(self) -> str:
+        """What stands before its lines: its pod, and where it is not the program's the container, too."""
+        pod = self.pod.removeprefix(f"{self.job_name}-")
+        return pod if self.is_program else f"{pod} {self.container}"
+
+
+def logs_of(job_name: str, pod: dict[str, Any]) -> list[Log]:
+    """Return what has printed for a pod's user: what prepares the pod, then the program.
+
+    A container of ours is among them if it failed, because it says why the program never started.
+    """
+    status, main = pod.get("status", {}), main_container(pod)
+    before = [each["name"] for each in status.get("initContainerStatuses", []) if _prints_for_the_user(each)]
+    waits = any(each["name"] == main and "waiting" in each["state"] for each in status.get("containerStatuses", []))
+    names = [*before, *([main] if _has_log(pod) and not waits else [])]
+    pod_name = pod["metadata"]["name"]
+    return [Log(job_name=job_name, pod=pod_name, container=name, is_program=name == main) for name in names]
+
+
+def _prints_for_the_user(init: dict[str, Any]) -> bool:
+    ended: dict[str, Any] = init["state"].get("terminated") or {}
+    is_theirs = init["name"] in {PREPARE, REQUIREMENTS}
+    return "waiting" not in init["state"] and (is_theirs or bool(ended.get("exitCode")))
+
+
+def has_ended_printing(pod: dict[str, Any], container: str) -> bool:
+    """Return whether a container of a pod writes nothing more."""
+    states = [*pod["status"].get("initContainerStatuses", []), *pod["status"].get("containerStatuses", [])]
+    return pod_has_ended(pod) or any(each["name"] == container and "terminated" in each["state"] for each in states)
 
 
 def hindrance(pods: Iterable[dict[str, Any]]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.columns import columns
 from athanor.inspection.control_characters import printable, shortened
-from athanor.runs.job import phase_of
+from athanor.runs.job import ENDED, phase_of
 from athanor.runs.prices import amount
 from athanor.runs.series import LOSSES
 
@@ -156,7 +156,7 @@ def _spans(job: dict[str, Any], now: datetime) -> list[tuple[datetime, datetime]
 
 def _end(job: dict[str, Any], now: datetime) -> datetime:
     state = job.get("status", {}).get("state", {})
-    ended = state.get("phase") in {"Failed", "Terminated", "Completed"} and state.get("lastTransitionTime")
+    ended = phase_of(job) in ENDED and state.get("lastTransitionTime")
     return _time(ended) if ended else now
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from athanor.inspection.control_characters import printable
 from athanor.inspection.log_store import LogStore, LogStoreError, origin, printed_fields, quoted
 from athanor.inspection.objects import JOBS
-from athanor.runs.job import has_ended, print_order, readable_pods
+from athanor.runs.job import Log, has_ended, print_order, readable_pods, role_of
 from athanor.runs.pod_lines import json_line
 from athanor.runs.pod_series import series_of
 from athanor.runs.series import Series, read_series
@@ -44,7 +44,7 @@ class PastLine:
 
     time: str
     """When, as RFC 3339."""
-    pod: str
+    log: Log
     text: str
 
 
@@ -73,16 +73,16 @@ def print_past(cluster: Cluster, job_name: str, *, as_json: bool = False) -> Non
         RefusalError: they cannot be had.
     """
     lines = past_lines(cluster, job_name)
-    print_lines(job_name, lines, as_json=as_json)
+    print_lines(lines, as_json=as_json)
     if len(lines) == MOST_LINES:
         sys.stderr.write(f"its pods are gone; these are the latest {MOST_LINES} lines of them\n")
 
 
-def print_lines(job_name: str, lines: Iterable[PastLine], *, as_json: bool) -> None:
+def print_lines(lines: Iterable[PastLine], *, as_json: bool) -> None:
     """Print lines as those of pods that are there."""
     for line in lines:
-        plain = f"[{line.pod.removeprefix(f'{job_name}-')}] {printable(line.text)}"
-        sys.stdout.write(f"{json_line(line.pod, line.time, line.text) if as_json else plain}\n")
+        plain = f"[{line.log.label}] {printable(line.text)}"
+        sys.stdout.write(f"{json_line(line.log, line.time, line.text) if as_json else plain}\n")
 
 
 def past_lines(cluster: Cluster, job_name: str, *, one_pod: bool = False, only: str | None = None) -> list[PastLine]:
@@ -106,7 +106,7 @@ def past_lines(cluster: Cluster, job_name: str, *, one_pod: bool = False, only: 
                 raise RefusalError("run", job_name, limit, "run it again")
             chosen = [only] if only else pods[:1] if one_pod else pods
             query = _query(cluster.namespace, job_name, chosen)
-            return _lines(store.rows(query, limit=str(MOST_LINES)))
+            return _lines(job_name, store.rows(query, limit=str(MOST_LINES)))
         except LogStoreError as error:
             raise RefusalError("log store", VICTORIA_LOGS, str(error), "try again") from None
         finally:
@@ -125,8 +125,13 @@ def _query(namespace: str, job_name: str, pods: Iterable[str] = ()) -> str:
     return f"{streams} {quoted(RUN_FIELD)}:={quoted(job_name)}"
 
 
-def _lines(rows: Iterable[Row]) -> list[PastLine]:
-    lines = [PastLine(time=row[TIME_FIELD], pod=origin(row).pod, text=_text(row)) for row in rows]
+def _lines(job_name: str, rows: Iterable[Row]) -> list[PastLine]:
+    lines: list[PastLine] = []
+    for row in rows:
+        of = origin(row)
+        is_program = of.container in {"", role_of(job_name, of.pod)}
+        log = Log(job_name=job_name, pod=of.pod, container=of.container, is_program=is_program)
+        lines.append(PastLine(time=row[TIME_FIELD], log=log, text=_text(row)))
     return sorted(lines, key=_moment)
 
 

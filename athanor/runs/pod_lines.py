@@ -8,55 +8,56 @@ import subprocess
 import sys
 import threading
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from athanor.inspection.control_characters import printable
-from athanor.runs.job import main_container
 from athanor.runs.last_seconds import LastSeconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from athanor.runs.cluster import Cluster
+    from athanor.runs.job import Log
 
 _ONE_AT_A_TIME = threading.Lock()
 _WITH_TIME = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)) (?P<text>.*)", re.DOTALL)
 """A line with --timestamps (Kubernetes, PodLogOptions.timestamps: RFC 3339)."""
 
 
-def json_line(pod: str, time: str | None, text: str) -> str:
-    """Return a line of a pod for programs, which JSON keeps as it was printed."""
-    return json.dumps({"pod": pod, "time": time, "line": text})
+def json_line(log: Log, time: str | None, text: str) -> str:
+    """Return a line for programs, which JSON keeps as it was printed."""
+    return json.dumps({"pod": log.pod, "container": log.container, "time": time, "line": text})
+
+
+_GONE = re.compile(r"\(NotFound\)|not found|unable to retrieve container logs")
+"""Of a pod that was deleted, and of a container whose log its node has removed (kubelet, kuberuntime_container.go)."""
+
+
+def _trouble(said: str) -> str:
+    """Return what an error of kubectl means, which is none of the pod's own lines."""
+    if _GONE.search(said):
+        return f"is gone with the pod; what it had printed before is in the log store, if there is one ({said})"
+    return f"cannot be read now ({said})"
 
 
 class PodLines:
-    """Prints what one pod writes, in threads of its own; `closed` once nobody reads this process's output."""
+    """Prints what one container writes, in threads of its own; `closed` once nobody reads this process's output."""
 
-    def __init__(  # noqa: PLR0913 - which pod, which of its lines, and how they are printed
-        self,
-        cluster: Cluster,
-        job_name: str,
-        pod: dict[str, Any],
-        *,
-        follow: bool,
-        as_json: bool = False,
-        options: Sequence[str] = (),
+    def __init__(
+        self, cluster: Cluster, log: Log, *, follow: bool, as_json: bool = False, options: Sequence[str] = ()
     ) -> None:
-        """Start to read the pod's log, from its beginning unless options say otherwise.
+        """Start to read the container's log, from its beginning unless options say otherwise.
 
         Args:
             cluster: The cluster, in the job's namespace.
-            job_name: The job's name, with which the names of its pods begin.
-            pod: The pod, as the API server describes it.
-            follow: Whether to read on until the pod ends.
+            log: Which log.
+            follow: Whether to read on until the container ends.
             as_json: Whether each line is printed as a JSON object, with its time.
             options: Further options of the first `kubectl logs`, such as --tail=9.
         """
-        name = pod["metadata"]["name"]
         always = ["--timestamps", *(["--follow"] if follow else [])]
-        self._words = [*cluster.prefix, "logs", f"--container={main_container(pod)}", name, *always]
-        self._pod, self._as_json = name, as_json
-        self._start = f"[{name.removeprefix(f'{job_name}-')}] "
+        self._words = [*cluster.prefix, "logs", f"--container={log.container}", log.pod, *always]
+        self._log, self._as_json = log, as_json
         self._read, self._said, self._cut_line = LastSeconds(), set[str](), b""
         self.closed = False
         self.code: int | None = None
@@ -110,20 +111,22 @@ class PodLines:
         if not self._read.is_new(time, whole):
             return
         self.heard = monotonic()
-        output = json_line(self._pod, time, text) if self._as_json else f"{self._start}{printable(text)}"
+        output = f"[{self._log.label}] {printable(text)}"
+        if self._as_json:
+            output = json_line(self._log, time, text)
         with _ONE_AT_A_TIME:
             sys.stdout.write(f"{output}\n")
             sys.stdout.flush()
 
     def _copy_complaints(self, kubectl: subprocess.Popen[bytes]) -> None:
-        """Print what kubectl says itself, once: a node that is away makes it say the same each time."""
+        """Say that the log cannot be read, each cause once: a node that is away makes kubectl say the same again."""
         assert kubectl.stderr is not None
         for line in kubectl.stderr:
             text = printable(line.decode(errors="backslashreplace").rstrip("\n"))
             if text not in self._said:
                 self._said.add(text)
                 with _ONE_AT_A_TIME:
-                    sys.stderr.write(f"{self._start}{text}\n")
+                    sys.stderr.write(f"athanor: the log of {self._log.label} {_trouble(text)}\n")
 
     def wait(self, seconds: float | None = None) -> None:
         """Return when all lines are printed, or after so many seconds."""

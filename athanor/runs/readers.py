@@ -5,13 +5,14 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from athanor.runs.job import pod_has_ended, print_order
+from athanor.runs.job import has_ended_printing, logs_of, print_order
 from athanor.runs.pod_lines import PodLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from athanor.runs.cluster import Cluster
+    from athanor.runs.job import Log
 
 MOST_PODS = 16
 """Each pod is a process here; a larger job is followed by its first pods."""
@@ -36,28 +37,35 @@ class Readers:
             as_json: Whether each line is printed as a JSON object, with its time.
         """
         self._cluster, self._job_name, self._as_json = cluster, job_name, as_json
-        self._readers: dict[str, _Reader] = {}
+        self._readers: dict[tuple[str, str], _Reader] = {}
 
     def __len__(self) -> int:
-        """Return how many pods have been read so far."""
+        """Return how many logs have been read so far."""
         return len(self._readers)
 
     def read(self, pods: Iterable[dict[str, Any]]) -> None:
         """Read the pods that are not read yet, and on where a connection was cut.
 
         Args:
-            pods: All of the job's that have started and still exist.
+            pods: All of the job's that still exist.
 
         Raises:
             BrokenPipeError: nobody reads this process's output any more.
         """
-        for pod in _first(self._job_name, pods):
-            uid = pod["metadata"]["uid"]
-            if uid not in self._readers:
-                lines = PodLines(self._cluster, self._job_name, pod, follow=True, as_json=self._as_json)
-                self._readers[uid] = _Reader(lines)
-            self._readers[uid].read_on(has_ended=pod_has_ended(pod))
+        for pod, log in self._to_read(pods):
+            self._reader(pod, log).read_on(has_ended=has_ended_printing(pod, log.container))
         self._check_read()
+
+    def _to_read(self, pods: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], Log]]:
+        """Return the logs of the first pods that have any, with their pods."""
+        started = [pod for pod in pods if logs_of(self._job_name, pod)]
+        return [(pod, log) for pod in _first(self._job_name, started) for log in logs_of(self._job_name, pod)]
+
+    def _reader(self, pod: dict[str, Any], log: Log) -> _Reader:
+        key = (pod["metadata"]["uid"], log.container)
+        if key not in self._readers:
+            self._readers[key] = _Reader(PodLines(self._cluster, log, follow=True, as_json=self._as_json))
+        return self._readers[key]
 
     def read_rest(self, pods: Iterable[dict[str, Any]]) -> None:
         """Read all that pods have written which have ended, as the job has.
@@ -67,7 +75,7 @@ class Readers:
         """
         pods = list(pods)
         self.read(pods)
-        there = [self._readers[pod["metadata"]["uid"]] for pod in _first(self._job_name, pods)]
+        there = [self._reader(pod, log) for pod, log in self._to_read(pods)]
         begin = monotonic()
         while waiting := [each for each in there if not each.is_done]:
             if monotonic() - max(begin, *(each.lines.heard for each in waiting)) > _SILENT_SECONDS:

@@ -38,6 +38,9 @@ _FIXES = {
     " namespace of the kubeconfig has a description of its platform",
     "stack is currently locked": "\nFix: wait until the other command about this run has ended; if it was killed,"
     " remove the lock that is named",
+    "incorrect passphrase": "\nFix: set PULUMI_CONFIG_PASSPHRASE, or PULUMI_CONFIG_PASSPHRASE_FILE, as it was when"
+    " the run was started; if it is lost, `athanor delete RUN --forget` removes the run from your list and prints what"
+    " deletes the rest of it in the cluster",
 }
 """By words of the engine: what to do."""
 _COLOURS = re.compile(r"<\{%[^%]*%\}>")

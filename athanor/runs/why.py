@@ -62,6 +62,15 @@ def why(cluster: Cluster, job_name: str, *, as_json: bool) -> None:
         sys.stderr.write(f"{words}\n")
 
 
+def finding_of(cluster: Cluster, job_name: str) -> Finding:
+    """Return why a job does not run, in the words of `athanor why`.
+
+    Raises:
+        RefusalError: it does not exist (any more), or the cluster could not be asked.
+    """
+    return cause_of(Case.of(read(cluster.asked, cluster.namespace), job_name, commands=ATHANOR))
+
+
 def _ends(cluster: Cluster, snapshot: Snapshot, now: datetime) -> list[End]:
     """Return the ends that jobs of the namespace have by their deadlines, and by the steps that they print."""
     running = estimate.running_jobs(snapshot)
@@ -75,10 +84,10 @@ def _ends(cluster: Cluster, snapshot: Snapshot, now: datetime) -> list[End]:
 
 def view(case: Case, finding: Finding, start: Start | None, now: datetime) -> list[str]:
     """Return the lines for a terminal."""
-    count, most = restarts(case.job)
+    count, _ = restarts(case.job)
     since = age(case.job["metadata"].get("creationTimestamp"), now)
     return [
-        f"{case.name}  {job_phase(case.job)}  age {since}, {count} of {most} restarts, {_queue_words(case)}",
+        f"{case.name}  {job_phase(case.job)}  age {since}, {count} restarts, {_queue_words(case)}",
         *_pod_lines(case),
         f"why: {printable(finding.sentence)}",
         *(_start_lines(start, now) if start else []),

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 MOST_PARALLEL = 32
 """kubectl asks for each running trial in turn."""
 _OPTIONS = (
-    "kind", "no_code", "prepare", "cache", "image", "run_as_user", "writable_root", "env", "secret", "egress", "volume",
-    "queue", "deadline", "priority", "workers", "elastic", "gpus", "processes", "cpu", "memory", "pool", "platform",
+    "kind", "no_code", "prepare", "requirements", "cache", "image", "run_as_user", "writable_root", "env",
+    "secret", "egress", "volume", "queue", "deadline", "max_restarts", "priority", "workers", "elastic", "gpus",
+    "processes", "cpu", "memory", "pool", "platform",
     "git", "git_secret", "git_folder", "ps", "ps_cpu", "ps_memory", "shared_memory", "selector", "toleration",
 )  # fmt: skip
 """Of `athanor run`, which every trial gets; the name and the folder are the sweep's."""

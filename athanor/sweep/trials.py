@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import optuna
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.pruners import BasePruner, MedianPruner, NopPruner
-from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import Trial, TrialState
@@ -62,9 +62,23 @@ class Trials:
 
     def add(self) -> int:
         """Let optuna choose another trial; return its number."""
+        if self._plan.search == "grid":
+            self._choose_next_point()
         trial = self._study.ask(self._distributions)
         self._handles[trial.number] = trial
         return trial.number
+
+    def _choose_next_point(self) -> None:
+        """Let the next trial have the next point of the grid, the last parameter changing first.
+
+        optuna's own GridSampler shuffles them.
+        """
+        trials = self.all()
+        if any(trial.state == TrialState.WAITING for trial in trials):
+            return  # of a client that was killed before it asked for it
+        points = list(product(*(parameter.points() for parameter in self._plan.space)))
+        names = [parameter.name for parameter in self._plan.space]
+        self._study.enqueue_trial(dict(zip(names, points[len(trials) % len(points)], strict=True)))
 
     def run(self, number: int) -> str:
         """Return the name of a trial's run."""
@@ -109,10 +123,7 @@ class Trials:
         self._tell(number, None, TrialState.FAIL)
 
     def _tell(self, number: int, value: float | None, state: TrialState | None) -> None:
-        # After a grid's last point, GridSampler wants to stop a loop of optuna's own, and there is none here; the trial
-        # has ended by then (docs of GridSampler, optuna 5.0).
-        with suppress(RuntimeError):
-            self._study.tell(number, value, state)
+        self._study.tell(number, value, state)
         assert self._frozen(number).state.is_finished()
 
     def place(self, number: int) -> Place | None:
@@ -179,10 +190,7 @@ def _suggest(trial: Trial, name: str, among: BaseDistribution) -> str | int | fl
 
 
 def _sampler(plan: Plan) -> BaseSampler:
-    if plan.search == "grid":
-        # Its order is a fixed shuffle, so another client continues the same grid.
-        return GridSampler({parameter.name: parameter.points() for parameter in plan.space}, seed=0)
-    return RandomSampler() if plan.search == "random" else TPESampler()
+    return TPESampler() if plan.search == "tpe" else RandomSampler()
 
 
 def _pruner(plan: Plan) -> BasePruner:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import zipfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -110,6 +111,45 @@ def test_a_run_for_tensorflow_gives_each_pod_its_place_in_the_cluster(engineer: 
     assert '[worker-0] {"step": 1, "worker": 2}' in done.stdout
 
 
+def test_required_packages_are_installed_once_and_found_by_all_pods_and_the_next_run(engineer: Engineer) -> None:
+    folder = engineer.folder.parent / "required"
+    folder.mkdir()
+    own = "greeting-1.0"
+    with zipfile.ZipFile(folder / f"{own}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("greeting.py", "WORD = 'hello'\n")
+        wheel.writestr(f"{own}.dist-info/METADATA", "Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n")
+        wheel.writestr(f"{own}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{own}.dist-info/RECORD", "")
+    (folder / "requirements.txt").write_text(f"./{own}-py3-none-any.whl\ntqdm\npyyaml\n", encoding="utf-8")
+    (folder / "use.py").write_text("import greeting, torchvision, tqdm, yaml\nprint(greeting.WORD)\n", encoding="utf-8")
+    words = f"{SMALL} --requirements requirements.txt --env PIP_NO_INDEX=1 --follow -- bash -c 'exec python use.py'"
+    there = replace(engineer, folder=folder)
+    first = there.shell(f"athanor run --kind batch --name required {words}").stdout
+    assert "[pod-0 requirements] packages of requirements.txt: not in" in first
+    assert "[pod-0] hello" in first
+    again = there.shell(f"athanor run --kind batch --name again {words}").stdout
+    assert "[pod-0 requirements] packages of requirements.txt: found in" in again
+    assert "[pod-0] hello" in again
+
+
+def test_a_program_that_fails_ends_the_command_with_its_exit_code_and_is_not_repeated(engineer: Engineer) -> None:
+    (engineer.folder / "fails.py").write_text("import sys\nprint('begun', flush=True)\nsys.exit(7)\n", encoding="utf-8")
+    words = f"--workers 2 {SMALL} --follow"
+    done = engineer.shell(f"athanor run --name fails {words} -- python fails.py", check=False)
+    assert done.returncode == 7, done.stderr
+    assert {"[worker-0] begun", "[worker-1] begun"} <= set(done.stdout.splitlines())
+    assert done.stdout.count("begun") == 2
+    assert re.search(
+        r"^fails: Failed: .* failed \(exit code 7\).*athanor run --replace --name fails", done.stderr, re.MULTILINE
+    )
+    typed = f"athanor run --name twice --max-restarts 1 {words} -- python fails.py"
+    twice = engineer.shell(typed, check=False)
+    assert twice.returncode == 7, twice.stderr
+    assert twice.stdout.count("begun") == 4
+    assert "attempt 2 of 2 ended with exit code 7, the last one" in twice.stdout
+    assert "start 1 of all pods has ended" in twice.stderr
+
+
 PRIVATE = {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"}
 METADATA = {"169.254.0.0/16", "100.64.0.0/10"}
 """Where nodes of clouds have theirs; on Alibaba Cloud it is 100.100.100.200."""
@@ -120,7 +160,7 @@ def test_packages_are_installed_first_caches_outlive_the_run_and_it_may_connect_
 ) -> None:
     folder = engineer.folder.parent / "prepared"
     folder.mkdir()
-    # Where `pip install --user` puts packages; the image has no pip.
+    # Where `pip install --user` puts packages, without an index.
     install = "import os, site\nfolder = site.getusersitepackages()\nos.makedirs(folder)\n"
     install += "open(os.path.join(folder, 'own_package.py'), 'w').write('NAME = \"own\"')\n"
     (folder / "install.py").write_text(install, encoding="utf-8")

@@ -45,6 +45,7 @@ def bootstrap(root: Path) -> None:
     bundle_certificates(root)
     for name in debian.LEFT_OUT:
         shutil.rmtree(root / name, ignore_errors=True)
+    (root / debian.EXTERNALLY_MANAGED).unlink(missing_ok=True)
     # Python's process pools, which compile below, keep their semaphores there; pods have a memory file system on it.
     (root / "dev/shm").mkdir(parents=True, exist_ok=True)
     run(["chroot", root, "ldconfig"], log=log)

@@ -28,7 +28,7 @@ def why_tables(case: Case, now: datetime) -> list[Table]:
         ["kind", kind_of(case.job)],
         ["state", job_phase(case.job)],
         ["age", age(case.job["metadata"].get("creationTimestamp"), now)],
-        ["restarts", "{} of {}".format(*restarts(case.job))],
+        ["restarts", str(restarts(case.job)[0])],
         ["queue", _queue_words(case)],
         ["priority", priority_words(case.snapshot, case.job)],
         *([["code", code]] if (code := code_words(case.job, case.pods)) else []),

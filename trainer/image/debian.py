@@ -12,8 +12,8 @@ GLIBC = (2, 36)
 """The C library of that suite: wheels for a newer one do not load."""
 
 RUNTIME_PACKAGES = ("python3", "libstdc++6", "base-files", "base-passwd", "libc-bin")
-SHELL_PACKAGES = ("dash", "coreutils", "findutils", "grep", "sed", "procps")
-"""What a person needs to look around in a pod."""
+SHELL_PACKAGES = ("dash", "bash", "coreutils", "findutils", "grep", "sed", "procps")
+"""What a person needs to look around in a pod, and what scripts begin with."""
 CONNECTION_PACKAGES = ("openssh-server", "openssh-client", "ca-certificates")
 """MPI starts its ranks over ssh; code is cloned over ssh or https."""
 RDMA_PACKAGES = ("libibverbs1", "ibverbs-providers", "librdmacm1", "ibverbs-utils")
@@ -42,6 +42,9 @@ LEFT_OUT = (
     "var/log",
 )
 """Folders without any use in a pod."""
+
+EXTERNALLY_MANAGED = f"usr/lib/python{PYTHON}/EXTERNALLY-MANAGED"
+"""Debian's mark that pip must leave its packages alone (PEP 668); pods have a pip and no other package manager."""
 
 TIMESTAMP_SECONDS = 1_700_000_000
 """When every file of the image is said to have changed (Unix time), so that the same content is the same layer."""

@@ -29,7 +29,7 @@ CHECKED_IMPORTS = {
     TENSORFLOW: "import tensorflow, sklearn",
 }
 """Modules with native code, which stand for all others. MPI is not started: that would look for a network."""
-CHECKED_TRAINING_IMPORTS = "import PIL.Image"
+CHECKED_TRAINING_IMPORTS = "import PIL.Image, pip, tqdm, yaml"
 """The same of the packages that only training has."""
 
 SSH_PROGRAMS = {"ssh": "openssh-client", "sshd": "openssh-server"}

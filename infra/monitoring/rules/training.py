@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infra.monitoring.rules.pods import of_workload
+from infra.monitoring.rules.pods import in_phase, of_workload
 from infra.monitoring.rules.rule import Alert, Area, Recording
 
 if TYPE_CHECKING:
@@ -183,11 +183,11 @@ def _failures(limits: TrainingThresholds) -> Sequence[Alert]:
     return (
         Alert(
             name=_FAILED,
-            expr=_ended(_FAILURES, window),
+            expr=f"{_ended(_FAILURES, window)} or {_given_up(window)}",
             for_seconds=0,
             severity="ticket",
             summary=f"{_NAMED} failed",
-            description=f"It has used up its restarts, or may not restart. {_WHY}",
+            description=f"Its program failed as often as it may. {_WHY}",
         ),
         Alert(
             name="JobRestartsOften",
@@ -198,6 +198,21 @@ def _failures(limits: TrainingThresholds) -> Sequence[Alert]:
             description=f"It seems to run but keeps starting over. {_WHY}",
         ),
     )
+
+
+def _given_up(window: str) -> str:
+    """Return the jobs whose pods have ended within a window, at least one of them badly, and are not started again.
+
+    The policies of a job end it as Terminated if one of several pods fails (workloads/restarts.py), and Volcano counts
+    only the phase Failed. For a minute, because a pod that failed may be about to be started again.
+    """
+
+    def jobs(pods: str) -> str:
+        return f"max by ({_JOB}, queue) ({of_workload(f'max by (namespace, pod) ({pods})')})"
+
+    failed = 'kube_pod_status_phase{phase="Failed"}'
+    now = jobs(f"{failed} == 1 and {failed} offset 1m == 1")
+    return f"({now} unless {jobs(in_phase('Pending|Running'))} unless {jobs(f'{failed} offset {window} == 1')})"
 
 
 def _completions(limits: TrainingThresholds) -> Sequence[Alert]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from importlib import metadata
@@ -115,3 +116,33 @@ def test_a_full_disk_behind_the_output_prints_no_traceback():
             [sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert (done.returncode, done.stderr) == (1, "athanor completion: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    "words", ["run python x.py --workers 3", "run --cpu 1 python --lr 1 x.py", "sweep --param lr=1,2 a --name b"]
+)
+def test_options_behind_a_program_are_refused_because_they_could_be_meant_for_it(words, capsys):
+    with pytest.raises(SystemExit):
+        command_line.parsed(words.split())
+    assert "options of your own program stand behind --" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", ["run --workers 3 python x.py", "run --name python --cpu 1 python x.py", "run python x.py"]
+)
+def test_a_program_without_options_needs_no_dashes(words):
+    assert command_line.parsed(words.split()).program == ["python", "x.py"]
+
+
+def test_another_ctrl_c_ends_the_command_at_once_with_the_same_exit_status(monkeypatch):
+    ended: list[int] = []
+    monkeypatch.setattr(command_line.os, "_exit", ended.append)
+    monkeypatch.setattr(command_line.sys, "argv", ["athanor", "runs"])
+    monkeypatch.setattr(command_line, "import_module", lambda _: SimpleNamespace(run=lambda _: 130))
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        assert command_line.main() == 130
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended == [130]

@@ -75,7 +75,7 @@ def pod(manifest: Manifest, role: str) -> dict[str, Any]:
 def environment(manifest: Manifest, role: str) -> dict[str, str]:
     """Return the environment of a role's container."""
     [container] = pod(manifest, role)["containers"]
-    return {entry["name"]: entry["value"] for entry in container["env"]}
+    return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
 
 
 def plain_platform() -> Platform:
@@ -88,8 +88,3 @@ def actions(manifest: dict[str, Any], role: str) -> dict[str, str]:
     policies = task(manifest, role)["policies"]
     named = {policy.get("event") or f"exit {policy['exitCode']}": policy for policy in policies}
     return {name: " after ".join(filter(None, (each["action"], each.get("timeout")))) for name, each in named.items()}
-
-
-ALONE = {"exit 143": "RestartPod after 1h0m0s", "PodFailed": "RestartPod"}
-"""A pod that is taken away costs no restart; one that fails does."""
-TOGETHER = {"PodFailed": "RestartJob", "PodEvicted": "RestartJob"}

@@ -10,7 +10,7 @@ import pytest
 from infra.errors import RefusalError
 from tests.pod_security import violations
 from tests.tables import each_row
-from tests.unit.workloads.job_cases import ALONE, actions, environment, manifest_of, pod, task
+from tests.unit.workloads.job_cases import environment, manifest_of, pod, task
 from workloads.batch import BatchJobArgs, batch_shape
 from workloads.local_folder import LocalFolder
 
@@ -41,7 +41,6 @@ def test_any_pod_may_start_alone_and_all_must_succeed():
     assert (spec["minAvailable"], spec["minSuccess"]) == (1, 3)
     pod_task = task(_manifest(), "pod")
     assert (pod_task["replicas"], pod_task["minAvailable"]) == (3, 1)
-    assert actions(_manifest(), "pod") == ALONE
     assert "policies" not in spec, "they would apply to pods that are taken away"
 
 

@@ -74,34 +74,25 @@ def test_the_last_worker_leaves_without_a_traceback(workers):
     assert "Traceback" not in first + last
 
 
-def test_a_rank_that_fails_fails_its_worker_at_once(workers):
-    _, last = workers(["sleep", "600"], ["false"])
-    assert last.wait(PATIENCE_SECONDS) != 0
+def test_a_rank_that_fails_fails_its_worker_at_once_with_its_own_exit_code(workers):
+    _, last = workers(["sleep", "600"], ["sh", "-c", "exit 7"])
+    said = last.communicate(timeout=PATIENCE_SECONDS)[1]
+    assert last.returncode == 7
+    assert said.endswith("rank 1 failed with exit code 7\n")
+    assert "Traceback" not in said
 
 
-def failure_of_a_rank(status: int) -> ChildFailedError:
-    first = ProcessFailure(local_rank=1, pid=7, exitcode=status, error_file="none")
-    return ChildFailedError("trainer.train", {1: first})
-
-
-def test_a_rank_that_would_fail_again_decides_the_status_of_its_pod(monkeypatch, capsys):
+@pytest.mark.parametrize(("status", "code"), [(1, 1), (NOT_AGAIN_EXIT_STATUS, 78), (-9, 137)])
+def test_the_rank_that_failed_first_decides_the_status_of_its_pod(monkeypatch, capsys, status, code):
     def main() -> None:
-        raise failure_of_a_rank(78)
+        first = ProcessFailure(local_rank=1, pid=7, exitcode=status, error_file="none")
+        raise ChildFailedError("trainer.train", {1: first})
 
     monkeypatch.setattr(fixed_worker, "main", main)
     with pytest.raises(SystemExit) as end:
-        fixed_worker.launch()
-    assert end.value.code == NOT_AGAIN_EXIT_STATUS
-    assert "trainer.train FAILED" in capsys.readouterr().err
-
-
-def test_other_failures_of_a_rank_are_those_of_torchrun(monkeypatch):
-    def main() -> None:
-        raise failure_of_a_rank(1)
-
-    monkeypatch.setattr(fixed_worker, "main", main)
-    with pytest.raises(ChildFailedError):
-        fixed_worker.launch()
+        fixed_worker.run()
+    assert end.value.code == code
+    assert capsys.readouterr().err == f"rank 1 failed with exit code {code}\n"
 
 
 def test_a_single_worker_holds_no_store_and_waits_for_nobody(monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import pulumi
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from infra.offers import PlatformOffers
 from tests.pod_security import violations
 from tests.recording_engine import record
 from tests.tables import each_row
-from tests.unit.workloads.job_cases import ALONE, TOGETHER, actions, environment, manifest_of, plain_platform, pod, task
+from tests.unit.workloads.job_cases import environment, manifest_of, plain_platform, pod, task
 from workloads.batch import BatchJob, BatchJobArgs, batch_shape
 from workloads.placement import Spread, Toleration
 from workloads.pods import ClaimMount
@@ -127,9 +128,29 @@ def test_labels_of_the_user_are_on_the_object_alone():
 def test_update_waits_only_on_request():
     assert "annotations" not in _recorded().one("train", "Job").inputs["metadata"]
     waiting = _recorded(wait_seconds=90).one("train", "Job")
+    ends = ("Completed", "Failed", "Terminated", "Aborted")
+    condition = " || ".join(f'@ == "{phase}"' for phase in ends)
     assert waiting.inputs["metadata"]["annotations"] == {
-        "pulumi.com/waitFor": "jsonpath={.status.state.phase}=Completed"
+        "pulumi.com/waitFor": f"jsonpath={{.status.state[?({condition})]}}"
     }
+
+
+def _awaited(phase: str, **changes: object):
+    status = {"status": {"state": {"phase": phase}, "failed": 1}}
+    args = dataclasses.replace(ARGS, **changes)
+    return record(
+        lambda: pulumi.export("name", PyTorchJob("train", plain_platform(), args).job_name),
+        preview=False,
+        outputs={"kubernetes:batch.volcano.sh/v1alpha1:Job": status},
+    )
+
+
+@each_row("phase", ["Failed", "Terminated"])
+def test_an_update_that_waits_fails_as_soon_as_the_job_has(phase):
+    with pytest.raises(RefusalError, match=r"failed, with 1 of its pods.*kubectl logs"):
+        _awaited(phase, wait_seconds=90)
+    assert _awaited(phase).exports["name"].startswith("train-"), "nobody waits for it"
+    assert _awaited("Completed", wait_seconds=90).exports["name"].startswith("train-")
 
 
 @each_row(
@@ -190,10 +211,6 @@ class TestElastic:
 
     def test_late_workers_can_join(self):
         assert environment(_manifest(self.ARGS), "worker")["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
-
-    def test_a_lost_worker_comes_back_alone_and_the_last_one_ends_the_job(self):
-        assert actions(_manifest(self.ARGS), "worker") == {**ALONE, "TaskCompleted": "CompleteJob"}
-        assert actions(_manifest(self.ARGS), "rendezvous") == TOGETHER
 
     @pytest.mark.parametrize("minimum", [0, 5])
     def test_a_minimum_beyond_the_workers_is_refused(self, minimum):

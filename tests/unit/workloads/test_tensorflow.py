@@ -14,7 +14,7 @@ from infra.pod_network_modes import HostNetwork
 from tests.pod_security import pod_specs, violations
 from tests.recording_engine import record
 from tests.tables import each_row
-from tests.unit.workloads.job_cases import ALONE, TOGETHER, actions, environment, manifest_of, plain_platform, pod
+from tests.unit.workloads.job_cases import actions, environment, manifest_of, plain_platform, pod
 from workloads.accelerators import GpuMemory
 from workloads.resources import Resources
 from workloads.roles import PodArgs
@@ -70,7 +70,6 @@ def test_workers_mirror_each_other_by_default():
     manifest = _manifest(MIRRORED)
     assert _replicas(manifest) == {"worker": 2}
     assert manifest["spec"]["minAvailable"] == 2
-    assert actions(manifest, "worker") == TOGETHER
 
 
 def test_parameter_servers_bring_a_chief():
@@ -105,12 +104,6 @@ def test_the_plugin_writes_tf_config_for_these_roles():
     ]
     [port] = [port for port in pod(_manifest(SERVED), "ps")["containers"][0]["ports"] if port["name"] == "cluster"]
     assert port["containerPort"] == 2222
-
-
-def test_the_job_goes_on_without_a_worker_but_not_without_a_server():
-    manifest = _manifest(dataclasses.replace(SERVED, evaluator=PodArgs()))
-    assert actions(manifest, "worker") == actions(manifest, "evaluator") == ALONE
-    assert actions(manifest, "ps")["PodFailed"] == "RestartJob"
 
 
 def test_the_chiefs_end_is_the_jobs():

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from athanor.inspection.case import Case
+from athanor.inspection.commands import MAKE, Commands
 from athanor.inspection.objects import Object, Snapshot
 from athanor.inspection.why import why
 
@@ -175,11 +176,11 @@ def snapshot(**fields: Any) -> Snapshot:
     )
 
 
-def case(of: Object, *, local: bool = True, **fields: Any) -> Case:
+def case(of: Object, *, local: bool = True, commands: Commands = MAKE, **fields: Any) -> Case:
     """The case of a job whose PodGroup exists."""
     jobs = [of, *fields.pop("jobs", [])]
     groups = fields.pop("pod_groups", [group(of)])
-    return Case(snapshot=snapshot(jobs=jobs, pod_groups=groups, **fields), job=of, local=local)
+    return Case(snapshot=snapshot(jobs=jobs, pod_groups=groups, **fields), job=of, local=local, commands=commands)
 
 
 def sentence_about(situation: Case, cause: str) -> str:

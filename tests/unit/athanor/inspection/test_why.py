@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from athanor.inspection.case import Case
+from athanor.inspection.commands import ATHANOR
 from athanor.inspection.why import why
 from infra.errors import RefusalError
 from tests.tables import each_row
@@ -42,7 +43,7 @@ def test_a_failed_job_names_the_exit_code_and_its_log():
     failed = pods(lost, "a10-0", phase="Failed", containerStatuses=[container(terminated=EXIT_1)])
     situation = case(lost, pods=failed)
     said = sentence_about(situation, "failed")
-    assert "failed at 2026-11-21 10:05:00 UTC after 10 of 10 restarts" in said
+    assert "failed at 2026-11-21 10:05:00 UTC after 10 restarts: container" in said
     assert "container worker of worker-0 failed (exit code 1)" in said
     log = why(situation).log
     assert log is not None
@@ -59,9 +60,30 @@ def test_a_deadline_that_ended_the_pods_is_named():
     assert "allow it more time, or let it do less" in said
 
 
-@each_row("phase", ["Aborted", "Terminated"])
-def test_a_stopped_job_says_so(phase):
-    assert f"was {phase.lower()} at 2026-11-21" in sentence_about(case(job(phase=phase)), phase.lower())
+def test_a_stopped_job_says_so_and_how_it_goes_on():
+    said = sentence_about(case(job(phase="Aborted"), commands=ATHANOR), "aborted")
+    assert said == "my-run was stopped at 2026-11-21 10:05:00 UTC; next: `athanor resume my-run` continues it."
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Terminated"])
+@each_row(
+    ("ended", "step"),
+    [
+        (EXIT_1, "correct the program, then start it again with `athanor run --replace --name my-run …`"),
+        (
+            {"exitCode": 137, "reason": "OOMKilled"},
+            "raise --memory to 3Gi (/dev/shm counts towards it, it had 1536Mi), or use less, then start it again",
+        ),
+        ({"exitCode": 137, "reason": "Error"}, "`athanor rerun my-run` runs it again"),
+    ],
+)
+def test_what_helps_depends_on_how_a_failed_job_ended(phase, ended, step):
+    lost = job(phase=phase)
+    failed = pods(lost, "a10-0", phase="Failed", containerStatuses=[container(terminated=ended)])
+    limited = [{"name": "worker", "resources": {"limits": {"memory": "1536Mi"}}}]
+    failed = [{**each, "spec": {**each["spec"], "containers": limited}} for each in failed]
+    said = sentence_about(case(lost, pods=failed, commands=ATHANOR), "failed")
+    assert step in said
 
 
 def test_a_job_that_is_deleted_waits_for_its_pods():
@@ -77,16 +99,14 @@ def test_a_job_that_is_stopped_waits_for_its_pods():
 def test_a_running_job_is_reported_to_run():
     fine = job(phase="Running", status={"retryCount": 2})
     said = sentence_about(case(fine, pods=pods(fine, "a10-0")), "running")
-    assert "my-run is running: 2 of 2 pods since 2026-11-21 10:05:00 UTC, restarted 2 times" in said
+    assert "my-run is running: 2 of 2 pods since 2026-11-21 10:05:00 UTC, after 2 restarts; next" in said
 
 
 def test_a_job_that_starts_again_says_how_often_it_did():
     again = job(phase="Restarting", status={"retryCount": 3})
     ending = pods(again, "a10-0")
     ending[0]["metadata"]["deletionTimestamp"] = "2026-11-21T10:06:00Z"
-    assert "(restart 3 of at most 10) and 1 of its pods still terminate" in sentence_about(
-        case(again, pods=ending), "restarting"
-    )
+    assert "(3 restarts) and 1 of its pods still terminate" in sentence_about(case(again, pods=ending), "restarting")
 
 
 # --- not there yet
@@ -312,6 +332,4 @@ def test_pods_that_start_are_reported_to_start():
     new = job(status={"retryCount": 2})
     starting = [pod(new, index=index, node="a10-0", phase="Pending") for index in range(2)]
     said = sentence_about(case(new, pods=starting), "starting")
-    assert (
-        "2 of 2 pods of my-run have nodes (a10-0) and their containers are starting (restart 2 of at most 10)" in said
-    )
+    assert "2 of 2 pods of my-run have nodes (a10-0) and their containers are starting (after 2 restarts)" in said

@@ -91,6 +91,14 @@ CASES = [
         TensorFlowJobArgs(program=("python", "train.py"), workers=3, source=LocalFolder()),
     ),
     (
+        "--requirements train.py -- python train.py",
+        PyTorchJobArgs(program=("train.py",), workers=1, source=LocalFolder(), requirements="train.py"),
+    ),
+    (
+        "--max-restarts 3 -- python train.py",
+        PyTorchJobArgs(program=("train.py",), workers=1, source=LocalFolder(), max_restarts=3),
+    ),
+    (
         "--deadline 2h -- python train.py",
         PyTorchJobArgs(
             program=("train.py",), workers=1, source=LocalFolder(), deadline_seconds=7200, max_restarts=0
@@ -149,10 +157,10 @@ CASES = [
         ),
     ),
     (
-        "--env A=3 --prepare 'C=1 make data' 'A=1 B=2 python train.py'",
+        "--env A=3 --prepare 'C=1 sh data' 'A=1 B=2 python train.py'",
         PyTorchJobArgs(
             program=("train.py",), workers=1, source=LocalFolder(), env={"A": "3", "B": "2"},
-            prepare=("env", "C=1", "make", "data"),
+            prepare=("env", "C=1", "sh", "data"),
         ),
     ),
     (

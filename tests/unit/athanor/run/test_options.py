@@ -7,7 +7,9 @@ import json
 import re
 import shlex
 from itertools import product
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -21,7 +23,13 @@ from infra.offers import PlatformOffers
 from infra.outputs import PlatformOutputs
 from infra.settings.gpu import Mig, TimeSlicing
 from tests.tables import each_row
+from tests.unit.athanor.inspection.cluster_objects import node
 from tests.unit.workloads.job_cases import PLATFORM, gpu_pool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from athanor.inspection.objects import Object
 
 KINDS = ("pytorch", "mpi", "tensorflow", "batch")
 PROGRAMS = {
@@ -71,13 +79,43 @@ def refusal_of(kind: str, words: str, program: str) -> RefusalError | None:
     return None
 
 
-def asked(kind: str, words: str, program: str) -> None:
+def asked(kind: str, words: str, program: str, offers: PlatformOffers = OFFERS, nodes: Sequence[Object] = ()) -> None:
     typed = ["run", "--kind", kind, "--no-code", *shlex.split(words), "--", *shlex.split(program)]
     arguments = parser().parse_args(typed)
     platform = PlatformOutputs(
-        contract_version=1, **{**vars(PLATFORM), "offers": json.dumps(OFFERS.to_dict()), "tensorflow_image": ""}
+        contract_version=1, **{**vars(PLATFORM), "offers": json.dumps(offers.to_dict()), "tensorflow_image": ""}
     )
-    check_fits(arguments, describe(arguments), platform)
+    check_fits(arguments, describe(arguments), platform, nodes)
+
+
+NODES = [
+    node("large", cpu="16", memory="32Gi"),
+    node("small", cpu="4", memory="64Gi"),
+    node("reserved", cpu="96", memory="512Gi", taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}]),
+]
+
+
+@each_row(
+    ("words", "said"),
+    [
+        ("--cpu 64", ("--cpu = '64'", "the largest node has 16 for pods")),
+        ("--memory 100Gi", ("--memory = '100 GiB'", "the largest node has 64 GiB for pods")),
+        ("--gpus 1", ("--gpus = '1'", "the largest node has 0 for pods", "omit it, because no node has any")),
+        ("--cpu 10 --memory 50Gi", ("--cpu = '10'", "no node has this and all else")),
+    ],
+)
+def test_what_no_node_of_the_cluster_can_run_is_refused(words, said):
+    unknown = PlatformOffers()
+    with pytest.raises(RefusalError) as caught:
+        asked("batch", f"--image own:1 {words}", PROGRAMS["batch"], unknown, NODES)
+    for each in said:
+        assert each in str(caught.value)
+    asked("batch", f"--image own:1 {words}", PROGRAMS["batch"], unknown)  # nothing is known of the nodes
+
+
+def test_what_one_node_can_run_is_not_refused_though_it_is_away():
+    away = node("away", cpu="96", memory="512Gi", ready=False)
+    asked("batch", "--image own:1 --cpu 64", PROGRAMS["batch"], PlatformOffers(), [*NODES, away])
 
 
 REFUSED = {
@@ -115,6 +153,7 @@ REFUSED = {
     "--volume a:/b --volume c:/b": ("--volume = '/b'", "two volumes"),
     "--secret a:/b --secret c:/b": ("--secret = '/b'", "two volumes"),
     "--deadline 0s": ("--deadline = '0s'", "must be 1s to 3650d", "write it as 90m, 2h or 1d"),
+    "--max-restarts -1": ("--max-restarts = -1", "must be 0 to 1000"),
     "--deadline 9999d": ("--deadline = '9999d'", "must be 1s to 3650d"),
 }
 """By what is typed, for jobs of every kind: what the refusal has."""
@@ -183,6 +222,7 @@ ANY_OPTIONS = st.lists(
                 "--egress": ("oss", "internet:1,99999", "10.0.0.0/4", "10.0.0.1/8", "127.0.0.1", "::1", "10.0.0.0/16"),
                 "--volume": ("a:/b", "a:/dev/shm", "A:/b", "a:b", "a:/b/../c", "a:/data/data"),
                 "--deadline": ("0s", "1h", "99999d", "x"),
+                "--max-restarts": ("-1", "0", "3", "9999"),
                 "--prepare": ("pip install .", "a && b", "'"),
                 "--name": ("a", "A", "9a", "a-" * 30, "a_b"),
             }.items()

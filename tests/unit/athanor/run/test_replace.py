@@ -42,6 +42,9 @@ class World:
     def items(self, *_: str) -> list[dict[str, Any]]:
         return []
 
+    def listed(self, *_: str | None) -> list[dict[str, Any]]:
+        return []
+
     def platform(self) -> object:
         return PlatformOutputs(contract_version=1, **{**vars(PLATFORM), "offers": ""})
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from athanor.run.script import check_script
+from athanor.run.script import check_prepare, check_requirements, check_script
 from infra.errors import RefusalError
 from tests.tables import each_row
 from workloads.local_folder import LocalFolder
@@ -16,6 +16,8 @@ from workloads.local_folder import LocalFolder
 @pytest.fixture
 def source(tmp_path):
     (tmp_path / "code").mkdir()
+    (tmp_path / "src" / "package").mkdir(parents=True)
+    (tmp_path / "src" / "package" / "train.py").touch()
     for name in ("train.py", "code/more.py", "generated.py"):
         (tmp_path / name).touch()
     for name, mode in (("run.sh", 0o644), ("tool", 0o644), ("started.sh", 0o755), ("code/started", 0o755)):
@@ -33,6 +35,8 @@ def source(tmp_path):
         "sh code/more.py",
         "python linked/more.py",
         "-m absent",
+        "-m code.more --lr 1",
+        "python -m code",
         "python -m absent.py",
         "python -u absent.py",
         "/opt/absent.py",
@@ -108,3 +112,36 @@ def test_a_script_that_is_ignored_is_refused_with_the_line_that_takes_it_in(sour
         check_script(["generated.py"], source, under_torchrun=True)
     (tmp_path / ".athanorignore").write_text("!/generated.py\n")
     check_script(["generated.py"], LocalFolder(path=source.path), under_torchrun=True)
+
+
+@each_row(
+    ("command", "said"),
+    [
+        ("python -m code.absent", "program = 'code.absent': is not in .*/code. Fix: correct it"),
+        ("-m code.more.absent", "program = 'code.more.absent': is not in"),
+        (
+            "python3 -m package.train",
+            "is in src, where Python does not look for it. Fix: add --env PYTHONPATH=/source/code/src",
+        ),
+    ],
+)
+def test_a_module_that_the_folder_lacks_is_refused(source, command, said):
+    with pytest.raises(RefusalError, match=said):
+        check_script(shlex.split(command), source)
+
+
+def test_requirements_are_a_file_that_is_sent(source):
+    check_requirements("code/more.py", source)
+    check_requirements(None, source)
+    for file, said in (("absent.txt", "is not in"), ("generated.py", "is left out of the code")):
+        with pytest.raises(RefusalError, match=f"requirements = '{file}': {said}"):
+            check_requirements(file, source)
+
+
+@each_row("prepare", ["apt-get install -y ffmpeg", "sh -c 'cd x && git clone y'", "/usr/bin/curl -O z"])
+def test_a_preparation_with_a_program_that_the_image_lacks_is_refused(prepare):
+    with pytest.raises(
+        RefusalError, match=r"is not in the platform's image\. Fix: name an image that has it with --image"
+    ):
+        check_prepare(shlex.split(prepare))
+    check_prepare(["pip", "install", "--user", "git+https://git.example/a"])

@@ -90,7 +90,9 @@ def test_a_run_is_forgotten_without_any_cluster_and_what_may_be_left_is_named(cl
     said = capsys.readouterr().err
     assert said == (
         "forgotten: run lr; nothing was deleted in a cluster; the one at 10.0.0.2:6443 may still have its job lr-1,"
-        " with its pods, its code and its network policy, in namespace team, labelled athanor.dev/job=lr\n"
+        " with its pods, its code and its network policy, in namespace team, labelled athanor.dev/job=lr:"
+        " kubectl delete jobs.batch.volcano.sh,networkpolicies,configmaps,secrets --namespace team"
+        " --selector=athanor.dev/job=lr\n"
     )
     assert done == ["drop"]
     assert Seen.last("lr") is None

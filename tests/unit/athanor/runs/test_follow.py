@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from athanor.inspection.containers import Finding
 from athanor.runs import follow as module
 from athanor.runs import patience, readers
 from athanor.runs.follow import follow_to_the_end
@@ -101,7 +102,9 @@ def test_a_log_whose_connection_is_cut_is_read_on_without_a_line_twice_or_missin
     assert follow_to_the_end(cluster, "train", JOB) == 0
     printed = capsys.readouterr()
     assert printed.out.split() == [word for line in "abbbcd" for word in ("[worker-0]", line)]
-    assert printed.err == "[worker-0] error: unexpected EOF\ntrain: Completed\n"
+    assert printed.err == (
+        "athanor: the log of worker-0 cannot be read now (error: unexpected EOF)\ntrain: Completed\n"
+    )
     first, *others = cluster.log_words()
     assert "--since-time" not in first
     assert all(words.endswith("--timestamps --follow --since-time=2026-01-01T10:00:01Z") for words in others)
@@ -168,3 +171,114 @@ def test_a_job_that_is_deleted_meanwhile_is_said_at_once(cluster, monkeypatch):
     )
     with pytest.raises(RefusalError, match="has no job in namespace team"):
         follow_to_the_end(cluster, "train", JOB)
+
+
+FAILED = {"state": {"terminated": {"exitCode": 3, "reason": "Error", "finishedAt": "2026-01-01T10:00:05Z"}}}
+
+
+class Scripted:
+    """A cluster that says of a job and its pods what a test wants, one look after the other."""
+
+    namespace = "team"
+    asked = None
+
+    def __init__(self, folder: Path, *looks: tuple[dict, list[dict]]) -> None:
+        program = folder / "kubectl"
+        program.write_text(
+            '#!/bin/sh\n[ "$1" = logs ] || exit 1\necho "2026-01-01T10:00:01Z from $2 $3"\n', encoding="utf-8"
+        )
+        program.chmod(0o755)
+        self.prefix, self._looks = [str(program)], list(looks)
+        self._pods: list[dict] = []
+
+    def find(self, *_: str) -> dict:
+        raise AssertionError
+
+    def run(self, *words: str) -> str:
+        if words[1] == "pods":
+            return json.dumps({"items": self._pods})
+        status, self._pods = self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
+        spec = {"maxRetry": 100, "tasks": [], "queue": "q"}
+        return json.dumps({"items": [{"metadata": {"name": JOB}, "spec": spec, "status": status}]})
+
+    def items(self, *_: str) -> list[dict]:
+        return self._pods
+
+
+def scripted_pod(uid: str, *, prepare: dict | None = None, worker: dict | None = None, phase: str = "Running") -> dict:
+    status = {
+        "phase": phase,
+        "initContainerStatuses": [{"name": "code", "state": {"terminated": {"exitCode": 0}}}],
+        "containerStatuses": [{"name": "worker", **(worker or {"state": {"running": {}}})}],
+    }
+    if prepare is not None:
+        status["initContainerStatuses"].append({"name": "prepare", "state": prepare})
+    return {
+        "metadata": {"name": f"{JOB}-worker-0", "uid": uid},
+        "spec": {"containers": [{"name": "worker"}]},
+        "status": status,
+    }
+
+
+def status_of(phase: str, restarts: int = 0) -> dict:
+    return {"state": {"phase": phase}, "retryCount": restarts}
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(
+        module, "finding_of", lambda *_: Finding(cause="failed", because="no", next_step="go", exit_code=3)
+    )
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_failed_run_ends_with_the_sentence_of_why_and_the_exit_code_of_its_program(tmp_path, capsys):
+    cluster = Scripted(
+        tmp_path,
+        (status_of("Running"), [scripted_pod("u")]),
+        (status_of("Failed"), [scripted_pod("u", worker=FAILED, phase="Failed")]),
+    )
+    assert follow_to_the_end(cluster, "train", JOB) == 3
+    assert capsys.readouterr().err == "train: Failed: no; next: go.\n"
+
+
+@pytest.mark.usefixtures("quick")
+def test_each_start_of_all_pods_is_named_with_how_it_ended(tmp_path, capsys):
+    asked = {"state": {"terminated": {"exitCode": 75}}}
+    cluster = Scripted(
+        tmp_path,
+        (status_of("Running"), [scripted_pod("u")]),
+        (status_of("Running"), [scripted_pod("u", worker=FAILED, phase="Failed")]),
+        (status_of("Restarting", 1), [scripted_pod("u", worker=FAILED, phase="Failed")]),
+        (status_of("Running", 1), [scripted_pod("v")]),
+        (status_of("Running", 1), [scripted_pod("v", worker=asked, phase="Failed")]),
+        (status_of("Restarting", 2), []),
+        (status_of("Restarting", 3), []),
+        (status_of("Completed", 3), []),
+    )
+    assert follow_to_the_end(cluster, "train", JOB) == 0
+    printed = capsys.readouterr()
+    assert printed.out.count("[worker-0] from") == 2, "both pods of one name are read"
+    assert [line for line in printed.err.splitlines() if "start" in line] == [
+        "athanor: start 1 of all pods has ended (worker-0: exit code 3); they start again",
+        "athanor: start 2 of all pods has ended (worker-0: its program failed); they start again",
+        "athanor: start 3 of all pods has ended (its pods were taken away); they start again",
+    ]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("code", [0, 1])
+def test_what_prepares_a_pod_is_followed_under_its_own_name(tmp_path, capsys, code):
+    waits = {"state": {"waiting": {"reason": "PodInitializing"}}}
+    over = {"terminated": {"exitCode": code}}
+    ends = {"worker": {"state": {"terminated": {"exitCode": 0}}}} if code == 0 else {"worker": waits}
+    cluster = Scripted(
+        tmp_path,
+        (status_of("Running"), [scripted_pod("u", prepare={"running": {}}, worker=waits, phase="Pending")]),
+        (status_of("Failed"), [scripted_pod("u", prepare=over, phase="Failed", **ends)]),
+    )
+    follow_to_the_end(cluster, "train", JOB)
+    prepared = f"[worker-0 prepare] from --container=prepare {JOB}-worker-0"
+    program = f"[worker-0] from --container=worker {JOB}-worker-0"
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted([prepared, *([] if code else [program])])

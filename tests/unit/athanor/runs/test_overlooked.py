@@ -133,6 +133,5 @@ def test_those_who_follow_a_job_remind_the_controller(clock, monkeypatch, capsys
     monkeypatch.setattr(following._FollowedJob, "__init__", lambda self, *_: object.__setattr__(self, "watches", []))
     monkeypatch.setattr(following._FollowedJob, "look", look)
     monkeypatch.setattr(following, "wait_for_change", lambda *_: None)
-    monkeypatch.setattr(following, "readable", lambda _: [])
     assert following.follow(cluster, NAME) == "Aborted"
     assert capsys.readouterr().err.count("has been reminded") == 1

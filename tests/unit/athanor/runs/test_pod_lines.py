@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from athanor.runs.job import Log
 from athanor.runs.pod_lines import PodLines
 from tests.fixtures.recorded_stack import REPOSITORY
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-POD = {"metadata": {"name": "train-1-worker-0"}, "spec": {"containers": [{"name": "worker"}]}}
+LOG = Log(job_name="train-1", pod="train-1-worker-0", container="worker", is_program=True)
 HOSTILE = r"\033]0;title\007\033[31mred\033[0m 50%%\r100%% \342\200\256 \377\nlast"
 MANY_LINES_TO_HEAD = """
 import sys
@@ -53,7 +54,7 @@ def kubectl(tmp_path):
 
 
 def test_nothing_that_a_terminal_obeys_is_printed(kubectl, capsys):
-    lines = PodLines(Cluster(kubectl(f"printf '{HOSTILE}'")), "train-1", POD, follow=False)
+    lines = PodLines(Cluster(kubectl(f"printf '{HOSTILE}'")), LOG, follow=False)
     lines.wait()
     lines.stop()
     assert capsys.readouterr().out == "[worker-0] 100% \\u202e \\xff\n[worker-0] last\n"
@@ -64,20 +65,41 @@ def test_for_programs_each_line_has_its_pod_and_its_time_and_stays_as_it_was(kub
         r"case $* in *--timestamps*) printf '2026-01-01T10:00:00.5Z a\033[31m b\n"
         r"2026-01-01T10:00:01+08:00 \nno time\n' ;; esac"
     )
-    lines = PodLines(Cluster(kubectl(script)), "train-1", POD, follow=False, as_json=True)
+    lines = PodLines(Cluster(kubectl(script)), LOG, follow=False, as_json=True)
     lines.wait()
     lines.stop()
     printed = capsys.readouterr().out
     assert "\x1b" not in printed
+    of = {"pod": "train-1-worker-0", "container": "worker"}
     assert [json.loads(line) for line in printed.splitlines()] == [
-        {"pod": "train-1-worker-0", "time": "2026-01-01T10:00:00.5Z", "line": "a\x1b[31m b"},
-        {"pod": "train-1-worker-0", "time": "2026-01-01T10:00:01+08:00", "line": ""},
-        {"pod": "train-1-worker-0", "time": None, "line": "no time"},
+        {**of, "time": "2026-01-01T10:00:00.5Z", "line": "a\x1b[31m b"},
+        {**of, "time": "2026-01-01T10:00:01+08:00", "line": ""},
+        {**of, "time": None, "line": "no time"},
     ]
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            'Error from server (NotFound): pods "train-1-worker-0" not found',
+            "athanor: the log of worker-0 prepare is gone with the pod; what it had printed before is in the log store",
+        ),
+        ("error: unexpected EOF", "athanor: the log of worker-0 prepare cannot be read now (error: unexpected EOF)\n"),
+    ],
+)
+def test_an_error_of_kubectl_is_explained_and_not_printed_as_a_line_of_the_pod(kubectl, capsys, said, expected):
+    log = Log(job_name="train-1", pod="train-1-worker-0", container="prepare", is_program=False)
+    lines = PodLines(Cluster(kubectl(f"echo said; echo '{said}' >&2; exit 1")), log, follow=False)
+    lines.wait()
+    lines.stop()
+    printed = capsys.readouterr()
+    assert printed.out == "[worker-0 prepare] said\n"
+    assert printed.err.startswith(expected)
+
+
 def test_reading_can_be_ended_before_the_pod_ends(kubectl, capsys):
-    lines = PodLines(Cluster(kubectl("echo begun; exec sleep 600")), "train-1", POD, follow=True)
+    lines = PodLines(Cluster(kubectl("echo begun; exec sleep 600")), LOG, follow=True)
     lines.wait(0)
     lines.stop()
     assert capsys.readouterr().out in {"", "[worker-0] begun\n"}

@@ -93,6 +93,7 @@ def test_the_job_of_a_run_is_found_in_its_state_unless_it_is_to_be_deleted():
             r"unknown stack \"o/a/b\"\nFix: name the platform's stack as `pulumi stack ls",
         ),
         ("error: the stack is currently locked by 1 lock(s).", r"\Aerror: the stack is .*\nFix: wait until the other"),
+        ("error: get stack secrets manager: incorrect passphrase", r"PULUMI_CONFIG_PASSPHRASE.*as it was.*--forget"),
     ],
 )
 def test_the_engines_own_words_come_without_its_output_and_with_a_fix(plugins, words, message):

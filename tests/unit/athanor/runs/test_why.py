@@ -85,7 +85,7 @@ def busy(monkeypatch, **more) -> Cluster:
 def test_a_run_that_waits_shows_its_place_and_when_it_can_start(monkeypatch, capsys):
     why(busy(monkeypatch), "mine-0a1b2c3d", as_json=False)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "mine  Pending  age 2h30m, 0 of 10 restarts, queue training: number 1 of 2 that wait"
+    assert lines[0] == "mine  Pending  age 2h30m, 0 restarts, queue training: number 1 of 2 that wait"
     assert lines[1] == "  worker-0  waiting for a node"
     assert lines[2].startswith("why: not enough free GPUs for mine ")
     assert "`athanor status` shows who uses what" in lines[2]
@@ -125,7 +125,7 @@ def test_a_failed_run_shows_the_end_of_its_log(capsys):
     )  # fmt: skip
     why(cluster, "mine-0a1b2c3d", as_json=False)
     said = capsys.readouterr().out
-    assert "`athanor rerun mine` runs it again" in said
+    assert "start it again with `athanor run --replace --name mine …`" in said
     assert "start:" not in said
     assert said.splitlines()[-1] == "  mine-0a1b2c3d-worker-0: ValueError: no data"
     assert cluster.calls == [("logs", "mine-0a1b2c3d-worker-0", "--container=worker", "--tail=400")]

@@ -29,7 +29,7 @@ def journal(tmp_path):
 def test_a_grid_tries_every_point_once_so_many_at_a_time(journal):
     client = Client(plan(*GRID, "--parallel", "2"), OwnRuns(_worse_with_the_rate), journal)
     rows = client.work()
-    assert sorted(row.values["lr"] for row in rows) == ["1", "2", "3", "4"]
+    assert [row.values["lr"] for row in rows] == ["1", "2", "3", "4"], "in the order in which they were written"
     assert [(row.state, row.run) for row in rows] == [("completed", f"tune-{number}") for number in range(4)]
     assert {row.values["lr"]: row.metric for row in rows} == {"1": 0.25, "2": 0.5, "3": 0.75, "4": 1.0}
     assert [row.values["lr"] for row in rows if row.best] == ["1"]
@@ -66,7 +66,7 @@ def test_another_client_goes_on_without_losing_or_repeating_a_trial(journal, kil
     second = Client(first.plan, runs.of_another_client(), journal)
     rows = second.work()
     assert completed.items() <= {row.trial: row.metric for row in rows}.items()
-    assert sorted(row.values["lr"] for row in rows) == ["1", "2", "3", "4"]
+    assert [row.values["lr"] for row in rows] == ["1", "2", "3", "4"], "in the order in which they were written"
     assert {row.state for row in rows} == {"completed"}
     assert sorted(second.runs.started) == [f"tune-{number}" for number in range(4)]
 

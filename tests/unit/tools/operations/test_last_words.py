@@ -59,6 +59,49 @@ def test_of_a_chain_of_errors_the_last_one_counts():
     assert last_words([*first, *between, *TRACEBACK]) == SHOWN
 
 
+WORKER = [
+    "Traceback (most recent call last):",
+    '  File "train.py", line 9, in <module>',
+    "    for batch in loader:",
+    '  File "/usr/lib/python3/torch/_utils.py", line 750, in reraise',
+    "    raise exception",
+    "FileNotFoundError: Caught FileNotFoundError in DataLoader worker process 0.",
+    "Original Traceback (most recent call last):",
+    '  File "/usr/lib/python3/torch/utils/data/_utils/fetch.py", line 54, in <listcomp>',
+    "    data = [self.dataset[idx] for idx in possibly_batched_index]",
+    '  File "train.py", line 4, in __getitem__',
+    "    return open(self.files[place])",
+    "FileNotFoundError: [Errno 2] No such file or directory: '/data/data/7.png'",
+]
+
+
+@each_row("mark", ["", "[rank0]: "])
+def test_what_a_worker_of_a_data_loader_met_is_shown_and_not_only_that_it_did(mark):
+    log = [f"{mark}{line}" for line in [*WORKER, ""]]
+    assert last_words([*log, *TORCHRUN]) == WORKER[-5:]
+
+
+def test_an_error_of_several_lines_is_shown_whole():
+    error = [
+        "pydantic_core._pydantic_core.ValidationError: 2 validation errors for Config",
+        "lr",
+        "  Input should be a valid number [type=float_parsing, input_value='fast', input_type=str]",
+        "    For further information visit https://errors.pydantic.dev/2.12/v/float_parsing",
+        "steps",
+        "  Field required [type=missing, input_value={}, input_type=dict]",
+    ]
+    for behind in (["rank 0 failed with exit code 1"], TORCHRUN, ["{}"], ["", "saved nothing"]):
+        assert last_words([*TRACEBACK[:3], *error, *behind]) == [*TRACEBACK[:3], *error]
+    many = [f"field {number}" for number in range(20)]
+    assert last_words([*TRACEBACK[:3], *error, *many])[-3:] == ["field 6", "…", "field 19"]
+
+
+def test_an_error_is_shown_with_the_one_that_caused_it():
+    chained = "The above exception was the direct cause of the following exception:"
+    first = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "KeyError: 'lr'"]
+    assert last_words([*first, "", chained, "", *TRACEBACK]) == ["KeyError: 'lr'", chained, *SHOWN]
+
+
 def test_without_a_traceback_the_last_lines_before_torchruns_are_shown():
     lines = [f"line {number}" for number in range(9)]
     assert last_words(lines) == lines[-5:]

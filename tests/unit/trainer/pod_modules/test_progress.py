@@ -17,7 +17,7 @@ import pytest
 
 from infra.run_module import run_module_manifest
 from tests.ports import held_port
-from workloads.any_image import IN_NAMED_DIRECTORY
+from workloads.any_image import in_named_directory
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_a_program_imports_them_after_what_its_image_has(tmp_path):
         (tmp_path / "mounted" / name).write_text(text)
     (tmp_path / "image").mkdir()
     (tmp_path / "image" / "own.py").write_text("")
-    words = [word.replace("/etc/athanor/python", str(tmp_path / "mounted")) for word in IN_NAMED_DIRECTORY]
+    words = [word.replace("/etc/athanor/python", str(tmp_path / "mounted")) for word in in_named_directory()]
     program = (
         "import own, sys; from athanor_run import report; import athanor_frameworks; report(step=1, loss=0.5);"
         "print(sys.path[1:3]); print({'torch', 'numpy', 'transformers', 'lightning', 'accelerate'} & set(sys.modules))"

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 from torch.distributed import TCPStore
 
+from infra.job_pods import STOPPED_EXIT_STATUS
 from tests.processes import until_executing
 from tests.warm_python import WarmPython
 from trainer.pytorch.data.sampler import IndexSampler
 from trainer.rendezvous import main as rendezvous
-from workloads.roles import STOPPED_EXIT_STATUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

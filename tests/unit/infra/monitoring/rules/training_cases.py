@@ -210,6 +210,19 @@ CASES = (
         quiet=["40m", "80m"],
     ),
     AlertCase(
+        alert="JobFailed",
+        says="for half an hour if its policies ended it: a pod has failed, and none runs or waits",
+        series={
+            **labelled_pod("digits-0", job="digits", phase="Failed", phase_values="0x5 1x195"),
+            **labelled_pod("digits-1", job="digits", phase="Running", phase_values="1x10 0x190"),
+            **labelled_pod("goes-0", job="goes", phase="Failed"),
+            **labelled_pod("goes-1", job="goes", phase="Pending"),
+            **labelled_pod("again-0", job="again", phase="Failed", phase_values="0x20 1 stale"),
+        },
+        fires={time: [{**_JOB, "queue": "research"}] for time in ("12m", "20m30s", "34m")},
+        quiet=["9m", "42m"],
+    ),
+    AlertCase(
         alert="JobCompleted",
         says="once, and then another run of it under its name",
         series={
