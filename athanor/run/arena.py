@@ -1,6 +1,7 @@
 """Commands of arena: `athanor run --from-arena '…'` translates the flags of `arena submit` into its own options.
 
-Source: kubeflow/arena 0.15, docs/training and cmd/arena/commands: `arena submit tfjob`, `mpijob` and `pytorchjob`.
+Source: kubeflow/arena 0.15.5 (e30882c1, July 2026), pkg/argsbuilder/submit*.go: the flags of `arena submit tfjob`,
+`mpijob`, `horovodjob` and `pytorchjob`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _OPTION = "--from-arena"
 _KINDS = {
     **dict.fromkeys(("tf", "tfjob"), "tensorflow"),
-    **dict.fromkeys(("mpi", "mpijob", "horovod", "horovodjob"), "mpi"),
+    **dict.fromkeys(("mpi", "mj", "mpijob", "horovod", "hj", "horovodjob"), "mpi"),
     **dict.fromkeys(("pytorch", "pytorchjob"), "pytorch"),
 }
 _SHORT = {"-e": "env", "-d": "data", "-p": "priority", "-n": "namespace", "-l": "label", "-a": "annotation"}
@@ -42,7 +43,6 @@ FLAGS = {
     "worker-selector": "selector",
     "toleration": "toleration",
     "priority": "priority",
-    "shm-size": "shared-memory",
     "share-memory": "shared-memory",
     "running-timeout": "deadline",
     "nproc-per-node": "processes",
@@ -55,10 +55,26 @@ _LEFT_OUT = {
     **dict.fromkeys(("label", "annotation"), "in a Pulumi program, the classes have labels"),
     **dict.fromkeys(("retry", "job-backoff-limit", "job-restart-policy"), "see `athanor run --help` for restarts"),
     **dict.fromkeys(("ps-port", "worker-port", "chief-port", "evaluator-port", "port"), "the job has ports of its own"),
-    **dict.fromkeys(("gang", "scheduler"), "all jobs start together or not at all"),
+    **dict.fromkeys(("gang", "scheduler", "queue"), "all pods of a job start together, when its queue has room"),
+    **dict.fromkeys(("worker-cpu-limit", "worker-memory-limit"), "--cpu and --memory are what a pod gets"),
+    **dict.fromkeys(("ps-cpu-limit", "ps-memory-limit"), "--ps-cpu and --ps-memory are what a pod gets"),
+    **dict.fromkeys(("chief-cpu", "chief-memory", "chief-cpu-limit", "chief-memory-limit"), "the chief is a worker"),
+    **dict.fromkeys(
+        ("worker-affinity-policy", "worker-affinity-constraint"),
+        "the platform places pods of a job close together where it knows the topology",
+    ),
+    **dict.fromkeys(
+        ("ps-affinity-policy", "ps-affinity-constraint"),
+        "the platform places pods of a job close together where it knows the topology",
+    ),
+    **dict.fromkeys(("model-name", "model-source"), "models are published into the model repository"),
+    "shell": "the command runs without a shell, unless it begins with one",
+    "success-policy": "the kind of job decides when it has succeeded",
     **dict.fromkeys(("clean-task-policy", "ttl-after-finished"), "the platform cleans up"),
     **dict.fromkeys(("sync-image", "image-pull-policy", "image-pull-secret"), "the platform's settings have these"),
-    **dict.fromkeys(("rdma", "gpu-topology", "mounts-on-launcher"), "the pool and the kind of job decide"),
+    **dict.fromkeys(
+        ("rdma", "gputopology", "mounts-on-launcher", "host-network"), "the pool and the kind of job decide"
+    ),
     **dict.fromkeys(("chief", "ps-image", "role-sequence", "starting-timeout"), "the job decides"),
     **dict.fromkeys(("loglevel", "pprof", "trace", "arena-namespace", "config"), "of arena itself"),
 }
@@ -67,7 +83,11 @@ _SWITCHES = {
     "tensorboard",
     "gang",
     "rdma",
-    "gpu-topology",
+    "gputopology",
+    "queue",
+    "host-network",
+    "host-ipc",
+    "host-pid",
     "mounts-on-launcher",
     "chief",
     "pprof",
@@ -79,6 +99,9 @@ _REFUSED = {
     "data-dir": "copy the folder to a volume with `athanor copy`, or mount a claim with --data NAME:PATH",
     "ps-gpus": "omit it: parameter servers do no work that a GPU would speed up",
     "evaluator": "declare the job in a Pulumi program, whose TensorFlowJobArgs has an evaluator",
+    **dict.fromkeys(("ps-selector", "chief-selector"), "write --selector, which holds for all pods of the job"),
+    **dict.fromkeys(("host-ipc", "host-pid"), "omit it: pods of jobs share nothing with their node"),
+    "device": "write --gpus; other devices need a Pulumi program",
     "config-file": "create a Secret with its content, and mount that: athanor run --secret NAME:/PATH",
 }
 
@@ -133,7 +156,7 @@ def _read(words: list[str]) -> _Arena:
             said.command.append(word)
             continue
         typed, equals, value = word.partition("=")
-        flag = _SHORT.get(typed) or re.sub(r"(?<=[a-z])[A-Z]", lambda m: f"-{m[0].lower()}", typed.lstrip("-"))
+        flag = _SHORT.get(typed) or re.sub(r"(?<=[a-z])[A-Z]", lambda m: f"-{m[0]}", typed.lstrip("-")).lower()
         if not equals and flag not in _SWITCHES:
             if not waiting:
                 raise RefusalError(_OPTION, word, "has no value", f"write {word}=VALUE")

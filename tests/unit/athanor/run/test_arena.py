@@ -51,7 +51,7 @@ def run_of(command: str, *words: str):
         (
             f"""arena submit pytorchjob --name=torch --workers=2 --image=torch:1 --syncMode=git --syncSource={_SAMPLES}
             --env=GIT_SYNC_BRANCH=fix/#1 --working-dir=/src --toleration=a=b:NoSchedule,Equal
-            --toleration=c=:NoExecute,Exists --selector gpu=a100 --shm-size 1Gi --running-timeout=2h
+            --toleration=c=:NoExecute,Exists --selector gpu=a100 --share-memory 1Gi --running-timeout=2h
             "python /src/code/tensorflow-sample-code/mnist.py --x 1"
             """,
             PyTorchJobArgs(
