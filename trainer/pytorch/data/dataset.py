@@ -61,7 +61,8 @@ class Batch:
         """
         inputs, targets = (each.to(device, non_blocking=True) for each in self.tensors)
         if inputs.dtype == torch.uint8:
-            inputs = inputs.float() / _MAX_BYTE
+            # strides of an only channel say nothing, and those of NumPy would make a convolution's gradients other ones
+            inputs = inputs.to(torch.float32, memory_format=torch.contiguous_format) / _MAX_BYTE
         return replace(self, inputs=inputs, targets=targets)
 
     @property
@@ -145,7 +146,8 @@ class InMemoryDataset(Dataset):
         indices = indices.to(device, non_blocking=True)
         inputs = self._inputs[indices]
         if inputs.dtype == torch.uint8:
-            inputs = inputs.float() / _MAX_BYTE
+            # strides of an only channel say nothing, and those of NumPy would make a convolution's gradients other ones
+            inputs = inputs.to(torch.float32, memory_format=torch.contiguous_format) / _MAX_BYTE
         return Batch(inputs=inputs, targets=self._targets[indices])
 
     def on(self, device: torch.device) -> InMemoryDataset:
