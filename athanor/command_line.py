@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 from athanor.account.arguments import add_leftovers
 from athanor.dev.arguments import add_dev
 from athanor.pipeline.arguments import add_commands, add_policy_pack
-from athanor.run.arena import with_arena
 from athanor.run.arguments import add_run
-from athanor.run.run_file import with_file
 from athanor.runs.arguments import Commands, add_runs
 from athanor.runs.ending import INTERRUPTED
 from athanor.sweep.arguments import add_sweep
@@ -145,6 +143,10 @@ def _with_file(words: Sequence[str]) -> Sequence[str]:
     """Return the words of `athanor run` with those of its file, or of arena's command; an error there ends it."""
     if words[:1] != ["run"]:
         return words
+    # which would take other commands 20 ms of their start
+    from athanor.run.arena import with_arena  # noqa: PLC0415
+    from athanor.run.run_file import with_file  # noqa: PLC0415
+
     run = command_parser("run")
     try:
         return ["run", *with_file(with_arena(words[1:]), run)]

@@ -1,4 +1,4 @@
-"""What the pods of a job say to those who watch it: the name of a container, and exit codes with a meaning."""
+"""Names of containers and exit codes that the pods of a job share with the commands that watch them."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _MESSAGE_LINES = 15
 _OTHERS = re.compile(
     r"\[[a-z]+[0-9]+\]: ?|[IWEF]\d{4} \d\d:|\d{4}-\d\d-\d\d|[{=]|-{20,}|athanor: |stopped: |rank \d+ failed with "
 )
-"""How lines begin that others print behind an error: launchers, loggers, ranks."""
+"""Beginnings of lines that launchers, loggers and other ranks print after an error."""
 _CHAINED = "The above exception was the direct cause of the following exception:"
 
 

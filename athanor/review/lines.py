@@ -25,7 +25,7 @@ _WITHOUT_VALUES = {
     "ends": "only the ends of its lines",
     "unseen": "changes; the values are secret or not in the preview",
 }
-"""What is written of kinds of differences that have no values."""
+"""Text for each kind of difference that has no values."""
 _BEFORE_DIFFERENCE = 24
 """Characters that are shown in front of the place where two long texts begin to differ."""
 

@@ -1,4 +1,4 @@
-"""Which changes cost running work or data: replaced or deleted clusters, pools, volumes, jobs, services, queues."""
+"""Changes that cost running work or data: replaced or deleted clusters, pools, volumes, jobs, services, queues."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _THINGS = {
 _BY_TYPE = {token: thing for thing, tokens in _THINGS.items() for token in tokens}
 _MOUNTS = ("alicloud:nas/mountTarget:MountTarget", "alicloud:nas/protocolMountTarget:ProtocolMountTarget")
 _STORES = tuple(token for token in _THINGS["volume"] if token not in _MOUNTS and not token.startswith("kubernetes:"))
-"""What holds the files of volumes."""
+"""Types of resources that hold the files of volumes."""
 _SHORTEST_IDENTIFIER = 6
 """Characters: anything shorter may stand in a volume by chance."""
 THINGS = tuple(_THINGS)
@@ -77,7 +77,7 @@ _REPLACED = {
     "service": "clients get no answers from it until its replacement is ready",
     "queue": "jobs that wait in it wait until it is there again",
 }
-"""What differs where there is a replacement."""
+"""Consequences of a replacement that are not those of a deletion."""
 
 
 @dataclass(frozen=True, kw_only=True)

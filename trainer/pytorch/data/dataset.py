@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 _MAX_BYTE = 255.0
 
 
+def _as_numbers(inputs: Tensor) -> Tensor:
+    """Return bytes as float32 from 0 to 1, and anything else as it is."""
+    if inputs.dtype != torch.uint8:
+        return inputs
+    # NumPy gives an only channel strides of its own, which the gradients of a convolution would follow
+    return inputs.to(torch.float32, memory_format=torch.contiguous_format) / _MAX_BYTE
+
+
 class DamagedSampleError(DataError):
     """One sample cannot be used, as opposed to its volume, which may come back.
 
@@ -60,10 +68,7 @@ class Batch:
         Bytes become numbers there: they travel in a quarter of the time, and of the shared memory.
         """
         inputs, targets = (each.to(device, non_blocking=True) for each in self.tensors)
-        if inputs.dtype == torch.uint8:
-            # strides of an only channel say nothing, and those of NumPy would make a convolution's gradients other ones
-            inputs = inputs.to(torch.float32, memory_format=torch.contiguous_format) / _MAX_BYTE
-        return replace(self, inputs=inputs, targets=targets)
+        return replace(self, inputs=_as_numbers(inputs), targets=targets)
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:
@@ -144,11 +149,7 @@ class InMemoryDataset(Dataset):
             # from other memory the host would wait for all that the GPU has been given
             indices = indices.pin_memory()
         indices = indices.to(device, non_blocking=True)
-        inputs = self._inputs[indices]
-        if inputs.dtype == torch.uint8:
-            # strides of an only channel say nothing, and those of NumPy would make a convolution's gradients other ones
-            inputs = inputs.to(torch.float32, memory_format=torch.contiguous_format) / _MAX_BYTE
-        return Batch(inputs=inputs, targets=self._targets[indices])
+        return Batch(inputs=_as_numbers(self._inputs[indices]), targets=self._targets[indices])
 
     def on(self, device: torch.device) -> InMemoryDataset:
         """See `Dataset.on`: all of it."""
