@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.tables import each_row
 from tools.local_cluster import dns
-from tools.local_cluster.api import ApiError
+from tools.local_cluster.api import ApiError, ApiUnreachableError
 
 BOOT = datetime(2026, 11, 22, 10, 0, 0, tzinfo=UTC).timestamp() + 0.4
 
@@ -46,6 +46,6 @@ def test_a_container_of_this_start_counts(statuses: list[dict[str, Any]], is_rea
     assert dns.is_server_ready(Pods(*statuses), BOOT) is is_ready  # type: ignore[arg-type]
 
 
-@each_row("error", [OSError("refused"), ApiError(503, "starting")])
+@each_row("error", [ApiUnreachableError("refused"), ApiError(503, "starting")])
 def test_an_api_server_that_does_not_answer_is_not_ready(error: Exception) -> None:
     assert not dns.is_server_ready(Pods(error=error), BOOT)  # type: ignore[arg-type]
