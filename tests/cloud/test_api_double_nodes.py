@@ -88,6 +88,7 @@ def test_a_pools_nodes_follow_it(service: Service, kubectl: Kubectl) -> None:
 
 def test_pods_that_wait_for_gpus_make_their_pool_grow_to_its_limit(service: Service, kubectl: Kubectl) -> None:
     cluster_id = service.cluster()
+    service.finish(service.call("POST", f"/cluster/{cluster_id}/autoscale/config/", {"scaler_type": "goatscaler"}))
     scaling = {"enable": True, "min_instances": 0, "max_instances": 2, "type": "gpu"}
     path = service.pool(
         cluster_id,

@@ -295,7 +295,7 @@ def test_the_state_holds_no_credentials(cluster: LocalCluster, dev: Clone) -> No
 @pytest.mark.usefixtures("settings_file")
 def test_edits_show_exactly_their_steps_to_who_may_only_read(account: ApiDouble, dev: Clone) -> None:
     def change(settings: dict[str, Any]) -> None:
-        settings.setdefault("kubernetes", {}).update(version="1.35.7-aliyun.1")
+        settings.setdefault("kubernetes", {}).update(version="1.36.2-aliyun.1")
         pool_named(settings, "a10").update(maximum=6)
         cpu = {"name": "cpu", "role": "cpu", "instance_types": ["ecs.c7.xlarge"], "maximum": 1, "zones": [ZONE]}
         settings["node_pools"].append(cpu)

@@ -7,8 +7,6 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.cluster.test_training_jobs import events
 from tests.documentation import export_of_best
 from tests.fixtures.engineer import SMALL
@@ -86,19 +84,13 @@ print(json.dumps({"step": 1, "loss": (float(sys.argv[1]) - 3) ** 2}))
 """
 
 
-@pytest.mark.parametrize(
-    ("search", "values"),
-    [("--param x=1,3 --search grid", {"1", "3"}), ("--param x=1..9 --search random --trials 2", None)],
-    ids=["grid", "random"],
-)
-def test_a_search_without_a_model_of_the_results(engineer: Engineer, search: str, values: set[str] | None) -> None:
+def test_a_search_without_a_model_of_the_results(engineer: Engineer) -> None:
     (engineer.folder / "square.py").write_text(SQUARE, encoding="utf-8")
-    words = f"--name square --kind batch {SMALL} {search} --parallel 2 --json"
+    words = f"--name square --kind batch {SMALL} --param x=1,3 --search grid --parallel 2 --json"
     answer = json.loads(engineer.shell(f"athanor sweep {words} -- python square.py {{x}}").stdout)
     engineer.shell("athanor sweep --delete square")
 
     losses = {str(trial["values"]["x"]): trial["metric"] for trial in answer["trials"]}
-    assert losses == {x: (float(x) - 3) ** 2 for x in losses}
-    assert set(losses) == values if values else len(answer["trials"]) == 2
+    assert losses == {"1": 4, "3": 0}
     best = min(answer["trials"], key=lambda trial: trial["metric"])
     assert answer["best"] == best["run"]

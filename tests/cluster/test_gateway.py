@@ -124,7 +124,8 @@ def exposed(served: Clone, team: Team, gateway: Gateway) -> Iterator[Gateway]:
 
 
 def load(gateway: Gateway, host: str = HOST, model: str = MODEL, **options: Any) -> Load:
-    options |= {"pause_seconds": 0.02, "headers": bearer(TOKEN)}
+    # A change that fails requests fails some of a few dozen in a second; more would starve what changes.
+    options |= {"pause_seconds": 0.1, "headers": bearer(TOKEN)}
     return Load("", model, connect=lambda: gateway.connection(host), **options)
 
 

@@ -408,26 +408,29 @@ class TestQuota:
         self, platform: SchedulingPlatform, tmp_path: Path
     ) -> None:
         """The command itself cannot work in the pod of a simulated node."""
-        (tmp_path / "own").mkdir()
+        # a folder has one pod
+        one, other = tmp_path / "one", tmp_path / "other"
+        for folder in (one, other):
+            folder.mkdir()
         dev, said = f"athanor dev --queue b --pool {POOL}", ("waiting: ", "athanor dev: ")
-        with platform.own_command_begun(f"{dev} --name first --gpus 1", tmp_path) as printed:
+        with platform.own_command_begun(f"{dev} --name first --gpus 1", one) as printed:
             assert any(line.startswith(said) for line in printed)
             [node] = platform.runs("first").values()
         assert node in platform.ready_nodes(POOL)
         wait_until(lambda: platform.allocated("b") == "1", lambda: f"a GPU in its queue, not {platform.allocated('b')}")
         assert platform.allocated("a") == "0"
 
-        with platform.own_command_begun(f"{dev} --name second --gpus {GPUS_PER_NODE}", tmp_path) as printed:
+        with platform.own_command_begun(f"{dev} --name second --gpus {GPUS_PER_NODE}", other) as printed:
             assert any(line.startswith(said) for line in printed)
         refusal = "resource quota insufficient"
         wait_until(
             lambda: any(refusal in event for event in platform.events("second", "Unschedulable")),
             lambda: platform.said("second"),
         )
-        assert "1 of 8 are used" in platform.own_command("athanor why second", tmp_path)
+        assert "1 of 8 are used" in platform.own_command("athanor why second", other)
         assert platform.pods("second") == []
 
-        platform.own_command("athanor dev --stop --name first", tmp_path)
+        platform.own_command("athanor dev --stop --name first", one)
         platform.runs("second")
         wait_until(lambda: platform.allocated("b") == "8", lambda: f"its GPUs in its queue, {platform.allocated('b')}")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infra.monitoring import COMPONENT as MONITORING_COMPONENT
-from tests.fixtures.cloud import environment_clone, steps, urn_kind
+from tests.fixtures.cloud import environment_clone, steps, steps_of, urn_kind
 from tests.fixtures.nowhere import reaching_nobody
 from tools.local_environment.up import MONITORING_URNS
 
@@ -53,13 +53,23 @@ def test_make_preview_of_a_stack_that_does_not_exist_leaves_nothing(clone: Clone
     assert [stack["name"].rpartition("/")[2] for stack in listed] == ["dev"]
 
 
-def test_an_environment_is_previewed_without_keys(clone: Clone) -> None:
-    _assert_everything_is_new(clone, "dev")
+@pytest.fixture(scope="module")
+def dev_plan(clone: Clone) -> dict[str, Any]:
+    """What an update would do to an empty stack of `dev`, whose rules are all mandatory."""
+    return _plan(clone, *_mandatory_policies(clone, "dev"))
+
+
+def test_an_environment_is_previewed_without_keys(dev_plan: dict[str, Any]) -> None:
+    planned = steps_of(dev_plan)
+    assert {step.operation for step in planned} == {"create"}
+    assert {step.kind for step in planned} >= KINDS
 
 
 def test_an_environment_is_previewed_with_keys_that_nobody_issued(with_dummy_keys: Clone) -> None:
     with_dummy_keys.pulumi("stack", "init", "--stack", "prod")
-    _assert_everything_is_new(with_dummy_keys, "prod")
+    planned = steps(with_dummy_keys, "prod", *_mandatory_policies(with_dummy_keys, "prod"))
+    assert {step.operation for step in planned} == {"create"}
+    assert {step.kind for step in planned} >= KINDS
 
 
 def test_the_local_environment_keeps_its_policies_too(clone: Clone) -> None:
@@ -79,12 +89,6 @@ def test_the_local_environment_keeps_its_policies_too(clone: Clone) -> None:
         shutil.rmtree(file.parent)
 
 
-def _assert_everything_is_new(clone: Clone, stack: str) -> None:
-    planned = steps(clone, stack, *_mandatory_policies(clone, stack))
-    assert {step.operation for step in planned} == {"create"}
-    assert {step.kind for step in planned} >= KINDS
-
-
 def _mandatory_policies(clone: Clone, stack: str) -> list[str]:
     """Return flags with which the engine refuses a stack that breaks any rule of its environment."""
     config = json.loads((clone.folder / "policies" / "environments" / f"{stack}.json").read_text(encoding="utf-8"))
@@ -93,11 +97,11 @@ def _mandatory_policies(clone: Clone, stack: str) -> list[str]:
     return ["--policy-pack", "policies", "--policy-pack-config", str(file)]
 
 
-def test_without_the_monitoring_all_else_is_created_as_with_it(clone: Clone) -> None:
+def test_without_the_monitoring_all_else_is_created_as_with_it(clone: Clone, dev_plan: dict[str, Any]) -> None:
     """`make up` shows a prediction first: the update that adds the monitoring must find nothing to change."""
-    everything = _created(clone)
+    everything = _created(dev_plan)
     # What depends on everything, the monitoring too, is left out with it; no local environment has that.
-    first = _created(clone, f"--exclude={MONITORING_URNS}", f"--exclude=**{PROTECTION}**")
+    first = _created(_plan(clone, f"--exclude={MONITORING_URNS}", f"--exclude=**{PROTECTION}**"))
 
     [protection] = (urn for urn in everything if PROTECTION in urn)
     del everything[protection]
@@ -110,9 +114,12 @@ def test_without_the_monitoring_all_else_is_created_as_with_it(clone: Clone) -> 
     assert {urn_kind(urn) for urn in first} >= KINDS
 
 
-def _created(clone: Clone, *words: str) -> dict[str, Any]:
+def _plan(clone: Clone, *words: str) -> dict[str, Any]:
+    return json.loads(clone.pulumi("preview", "--json", "--stack", "dev", *words, merge=False))
+
+
+def _created(plan: dict[str, Any]) -> dict[str, Any]:
     """Return what a preview would create, less the secrets' random ciphers: inputs by URN."""
-    plan = json.loads(clone.pulumi("preview", "--json", "--stack", "dev", *words, merge=False))
     return {step["urn"]: step["newState"].get("inputs") for step in plan["steps"] if step["op"] == "create"}
 
 

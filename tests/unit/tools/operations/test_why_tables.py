@@ -28,7 +28,15 @@ def test_why_shows_the_job_its_place_and_its_pods():
     )
     text = drawn(why_tables(situation, NOW))
     assert "training, number 2 of 2 that wait" in text
-    for words in ("Job run", "run-0a1b2c3d", "restarts   0", "1h30m", "worker: ErrImagePull", "waiting for a node", "a10-0"):
+    for words in (
+        "Job run",
+        "run-0a1b2c3d",
+        "restarts   0",
+        "1h30m",
+        "worker: ErrImagePull",
+        "waiting for a node",
+        "a10-0",
+    ):
         assert words in text
 
 
