@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from infra.manifests import Manifest
 
 
-PODS = int(os.environ.get("ATHANOR_SCALE_PODS", "500"))
+PODS = int(os.environ.get("ATHANOR_SCALE_PODS", "200"))
 """A multiple of PODS_PER_JOB, at least 200; `python -m benchmarks scale` takes 5,000."""
 NODES = PODS // 5
 """Each has room for eight."""
