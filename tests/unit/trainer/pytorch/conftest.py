@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from tests.warm_python import WarmProcess
 
@@ -51,10 +53,12 @@ def process_settings(monkeypatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def run_ranks(trainer_imported) -> Callable[..., list[str]]:
-    """Run a module as so many ranks, which get the variables of torchrun; return what each of them printed."""
+def ranks_of(trainer_imported) -> Callable[..., AbstractContextManager[list[WarmProcess]]]:
+    """Run a module as so many ranks, which get the variables of torchrun; what is left at the end of the block is
+    killed."""
 
-    def run_all(module: str, count: int, *arguments: object) -> list[str]:
+    @contextmanager
+    def running(module: str, count: int, *arguments: object) -> Iterator[list[WarmProcess]]:
         with held_port() as port:
             job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
             started: list[WarmProcess] = []
@@ -63,13 +67,24 @@ def run_ranks(trainer_imported) -> Callable[..., list[str]]:
                     own = {**job, "RANK": rank, "LOCAL_RANK": rank}
                     variables = {name: str(value) for name, value in own.items()}
                     started.append(trainer_imported.start(module, *arguments, variables=variables))
-                said = [process.stdout.read() for process in started]
-                assert [process.wait() for process in started] == [0] * count, "\n".join(said)
+                yield started
             finally:
                 for process in started:
                     process.kill()
                     process.wait()
                     process.stdout.close()
+
+    return running
+
+
+@pytest.fixture(scope="session")
+def run_ranks(ranks_of) -> Callable[..., list[str]]:
+    """Run a module as so many ranks to its end; return what each of them printed."""
+
+    def run_all(module: str, count: int, *arguments: object) -> list[str]:
+        with ranks_of(module, count, *arguments) as started:
+            said = [process.stdout.read() for process in started]
+            assert [process.wait() for process in started] == [0] * count, "\n".join(said)
         return said
 
     return run_all

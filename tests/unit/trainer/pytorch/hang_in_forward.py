@@ -1,4 +1,4 @@
-"""A training in which one rank never ends a forward pass: `torchrun … hang_in_forward.py RANK STEP arguments…`."""
+"""A training in which one rank never ends a forward pass: `hang_in_forward RANK STEP arguments…`."""
 
 from __future__ import annotations
 

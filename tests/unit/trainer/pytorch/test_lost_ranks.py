@@ -9,44 +9,62 @@ import os
 import re
 import signal
 import time
-from pathlib import Path
-from typing import Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.trainer.pytorch.test_torchrun import Job, arguments
+from tests.unit.trainer.pytorch.test_torchrun import arguments
 
-HANG_IN_FORWARD = Path(__file__).with_name("hang_in_forward.py")
+if TYPE_CHECKING:
+    from tests.warm_python import WarmProcess
+
+HANG_IN_FORWARD = "tests.unit.trainer.pytorch.hang_in_forward"
+
+
+class Rank:
+    """One of the ranks, and what it has said."""
+
+    def __init__(self, process: WarmProcess) -> None:
+        self.process, self.output = process, ""
+
+    def wait_for(self, text: str) -> None:
+        """Read what it says until a line contains `text`."""
+        for line in self.process.stdout:
+            self.output += line
+            if text in line:
+                return
+        pytest.fail(f"it ended without saying {text!r}:\n{self.output}")
+
+    def wait(self) -> int:
+        """Read to the end and return the exit status."""
+        self.output += self.process.stdout.read()
+        return self.process.wait()
 
 
 @pytest.fixture
-def job(data_dir, tmp_path, monkeypatch):
+def job(ranks_of, data_dir, tmp_path):
     """Start a long training of two ranks."""
-    monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "1")  # the frozen rank does not answer torchrun either
-    started = []
+    with ExitStack() as running:
 
-    def start(*options: object, until: str = " step step=20 ", **how: Any) -> Job:
-        started.append(Job(*arguments(data_dir, tmp_path), "--epochs", 10_000, *options, **how))
-        started[-1].wait_for(until)
-        return started[-1]
+        def start(*options: object, until: str = " step step=20 ", program: str = "trainer.train") -> list[Rank]:
+            module, *own = program.split()
+            words = (*own, *arguments(data_dir, tmp_path), "--epochs", 10_000, *options)
+            ranks = [Rank(process) for process in running.enter_context(ranks_of(module, 2, *words))]
+            ranks[0].wait_for(until)
+            return ranks
 
-    yield start
-    for running in started:
-        running.end()
-
-
-def _freeze(job: Job, rank: int) -> None:
-    os.kill(job.worker(rank), signal.SIGSTOP)
+        yield start
 
 
 def test_frozen_rank_is_noticed_long_before_the_limit_of_a_step(job, tmp_path):
-    training = job("--peer_timeout_seconds", 3, "--train_timeout_seconds", 600)
-    _freeze(training, 1)
+    waiting, frozen = job("--peer_timeout_seconds", 3, "--train_timeout_seconds", 600)
+    os.kill(frozen.process.pid, signal.SIGSTOP)
     frozen_at = time.monotonic()
-    assert training.wait() != 0
+    assert waiting.wait() != 0
     assert time.monotonic() - frozen_at < 300, "the limit of a step is 600 s"
-    assert "rank 1 gave no sign of life for 3 s; aborting the communicators" in training.output
-    assert "ending the process" in training.output
+    assert "rank 1 gave no sign of life for 3 s; aborting the communicators" in waiting.output
+    assert "ending the process" in waiting.output
     # which collective they were in is on the volume, not in the pod's /tmp
     folder = tmp_path / "output/r1/flight-recorder"
     assert (folder / "rank-0").stat().st_size > 1000
@@ -54,33 +72,32 @@ def test_frozen_rank_is_noticed_long_before_the_limit_of_a_step(job, tmp_path):
     # all threads: the one that wrote it, and the main one in its loop
     assert "in dump_stacks" in stacks
     assert re.search(r" in _train$", stacks, re.MULTILINE)
-    assert re.search(r" in _train$", training.output, re.MULTILINE)
+    assert re.search(r" in _train$", waiting.output, re.MULTILINE)
 
 
 def test_sigterm_ends_a_rank_that_waits_for_a_frozen_one(job):
     more = ("--peer_timeout_seconds", 0, "--stop_timeout_seconds", 2, "--train_timeout_seconds", 600)
-    training = job(*more)
-    _freeze(training, 1)
+    waiting, frozen = job(*more)
+    os.kill(frozen.process.pid, signal.SIGSTOP)
     time.sleep(2)  # rank 0 is in the next all-reduce by now
-    os.kill(training.worker(0), signal.SIGTERM)
+    waiting.process.terminate()
     asked_at = time.monotonic()
-    assert training.wait() != 0
+    assert waiting.wait() != 0
     assert time.monotonic() - asked_at < 300, "the limit of a step is 600 s"
-    assert "asked to stop, and the step was not done 2 s later" in training.output
+    assert "asked to stop, and the step was not done 2 s later" in waiting.output
 
 
-def test_a_rank_that_waits_for_one_that_hangs_leaves_its_stacks_and_collectives(job, tmp_path, monkeypatch):
-    # the other rank's guard needs 5 s longer than gloo
-    monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "60")
-    training = job("--train_timeout_seconds", 5, until=" step step=9 ", program=(HANG_IN_FORWARD, 1, 10))
-    assert training.wait() != 0
+def test_a_rank_that_waits_for_one_that_hangs_leaves_its_stacks_and_collectives(job, tmp_path):
+    waiting, hanging = job("--train_timeout_seconds", 5, until=" step step=9 ", program=f"{HANG_IN_FORWARD} 1 10")
+    assert waiting.wait() != 0
+    assert hanging.wait() != 0  # its guard needs 5 s longer than gloo
     # the first of the two collectives that were waiting, or the second one
-    assert re.search(r"or it hangs: (Timed out waiting 5000ms|Application timeout)", training.output)
+    assert re.search(r"or it hangs: (Timed out waiting 5000ms|Application timeout)", waiting.output)
     folder = tmp_path / "output/r1/flight-recorder"
     assert (folder / "rank-0").stat().st_size > 1000
-    waiting, hanging = ((folder / f"stacks-rank-{rank}").read_text() for rank in range(2))
+    of_waiting, of_hanging = ((folder / f"stacks-rank-{rank}").read_text() for rank in range(2))
     # not where the error was handled: where it waited
-    assert "Where this thread waited (most recent call last):" in waiting
-    assert re.search(r", in train_step$", waiting, re.MULTILINE)
-    assert "Where this thread waited (most recent call last):" in training.output
-    assert re.search(r"hang_in_forward\.py.* in hang$", hanging, re.MULTILINE)
+    assert "Where this thread waited (most recent call last):" in of_waiting
+    assert re.search(r", in train_step$", of_waiting, re.MULTILINE)
+    assert "Where this thread waited (most recent call last):" in waiting.output
+    assert re.search(r"hang_in_forward\.py.* in hang$", of_hanging, re.MULTILINE)
