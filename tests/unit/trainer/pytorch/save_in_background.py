@@ -1,4 +1,4 @@
-"""One rank of a group that saves sharded states in the background: `save_in_background.py WORLD_SIZE RANK FOLDER`.
+"""One rank of a group that saves sharded states in the background: `save_in_background FOLDER`.
 
 Prints what happened as one JSON object; rank 0 leaves the weights that were saved and those that another layout loaded.
 """
@@ -60,8 +60,7 @@ class Model:
 
 def main() -> None:
     """Save twice in the background, once without space, once without a background process; then load."""
-    world_size, rank, base = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world_size), LOCAL_WORLD_SIZE=str(world_size))
+    world_size, rank, base = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"]), Path(sys.argv[1])
     torch.set_num_threads(1)
     distributed = Distributed(DistributedConfig(peer_timeout_seconds=0))
     folder = base / "checkpoints"

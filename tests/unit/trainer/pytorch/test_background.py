@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,43 +13,13 @@ import torch
 
 from trainer import export_weights
 
-PROGRAM = Path(__file__).with_name("save_in_background.py")
-REPOSITORY = Path(__file__).resolve().parents[4]
-
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory) -> tuple[Path, list[dict]]:
+def saved(run_ranks, tmp_path_factory) -> tuple[Path, list[dict]]:
     """The folder of the run, and what each rank said."""
     folder = tmp_path_factory.mktemp("run")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]),
-        "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", PROGRAM, "2", str(rank), str(folder)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [rank.communicate(timeout=300) for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
-    assert [rank.returncode for rank in ranks] == [0, 0], said
-    return folder, [json.loads(output) for output, _ in said]
+    said = run_ranks("tests.unit.trainer.pytorch.save_in_background", 2, folder)
+    return folder, [json.loads(output.splitlines()[-1]) for output in said]
 
 
 def test_training_waits_for_the_copy_and_not_for_the_disk(saved):
