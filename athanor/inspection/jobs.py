@@ -52,11 +52,16 @@ def kind_of(job: Object) -> str:
 
 
 def job_phase(job: Object) -> str:
-    """Return a Job's phase: `accepted` until Volcano's controller has looked at it.
+    """Return a Job's phase: `accepted` until Volcano's controller has looked at it."""
+    return phase_word(job.get("status", {}).get("state", {}).get("phase") or "accepted")
 
-    One that its policies end because its program failed (workloads/restarts.py) is Terminated in Volcano's words.
+
+def phase_word(phase: str) -> str:
+    """Return our word for a phase of Volcano's.
+
+    A job of several pods that its policies end because its program failed (workloads/restarts.py) is Terminated in
+    Volcano's words.
     """
-    phase = job.get("status", {}).get("state", {}).get("phase") or "accepted"
     return "Failed" if phase == "Terminated" else phase
 
 

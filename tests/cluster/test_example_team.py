@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import tritonclient.http as triton
 
+from athanor.inspection.jobs import job_phase
 from tests.fixtures.example import Example, token_of
 from tests.waiting import KUBECTL_TIMEOUT, wait_until
 from trainer.training import digits
@@ -47,7 +48,7 @@ def test_both_jobs_complete(served: Clone) -> None:
     def phases() -> dict[str, str]:
         jobs = served.objects("jobs")
         named = {job["metadata"]["labels"]["athanor.dev/job"]: job for job in jobs}
-        return {name: named[name].get("status", {}).get("state", {}).get("phase", "") for name in JOBS & set(named)}
+        return {name: job_phase(named[name]) for name in JOBS & set(named)}
 
     def ended() -> bool:
         return phases().keys() == JOBS and all(phase in {"Completed", "Failed"} for phase in phases().values())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import yaml
 
-from athanor.inspection.jobs import ENDED
+from athanor.inspection.jobs import ENDED, phase_word
 from athanor.inspection.objects import JOB_NAME
 from tools.acceptance.findings import StepFailedError
 from tools.acceptance.steady_engine import SteadyEngine
@@ -132,7 +132,8 @@ class Jobs:
 
     def _ended(self, job: str) -> str | None:
         path = "jsonpath={.status.state.phase}"
-        phase = self._place.kubectl.run("get", _JOB, job, "-n", self._place.settings.namespace, "-o", path).strip()
+        words = ("get", _JOB, job, "-n", self._place.settings.namespace, "-o", path)
+        phase = phase_word(self._place.kubectl.run(*words).strip())
         return phase if phase in ENDED else None
 
     def _write(self, requests: Sequence[Probe | Measurement]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from athanor.inspection.control_characters import shortened
+from athanor.inspection.jobs import ENDED, phase_word
 from athanor.runs.overlooked import REMINDED, Reminder
 from tools.errors import ExpectedError
 from tools.operations.log_lines import readable
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 1.0
 _SHOWN_CHARACTERS = 100
 _JOB_KIND = "jobs.batch.volcano.sh"
-_ENDED_BADLY = {"Failed", "Aborted", "Terminated"}
 
 
 class TrainingError(ExpectedError):
@@ -76,7 +76,7 @@ def wait_for_job(kubectl: Kubectl, namespace: str, job: str, report: Progress, *
         line = _last_line(kubectl, namespace, job)
         said = shortened(readable(line).decode().partition("\n")[0], _SHOWN_CHARACTERS)
         words = f"{phase or 'accepted'} — {said or 'pods are starting'}"
-        if phase in _ENDED_BADLY:
+        if phase in ENDED:
             name = job.rsplit("-", 1)[0]
             raise TrainingError(f"job {job} is {words}. See `make why JOB={name}` and `make logs JOB={name}`")
         if words != reported:
@@ -91,7 +91,7 @@ def wait_for_job(kubectl: Kubectl, namespace: str, job: str, report: Progress, *
 
 def _phase(kubectl: Kubectl, namespace: str, job: str) -> str:
     answer = kubectl.run("get", _JOB_KIND, job, "-n", namespace, "-o", "jsonpath={.status.state.phase}")
-    return answer.strip()
+    return phase_word(answer.strip())
 
 
 def _last_line(kubectl: Kubectl, namespace: str, job: str) -> bytes:

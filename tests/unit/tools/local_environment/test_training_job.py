@@ -64,7 +64,7 @@ def test_a_job_that_ends_badly_is_an_error_with_its_last_words(kubectl, fake_pro
     fake_program.answer(WORDS, "ValueError: no data\n")
     with pytest.raises(TrainingError) as caught:
         wait_for_job(kubectl, "athanor", JOB, report.progress)
-    assert phase in str(caught.value)
+    assert f"is {'Failed' if phase == 'Terminated' else phase} — " in str(caught.value)
     assert "ValueError: no data" in str(caught.value)
     assert "make why JOB=digits-training`" in str(caught.value)
     assert "make logs JOB=digits-training`" in str(caught.value)
