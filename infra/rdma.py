@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pulumi
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from infra.offers import NodeFacts
     from infra.pod_network_modes import PodNetwork
 
+GpuDirectLevel = Literal["LOC", "PIX", "PXB", "PHB", "SYS"]
+"""Never, below one PCIe switch, below several, on one NUMA node, always (NCCL, "Environment Variables")."""
 TERWAY_CONFIG = "athanor-erdma"
 """Name of the ConfigMap that Terway merges into its own configuration on the nodes that name it."""
 _DEVICES = {"erdma": "aliyun/erdma", "lingjun": "rdma/hca"}
@@ -60,6 +62,9 @@ class Rdma:
 
     smc_r: bool = False
     """Whether TCP connections of the pods also become RDMA (SMC-R). Refused: no pool of the platform has it."""
+    gpudirect_level: GpuDirectLevel | None = None
+    """How far apart GPU and interface may be for transfers that bypass the host's memory (NCCL_NET_GDR_LEVEL). Default:
+    SYS over eRDMA on machines without NVLink, elsewhere NCCL's own limit. The log says which it used: `GDRDMA`."""
 
     def __post_init__(self) -> None:
         """Refuse SMC-R, with which a pod would not be admitted or not start.
@@ -123,17 +128,21 @@ def added_capabilities(kind: RdmaKind) -> list[str]:
     return ["IPC_LOCK", "SYS_RESOURCE"] if kind == "lingjun" else []
 
 
-def nccl_environment(node: NodeFacts | None, network: PodNetwork, rdma: RdmaKind) -> dict[str, str]:
+def nccl_environment(
+    node: NodeFacts | None, network: PodNetwork, rdma: RdmaKind, gpudirect_level: GpuDirectLevel | None = None
+) -> dict[str, str]:
     """Return NCCL's variables for pods with GPUs; what NCCL finds out by itself is left to it.
 
     Args:
         node: The pool's node; None for Lingjun machines and where the pod may run anywhere.
         network: The pods' network.
         rdma: The RDMA device that the pods ask for.
+        gpudirect_level: What the user says of it.
     """
     environment = socket_environment(network)
     if rdma != "none":
-        return {**environment, **_RDMA_OR_FAILURE, **_of_kind(node, rdma)}
+        level = {"NCCL_NET_GDR_LEVEL": gpudirect_level} if gpudirect_level else {}
+        return {**environment, **_RDMA_OR_FAILURE, **_of_kind(node, rdma), **level}
     # An interface that the pod sees but did not ask for (on the host's network) must not be tried.
     return {**environment, "NCCL_IB_DISABLE": "1"} if node and node.rdma != "none" else environment
 
@@ -146,5 +155,11 @@ def socket_environment(network: PodNetwork) -> dict[str, str]:
 def _of_kind(node: NodeFacts | None, rdma: RdmaKind) -> dict[str, str]:
     if rdma == "lingjun":
         return _LINGJUN
-    # Behind PCIe switches the distance between GPU and interface exceeds NCCL's limit for direct transfers.
+    # NCCL compares the PCIe distance of GPU and interface with PXB (commit 04cdb808, src/graph/paths.cc,
+    # ncclTopoCheckGdr), and machines without NVLink have more: alibabacloud-erdma-controller 0.2.11,
+    # docs/erdma-benchmark, measured 26.6 GB/s with SYS and 14.7 without. With NVLink NCCL takes the distance of the GPU
+    # that is closest to the interface, and reaches it over NVLink (PXN, same function). PAI, which sets NCCL up for
+    # each type, leaves the level out on all with eRDMA, also on ebmgn7v and ebmgn8v, which have NVLink ("eRDMA: Use
+    # high-performance networks for distributed training", 29 October 2025). No document has the PCIe layout of such
+    # machines, hence Rdma.gpudirect_level.
     return {} if node and node.nvlink else {"NCCL_NET_GDR_LEVEL": "SYS"}

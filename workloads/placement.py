@@ -279,7 +279,8 @@ def network_environment(asked: Placement, offers: PlatformOffers) -> dict[str, s
     }
     if pool is None or not asked.resources.visible_gpus:
         return own
-    return {**own, **nccl_environment(pool.node, asked.network, _rdma_kind(asked, pool))}
+    level = asked.rdma.gpudirect_level if asked.rdma else None
+    return {**own, **nccl_environment(pool.node, asked.network, _rdma_kind(asked, pool), level)}
 
 
 def gpu_access(asked: Placement, offers: PlatformOffers) -> GpuAccess:

@@ -92,6 +92,13 @@ def test_nccl_is_configured_where_it_cannot_find_out(node, rdma, added):
     assert nccl_environment(node, SharedEni(), rdma) == {"NCCL_SOCKET_IFNAME": "=eth0", **added}
 
 
+@each_row("node", [PCIE_WITH_RDMA, NVLINK_WITH_RDMA])
+def test_the_distance_of_direct_transfers_is_the_users_to_say(node):
+    assert nccl_environment(node, SharedEni(), "erdma", "PHB")["NCCL_NET_GDR_LEVEL"] == "PHB"
+    with pytest.raises(RefusalError, match=r"rdma.gpudirect_level = 'far'.*SYS"):
+        Rdma(gpudirect_level="far")
+
+
 @each_row(
     ("network", "rdma"),
     product([SharedEni(), ExclusiveEni(), HostNetwork(interface="bond0")], ["none", "erdma", "lingjun"]),
