@@ -74,8 +74,13 @@ def _words(name: str) -> str:
 
 def _value(name: str, value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value / 1e9:,.2f} GB" if name.endswith(_SHOWN_BYTES) else f"{value:,}"
+        return _size(value) if name.endswith(_SHOWN_BYTES) else f"{value:,}"
     return _cell(str(value))
+
+
+def _size(count: int) -> str:
+    factor, unit = next((each for each in ((1e9, "GB"), (1e6, "MB")) if count >= each[0]), (1e3, "kB"))
+    return f"{count / factor:,.2f} {unit}"
 
 
 def _cell(text: str) -> str:

@@ -25,11 +25,12 @@ from trainer.hardware_check import (
 from trainer.hardware_check.site import FULL, MINIATURE, Site, SkippedError, StepError
 from trainer.helpers import hardware
 from trainer.network_benchmark.all_reduce import AllReduce
+from trainer.network_benchmark.result import read_all
 from trainer.pytorch.config import parse
 
 STEPS = (
-    *("digits", "gpt-nano-fp32", "gpt-nano-bf16-compiled", "checkpoint", "lost-rank", "stop-and-resume"),
-    *("out-of-memory", "server"),
+    *("machine", "digits", "gpt-nano-fp32", "checkpoint", "sharded", "lost-rank", "network", "stop-and-resume"),
+    *("out-of-memory", "images-workers", "server", "gpt-nano-bf16-compiled"),
 )
 """One of each kind: of the others, the command lines and what is made of the results are tested below."""
 
@@ -89,18 +90,39 @@ def test_what_the_steps_measured(done):
     assert figures["checkpoint"]["equal"]
     assert figures["checkpoint"]["values"] > 20
     assert figures["stop-and-resume"]["resumed_at_step"] >= 3
+    assert figures["machine"]["torch"] is None or figures["machine"]["torch"]["gpus"] == []
+    assert figures["sharded"]["tokens_per_second"] > 0
+    assert figures["network"]["backend"] == "gloo"
+    assert figures["network"]["largest_bytes"] == MINIATURE.largest_all_reduce
+    assert figures["images-workers"]["samples_per_second"] > 0
     assert "another rank is gone" in figures["lost-rank"]["error"]
     assert figures["server"]["requests_per_second"] > 0
 
 
-def test_the_report_has_a_row_for_each_step(done):
+def test_two_ranks_did_what_needs_two_ranks(done):
+    """Their ranks saw each other: one alone would measure the same figures."""
+    sharded = done.site.folder / "sharded"
+    assert {file.name for file in sharded.glob("observed-*.json")} == {"observed-0.json", "observed-1.json"}
+    [result] = read_all(done.site.folder / "network")
+    assert (result.world_size, result.network) == (2, "this-machine")
+
+
+def test_the_report_shows_each_step_as_json_and_as_a_table(done):
     content = json.loads((done.folder / "report.json").read_text())
-    assert [each["name"] for each in content["steps"]] == list(done.results)
+    assert [each["name"] for each in content["steps"]] == list(done.results) == list(STEPS)
     text = (done.folder / "report.md").read_text()
-    rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert len(rows) == 1 + len(done.results)
     assert "no GPU: miniatures on the CPU" in text
-    assert "| One of two ranks is killed | done |" in text
+    header, *rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert header == "| step | result | seconds | figures |"
+    for row, each in zip(rows, content["steps"], strict=True):
+        assert each["figures"] == json.loads(json.dumps(done.results[each["name"]].figures))
+        assert row.startswith(f"| {each['title']} | {each['outcome']} | {each['seconds']:g} | ")
+        if each["outcome"] == "skipped":
+            assert each["reason"] in row
+        # A figure that has no place in a table is in the JSON alone.
+        shown = set(each["figures"]) - set(report._LEFT_TO_JSON)
+        missing = [name for name in shown if each["figures"][name] and report._words(name) not in row]
+        assert missing == [], each["name"]
 
 
 def test_a_checkpoint_with_other_bits_is_noticed(done, monkeypatch):
@@ -237,13 +259,18 @@ def test_a_step_that_does_not_exist_is_refused_by_name(site, tmp_path):
 def test_a_table_cell_holds_what_a_step_said():
     results = [
         steps.Result(name="a", title="A", outcome="failed", seconds=1.5, reason="one | two\nthree"),
-        steps.Result(name="b", title="B", outcome="done", figures={"memory_peak_bytes": 2_500_000_000, "mfu": 0.41}),
+        steps.Result(
+            name="b",
+            title="B",
+            outcome="done",
+            figures={"memory_peak_bytes": 2_500_000_000, "least_bytes": 4_096, "mfu": 0.41},
+        ),
     ]
     content = report.document(results, date="today", minutes=1, torch_version="2.15")
     rows = report.markdown(json.loads(json.dumps(content))).splitlines()[-2:]
     assert rows == [
         "| A | failed | 1.5 | one \\| two / three |",
-        "| B | done | 0 | memory peak 2.50 GB, mfu 0.41 |",
+        "| B | done | 0 | memory peak 2.50 GB, least 4.10 kB, mfu 0.41 |",
     ]
 
 
