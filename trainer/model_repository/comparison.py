@@ -40,6 +40,12 @@ def random_batches(shapes: Sequence[Sequence[int]], sizes: Iterable[int] = BATCH
         yield [torch.randn(size, *shape, generator=generator) for shape in shapes]
 
 
+def random_calls(shapes: Sequence[Sequence[int]]) -> Iterator[list[Tensor]]:
+    """Yield the inputs of a few calls of a model that takes no batches, the same ones each time; `shapes` are whole."""
+    for batch in random_batches(shapes):
+        yield [tensor[0] for tensor in batch]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """Inputs and the right answer to them."""

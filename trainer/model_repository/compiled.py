@@ -27,8 +27,8 @@ _ANY_AVX2 = {"cpp.march": "x86-64-v3", "cpp.simdlen": 256}
 """Else the code would be for the CPU that it is compiled on, and end the process on one that lacks an instruction."""
 
 
-def save(model: nn.Module, path: Path, examples: Sequence[Sequence[Tensor]]) -> None:
-    """Compile a model in evaluation mode that takes batches of any size; see `exported.program`.
+def save(model: nn.Module, path: Path, examples: Sequence[Sequence[Tensor]], *, is_batched: bool = True) -> None:
+    """Compile a model in evaluation mode; see `exported.program`.
 
     Raises:
         RuntimeError: there is no C++ compiler, or it fails.
@@ -43,7 +43,7 @@ def save(model: nn.Module, path: Path, examples: Sequence[Sequence[Tensor]]) -> 
     settings = {"aot_inductor.precompile_headers": False} | (_ANY_AVX2 if platform.machine() == "x86_64" else {})
     with torch.no_grad():
         cast("Any", _inductor).aoti_compile_and_package(
-            exported.program(model, examples), package_path=content, inductor_configs=settings
+            exported.program(model, examples, is_batched=is_batched), package_path=content, inductor_configs=settings
         )
     path.write_bytes(content.getbuffer())
 

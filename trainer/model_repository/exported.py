@@ -24,18 +24,23 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 
-def program(model: nn.Module, examples: Sequence[Sequence[Tensor]]) -> ExportedProgram:
-    """Return a model in evaluation mode as a program that takes batches of any size.
+def program(model: nn.Module, examples: Sequence[Sequence[Tensor]], *, is_batched: bool = True) -> ExportedProgram:
+    """Return a model in evaluation mode as a program, which takes batches of any size if the model takes batches.
 
     Args:
         model: A module.
         examples: Inputs of a call or several, of at least two samples: the sizes 0 and 1 would become constants of the
             program. Other dimensions in which they differ take any size, too.
+        is_batched: Whether their first dimension is the samples.
     """
     batch, any_size = torch.export.Dim("batch", min=1), torch.export.Dim.AUTO
     sizes = [list(zip(*(tensor.shape for tensor in tensors), strict=True)) for tensors in zip(*examples, strict=True)]
     dynamic = tuple(
-        {0: batch} | {place: any_size for place, given in enumerate(each) if place and len(set(given)) > 1}
+        {
+            place: batch if is_batched and place == 0 else any_size
+            for place, given in enumerate(each)
+            if (is_batched and place == 0) or len(set(given)) > 1
+        }
         for each in sizes
     )
     with warnings.catch_warnings():
@@ -46,7 +51,7 @@ def program(model: nn.Module, examples: Sequence[Sequence[Tensor]]) -> ExportedP
         return torch.export.export(model.eval(), tuple(examples[0]), dynamic_shapes=dynamic)
 
 
-def save(model: nn.Module, path: Path, examples: Sequence[Sequence[Tensor]]) -> None:
+def save(model: nn.Module, path: Path, examples: Sequence[Sequence[Tensor]], *, is_batched: bool = True) -> None:
     """Write a model as a program; see `program`.
 
     Raises:
@@ -54,7 +59,7 @@ def save(model: nn.Module, path: Path, examples: Sequence[Sequence[Tensor]]) -> 
     """
     # by way of memory, as TorchScript and for the same reason
     content = io.BytesIO()
-    torch.export.save(program(model, examples), content)
+    torch.export.save(program(model, examples, is_batched=is_batched), content)
     path.write_bytes(content.getbuffer())
 
 

@@ -44,6 +44,8 @@ class CheckpointSource:
     examples: str | None = None
     """Of any other network, in place of data: FILE.py:NAME of a dict of tensors [rows, …] by the names of forward's
     arguments, a list of such dicts (sizes in which they differ are free), or a function that returns either."""
+    unbatched: bool = False
+    """Whether the network of `examples` takes no batches: a call answers one request, and tensors are [any, …]."""
     step: Step | None = None
     """Of a run: step of the checkpoint to take, or the one that --keep_best has kept. None: the latest that is
     intact."""
@@ -66,6 +68,10 @@ class CheckpointSource:
         if (self.data is None) == (self.examples is None):
             given = "both are given" if self.data else "none is given"
             raise ValueError(f"data, examples: {given}. Fix: data of a classifier, or examples of another network")
+        if self.unbatched and self.examples is None:
+            raise ValueError(
+                "unbatched=True: data are samples of a classifier, in batches. Fix: examples, or leave it out"
+            )
         if self.checkpoint is None and self.network is None:
             raise ValueError("checkpoint, network: none is given. Fix: one, or both for a file of weights")
         file_name("run_name", self.name)
@@ -117,12 +123,13 @@ class CheckpointSource:
 
     def _described_by_examples(self, run: _RunCheckpoint | None) -> TrainedModel:
         module = self._module(run)
-        described = interface(self.examples or "", module, self.output_name)
+        described = interface(self.examples or "", module, self.output_name, is_batched=not self.unbatched)
         return TrainedModel(
             module=module,
             inputs=described.inputs,
             outputs=described.outputs,
             samples=described.samples,
+            is_batched=not self.unbatched,
             run_name=self.name,
             step=run.step if run else 0,
             commit=self._source_commit(),

@@ -32,10 +32,10 @@ class Interface:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     samples: list[list[Tensor]]
-    """The examples: batches with a tensor per input."""
+    """The examples: calls with a tensor per input."""
 
 
-def interface(examples: str, module: nn.Module, output_name: str) -> Interface:
+def interface(examples: str, module: nn.Module, output_name: str, *, is_batched: bool = True) -> Interface:
     """Return how a network is called, by examples.
 
     Args:
@@ -45,14 +45,17 @@ def interface(examples: str, module: nn.Module, output_name: str) -> Interface:
         module: In evaluation mode.
         output_name: Of a result that is one tensor. Others have the names of their keys or fields, numbers
             (`OUTPUT__0`) in a tuple or list, or paths.
+        is_batched: Whether the first dimension of all tensors is the rows; else it is one as any.
 
     Raises:
         SourceError: there is no such file or name, its code or the network fails, or what it takes or returns cannot be
             served.
     """
-    batches = _read(examples)
-    names, samples = _in_order(examples, batches, module)
-    results = [_outputs(examples, module, tensors) for tensors in samples]
+    calls = _read(examples)
+    if is_batched:
+        _check_rows(examples, calls)
+    names, samples = _in_order(examples, calls, module)
+    results = [_outputs(examples, module, tensors, is_batched=is_batched) for tensors in samples]
     places = list(results[0])
     if any(list(each) != places for each in results):
         raise SourceError(
@@ -60,9 +63,9 @@ def interface(examples: str, module: nn.Module, output_name: str) -> Interface:
         )
     columns = list(zip(*samples, strict=True))
     return Interface(
-        inputs=tuple(_spec(name, column) for name, column in zip(names, columns, strict=True)),
+        inputs=tuple(_spec(name, column, is_batched=is_batched) for name, column in zip(names, columns, strict=True)),
         outputs=tuple(
-            _spec(name, [each[place] for each in results])
+            _spec(name, [each[place] for each in results], is_batched=is_batched)
             for name, place in zip(_output_names(places, output_name), places, strict=True)
         ),
         samples=samples,
@@ -91,13 +94,20 @@ def _checked(examples: str, given: object) -> dict[str, Tensor]:
         kind = type(cast("object", given)).__name__
         raise SourceError(f"examples={examples!r}: is {kind}; must be {_FORM}")
     items = cast("Mapping[object, object]", given).items()
-    batch = {str(name): _tensor(f"examples={examples!r}: {name!r}", value) for name, value in items}
-    rows = {name: len(tensor) if tensor.ndim else 0 for name, tensor in batch.items()}
-    if len(set(rows.values())) > 1 or min(rows.values()) < 2:
-        given_rows = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in batch.items())
-        fix = "Fix: the same number of rows, 2 or more, in the first dimension of each"
-        raise SourceError(f"examples={examples!r}: {given_rows}: are not a batch. {fix}")
-    return batch
+    call = {str(name): _tensor(f"examples={examples!r}: {name!r}", value) for name, value in items}
+    if numbers := [name for name, tensor in call.items() if not tensor.ndim]:
+        raise SourceError(f"examples={examples!r}: {numbers[0]} has no dimension; must have one or more. Fix: [1]")
+    return call
+
+
+def _check_rows(examples: str, calls: list[dict[str, Tensor]]) -> None:
+    for call in calls:
+        rows = {len(tensor) for tensor in call.values()}
+        if len(rows) > 1 or min(rows) < 2:
+            given_rows = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in call.items())
+            fix = "Fix: the same number of rows, 2 or more, in the first dimension of each"
+            fix += "; or --unbatched"
+            raise SourceError(f"examples={examples!r}: {given_rows}: are not a batch. {fix}")
 
 
 def _tensor(what: str, value: object) -> Tensor:
@@ -109,14 +119,12 @@ def _tensor(what: str, value: object) -> Tensor:
     return tensor.detach().cpu()
 
 
-def _in_order(
-    examples: str, batches: list[dict[str, Tensor]], module: nn.Module
-) -> tuple[list[str], list[list[Tensor]]]:
-    """Return the names of the arguments in their order, and the tensors of each batch in it."""
+def _in_order(examples: str, calls: list[dict[str, Tensor]], module: nn.Module) -> tuple[list[str], list[list[Tensor]]]:
+    """Return the names of the arguments in their order, and the tensors of each call in it."""
     signature = inspect.signature(module.forward)
-    first = batches[0]
-    for each in batches[1:]:
-        forms = [{name: (tensor.dtype, tensor.ndim) for name, tensor in batch.items()} for batch in (first, each)]
+    first = calls[0]
+    for each in calls[1:]:
+        forms = [{name: (tensor.dtype, tensor.ndim) for name, tensor in call.items()} for call in (first, each)]
         if forms[0] != forms[1]:
             raise SourceError(
                 f"examples={examples!r}: differ in names, types or dimensions; must differ in sizes alone"
@@ -130,10 +138,12 @@ def _in_order(
         fix = "Fix: the arguments before it, too, or a module around the network whose forward takes these alone"
         raise SourceError(f"examples={examples!r}: {next(iter(bound.kwargs))} is given by name alone. {fix}")
     names = list(bound.arguments)
-    return names, [[batch[name] for name in names] for batch in batches]
+    return names, [[call[name] for name in names] for call in calls]
 
 
-def _outputs(examples: str, module: nn.Module, tensors: list[Tensor]) -> dict[tuple[str | int, ...], Tensor]:
+def _outputs(
+    examples: str, module: nn.Module, tensors: list[Tensor], *, is_batched: bool
+) -> dict[tuple[str | int, ...], Tensor]:
     shapes = " and ".join(str(list(tensor.shape)) for tensor in tensors)
     try:
         with torch.inference_mode():
@@ -146,9 +156,14 @@ def _outputs(examples: str, module: nn.Module, tensors: list[Tensor]) -> dict[tu
         if not isinstance(value, torch.Tensor) or value.dtype not in _DATATYPES:
             what = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
             raise SourceError(f"the network returns {what} as {place}; must be tensors of {', '.join(TORCH_TYPES)}")
-        if not value.ndim or len(value) != len(tensors[0]):
+        if not value.ndim and not is_batched:
+            fix = "Fix: value.reshape(1)"
+            raise SourceError(f"the network returns {place} without a dimension; must have one or more. {fix}")
+        if is_batched and (not value.ndim or len(value) != len(tensors[0])):
             limit = f"must have a row for each of the {len(tensors[0])} rows of the inputs"
-            raise SourceError(f"the network returns {list(value.shape)} as {place}; {limit}. Fix: batches first")
+            raise SourceError(
+                f"the network returns {list(value.shape)} as {place}; {limit}. Fix: batches first, or --unbatched"
+            )
         outputs[path] = value
     if not outputs:
         raise SourceError(f"the network returns {type(result).__name__} without a tensor; must return one or more")
@@ -165,7 +180,8 @@ def _output_names(places: list[tuple[str | int, ...]], output_name: str) -> list
     return [full_name(path) for path in places]
 
 
-def _spec(name: str, tensors: Sequence[Tensor]) -> TensorSpec:
-    sizes = zip(*(tensor.shape[1:] for tensor in tensors), strict=True)
+def _spec(name: str, tensors: Sequence[Tensor], *, is_batched: bool) -> TensorSpec:
+    first = 1 if is_batched else 0
+    sizes = zip(*(tensor.shape[first:] for tensor in tensors), strict=True)
     shape = tuple(each[0] if len(set(each)) == 1 else -1 for each in sizes)
     return TensorSpec(name=name, shape=shape, datatype=_DATATYPES[tensors[0].dtype])

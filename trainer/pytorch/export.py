@@ -63,8 +63,8 @@ def origin(trained: TrainedModel, compression: CompressionConfig = NO_VARIANTS) 
         "source_files": trained.source_files,
         # absent as in manifests from before there was another
         "method": trained.method if trained.method == "export" else None,
-        "inputs": [spec.to_manifest() for spec in trained.inputs],
-        "outputs": [spec.to_manifest() for spec in trained.outputs],
+        "inputs": [spec.to_manifest(is_batched=trained.is_batched) for spec in trained.inputs],
+        "outputs": [spec.to_manifest(is_batched=trained.is_batched) for spec in trained.outputs],
     }
 
 
@@ -97,7 +97,7 @@ def publish(
         manifest = _fill(staging, config, trained, compression)
         # before the version: a server that sees the version must be able to read how to serve it
         class_names.write(folder, trained)
-        write_config(folder / CONFIG_FILE, config, trained, is_batched=manifest["batching"]["dynamic"])
+        write_config(folder / CONFIG_FILE, config, trained, is_dynamic=manifest["batching"]["dynamic"])
         return _rename_to_next_version(staging, folder, manifest)
     except Exception as error:  # torch has several for a missing file
         if staging.exists():

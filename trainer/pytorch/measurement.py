@@ -52,25 +52,28 @@ def share_correct(call: Callable[..., object], samples: InBatches) -> float:
     return correct / len(samples)
 
 
-def latencies(programs: Sequence[Program], samples: Sequence[Tensor]) -> list[dict[str, dict[str, float]]]:
-    """Time calls with 1 and 16 samples on one thread: 200 of each program, or what a second for each allows.
+def latencies(
+    programs: Sequence[Program], samples: Sequence[Tensor], sizes: Sequence[int] | None = BATCH_SIZES
+) -> list[dict[str, dict[str, float]]]:
+    """Time calls on one thread: 200 of each program, or what a second for each allows.
 
     One thread, so that files compare: two on a busy machine wait for each other. The programs take turns, so that what
     else the machine does slows all of them.
 
     Args:
         programs: Loaded models.
-        samples: Real inputs, a tensor for each, repeated where there are fewer than 16 rows.
+        samples: Real inputs, a tensor for each, repeated where there are fewer rows than wanted.
+        sizes: Samples of a call. None: the inputs are those of one call.
 
     Returns:
-        For each program `batch_1` and `batch_16`, each with `p50` and `p99` in milliseconds.
+        For each program `batch_1` and `batch_16`, each with `p50` and `p99` in milliseconds; for calls without batches
+        `batch_1` alone.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(THREADS)
     try:
-        columns = {
-            f"batch_{rows}": _latencies(programs, [_rows(tensor, rows) for tensor in samples]) for rows in BATCH_SIZES
-        }
+        calls = {1: samples} if sizes is None else {rows: [_rows(one, rows) for one in samples] for rows in sizes}
+        columns = {f"batch_{rows}": _latencies(programs, call) for rows, call in calls.items()}
         return [{name: column[place] for name, column in columns.items()} for place in range(len(programs))]
     finally:
         torch.set_num_threads(threads)

@@ -41,7 +41,7 @@ _WORTHWHILE = 0.95
 """Share of the time of the frozen model that an optimised one may take, with one sample and with many."""
 _LEAST_SAVED_MS = 0.05
 """Of a call with many samples: noise decides about less, and so little is lost in what a request costs besides."""
-_MANY = f"batch_{BATCH_SIZES[-1]}"
+_ONE, _MANY = (f"batch_{rows}" for rows in BATCH_SIZES)
 _ROWS = comparison.BATCH_SIZES[-1]
 """Of the batch whose rows are compared with each alone."""
 
@@ -74,7 +74,7 @@ def write_model(path: Path, trained: TrainedModel) -> dict[str, Any]:
         kind = "a program of torch.export"
     try:
         if trained.method == "export":
-            _save_exported(trained.module, path, trained.samples)
+            _save_exported(trained.module, path, trained)
         else:
             torchscript.save_frozen(trained.module, path, trained.samples[0] if trained.method == "trace" else None)
     except Exception as error:
@@ -87,6 +87,8 @@ def write_model(path: Path, trained: TrainedModel) -> dict[str, Any]:
         entry = _entry(path, trained.module, trained)
     except _OtherAnswersError as error:
         raise ExportError(f"{error}. Fix: {other}") from error
+    if not trained.is_batched:
+        return entry | {"batching": {"dynamic": False, "reason": "the network takes no batches"}}
     if why := _dependence_of_rows(trained.module, trained.samples):
         # a server must not put the samples of several clients into one batch
         logger.warning("published without dynamic batching: %s", why)
@@ -156,23 +158,23 @@ def _points_lost(before: float, after: float) -> float:
 def _write_variant(path: Path, variant: Variant, model: nn.Module, trained: TrainedModel) -> dict[str, Any]:
     with any_kernel():
         if variant == COMPILED:
-            compiled.save(model, path, trained.samples)
+            compiled.save(model, path, trained.samples, is_batched=trained.is_batched)
         elif path.suffix == TORCH_EXPORT_SUFFIX:
-            _save_exported(model, path, trained.samples)
+            _save_exported(model, path, trained)
         else:
             # scripting does not know the modules that quantisation and pruning generate
             torchscript.save_frozen(model, path, trained.samples[0])
     entry = _entry(path, model, trained)
-    if why := _dependence_of_rows(model, trained.samples):
+    if trained.is_batched and (why := _dependence_of_rows(model, trained.samples)):
         logger.warning("variant %s: %s; it is served in batches as the model is", variant, why)
         entry["depends_on_batch"] = why
     return entry
 
 
-def _save_exported(model: nn.Module, path: Path, examples: Batches) -> None:
+def _save_exported(model: nn.Module, path: Path, trained: TrainedModel) -> None:
     from trainer.model_repository import exported  # noqa: PLC0415  imports torch's compiler
 
-    exported.save(model, path, examples)
+    exported.save(model, path, trained.samples, is_batched=trained.is_batched)
 
 
 def _entry(path: Path, model: nn.Module, trained: TrainedModel) -> dict[str, Any]:
@@ -182,7 +184,7 @@ def _entry(path: Path, model: nn.Module, trained: TrainedModel) -> dict[str, Any
         ExportError: it does not, or not always.
         SourceError, DataError: held-out samples cannot be read.
     """
-    program, about = _served_program(path, model, trained.samples)
+    program, about = _served_program(path, model, trained)
     if trained.held_out is not None:
         try:
             about = {"accuracy": share_correct(program.call, trained.held_out), **about}
@@ -195,13 +197,13 @@ def _entry(path: Path, model: nn.Module, trained: TrainedModel) -> dict[str, Any
     return {"model_file": path.name, "sha256": sha256_of(path), "size_bytes": path.stat().st_size, **about}
 
 
-def _served_program(path: Path, model: nn.Module, samples: Batches) -> tuple[Program, dict[str, Any]]:
+def _served_program(path: Path, model: nn.Module, trained: TrainedModel) -> tuple[Program, dict[str, Any]]:
     """Return the program that a server should run of a file, with its latency and why it is that one."""
     with torch.inference_mode(), any_kernel():
-        cases, is_sampled = _cases(model, samples)
+        cases, is_sampled = _cases(model, trained)
         frozen = _verified(path, model, cases)
         if path.suffix == TORCH_EXPORT_SUFFIX:
-            return frozen, {"latency_ms": latencies([frozen], samples[0])[0]}
+            return frozen, {"latency_ms": _latencies([frozen], trained)[0]}
         optimized, why = frozen, "cannot be compared: the network fails on random inputs"
         if is_sampled:
             try:
@@ -211,21 +213,26 @@ def _served_program(path: Path, model: nn.Module, samples: Batches) -> tuple[Pro
                 why = f"fails: {torch_error.reason(error)}"
     if why:
         return frozen, {
-            "latency_ms": latencies([frozen], samples[0])[0],
+            "latency_ms": _latencies([frozen], trained)[0],
             "optimization": {"used": False, "reason": f"the optimised program {why}"},
         }
-    before, after = latencies([frozen, optimized], samples[0])
+    before, after = _latencies([frozen, optimized], trained)
     is_worthwhile = all(after[size]["p50"] <= _WORTHWHILE * before[size]["p50"] for size in before)
     times = [" and ".join(f"{latency['p50']:g}" for latency in program.values()) for program in (after, before)]
-    rows = " and ".join(map(str, BATCH_SIZES))
-    reason = f"with {rows} samples the optimised program takes {times[0]} ms, the frozen one {times[1]} ms"
-    if is_worthwhile and before[_MANY]["p50"] - after[_MANY]["p50"] < _LEAST_SAVED_MS:
+    calls = f"with {' and '.join(map(str, BATCH_SIZES))} samples" if trained.is_batched else "with a call's inputs"
+    reason = f"{calls} the optimised program takes {times[0]} ms, the frozen one {times[1]} ms"
+    most = _MANY if trained.is_batched else _ONE
+    if is_worthwhile and before[most]["p50"] - after[most]["p50"] < _LEAST_SAVED_MS:
         is_worthwhile = False
         reason += f": less than {_LEAST_SAVED_MS:g} ms, which the next measurement may deny"
     return (optimized if is_worthwhile else frozen), {
         "latency_ms": after if is_worthwhile else before,
         "optimization": {"used": is_worthwhile, "reason": reason},
     }
+
+
+def _latencies(programs: Sequence[Program], trained: TrainedModel) -> list[dict[str, dict[str, float]]]:
+    return latencies(programs, trained.samples[0], BATCH_SIZES if trained.is_batched else None)
 
 
 def _dependence_of_rows(model: nn.Module, samples: Batches) -> str:
@@ -253,14 +260,24 @@ def _random_batches(like: Sequence[Tensor], sizes: Sequence[int] = comparison.BA
         yield [numbers.pop(0) if is_drawn else tensor[rows] for tensor, is_drawn in zip(like, drawn, strict=True)]
 
 
-def _cases(model: nn.Module, samples: Batches) -> tuple[list[comparison.Case], bool]:
+def _random_calls(like: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Yield random float32 for calls without batches, with the tensors of other types that are given."""
+    for numbers in comparison.random_calls([tensor.shape for tensor in like if tensor.dtype == torch.float32]):
+        yield [numbers.pop(0) if tensor.dtype == torch.float32 else tensor for tensor in like]
+
+
+def _cases(model: nn.Module, trained: TrainedModel) -> tuple[list[comparison.Case], bool]:
     """Return what a file must answer to real inputs and to random ones, and whether the model takes random ones.
 
     Raises:
         ExportError: the model fails on real ones.
     """
     cases: list[comparison.Case] = []
-    for tensors in samples:
+    if not trained.is_batched:
+        cases += [
+            comparison.case(model, tensors) for tensors in trained.samples
+        ]  # their description called it with them
+    for tensors in trained.samples if trained.is_batched else ():
         for size in sorted({min(size, len(tensors[0])) for size in (*comparison.BATCH_SIZES, VERIFIED_SAMPLES)}):
             try:
                 cases.append(comparison.case(model, [tensor[:size] for tensor in tensors]))
@@ -268,8 +285,9 @@ def _cases(model: nn.Module, samples: Batches) -> tuple[list[comparison.Case], b
                 fix = "Fix: a network that takes any number of samples, also one, in evaluation mode"
                 why = torch_error.reason(error)
                 raise ExportError(f"the network fails on a batch of {size}: {why}. {fix}") from error
+    random_inputs = _random_batches if trained.is_batched else _random_calls
     try:
-        random = [comparison.case(model, batch) for batch in _random_batches(samples[0])]
+        random = [comparison.case(model, inputs) for inputs in random_inputs(trained.samples[0])]
     except Exception:  # noqa: BLE001  whatever it raises for values that it never gets, such as indices
         return cases, False
     return cases + random, True

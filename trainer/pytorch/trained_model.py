@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorSpec:
-    """An input or output of the served model; the first dimension, the batch, is left out of `shape`."""
+    """An input or output of the served model; of one that takes batches, `shape` is that of a sample."""
 
     name: str
     shape: tuple[int, ...]
@@ -26,9 +26,10 @@ class TensorSpec:
     datatype: str = "FP32"
     """In the terms of the Open Inference Protocol."""
 
-    def to_manifest(self) -> dict[str, Any]:
+    def to_manifest(self, *, is_batched: bool) -> dict[str, Any]:
         """Return it in the terms of the Open Inference Protocol."""
-        return {"name": self.name, "datatype": self.datatype, "shape": [-1, *self.shape]}
+        batch = [-1] if is_batched else []
+        return {"name": self.name, "datatype": self.datatype, "shape": [*batch, *self.shape]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +51,12 @@ class TrainedModel:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     samples: Sequence[Sequence[Tensor]]
-    """Batches of real inputs on which the file must agree with `module`, each with a tensor per input and two rows or
-    more. Dimensions in which batches differ take any size."""
+    """Real inputs of calls on which the file must agree with `module`, each with a tensor per input; batches have two
+    rows or more. Other dimensions in which calls differ take any size."""
     run_name: str
     step: int
+    is_batched: bool = True
+    """Whether inputs and outputs have a row for each sample; else a call answers one request."""
     held_out: InBatches | None = None
     """Labelled samples that decide the accuracy of each file; None where there is none, as of a model of no classes."""
     training: Samples | None = None

@@ -122,7 +122,7 @@ def _optimized(path: Path, frozen: LoadedModel) -> LoadedModel:
     """
     try:
         optimized = LoadedModel(frozen.spec, frozen.version, model_file.load_optimized(path))
-        cases = [comparison.case(_on_tensors(frozen), batch) for batch in _random_batches(frozen.spec)]
+        cases = [comparison.case(_on_tensors(frozen), batch) for batch in _random_inputs(frozen.spec)]
         why = comparison.difference(_on_tensors(optimized), cases)
         if not why:
             return optimized
@@ -135,18 +135,18 @@ def _optimized(path: Path, frozen: LoadedModel) -> LoadedModel:
     return frozen
 
 
-def _random_batches(spec: ModelSpec) -> Iterator[list[torch.Tensor]]:
-    """Return random batches for a model as the exporter describes it: rows of float32, of a known size.
+def _random_inputs(spec: ModelSpec) -> Iterator[list[torch.Tensor]]:
+    """Return random inputs for a model as the exporter describes it: float32 of a known size.
 
     Raises:
         ModelLoadError: it is another one. Random integers may be indices of nothing, and sizes may have to fit
             together.
     """
-    shapes = [tensor.shape[1:] for tensor in spec.inputs]
-    if not spec.max_batch_size or any(
-        tensor.datatype.name != "FP32" or -1 in tensor.shape[1:] for tensor in spec.inputs
-    ):
-        raise ModelLoadError("only batches of FP32 inputs with fixed dims can be compared")
+    shapes = [tensor.shape[1 if spec.max_batch_size else 0 :] for tensor in spec.inputs]
+    if any(tensor.datatype.name != "FP32" for tensor in spec.inputs) or any(-1 in shape for shape in shapes):
+        raise ModelLoadError("only FP32 inputs with fixed dims can be compared")
+    if not spec.max_batch_size:
+        return comparison.random_calls(shapes)
     return comparison.random_batches(shapes, [size for size in comparison.BATCH_SIZES if size <= spec.max_batch_size])
 
 

@@ -9,6 +9,7 @@ import torch
 
 from tests.tables import each_row
 from trainer import export
+from trainer.pytorch import model_files
 from trainer.serve.loader import ModelLoader
 from trainer.serve.local_models import LocalModels
 
@@ -57,6 +58,37 @@ class Unrolled(nn.Module):
             total = total + tokens[:, place]
         return total
 
+class Twice(nn.Module):
+    def forward(self, tokens):
+        return tokens * 2
+
+class Path(nn.Module):
+    '''A path of points, of any number, to its middle and its length: no batches.'''
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(4)
+        self.turn = nn.Linear(3, 3)
+
+    def forward(self, points, weights):
+        turned = self.turn(points) * weights[:, None]
+        return {"middle": turned.mean(dim=0), "length": (turned[1:] - turned[:-1]).abs().sum().reshape(1)}
+
+class Whole(Path):
+    '''Of a fixed number of points.'''
+
+    def forward(self, points):
+        return self.turn(points).sum(dim=0)
+
+def path(points):
+    return {"points": torch.linspace(0, 2, 3 * points).reshape(points, 3), "weights": torch.ones(points)}
+
+def paths():
+    return [path(5), path(9)]
+
+whole = {"points": torch.linspace(0, 2, 12).reshape(4, 3)}
+number = {"tokens": torch.tensor(3)}
+
 def loaded():
     return Encoder()
 
@@ -68,6 +100,7 @@ def lengths():
     return [call(8, 6), call(5, 9)]
 
 one = {"tokens": torch.arange(24).reshape(8, 3)}
+row = {"tokens": torch.arange(3)}
 numpy = {"tokens": torch.arange(24).reshape(8, 3).numpy()}
 empty = {}
 text = {"tokens": ["a", "b"]}
@@ -131,6 +164,62 @@ def test_tokens_of_any_length_with_a_mask_are_published_and_served(folder, capsy
     assert not (folder / "models/text/2").exists()
 
 
+@pytest.mark.parametrize("method", ["script", "trace", "export"])
+def test_a_network_that_takes_no_batches_is_published_and_served(folder, method):
+    assert run(folder, "Path", "paths", "--unbatched", f"--method={method}", "--variants", "pt2") == 0
+    manifest = json.loads((folder / "models/text/1/manifest.json").read_text())
+    assert manifest["inputs"] == [
+        {"name": "points", "datatype": "FP32", "shape": [-1, 3]},
+        {"name": "weights", "datatype": "FP32", "shape": [-1]},
+    ]
+    assert manifest["outputs"] == [
+        {"name": "middle", "datatype": "FP32", "shape": [3]},
+        {"name": "length", "datatype": "FP32", "shape": [1]},
+    ]
+    assert manifest["batching"] == {"dynamic": False, "reason": "the network takes no batches"}
+    assert set(manifest["latency_ms"]) == {"batch_1"}
+    config = (folder / "models/text/config.pbtxt").read_text()
+    assert "dynamic_batching" not in config
+    assert "max_batch_size" not in config, "0, the default"
+    random = np.random.default_rng(0)
+    inputs = {"points": random.normal(size=(7, 3)).astype("f4"), "weights": random.random(7).astype("f4")}
+    expected = right("Path", inputs)
+    for variant in (None, "pt2"):
+        for name, answer in served(folder, inputs, variant).items():
+            np.testing.assert_allclose(answer, expected[name].numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_random_calls_decide_whether_an_optimised_program_without_batches_answers(folder, monkeypatch, caplog):
+    monkeypatch.setattr(model_files, "_WORTHWHILE", 1000.0)
+    monkeypatch.setattr(model_files, "_LEAST_SAVED_MS", -1000.0)
+    assert run(folder, "Whole", "whole", "--unbatched") == 0
+    manifest = json.loads((folder / "models/text/1/manifest.json").read_text())
+    assert manifest["optimization"]["used"], manifest["optimization"]
+    points = np.ones((4, 3), np.float32)
+    np.testing.assert_allclose(
+        served(folder, {"points": points})["logits"], right("Whole", {"points": points}).numpy(), rtol=1e-5
+    )
+    assert "not optimised" not in caplog.text, "the server compares calls of the whole shape"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "message"),
+    [
+        (
+            ("one",),
+            ("row", "--unbatched"),
+            "max_batch_size=64; the model takes none, which is max_batch_size: 0. Fix: ",
+        ),
+        (("row", "--unbatched"), ("one",), "max_batch_size=0; the model takes batches. Fix: remove it, or another"),
+    ],
+)
+def test_a_configuration_with_batches_is_not_for_a_network_without(folder, capsys, first, then, message):
+    assert run(folder, "Twice", *first) == 0
+    assert run(folder, "Twice", *then) == 1
+    assert message in capsys.readouterr().err
+    assert not (folder / "models/text/2").exists()
+
+
 @each_row(
     ("network", "examples", "names"),
     [
@@ -167,6 +256,10 @@ def test_results_have_the_names_that_servers_find_them_by(tmp_path_factory, netw
         ("Numbers", "one", "the network returns int as a result; must be tensors of BOOL"),
         ("OneRow", "one", "the network returns [] as a result; must have a row for each of the 8 rows of the inputs"),
         ("Unrolled --method=trace", "lengths", "model.pt: compared with the network, it differs by"),
+        ("Path", "paths", "the network returns [3] as RESULT[middle]; must have a row for each of the 5 rows"),
+        ("OneRow --unbatched", "one", "the network returns a result without a dimension; must have one or more"),
+        ("OneRow --unbatched", "number", "tokens has no dimension; must have one or more. Fix: [1]"),
+        ("Unrolled --method=trace --unbatched", "lengths", "model.pt: compared with the network, it "),
         ("ByName", "lengths", "mask is given by name alone. Fix: the arguments before it, too, or a module around"),
     ],
 )
@@ -192,6 +285,7 @@ def test_variants_that_learn_from_data_need_some(folder, capsys):
     [
         (["--network=n.py:N"], "data, examples: none is given"),
         (["--network=n.py:N", "--data=d.npz", "--examples=n.py:e"], "data, examples: both are given"),
+        (["--network=n.py:N", "--data=d.npz", "--unbatched"], "unbatched=True: data are samples of a classifier"),
         (["--examples=n.py:e"], "checkpoint, network: none is given"),
     ],
 )

@@ -95,7 +95,7 @@ def test_an_optimised_program_is_used_where_it_is_faster_with_one_sample_and_wit
         {f"batch_{rows}": {"p50": time, "p99": time} for rows, time in zip((1, 16), program, strict=True)}
         for program in (frozen, optimized)
     ]
-    monkeypatch.setattr(model_files, "latencies", lambda programs, _: times[: len(programs)])
+    monkeypatch.setattr(model_files, "latencies", lambda programs, *_: times[: len(programs)])
     entry = model_files.write_model(tmp_path / "model.pt", trained_model(torch.nn.Linear(4, 4)))
     assert entry["latency_ms"] == times[used]
     assert entry["optimization"] == {
@@ -106,7 +106,7 @@ def test_an_optimised_program_is_used_where_it_is_faster_with_one_sample_and_wit
 
 
 def test_noise_does_not_decide_whether_a_tiny_model_is_optimised(monkeypatch, tmp_path):
-    def times(programs, _samples):
+    def times(programs, *_):
         both = [{rows: {"p50": time, "p99": time} for rows in ("batch_1", "batch_16")} for time in (0.04, 0.02)]
         return both[: len(programs)]
 
