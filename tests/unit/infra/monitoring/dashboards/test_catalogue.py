@@ -13,7 +13,7 @@ from infra.monitoring.kept_metrics import KEPT_METRICS
 from infra.monitoring.rules import rule_manifests
 from infra.settings.alert_thresholds import AlertThresholds
 from tests.tables import each_row
-from tests.unit.infra.monitoring.rules.queries import counters_of, metrics_of
+from tests.unit.infra.monitoring.rules.queries import counters_of, gauges_of, metrics_of
 from trainer.serve.metrics import ServerMetrics, VersionMetrics
 from trainer.serve.shadow_metrics import ShadowMetrics
 from trainer.training.metrics import TrainingMetrics
@@ -57,6 +57,7 @@ def _of_a_server() -> dict[str, str]:
 
 KINDS = {**_of_a_trainer(), **_of_a_server(), **{name: kind for name, kind, _ in COUNTERS}}
 """Types of Prometheus, of the metrics whose types are known here, by their names."""
+COUNTING = {"counter", "histogram", "summary"}
 EXISTING = (
     _recorded() | {name for names in KEPT_METRICS.values() for name in names} | set(KINDS) | PROMETHEUS_ITSELF_MAKES
 )
@@ -81,6 +82,15 @@ def test_a_gauge_that_is_read_as_a_counter_is_found():
     assert counters_of("sum(rate(DCGM_FI_DEV_GPU_UTIL[5m]) > max_over_time(DCGM_FI_DEV_FB_USED[1h]))") == {
         "DCGM_FI_DEV_GPU_UTIL"
     }
+
+
+@each_row(("where", "expr"), [pytest.param(*use, id=use[0]) for use in USES])
+def test_no_counter_is_read_as_a_gauge(where, expr):
+    assert {name for name in gauges_of(expr) if KINDS.get(name) in COUNTING} == set(), where
+
+
+def test_a_counter_that_is_read_as_a_gauge_is_found():
+    assert gauges_of("avg(avg_over_time(DCGM_FI_DEV_GPU_UTIL[5m])) + rate(up[1m])") == {"DCGM_FI_DEV_GPU_UTIL"}
 
 
 def test_a_metric_that_nobody_emits_is_found():

@@ -11,8 +11,8 @@ from infra.settings.alert_thresholds import AlertThresholds
 from infra.settings.stack import Settings
 from infra.settings.tree import every_field
 from tests.tables import each_row
-from tests.unit.infra.monitoring.dashboards.test_catalogue import EXISTING
-from tests.unit.infra.monitoring.rules.queries import metrics_of
+from tests.unit.infra.monitoring.dashboards.test_catalogue import COUNTING, EXISTING, KINDS
+from tests.unit.infra.monitoring.rules.queries import counters_of, gauges_of, metrics_of
 from tools.paths import REPOSITORY
 
 FOLDER = REPOSITORY / RUNBOOKS
@@ -55,6 +55,8 @@ def test_queries_can_be_typed_and_find_what_is_stored(name):
     for query in queries:
         promql_parser.parse(query)
         assert metrics_of(query) - {None} <= EXISTING | SCRAPES
+        assert [each for each in counters_of(query) if KINDS.get(each) == "gauge"] == []
+        assert [each for each in gauges_of(query) if KINDS.get(each) in COUNTING] == []
 
 
 @each_page
