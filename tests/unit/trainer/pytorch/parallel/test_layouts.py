@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.tables import each_row
+from tests.unit.trainer.pytorch.parallel import own_driver
 from tests.unit.trainer.pytorch.parallel.train_layouts import BATCH, STEPS, cases
 
 FP32_TOLERANCE = 1e-5
@@ -42,6 +43,18 @@ def test_a_layout_has_the_losses_and_the_gradients_of_one_process_with_every_mas
     assert result["losses"] == pytest.approx(expected["losses"], rel=tolerance)
     norm_tolerance = BF16_NORM_TOLERANCE if model == "gpt bf16" else FP32_NORM_TOLERANCE
     assert result["norms"] == pytest.approx(expected["norms"], rel=norm_tolerance)
+
+
+def test_layouts_learn_what_a_driver_learns_of_which_nothing_is_the_trainers(trained):
+    """What all layouts are compared with is the trainer's own; here masks, clipping and updates are written out."""
+    losses, norms = own_driver.train()
+    assert 0.0 in losses, "a batch without a counted target"
+    of_gpt = [(n, name) for n, name in NAMES if name.startswith("gpt: ")]
+    assert len(of_gpt) > 12
+    for world_size, name in of_gpt:
+        result = trained[world_size][name]
+        assert result["losses"] == pytest.approx(losses, rel=FP32_TOLERANCE), name
+        assert result["norms"] == pytest.approx(norms, rel=FP32_NORM_TOLERANCE), name
 
 
 @each_row(("world_size", "name"), NAMES, ids=[f"{n} ranks: {name}" for n, name in NAMES])
