@@ -13,6 +13,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from tests.unit.trainer.pod_modules.programs import in_child, status_of
+from trainer import export
+from trainer.model_repository import model_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +77,33 @@ def test_a_stopped_run_continues_with_the_same_losses(start, tmp_path, monkeypat
     second = Program(seed=2).run(start("athanor_run"))
     assert (len(first), first + second) == (step, whole)
     assert Program(seed=3).run(start("athanor_run")) == []
+
+
+NETWORK = """
+import torch
+
+def network():
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+
+example = {"input": torch.rand(4, 4)}
+"""
+
+
+def test_the_model_of_a_loop_of_ones_own_is_published_as_the_trainers_are(start, tmp_path):
+    program = Program(seed=1)
+    program.save = lambda folder: torch.save(program.model.state_dict(), folder / "model.pt")
+    program.run(start("athanor_run"))
+    (tmp_path / "net.py").write_text(NETWORK, encoding="utf-8")
+    weights = tmp_path / f"checkpoints/step-{STEPS:08d}/model.pt"
+    words = [f"--checkpoint={weights}", f"--network={tmp_path / 'net.py'}:network", "--run_name=own"]
+    more = [f"--examples={tmp_path / 'net.py'}:example", f"--model_repository={tmp_path / 'models'}"]
+    assert export.main([*words, *more, "--model_name=own"]) == 0
+    manifest = json.loads((tmp_path / "models/own/1/manifest.json").read_text())
+    assert (manifest["run_name"], set(manifest["source_files"])) == ("own", {"model.pt", "net.py"})
+    rows = torch.rand(3, 4)
+    with torch.inference_mode():
+        served = model_file.load(tmp_path / "models/own/1/model.pt").call(rows)
+        torch.testing.assert_close(served, program.model.eval()(rows))
 
 
 def test_a_run_that_is_killed_while_it_saves_continues_from_the_checkpoint_before(start, tmp_path):
