@@ -126,7 +126,7 @@ class AlicloudNetwork(pulumi.ComponentResource):
             module_name="Registry",
             enable_create_dns_record_in_pvzt=True,
             # The provider does not read it back, and its update reads another kind of resource
-            # (resourceAlicloudCrVpcEndpointLinkedVpcUpdate of 1.285.0): an imported link would be lost.
+            # (resourceAlicloudCrVpcEndpointLinkedVpcUpdate of 1.285.0), which a link that was adopted would meet.
             opts=pulumi.ResourceOptions.merge(
                 self._options(), pulumi.ResourceOptions(ignore_changes=["enable_create_dns_record_in_pvzt"])
             ),
