@@ -255,8 +255,8 @@ def test_a_type_of_a_later_release_is_what_its_offer_says():
     asked = asks(pool="erdma", rdma=Rdma())
     check_placement(asked, only(later))
     assert "NCCL_NET_GDR_LEVEL" not in network_environment(asked, only(later))
-    told = network_environment(asks(pool="erdma", rdma=Rdma(gpudirect_level="SYS")), only(later))
-    assert told["NCCL_NET_GDR_LEVEL"] == "SYS"
+    chosen = network_environment(asks(pool="erdma", rdma=Rdma(gpudirect_level="SYS")), only(later))
+    assert chosen["NCCL_NET_GDR_LEVEL"] == "SYS"
     with pytest.raises(RefusalError, match="the largest node of 'erdma' has 64"):
         check_placement(asks(pool="erdma", resources=Resources(cpu="65", gpus=8)), only(later))
 

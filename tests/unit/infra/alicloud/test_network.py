@@ -67,7 +67,7 @@ def test_nodes_start_once_the_registry_instance_is_linked_with_their_vpc(existin
     ("link_vpc", "created", "linked"),
     [(None, True, True), (None, False, False), (False, True, False), (True, False, True)],
 )
-def test_the_stack_links_a_vpc_of_its_own_unless_told_otherwise(link_vpc, created, linked):
+def test_the_stack_links_a_vpc_of_its_own_unless_the_settings_say_otherwise(link_vpc, created, linked):
     images = ImageSettings(credential_helper=True, acr_instance_id="cri-1", link_vpc=link_vpc)
     assert images.links_vpc(created=created) is linked
 

@@ -14,9 +14,9 @@ def jobs_of(kubectl, tmp_path, stack="dev"):
     """Return the jobs of a run that looks only once whether one has ended."""
 
     def wait(look, what, seconds):
-        if not (found := look()):
+        if not (ended := look()):
             raise StepFailedError(f"{what}: not within {seconds:.0f} s")
-        return found
+        return ended
 
     place = SimpleNamespace(
         stack=stack,

@@ -120,8 +120,8 @@ def test_the_report_shows_each_step_as_json_and_as_a_table(done):
         if each["outcome"] == "skipped":
             assert each["reason"] in row
         # A figure that has no place in a table is in the JSON alone.
-        shown = set(each["figures"]) - set(report._LEFT_TO_JSON)
-        missing = [name for name in shown if each["figures"][name] and report._words(name) not in row]
+        in_table = set(each["figures"]) - set(report._LEFT_TO_JSON)
+        missing = [name for name in in_table if each["figures"][name] and report._words(name) not in row]
         assert missing == [], each["name"]
 
 
