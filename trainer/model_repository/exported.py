@@ -39,7 +39,7 @@ def program(model: nn.Module, examples: Sequence[Sequence[Tensor]], *, is_batche
         {
             place: batch if is_batched and place == 0 else any_size
             for place, given in enumerate(each)
-            if (is_batched and place == 0) or len(set(given)) > 1
+            if place == 0 or len(set(given)) > 1
         }
         for each in sizes
     )
