@@ -18,7 +18,7 @@ from workloads.checks import check_name
 from workloads.cuda_fit import check_cuda
 from workloads.network_policy import warn_without_network_policy
 from workloads.owner import claim_names, own_label
-from workloads.placement import Placement, check_placement
+from workloads.placement import Placement, check_placement, warn_of_pool_that_may_stay_empty
 from workloads.resolved import ResolvedWorkload
 from workloads.service_args import TorchScriptServiceArgs
 from workloads.service_objects import service_objects
@@ -57,6 +57,9 @@ class TorchScriptService(pulumi.ComponentResource):
         )
         super().__init__("athanor:workloads:TorchScriptService", name, None, opts)
         warn_without_network_policy(args.network, self)
+        platform.resolved().apply(
+            lambda known: warn_of_pool_that_may_stay_empty(args.network, args.pool, known.offers, self)
+        )
         self._tell_rounded_share(args)
         image = TRITON_IMAGE if isinstance(args.runtime, Triton) else _serving_image(platform)
         own_image, owner = pulumi.Output.from_input(args.image or image), own_label()

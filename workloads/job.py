@@ -27,7 +27,7 @@ from workloads.network_policy import (
     warn_without_network_policy,
 )
 from workloads.owner import claim_names, own_label
-from workloads.placement import check_placement
+from workloads.placement import check_placement, warn_of_pool_that_may_stay_empty
 from workloads.precision import check_precision
 from workloads.resolved import ResolvedJob
 from workloads.topology import check_together
@@ -92,6 +92,9 @@ class Job(pulumi.ComponentResource):
         claim_names("job", f"the {kind} {name!r}", [name])
         super().__init__(f"{_TYPES}{kind}", name, None, of_any_kind(kind, opts))
         warn_without_network_policy(args.network, self)
+        platform.resolved().apply(
+            lambda known: warn_of_pool_that_may_stay_empty(args.network, args.pool, known.offers, self)
+        )
         image = args.image or (platform.trainer_image if default_image is None else default_image)
         built = _resolved(platform, image, args.queue or platform.queue).apply(
             lambda known: job_manifests(name, kind, args, shape, known)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+import pulumi
+
 from infra.descriptions import checked
 from infra.errors import RefusalError, choices
 from infra.kubernetes.grammar import LabelKey, LabelValue
@@ -16,6 +18,7 @@ from infra.pod_network_modes import (
     HostNetwork,
     PodNetwork,
     SharedEni,
+    TrunkEni,
     interface,
     node_selector,
     spec_fields,
@@ -125,6 +128,23 @@ def check_placement(asked: Placement, offers: PlatformOffers) -> None:
         _check_any_room(asked, offers.pools)
     elif offers.pools and all(each.terway for each in offers.pools):
         _check_node_size(asked.resources, offers.pools)
+
+
+def warn_of_pool_that_may_stay_empty(
+    network: PodNetwork, pool: str | None, offers: PlatformOffers, workload: pulumi.Resource
+) -> None:
+    """Say in the preview that ACK's scalers may not create a node for a workload: see docs/alicloud.md.
+
+    No document says how many interfaces of their own (`aliyun/member-eni`) the pods of a node can have, so no tag of
+    the pool can tell the autoscaler.
+    """
+    named = next((each for each in offers.pools if each.name == pool), None)
+    if named and isinstance(network, TrunkEni) and named.terway and not named.min_nodes and named.max_nodes:
+        pulumi.log.warn(
+            f"Pool {named.name!r} may be empty (minimum 0), and its autoscaler does not expect the interface that"
+            " network=TrunkEni asks for of a new node: set the pool's minimum to 1, or the pods may wait without end",
+            workload,
+        )
 
 
 def _check_network(network: PodNetwork, offers: PlatformOffers, pool: PoolOffer | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -125,6 +126,25 @@ def test_a_network_without_policies_says_so(declare, network, monkeypatch):
     declare(ACK, network=network)
     warned = isinstance(network, ExclusiveEni | HostNetwork)
     assert [type(network).__name__ in message for message in messages] == ([True] if warned else [])
+
+
+@each_row(
+    ("declare", "network", "pool", "warned"),
+    [
+        *((each, TrunkEni(pod_networking="storage"), "cpu", True) for each in (_job, _service)),
+        (_job, SharedEni(), "cpu", False),
+        (_job, TrunkEni(pod_networking="storage"), None, False),
+    ],
+)
+def test_a_pool_whose_autoscaler_would_never_add_a_node_is_named(declare, network, pool, warned, monkeypatch):
+    messages: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda message, _resource: messages.append(message))
+    declare(ACK, network=network, pool=pool)
+    assert ["'cpu' may be empty (minimum 0)" in message for message in messages] == ([True] if warned else [])
+    some = dataclasses.replace(ACK, pools=tuple(dataclasses.replace(each, min_nodes=1) for each in ACK.pools))
+    del messages[:]
+    declare(some, network=network, pool=pool)
+    assert messages == []
 
 
 def test_a_service_on_the_hosts_network_frees_its_port_before_the_next_pod_needs_it():
