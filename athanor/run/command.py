@@ -31,7 +31,6 @@ from athanor.runs.history import Seen
 from athanor.runs.login_name import login_name
 from athanor.runs.meanwhile import meanwhile
 from athanor.runs.stack import (
-    PROJECT,
     Declaration,
     apply,
     create_run,
@@ -42,6 +41,7 @@ from athanor.runs.stack import (
     remove,
     run_workspace,
 )
+from athanor.runs.state_files import PROJECT
 from infra.errors import RefusalError
 from infra.outputs import PlatformOutputs
 from infra.platform import Platform

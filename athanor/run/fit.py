@@ -8,7 +8,7 @@ from athanor.inspection.gpus import allocatable, is_gpu, requests
 from athanor.inspection.node_fit import refusal, selects
 from athanor.inspection.objects import formatted
 from athanor.run.options import refused_in_options
-from athanor.runs.stack import PROJECT
+from athanor.runs.state_files import PROJECT
 from infra.errors import RefusalError
 from infra.platform import ResolvedPlatform
 from workloads.batch import BatchJobArgs, batch_shape

@@ -27,7 +27,6 @@ from athanor.runs.platform_stack import platform_of
 from athanor.runs.ranks import pod_of_rank
 from athanor.runs.rerun import rerun
 from athanor.runs.series import Series, read_series
-from athanor.runs.stack import drop, open_run, outputs_of, remove
 from athanor.runs.tensorboard import show
 from infra.errors import RefusalError
 from infra.workload_labels import JOB_LABEL, OWNER_LABEL
@@ -68,6 +67,8 @@ def _list(arguments: argparse.Namespace, cluster: Cluster) -> int:
 
 
 def _compare(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    from athanor.runs.stack import open_run, outputs_of  # noqa: PLC0415 - the engine's SDK takes half a second to import
+
     runs = (arguments.run, arguments.other)
     left, right = (outputs_of(open_run(run)) for run in runs)
     recorded = (left.get("arguments", ""), right.get("arguments", ""))
@@ -167,6 +168,8 @@ def _tensorboard(arguments: argparse.Namespace, cluster: Cluster) -> int:
 
 
 def _delete(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    from athanor.runs.stack import outputs_of, remove  # noqa: PLC0415 - the engine's SDK takes half a second to import
+
     with cluster.variables() as variables:
         stack = _own_stack(arguments.run, cluster, variables)
         recorded = outputs_of(stack)
@@ -182,6 +185,8 @@ def _own_stack(run: str, cluster: Cluster, variables: Mapping[str, str]) -> RunS
     Raises:
         RefusalError: it is somebody else's job, or there is none.
     """
+    from athanor.runs.stack import open_run  # noqa: PLC0415 - the engine's SDK takes half a second to import
+
     try:
         return open_run(run, variables)
     except RefusalError:
@@ -197,6 +202,8 @@ def _own_stack(run: str, cluster: Cluster, variables: Mapping[str, str]) -> RunS
 
 def _forget(arguments: argparse.Namespace) -> int:
     """Delete the stack of a run alone, and say what its cluster may still have."""
+    from athanor.runs.stack import drop, open_run, outputs_of  # noqa: PLC0415 - the engine's SDK takes half a second to import
+
     run = arguments.run
     stack = open_run(run)
     recorded = outputs_of(stack)

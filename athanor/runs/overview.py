@@ -17,7 +17,7 @@ from athanor.runs.listing import ELSEWHERE, Listed, Run, describe
 from athanor.runs.meanwhile import meanwhile
 from athanor.runs.pod_series import series_of
 from athanor.runs.prices import gpu_prices
-from athanor.runs.stack import PROJECT, all_runs, open_run, outputs_of
+from athanor.runs.state_files import PROJECT, all_runs
 from infra.errors import RefusalError
 from infra.workload_labels import JOB_LABEL, OWNER_LABEL
 from workloads.owner import owner_label
@@ -121,6 +121,8 @@ def _listed(around: _Around, name: str, known: KnownRun) -> Listed:
 
 def _outputs(name: str) -> dict[str, str]:
     """Return what a run recorded; nothing where that cannot be read, for one broken run hides no others."""
+    from athanor.runs.stack import open_run, outputs_of  # noqa: PLC0415 - the engine's SDK takes half a second to import
+
     try:
         return outputs_of(open_run(name))
     except (EngineError, RefusalError):

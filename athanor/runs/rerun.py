@@ -18,7 +18,6 @@ from athanor.runs.backend import data_folder
 from athanor.runs.elsewhere import host, of_another
 from athanor.runs.job import ABORTED, ENDED, phase_of
 from athanor.runs.recreate import check_allowed, create, recreate
-from athanor.runs.stack import declared_job, open_run, outputs_of
 from infra.errors import RefusalError
 from workloads.pods import JOB_VARIABLE
 
@@ -58,6 +57,8 @@ def rerun(cluster: Cluster, run: str, job_name: str, *, fresh: bool, force: bool
 
 def _create_again(cluster: Cluster, run: str, job_name: str, folder: str | None) -> str:
     """Create a job from its run's stack; return the folder that it writes to, by default that of its first start."""
+    from athanor.runs.stack import declared_job, open_run  # noqa: PLC0415 - the engine's SDK takes half a second to import
+
     declared = declared_job(open_run(run), job_name)
     if declared is None:
         limit = f"has no job in namespace {cluster.namespace}, and its stack has no record of one"
@@ -72,6 +73,8 @@ def _create_again(cluster: Cluster, run: str, job_name: str, folder: str | None)
 
 def _first_command(run: str) -> str:
     """Return the words that start a run as at first, as far as its stack recorded them."""
+    from athanor.runs.stack import open_run, outputs_of  # noqa: PLC0415 - the engine's SDK takes half a second to import
+
     arguments: dict[str, str] = json.loads(outputs_of(open_run(run)).get("arguments") or "{}")
     program = arguments.get("program") or arguments.get("command") or "COMMAND"
     return f"athanor run --name {shlex.quote(run)} --replace -- {program}"

@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from pulumi import automation
 
-from athanor.runs.backend import backend_of_runs, engine_variables
+from athanor.runs.backend import engine_variables
 from athanor.runs.engine_error import EngineError
 from athanor.runs.left_lock import past_left_locks
 from athanor.runs.run_stack import RunStack
-from athanor.runs.state_files import KnownRun, runs_in_folder
+from athanor.runs.state_files import PROJECT, KnownRun
 from infra.errors import RefusalError
 from workloads.checks import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-PROJECT = "athanor-runs"
-"""Pulumi project of all runs; each is a stack of it."""
 _JOB = "kubernetes:batch.volcano.sh/v1alpha1:Job"
 _SERVER = "Exception calling application: "
 _NO_PLUGIN = re.compile(r"download and install resource plugin 'pulumi-resource-(?P<name>[a-z-]+)'")
@@ -117,22 +115,20 @@ def create_run(name: str, workspace: automation.LocalWorkspace) -> RunStack:
         raise _failure([], error) from None
 
 
-def all_runs() -> dict[str, KnownRun]:
-    """Return the runs in the user's backend by their names, the latest first.
+def listed_runs() -> dict[str, KnownRun]:
+    """Return the runs that the engine lists, by their names.
 
     Raises:
         RefusalError: as `engine_variables`.
         EngineError: the backend cannot be read.
     """
-    stacks = runs_in_folder(backend_of_runs()[0], PROJECT)
-    if stacks is None:
-        try:
-            listed = run_workspace().list_stacks()
-        except automation.CommandError as error:
-            raise _failure([], error) from None
-        known = (KnownRun(updated=str(stack.last_update or ""), outputs=None) for stack in listed)
-        stacks = dict(zip((stack.name.rpartition("/")[2] for stack in listed), known, strict=True))
-    return dict(sorted(stacks.items(), key=lambda stack: stack[1].updated, reverse=True))
+    try:
+        stacks = run_workspace().list_stacks()
+    except automation.CommandError as error:
+        raise _failure([], error) from None
+    return {
+        stack.name.rpartition("/")[2]: KnownRun(updated=str(stack.last_update or ""), outputs=None) for stack in stacks
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

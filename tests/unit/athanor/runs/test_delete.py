@@ -11,6 +11,7 @@ import pytest
 from athanor.command_line import main
 from athanor.dev import command as dev
 from athanor.runs import command as module
+from athanor.runs import stack
 from athanor.runs.history import Seen
 from athanor.runs.stack import drop
 from infra.errors import RefusalError
@@ -46,12 +47,12 @@ def done() -> list[str]:
 def cluster(tmp_path, monkeypatch, done) -> Cluster:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     cluster = Cluster()
-    for each in (module, dev):
-        monkeypatch.setattr(each.Cluster, "of", lambda _: cluster)
+    monkeypatch.setattr(module.Cluster, "of", lambda _: cluster)
+    for each in (stack, dev):
         monkeypatch.setattr(each, "open_run", lambda *_: "stack")
         monkeypatch.setattr(each, "outputs_of", lambda _: RECORDED)
         monkeypatch.setattr(each, "remove", lambda _: done.append("remove"))
-    monkeypatch.setattr(module, "drop", lambda _: done.append("drop"))
+    monkeypatch.setattr(stack, "drop", lambda _: done.append("drop"))
     Seen(outputs=RECORDED).keep("lr")
     return cluster
 
@@ -102,7 +103,7 @@ def test_a_run_is_forgotten_without_any_cluster_and_what_may_be_left_is_named(cl
 
 def test_a_run_that_was_never_started_left_nothing(cluster, monkeypatch, capsys):
     del cluster
-    monkeypatch.setattr(module, "outputs_of", lambda _: {})
+    monkeypatch.setattr(stack, "outputs_of", lambda _: {})
     assert main(["delete", "lr", "--forget"]) == 0
     assert capsys.readouterr().err == "forgotten: run lr; nothing was deleted in a cluster\n"
 

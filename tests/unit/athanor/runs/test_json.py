@@ -38,12 +38,11 @@ def _run(tmp_path, monkeypatch):
         find=lambda *_: None, items=lambda *_: [], has_typed_namespace=True,
     )  # fmt: skip
     monkeypatch.setattr(module.Cluster, "of", lambda _: cluster)
-    for user in (module, stack):  # the second as it is imported by what looks where a run is
-        monkeypatch.setattr(user, "open_run", lambda *_: "stack")
-        monkeypatch.setattr(user, "outputs_of", lambda _: {"job_name": "lr-1", "namespace": "team"})
+    monkeypatch.setattr(stack, "open_run", lambda *_: "stack")
+    monkeypatch.setattr(stack, "outputs_of", lambda _: {"job_name": "lr-1", "namespace": "team"})
     monkeypatch.setattr(module, "stop", lambda *_: None)
     monkeypatch.setattr(module, "resume", lambda *_: "Pending")
-    monkeypatch.setattr(module, "remove", lambda _: None)
+    monkeypatch.setattr(stack, "remove", lambda _: None)
 
 
 @pytest.mark.parametrize(("verb", "state"), [("stop", "Aborted"), ("resume", "Pending"), ("delete", "deleted")])
@@ -58,7 +57,7 @@ def test_what_was_done_is_one_object_or_one_line(verb, state, capsys):
 
 
 def test_a_run_that_was_never_started_is_deleted_without_a_job(monkeypatch, capsys):
-    monkeypatch.setattr(module, "outputs_of", lambda _: {})
+    monkeypatch.setattr(stack, "outputs_of", lambda _: {})
     assert main(["delete", "lr", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"run": "lr", "job": None, "state": "deleted"}
 
@@ -85,7 +84,7 @@ def test_a_refusal_is_one_object_on_standard_error_with_the_same_status(verb, mo
 
 
 def test_a_failure_of_the_engine_is_one_line_too(monkeypatch, capsys):
-    monkeypatch.setattr(module, "remove", raising(EngineError("first\nsecond")))
+    monkeypatch.setattr(stack, "remove", raising(EngineError("first\nsecond")))
     assert main(["delete", "lr", "--json"]) == 1
     assert json.loads(capsys.readouterr().err) == {
         "command": "delete", "error": "first\nsecond", "field": None, "limit": None, "fix": None,

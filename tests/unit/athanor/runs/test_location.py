@@ -98,11 +98,10 @@ def test_a_run_of_another_cluster_is_not_looked_for_here(monkeypatch):
 
 @pytest.fixture
 def no_stack(monkeypatch):
-    def unknown(run):
+    def unknown(run, _variables=None):
         raise RefusalError("run", run, "is not in your Pulumi backend", "`athanor runs` lists yours")
 
     monkeypatch.setattr(stack, "open_run", unknown)
-    monkeypatch.setattr(command, "open_run", lambda run, _: unknown(run))
 
 
 @pytest.mark.usefixtures("no_stack")

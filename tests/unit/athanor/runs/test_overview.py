@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from athanor.runs import overview as module
+from athanor.runs import stack
 from athanor.runs.engine_error import EngineError
 from athanor.runs.history import Seen, forget
 from athanor.runs.overview import overview
@@ -94,8 +95,8 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     world = World()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(module, "all_runs", world.known)
-    monkeypatch.setattr(module, "open_run", lambda name: name)
-    monkeypatch.setattr(module, "outputs_of", world.outputs)
+    monkeypatch.setattr(stack, "open_run", lambda name: name)
+    monkeypatch.setattr(stack, "outputs_of", world.outputs)
     monkeypatch.setattr(module, "series_of", world.series)
     return world
 
@@ -189,7 +190,7 @@ def test_a_job_that_is_here_is_of_the_run_whatever_address_the_cluster_had(world
 
 def test_the_job_of_somebody_elses_run_of_that_name_is_not_that_of_one_elsewhere(world, monkeypatch):
     recorded = {"job_name": "lr-2", "namespace": "team", "server": "10.0.0.2:6443"}
-    monkeypatch.setattr(module, "outputs_of", lambda _: recorded)
+    monkeypatch.setattr(stack, "outputs_of", lambda _: recorded)
     run = world.listed()["lr"]
     assert (run["phase"], run["job"]) == ("elsewhere", "lr-2")
 

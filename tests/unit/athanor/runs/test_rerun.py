@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from athanor.inspection.reader import Asked
-from athanor.runs import rerun as module
+from athanor.runs import stack
 from athanor.runs.rerun import output_folder, rerun
 from athanor.runs.stack import DeclaredJob
 from infra.errors import RefusalError
@@ -125,10 +125,10 @@ def test_who_may_not_create_it_again_deletes_nothing(verb):
 def _state(monkeypatch):
     """What the run's stack has of its job."""
     declared = DeclaredJob(manifest=job(""), owner="pulumi-kubernetes-1", server="https://10.0.0.1:6443")
-    monkeypatch.setattr(module, "open_run", lambda run: run)
-    monkeypatch.setattr(module, "declared_job", lambda run, name: declared if (run, name) == ("train", NAME) else None)
+    monkeypatch.setattr(stack, "open_run", lambda run: run)
+    monkeypatch.setattr(stack, "declared_job", lambda run, name: declared if (run, name) == ("train", NAME) else None)
     monkeypatch.setattr(
-        module, "outputs_of", lambda _: {"arguments": json.dumps({"kind": "PyTorchJob", "program": "a.py --lr 0.1"})}
+        stack, "outputs_of", lambda _: {"arguments": json.dumps({"kind": "PyTorchJob", "program": "a.py --lr 0.1"})}
     )
 
 

@@ -15,7 +15,6 @@ from athanor.runs.engine_error import EngineError
 from athanor.runs.stack import (
     Declaration,
     DeclaredJob,
-    all_runs,
     apply,
     create_run,
     declared_job,
@@ -23,6 +22,7 @@ from athanor.runs.stack import (
     remove,
     run_workspace,
 )
+from athanor.runs.state_files import all_runs
 from infra.errors import RefusalError
 from tests.tables import each_row
 
