@@ -15,10 +15,7 @@ from athanor.runs.job import (
     COMPLETED,
     has_ended,
     hindrance,
-    job_of,
-    logs_of,
     message_of,
-    number_of,
     phase_of,
     pods_selector,
     without_job,
@@ -29,7 +26,6 @@ from athanor.runs.pod_lines import PodLines
 from athanor.runs.readers import Readers
 from athanor.runs.watched import Watched, wait_for_change
 from athanor.runs.why import finding_of
-from infra.errors import RefusalError
 from infra.job_pods import RESTART_EXIT_STATUS, STOPPED_EXIT_STATUS
 
 if TYPE_CHECKING:
@@ -177,21 +173,6 @@ def say_what_for(job: dict[str, Any], pods: Iterable[dict[str, Any]], said: set[
     if words not in said:
         said.add(words)
         _say(f"waiting: {words}")
-
-
-def print_logs(cluster: Cluster, job_name: str, *, as_json: bool = False) -> None:
-    """Print what the pods of a job have written so far.
-
-    Raises:
-        RefusalError: the job does not exist, or has no pods yet.
-        BrokenPipeError: nobody reads this process's output any more.
-    """
-    job_of(cluster, job_name)
-    pods = sorted(cluster.items("pods", pods_selector(job_name)), key=number_of)
-    logs = [log for pod in pods for log in logs_of(job_name, pod)]
-    if not logs:
-        raise RefusalError("run", job_name, "has no pods with logs yet", "wait until they run; `athanor why` says why")
-    print_logs_of(cluster, logs, as_json=as_json)
 
 
 def print_logs_of(

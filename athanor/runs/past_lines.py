@@ -1,6 +1,7 @@
-"""What runs have printed whose pods are gone, from the platform's log store, for those who may reach it.
+"""What pods of runs have printed that are gone, from the platform's log store, for those who may reach it.
 
-The store has no notion of users, so not every team may (examples/team/past-logs.yaml).
+That is all of a run that has ended, and of one that goes on what it printed before its pods started again. The store
+has no notion of users, so not every team may read it (examples/team/past-logs.yaml).
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.control_characters import printable
 from athanor.inspection.log_store import LogStore, LogStoreError, origin, printed_fields, quoted
 from athanor.inspection.objects import JOBS
-from athanor.runs.job import Log, has_ended, print_order, readable_pods, role_of
+from athanor.runs.job import Log, has_ended, pods_selector, print_order, readable, role_of
 from athanor.runs.pod_lines import json_line
 from athanor.runs.pod_series import series_of
 from athanor.runs.series import Series, read_series
@@ -26,7 +27,7 @@ from infra.monitoring import NAMESPACE, VICTORIA_LOGS, VICTORIA_LOGS_PORT
 from infra.monitoring.logs import NAMESPACE_FIELD, POD_FIELD, RUN_FIELD, TIME_FIELD
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
     from athanor.inspection.log_store import Row
     from athanor.runs.cluster import Cluster
@@ -48,34 +49,124 @@ class PastLine:
     text: str
 
 
-def are_gone(cluster: Cluster, job_name: str) -> bool:
-    """Return whether the pods of a job existed once and do not any more."""
-    job = cluster.find(JOBS, job_name)
-    ended = job is None or has_ended(job)
-    return ended and not readable_pods(cluster, job_name)
+def are_gone(job: dict[str, Any] | None, pods: Iterable[dict[str, Any]]) -> bool:
+    """Return whether the pods of a job existed once and do not any more.
+
+    Args:
+        job: The job; None if it does not exist (any more).
+        pods: Those that the cluster has.
+    """
+    return (job is None or has_ended(job)) and not readable(pods)
 
 
 def whole_series(cluster: Cluster, job_name: str) -> Series:
-    """Return what a job has printed of its steps, also if its pods are gone.
+    """Return what a job has printed of its steps, also before its pods started again, and if they are gone.
 
     Raises:
         RefusalError: they are gone, and their lines cannot be had.
     """
-    if not are_gone(cluster, job_name):
-        return series_of(cluster, job_name)
-    return read_series("\n".join(f"{line.time} {line.text}" for line in past_lines(cluster, job_name, one_pod=True)))
+    job, pods = cluster.find(JOBS, job_name), cluster.items("pods", pods_selector(job_name))
+    if job is None or are_gone(job, pods):
+        return _series(past_lines(cluster, job_name, one_pod=True))
+    return EarlierSteps(cluster, job_name).and_now(job, pods, series_of(cluster, job_name, pods))
 
 
-def print_past(cluster: Cluster, job_name: str, *, as_json: bool = False) -> None:
-    """Print the latest lines of a job whose pods are gone.
+def _series(lines: Iterable[PastLine]) -> Series:
+    return read_series("\n".join(f"{line.time} {line.text}" for line in lines))
+
+
+class EarlierSteps:
+    """What a job printed of its steps before its pods started again: the store is asked once for each start."""
+
+    def __init__(self, cluster: Cluster, job_name: str) -> None:
+        self._cluster, self._job_name = cluster, job_name
+        self._known: dict[str, Series] = {}
+        """By when the pod was created that prints the progress; empty where there is none."""
+        self._is_readable = True
+
+    def and_now(self, job: dict[str, Any], pods: Sequence[dict[str, Any]], now: Series) -> Series:
+        """Return the steps of all starts; where the store cannot be read, those of the present one, and say so once.
+
+        Args:
+            job: The job.
+            pods: Its pods.
+            now: What the present ones have printed.
+        """
+        present = sorted(readable(pods), key=lambda pod: print_order(self._job_name, pod["metadata"]["name"]))
+        start = _created(present[0]) if present else ""
+        if start not in self._known:
+            self._known[start] = self._read(job, pods)
+        return self._known[start].and_then(now)
+
+    def _read(self, job: dict[str, Any], pods: Sequence[dict[str, Any]]) -> Series:
+        try:
+            return _series(earlier_lines(self._cluster, job, pods, one_pod=True) if self._is_readable else [])
+        except RefusalError as error:
+            self._is_readable = False
+            say_unreadable(error)
+            return _series([])
+
+
+def say_unreadable(error: RefusalError) -> None:
+    """Say why what pods printed before they started again is not shown."""
+    sys.stderr.write(f"athanor: only what the present pods printed is shown: {error}\n")
+
+
+def earlier_lines(
+    cluster: Cluster, job: dict[str, Any], pods: Iterable[dict[str, Any]], *, one_pod: bool = False
+) -> list[PastLine]:
+    """Return the latest lines that a job's pods wrote before they started again, by time.
+
+    The store is not asked about a job whose pods never did.
+
+    Args:
+        cluster: The cluster, in the job's namespace.
+        job: The job.
+        pods: Its present pods.
+        one_pod: As for `past_lines`.
 
     Raises:
-        RefusalError: they cannot be had.
+        RefusalError: the store does not answer, or not to this user.
     """
-    lines = past_lines(cluster, job_name)
-    print_lines(lines, as_json=as_json)
-    if len(lines) == MOST_LINES:
-        sys.stderr.write(f"its pods are gone; these are the latest {MOST_LINES} lines of them\n")
+    created = created_times(pods)
+    if not _has_started_again(job, created.values()):
+        return []
+    lines = _stored(cluster, job["metadata"]["name"], one_pod=one_pod, since=job["metadata"]["creationTimestamp"])
+    return written_before(created, lines or [])
+
+
+def created_times(pods: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """Return when each of some pods that have started was created, by its name."""
+    return {pod["metadata"]["name"]: _created(pod) for pod in readable(pods)}
+
+
+def written_before(created: Mapping[str, str], lines: Iterable[PastLine]) -> list[PastLine]:
+    """Return the lines that are not those of the present pods.
+
+    Args:
+        created: When each of these was created, by its name.
+        lines: What pods of the same and of other names have written.
+    """
+    return [line for line in lines if _second(line.time) < _second(created.get(line.log.pod, "9"))]
+
+
+def _has_started_again(job: dict[str, Any], created: Collection[str]) -> bool:
+    """Return whether a job ran before its present pods were created.
+
+    Not by its count of restarts alone: Volcano replaces a pod that was taken away without counting. It keeps a
+    condition for each phase that a job has come into (pkg/controllers/job/job_controller_actions.go).
+    """
+    status: dict[str, Any] = job.get("status", {})
+    ran = [each["lastTransitionTime"] for each in status.get("conditions", []) if each["status"] == "Running"]
+    return bool(status.get("retryCount")) or (bool(ran) and max(created, default="9") > min(ran))
+
+
+def _created(pod: dict[str, Any]) -> str:
+    return pod["metadata"].get("creationTimestamp", "")
+
+
+def _second(time: str) -> str:
+    return time.partition(".")[0].rstrip("Z")
 
 
 def print_lines(lines: Iterable[PastLine], *, as_json: bool) -> None:
@@ -97,25 +188,36 @@ def past_lines(cluster: Cluster, job_name: str, *, one_pod: bool = False, only: 
     Raises:
         RefusalError: the store has none, does not answer, or not to this user.
     """
+    lines = _stored(cluster, job_name, one_pod=one_pod, only=only)
+    if lines is None:
+        limit = "has no pods any more, and the log store has no lines of them (any more)"
+        raise RefusalError("run", job_name, limit, "run it again")
+    return lines
+
+
+def _stored(
+    cluster: Cluster, job_name: str, *, one_pod: bool, only: str | None = None, since: str | None = None
+) -> list[PastLine] | None:
+    """Return the latest lines of a job since a time (RFC 3339), by time; None if none of its pods has any."""
     with _store_address(cluster, job_name) as address:
         store = LogStore(address)
+        span = {} if since is None else {"start": since}
         try:
-            pods = _pods_of(store, cluster.namespace, job_name)
+            pods = _pods_of(store, cluster.namespace, job_name, span)
             if not pods:
-                limit = "has no pods any more, and the log store has no lines of them (any more)"
-                raise RefusalError("run", job_name, limit, "run it again")
+                return None
             chosen = [only] if only else pods[:1] if one_pod else pods
             query = _query(cluster.namespace, job_name, chosen)
-            return _lines(job_name, store.rows(query, limit=str(MOST_LINES)))
+            return _lines(job_name, store.rows(query, **span, limit=str(MOST_LINES)))
         except LogStoreError as error:
             raise RefusalError("log store", VICTORIA_LOGS, str(error), "try again") from None
         finally:
             store.close()
 
 
-def _pods_of(store: LogStore, namespace: str, job_name: str) -> list[str]:
+def _pods_of(store: LogStore, namespace: str, job_name: str, span: Mapping[str, str]) -> list[str]:
     """Return the names of a job's pods, the one that prints its progress first."""
-    rows = store.rows(f"{_query(namespace, job_name)} | stats by (_stream) count() lines")
+    rows = store.rows(f"{_query(namespace, job_name)} | stats by (_stream) count() lines", **span)
     return sorted({origin(row).pod for row in rows}, key=partial(print_order, job_name))
 
 
@@ -176,7 +278,7 @@ def _forwarded(kubectl: subprocess.Popen[str], job_name: str) -> str:
 
 
 def _unreachable(job_name: str, said: str) -> RefusalError:
-    gone = "has no pods any more, and their lines cannot be read"
+    gone = "has had pods that are gone, and their lines cannot be read"
     if "(Forbidden)" in said:
         fix = "ask the platform's engineer for the right (examples/team/past-logs.yaml), or run it again"
         return RefusalError("run", job_name, f"{gone}: you may not reach the platform's log store", fix)

@@ -55,9 +55,9 @@ def series_of(cluster: Cluster, job_name: str, known: Iterable[dict[str, Any]] |
     return read_series(done.stdout)
 
 
-def series_if_any(cluster: Cluster, job_name: str) -> Series:
+def series_if_any(cluster: Cluster, job_name: str, known: Iterable[dict[str, Any]] | None = None) -> Series:
     """Return the same as `series_of`, and nothing where nobody answers: for what has more to say than a job's steps."""
     try:
-        return series_of(cluster, job_name)
+        return series_of(cluster, job_name, known)
     except RefusalError:
         return read_series("")

@@ -11,13 +11,12 @@ from collections.abc import Callable  # noqa: TC003 - of a table that is annotat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from athanor.runs.chosen_lines import is_chosen, print_chosen
 from athanor.runs.cluster import Cluster
 from athanor.runs.curves import COLOURS, fields, page
 from athanor.runs.ending import exit_status
-from athanor.runs.follow import follow_to_the_end, print_logs
 from athanor.runs.location import locate_to_read
-from athanor.runs.past_lines import are_gone, print_past, whole_series
+from athanor.runs.logs import logs
+from athanor.runs.past_lines import whole_series
 from athanor.runs.watch import watch
 from athanor.runs.why import why
 from infra.errors import RefusalError
@@ -39,14 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _logs(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    where, job_name = locate_to_read(cluster, arguments.run)
-    if is_chosen(arguments):
-        print_chosen(arguments, where, job_name)
-        return 0
-    if arguments.follow:
-        return follow_to_the_end(where, arguments.run, job_name, as_json=arguments.json)
-    (print_past if are_gone(where, job_name) else print_logs)(where, job_name, as_json=arguments.json)
-    return 0
+    return logs(arguments, *locate_to_read(cluster, arguments.run))
 
 
 def _watch(arguments: argparse.Namespace, cluster: Cluster) -> int:

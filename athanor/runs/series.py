@@ -43,13 +43,24 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """All lines of one pod, in their order."""
+    """All lines of one pod, in their order; of its earlier starts, too, where they are known."""
 
     points: Sequence[Point]
     total_steps: int | None
     """As the program says; None if it does not."""
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     """Its hyperparameters, by their names."""
+    earlier: int = 0
+    """How many of the points are of earlier starts of the pod."""
+
+    def and_then(self, later: Series) -> Series:
+        """Return these lines and those of a later start."""
+        return Series(
+            points=[*self.points, *later.points],
+            total_steps=self.total_steps if later.total_steps is None else later.total_steps,
+            settings={**self.settings, **later.settings},
+            earlier=len(self.points),
+        )
 
     def values(self, name: str) -> list[float]:
         """Return the values of a number, in the order of the steps."""
@@ -64,9 +75,13 @@ class Series:
         """The latest step; None before the first."""
         return self.points[-1].step if self.points else None
 
+    @property
+    def _recent(self) -> Sequence[Point]:
+        return self.points[self.earlier :][-_RECENT:]
+
     def steps_per_second(self) -> float | None:
         """Return the pace of the last lines; None where they do not tell, or the last start was later."""
-        recent = [point for point in self.points[-_RECENT:] if point.at is not None]
+        recent = [point for point in self._recent if point.at is not None]
         if len(recent) < 2 or recent[0].at is None or recent[-1].at is None:
             return None
         seconds, steps = (recent[-1].at - recent[0].at).total_seconds(), recent[-1].step - recent[0].step
@@ -74,7 +89,7 @@ class Series:
 
     def seconds_left(self) -> float | None:
         """Return the time to the last step as the program says, else at this pace; None where neither is known."""
-        said = [point.seconds_left for point in self.points[-_RECENT:] if point.seconds_left is not None]
+        said = [point.seconds_left for point in self._recent if point.seconds_left is not None]
         if said:
             return said[-1]
         pace = self.steps_per_second()

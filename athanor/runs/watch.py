@@ -25,6 +25,7 @@ from athanor.runs.job import (
 )
 from athanor.runs.listing import describe, duration
 from athanor.runs.overlooked import Reminder
+from athanor.runs.past_lines import EarlierSteps
 from athanor.runs.patience import Patience
 from athanor.runs.pod_series import series_if_any
 from athanor.runs.series import sparkline
@@ -50,9 +51,10 @@ def watch(cluster: Cluster, run: str, job_name: str, *, as_json: bool) -> int:
     """
     live = sys.stdout.isatty() and not as_json
     patience = Patience(lambda line: sys.stderr.write(f"{line}\n"))
+    earlier = EarlierSteps(cluster, job_name)
     reminder = Reminder(cluster.asked, cluster.namespace, job_name)
     try:
-        seen = _look(cluster, run, job_name)
+        seen = _look(cluster, run, job_name, earlier)
         while True:
             if seen is None:
                 raise without_job(cluster, job_name)
@@ -64,7 +66,7 @@ def watch(cluster: Cluster, run: str, job_name: str, *, as_json: bool) -> int:
             if not seen.pods:
                 reminder.look()
             time.sleep(_LOOK_SECONDS)
-            seen = patience.answer(partial(_look, cluster, run, job_name))
+            seen = patience.answer(partial(_look, cluster, run, job_name, earlier))
     except KeyboardInterrupt:
         return 0
 
@@ -90,7 +92,7 @@ class _Seen:
         return {**described, "gpu_use": self.gpu_use or None}
 
 
-def _look(cluster: Cluster, run: str, job_name: str) -> _Seen | None:
+def _look(cluster: Cluster, run: str, job_name: str, earlier: EarlierSteps) -> _Seen | None:
     """Return how a run does; None if its job does not exist (any more).
 
     Raises:
@@ -104,7 +106,7 @@ def _look(cluster: Cluster, run: str, job_name: str) -> _Seen | None:
         job=job,
         run=described,
         pods=pods,
-        series=series_if_any(cluster, job_name),
+        series=earlier.and_now(job, pods, series_if_any(cluster, job_name, pods)),
         gpu_use=gpu_use(cluster, sorted(pods, key=number_of)) if described.gpus else [],
     )
 

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from athanor.runs.past_lines import are_gone, past_lines, print_past, whole_series
+import athanor.runs.watch as watch_module
+from athanor.runs.past_lines import EarlierSteps, are_gone, past_lines, print_lines, whole_series
+from athanor.runs.series import read_series
+from athanor.runs.watch import watch
 from infra.errors import RefusalError
 from infra.monitoring import NAMESPACE, VICTORIA_LOGS
 from tests.unit.tools.operations.stored_logs import START, StoredLogs
@@ -24,6 +27,9 @@ class Cluster:
 
     def __init__(self, folder: Path, script: str, *, phase: str | None = None, pods: tuple[str, ...] = ()) -> None:
         self.namespace, self._phase, self._pods = "ml", phase, pods
+        self.status: dict[str, object] = {}
+        self.created = "10:00:10"
+        """When its pods were."""
         self.asked = folder / "asked"
         program = folder / "kubectl"
         program.write_text(f'#!/bin/sh\necho "$@" >> {self.asked}\n{script}\n', encoding="utf-8")
@@ -35,10 +41,20 @@ class Cluster:
         return self
 
     def find(self, _kind: str, _name: str) -> dict[str, object] | None:
-        return None if self._phase is None else {"status": {"state": {"phase": self._phase}}}
+        if self._phase is None:
+            return None
+        metadata = {"name": JOB, "creationTimestamp": "2026-11-21T10:00:00Z"}
+        return {"metadata": metadata, "spec": {"tasks": []}, "status": {"state": {"phase": self._phase}, **self.status}}
 
     def items(self, _kind: str, _selector: str) -> list[dict[str, object]]:
-        return [{"metadata": {"name": name}, "status": {"phase": "Running"}} for name in self._pods]
+        return [
+            {
+                "metadata": {"name": name, "creationTimestamp": f"2026-11-21T{self.created}Z"},
+                "spec": {"containers": [{"name": "worker"}]},
+                "status": {"phase": "Running"},
+            }
+            for name in self._pods
+        ]
 
 
 @pytest.fixture
@@ -65,7 +81,8 @@ def cluster(logs, tmp_path):
     ],
 )
 def test_pods_are_gone_only_after_they_were_there(tmp_path, phase, pods, gone):
-    assert are_gone(Cluster(tmp_path, "", phase=phase, pods=pods), JOB) == gone
+    cluster = Cluster(tmp_path, "", phase=phase, pods=pods)
+    assert are_gone(cluster.find("", JOB), cluster.items("", "")) == gone
 
 
 def test_the_curve_of_an_mpi_job_is_that_of_its_launcher(cluster, logs):
@@ -87,17 +104,74 @@ def test_lines_are_printed_as_the_container_wrote_them(cluster, logs, capsys):
     logs.add(2, f"{JOB}-worker-1", "saved", **{"step": "10", "loss": "1e-3", "run": "007", **LABEL})
     logs.add(1, f"{JOB}-worker-0", "begun \x1b[31m", **LABEL)
     logs.add(3, f"{JOB}-worker-0", "of a namesake", **{next(iter(LABEL)): "train"})
-    print_past(cluster, JOB)
+    print_lines(past_lines(cluster, JOB), as_json=False)
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("[worker-0] begun ")
     assert "\x1b" not in first
     printed = {"message": "saved", "step": 10, "loss": 0.001, "run": "007"}
     assert json.loads(second.removeprefix("[worker-1] ")) == printed
-    print_past(cluster, JOB, as_json=True)
+    print_lines(past_lines(cluster, JOB), as_json=True)
     first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (first["pod"], first["line"]) == (f"{JOB}-worker-0", "begun \x1b[31m")
     assert first["time"] < second["time"]
     assert json.loads(second["line"]) == printed
+
+
+RESUMED = {"conditions": [{"status": "Running", "lastTransitionTime": "2026-11-21T10:00:01Z"}]}
+"""Status of a job that ran before its pods were created that there are now."""
+PRESENT = """2026-11-21T10:00:11Z {"step": 3, "loss": 0.2}
+2026-11-21T10:00:13Z {"step": 5, "loss": 0.1}"""
+
+
+@pytest.fixture
+def resumed(logs, tmp_path):
+    """A job that runs again from step 3 on, whose first two steps are in the store, as are those of its pod now."""
+    for second, step, loss in [(2, 1, "0.5"), (3, 2, "0.4"), (11, 3, "0.2")]:
+        fields = {"step": str(step), "loss": loss, **LABEL}
+        logs.add(second * 1_000_000, f"{JOB}-worker-0", "missing _msg field; see", **fields)
+    with logs.serve() as address:
+        script = f"case \"$*\" in *port-forward*) echo 'Forwarding from {address} -> 9428'; exec sleep 600;; esac"
+        cluster = Cluster(tmp_path, f"{script}\necho '{PRESENT}'", phase="Running", pods=(f"{JOB}-worker-0",))
+        cluster.status = RESUMED
+        yield cluster
+
+
+def test_a_run_has_one_history_over_all_of_its_starts(resumed):
+    series = whole_series(resumed, JOB)
+    assert [point.step for point in series.points] == [1, 2, 3, 5]
+    assert series.steps_per_second() == 1.0, "the time between two starts is none that its program took"
+    resumed.status, resumed.created = {}, "10:00:00"
+    assert [point.step for point in whole_series(resumed, JOB).points] == [3, 5]
+    assert resumed.asked.read_text(encoding="utf-8").count("port-forward") == 1, "a job of one start has no earlier one"
+
+
+def test_what_is_watched_is_the_whole_run(resumed, capsys, monkeypatch):
+    watch(resumed, "train", JOB, as_json=True)
+    assert json.loads(capsys.readouterr().out)["step"] == 5
+    monkeypatch.setattr(watch_module, "series_if_any", lambda *_: read_series(""))
+    watch(resumed, "train", JOB, as_json=True)
+    assert json.loads(capsys.readouterr().out)["latest"]["loss"] == 0.4
+
+
+def test_the_store_is_asked_once_for_each_start(resumed, logs):
+    earlier = EarlierSteps(resumed, JOB)
+    job = resumed.find("", JOB)
+    for created, steps in [("10:00:10", [1, 2]), ("10:00:10", [1, 2]), ("10:00:20", [1, 2, 3])]:
+        resumed.created = created
+        assert [point.step for point in earlier.and_now(job, resumed.items("", ""), read_series("")).points] == steps
+    assert sum("stats by" in each["query"] for each in logs.asked) == 2
+
+
+def test_earlier_starts_that_cannot_be_read_are_named_once(tmp_path, capsys):
+    script = "case \"$*\" in *port-forward*) echo 'Error from server (Forbidden): pods' >&2; exit 1;; esac"
+    cluster = Cluster(tmp_path, f"{script}\necho '{PRESENT}'", phase="Running", pods=(f"{JOB}-worker-0",))
+    cluster.status = {"retryCount": 1}
+    assert [point.step for point in whole_series(cluster, JOB).points] == [3, 5]
+    earlier, job = EarlierSteps(cluster, JOB), cluster.find("", JOB)
+    for created in ("10:00:10", "10:00:20"):
+        cluster.created = created
+        earlier.and_now(job, cluster.items("", ""), read_series(""))
+    assert capsys.readouterr().err.count("you may not reach the platform's log store") == 2
 
 
 def test_a_store_without_lines_of_it_is_a_refusal(cluster):

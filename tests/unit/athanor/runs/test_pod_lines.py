@@ -22,17 +22,17 @@ MANY_LINES_TO_HEAD = """
 import sys
 from types import SimpleNamespace
 from athanor import command_line
-from athanor.runs import follow, questions
+from athanor.runs import logs, questions
 
 class Cluster:
     prefix = [sys.argv[1]]
     def find(self, kind, name):
-        return {"status": {"state": {"phase": "Completed"}}}
+        return {"metadata": {"name": name}, "status": {"state": {"phase": "Completed"}}}
     def items(self, kind, selector):
         return [{**POD, "status": {"phase": "Succeeded"}}]
 
 POD = {"metadata": {"name": "train-1-worker-0", "uid": "u"}, "spec": {"containers": [{"name": "worker"}]}}
-questions.run = lambda _: questions.exit_status("logs", lambda: follow.print_logs(Cluster(), "train-1"))
+questions.run = lambda given: questions.exit_status("logs", lambda: logs.logs(given, Cluster(), "train-1"))
 sys.exit(command_line.main(["logs", "train"]))
 """
 

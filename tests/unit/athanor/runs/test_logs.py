@@ -1,13 +1,13 @@
-"""`athanor logs --rank --tail --since --previous`: which lines are printed, from nodes and from the log store."""
+"""`athanor logs`: which lines are printed, from nodes and from the log store."""
 
 from __future__ import annotations
 
 import pytest
 
 from athanor.command_line import parser
-from athanor.runs.chosen_lines import is_chosen, print_chosen
+from athanor.runs.logs import logs as print_logs
 from infra.errors import RefusalError
-from tests.unit.athanor.runs.test_past_lines import JOB, LABEL, Cluster
+from tests.unit.athanor.runs.test_past_lines import JOB, LABEL, RESUMED, Cluster
 from tests.unit.tools.operations.stored_logs import StoredLogs
 
 _LATER = 10 * 1_000_000
@@ -20,17 +20,7 @@ class _Job(Cluster):
 
     def find(self, _kind: str, _name: str):
         job = super().find(_kind, _name)
-        return job and {"metadata": {"name": JOB}, "spec": {"tasks": _TASKS}, **job}
-
-    def items(self, _kind: str, _selector: str):
-        return [
-            {
-                "metadata": {"name": name, "creationTimestamp": "2026-11-21T10:00:10Z"},
-                "spec": {"containers": [{"name": "worker"}]},
-                "status": {"phase": "Running"},
-            }
-            for name in self._pods
-        ]
+        return job and {**job, "spec": {"tasks": _TASKS}}
 
 
 @pytest.fixture
@@ -42,14 +32,14 @@ def logs():
 def past(logs, tmp_path):
     """The cluster with the log store, in which the job has these pods."""
     with logs.serve() as address:
-        script = f"echo 'Forwarding from {address} -> 9428'; exec sleep 600"
+        forwards = f"*port-forward*) echo 'Forwarding from {address} -> 9428'; exec sleep 600;;"
+        script = f'case "$*" in {forwards} esac; echo now'
         yield lambda *pods: _Job(tmp_path, script, phase="Running" if pods else "Completed", pods=pods)
 
 
 def chosen(cluster: Cluster, capsys, *words: str) -> list[str]:
     arguments = parser().parse_args(["logs", "train", *words])
-    assert is_chosen(arguments)
-    print_chosen(arguments, cluster, JOB)
+    assert print_logs(arguments, cluster, JOB) == 0
     return capsys.readouterr().out.splitlines()
 
 
@@ -83,6 +73,32 @@ def test_the_lines_before_a_restart_come_from_the_log_store(past, logs, capsys):
     logs.rows.pop(0)
     with pytest.raises(RefusalError, match=r"--previous = .*: has no earlier attempt in the log store"):
         chosen(past(f"{JOB}-worker-0"), capsys, "--previous")
+
+
+def test_what_pods_wrote_before_they_started_again_comes_first(past, logs, capsys):
+    logs.add(1_000_000, f"{JOB}-worker-0", "before", **LABEL)
+    logs.add(1_000_000, f"{JOB}-worker-1", "too", **LABEL)
+    logs.add(_LATER + 1, f"{JOB}-worker-0", "now", **LABEL)
+    cluster = past(f"{JOB}-worker-0", f"{JOB}-worker-1")
+    now = ["[worker-0] now", "[worker-1] now"]
+    assert chosen(cluster, capsys) == now
+    cluster.status = RESUMED
+    assert sorted(chosen(cluster, capsys)[:2]) == ["[worker-0] before", "[worker-1] too"]
+    assert chosen(cluster, capsys)[2:] == now
+    assert chosen(cluster, capsys, "--rank", "1") == ["[worker-1] too", "[worker-1] now"]
+    assert chosen(cluster, capsys, "--since", "1s") == now
+    assert chosen(cluster, capsys, "--tail", "9") == now
+
+
+def test_what_cannot_be_read_of_earlier_starts_is_said_once(tmp_path, capsys):
+    script = "case \"$*\" in *port-forward*) echo 'Error from server (NotFound): pods' >&2; exit 1;; esac; echo now"
+    cluster = _Job(tmp_path, script, phase="Running", pods=(f"{JOB}-worker-0", f"{JOB}-worker-1"))
+    cluster.status = RESUMED
+    arguments = parser().parse_args(["logs", "train"])
+    assert print_logs(arguments, cluster, JOB) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines() == ["[worker-0] now", "[worker-1] now"]
+    assert said.err.count("the platform has no log store") == 1
 
 
 @pytest.mark.parametrize("words", [("--since", "10"), ("--tail", "-1"), ("--since", "1w"), ("--rank", "x")])
