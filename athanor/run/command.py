@@ -126,7 +126,7 @@ def start(
         RefusalError: it is not a job that could run, or there is one of that name.
         EngineError: the engine or the cluster did not do it.
     """
-    workspace = meanwhile(run_workspace)
+    workspace = meanwhile(partial(run_workspace, reads_stacks=bool(arguments.platform)))
     if described.source is not None:
         with refused_in_options():
             _ = described.source.archive

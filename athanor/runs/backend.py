@@ -17,7 +17,9 @@ from infra.errors import RefusalError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
+SECRETS_VARIABLE = "PULUMI_CONFIG_PASSPHRASE"
+_PASSPHRASES = (SECRETS_VARIABLE, "PULUMI_CONFIG_PASSPHRASE_FILE")
+"""The first stands above the second."""
 _BACKEND = "PULUMI_BACKEND_URL"
 _NOT_LOGGED_IN = "PULUMI_ACCESS_TOKEN must be set"
 """What pulumi says where nobody has logged in, and also where a login has expired."""
@@ -38,12 +40,33 @@ def engine_variables() -> dict[str, str]:
     Raises:
         RefusalError: there is no `pulumi` on PATH, or the backend that it is configured for does not answer.
     """
-    folder = data_folder(os.environ)
     url, is_own = backend_of_runs()
     variables = {_BACKEND: url} if is_own else {}
     if url.startswith(("https://", "http://")) or any(name in os.environ for name in _PASSPHRASES):
         return variables
-    return {**variables, _PASSPHRASES[1]: str(random_file(folder / "passphrase"))}
+    return {**variables, _PASSPHRASES[1]: str(_own_passphrase())}
+
+
+def own_passphrase(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable with this user's passphrase for runs, which stands above that of the shell; empty without.
+
+    Only where the backend is a folder, so of one machine, and the shell has a passphrase, so maybe another one at the
+    next command: people who share a bucket share the shell's.
+
+    Args:
+        variables: From `engine_variables`.
+
+    Raises:
+        RefusalError: as `engine_variables`.
+    """
+    url = variables.get(_BACKEND) or backend_of_runs()[0]
+    if not url.startswith("file://") or not any(name in os.environ for name in _PASSPHRASES):
+        return {}
+    return {SECRETS_VARIABLE: _own_passphrase().read_text(encoding="utf-8")}
+
+
+def _own_passphrase() -> Path:
+    return random_file(data_folder(os.environ) / "passphrase")
 
 
 def backend_of_runs() -> tuple[str, bool]:

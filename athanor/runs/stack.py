@@ -10,33 +10,35 @@ import weakref
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pulumi import automation
 
-from athanor.runs.backend import engine_variables
+from athanor.runs.backend import SECRETS_VARIABLE, engine_variables, own_passphrase
 from athanor.runs.engine_error import EngineError
 from athanor.runs.left_lock import past_left_locks
 from athanor.runs.run_stack import RunStack
-from athanor.runs.state_files import PROJECT, KnownRun
+from athanor.runs.state_files import PROJECT
 from infra.errors import RefusalError
 from workloads.checks import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+_Result = TypeVar("_Result")
 _JOB = "kubernetes:batch.volcano.sh/v1alpha1:Job"
 _SERVER = "Exception calling application: "
 _NO_PLUGIN = re.compile(r"download and install resource plugin 'pulumi-resource-(?P<name>[a-z-]+)'")
 _NOTHING_NEW = "update failed"
 _STDERR = "stderr: "
 """What stands before the engine's own words in an error of the Automation API, after its status and output."""
+_UNREADABLE_SECRETS = "incorrect passphrase"
 _FIXES = {
     "unknown stack ": "\nFix: name the platform's stack as `pulumi stack ls --all` lists it, or omit --platform: the"
     " namespace of the kubeconfig has a description of its platform",
     "stack is currently locked": "\nFix: wait until the other command about this run has ended; if it was killed,"
     " remove the lock that is named",
-    "incorrect passphrase": "\nFix: set PULUMI_CONFIG_PASSPHRASE, or PULUMI_CONFIG_PASSPHRASE_FILE, as it was when"
+    _UNREADABLE_SECRETS: "\nFix: set PULUMI_CONFIG_PASSPHRASE, or PULUMI_CONFIG_PASSPHRASE_FILE, as it was when"
     " the run was started; if it is lost, `athanor delete RUN --forget` removes the run from your list and prints what"
     " deletes the rest of it in the cluster",
 }
@@ -48,8 +50,12 @@ def _nothing() -> None:
     """Declare nothing: for commands that only need the stack's state."""
 
 
-def run_workspace() -> automation.LocalWorkspace:
+def run_workspace(*, reads_stacks: bool = False) -> automation.LocalWorkspace:
     """Return the workspace of the runs. The engine is asked for its backend and its version: half a second.
+
+    Args:
+        reads_stacks: Whether the run's program reads another stack, which the engine decrypts with the shell's
+            passphrase. Other runs have this user's, so that they can be deleted under any other of the shell's.
 
     Raises:
         RefusalError: as `engine_variables`.
@@ -57,6 +63,8 @@ def run_workspace() -> automation.LocalWorkspace:
     """
     settings = automation.ProjectSettings(name=PROJECT, runtime="python", main=str(Path.cwd()))
     variables = engine_variables()
+    if not reads_stacks:
+        variables |= own_passphrase(variables)
     # A workspace that is given no folder makes one and leaves it behind, and the Kubernetes provider leaves the
     # kubeconfig, with its credentials, among the temporary files.
     folder = tempfile.TemporaryDirectory(prefix="athanor-run-")
@@ -160,7 +168,7 @@ def apply(stack: RunStack, declaration: Declaration, *, look_first: bool = False
     _add_variables(stack.workspace, declaration.variables)
     program = declaration.program
     try:
-        done = past_left_locks(
+        done = _with_its_passphrase(
             stack, lambda: stack.up(program=program, refresh=look_first, on_event=note_event, suppress_outputs=True)
         )
     except automation.CommandError as error:
@@ -190,13 +198,34 @@ def remove(stack: automation.Stack) -> None:
     """
     errors: list[str] = []
     try:
-        past_left_locks(
+        _with_its_passphrase(
             stack, lambda: stack.destroy(on_event=lambda event: _note(event, errors), suppress_outputs=True)
         )
         with suppress(automation.StackNotFoundError):  # another command that deletes it was quicker
             stack.workspace.remove_stack(stack.name)
     except automation.CommandError as error:
         raise _failure(errors, error) from None
+
+
+def _with_its_passphrase(stack: automation.Stack, work: Callable[[], _Result]) -> _Result:
+    """Do what needs the secrets of a run's state, if need be with the shell's passphrase.
+
+    Runs have that which were started with --platform, or by an earlier release. The engine changes nothing before it
+    has read and written the secrets.
+
+    Raises:
+        CommandError: as the work.
+    """
+    try:
+        return past_left_locks(stack, work)
+    except automation.CommandError as error:
+        if _UNREADABLE_SECRETS not in str(error):
+            raise
+        variables = dict(stack.workspace.env_vars or {})
+        if variables.pop(SECRETS_VARIABLE, None) is None:
+            raise
+        stack.workspace.env_vars = variables
+    return past_left_locks(stack, work)
 
 
 def drop(stack: automation.Stack) -> None:
@@ -218,7 +247,7 @@ def outputs_of(stack: automation.Stack) -> dict[str, str]:
         EngineError: its state cannot be read, for example because the passphrase is another one.
     """
     try:
-        return {name: str(each.value) for name, each in stack.outputs().items()}
+        return {name: str(each.value) for name, each in _with_its_passphrase(stack, stack.outputs).items()}
     except automation.CommandError as error:
         raise _failure([], error) from None
 

@@ -9,6 +9,8 @@ import pytest
 from pulumi import automation
 
 from athanor.runs.run_stack import RunStack
+from athanor.runs.stack import Declaration, apply, create_run, open_run, outputs_of, remove, run_workspace
+from athanor.runs.state_files import all_runs
 from tools.stacks.engine import engine_path
 from tools.toolchain import ensure
 from tools.toolchain.store import pulumi_home
@@ -58,3 +60,18 @@ def test_of_an_update_by_another_process_it_is_asked(tmp_path, started):
     started()
     assert RunStack.select("lr", workspace(tmp_path, "lr-2")).outputs()["job_name"].value == "lr-1"
     assert "stack output" in started()
+
+
+@pytest.mark.usefixtures("started")
+def test_a_run_is_deleted_under_another_passphrase_of_the_shell(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "one")
+    declared = Declaration(program=lambda: pulumi.export("job_name", pulumi.Output.secret("lr-1")), variables={})
+    apply(create_run("own", run_workspace()), declared)
+    apply(create_run("shells", run_workspace(reads_stacks=True)), declared)  # as all runs were of earlier releases
+    remove(open_run("shells"))
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "another")
+    stack = open_run("own")
+    assert outputs_of(stack)["job_name"] == "lr-1"
+    remove(stack)
+    assert all_runs() == {}

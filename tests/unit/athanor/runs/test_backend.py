@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from athanor.runs import backend
-from athanor.runs.backend import engine_variables
+from athanor.runs.backend import engine_variables, own_passphrase
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
@@ -58,6 +58,18 @@ def test_a_bucket_needs_a_passphrase_and_the_users_own_is_kept(own, monkeypatch)
     assert list(engine_variables()) == ["PULUMI_CONFIG_PASSPHRASE_FILE"]
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "")
     assert engine_variables() == {}
+
+
+def test_runs_in_a_folder_do_not_depend_on_the_shells_passphrase(own, monkeypatch):
+    _logged_in(own, "file:///home/me/state")
+    assert own_passphrase(engine_variables()) == {}, "the variable of a file is enough where the shell has none"
+    words = []
+    for shells in ("one", "another"):
+        monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", shells)
+        words.append(own_passphrase(engine_variables())["PULUMI_CONFIG_PASSPHRASE"])
+    assert words[0] == words[1] == (own / "data/athanor/passphrase").read_text(encoding="utf-8")
+    _logged_in(own, "s3://team-runs")
+    assert own_passphrase(engine_variables()) == {}, "a colleague's machine has another file"
 
 
 def test_without_pulumi_the_message_says_where_to_get_it(own, monkeypatch):
