@@ -202,6 +202,20 @@ def _exit_fix(failed: Status, commands: Commands, name: str) -> str:
     return f"read its log (`{commands.logs.format(name)}`), correct the program, then {again}"
 
 
+def failure_and_fix(exit_code: int, commands: Commands, name: str) -> tuple[str, str]:
+    """Return how a program ended whose pod is gone, and what helps.
+
+    Args:
+        exit_code: Of the program.
+        commands: Those of the one who asks.
+        name: The job's.
+    """
+    again = commands.new_code.format(name)
+    if exit_code == _KILLED:
+        return (f"exit code {_KILLED}, killed, as by a lack of memory", f"raise {commands.memory}, then {again}")
+    return (f"exit code {exit_code}", f"correct the program, then {again}")
+
+
 def _doubled(memory: str) -> str:
     mebibytes = -(-2 * quantity_value(memory) // 2**20)
     return f"{mebibytes // 1024}Gi" if mebibytes % 1024 == 0 else f"{mebibytes}Mi"

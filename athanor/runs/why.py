@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from athanor.inspection import estimate, queues
 from athanor.inspection.case import Case
 from athanor.inspection.commands import ATHANOR
-from athanor.inspection.containers import Finding, state_words
+from athanor.inspection.containers import Finding, failure_and_fix, state_words
 from athanor.inspection.control_characters import printable
 from athanor.inspection.jobs import job_phase, restarts, short_name
 from athanor.inspection.last_words import last_words
@@ -20,6 +21,7 @@ from athanor.inspection.objects import TASK, age, mark, name_of, node_of, unread
 from athanor.inspection.reader import read
 from athanor.inspection.why import why as cause_of
 from athanor.runs.listing import duration
+from athanor.runs.past_lines import earlier_lines
 from athanor.runs.pod_series import series_if_any
 from infra.errors import RefusalError
 
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 _TAIL_LINES = 400
 """What is looked through for the last error: behind it stand the reports of torchrun and of other ranks."""
+_FAILURE = re.compile(r"athanor: attempt \d+ of \d+ ended with exit code (?P<code>\d+).*")
+_GOES_ON = {"running", "restarting", "starting", "init", "scheduler"}
+"""Causes of a job that is at work or about to be."""
 _MOST_LOGS = 8
 """Jobs whose logs are read for their steps: each is a process here."""
 _MOST_ENDS = 5
@@ -52,14 +57,39 @@ def why(cluster: Cluster, job_name: str, *, as_json: bool) -> None:
     start = None
     if estimate.start(case, finding.cause, ()):
         start = estimate.start(case, finding.cause, _ends(cluster, snapshot, now))
+    before = _earlier_end(cluster, case) if finding.log is None and finding.cause in _GOES_ON else None
     if as_json:
-        sys.stdout.write(json.dumps(fields(case, finding, start)) + "\n")
+        sys.stdout.write(json.dumps({**fields(case, finding, start), "before": before and before[0]}) + "\n")
         return
     sys.stdout.writelines(f"{line}\n" for line in view(case, finding, start, now))
+    if before:
+        sys.stdout.writelines(f"{line}\n" for line in (f"before: {before[0]}", *before[1]))
     if finding.log:
         sys.stdout.writelines(f"  {finding.log.pod}: {line}\n" for line in _last_lines(cluster, finding.log))
     if words := unread_words(snapshot):
         sys.stderr.write(f"{words}\n")
+
+
+def _earlier_end(cluster: Cluster, case: Case) -> tuple[str, list[str]] | None:
+    """Return how the start before the present one of a job ended with what helps, and its last words; None without.
+
+    Pods of before are gone, so this is what the shell around their programs printed (workloads/restarts.py).
+    """
+    try:
+        lines = earlier_lines(cluster, case.job, case.pods)
+    except RefusalError as error:
+        return (f"how its last start ended is not known: {error}", [])
+    if not lines:
+        return None
+    failures = [(line, match) for line in lines if (match := _FAILURE.fullmatch(line.text))]
+    if not failures:
+        return ("its pods were stopped, evicted or lost; the program itself did not fail", [])
+    failed, match = failures[-1]
+    own = [line.text for line in lines if line.log == failed.log and line.time < failed.time]
+    words = [part for text in own for part in _text_of(text).splitlines()][-_TAIL_LINES:]
+    because, step = failure_and_fix(int(match["code"]), case.commands, case.name)
+    last = [f"  {failed.log.pod}: {printable(line)}" for line in last_words(words)]
+    return (f"{failed.log.label}: its program failed at {failed.time[:19]}Z ({because}); next: {step}.", last)
 
 
 def finding_of(cluster: Cluster, job_name: str) -> Finding:

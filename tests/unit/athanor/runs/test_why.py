@@ -11,9 +11,12 @@ from athanor.command_line import parser
 from athanor.inspection.commands import ATHANOR
 from athanor.inspection.reader import Asked
 from athanor.runs import why as module
+from athanor.runs.job import Log
+from athanor.runs.past_lines import PastLine
 from athanor.runs.series import read_series
 from athanor.runs.why import why
 from infra.errors import RefusalError
+from tests.tables import each_row
 from tests.unit.athanor.inspection.cluster_objects import (
     NAMESPACE,
     NOW,
@@ -135,3 +138,34 @@ def test_every_command_that_a_sentence_names_exists():
     resume = ATHANOR.look_again.split("`")[1]
     for words in (ATHANOR.logs, ATHANOR.rerun, resume):
         parser().parse_args(words.format("train-1").split()[1:])
+
+
+def _restarted(monkeypatch, *texts: str) -> Cluster:
+    """A job that runs again, with what its pod printed before."""
+    log = Log(job_name="mine", pod="mine-worker-0", container="worker", is_program=True)
+    lines = [PastLine(time=f"2026-11-21T12:00:0{place}Z", log=log, text=text) for place, text in enumerate(texts)]
+    monkeypatch.setattr(module, "earlier_lines", lambda *_: lines)
+    mine = job("mine", task("worker", 1, {"containers": [container()]}), phase="Running", status={"retryCount": 1})
+    return Cluster(Job=[mine], Pod=pods(mine, phase="Running"), Queue=[queue()])
+
+
+@each_row(
+    ("code", "words"),
+    [
+        ("1", ("(exit code 1)", "correct the program", "run --replace --name mine")),
+        ("137", ("lack of memory", "raise --memory")),
+    ],
+)
+def test_of_a_job_that_runs_again_the_cause_of_before_is_named(code, words, monkeypatch, capsys):
+    failed = f"athanor: attempt 1 of 3 ended with exit code {code}; all pods start again"
+    cluster = _restarted(monkeypatch, "Traceback (most recent call last):", "  a", "ValueError: nan", failed)
+    why(cluster, "mine", as_json=False)
+    said = capsys.readouterr().out
+    assert "before: worker-0: its program failed at 2026-11-21T12:00:03Z" in said
+    assert all(each in said for each in words)
+    assert "mine-worker-0: ValueError: nan" in said
+
+
+def test_of_a_job_whose_pods_were_taken_away_that_is_said(monkeypatch, capsys):
+    why(_restarted(monkeypatch, "step 1"), "mine", as_json=True)
+    assert json.loads(capsys.readouterr().out)["before"].endswith("the program itself did not fail")
