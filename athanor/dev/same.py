@@ -52,19 +52,22 @@ def check_same(
         job: The job of that pod.
 
     Raises:
-        RefusalError: with both values.
+        RefusalError: with both values of each.
     """
     before: dict[str, str] = json.loads(outputs.get("arguments") or "{}")
     now = recorded(described)
     given = vars(arguments)
+    others: dict[str, tuple[object, str]] = {}
     for each in _OF_THE_POD:
         option = f"--{each.replace('_', '-')}"
         fields = [field for field, name in OPTIONS.items() if name == option]
         if _is_typed(given[each]) and any(_of(before, field) != _of(now, field) for field in fields):
             has = " ".join(filter(None, (_of(before, field) for field in fields))) or "the default"
-            raise _other(option, given[each], described.name, f"with {has}")
+            others[option] = (given[each], f"with {has}")
     if arguments.idle is not None and seconds_of("--idle", arguments.idle) != idle_seconds(job):
-        raise _other("--idle", arguments.idle, described.name, f"which ends after {in_words(idle_seconds(job))}")
+        others["--idle"] = (arguments.idle, f"which ends after {in_words(idle_seconds(job))}")
+    if others:
+        raise _differs(others, described.name)
 
 
 def _is_typed(value: object) -> bool:
@@ -78,9 +81,14 @@ def _of(arguments: Mapping[str, str], field: str) -> str:
     return " ".join(arguments[name] for name in names)
 
 
-def _other(option: str, value: object, name: str, has: str) -> RefusalError:
-    fix = f"omit it to connect, or end that pod first: athanor dev --stop --name {name}"
-    return RefusalError(option, value, f"this folder has a pod already, {name}, {has}", fix)
+def _differs(others: Mapping[str, tuple[object, str]], name: str) -> RefusalError:
+    """Return the refusal that names all options that the pod does not have, so that none has to be found by trying."""
+    pod, end = f"this folder has a pod already, {name}", f"or end that pod first: athanor dev --stop --name {name}"
+    if len(others) == 1:
+        [(option, (value, has))] = others.items()
+        return RefusalError(option, value, f"{pod}, {has}", f"omit it to connect, {end}")
+    values = "; ".join(f"{option} {value}: {has}" for option, (value, has) in others.items())
+    return RefusalError("options", " ".join(others), f"{pod} ({values})", f"omit them to connect, {end}")
 
 
 def idle_seconds(job: Mapping[str, Any]) -> int:

@@ -136,7 +136,9 @@ _OPTIONS = (
 def test_the_same_options_connect_again_and_others_are_refused(connect, words):
     assert connect(words, words)[1] == "dev-a-1"
     assert connect(words, ("--forward", "8888", "--", "python", "a.py"))[1] == "dev-a-1"
-    with pytest.raises(RefusalError, match=f"{words[0]} = .*: this folder has a pod already, dev-a, .*. Fix: omit it"):
+    with pytest.raises(
+        RefusalError, match=f"{words[0]}.*: this folder has a pod already, dev-a.* Fix: omit (it|them) "
+    ):
         connect((), words)
 
 
@@ -152,6 +154,11 @@ def test_the_same_options_connect_again_and_others_are_refused(connect, words):
             "--idle = '1h': this folder has a pod already, dev-a, which ends after 90m.",
         ),
         ((), ("--idle", "2h"), "which ends after 1h."),
+        (
+            ("--gpus", "2"),
+            ("--gpus", "1", "--cpu", "2", "--idle", "2h"),
+            "dev-a (--gpus 1: with 2; --cpu 2: with the default; --idle 2h: which ends after 1h). Fix: omit them to connect,",
+        ),
         (("--gpus", "2"), ("--gpus", "0"), "--gpus = 0: this folder has a pod already, dev-a, with 2."),
         (("--run-as-user", "7"), ("--run-as-user", "0"), "--run-as-user = 0: this folder has a pod already, dev-a, "),
     ],
