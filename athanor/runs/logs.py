@@ -79,14 +79,14 @@ def _print_present(
     may_be_none: bool,
 ) -> None:
     job_name, name = names
-    found = [log for pod in sorted(pods, key=number_of) for log in logs_of(job_name, pod) if name in {None, log.pod}]
-    if not found and not may_be_none:
+    present = [log for pod in sorted(pods, key=number_of) for log in logs_of(job_name, pod) if name in {None, log.pod}]
+    if not present and not may_be_none:
         limit = "has no pods with logs yet" if name is None else f"has written nothing yet in its pod {name}"
         raise RefusalError("run", job_name, limit, "wait until it runs; `athanor why` says why")
     options = [] if arguments.tail is None else [f"--tail={arguments.tail}"]
     if arguments.since is not None:
         options.append(f"--since={arguments.since}s")
-    print_logs_of(cluster, found, options, follow=arguments.follow, as_json=arguments.json)
+    print_logs_of(cluster, present, options, follow=arguments.follow, as_json=arguments.json)
 
 
 def _pod_of_rank(cluster: Cluster, job_name: str, rank: int) -> str:

@@ -18,7 +18,7 @@ from athanor.runs.backend import SECRETS_VARIABLE, engine_variables, own_passphr
 from athanor.runs.engine_error import EngineError
 from athanor.runs.left_lock import past_left_locks
 from athanor.runs.run_stack import RunStack
-from athanor.runs.state_files import PROJECT
+from athanor.runs.state_files import PROJECT, KnownRun
 from infra.errors import RefusalError
 from workloads.checks import check_name
 

@@ -157,7 +157,7 @@ def test_the_same_options_connect_again_and_others_are_refused(connect, words):
         (
             ("--gpus", "2"),
             ("--gpus", "1", "--cpu", "2", "--idle", "2h"),
-            "dev-a (--gpus 1: with 2; --cpu 2: with the default; --idle 2h: which ends after 1h). Fix: omit them to connect,",
+            "(--gpus 1: with 2; --cpu 2: with the default; --idle 2h: which ends after 1h). Fix: omit them to connect,",
         ),
         (("--gpus", "2"), ("--gpus", "0"), "--gpus = 0: this folder has a pod already, dev-a, with 2."),
         (("--run-as-user", "7"), ("--run-as-user", "0"), "--run-as-user = 0: this folder has a pod already, dev-a, "),
