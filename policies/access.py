@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from policies.rule import Finding, Rule, RuleConfig, demand, message
-from policies.values import Unknown, Value, each, plain, read
+from policies.values import Unknown, Value, each, entries, label, plain, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,26 +24,59 @@ _RAM_ATTACHMENTS = frozenset(
 )
 _EVERYBODY = frozenset({"system:anonymous", "system:authenticated", "system:serviceaccounts", "system:unauthenticated"})
 _ADMINISTRATORS = frozenset({"cluster-admin", "system:masters"})
-_EVERY_ACTION, _EVERY_ACTION_OF_A_SERVICE = re.compile(r"\*+(?::\*+)?"), re.compile(r"[^:]+:\*+")
-_ACCOUNT_ADMINISTRATOR = "AdministratorAccess"
+_ALL_OF_THE_CLUSTER = frozenset({"admin", "edit", "system:kube-controller-manager", "system:node"})
+"""Roles with rights on all namespaces' Secrets or pods, if they are bound for the whole cluster."""
+_CONTROLLERS = "system:controller:"
+_BECOMING_ANOTHER = frozenset({"bind", "escalate", "impersonate"})
+_BEYOND_ITSELF = {"nodes/proxy": None, "serviceaccounts/token": "create", "signers": "sign"}
+"""Resources that lead to others' rights, with the one verb that does (Kubernetes, "RBAC Good Practices")."""
+_FULL_ACCESS = re.compile(r"AdministratorAccess|Aliyun\w*FullAccess")
+"""The cloud's own policies that allow everything, or every action of a service, on every resource."""
 
 
 def _wildcards(role: Resource, _: RuleConfig) -> Iterator[Finding]:
     if role.kind not in {"ClusterRole", "Role"}:
         return
     for place, rule in enumerate(each(read(role.properties, "rules"))):
-        for key in ("apiGroups", "resources", "verbs"):
+        for key in ("apiGroups", "nonResourceURLs", "resources", "verbs"):
             given = read(rule, key)
             text = message(f"rules[{place}].{key}", given, "* also grants what does not exist yet", "name each one")
-            yield from demand(given, lambda value: "*" not in each(value), text)
+            yield from demand(given, lambda value: not any(map(_has_wildcard, each(value))), text)
+    for place, selector in enumerate(each(read(role.properties, "aggregationRule", "clusterRoleSelectors"))):
+        field = f"aggregationRule.clusterRoleSelectors[{place}]"
+        text = message(field, selector, "takes the rights of every role", "select the roles by a label")
+        yield from demand(selector, lambda value: any(entries(value).values()), text)
+
+
+def _has_wildcard(value: Value) -> bool:
+    """Whether a name stands for all: `*`, `*/scale`, `pods/*`, or all addresses, but not those below a path."""
+    return isinstance(value, str) and (value in ("*", "/*") or ("*" in value.split("/") and not value.startswith("/")))
+
+
+def _escalations(role: Resource, _: RuleConfig) -> Iterator[Finding]:
+    if role.kind not in {"ClusterRole", "Role"}:
+        return
+    for place, rule in enumerate(each(read(role.properties, "rules"))):
+        verbs, resources = read(rule, "verbs"), read(rule, "resources")
+        text = message(
+            f"rules[{place}].verbs", verbs, "grants the rights of others", "omit bind, escalate, impersonate"
+        )
+        yield from demand(verbs, lambda value: not _BECOMING_ANOTHER & {*map(label, each(value))}, text)
+        for resource, verb in _BEYOND_ITSELF.items():
+            if isinstance(verbs, Unknown) or (verb and not {verb, "*"} & {*map(label, each(verbs))}):
+                continue
+            text = message(f"rules[{place}].resources", resource, "grants the rights of others", "omit it")
+            yield from demand(resources, lambda value, one=resource: one not in each(value), text)
 
 
 def _bindings(binding: Resource, _: RuleConfig) -> Iterator[Finding]:
     if binding.kind not in {"ClusterRoleBinding", "RoleBinding"}:
         return
     role = read(binding.properties, "roleRef", "name")
+    everywhere = binding.kind == "ClusterRoleBinding"
+    forbidden = _ADMINISTRATORS | _ALL_OF_THE_CLUSTER if everywhere else _ADMINISTRATORS
     text = message("roleRef.name", role, "nothing needs all rights", "bind a role that names what is needed")
-    yield from demand(role, lambda value: value not in _ADMINISTRATORS, text)
+    yield from demand(role, lambda value: value not in forbidden and not label(value).startswith(_CONTROLLERS), text)
     for subject in each(read(binding.properties, "subjects")):
         name = read(subject, "name")
         text = message("subjects", name, "is everybody who reaches the API server", "name the accounts")
@@ -58,32 +91,49 @@ def _ram(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
     elif resource.type in _RAM_ATTACHMENTS:
         name = read(resource.properties, "policyName")
         text = message("policyName", name, "nothing needs all rights", "attach a policy that names what is needed")
-        yield from demand(name, lambda value: value != _ACCOUNT_ADMINISTRATOR, text)
+        yield from demand(name, lambda value: not _FULL_ACCESS.fullmatch(label(value, "")), text)
 
 
 def _statements(document: Value) -> Iterator[Finding]:
     if isinstance(document, Unknown):
         yield document
         return
-    for statement in _listed(read(_decoded(document), "Statement")):
-        if read(statement, "Effect") != "Allow":
+    for given_statement in _listed(read(_lower(_decoded(document)), "statement")):
+        statement = _lower(given_statement)
+        if label(read(statement, "effect"), "").lower() != "allow":
             continue
         for key in ("NotAction", "NotResource"):
-            given = read(statement, key)
+            given = read(statement, key.lower())
             text = message(key, given, "grants all else, also what does not exist yet", "name what is granted")
             yield from demand(given, lambda value: value is None, text)
-        actions = [action for action in _listed(read(statement, "Action")) if isinstance(action, str)]
-        everything = any(_is_every_resource(each) for each in _listed(read(statement, "Resource")))
+        actions = [action for action in _listed(read(statement, "action")) if isinstance(action, str)]
+        everything = any(_is_every_resource(each) for each in _listed(read(statement, "resource")))
         for action in actions:
-            if _EVERY_ACTION.fullmatch(action) or (everything and _EVERY_ACTION_OF_A_SERVICE.fullmatch(action)):
+            if _is_every_action(action) or (everything and _is_every_action_of_services(action)):
                 yield message(
                     "Action", action, "must not grant everything on every resource", "name actions or resources"
                 )
 
 
+def _lower(value: Value) -> Value:
+    """Return an object with its keys in lower case: whatever the account makes of another spelling, it is one."""
+    return {key.lower(): item for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _is_every_action(pattern: str) -> bool:
+    """Whether a pattern is that of all actions of all services: nothing but wildcards."""
+    return "*" in pattern and not pattern.strip("*?:")
+
+
+def _is_every_action_of_services(pattern: str) -> bool:
+    """Whether a pattern matches every action of some service: `ecs:*`, and `e*`, whose star is a colon, too."""
+    service, colon, action = pattern.partition(":")
+    return _is_every_action(action) if colon else service.endswith("*")
+
+
 def _is_every_resource(pattern: Value) -> bool:
     """Whether a pattern is that of all resources of a service: its last part is nothing but wildcards."""
-    return isinstance(pattern, str) and not pattern.rpartition(":")[2].strip("*/")
+    return isinstance(pattern, str) and not pattern.rpartition(":")[2].strip("*?/")
 
 
 def _decoded(document: Value) -> Value:
@@ -108,8 +158,15 @@ RULES = (
         check=_wildcards,
     ),
     Rule(
+        name="no-rights-of-others",
+        demand="RBAC roles do not lead to the rights of others: impersonation, escalation, tokens, nodes.",
+        severity="critical",
+        config=RuleConfig,
+        check=_escalations,
+    ),
+    Rule(
         name="no-cluster-admins",
-        demand="Nothing is bound to cluster-admin, and no role to everybody.",
+        demand="Nothing is bound to the rights of an administrator, and no role to everybody.",
         severity="critical",
         config=RuleConfig,
         check=_bindings,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import TYPE_CHECKING
 
 from policies.node_pools import CLUSTER
@@ -10,7 +10,7 @@ from policies.rule import Finding, Rule, RuleConfig, demand, message
 from policies.values import Unknown, Value, each, entries, read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from policies.resources import Resource
 
@@ -23,17 +23,33 @@ _ENVOY_SERVICE = ("spec", "provider", "kubernetes", "envoyService")
 """The Service that Envoy Gateway makes for its proxies; by default a load balancer."""
 _WIDEST_IPV4, _WIDEST_IPV6 = 16, 32
 """Prefix lengths below which a public range counts as the internet."""
+_MAPPED = 96
+"""Prefix of IPv4's addresses in IPv6 (RFC 4291, section 2.5.5.2)."""
 _OWN = [ip_network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")]
 """Ranges that the internet does not route (RFC 1918, RFC 4193), and that of the cloud's own services (RFC 6598)."""
 
 
-def _is_internet(value: Value) -> bool:
+def include_internet(ranges: Iterable[Value]) -> bool:
+    """Whether ranges together hold one that counts as the internet, such as its two halves."""
+    networks = [network for given in ranges for network in _networks(given)]
+    versions = ([network for network in networks if network.version == version] for version in (4, 6))
+    return any(_is_public(network) for same in versions for network in collapse_addresses(same))  # pyright: ignore[reportArgumentType, reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _networks(value: Value) -> list[IPv4Network | IPv6Network]:
+    """Return the network that a text names, if it does; one of IPv4 in the notation of IPv6 is of IPv4."""
     if not isinstance(value, str):
-        return False
+        return []
     try:
         network = ip_network(value, strict=False)
-    except ValueError:
-        return False
+    except ValueError:  # the API server or the cloud says so itself
+        return []
+    if isinstance(network, IPv6Network) and network.network_address.ipv4_mapped and network.prefixlen >= _MAPPED:
+        return [ip_network(f"{network.network_address.ipv4_mapped}/{network.prefixlen - _MAPPED}")]
+    return [network]
+
+
+def _is_public(network: IPv4Network | IPv6Network) -> bool:
     # Networks of different versions cannot be compared.
     if any(network.version == own.version and network.subnet_of(own) for own in _OWN):  # pyright: ignore[reportArgumentType]
         return False
@@ -60,7 +76,7 @@ def _security_groups(rule: Resource, _: RuleConfig) -> Iterator[Finding]:
     for key in ("cidrIp", "ipv6CidrIp"):
         given = read(rule.properties, key)
         text = message(key, given, "ingress from the internet is not allowed", "name the ranges that call it")
-        yield from demand(given, lambda value: not _is_internet(value), text)
+        yield from demand(given, lambda value: not include_internet([value]), text)
 
 
 def _file_systems(rule: Resource, _: RuleConfig) -> Iterator[Finding]:
@@ -68,7 +84,7 @@ def _file_systems(rule: Resource, _: RuleConfig) -> Iterator[Finding]:
         for key in ("sourceCidrIp", "ipv6SourceCidrIp"):
             given = read(rule.properties, key)
             text = message(key, given, "a file system has no users and passwords", "name the vswitches of its clients")
-            yield from demand(given, lambda value: not _is_internet(value), text)
+            yield from demand(given, lambda value: not include_internet([value]), text)
 
 
 def _buckets(bucket: Resource, _: RuleConfig) -> Iterator[Finding]:
@@ -107,11 +123,12 @@ def _type_and_address(given: Value, annotations: Value) -> Iterator[Finding]:
 def _egress(policy: Resource, _: RuleConfig) -> Iterator[Finding]:
     """Look at ranges alone: a rule without any is the platform's, such as that of the pod that fetches code."""
     if policy.kind == "NetworkPolicy":
-        for rule in each(read(policy.properties, "spec", "egress")):
-            for peer in each(read(rule, "to")):
-                given = read(peer, "ipBlock", "cidr")
-                text = message("spec.egress", given, "pods must not reach the whole internet", "name ranges")
-                yield from demand(given, lambda value: not _is_internet(value), text)
+        peers = [peer for rule in each(read(policy.properties, "spec", "egress")) for peer in each(read(rule, "to"))]
+        ranges = [read(peer, "ipBlock", "cidr") for peer in peers]
+        wide = [given for given in ranges if include_internet([given])]
+        yield from (given for given in ranges if isinstance(given, Unknown))
+        for given in wide or ([ranges] if include_internet(ranges) else []):
+            yield message("spec.egress", given, "pods must not reach the whole internet", "name ranges")
 
 
 RULES = (

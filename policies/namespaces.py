@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from policies.exposure import include_internet
 from policies.rule import Finding, Rule, RuleConfig, StackFinding, StackRule, demand, message
 from policies.values import Unknown, Value, each, entries, read
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from policies.resources import Resource
 
+_NAME_LABEL = "kubernetes.io/metadata.name"
 _LEVEL = "pod-security.kubernetes.io/enforce"
 
 
@@ -29,7 +31,7 @@ def _pod_security(namespace: Resource, _: RuleConfig) -> Iterator[Finding]:
 
 
 def _default_deny(resources: Sequence[Resource], _: RuleConfig) -> Iterator[StackFinding]:
-    closed: set[str] = set()
+    closed, opened = set[str](), set[str]()
     undecided: Unknown | None = None
     for policy in resources:
         if policy.kind == "NetworkPolicy":
@@ -37,9 +39,9 @@ def _default_deny(resources: Sequence[Resource], _: RuleConfig) -> Iterator[Stac
             if isinstance(answer, Unknown):
                 undecided = answer
             elif answer is not None:
-                closed.add(answer)
+                (closed if answer else opened).add(str(policy.namespace))
     for namespace in resources:
-        if namespace.kind == "Namespace" and namespace.object_name not in closed:
+        if namespace.kind == "Namespace" and namespace.object_name not in closed - opened:
             text = message(
                 "NetworkPolicy",
                 None,
@@ -49,12 +51,18 @@ def _default_deny(resources: Sequence[Resource], _: RuleConfig) -> Iterator[Stac
             yield namespace, undecided or text
 
 
-def _closes(policy: Resource) -> str | Unknown | None:
-    """Return the namespace whose pods a policy closes to everything that it does not name, if it is such a policy."""
+def _closes(policy: Resource) -> bool | Unknown | None:
+    """Tell whether a policy closes all pods of its namespace or opens all of them to everybody; None if neither."""
     selector, types = read(policy.properties, "spec", "podSelector"), read(policy.properties, "spec", "policyTypes")
     for value in (selector, types, policy.namespace):
         if isinstance(value, Unknown):
             return value
+    # Ingress is Kubernetes' own default of policyTypes.
+    applies = types is None or "Ingress" in each(types)
+    # Of a selector, matchLabels and matchExpressions that are empty select all pods, too.
+    if any(entries(selector).values()) or not applies:
+        return None
+    ranges: list[Value] = []
     for rule in each(read(policy.properties, "spec", "ingress")):
         sources = read(rule, "from")
         for value in (rule, sources):
@@ -62,23 +70,29 @@ def _closes(policy: Resource) -> str | Unknown | None:
                 return value
         # A rule without sources admits everybody, and so does one of all pods in all namespaces.
         if not sources or any(_is_everybody(peer) for peer in each(sources)):
-            return None
-    # Ingress is Kubernetes' own default of policyTypes.
-    applies = types is None or "Ingress" in each(types)
-    # Of a selector, matchLabels and matchExpressions that are empty select all pods, too.
-    selects_all = not any(entries(selector).values())
-    return str(policy.namespace) if selects_all and applies else None
+            return False
+        ranges += [read(peer, "ipBlock", "cidr") for peer in each(sources)]
+    return not include_internet(ranges)
 
 
 def _is_everybody(peer: Value) -> bool:
-    if not isinstance(peer, dict):
+    """Whether a source of a rule is all pods of the cluster, or all but some that it names."""
+    if not isinstance(peer, dict) or peer.get("ipBlock") is not None:
         return False
-    cidr = read(peer, "ipBlock", "cidr")
-    if cidr in ("0.0.0.0/0", "::/0"):
-        return True
-    namespaces = peer.get("namespaceSelector")
-    pods = entries(peer.get("podSelector"))
-    return isinstance(namespaces, dict) and not any(namespaces.values()) and not any(pods.values())
+    pods, namespaces = peer.get("podSelector"), peer.get("namespaceSelector")
+    is_own_namespace = "namespaceSelector" not in peer and pods is not None
+    return not is_own_namespace and _selects_all(namespaces) and _selects_all(pods)
+
+
+def _selects_all(selector: Value) -> bool:
+    """Whether a selector demands nothing of what it selects but to lack a label, or to have that of every namespace."""
+    demands = [
+        demand_of
+        for demand_of in each(read(selector, "matchExpressions"))
+        if read(demand_of, "operator") not in ("DoesNotExist", "NotIn")
+        and (read(demand_of, "operator"), read(demand_of, "key")) != ("Exists", _NAME_LABEL)
+    ]
+    return not isinstance(selector, Unknown) and not demands and not read(selector, "matchLabels")
 
 
 RULES = (

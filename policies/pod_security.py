@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import TYPE_CHECKING
 
 from policies.resources import containers, pods
 from policies.rule import Finding, Rule, RuleConfig, demand, message
-from policies.values import Unknown, Value, each, label, read
+from policies.values import Unknown, Value, each, entries, label, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,18 @@ _SAFE_SYSCTLS = frozenset(
     }
 )
 """Those that level `baseline` allows (Kubernetes 1.34, "Pod Security Standards")."""
-_OF_THE_SYSTEM = frozenset({"bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "usr"})
+_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+"""What annotations of profiles begin with, before fields replaced them in Kubernetes 1.30."""
+_SELINUX_TYPES = frozenset({f"container{kind}_t" for kind in ("", "_engine", "_init", "_kvm")})
+_OF_THE_SYSTEM = frozenset(
+    {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "root", "run", "sbin", "sys", "usr"}
+)
+_OF_PROGRAMS = (["opt", "cni"], ["opt", "containerd"], *(["var", part] for part in ("cache", "log", "run", "spool")))
+_WITH_STATE = frozenset(
+    {"calico", "cni", "containerd", "containers", "crio", "dbus", "docker", "dpkg", "etcd", "k0s", "kube-proxy"}
+    | {"kubelet", "rancher", "systemd"}
+)
+"""Folders of /var/lib in which what runs a node keeps programs, credentials or other pods' files."""
 
 
 def _is_off(value: Value) -> bool:
@@ -93,11 +105,22 @@ def _host_paths(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
             text = message(field, path, "no folders of the node", "use a PersistentVolumeClaim or an emptyDir")
             yield from demand(path, lambda value: value is None, text)
     if resource.kind == "PersistentVolume":
-        path = read(resource.properties, "spec", "hostPath", "path")
-        text = message(
-            "hostPath", path, "is a folder of the node's own system", "use a folder that holds nothing but volumes"
-        )
-        yield from demand(path, lambda value: not _is_of_the_system(value), text)
+        for field, path in _node_folders(read(resource.properties, "spec")):
+            text = message(
+                field, path, "is a folder of the node's own system", "use a folder that holds nothing but volumes"
+            )
+            yield from demand(path, lambda value: not _is_of_the_system(value), text)
+
+
+def _node_folders(volume: Value) -> Iterator[tuple[str, Value]]:
+    """Yield the folders of nodes that a volume may be: its own, and those named to a driver of node's folders."""
+    yield "hostPath", read(volume, "hostPath", "path")
+    yield "local", read(volume, "local", "path")
+    for source, parameters in (("csi", "volumeAttributes"), ("flexVolume", "options")):
+        if re.search("host|local", label(read(volume, source, "driver"), "")):
+            for key, value in entries(read(volume, source, parameters)).items():
+                if key.lower().endswith("path"):
+                    yield f"{source}.{parameters}.{key}", value
 
 
 def _is_of_the_system(path: Value) -> bool:
@@ -108,8 +131,10 @@ def _is_of_the_system(path: Value) -> bool:
     return (
         not parts
         or parts[0] in _OF_THE_SYSTEM
+        or any(part.startswith(".") for part in parts)  # .ssh, .kube
         or parts in (["home"], ["opt"], ["var"], ["var", "lib"])
-        or (parts[:2] == ["var", "run"] or parts[:3] in (["var", "lib", "kubelet"], ["var", "lib", "etcd"]))
+        or parts[:2] in _OF_PROGRAMS
+        or (parts[:2] == ["var", "lib"] and parts[2] in _WITH_STATE)
     )
 
 
@@ -129,13 +154,37 @@ def _tokens(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
             yield account
 
 
+def _apparmor_annotations(value: Value) -> Iterator[Value]:
+    """Yield the profiles that annotations of pods name, wherever an object keeps its pods."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _apparmor_annotations(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key.startswith(_APPARMOR):
+                yield item
+            else:
+                yield from _apparmor_annotations(item)
+
+
 def _unconfined(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
+    for given in _apparmor_annotations(resource.properties):
+        text = message(f"annotation {_APPARMOR}…", given, "unconfined is not allowed", "omit it")
+        yield from demand(given, lambda value: value != "unconfined", text)
     for pod in pods(resource):
         for sysctl in each(read(pod, "securityContext", "sysctls")):
             name = read(sysctl, "name")
             text = message("securityContext.sysctls", name, "is not a sysctl that stays within the pod", "omit it")
             yield from demand(name, lambda value: value in _SAFE_SYSCTLS, text)
     for container in containers(resource):
+        selinux = read(container.setting("seLinuxOptions"), "type")
+        text = message(
+            f"container {container.name}: securityContext.seLinuxOptions.type",
+            selinux,
+            "is not a container's",
+            "omit it",
+        )
+        yield from demand(selinux, lambda value: value in (None, "") or value in _SELINUX_TYPES, text)
         mount = read(container.value, "securityContext", "procMount")
         text = message(
             f"container {container.name}: securityContext.procMount", mount, "Unmasked is not allowed", "omit it"

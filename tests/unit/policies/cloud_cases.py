@@ -83,7 +83,7 @@ CASES = {
     "no-wildcard-ram": Case(
         keeps=[
             ram_policy("oss:GetObject", "acs:oss:*:*:data/*"),
-            ram_policy(["cs:DescribeClusters"], "*"),
+            ram_policy(["cs:DescribeClusters", "ecs:Describe*", "*:List*"], "*"),
             ram_policy("oss:*", "acs:oss:*:*:data/*"),
             ram_policy(None, "*", Effect="Deny", NotAction="ram:*"),
             cloud("ram/rolePolicyAttachment", policyName="AliyunCSReadOnlyAccess"),
@@ -92,6 +92,14 @@ CASES = {
             "Action = '*'": ram_policy("*", "acs:oss:*:*:data"),
             "Action = 'oss:*'": ram_policy(["oss:*"], ["*"]),
             "Action = 'ecs:*'": ram_policy("ecs:*", "acs:ecs:*:*:*"),
+            "Action = 'ecs:?*'": ram_policy("ecs:?*", "?*"),
+            "Action = 'r*'": ram_policy("r*", "**"),
+            "Action = '*:*:*'": ram_policy("*:*:*", "acs:oss:*:*:data"),
+            "Action = 'e*s:*'": ram_policy("e*s:*", "acs:*"),
+            "Action = 'nas:*'": cloud(
+                "ram/policy", document='{"statement": {"effect": "allow", "action": "nas:*", "resource": "*"}}'
+            ),
+            "policyName = 'AliyunECSFullAccess'": cloud("ram/groupPolicyAttachment", policyName="AliyunECSFullAccess"),
             "Action = 'vpc:*'": ram_policy("vpc:*", ["acs:vpc:cn-hangzhou:*:*/*"]),
             "Action = '*:*'": ram_policy(["*:*"], ["acs:oss:*:*:data"]),
             "NotAction = 'ram:*'": ram_policy(None, "*", NotAction="ram:*"),

@@ -78,6 +78,11 @@ CASES = {
         ],
         breaks={
             "spec.egress = '0.0.0.0/0'": opening({"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.0.0.0/8"]}}),
+            "spec.egress = '0.0.0.0/1'": opening({"ipBlock": {"cidr": "0.0.0.0/1"}}),
+            "spec.egress = '::ffff:0:0/96'": opening({"ipBlock": {"cidr": "::ffff:0:0/96"}}),
+            "spec.egress = ['11.0.0.0/16'": closing(
+                egress=[{"to": [{"ipBlock": {"cidr": f"11.{part}.0.0/16"}}]} for part in range(2)]
+            ),
             "spec.egress = '::/0'": opening({"ipBlock": {"cidr": "::/0"}}),
         },
         undecided=[opening(UNKNOWN), closing(egress=UNKNOWN)],
@@ -107,17 +112,37 @@ CASES = {
         undecided=[[namespace(), closing(podSelector=UNKNOWN)]],
     ),
     "no-wildcard-rbac": Case(
-        keeps=[role(), role("ClusterRole", apiGroups=[])],
+        keeps=[role(), role("ClusterRole", apiGroups=[], nonResourceURLs=["/metrics", "/logs/*"])],
         breaks={
             "rules[0].verbs = ['*']": role(verbs=["*"]),
             "rules[0].resources = ['pods', '*']": role("ClusterRole", resources=["pods", "*"]),
+            "rules[0].nonResourceURLs = ['/*']": role("ClusterRole", nonResourceURLs=["/*"]),
+            "rules[0].resources = ['*/scale']": role(resources=["*/scale"]),
+            "aggregationRule.clusterRoleSelectors[0] = {}": manifest(
+                "rbac.authorization.k8s.io/v1", "ClusterRole", aggregationRule={"clusterRoleSelectors": [{}]}
+            ),
             "rules[0].apiGroups = ['*']": role(apiGroups=["*"]),
         },
         undecided=[role(verbs=UNKNOWN), manifest("rbac.authorization.k8s.io/v1", "Role", rules=UNKNOWN)],
     ),
-    "no-cluster-admins": Case(
-        keeps=[binding(), binding("ClusterRoleBinding", "view")],
+    "no-rights-of-others": Case(
+        keeps=[role(), role(resources=["serviceaccounts/token"], verbs=["get"]), role(resources=["nodes"])],
         breaks={
+            "rules[0].verbs = ['get', 'impersonate']": role(resources=["users"], verbs=["get", "impersonate"]),
+            "rules[0].verbs = ['escalate']": role("ClusterRole", resources=["clusterroles"], verbs=["escalate"]),
+            "rules[0].verbs = ['bind']": role("ClusterRole", resources=["roles"], verbs=["bind"]),
+            "resources = 'nodes/proxy'": role("ClusterRole", resources=["nodes", "nodes/proxy"]),
+            "resources = 'serviceaccounts/token'": role(resources=["serviceaccounts/token"], verbs=["create"]),
+            "resources = 'signers'": role("ClusterRole", resources=["signers"], verbs=["approve", "sign"]),
+        },
+        undecided=[role(verbs=UNKNOWN), manifest("rbac.authorization.k8s.io/v1", "Role", rules=UNKNOWN)],
+    ),
+    "no-cluster-admins": Case(
+        keeps=[binding(), binding("ClusterRoleBinding", "view"), binding("RoleBinding", "edit")],
+        breaks={
+            "roleRef.name = 'admin'": binding("ClusterRoleBinding", "admin"),
+            "roleRef.name = 'system:controller:job-controller'": binding(role_name="system:controller:job-controller"),
+            "subjects = 'system:unauthenticated'": binding(subject="system:unauthenticated"),
             "roleRef.name = 'cluster-admin'": binding("ClusterRoleBinding", "cluster-admin"),
             "subjects = 'system:authenticated'": binding(subject="system:authenticated"),
             "subjects = 'system:serviceaccounts'": binding(subject="system:serviceaccounts"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 from tests.unit.policies.case import UNKNOWN, Case, cloud, deployment, manifest, unknown_deployment, volcano_job
@@ -22,6 +23,22 @@ def on_pool(pool: Any) -> dict[str, Any]:
 
 
 SAFE_SYSCTL = {"name": "net.ipv4.ip_local_port_range", "value": "1024 65000"}
+
+
+def variable(name: str, value: str) -> Any:
+    return deployment({"env": [{"name": name, "value": value}]})
+
+
+def file(name: str, text: str) -> Any:
+    return manifest("core/v1", "ConfigMap", data={name: text})
+
+
+def volume(**spec: Any) -> Any:
+    return manifest("core/v1", "PersistentVolume", spec=spec)
+
+
+RANDOM = "q8zX2kLm" + "90aaPw7T"
+JSON_WEB_TOKEN = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0In0" + ".dozjgNryP4J3jVmNHl0w5N"
 CODE = """
 token = os.environ["HF_TOKEN"]
 tokenizer.pad_token = tokenizer.eos_token
@@ -73,13 +90,20 @@ CASES = {
             deployment(volumes=[{"name": "a", "emptyDir": {}}, CLAIM]),
             manifest("core/v1", "PersistentVolume", spec={"hostPath": {"path": "/var/lib/athanor/data"}}),
             manifest("core/v1", "PersistentVolume", spec={"csi": {}}),
+            volume(local={"path": "/mnt/disks/ssd1"}),
+            volume(csi={"driver": "nasplugin.csi.alibabacloud.com", "volumeAttributes": {"path": "/"}}),
         ],
         breaks={
             "volume a: hostPath = '/etc'": deployment(volumes=[{"name": "a", "hostPath": {"path": "/etc"}}]),
             **{
                 f"hostPath = {path!r}": manifest("core/v1", "PersistentVolume", spec={"hostPath": {"path": path}})
-                for path in ("/", "/etc", "/var/../root/.ssh", "/var/lib/kubelet/pods", "/var/run")
+                for path in ("/", "/etc", "/var/../root/.ssh", "/var/lib/kubelet/pods", "/var/run", "/home/a/.kube")
             },
+            "hostPath = '/var/log'": volume(hostPath={"path": "/var/log"}),
+            "local = '/var/lib/containerd/x'": volume(local={"path": "/var/lib/containerd/x"}),
+            "csi.volumeAttributes.path = '/etc'": volume(
+                csi={"driver": "localplugin.csi.alibabacloud.com", "volumeAttributes": {"path": "/etc"}}
+            ),
         },
         undecided=[unknown_deployment(), deployment(volumes=UNKNOWN)],
     ),
@@ -105,6 +129,12 @@ CASES = {
             "container main: securityContext.seccompProfile.type = 'Unconfined'": deployment(
                 secured(seccompProfile={"type": "Unconfined"}),
                 securityContext={"seccompProfile": {"type": "RuntimeDefault"}},
+            ),
+            "seLinuxOptions.type = 'spc_t'": deployment(securityContext={"seLinuxOptions": {"type": "spc_t"}}),
+            "annotation container.apparmor": manifest(
+                "core/v1",
+                "Pod",
+                metadata={"annotations": {"container.apparmor.security.beta.kubernetes.io/main": "unconfined"}},
             ),
         },
         undecided=[unknown_deployment(), deployment(securityContext={"appArmorProfile": UNKNOWN})],
@@ -165,6 +195,13 @@ CASES = {
                 "core/v1", "ConfigMap", data={"app.yaml": "password: ${DB_PASSWORD}\nkey: /etc/keys/id\ntoken:\n"}
             ),
             manifest("core/v1", "ConfigMap", data={"train.py": CODE}),
+            file(
+                "tokenizer_config.json", '{"unk_token": {"content": "<unk>"}, "bos_token_id": 1, "cls_token": "[CLS]"}'
+            ),
+            file("step.py", "next_token = 5\ntoken: str\napi_key = os.getenv('API_KEY')\n"),
+            file("run.sh", 'export TOKEN="$(cat /x)"\ncurl -u "$USER:$PASS" https://a\n'),
+            file("pod.yaml", "valueFrom: {secretKeyRef: {name: a, key: token}}\nsecret: team-chat\n"),
+            file("known_hosts", "h ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI"),
             manifest("core/v1", "Secret", stringData={"password": "secret"}),
         ],
         breaks={
@@ -174,6 +211,24 @@ CASES = {
             ),
             "data[app.yaml] = '…'": manifest("core/v1", "ConfigMap", data={"app.yaml": 'db:\n  password: "correct"\n'}),
             "data[app.json] = '…'": manifest("core/v1", "ConfigMap", data={"app.json": '{\n "api_key": "abc-1"\n}'}),
+            **{
+                f"data[{name}] = '…'": file(name, text)
+                for name, text in (
+                    ("a.env", "export DB_PASS=hunter2\n"),
+                    ("line.json", '{"user": "a", "password": "hunter2"}'),
+                    ("list.yaml", "- password: hunter 2 # of the test\n"),
+                    ("flow.yaml", "db: {user: a, passwd: hunter2}\n"),
+                    (".npmrc", "//registry.example/:_authToken=hunter2"),
+                    (".netrc", "machine a login b password c"),
+                    ("a.xml", "<db><password>hunter2</password></db>"),
+                    ("docker.json", f'{{"auths": {{"a": {{"auth": "{RANDOM}"}}}}}}'),
+                    ("deploy.py", f"WEBHOOK_KEY = '{RANDOM}'"),
+                    ("fetch.sh", "curl --silent -u me:hunter2 https://a"),
+                )
+            },
+            "binaryData[tls] = '…'": manifest(
+                "core/v1", "ConfigMap", binaryData={"tls": b64encode(PEM.encode()).decode()}
+            ),
             "data[tls] = '…'": manifest("core/v1", "ConfigMap", data={"tls": PEM}),
             "data[settings] = '…'": manifest("core/v1", "ConfigMap", data={"settings": f"key: {ACCESS_KEY}"}),
         },
@@ -185,8 +240,17 @@ CASES = {
             deployment({"env": [{"name": "TOKEN_FILE", "value": "/secrets/token"}]}),
             deployment({"env": [{"name": "MAX_TOKENS", "value": "4096"}]}),
             *(
-                deployment({"env": [{"name": name, "value": value}]})
+                variable(name, value)
                 for name, value in (
+                    *(("MAX_NEW_TOKENS", "512"), ("TOKENIZER_PATH", "/models/a"), ("PASSWORD_FILE", "/run/x")),
+                    *(("IMAGE_TOKEN", "<image>"), ("BATCH_TOKEN", "65536"), ("SECOND_PASS", "forward")),
+                    *(
+                        ("SORT_KEY", "created_at_2024"),
+                        ("GIT_SHA_KEY", "9f86d081884c7d659a2f"),
+                        ("SECRET", "team-chat"),
+                    ),
+                    *(("PASSWORD", "{{ .Values.password }}"), ("MYSQL_ALLOW_EMPTY_PASSWORD", "1")),
+                    *(("TOKEN", "vault:secret/data/app"), ("DSN", "postgres://a:$(DB_PASS)@b/c"), ("RUN_ID", RANDOM)),
                     *(
                         ("EOS_TOKEN", "</s>"),
                         ("PAD_TOKEN", "pad"),
@@ -203,6 +267,15 @@ CASES = {
                 f"env[{name}] = '…'": deployment({"env": [{"name": name, "value": "hunter2"}]})
                 for name in ("DB_PASS", "MYSQL_PWD", "PASSPHRASE", "db.password", "AWS_SECRET_ACCESS_KEY")
             },
+            **{
+                f"env[{name}] = '…'": variable(name, value)
+                for name, value in (
+                    *(("PGPASSWORD", "hunter2"), ("clientSecret", "Q9x~8"), ("PASSWORD2", "hunter2"), ("CREDS", "a:b")),
+                    *(("ENCRYPTION_KEY", "x"), ("SECRET_KEY_BASE", RANDOM), ("REDIS_AUTH", RANDOM), ("A_KEY", RANDOM)),
+                    *(("ANY", JSON_WEB_TOKEN), ("HEADER", f"Bearer {RANDOM}"), ("HUB", "glpat-" + RANDOM + "abcd")),
+                    *(("ARGS", "--steps 1 --db-password hunter2"), ("DSN", "Server=a;Pwd=hunter2;Port=1")),
+                )
+            },
             "env[HF_TOKEN] = '…'": deployment({"env": [{"name": "HF_TOKEN", "value": "x"}]}),
             "env[PROXY] = '…'": volcano_job(
                 containers=[{"name": "w", "env": [{"name": "PROXY", "value": "http://user:word@proxy:3128"}]}]
@@ -217,6 +290,9 @@ CASES = {
                 deployment({"args": args})
                 for args in (
                     ["--password=$(DB_PASSWORD)", "--token", "$(TOKEN)", "--api-key", "/etc/keys/id"],
+                    ["python", "-c", "password=os.environ['PW']; token = tokens[0]"],
+                    ["--max-new-tokens", "512", "--pass", "2", "--private-key", "key.pem", "--secret-name", "a"],
+                    ["sh", "-c", 'TOKEN=`cat /a` curl -H "Authorization: Bearer $TOKEN" -u $USER:$PASS https://a'],
                     ["--pad-token=<pad>", "--token", "--verbose", "--compass=north"],
                     ["sh", "-c", 'export TOKEN=$(cat /etc/token); exec run --password "$PASSWORD" --steps=3'],
                 )
@@ -228,6 +304,12 @@ CASES = {
             "command[2] = '…'": deployment({"command": ["sh", "-c", "DB_PASS=hunter2 exec run"]}),
             "container main: args[1] = '…'": deployment({"args": ["-c", "run --api-key 'k1' && true"]}),
             "args[1] = '…'": deployment({"args": ["--key", ACCESS_KEY]}),
+            "args[2] = '…'": deployment({"args": ["run", "--dbPassword", "--set=db.password=hunter2"]}),
+            "command[0] = '…'": deployment({"command": ["sshpass", "-p", "hunter2", "ssh", "a"]}),
+            "command[3] = '…'": deployment({"command": ["curl", "a", "-H", f"Authorization: Bearer {RANDOM}"]}),
+            "livenessProbe.exec.command[1] = '…'": deployment(
+                {"livenessProbe": {"exec": {"command": ["ping", "--password=hunter2"]}}}
+            ),
         },
         undecided=[unknown_deployment(), deployment({"args": UNKNOWN})],
     ),

@@ -86,6 +86,24 @@ def test_a_password_of_nodes_is_not_quoted():
     assert "secret" not in str(findings("no-node-passwords", cloud_cases.pool(password="secret"), {}))
 
 
+@each_row(
+    "sources",
+    [
+        [{}],
+        [{"ipBlock": {"cidr": "10.0.0.0/0"}}],
+        [{"ipBlock": {"cidr": "0.0.0.0/1"}}, {"ipBlock": {"cidr": "128.0.0.0/1"}}],
+        [{"ipBlock": {"cidr": "0:0::/0", "except": ["fd00::/8"]}}],
+        [{"namespaceSelector": None}],
+        [{"namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "Exists"}]}}],
+        [{"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]}}],
+    ],
+)
+def test_a_policy_that_admits_everybody_closes_nothing_even_next_to_one_that_does(sources):
+    opened = cluster_cases.closing(ingress=[{"from": sources}])
+    for policies in ([opened], [cluster_cases.closing(), opened]):
+        assert findings("namespace-network-policy", [cluster_cases.namespace(), *policies], {})
+
+
 def test_an_exempt_object_is_left_alone_and_no_other():
     exempt = {"exempt": [{"object": "Deployment team/thing", "reason": "reads the node's own logs"}]}
     on_host = deployment(hostNetwork=True)
