@@ -33,7 +33,7 @@ def open_cloud(settings: AlicloudSettings, environment: Mapping[str, str]) -> Cl
         RefusalError: there are no credentials.
         CloudError: the role could not be taken.
     """
-    keys = _keys(settings.region, environment)
+    keys = keys_of(settings.region, environment)
     if settings.assume_role:
         caller = Cloud(settings.region, keys, environment)
         role, session = settings.assume_role.role_arn, settings.assume_role.session_name
@@ -41,7 +41,14 @@ def open_cloud(settings: AlicloudSettings, environment: Mapping[str, str]) -> Cl
     return Cloud(settings.region, keys, environment)
 
 
-def _keys(region: str, environment: Mapping[str, str]) -> Keys:
+def keys_of(region: str, environment: Mapping[str, str]) -> Keys:
+    """Return the key that these variables name or lead to.
+
+    Raises:
+        RefusalError: there is none.
+        CloudError: a token could not be exchanged for one.
+    """
+
     def value(*names: str) -> str:
         return next((environment[name] for name in names if environment.get(name)), "")
 

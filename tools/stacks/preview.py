@@ -8,6 +8,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from athanor.account.temporary_key import check_temporary_key
 from athanor.review.engine import policy_flags
 from infra.errors import RefusalError, choices
 from infra.settings.parse import parse_settings
@@ -54,10 +55,13 @@ def engine_for_a_preview(stack: str, report: Progress) -> Engine:
     """Return the engine, with everything that a preview of the stack needs in place.
 
     Raises:
-        RefusalError: the stack's configuration is wrong, or neither a file nor the backend has the stack.
+        RefusalError: the stack's configuration is wrong, neither a file nor the backend has the stack, or a temporary
+            key has expired.
         ToolchainError: a program could not be had.
     """
     settings = parse_settings(stack_config(stack))
+    if settings.alicloud:
+        check_temporary_key(os.environ)
     programs = ensure(sorted(engine_tools(settings)), report)
     engine = Engine(pulumi=programs["pulumi"], stack=stack)
     if not engine.config_file.is_file() and not engine.exists():

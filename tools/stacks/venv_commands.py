@@ -25,8 +25,17 @@ fi
 # The Kubernetes provider leaves the kubeconfig, with its credentials, in a temporary file.
 if [ -d "$home/tmp" ]; then export TMPDIR="$home/tmp"; fi
 export PATH={path}:"$PATH"
+if [ -n "${{ALICLOUD_SECURITY_TOKEN:-}}${{ALIBABA_CLOUD_SECURITY_TOKEN:-}}${{ALIBABACLOUD_SECURITY_TOKEN:-}}" ]; then
+    exec {python} -c {with_temporary_key} {program} "$@"
+fi
 exec {program} "$@"
 """
+_WITH_TEMPORARY_KEY = """import os, sys
+try:
+    from athanor.account.temporary_key import main
+except ImportError:  # the project of a team that installed nothing
+    os.execv(sys.argv[1], sys.argv[1:])
+main(sys.argv[1:])"""
 _KUBECTL = """#!/bin/sh
 home=${{ATHANOR_HOME:-${{XDG_STATE_HOME:-$HOME/.local/state}}/athanor}}
 export KUBECONFIG="${{KUBECONFIG:-$home/local/kubeconfig}}"
@@ -55,7 +64,14 @@ def install_commands(pulumi: Path, kubectl: Path, folder: Path | None = None) ->
     path = ":".join(shlex.quote(folder) for folder in engine_path(pulumi))
     pulumi_home = paths().cache / "pulumi-home"
     state = backend_url("$home/pulumi")
-    words = {"pulumi_home": pulumi_home, "backend_url": state, "path": path, "program": shlex.quote(str(pulumi))}
+    checked = {"python": shlex.quote(sys.executable), "with_temporary_key": shlex.quote(_WITH_TEMPORARY_KEY)}
+    words = {
+        **checked,
+        "pulumi_home": pulumi_home,
+        "backend_url": state,
+        "path": path,
+        "program": shlex.quote(str(pulumi)),
+    }
     _write(folder / "pulumi", _PULUMI.format(**words, direct=_DIRECT))
     _write(folder / "kubectl", _KUBECTL.format(program=shlex.quote(str(kubectl)), direct=_DIRECT))
 

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.api_double.double import ApiDouble
+from tests.api_double.signatures import Credential
+from tests.fixtures.cloud_identities import temporary_credentials
 from tools.local_cluster import state
-from tools.process import run
+from tools.paths import REPOSITORY
+from tools.process import CommandError, run
 from tools.stacks import venv_commands
 
 
@@ -43,6 +47,23 @@ def test_words_reach_the_program_as_they_are(installed, fake_program):
     words = ["up", "--message", "two words", "$(id)", '"quoted"', ""]
     assert run([*_environment(HOME="/home/user"), installed / "pulumi", *words]) == "done"
     assert fake_program.calls[0]["words"] == words
+
+
+def test_an_expired_temporary_key_is_told_before_the_engine_starts(monkeypatch, fake_program, tmp_path):
+    with ApiDouble(tmp_path / "double", settling_reads=0) as double:
+        own = temporary_credentials(double, "STS.old", Credential("of a while", "for a while"))
+        double.account.end_session("STS.old")
+        venv_commands.install_commands(fake_program.path, fake_program.path, tmp_path / "bin")
+        monkeypatch.chdir(REPOSITORY)
+        variables = _environment(HOME="/home/user", **double.environment() | own)
+        with pytest.raises(CommandError, match=r"'STS.old': this temporary key has expired"):
+            run([*variables, tmp_path / "bin" / "pulumi", "up", "-s", "dev"])
+        assert fake_program.calls == []
+
+
+def test_where_nothing_can_check_a_temporary_key_the_engine_does(installed, fake_program):
+    assert run([*_environment(ALIBABA_CLOUD_SECURITY_TOKEN="token"), installed / "pulumi", "up", "a b"]) == "done"
+    assert fake_program.calls[0]["words"] == ["up", "a b"]
 
 
 def test_state_passphrase_and_cluster_are_set(installed, fake_program, tmp_path):
