@@ -83,7 +83,7 @@ def main(command: Sequence[str]) -> NoReturn:
             _end_with_parent()
             _watch(engine)
             os._exit(0)
-    os.execv(command[0], command)  # noqa: S606 - no shell reads the user's words
+    os.execv(command[0], [*command])  # noqa: S606 - no shell reads the user's words
 
 
 def _concerns_the_cloud(command: Sequence[str]) -> bool:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pulumi
 
 from infra.alicloud.cpfs import CpfsStorage, CpfsStorageArgs
-from infra.alicloud.file_system import FileSystemPlace, FileSystemVolumes
+from infra.alicloud.file_system import Export, FileSystemPlace, FileSystemVolumes
 from infra.alicloud.nas import NasStorage, NasStorageArgs
 from infra.alicloud.oss import OssMounts, OssMountsArgs
 from infra.alicloud.storage_classes import StorageClasses, StorageClassesArgs, class_manifests
-from infra.settings.storage import CpfsFileSystem, StorageSettings
+from infra.settings.storage import CpfsFileSystem, ExistingFileSystem, StorageSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ class AlicloudStorage(pulumi.ComponentResource):
     def __init__(self, name: str, args: AlicloudStorageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:AlicloudStorage", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        self.backing = self._file_system(args).backing
+        self.backing = self._file_system(args)
         classes = StorageClassesArgs(
             classes=args.storage.classes,
             export=self.backing.export,
@@ -59,13 +59,15 @@ class AlicloudStorage(pulumi.ComponentResource):
         self.claims = self._buckets(args) if args.storage.oss else ()
         self.register_outputs({})
 
-    def _file_system(self, args: AlicloudStorageArgs) -> NasStorage | CpfsStorage:
+    def _file_system(self, args: AlicloudStorageArgs) -> FileSystemVolumes:
         place = FileSystemPlace(settings=args.settings, network=args.network)
         child = pulumi.ResourceOptions(parent=self)
         file_system = args.storage.file_system
+        if isinstance(file_system, ExistingFileSystem):
+            return FileSystemVolumes(export=Export(server=file_system.server, root=file_system.root))
         if isinstance(file_system, CpfsFileSystem):
-            return CpfsStorage("cpfs", CpfsStorageArgs(place=place, file_system=file_system), child)
-        return NasStorage("nas", NasStorageArgs(place=place, file_system=file_system), child)
+            return CpfsStorage("cpfs", CpfsStorageArgs(place=place, file_system=file_system), child).backing
+        return NasStorage("nas", NasStorageArgs(place=place, file_system=file_system), child).backing
 
     def _buckets(self, args: AlicloudStorageArgs) -> tuple[pulumi.CustomResource, ...]:
         mounts = OssMountsArgs(

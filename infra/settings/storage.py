@@ -101,7 +101,21 @@ class CpfsFileSystem(_FileSystem):
     it is set, volumes wait."""
 
 
-FileSystemSettings = Annotated[StandardNas | ExtremeNas | CpfsFileSystem, Field(discriminator="mode")]
+class ExistingFileSystem(Model):
+    """A file system that somebody else owns, reached by NFS: nothing of it is changed or deleted but its files."""
+
+    mode: Literal["existing"] = "existing"
+    """Kind of file system."""
+    server: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$")]
+    """Domain of its mount target, which must let the environment's nodes in."""
+    root: Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._-]+)*$")] = ""
+    """Folder in it that holds the environment's folders, such as `/share/dev`; with Extreme NAS it begins with
+    `/share`. Default: its root."""
+
+
+FileSystemSettings = Annotated[
+    StandardNas | ExtremeNas | CpfsFileSystem | ExistingFileSystem, Field(discriminator="mode")
+]
 
 
 class NasClass(Model):
@@ -186,7 +200,7 @@ class StorageSettings(Model):
     """Buckets to mount in an environment under alicloud."""
 
     @property
-    def file_system(self) -> StandardNas | ExtremeNas | CpfsFileSystem:
+    def file_system(self) -> StandardNas | ExtremeNas | CpfsFileSystem | ExistingFileSystem:
         """The file system of an environment on Alibaba Cloud."""
         return self.nas or StandardNas()
 

@@ -15,6 +15,7 @@ from tests.api_double.cs.kubernetes_side import KubernetesSide
 from tests.api_double.double import ApiDouble
 from tests.api_double.signatures import Credential
 from tests.fixtures.engine_project import STACK, EngineProject, Step
+from tests.unit.api_double.api_client import client_of
 from tests.unit.api_double.cs.service import KUBECONFIG
 from tools.process import CommandError, run
 from tools.toolchain import ensure
@@ -46,20 +47,19 @@ class Placement(pulumi.ComponentResource):
             "set", deployment_set_name="close", strategy="LowLatency", opts=pulumi.ResourceOptions(parent=self)
         )
 
-if "FILES" in os.environ:
-    in_cloud = pulumi.ResourceOptions(provider=environment.provider)
-    place = FileSystemPlace(settings=settings.alicloud, network=environment.network)
-    NasStorage("files", NasStorageArgs(place=place, file_system=StandardNas()), in_cloud)
-    role = ServiceAccountRoleArgs(
-        role_name=resource_name("oss"),
-        oidc_issuer_url=environment.cluster.oidc_issuer_url,
-        oidc_provider_arn=environment.cluster.oidc_provider_arn,
-        namespace="ack-csi-fuse",
-        service_account="csi-fuse-ossfs",
-        statements=[{"Effect": "Allow", "Action": ["oss:ListObjects"], "Resource": ["acs:oss:*:*:bucket"]}],
-        tags=tags(settings.alicloud),
-    )
-    ServiceAccountRole("oss", role, in_cloud)
+in_cloud = pulumi.ResourceOptions(provider=environment.provider)
+place = FileSystemPlace(settings=settings.alicloud, network=environment.network)
+NasStorage("files", NasStorageArgs(place=place, file_system=StandardNas()), in_cloud)
+role = ServiceAccountRoleArgs(
+    role_name=resource_name("oss"),
+    oidc_issuer_url=environment.cluster.oidc_issuer_url,
+    oidc_provider_arn=environment.cluster.oidc_provider_arn,
+    namespace="ack-csi-fuse",
+    service_account="csi-fuse-ossfs",
+    statements=[{"Effect": "Allow", "Action": ["oss:ListObjects"], "Resource": ["acs:oss:*:*:bucket"]}],
+    tags=tags(settings.alicloud),
+)
+ServiceAccountRole("oss", role, in_cloud)
 
 former = [pulumi.Alias(type_=os.environ["FORMER"])] if "FORMER" in os.environ else []
 Placement("placement", pulumi.ResourceOptions(provider=environment.provider, aliases=former))
@@ -267,8 +267,7 @@ def test_a_kubeconfig_that_ack_renewed_updates_the_provider_alone(environment: E
 
 
 def test_another_name_of_project_and_stack_replaces_only_what_is_known_by_its_name(environment: Environment) -> None:
-    project = environment.project.with_variables(FILES="1")
-    project.up()
+    project = environment.project
     before = environment.double.inventory()
     project_file = project.folder / "Pulumi.yaml"
     project.run("stack", "rename", "organization/furnace/renamed")
@@ -284,6 +283,54 @@ def test_another_name_of_project_and_stack_replaces_only_what_is_known_by_its_na
     after = environment.double.inventory()
     changed = {kind for kind in before if before[kind] != after[kind]} - PASSING
     assert changed == {"access_group", "access_rule", "role", "policy", "policy_attachment"}
+
+
+def test_a_second_environment_with_the_same_settings_shares_nothing_with_the_first(
+    environment: Environment, tmp_path: Path
+) -> None:
+    first = environment.double.inventory()
+    variables = environment.double.environment()
+    second = EngineProject.create(tmp_path / "second", PROGRAM, "alicloud", variables, name="athanor", stack="second")
+    Environment(second, environment.double).want()
+    parts = ("AlicloudNetwork", "NasStorage")  # a cluster's own parts belong to it; its role has the stack in its name
+    targets = [f"--target=**athanor:infra:{part}**" for part in parts]
+
+    second.up(*targets)
+    both = environment.double.inventory()
+    second.run("destroy", "--yes", "--skip-preview")
+
+    assert {kind for kind in both if len(both[kind]) != len(first[kind])} >= {"vpc", "file_system", "access_group"}
+    assert all({*first[kind]} <= {*both[kind]} for kind in first)
+    assert environment.double.inventory() == first
+    environment.project.preview("--refresh", "--expect-no-changes")
+
+
+def test_a_zone_is_not_added_and_a_pod_vswitch_added_by_hand_is_left_alone(environment: Environment) -> None:
+    environment.want(lambda alicloud: alicloud.update(zones=["cn-hangzhou-i", "cn-hangzhou-h"]))
+    with pytest.raises(CommandError, match=r"alicloud\.zones = .*Fix: restore the zones"):
+        environment.project.up()
+    environment.want()
+    [vpc] = environment.double.inventory()["vpc"]
+    by_hand = {"VpcId": vpc, "ZoneId": "cn-hangzhou-i", "CidrBlock": "10.71.0.0/20"}
+    made = client_of(environment.double).rpc("vpc", "CreateVSwitch", **by_hand)["VSwitchId"]
+
+    environment.project.up("--refresh", "--expect-no-changes")
+
+    assert made in environment.double.inventory()["vswitch"]
+
+
+def test_protection_is_turned_on_and_off_in_place_and_a_pool_never_becomes_a_spot_pool(
+    environment: Environment,
+) -> None:
+    for protected in (True, False):
+        environment.want(lambda alicloud, value=protected: alicloud.update(protected=value))
+        planned = environment.project.steps()
+        assert {step.operation for step in planned} == {"update"}
+        assert Step("update", CLUSTER, "cluster") in planned
+        environment.project.up()
+    environment.want(lambda alicloud: alicloud["node_pools"][1].update(spot={}))
+    with pytest.raises(CommandError, match=r"node_pools.*spot"):
+        environment.project.preview()
 
 
 def test_what_exists_is_adopted_and_nothing_of_it_replaced(environment: Environment) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.recording_engine import Recording
 
 DOMAIN = "cpfs-123.cn-hangzhou.cpfs.aliyuncs.com"
+STORAGE_CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
 EXISTING = {
     "vpc_id": "vpc-1",
     "node_vswitch_ids": dict.fromkeys(ZONES, "vsw-1"),
@@ -63,6 +64,16 @@ def test_one_mount_target_in_the_zone_of_the_file_system_serves_all_once_everybo
     rules = {rule.urn for rule in default.of_type("alicloud:nas/accessRule:AccessRule")}
     assert rules <= target.depends_on
     assert (target.inputs["vpcId"], target.inputs["vswitchId"]) == ("vpc-1", "vsw-cn-hangzhou-i")
+
+
+def test_an_existing_file_system_is_mounted_and_nothing_of_it_is_declared():
+    nas = {"mode": "existing", "server": "abc-1.cn-hangzhou.nas.aliyuncs.com", "root": "/share/dev"}
+    recording = environment({"nas": nas})
+    assert [each for each in recording.resources.values() if each.type.startswith("alicloud:nas/")] == []
+    attributes = recording.one("output-volume").inputs["spec"]["csi"]["volumeAttributes"]
+    assert (attributes["server"], attributes["path"]) == (nas["server"], "/share/dev/output")
+    [claims] = [each for each in recording.of_type(STORAGE_CLASS) if "server" in each.inputs.get("parameters", {})]
+    assert claims.inputs["parameters"]["server"] == nas["server"] + ":/share/dev/volumes/"
 
 
 @each_row("claim", ["data", "output"])
