@@ -1,15 +1,17 @@
-"""`pulumi preview` of `prod`, all features on: our program against one that registers as many plain resources."""
+"""`pulumi preview` of new environments: our program against one of as many plain resources and against an empty one."""
 
 from __future__ import annotations
 
 import json
 import statistics
 import tempfile
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.rounds import interleaved_seconds, spread
-from tools.stacks.engine import Engine
+from benchmarks.rounds import interleaved_times, spread
+from tools.stacks.engine import Engine, make_private_folders
 from tools.stacks.preview import existing_for_a_preview
 from tools.tables import table
 from tools.toolchain import ensure
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
 
     from tools.progress import Progress
 
-ROUNDS = 5
-STACK = "prod"
+ROUNDS = 3
+STACKS = ("dev", "prod")
 # The peer: the same two providers, of which the second waits for the first as ours does, and components without work.
 _PLAIN_PROGRAM = """
 import pulumi, pulumi_alicloud as alicloud, pulumi_kubernetes as k
@@ -42,17 +44,40 @@ def measure(report: Progress) -> Table:
     pulumi = ensure(["pulumi", "pulumi-language-python", "pulumi-resource-kubernetes", ALICLOUD_PROVIDER], report)[
         "pulumi"
     ]
-    ours = Engine(pulumi=pulumi, stack=STACK)
-    with tempfile.TemporaryDirectory(prefix="athanor-bench-") as folder, existing_for_a_preview(ours):
-        plain = _plain_engine(Path(folder), pulumi, _counts(ours))
-        try:
-            seconds = interleaved_seconds({"ours": lambda: _preview(ours), "plain": lambda: _preview(plain)}, ROUNDS)
-        finally:
-            plain.forget()
-    ratio = statistics.median(seconds["ours"]) / statistics.median(seconds["plain"])
-    title = f"pulumi preview of a new {STACK}, {ROUNDS} interleaved rounds, median (range)"
-    row = ["preview", spread(seconds["ours"]), spread(seconds["plain"]), f"{ratio:.2f}"]
-    return table(title, ["command", "athanor", "as many plain resources", "ratio of medians"], [row])
+    make_private_folders()
+    rows: list[list[str]] = []
+    with tempfile.TemporaryDirectory(prefix="athanor-bench-") as folder:
+        for stack in STACKS:
+            rows += _rows(stack, Path(folder) / stack, pulumi)
+    title = f"pulumi preview of a new environment, {ROUNDS} interleaved rounds, median (range)"
+    return table(title, ["program", "resources", "seconds", "CPU seconds", "CPU, ratio to plain"], rows)
+
+
+def _rows(stack: str, folder: Path, pulumi: Path) -> list[list[str]]:
+    ours = Engine(pulumi=pulumi, stack=stack)
+    with ExitStack() as ended:
+        ended.enter_context(existing_for_a_preview(ours))
+        counts = _counts(ours)
+        engines = {
+            stack: ours,
+            "as many plain resources": _engine(folder / "plain", pulumi, _PLAIN_PROGRAM.format(**counts)),
+            "nothing": _engine(folder / "nothing", pulumi, "import pulumi\n"),
+        }
+        for engine in [*engines.values()][1:]:
+            ended.callback(engine.forget)
+        previews = {name: partial(_preview, engine) for name, engine in engines.items()}
+        times = interleaved_times(previews, ROUNDS)
+    plain = statistics.median(each.cpu_seconds for each in times["as many plain resources"])
+    return [
+        [
+            name,
+            str(0 if name == "nothing" else sum(counts.values())),
+            spread([each.wall_seconds for each in runs]),
+            spread([each.cpu_seconds for each in runs]),
+            f"{statistics.median(each.cpu_seconds for each in runs) / plain:.2f}",
+        ]
+        for name, runs in times.items()
+    ]
 
 
 def _counts(engine: Engine) -> dict[str, int]:
@@ -65,8 +90,9 @@ def _counts(engine: Engine) -> dict[str, int]:
     }
 
 
-def _plain_engine(folder: Path, pulumi: Path, counts: dict[str, int]) -> Engine:
-    (folder / "__main__.py").write_text(_PLAIN_PROGRAM.format(**counts), encoding="utf-8")
+def _engine(folder: Path, pulumi: Path, program: str) -> Engine:
+    folder.mkdir(parents=True)
+    (folder / "__main__.py").write_text(program, encoding="utf-8")
     (folder / "Pulumi.yaml").write_text("name: plain\nruntime: python\n", encoding="utf-8")
     engine = Engine(pulumi=pulumi, stack="bench", project=folder)
     engine.prepare()

@@ -82,7 +82,9 @@ class Change:
 
     @property
     def component(self) -> tuple[tuple[str, ...], str]:
-        """What it belongs to: the type tokens of its parents, and the logical name of the nearest."""
+        """What it belongs to, a component to itself: the type tokens of its parents, and the nearest's logical name."""
+        if not self.custom:
+            return tuple(token for token in urn_types(self.urn) if token != STACK_TYPE), self.name
         parents = tuple(token for token in urn_types(self.urn)[:-1] if token != STACK_TYPE)
         state = self.new or self.old
         parent = state.parent if state else ""

@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from infra.settings.alert_thresholds import AlertThresholds
-from infra.settings.fields import Count, DnsLabel, DnsSubdomain, MemoryQuantity, Model
+from infra.settings.fields import Count, DnsLabel, DnsSubdomain, MemoryQuantity, Model, repeated
 
 _OWN_STACK_ONLY = (
     "alertmanager_config_secret", "alertmanager_storage", "autoscaling", "memory_limit", "replicas", "retention_days",
@@ -143,6 +143,13 @@ class MonitoringSettings(Model):
                 " so run_webhooks would have no effect. Fix: omit one of them; in your own configuration, route the"
                 " alert JobFailed"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _nobody_is_notified_twice(self) -> Self:
+        twice = repeated(f"{webhook.secret} of {webhook.queue or 'all jobs'}" for webhook in self.run_webhooks)
+        if twice:
+            raise ValueError(f"run_webhooks repeats the secret {twice[0]}. Fix: list it once")
         return self
 
     @model_validator(mode="after")

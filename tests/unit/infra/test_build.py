@@ -1,14 +1,15 @@
-"""The wait for a program's outputs, in the SDK's own function."""
+"""What the program spares the SDK: looks at outputs that are left, and debug lines."""
 
 from __future__ import annotations
 
 import asyncio
 
+import pulumi
 import pytest
-from pulumi.runtime import stack
+from pulumi.runtime import resource, stack
 from pulumi.runtime.settings import SETTINGS
 
-from infra.build import wait_for_outputs_at_once
+from infra.build import leave_out_debug_lines, wait_for_outputs_at_once
 
 OUTPUTS = 50
 
@@ -84,3 +85,13 @@ def test_a_failure_does_not_wait_for_the_others():
 
     with pytest.raises(ValueError, match="of an output"):
         asyncio.run(program())
+
+
+@pytest.mark.parametrize(("wanted", "lines"), [("", []), ("1", ["registering"])])
+def test_debug_lines_reach_the_engine_only_where_they_are_wanted(monkeypatch, wanted, lines):
+    said = []
+    monkeypatch.setattr(pulumi.log, "debug", lambda line, *_: said.append(line))
+    monkeypatch.setenv("ATHANOR_SDK_DEBUG", wanted)
+    leave_out_debug_lines()
+    resource.log.debug("registering")
+    assert said == lines

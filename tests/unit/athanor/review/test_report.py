@@ -215,3 +215,14 @@ def test_components_of_other_teams_are_listed_like_ours() -> None:
         component[state]["custom"] = False
     text = reported(component)
     assert "- replaced `thing`, `other:team:Thing` because of `a`" in text
+
+
+def test_a_change_of_a_component_is_listed_with_those_of_what_is_in_it() -> None:
+    own = step("update", "athanor:infra:NodePools", "node-pools", {}, {"pool:cpu": {"lingjun": False}})
+    for state in ("oldState", "newState"):
+        own[state]["custom"] = False
+    inside = step("create", POOL, "cpu", None, pool(0, 1), parents=("athanor:infra:NodePools",))
+    inside["newState"]["parent"] = own["urn"]
+    text = reported(own, inside)
+    assert "<code>NodePools</code> <code>node-pools</code>: 1 changed, 1 created" in text
+    assert "Outside of components" not in text

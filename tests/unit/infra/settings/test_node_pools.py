@@ -122,6 +122,8 @@ def test_what_can_work_is_taken(raw):
         (pool(labels={"x.k8s.io/a": ""}), ["which is reserved for Kubernetes"]),
         (pool(labels={"alibabacloud.com/nodepool-id": "np"}), ["is set by ACK itself"]),
         (pool(labels={"aliyun.accelerator/nvidia_name": "A10"}), ["is set by ACK itself"]),
+        (pool(labels={"node.kubernetes.io/instance-type": "a"}), ["is set by the kubelet itself"]),
+        (pool(taints=[{"key": "node.kubernetes.io/unschedulable"}]), ["Kubernetes sets and removes them"]),
         (pool(labels={"a b": "c"}), ["is not a valid Kubernetes label key"]),
         (pool(labels={"-a": "c"}), ["is not a valid Kubernetes label key"]),
         (pool(labels={"Example.com/a": "c"}), ["is not a valid Kubernetes label key"]),
@@ -142,7 +144,7 @@ def test_what_can_work_is_taken(raw):
         (pool(LINGJUN_POOL, minimum=1), ["minimum = 1, maximum = 4", "not autoscaled"]),
         (pool(LINGJUN_POOL, role="cpu"), ["role = 'cpu'", "Fix: use role gpu"]),
     ],
-    ids=range(66),
+    ids=range(68),
 )
 def test_what_cannot_work_is_refused(raw, says):
     message = _refused(_environment(raw))

@@ -60,6 +60,12 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
         "nvidia.com/g pu",
         "is not a valid resource name",
     ),
+    (
+        {"monitoring": {"run_webhooks": [{"secret": "s"}, {"secret": "t"}, {"secret": "s"}]}},
+        "monitoring",
+        "run_webhooks repeats the secret s of all jobs",
+        "list it once",
+    ),
     ({"leave_namespace": "A"}, "leave_namespace", "'A'", "at most 63"),
     ({"digits": {"width": 10}}, "digits.width", "10", "a multiple of 4"),
     ({"prices": {"per_hour": {GPU_NODE: 7.1}}}, "prices.as_of", "", "Day on which the prices were read"),
