@@ -57,15 +57,15 @@ def _arguments(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
         for where in (*((probe, "exec") for probe in _PROBES), *(("lifecycle", hook, "exec") for hook in _HOOKS)):
             lines[".".join((*where, "command"))] = each(read(container.value, *where, "command"))
         for key, given in lines.items():
-            found = [
+            places = [
                 place
                 for place, (text, following) in enumerate(zip_longest(given, given[1:]))
                 if argument_has_secret(label(text, ""), label(following, ""))
             ]
-            if not found and line_has_secret(" ".join(label(text, "") for text in given)):
-                found = [0]
+            if not places and line_has_secret(" ".join(label(text, "") for text in given)):
+                places = [0]
             yield from (text for text in given if isinstance(text, Unknown))
-            for place in found:
+            for place in places:
                 field = f"container {container.name}: {key}[{place}]"
                 yield message(field, "…", "contains a secret, which every process of the node reads", _FIX)
 

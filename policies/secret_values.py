@@ -179,16 +179,16 @@ def binary_has_secret(text: str) -> bool:
 def _document(name: str, text: str) -> Value:
     """Return the nested content of a file that is JSON or YAML; None for anything else."""
     try:
-        found = plain(json.loads(text))
+        document = plain(json.loads(text))
     except ValueError:
         if len(text) > _LARGEST_DOCUMENT or ("." in name and not name.endswith(_YAML)):
             return None
         try:
-            found = cast("Value", list(yaml.load_all(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))))
+            document = cast("Value", list(yaml.load_all(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))))
         except yaml.YAMLError:
             return None
-    leaves = list(_leaves("", found))
-    return found if any(key for key, _ in leaves) else None
+    leaves = list(_leaves("", document))
+    return document if any(key for key, _ in leaves) else None
 
 
 def _leaves(name: str, value: Value) -> Iterator[tuple[str, str]]:
@@ -222,7 +222,7 @@ def line_has_secret(text: str) -> bool:
 
 
 def _assigned_in_a_shell(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the variables and options of a command line, or of a program in one, whose calls are no values."""
+    """Yield the variables and options of a command line, or of a program in one, without its calls."""
     for name, option, given in _IN_A_SHELL.findall(text):
         value = given.strip("\"'")
         yield from _assigned_in_a_shell(value)  # --set=db.password=…

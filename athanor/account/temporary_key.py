@@ -42,7 +42,7 @@ def is_temporary(environment: Mapping[str, str]) -> bool:
 
 
 def check_temporary_key(environment: Mapping[str, str]) -> None:
-    """Ask the cloud whether a temporary key of these variables is still good; whatever else goes wrong is not told.
+    """Ask the cloud whether a temporary key of these variables is still good, and nothing else.
 
     Raises:
         RefusalError: it has expired.

@@ -87,11 +87,11 @@ def test_a_failure_does_not_wait_for_the_others():
         asyncio.run(program())
 
 
-@pytest.mark.parametrize(("wanted", "lines"), [("", []), ("1", ["registering"])])
-def test_debug_lines_reach_the_engine_only_where_they_are_wanted(monkeypatch, wanted, lines):
+@pytest.mark.parametrize(("variable", "lines"), [("", []), ("1", ["registering"])])
+def test_debug_lines_reach_the_engine_only_where_the_variable_is_set(monkeypatch, variable, lines):
     said = []
     monkeypatch.setattr(pulumi.log, "debug", lambda line, *_: said.append(line))
-    monkeypatch.setenv("ATHANOR_SDK_DEBUG", wanted)
+    monkeypatch.setenv("ATHANOR_SDK_DEBUG", variable)
     leave_out_debug_lines()
     resource.log.debug("registering")
     assert said == lines

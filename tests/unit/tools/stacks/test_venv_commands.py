@@ -49,7 +49,7 @@ def test_words_reach_the_program_as_they_are(installed, fake_program):
     assert fake_program.calls[0]["words"] == words
 
 
-def test_an_expired_temporary_key_is_told_before_the_engine_starts(monkeypatch, fake_program, tmp_path):
+def test_an_expired_temporary_key_is_reported_before_the_engine_starts(monkeypatch, fake_program, tmp_path):
     with ApiDouble(tmp_path / "double", settling_reads=0) as double:
         own = temporary_credentials(double, "STS.old", Credential("of a while", "for a while"))
         double.account.end_session("STS.old")
