@@ -43,9 +43,9 @@ from athanor.runs.job import (
     readable,
     started_pod,
 )
+from athanor.runs.location import all_runs
 from athanor.runs.rerun import output_folder, rerun
 from athanor.runs.stack import open_run, outputs_of, remove
-from athanor.runs.state_files import all_runs
 from infra.errors import RefusalError
 from workloads.pods import OUTPUT_PATH
 

@@ -6,9 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from athanor.inspection.objects import JOBS
+from athanor.runs.backend import backend_of_runs
 from athanor.runs.elsewhere import check_is_here
 from athanor.runs.engine_error import EngineError
 from athanor.runs.history import Seen
+from athanor.runs.state_files import PROJECT, KnownRun, runs_in_folder
 from infra.errors import RefusalError
 from infra.workload_labels import JOB_LABEL
 
@@ -17,6 +19,21 @@ if TYPE_CHECKING:
 
 _OF_OBJECTS = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """Names that an object and a label may have; kubectl takes others for options or other kinds."""
+
+
+def all_runs() -> dict[str, KnownRun]:
+    """Return the runs in the user's backend by their names, the latest first.
+
+    Raises:
+        RefusalError: as `backend_of_runs`.
+        EngineError: the backend cannot be read.
+    """
+    runs = runs_in_folder(backend_of_runs()[0], PROJECT)
+    if runs is None:
+        from athanor.runs.stack import listed_runs  # noqa: PLC0415 - the engine's SDK takes half a second to import
+
+        runs = listed_runs()
+    return dict(sorted(runs.items(), key=lambda run: run[1].updated, reverse=True))
 
 
 def locate(cluster: Cluster, run: str) -> tuple[Cluster, str]:

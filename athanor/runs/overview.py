@@ -14,10 +14,11 @@ from athanor.runs.engine_error import EngineError
 from athanor.runs.history import Seen
 from athanor.runs.job import ENDED, phase_of
 from athanor.runs.listing import ELSEWHERE, Listed, Run, describe
+from athanor.runs.location import all_runs
 from athanor.runs.meanwhile import meanwhile
 from athanor.runs.pod_series import series_of
 from athanor.runs.prices import gpu_prices
-from athanor.runs.state_files import PROJECT, all_runs
+from athanor.runs.state_files import PROJECT
 from infra.errors import RefusalError
 from infra.workload_labels import JOB_LABEL, OWNER_LABEL
 from workloads.owner import owner_label

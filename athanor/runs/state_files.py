@@ -1,6 +1,4 @@
-"""The list of all runs, from the files of their states where those are in a folder.
-
-The engine takes half a second to list them, and as long again for each that it reads.
+"""States of runs in a folder: the engine takes half a second to list them, and as long again for each that it reads.
 
 Format: the checkpoint files of the engine's file backend (pulumi 3.231, pkg/backend/diy): .pulumi/meta.yaml says that
 stacks are kept by project, .pulumi/stacks/<project>/<stack>.json or .json.gz has version 3 of a checkpoint.
@@ -14,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
-
-from athanor.runs.backend import backend_of_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,21 +30,6 @@ class KnownRun:
     """When it was last updated; empty: never."""
     outputs: Mapping[str, str] | None
     """What it recorded of itself; None: the engine has to be asked."""
-
-
-def all_runs() -> dict[str, KnownRun]:
-    """Return the runs in the user's backend by their names, the latest first.
-
-    Raises:
-        RefusalError: as `backend_of_runs`.
-        EngineError: the backend cannot be read.
-    """
-    runs = runs_in_folder(backend_of_runs()[0], PROJECT)
-    if runs is None:
-        from athanor.runs.stack import listed_runs  # noqa: PLC0415 - the engine's SDK takes half a second to import
-
-        runs = listed_runs()
-    return dict(sorted(runs.items(), key=lambda run: run[1].updated, reverse=True))
 
 
 def runs_in_folder(url: str, project: str) -> dict[str, KnownRun] | None:

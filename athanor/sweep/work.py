@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from athanor.runs.cluster import Cluster
 from athanor.runs.ending import FAILED, INTERRUPTED
-from athanor.runs.state_files import all_runs
+from athanor.runs.location import all_runs
 from athanor.sweep.afterwards import options_of, run_then
 from athanor.sweep.loop import Sweep
 from athanor.sweep.plan import run_name

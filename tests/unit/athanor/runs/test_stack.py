@@ -12,6 +12,7 @@ import pytest
 from pulumi import automation
 
 from athanor.runs.engine_error import EngineError
+from athanor.runs.location import all_runs
 from athanor.runs.stack import (
     Declaration,
     DeclaredJob,
@@ -22,7 +23,6 @@ from athanor.runs.stack import (
     remove,
     run_workspace,
 )
-from athanor.runs.state_files import all_runs
 from infra.errors import RefusalError
 from tests.tables import each_row
 
