@@ -144,6 +144,17 @@ class GatewayOffer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PackageIndexOffer:
+    """Where jobs install Python packages from."""
+
+    url: str
+    """As pip takes it."""
+    addresses: tuple[str, ...]
+    """CIDRs of the hosts that serve it, or `internet`."""
+    port: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlatformOffers:
     """What a platform offers to the pods of workloads; part of its outputs."""
 
@@ -177,6 +188,8 @@ class PlatformOffers:
     """What autoscalers of services can hold; None where it is not known."""
     gateway: GatewayOffer | None = None
     """None where there is none."""
+    package_index: PackageIndexOffer | None = None
+    """None where it is that of Python."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the offers as JSON data, for the stack's outputs."""
@@ -196,6 +209,7 @@ class PlatformOffers:
             "networks": list(self.networks),
             "autoscaling": None if self.autoscaling is None else list(self.autoscaling),
             "gateway": asdict(self.gateway) if self.gateway else None,
+            "package_index": _index_data(self.package_index),
         }
 
     @classmethod
@@ -221,6 +235,7 @@ class PlatformOffers:
             networks=tuple(data.get("networks", ())),
             autoscaling=_optional_tuple(data.get("autoscaling")),
             gateway=_gateway(data.get("gateway")),
+            package_index=_package_index(data.get("package_index")),
         )
 
 
@@ -275,6 +290,16 @@ def _image_cuda(data: Mapping[str, Any] | None) -> ImageCuda | None:
 
 def _gateway(data: Mapping[str, Any] | None) -> GatewayOffer | None:
     return GatewayOffer(domain=data["domain"], public=data["public"]) if data else None
+
+
+def _index_data(index: PackageIndexOffer | None) -> dict[str, Any] | None:
+    return {**asdict(index), "addresses": list(index.addresses)} if index else None
+
+
+def _package_index(data: Mapping[str, Any] | None) -> PackageIndexOffer | None:
+    if not data:
+        return None
+    return PackageIndexOffer(url=data["url"], addresses=tuple(data["addresses"]), port=int(data["port"]))
 
 
 def _optional_tuple(values: Iterable[Any] | None) -> tuple[Any, ...] | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from infra.gpu.sharing import shares_per_gpu
 from infra.images import tensorflow_cuda, trainer_cuda
 from infra.instance_types import RdmaKind, instance_type
-from infra.offers import GPU_TAINT, GatewayOffer, PlatformOffers, PoolOffer, Taint, node_facts
+from infra.offers import GPU_TAINT, GatewayOffer, PackageIndexOffer, PlatformOffers, PoolOffer, Taint, node_facts
 from infra.priorities import priority_class_name
 from infra.settings.gpu import Mps, Sharing
 
@@ -55,6 +55,7 @@ def platform_offers(settings: Settings) -> PlatformOffers:
         networks=_networks(settings),
         autoscaling=_autoscaling_metrics(settings),
         gateway=_gateway_offer(settings),
+        package_index=_package_index_offer(settings),
     )
 
 
@@ -76,6 +77,13 @@ def _autoscaling_metrics(settings: Settings) -> tuple[AutoscalingMetric, ...]:
 def _gateway_offer(settings: Settings) -> GatewayOffer | None:
     gateway = settings.gateway
     return GatewayOffer(domain=gateway.domain, public=gateway.address == "public") if gateway.enabled else None
+
+
+def _package_index_offer(settings: Settings) -> PackageIndexOffer | None:
+    index = settings.package_index
+    if index is None:
+        return None
+    return PackageIndexOffer(url=index.url, addresses=tuple(map(str, index.addresses)), port=index.port)
 
 
 def simulated_pool_name(type_name: str) -> str:

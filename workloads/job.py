@@ -15,7 +15,7 @@ from infra.manifests import Manifest, resource, resource_from_output
 from infra.workload_labels import ROLE_LABEL
 from workloads.checks import check_name
 from workloads.cuda_fit import check_cuda
-from workloads.egress import check_egress
+from workloads.egress import Egress, check_egress
 from workloads.git_source import SOURCE_ROLE, GitSource
 from workloads.job_name import named_job_manifest
 from workloads.job_secrets import own_secret_manifest
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from infra.cuda import ImageCuda
+    from infra.offers import PlatformOffers
     from infra.platform import Platform
     from workloads.job_args import JobArgs
 
@@ -212,12 +213,19 @@ def job_manifests(
         job["metadata"]["annotations"] = {"pulumi.com/waitFor": _ENDED}
     labels = job_labels(name, resolved.owner)
     identity = PolicyIdentity(what="job", name=name, namespace=resolved.platform.namespace, owner=resolved.owner)
-    manifests = {"job": job, "policy": job_network_policy_manifest(identity, labels, whole.metrics_ports, args.egress)}
+    egress = (*args.egress, *_egress_to_index(args, resolved.platform.offers))
+    manifests = {"job": job, "policy": job_network_policy_manifest(identity, labels, whole.metrics_ports, egress)}
     if isinstance(args.source, GitSource):
         fetching = {**labels, ROLE_LABEL: SOURCE_ROLE}
         own = replace(identity, what="source")
         manifests["source_policy"] = source_network_policy_manifest(own, fetching, args.source.server)
     return manifests
+
+
+def _egress_to_index(args: JobArgs, offers: PlatformOffers) -> list[Egress]:
+    """Return what a job that installs packages has to reach, where the platform says from which index."""
+    index = offers.package_index if args.requirements else None
+    return [Egress(to=address, ports=(index.port,)) for address in index.addresses] if index else []
 
 
 def _image_cuda(resolved: ResolvedJob) -> ImageCuda | None:

@@ -45,7 +45,7 @@ class JobArgs(PodArgs):
     requirements: Word | None = None
     """File of Python packages in the code, such as requirements.txt. The first pod installs with pip what the image
     lacks, into a folder of the volume /data/output that all pods and later jobs with the same file and image use. pip
-    needs `egress` to its index, which PIP_INDEX_URL in `env` names."""
+    asks the platform's index, or the one that PIP_INDEX_URL in `env` names, which needs `egress`."""
     cache: DnsLabel | None = None
     """Name of a folder for caches in the volume /data/output, which later runs find again: those of torch.compile,
     Triton, CUDA and pip, and what programs keep in ~/.cache. Default: caches are gone with the pod."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from infra.errors import RefusalError, choices
 from infra.job_cleanup import TTL_LABEL
@@ -351,6 +352,17 @@ def _requirements(args: JobArgs, role: Role) -> list[Step]:
     return [Step(name=REQUIREMENTS, command=["python3", "-c", _INSTALL_REQUIREMENTS, *words], writes_output=True)]
 
 
+def _variables_of_installing(name: str, args: JobArgs, resolved: ResolvedJob) -> dict[str, str]:
+    """Return the variables of the step that installs packages, in addition to the job's own, which win."""
+    index = resolved.platform.offers.package_index
+    # A variable of a container wins over those of Secrets, so it is left out where the job has an index of its own.
+    if index is None or "PIP_INDEX_URL" in args.secret_env:
+        return {"ATHANOR_JOB": name}
+    # pip refuses an index without TLS unless its host is named.
+    trusted = {"PIP_TRUSTED_HOST": urlsplit(index.url).netloc} if index.url.startswith("http://") else {}
+    return {"ATHANOR_JOB": name, "PIP_INDEX_URL": index.url, **trusted}
+
+
 def _code_containers(label: str, name: str, args: JobArgs, resolved: ResolvedJob) -> list[Container]:
     image = resolved.platform.trainer_image
     if args.source is None:
@@ -371,7 +383,7 @@ def _step_container(  # noqa: PLR0913, PLR0917 - what a step is made of
         start=() if step.in_platform_image else _start(args),
         env={
             "HOME": HOME,
-            **({"ATHANOR_JOB": name} if step.name == REQUIREMENTS else {}),
+            **(_variables_of_installing(name, args, resolved) if step.name == REQUIREMENTS else {}),
             **cache_variables(cache),
             **({} if step.in_platform_image else role.pod.env),
         },

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from athanor.inspection.gpus import allocatable, is_gpu, requests
 from athanor.inspection.node_fit import refusal, selects
 from athanor.inspection.objects import formatted
+from athanor.run.image_modules import check_module_exists
 from athanor.run.options import refused_in_options
 from athanor.runs.state_files import PROJECT
 from infra.errors import RefusalError
@@ -59,6 +60,7 @@ def check_fits(
         queue=str(args.queue or platform.queue),
     )
     _check_pool(arguments, outputs)
+    check_module_exists(_program(args), args, resolved.image)
     with refused_in_options():
         manifests = job_manifests(described.name, described.kind, args, lambda name, _: _shape(name, args), resolved)
         for task in manifests["job"]["spec"]["tasks"]:
@@ -104,6 +106,13 @@ def _check_pool(arguments: argparse.Namespace, outputs: PlatformOutputs) -> None
     if pool.sharing is not None and arguments.gpus:
         fix = "choose a pool of whole GPUs with --pool; a share takes a Pulumi program (--print-program)"
         raise RefusalError("--gpus", arguments.gpus, f"the nodes of pool {pool.name!r} share their GPUs", fix)
+
+
+def _program(args: JobArgs) -> Sequence[str]:
+    if isinstance(args, PyTorchJobArgs | MPIJobArgs | TensorFlowJobArgs):
+        return args.program
+    assert isinstance(args, BatchJobArgs)
+    return args.command
 
 
 def _shape(job_name: str, args: JobArgs) -> JobShape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from pathlib import Path, PurePosixPath
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from infra.errors import RefusalError
 from workloads.folder_archive import chosen_files
 from workloads.ignore_rules import OWN_RULES
+from workloads.install_requirements import files_of
 from workloads.launchers import commands_in
 
 if TYPE_CHECKING:
@@ -64,11 +66,26 @@ def check_requirements(file: str | None, source: LocalFolder) -> None:
     """Refuse a file of requirements that the pods would not find.
 
     Raises:
-        RefusalError: it is not among the files that are sent.
+        RefusalError: it, or one that it includes, is not among the files that are sent, or it installs code of the
+            folder.
     """
-    if file is not None and not _is_sent(PurePosixPath(file), source):
-        refusal = _not_sent(PurePosixPath(file), source)
+    if file is None:
+        return
+    folder = Path(source.path).resolve()
+    first = PurePosixPath(file)
+    if not _is_sent(first, source):
+        refusal = _not_sent(first, source)
         raise RefusalError("requirements", file, refusal.limit, refusal.fix)
+    try:
+        included = files_of(folder / first)
+    except ValueError as error:
+        limit, _, fix = str(error).partition(". Fix: ")
+        raise RefusalError("requirements", file, limit, fix or "correct its name") from None
+    for each in included:
+        place = PurePosixPath(os.path.relpath(each, folder))
+        if not _is_sent(place, source):
+            refusal = _not_sent(place, source)
+            raise RefusalError("requirements", str(place), refusal.limit, refusal.fix)
 
 
 def check_prepare(prepare: Sequence[str]) -> None:
@@ -96,7 +113,7 @@ def check_script(program: Sequence[str], source: LocalFolder, *, under_torchrun:
         RefusalError: the script does not exist, .gitignore or .athanorignore names it, or it is started as a program
             and cannot be.
     """
-    if module := _module(program):
+    if module := module_of(program):
         _check_module(module, source)
     for script in (_script(program), *_user_code(program)):
         if script is not None and not _is_sent(script, source):
@@ -106,7 +123,7 @@ def check_script(program: Sequence[str], source: LocalFolder, *, under_torchrun:
         _check_start(started[0], source)
 
 
-def _module(program: Sequence[str]) -> str | None:
+def module_of(program: Sequence[str]) -> str | None:
     """Return the module that is started with -m; None without one."""
     words = program[1:] if _BEFORE_A_SCRIPT.fullmatch(PurePosixPath(program[0]).name) else program
     return words[1] if len(words) > 1 and words[0] == "-m" and "$" not in words[1] else None

@@ -1,16 +1,64 @@
-"""Settings of where images come from."""
+"""Settings of where images and Python packages come from."""
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from infra.cuda import CudaVersion
 from infra.registry import check_pulled_without_secrets, check_registry
 from infra.settings.fields import NUMBER_AS_TEXT, DnsLabel, DnsSubdomain, Model, PinnedImage
 
 TrainerVariant = Literal["cpu", "gpu"]
+
+
+def _index_url(value: str) -> str:
+    """Refuse what pip takes for no index, and credentials, which every pod and the stack's outputs would show."""
+    try:
+        url = urlsplit(value)
+        port = url.port
+    except ValueError as error:
+        raise ValueError(f"{error}. Fix: write https://HOST/PATH") from None
+    if url.scheme not in {"http", "https"} or not url.hostname or port == 0 or url.query or url.fragment:
+        raise ValueError(
+            "is not the address of an index. Fix: write https://HOST/PATH, such as https://pypi.org/simple"
+        )
+    if url.username is not None or url.password is not None:
+        raise ValueError("has credentials. Fix: omit them; jobs name theirs in PIP_INDEX_URL in `secret_env`")
+    return value
+
+
+def _index_addresses(values: tuple[IPv4Network | Literal["internet"], ...]) -> tuple[IPv4Network | str, ...]:
+    for value in values:
+        if isinstance(value, IPv4Network) and (value.prefixlen < _WIDEST_INDEX or value.is_link_local):
+            raise ValueError(f"{value}: is no host's. Fix: write the hosts that serve the index, such as 10.64.3.7/32")
+    return values
+
+
+_WIDEST_INDEX = 16
+"""Shortest prefix of an index's addresses: more than a company's index has, and less than its whole network."""
+
+
+class PackageIndexSettings(Model):
+    """An index of Python packages, such as a company's, or a cache of the public one where pods reach no internet."""
+
+    url: Annotated[str, AfterValidator(_index_url)]
+    """Its address as pip takes it (PEP 503), such as `https://pypi.example/simple`. Over http, anyone on the way can
+    replace packages."""
+    addresses: Annotated[
+        tuple[IPv4Network | Literal["internet"], ...], Field(min_length=1), AfterValidator(_index_addresses)
+    ]
+    """Where it is: CIDRs, such as `10.64.3.7/32`, or `internet`. Pods that install packages may connect to them, on
+    the port of `url`; network policies know no host names."""
+
+    @property
+    def port(self) -> int:
+        """Its TCP port."""
+        url = urlsplit(self.url)
+        return url.port or (443 if url.scheme == "https" else 80)
 
 
 class ImageSettings(Model):

@@ -5,6 +5,7 @@ Every field is a key of `Pulumi.<stack>.yaml` under `athanor:`; nested models ar
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic_core import ErrorDetails
+
+
+_CREDENTIALS = re.compile(r"://[^\s/@]+@")
+"""In a URL: a message stands in logs."""
 
 
 def parse_settings(raw: Mapping[str, object]) -> Settings:
@@ -49,7 +54,8 @@ def _describe(problem: ErrorDetails) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] != "value_error":
         message += f". Fix: give a value that fits; {key} is: {_description(problem['loc'])}"
-    value = "" if isinstance(problem["input"], dict) else f" = {problem['input']!r}"
+    shown = _CREDENTIALS.sub("://…@", repr(problem["input"]))
+    value = "" if isinstance(problem["input"], dict) else f" = {shown}"
     return f"{key}{value}: {message}"
 
 

@@ -16,7 +16,7 @@ from infra.settings.digits import DigitsSettings
 from infra.settings.fields import DnsLabel, Model
 from infra.settings.gateway import GatewaySettings
 from infra.settings.gpu import ClusterGpuSettings
-from infra.settings.images import ImageSettings
+from infra.settings.images import ImageSettings, PackageIndexSettings
 from infra.settings.monitoring import MonitoringSettings
 from infra.settings.prices import PriceSettings
 from infra.settings.scheduling import SchedulingSettings
@@ -58,6 +58,9 @@ class Settings(Model):
     """How clients outside the cluster reach services."""
     images: ImageSettings = ImageSettings()
     """Where images come from."""
+    package_index: PackageIndexSettings | None = None
+    """Where jobs with `requirements` install Python packages from. Default: the index of Python, if a job's `egress`
+    lets it get there."""
     prices: PriceSettings | None = None
     """Your prices, for estimates of costs: reviews of changes, cost tables, the acceptance run. By default, the list in
     infra/instance_types.py; it also gives what is left out here. Dashboards, policies and

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.unit.workloads.job_cases import manifest_of, pod
+from infra.offers import PackageIndexOffer, PlatformOffers
+from tests.unit.workloads.job_cases import PLATFORM, RESOLVED, manifest_of, pod
 from workloads import install_requirements
 from workloads.batch import BatchJobArgs, batch_shape
 from workloads.git_source import GitSource
+from workloads.job import job_manifests
 from workloads.mpi import MPIJobArgs, mpi_shape
 from workloads.pytorch import PyTorchJobArgs, pytorch_shape
 
@@ -66,6 +70,7 @@ def test_what_cannot_be_installed_ends_all_pods(folder, monkeypatch):
     assert first.returncode != 0
     assert "no-such-package-of-athanor" in first.stderr
     [failed] = (folder / "store").glob("*.failed-job-1")
+    failed.touch()  # as if while this one waits: an older one may be of the attempt before
     monkeypatch.setattr(install_requirements, "PATIENCE_SECONDS", 0)
     with pytest.raises(SystemExit, match="the first pod could not install the packages"):
         install_requirements.wait(failed.with_suffix(""), failed)
@@ -73,6 +78,73 @@ def test_what_cannot_be_installed_ends_all_pods(folder, monkeypatch):
 
 def test_a_file_that_is_not_there_is_named(folder):
     assert "other.txt: is not in" in start(folder, "0", "other.txt").stderr
+
+
+def test_what_a_file_includes_counts_and_what_installs_the_jobs_own_code_is_refused(folder):
+    (folder / "more").mkdir()
+    for name, text in {
+        "top.txt": "-r more/a.txt\n--constraint=limits.txt # old ones\n", "limits.txt": "x<2\n",
+        "more/a.txt": "a\n-rb.txt\n-c https://x/c.txt\n", "more/b.txt": "-r ../top.txt\nb[c] @ https://x/b.whl\n",
+    }.items():  # fmt: skip
+        (folder / name).write_text(text, encoding="utf-8")
+    files = install_requirements.files_of(folder / "top.txt")
+    assert sorted(str(each.relative_to(folder)) for each in files) == [
+        "limits.txt",
+        "more/a.txt",
+        "more/b.txt",
+        "top.txt",
+    ]
+    for line in ("-e .", "--editable=./lib", ".", "../lib[extra]", "file:///source/code", "-r absent.txt"):
+        (folder / "more" / "b.txt").write_text(f"x\n{line}\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=r"installs the job's own code|absent.txt: is not there"):
+            install_requirements.files_of(folder / "top.txt")
+
+
+def test_packages_that_no_job_uses_any_more_are_deleted(folder):
+    store = folder / "store"
+    old = time.time() - install_requirements.KEPT_SECONDS - 60
+    for name in ("old", ".0123-killed-pod", "in-use"):
+        (store / name / "site-packages").mkdir(parents=True)
+        os.utime(store / name, (old, old))
+    (store / "0123.failed-job-0").touch()
+    os.utime(store / "0123.failed-job-0", (old, old))
+    os.utime(store / "in-use")
+    install_requirements.prune(store)
+    assert [each.name for each in store.iterdir()] == ["in-use"]
+
+    os.utime(store / "in-use", (old, old))
+    (store / "in-use").rename(store / install_requirements.key_of((folder / "requirements.txt").read_bytes()))
+    begin = time.time()
+    assert start(folder, "0").returncode == 0
+    [packages] = store.iterdir()
+    assert packages.stat().st_mtime >= begin - 1, "a job has begun to use it"
+
+
+INDEX = PackageIndexOffer(url="http://pypi.example:8081/simple", addresses=("10.64.3.7/32", "internet"), port=8081)
+
+
+@pytest.mark.parametrize(
+    ("index", "given", "variables", "opened"),
+    [
+        (INDEX, {}, {"PIP_INDEX_URL": INDEX.url, "PIP_TRUSTED_HOST": "pypi.example:8081"}, 2),
+        (replace(INDEX, url="https://x/simple"), {}, {"PIP_INDEX_URL": "https://x/simple"}, 2),
+        (INDEX, {"env": {"PIP_INDEX_URL": "https://own"}}, {"PIP_INDEX_URL": "https://own"}, 2),
+        (INDEX, {"secret_env": {"PIP_INDEX_URL": "https://me:secret@own"}}, {}, 2),
+        (INDEX, {"requirements": None}, None, 0),
+        (None, {}, {}, 0),
+    ],
+    ids=["http", "https", "the job's own", "the job's own with a password", "nothing to install", "none"],
+)
+def test_a_job_that_installs_packages_reaches_the_platforms_index(index, given, variables, opened):
+    args = PyTorchJobArgs(program=("a.py",), workers=1, **{**CODE, **given})
+    resolved = replace(RESOLVED, platform=replace(PLATFORM, offers=PlatformOffers(package_index=index)))
+    manifests = job_manifests("job", "PyTorchJob", args, lambda name, _: pytorch_shape(name, args), resolved)
+    steps = [each for each in pod(manifests["job"], "worker")["initContainers"] if each["name"] == "requirements"]
+    env = {each["name"]: each.get("value") for step in steps for each in step["env"] if each["name"].startswith("PIP_")}
+    assert variables is None or {name: env[name] for name in variables} == variables
+    assert "PIP_INDEX_URL" in env or not variables
+    rules = manifests["policy"]["spec"]["egress"]
+    assert [{"protocol": "TCP", "port": 8081} in rule.get("ports", ()) for rule in rules].count(True) == opened
 
 
 @pytest.mark.parametrize(

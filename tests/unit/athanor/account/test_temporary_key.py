@@ -14,13 +14,14 @@ from infra.errors import RefusalError
 from tests.api_double.double import ApiDouble
 from tests.api_double.signatures import Credential
 from tests.fixtures.cloud_identities import temporary_credentials
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from tools.paths import REPOSITORY
 
 ENGINE = ["/bin/sh", "-c", 'trap "echo stopped; exit 7" INT; echo runs; while :; do sleep 0.1; done', "pulumi"]
 QUICK = (
-    "import sys; from athanor.account import temporary_key as t; t._SECONDS_BETWEEN_QUESTIONS = 0.1;"
-    " t.main(sys.argv[1:])"
+    # A shell lets what it starts in the background ignore Ctrl-C, and then no trap of the engine's would see it.
+    "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL);"
+    " from athanor.account import temporary_key as t; t._SECONDS_BETWEEN_QUESTIONS = 0.1; t.main(sys.argv[1:])"
 )
 
 
@@ -81,7 +82,10 @@ def test_a_key_that_expires_meanwhile_stops_the_engine(double, tmp_path):
         asked = len(double.log.calls())
         wait_until(lambda: len(double.log.calls()) > asked, "the next question")
         double.account.end_session("STS.ends")
-        printed, complaint = engine.communicate()
+        try:
+            printed, complaint = engine.communicate(timeout=PATIENCE_SECONDS)
+        finally:
+            engine.kill()
     assert (engine.returncode, printed) == (7, "stopped\n")
     assert "credentials = 'STS.ends': this temporary key has expired" in complaint
     assert "make recover" in complaint

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from dataclasses import replace
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
+from athanor.run.image_modules import OF_PYTORCH, OF_TENSORFLOW, check_module_exists
 from athanor.run.script import check_prepare, check_requirements, check_script
 from infra.errors import RefusalError
 from tests.tables import each_row
 from workloads.local_folder import LocalFolder
+from workloads.pytorch import PyTorchJobArgs
+
+TRAINER = Path(__file__).resolve().parents[4] / "trainer"
 
 
 @pytest.fixture
@@ -136,6 +144,46 @@ def test_requirements_are_a_file_that_is_sent(source):
     for file, said in (("absent.txt", "is not in"), ("generated.py", "is left out of the code")):
         with pytest.raises(RefusalError, match=f"requirements = '{file}': {said}"):
             check_requirements(file, source)
+
+
+def test_what_requirements_include_is_sent_too_and_none_of_it_is_code(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"a.txt": "-r b.txt", "b.txt": "x", "e.txt": "-e .", ".gitignore": "b.txt"}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    folder = LocalFolder()
+    with pytest.raises(RefusalError, match=r"requirements = 'b.txt': is left out of the code"):
+        check_requirements("a.txt", folder)
+    with pytest.raises(RefusalError, match=r"'e.txt': .*installs the job's own code.* Fix: omit it; code in src"):
+        check_requirements("e.txt", folder)
+
+
+def test_a_module_that_is_nowhere_is_refused_in_the_platforms_own_image(source):
+    ours = "registry.example/mirror/athanor/trainer:0.1.0-cpu-1"
+    program = ("-m", "absent.train")
+    args = PyTorchJobArgs(program=program, workers=1, source=source)
+    with pytest.raises(RefusalError, match="absent is neither in the code nor in the platform's image"):
+        check_module_exists(program, args, ours)
+    for module in ("torch.distributed.run", "json.tool", "code.more", "trainer.train"):
+        check_module_exists(("python3", "-m", module), args, ours)
+    check_module_exists(program, args, "registry.example/team/trainer:1")
+    for more in ({"prepare": ("pip", "install", "absent")}, {"env": {"PYTHONPATH": "/data/data"}}):
+        check_module_exists(program, replace(args, **more), ours)
+
+
+def test_the_modules_of_the_images_are_those_of_their_packages():
+    """The tests' environment has the packages of both, in the same versions, but for TensorFlow's own wheel."""
+    for known, files in (
+        (OF_PYTORCH, ("requirements.txt", "requirements-training.txt")),
+        (OF_TENSORFLOW, ("requirements-tensorflow.txt",)),
+    ):
+        pinned = re.findall(r"^([\w.-]+)==", "\n".join((TRAINER / name).read_text() for name in files), re.MULTILINE)
+        names = {canonicalize_name(name) for name in pinned}
+        modules = {
+            module
+            for module, packages in packages_distributions().items()
+            if module.isidentifier() and module[0] != "_" and names & {canonicalize_name(each) for each in packages}
+        }
+        assert modules <= known
 
 
 @each_row("prepare", ["apt-get install -y ffmpeg", "sh -c 'cd x && git clone y'", "/usr/bin/curl -O z"])

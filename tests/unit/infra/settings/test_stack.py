@@ -66,6 +66,22 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
         "run_webhooks repeats the secret s of all jobs",
         "list it once",
     ),
+    *(
+        ({"package_index": {"url": url, "addresses": ["10.64.3.7/32"]}}, "package_index.url", value, words)
+        for url, value, words in (
+            ("https://me:secret@pypi.example/simple", "'https://…@pypi.example/simple'", "has credentials"),
+            ("pypi.example/simple", "'pypi.example/simple'", "write https://HOST/PATH"),
+            ("file:///wheels", "'file:///wheels'", "write https://HOST/PATH"),
+            ("https://pypi.example:99999/simple", "", "write https://HOST/PATH"),
+        )
+    ),
+    ({"package_index": {"url": "https://x/simple", "addresses": []}}, "package_index.addresses", "", "at least 1"),
+    (
+        {"package_index": {"url": "https://x/simple", "addresses": ["10.0.0.0/8"]}},
+        "package_index.addresses",
+        "10.0.0.0/8",
+        "write the hosts that serve the index",
+    ),
     ({"leave_namespace": "A"}, "leave_namespace", "'A'", "at most 63"),
     ({"digits": {"width": 10}}, "digits.width", "10", "a multiple of 4"),
     ({"prices": {"per_hour": {GPU_NODE: 7.1}}}, "prices.as_of", "", "Day on which the prices were read"),
