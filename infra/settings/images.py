@@ -34,7 +34,9 @@ def _index_url(value: str) -> str:
 def _index_addresses(values: tuple[IPv4Network | Literal["internet"], ...]) -> tuple[IPv4Network | str, ...]:
     for value in values:
         if isinstance(value, IPv4Network) and (value.prefixlen < _WIDEST_INDEX or value.is_link_local):
-            raise ValueError(f"{value}: is no host's. Fix: write the hosts that serve the index, such as 10.64.3.7/32")
+            raise ValueError(
+                f"{value}: is wider than the hosts of an index. Fix: write the hosts that serve the index, such as 10.64.3.7/32"
+            )
     return values
 
 

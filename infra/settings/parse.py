@@ -54,8 +54,8 @@ def _describe(problem: ErrorDetails) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] != "value_error":
         message += f". Fix: give a value that fits; {key} is: {_description(problem['loc'])}"
-    shown = _CREDENTIALS.sub("://…@", repr(problem["input"]))
-    value = "" if isinstance(problem["input"], dict) else f" = {shown}"
+    without_credentials = _CREDENTIALS.sub("://…@", repr(problem["input"]))
+    value = "" if isinstance(problem["input"], dict) else f" = {without_credentials}"
     return f"{key}{value}: {message}"
 
 
