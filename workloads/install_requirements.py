@@ -24,7 +24,8 @@ POLL_SECONDS = 1
 KEPT_SECONDS = 60 * 24 * 3600
 """Since a job last began to use a folder: longer than a job runs without a restart."""
 _FURTHER_FILE = re.compile(r"(?:-r|--requirement|-c|--constraint)(?:\s*=\s*|\s+)?(\S+)")
-_CODE = re.compile(r"(?:(?:-e|--editable)(?:\s*=\s*|\s+))?(?:\.{1,2}(?:/.*)?(?:\[.*)?|file:.*)")
+_CODE = re.compile(r"(?:(?:-e|--editable)(?:\s*=\s*|\s+))?(?:\.{1,2}(?:/.*)?(?:\[.*)?|file:.*)(?<!\.whl|\.zip|r\.gz)")
+"""A line that installs a folder, and no package that is built already."""
 
 
 def files_of(file: Path) -> list[Path]:

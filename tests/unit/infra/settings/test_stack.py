@@ -80,7 +80,7 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
         {"package_index": {"url": "https://x/simple", "addresses": ["10.0.0.0/8"]}},
         "package_index.addresses",
         "10.0.0.0/8",
-        "write the hosts that serve the index",
+        "write the hosts that serve it",
     ),
     ({"leave_namespace": "A"}, "leave_namespace", "'A'", "at most 63"),
     ({"digits": {"width": 10}}, "digits.width", "10", "a multiple of 4"),
