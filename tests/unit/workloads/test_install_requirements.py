@@ -84,7 +84,8 @@ def test_what_a_file_includes_counts_and_what_installs_the_jobs_own_code_is_refu
     (folder / "more").mkdir()
     for name, text in {
         "top.txt": "-r more/a.txt\n--constraint=limits.txt # old ones\n", "limits.txt": "x<2\n",
-        "more/a.txt": "a\n-rb.txt\n-c https://x/c.txt\n", "more/b.txt": "-r ../top.txt\n./own-1.0-py3-none-any.whl\n../b-1.tar.gz",
+        "more/a.txt": "a\n-rb.txt\n-c https://x/c.txt\n",
+        "more/b.txt": "-r ../top.txt\n./own-1.0-py3-none-any.whl\n../b-1.tar.gz",
     }.items():  # fmt: skip
         (folder / name).write_text(text, encoding="utf-8")
     files = install_requirements.files_of(folder / "top.txt")
