@@ -29,7 +29,6 @@ VERSIONS = {
     "sts": "2015-04-01",
     "nas": "2017-06-26",
     "cs": "2015-12-15",
-    "cr": "2018-12-01",
 }
 """The products that are asked, with the API versions that the provider uses, too."""
 _GLOBAL = {"ram": "ram.aliyuncs.com"}

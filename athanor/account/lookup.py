@@ -131,15 +131,6 @@ def _access_rule(cloud: Cloud, inputs: Inputs) -> list[Match]:
     return [Match(id=match.id.removesuffix(":standard")) for match in _ACCESS_RULES(cloud, inputs)]
 
 
-def _registry_link(cloud: Cloud, inputs: Inputs) -> list[Match]:
-    asked = {"InstanceId": inputs["instanceId"], "ModuleName": inputs["moduleName"]}
-    return [
-        Match(id="{instanceId}:{vpcId}:{vswitchId}:{moduleName}".format_map(inputs), status=link.get("Status", ""))
-        for link in cloud.rpc("cr", "GetInstanceVpcEndpoint", **asked)["LinkedVpcs"]
-        if (link["VpcId"], link["VswitchId"]) == (inputs["vpcId"], inputs["vswitchId"])
-    ]
-
-
 LOOKUPS: Mapping[str, Callable[[Cloud, Inputs], list[Match]]] = {
     "alicloud:vpc/network:Network": Listed(
         product="vpc", operation="DescribeVpcs", place="Vpcs.Vpc", same={"VpcName": "vpcName"}, id="{VpcId}"
@@ -205,7 +196,6 @@ LOOKUPS: Mapping[str, Callable[[Cloud, Inputs], list[Match]]] = {
     "alicloud:cs/managedKubernetes:ManagedKubernetes": _cluster,
     "alicloud:cs/nodePool:NodePool": _pool,
     "alicloud:cs/kubernetesAddon:KubernetesAddon": _addon,
-    "alicloud:cr/vpcEndpointLinkedVpc:VpcEndpointLinkedVpc": _registry_link,
     "alicloud:nas/fileSystem:FileSystem": Listed(
         product="nas",
         operation="DescribeFileSystems",

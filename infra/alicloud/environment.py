@@ -52,8 +52,9 @@ def create_environment(
     """
     provider = alicloud_provider(settings)
     in_cloud = pulumi.ResourceOptions(provider=provider)
-    linked = images.acr_instance_id if images.links_vpc(created=not settings.network.existing) else None
-    network = AlicloudNetwork("network", AlicloudNetworkArgs(settings=settings, registry_instance=linked), in_cloud)
+    network = AlicloudNetwork(
+        "network", AlicloudNetworkArgs(settings=settings, registry_instance=images.acr_instance_id), in_cloud
+    )
     cluster = AckCluster("cluster", AckClusterArgs(settings=settings, network=network), in_cloud)
 
     installed = installed_versions(cluster)

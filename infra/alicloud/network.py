@@ -46,7 +46,7 @@ class AlicloudNetworkArgs:
 
     settings: AlicloudSettings
     registry_instance: str | None = None
-    """Container Registry instance to link with the VPC, for nodes to pull from."""
+    """Container Registry instance that nodes pull from: it has to be linked with the VPC."""
 
 
 class AlicloudNetwork(pulumi.ComponentResource):
@@ -64,8 +64,7 @@ class AlicloudNetwork(pulumi.ComponentResource):
     """By zone."""
     security_group_id: pulumi.Output[str]
     ready: tuple[pulumi.Resource, ...]
-    """What must exist before a node starts, and until it is gone: its egress, the rules of its security group and the
-    link to the registry."""
+    """What must exist before a node starts, and until it is gone: its egress and the rules of its security group."""
 
     def __init__(self, name: str, args: AlicloudNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         self._settings = settings = args.settings
@@ -84,8 +83,7 @@ class AlicloudNetwork(pulumi.ComponentResource):
         else:
             self._create_vpc()
         rules = self._security_group()
-        egress = self._egress() if settings.network.nat_gateway else ()
-        self.ready = (*rules, *egress, *self._registry_link())
+        self.ready = (*rules, *(self._egress() if settings.network.nat_gateway else ()))
         self.register_outputs({"vpc_id": self.vpc_id, "security_group_id": self.security_group_id})
 
     def _options(self, *, protect: bool = False) -> pulumi.ResourceOptions:
@@ -107,33 +105,36 @@ class AlicloudNetwork(pulumi.ComponentResource):
         )
         self.vpc_id = vpc.id
         plan = plan_addresses(self._settings)
-        self.node_vswitch_ids = {at.zone: self._vswitch(f"nodes-{at.zone}", at.zone, at.nodes) for at in plan}
+        link = self._registry_link()
+        self.node_vswitch_ids = {
+            at.zone: self._vswitch(f"nodes-{at.zone}", at.zone, at.nodes, link if at is plan[0] else None)
+            for at in plan
+        }
         self.pod_vswitch_ids = {at.zone: self._vswitch(f"pods-{at.zone}", at.zone, at.pods) for at in plan}
 
-    def _registry_link(self) -> tuple[pulumi.Resource, ...]:
-        """Let the registry instance have an address in the first node vswitch, and the VPC resolve its name to it.
+    def _registry_link(self) -> pulumi.ResourceHookBinding | None:
+        """Return the hooks of the first vswitch that say how nodes there reach the registry instance.
 
-        No VPC reaches an Enterprise Edition instance by its VPC address until somebody links them (Container Registry,
-        "Configure a VPC ACL").
+        No VPC reaches an Enterprise Edition instance until somebody links them (Container Registry, "Configure access
+        over VPCs"). The instance is not the stack's, and may be another account's: the command is left to its owner.
         """
         if not self._registry_instance:
-            return ()
-        link = alicloud.cr.VpcEndpointLinkedVpc(
-            "registry-link",
-            instance_id=self._registry_instance,
-            vpc_id=self.vpc_id,
-            vswitch_id=self.node_vswitch_ids[self._settings.zones[0]],
-            module_name="Registry",
-            enable_create_dns_record_in_pvzt=True,
-            # The provider does not read it back, and its update reads another kind of resource
-            # (resourceAlicloudCrVpcEndpointLinkedVpcUpdate of 1.285.0), which a link that was adopted would meet.
-            opts=pulumi.ResourceOptions.merge(
-                self._options(), pulumi.ResourceOptions(ignore_changes=["enable_create_dns_record_in_pvzt"])
-            ),
-        )
-        return (link,)
+            return None
+        instance, region = self._registry_instance, self._settings.region
 
-    def _vswitch(self, thing: str, zone: str, addresses: IPv4Network) -> pulumi.Output[str]:
+        def advise(args: pulumi.ResourceHookArgs) -> None:
+            made = args.new_outputs or {}
+            pulumi.log.warn(
+                f"Pods wait with ImagePullBackOff until the registry instance is linked with this VPC: aliyun cr"
+                f" CreateInstanceVpcEndpointLinkedVpc --RegionId {region} --InstanceId {instance} --ModuleName Registry"
+                f" --VpcId {made.get('vpcId')} --VswitchId {args.id} --EnableCreateDNSRecordInPvzt true"
+            )
+
+        return pulumi.ResourceHookBinding(after_create=[pulumi.ResourceHook("registry-link", advise)])
+
+    def _vswitch(
+        self, thing: str, zone: str, addresses: IPv4Network, hooks: pulumi.ResourceHookBinding | None = None
+    ) -> pulumi.Output[str]:
         vswitch = alicloud.vpc.Switch(
             thing,
             vswitch_name=resource_name(thing),
@@ -141,7 +142,7 @@ class AlicloudNetwork(pulumi.ComponentResource):
             zone_id=zone,
             cidr_block=str(addresses),
             tags=self._tags,
-            opts=self._options(protect=True),
+            opts=pulumi.ResourceOptions.merge(self._options(protect=True), pulumi.ResourceOptions(hooks=hooks)),
         )
         return vswitch.id
 

@@ -95,9 +95,6 @@ class ImageSettings(Model):
     acr_instance_id: Annotated[str, StringConstraints(pattern=r"^cri-[a-z0-9]+$")] | None = None
     """Existing Container Registry Enterprise Edition instance for the add-on; the stack orders none. Default: Personal
     Edition."""
-    link_vpc: bool | None = None
-    """Whether the stack links the VPC with that instance, so that nodes reach it by its VPC address. Default: if the
-    stack creates the VPC. Set false where somebody linked it already, or where another account owns the instance."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
@@ -125,12 +122,4 @@ class ImageSettings(Model):
                     f"{name} = {value!r}: only the credential helper uses it. Fix: set images.credential_helper to"
                     " true, or omit it"
                 )
-        if self.link_vpc and not self.acr_instance_id:
-            raise ValueError(
-                "link_vpc = True: there is no instance to link. Fix: set images.acr_instance_id, or omit link_vpc"
-            )
         return self
-
-    def links_vpc(self, *, created: bool) -> bool:
-        """Return whether the stack links the VPC with the instance; `created`: whether the VPC is the stack's own."""
-        return created if self.link_vpc is None else self.link_vpc

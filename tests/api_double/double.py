@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.api_double.protocol import Route
 
-PRODUCTS = ("vpc", "ecs", "ram", "sts", "nas", "cs", "cr", "slb", "ess", "location", "bssopenapi")
+PRODUCTS = ("vpc", "ecs", "ram", "sts", "nas", "cs", "slb", "ess", "location", "bssopenapi")
 """What must not be looked for in the real cloud, in addition to what is served here."""
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 

@@ -84,11 +84,6 @@ class Declaration:
                 opts=pulumi.ResourceOptions(provider=self.provider, depends_on=[binding]),
             )  # fmt: skip
 
-        alicloud.cr.VpcEndpointLinkedVpc(
-            "registry", instance_id="cri-0123456789abcdef", vpc_id=self.vpc.id, vswitch_id=self.nodes[0].id,
-            module_name="Registry", enable_create_dns_record_in_pvzt=True, opts=self.options,
-        )  # fmt: skip
-
     def _security(self) -> None:
         self.group = alicloud.ecs.SecurityGroup(
             "group", vpc_id=self.vpc.id, security_group_name="nodes-later" if self.later else "nodes",

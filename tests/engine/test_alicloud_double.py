@@ -37,7 +37,6 @@ MADE = {
     "nat_gateway": 1,
     "eip": 1,
     "snat_entry": 2,
-    "registry_link": 1,
     "security_group": 1,
     "deployment_set": 1,
     "role": 1,

@@ -8,9 +8,9 @@ import pulumi
 import pytest
 from pulumi import automation
 
+from athanor.runs.location import all_runs
 from athanor.runs.run_stack import RunStack
 from athanor.runs.stack import Declaration, apply, create_run, open_run, outputs_of, remove, run_workspace
-from athanor.runs.state_files import all_runs
 from tools.stacks.engine import engine_path
 from tools.toolchain import ensure
 from tools.toolchain.store import pulumi_home

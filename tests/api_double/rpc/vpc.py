@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 RESOURCE_GROUP = "rg-acfmathanordouble"
 _NEVER_A_VPC = [IPv4Network(block) for block in ("100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4")]
 _VPC_DEPENDENCY = {"vswitch": ".VSwitch", "security_group": ".SecurityGroup", "nat_gateway": ".NatGateway"}
-_VSWITCH_DEPENDENCY = {"nat_gateway": ".EnhancedNatgw", "snat_entry": ".SNAT", "registry_link": ""}
+_VSWITCH_DEPENDENCY = {"nat_gateway": ".EnhancedNatgw", "snat_entry": ".SNAT"}
 
 
 def found_vpc(account: Account, identifier: str) -> Record:

@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 
     from tests.api_double.double import ApiDouble
 
-VERSIONS = {
-    "vpc": "2016-04-28",
-    "ecs": "2014-05-26",
-    "ram": "2015-05-01",
-    "sts": "2015-04-01",
-    "nas": "2017-06-26",
-    "cr": "2018-12-01",
-}
+VERSIONS = {"vpc": "2016-04-28", "ecs": "2014-05-26", "ram": "2015-05-01", "sts": "2015-04-01", "nas": "2017-06-26"}
 CS_VERSION = "2015-12-15"
 TIME = "2026-11-21T10:00:00Z"
 

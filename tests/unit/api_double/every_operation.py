@@ -136,12 +136,6 @@ def _network(life: Life) -> tuple[str, str, str]:
     life.rpc("vpc", "ListTagResources", **tagged, MaxResults=50)
     life.rpc("vpc", "UnTagResources", **tagged, TagKey=["athanor:stack"])
     _egress(life, vpc, vswitch)
-    registry = {"InstanceId": "cri-0123456789abcdef", "ModuleName": "Registry"}
-    link = {**registry, "VpcId": vpc, "VswitchId": vswitch}
-    life.rpc("cr", "CreateInstanceVpcEndpointLinkedVpc", **link, EnableCreateDNSRecordInPvzt=True)
-    life.rpc("cr", "GetInstanceVpcEndpoint", **registry)
-    life.rpc("cr", "DeleteInstanceVpcEndpointLinkedVpc", **link)
-    life.account.read_all("registry_link")
     return vpc, vswitch, pods
 
 

@@ -281,19 +281,3 @@ def test_lists_come_in_pages(network: Network) -> None:
     ]
     with pytest.raises(RefusedError, match=r"InvalidParameter\.PageSize"):
         client.rpc("vpc", "DescribeVSwitches", PageSize=51)
-
-
-def test_a_vswitch_that_links_a_registry_instance_stays_until_it_is_unlinked(client: Client, network: Network) -> None:
-    registry = {"InstanceId": "cri-0123456789abcdef", "ModuleName": "Registry"}
-    link = {**registry, "VpcId": network.vpc, "VswitchId": network.vswitch}
-    client.rpc("cr", "CreateInstanceVpcEndpointLinkedVpc", **link)
-    seen = [client.rpc("cr", "GetInstanceVpcEndpoint", **registry)["LinkedVpcs"] for _ in range(2)]
-    assert [[one["Status"] for one in links] for links in seen] == [["CREATING"], ["RUNNING"]]
-    with pytest.raises(RefusedError, match="INSTANCE_ACCESS_EXIST"):
-        client.rpc("cr", "CreateInstanceVpcEndpointLinkedVpc", **link)
-    with pytest.raises(RefusedError, match="DependencyViolation"):
-        client.rpc("vpc", "DeleteVSwitch", VSwitchId=network.vswitch)
-    client.rpc("cr", "DeleteInstanceVpcEndpointLinkedVpc", **link)
-    links = [client.rpc("cr", "GetInstanceVpcEndpoint", **registry)["LinkedVpcs"] for _ in range(2)]
-    assert [len(one) for one in links] == [1, 0]
-    client.rpc("vpc", "DeleteVSwitch", VSwitchId=network.vswitch)

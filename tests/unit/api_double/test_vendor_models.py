@@ -14,7 +14,6 @@ from tests.unit.api_double.vendor_models import Sdk
 SDKS = {
     "2015-12-15": Sdk("alibabacloud_cs20151215"),
     "2014-05-26": Sdk("alibabacloud_ecs20140526"),
-    "2018-12-01": Sdk("alibabacloud_cr20181201"),
     "2017-06-26": Sdk("alibabacloud_nas20170626"),
     "2015-05-01": Sdk("alibabacloud_ram20150501"),
     "2015-04-01": Sdk("alibabacloud_sts20150401"),

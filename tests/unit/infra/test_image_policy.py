@@ -285,7 +285,6 @@ def test_an_image_of_tensorflow_jobs_that_no_node_could_pull_is_none(monkeypatch
         ({"registry": "https://reg.example"}, "images.registry", "write reg.example"),
         ({"flatten": True}, "images", "set images.registry"),
         ({"acr_instance_id": "cri-abc"}, "images", "images.credential_helper"),
-        ({"link_vpc": True}, "images", "images.acr_instance_id"),
         ({"credential_namespaces": ["a"]}, "images", "images.credential_helper"),
         ({"credential_helper": True, "acr_instance_id": "acr"}, "images.acr_instance_id", "Existing"),
         ({"pull_secrets": ["Team"]}, "images.pull_secrets", "DNS"),

@@ -79,7 +79,7 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setattr(Platform, "from_outputs", lambda _, provider: Platform(provider=provider, **vars(PLATFORM)))
     monkeypatch.setattr(module, "open_run", world.open)
     monkeypatch.setattr(module, "create_run", lambda _name, workspace: workspace)
-    monkeypatch.setattr(module, "run_workspace", lambda: "workspace")
+    monkeypatch.setattr(module, "run_workspace", lambda **_: "workspace")
     monkeypatch.setattr(module, "outputs_of", lambda _: world.outputs)
     monkeypatch.setattr(module, "apply", world.apply)
     monkeypatch.setattr(module, "remove", lambda _: None)

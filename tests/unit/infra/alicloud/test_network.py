@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import product
 
+import pulumi
 import pytest
 
 from infra.alicloud.network import AlicloudNetwork, AlicloudNetworkArgs
 from infra.errors import RefusalError
 from infra.settings.alicloud import AlicloudSettings
-from infra.settings.images import ImageSettings
 from tests.recording_engine import UNKNOWN, record
 from tests.tables import each_row
 
@@ -44,32 +44,18 @@ def _network(*, zones=ZONES[:2], preview=False, made=None, registry_instance=Non
     return record(program, preview=preview, stack="prod")
 
 
-@each_row("existing", [False, True])
-def test_nodes_start_once_the_registry_instance_is_linked_with_their_vpc(existing):
-    made = []
-    more = {"network": {"existing": EXISTING}} if existing else {}
-    recording = _network(registry_instance="cri-ours", made=made, **more)
-    link = recording.one("registry-link")
-    assert link.inputs == {
-        "instanceId": "cri-ours",
-        "vpcId": "vpc-theirs" if existing else "vpc-id",
-        "vswitchId": "vsw-n0" if existing else "nodes-cn-hangzhou-i-id",
-        "moduleName": "Registry",
-        "enableCreateDnsRecordInPvzt": True,
-    }
-    # The provider's update of it reads something else.
-    assert link.ignore_changes == ("enableCreateDnsRecordInPvzt",)
-    assert "registry-link" in [one._name for one in made[0].ready]
-    assert not [one for one in _network().resources.values() if one.name == "registry-link"]
-
-
-@each_row(
-    ("link_vpc", "created", "linked"),
-    [(None, True, True), (None, False, False), (False, True, False), (True, False, True)],
-)
-def test_the_stack_links_a_vpc_of_its_own_unless_the_settings_say_otherwise(link_vpc, created, linked):
-    images = ImageSettings(credential_helper=True, acr_instance_id="cri-1", link_vpc=link_vpc)
-    assert images.links_vpc(created=created) is linked
+def test_the_command_that_links_a_registry_instance_is_printed_once(monkeypatch):
+    said = []
+    monkeypatch.setattr(pulumi.log, "warn", said.append)
+    recording = _network(registry_instance="cri-ours")
+    hooked = [(resource.name, hook) for resource in recording.resources.values() for hook in resource.after_create]
+    assert hooked == [("nodes-cn-hangzhou-i", "registry-link")]
+    hook = recording.hooks["registry-link"]
+    assert hook.opts is None  # not in previews
+    hook(pulumi.ResourceHookArgs(urn="urn", id="vsw-1", name="n", type="t", new_outputs={"vpcId": "vpc-1"}))
+    [command] = said
+    assert "--InstanceId cri-ours --ModuleName Registry --VpcId vpc-1 --VswitchId vsw-1" in command
+    assert not [resource for resource in _network().resources.values() if resource.after_create]
 
 
 def _inputs(recording):

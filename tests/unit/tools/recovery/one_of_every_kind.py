@@ -61,11 +61,6 @@ class _Maker:
         self.pods = self._vswitch("athanor-dev-pods-i", "10.65.0.0/18")
         self.nodes = self._vswitch("athanor-dev-nodes-i", "10.64.0.0/20")
         self._add("Switch", self.nodes, vpcId=vpc, vswitchName="athanor-dev-nodes-i", tags=OWNER)
-        registry = {"instanceId": "cri-0123456789abcdef", "moduleName": "Registry"}
-        asked = {"InstanceId": registry["instanceId"], "ModuleName": "Registry", "VpcId": vpc, "VswitchId": self.nodes}
-        self._rpc("cr", "CreateInstanceVpcEndpointLinkedVpc", **asked)
-        identifier = ":".join((registry["instanceId"], vpc, self.nodes, "Registry"))
-        self._add("VpcEndpointLinkedVpc", identifier, vpcId=vpc, vswitchId=self.nodes, **registry)
         name = "athanor-dev-nat"
         nat = self._rpc("vpc", "CreateNatGateway", VpcId=vpc, VSwitchId=self.nodes, Name=name, NatType="Enhanced")
         gateway, table = nat["NatGatewayId"], nat["SnatTableIds"]["SnatTableId"][0]

@@ -60,14 +60,14 @@ def test_what_exists_is_found_by_what_the_program_asked_for(cloud, made, kind):
 @pytest.mark.parametrize("kind", LOOKUPS)
 def test_what_does_not_exist_is_not_found(cloud, made, kind):
     inputs, _ = made[kind]
-    kept = {"type", "policyType", "fileSystemType", "instanceId", "moduleName"}
+    kept = {"type", "policyType", "fileSystemType"}
     other = {name: value if name in kept else "other" for name, value in inputs.items()}
     assert candidates(cloud, kind, other) == []
 
 
 def test_every_kind_that_the_program_makes_is_known():
     text = "\n".join(file.read_text(encoding="utf-8") for file in (REPOSITORY / "infra").rglob("*.py"))
-    used = set(re.findall(r"alicloud\.(?:vpc|ecs|ram|cs|cr|nas)\.([A-Z]\w+)\(", text))
+    used = set(re.findall(r"alicloud\.(?:vpc|ecs|ram|cs|nas)\.([A-Z]\w+)\(", text))
     assert used == {kind.rpartition(":")[2] for kind in {*LOOKUPS, *REPEATABLE}}
 
 

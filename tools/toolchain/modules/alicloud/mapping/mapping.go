@@ -21,7 +21,6 @@ var Version string
 type member struct{ module, name string }
 
 var resources = map[string]member{
-	"alicloud_cr_vpc_endpoint_linked_vpc": {"cr", "VpcEndpointLinkedVpc"},
 	"alicloud_cs_autoscaling_config":      {"cs", "AutoscalingConfig"},
 	"alicloud_cs_kubernetes_addon":        {"cs", "KubernetesAddon"},
 	"alicloud_cs_kubernetes_node_pool":    {"cs", "NodePool"},
