@@ -111,6 +111,32 @@ def test_a_run_for_tensorflow_gives_each_pod_its_place_in_the_cluster(engineer: 
     assert '[worker-0] {"step": 1, "worker": 2}' in done.stdout
 
 
+HABITS = """
+import os
+import greeting, torch, torchvision, tqdm, yaml
+from project.model import build
+
+epochs, device = 1, "cuda"
+exec(open("configurator.py").read())
+os.makedirs("../data/MNIST", exist_ok=True)
+os.makedirs("out", exist_ok=True)
+network = build().to(device)
+torch.save(network.state_dict(), os.path.join("out", "ckpt.pt"))
+torch.save(network.state_dict(), "mnist_cnn.pt")
+print(greeting.WORD, epochs, device, sorted(each for each in os.listdir() if each.startswith(("mnist_", "out"))))
+"""
+"""As widely copied scripts do: data beside the code, files where it runs, settings in Python, packages in src."""
+CONFIGURATOR = """
+import sys
+for word in sys.argv[1:]:
+    if word.startswith("--"):
+        name, value = word[2:].split("=")
+        globals()[name] = value
+    else:
+        exec(open(word).read())
+"""
+
+
 def test_required_packages_are_installed_once_and_found_by_all_pods_and_the_next_run(engineer: Engineer) -> None:
     folder = engineer.folder.parent / "required"
     folder.mkdir()
@@ -121,15 +147,22 @@ def test_required_packages_are_installed_once_and_found_by_all_pods_and_the_next
         wheel.writestr(f"{own}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{own}.dist-info/RECORD", "")
     (folder / "requirements.txt").write_text(f"./{own}-py3-none-any.whl\ntqdm\npyyaml\n", encoding="utf-8")
-    (folder / "use.py").write_text("import greeting, torchvision, tqdm, yaml\nprint(greeting.WORD)\n", encoding="utf-8")
-    words = f"{SMALL} --requirements requirements.txt --env PIP_NO_INDEX=1 --follow -- bash -c 'exec python use.py'"
+    (folder / "src" / "project").mkdir(parents=True)
+    (folder / "config").mkdir()
+    for name, text in {
+        "train.py": HABITS, "configurator.py": CONFIGURATOR, "config/small.py": "epochs = 3\n",
+        "src/project/model.py": "import torch\n\ndef build():\n    return torch.nn.Linear(2, 1)\n",
+    }.items():  # fmt: skip
+        (folder / name).write_text(text, encoding="utf-8")
+    install = "--requirements requirements.txt --env PIP_NO_INDEX=1 --env PYTHONPATH=/source/code/src"
+    words = f"{SMALL} {install} --follow -- bash -c 'exec python train.py config/small.py --device=cpu'"
     there = replace(engineer, folder=folder)
     first = there.shell(f"athanor run --kind batch --name required {words}").stdout
     assert "[pod-0 requirements] packages of requirements.txt: not in" in first
-    assert "[pod-0] hello" in first
+    assert "[pod-0] hello 3 cpu ['mnist_cnn.pt', 'out']" in first
     again = there.shell(f"athanor run --kind batch --name again {words}").stdout
     assert "[pod-0 requirements] packages of requirements.txt: found in" in again
-    assert "[pod-0] hello" in again
+    assert "[pod-0] hello 3 cpu" in again
 
 
 def test_a_program_that_fails_ends_the_command_with_its_exit_code_and_is_not_repeated(engineer: Engineer) -> None:
