@@ -125,7 +125,7 @@ torch.save(network.state_dict(), os.path.join("out", "ckpt.pt"))
 torch.save(network.state_dict(), "mnist_cnn.pt")
 print(greeting.WORD, epochs, device, sorted(each for each in os.listdir() if each.startswith(("mnist_", "out"))))
 """
-"""As widely copied scripts do: data beside the code, files where it runs, settings in Python, packages in src."""
+"""As widely copied scripts do: data next to the code, files where it runs, settings in Python, packages in src."""
 CONFIGURATOR = """
 import sys
 for word in sys.argv[1:]:
