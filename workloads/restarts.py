@@ -119,9 +119,13 @@ def run_together(restarts: int, grace_period_seconds: int, *, pods: int) -> str:
 
 
 def _trap(grace_period_seconds: int) -> str:
-    """Return what passes SIGTERM on to the program, which as the first process of its pod would ignore it."""
+    """Return what passes SIGTERM on to the program, which as the first process of its pod would ignore it.
+
+    Only to one that runs: what this starts in the background would else be taken for the program, or be waited for.
+    """
     kill = f'{{ sleep {grace_period_seconds - _MARGIN_SECONDS}; kill -KILL "$child"; }} 2>/dev/null &'
-    return f"""asked=; trap 'asked=1; kill -TERM "$child" 2>/dev/null; {kill}' TERM; """
+    end = f'athanor_end() {{ if kill -TERM "$child" 2>/dev/null; then {kill} fi; }}; '
+    return f"""asked= child=; {end}trap 'asked=1; [ -z "$child" ] || athanor_end' TERM; """
 
 
 def _say(words: str) -> str:
@@ -135,7 +139,7 @@ def _sleep(seconds: int) -> str:
 _MAY_HELP = f'[ "$status" != {NOT_AGAIN_EXIT_STATUS} ]'
 # A wait that a signal interrupts returns although the program still runs.
 _RUN = (
-    '"$@" & child=$!; [ -z "$asked" ] || kill -TERM "$child"; '
+    '"$@" & child=$!; [ -z "$asked" ] || athanor_end; '
     'wait "$child"; status=$?; while kill -0 "$child" 2>/dev/null; do wait "$child"; status=$?; done; '
     f'[ "$status" != 0 ] || exit 0; [ -z "$asked" ] || exit {STOPPED_EXIT_STATUS}; '
 )

@@ -138,6 +138,27 @@ def test_a_pod_that_is_asked_to_end_passes_that_on_and_is_not_taken_for_failed(p
         assert process.stdout.read().strip() == said
 
 
+def test_a_program_that_has_just_begun_is_asked_to_end_too(pods, tmp_path):
+    """The signal comes between the start of the program and the moment in which the shell knows its number."""
+    ready = tmp_path / "ready"
+    at_once = f'while [ ! -e {ready} ]; do :; done; kill -TERM "$$"; child=$!;'
+    program = f"trap 'echo saved; exit 5' TERM; : > {ready}; while :; do sleep 0.05; done"
+    for text in (run_alone(3, 900), run_together(3, 900, pods=2)):
+        words = pods.words(text.replace("child=$!;", at_once, 1), program)
+        process = subprocess.Popen(
+            words, env=pods.environment(0), stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        with process:
+            assert process.stdout is not None
+            try:
+                assert process.wait(PATIENCE_SECONDS) == STOPPED_EXIT_STATUS
+            finally:
+                with suppress(ProcessLookupError):  # all of it has ended
+                    os.killpg(process.pid, signal.SIGKILL)
+            assert process.stdout.read() == "saved\n"
+        ready.unlink()
+
+
 def test_a_failure_waits_whether_the_pod_is_asked_to_end_as_one_whose_peer_was_taken_away_is(pods):
     text = run_together(0, 60, pods=2)
     words = [word.replace("sleep 0", "sleep 600") for word in pods.words(text, "exit 3")]
