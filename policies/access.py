@@ -103,9 +103,9 @@ def _statements(document: Value) -> Iterator[Finding]:
         if label(read(statement, "effect"), "").lower() != "allow":
             continue
         for key in ("NotAction", "NotResource"):
-            given = read(statement, key.lower())
-            text = message(key, given, "grants all else, also what does not exist yet", "name what is granted")
-            yield from demand(given, lambda value: value is None, text)
+            patterns = read(statement, key.lower())
+            text = message(key, patterns, "grants all else, also what does not exist yet", "name what is granted")
+            yield from demand(patterns, lambda value: value is None, text)
         actions = [action for action in _listed(read(statement, "action")) if isinstance(action, str)]
         everything = any(_is_every_resource(each) for each in _listed(read(statement, "resource")))
         for action in actions:

@@ -27,7 +27,7 @@ _SAFE_SYSCTLS = frozenset(
 )
 """Those that level `baseline` allows (Kubernetes 1.34, "Pod Security Standards")."""
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
-"""What annotations of profiles begin with, before fields replaced them in Kubernetes 1.30."""
+"""Prefixes of annotations for profiles, which fields replaced in Kubernetes 1.30."""
 _SELINUX_TYPES = frozenset({f"container{kind}_t" for kind in ("", "_engine", "_init", "_kvm")})
 _OF_THE_SYSTEM = frozenset(
     {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "root", "run", "sbin", "sys", "usr"}

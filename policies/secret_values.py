@@ -66,9 +66,9 @@ _OF_MODELS = re.compile(
     "|max|middle|min|n|new|newline|next|num|pad|padding|per|prefix|prompt|sep|separator|special|start|stop|suffix"
     "|system|target|text|think|tool|unk|unknown|user|video|vision|vocab|word"
 )
-"""What stands before `token` in names of a language model's tokens, such as EOS_TOKEN, and of their numbers."""
+"""Words before `token` in names of a language model's tokens, such as EOS_TOKEN, and of their numbers."""
 _OF_PASSES = re.compile("backward|dry|final|first|forward|last|max|min|multi|num|one|per|second|single|third|two")
-"""What stands before `pass` where that is a round, not a password."""
+"""Words before `pass` where that is a round, not a password."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _RANDOM_LENGTH, _RANDOM_BITS = 12, 3.0
 """Length from which a text can look random, and the fewest bits of entropy per character that do."""

@@ -33,7 +33,7 @@ _ASKING_THE_CLOUD = frozenset({"destroy", "down", "import", "pre", "preview", "r
 _STACK = re.compile(r"(?:--stack|-s)(?:=(.+))?|-s(.+)")
 _SECONDS_BETWEEN_QUESTIONS = 60
 _SECONDS_TO_STOP = 60
-"""How long the engine may take to end what it does after the first interrupt; the second ends it at once."""
+"""Time that the engine has for what it is doing after the first interrupt; the second ends it at once."""
 
 
 def is_temporary(environment: Mapping[str, str]) -> bool:

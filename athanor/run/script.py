@@ -72,20 +72,20 @@ def check_requirements(file: str | None, source: LocalFolder) -> None:
     if file is None:
         return
     folder = Path(source.path).resolve()
-    first = PurePosixPath(file)
-    if not _is_sent(first, source):
-        refusal = _not_sent(first, source)
-        raise RefusalError("requirements", file, refusal.limit, refusal.fix)
+    _check_requirements_sent(PurePosixPath(file), source)
     try:
-        included = files_of(folder / first)
+        files = files_of(folder / file)
     except ValueError as error:
         limit, _, fix = str(error).partition(". Fix: ")
         raise RefusalError("requirements", file, limit, fix or "correct its name") from None
-    for each in included:
-        place = PurePosixPath(os.path.relpath(each, folder))
-        if not _is_sent(place, source):
-            refusal = _not_sent(place, source)
-            raise RefusalError("requirements", str(place), refusal.limit, refusal.fix)
+    for each in files:
+        _check_requirements_sent(PurePosixPath(os.path.relpath(each, folder)), source)
+
+
+def _check_requirements_sent(file: PurePosixPath, source: LocalFolder) -> None:
+    if not _is_sent(file, source):
+        refusal = _not_sent(file, source)
+        raise RefusalError("requirements", str(file), refusal.limit, refusal.fix)
 
 
 def check_prepare(prepare: Sequence[str]) -> None:

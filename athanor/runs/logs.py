@@ -17,6 +17,7 @@ from athanor.runs.past_lines import (
     past_lines,
     print_lines,
     say_unreadable,
+    second_of,
     written_before,
 )
 from infra.errors import RefusalError
@@ -36,7 +37,7 @@ def logs(arguments: argparse.Namespace, cluster: Cluster, job_name: str) -> int:
         The exit status: with --follow and no part of it, that of the program which failed.
 
     Raises:
-        RefusalError: there is no such rank or no earlier attempt, or the lines cannot be had.
+        RefusalError: there is no such rank or no earlier attempt, or the lines cannot be read.
         BrokenPipeError: nobody reads this process's output any more.
     """
     name = None if arguments.rank is None else _pod_of_rank(cluster, job_name, arguments.rank)
@@ -62,7 +63,7 @@ def logs(arguments: argparse.Namespace, cluster: Cluster, job_name: str) -> int:
 
 
 def _earlier(cluster: Cluster, job: dict[str, Any], pods: Sequence[dict[str, Any]], name: str | None) -> list[PastLine]:
-    """Return what a job's pods, or one of them, wrote before they started again, as far as that can be had."""
+    """Return what a job's pods, or one of them, wrote before they started again, as far as that can be read."""
     try:
         return [line for line in earlier_lines(cluster, job, pods) if name in {None, line.log.pod}]
     except RefusalError as error:
@@ -116,7 +117,7 @@ def _since(lines: Sequence[PastLine], seconds: int | None) -> Sequence[PastLine]
     if seconds is None:
         return lines
     begin = (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
-    return [line for line in lines if line.time.partition(".")[0].rstrip("Z") >= begin]
+    return [line for line in lines if second_of(line.time) >= begin]
 
 
 def _latest(lines: Sequence[PastLine], number: int | None) -> Sequence[PastLine]:

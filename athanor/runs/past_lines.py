@@ -1,4 +1,4 @@
-"""What pods of runs have printed that are gone, from the platform's log store, for those who may reach it.
+"""Lines of pods that are gone, from the platform's log store, for those who may reach it.
 
 That is all of a run that has ended, and of one that goes on what it printed before its pods started again. The store
 has no notion of users, so not every team may read it (examples/team/past-logs.yaml).
@@ -63,7 +63,7 @@ def whole_series(cluster: Cluster, job_name: str) -> Series:
     """Return what a job has printed of its steps, also before its pods started again, and if they are gone.
 
     Raises:
-        RefusalError: they are gone, and their lines cannot be had.
+        RefusalError: they are gone, and their lines cannot be read.
     """
     job, pods = cluster.find(JOBS, job_name), cluster.items("pods", pods_selector(job_name))
     if job is None or are_gone(job, pods):
@@ -147,7 +147,7 @@ def written_before(created: Mapping[str, str], lines: Iterable[PastLine]) -> lis
         created: When each of these was created, by its name.
         lines: What pods of the same and of other names have written.
     """
-    return [line for line in lines if _second(line.time) < _second(created.get(line.log.pod, "9"))]
+    return [line for line in lines if second_of(line.time) < second_of(created.get(line.log.pod, "9"))]
 
 
 def _has_started_again(job: dict[str, Any], created: Collection[str]) -> bool:
@@ -165,7 +165,8 @@ def _created(pod: dict[str, Any]) -> str:
     return pod["metadata"].get("creationTimestamp", "")
 
 
-def _second(time: str) -> str:
+def second_of(time: str) -> str:
+    """Return a time (RFC 3339, UTC) without fractions and zone, which compares as text."""
     return time.partition(".")[0].rstrip("Z")
 
 

@@ -13,6 +13,8 @@ from infra.registry import check_pulled_without_secrets, check_registry
 from infra.settings.fields import NUMBER_AS_TEXT, DnsLabel, DnsSubdomain, Model, PinnedImage
 
 TrainerVariant = Literal["cpu", "gpu"]
+_WIDEST_INDEX = 16
+"""Shortest prefix of an index's addresses: more than a company's index has, and less than its whole network."""
 
 
 def _index_url(value: str) -> str:
@@ -24,7 +26,7 @@ def _index_url(value: str) -> str:
         raise ValueError(f"{error}. Fix: write https://HOST/PATH") from None
     if url.scheme not in {"http", "https"} or not url.hostname or port == 0 or url.query or url.fragment:
         raise ValueError(
-            "is not the address of an index. Fix: write https://HOST/PATH, such as https://pypi.org/simple"
+            "is not the address of an index. Fix: write https://HOST/PATH, such as https://pypi.example/simple"
         )
     if url.username is not None or url.password is not None:
         raise ValueError("has credentials. Fix: omit them; jobs name theirs in PIP_INDEX_URL in `secret_env`")
@@ -38,10 +40,6 @@ def _index_addresses(values: tuple[IPv4Network | Literal["internet"], ...]) -> t
                 f"{value}: is wider than an index. Fix: write the hosts that serve it, such as 10.64.3.7/32"
             )
     return values
-
-
-_WIDEST_INDEX = 16
-"""Shortest prefix of an index's addresses: more than a company's index has, and less than its whole network."""
 
 
 class PackageIndexSettings(Model):

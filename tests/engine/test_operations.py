@@ -81,7 +81,7 @@ network = AlicloudNetwork("network", AlicloudNetworkArgs(settings=settings), in_
 place = FileSystemPlace(settings=settings, network=network)
 NasStorage("files", NasStorageArgs(place=place, file_system=StandardNas()), in_cloud)
 """
-"""What of an environment another could claim: ranges, and what is known by its name. All names come from one place."""
+"""Kinds that another environment could claim: ranges, and those known by names, which all come from one place."""
 SETTINGS: dict[str, Any] = {
     "alicloud": {
         "region": "cn-hangzhou",
@@ -327,11 +327,11 @@ def test_a_zone_is_not_added_and_a_pod_vswitch_added_by_hand_is_left_alone(envir
     environment.want()
     [vpc] = environment.double.inventory()["vpc"]
     by_hand = {"VpcId": vpc, "ZoneId": "cn-hangzhou-i", "CidrBlock": "10.71.0.0/20"}
-    made = client_of(environment.double).rpc("vpc", "CreateVSwitch", **by_hand)["VSwitchId"]
+    vswitch = client_of(environment.double).rpc("vpc", "CreateVSwitch", **by_hand)["VSwitchId"]
 
     environment.project.up("--refresh", "--expect-no-changes")
 
-    assert made in environment.double.inventory()["vswitch"]
+    assert vswitch in environment.double.inventory()["vswitch"]
 
 
 def test_protection_is_turned_on_and_off_in_place(environment: Environment) -> None:

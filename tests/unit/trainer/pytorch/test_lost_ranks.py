@@ -10,36 +10,12 @@ import re
 import signal
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.trainer.pytorch.test_torchrun import arguments
-
-if TYPE_CHECKING:
-    from tests.warm_python import WarmProcess
+from tests.unit.trainer.pytorch.test_torchrun import Heard, arguments
 
 HANG_IN_FORWARD = "tests.unit.trainer.pytorch.hang_in_forward"
-
-
-class Rank:
-    """One of the ranks, and what it has said."""
-
-    def __init__(self, process: WarmProcess) -> None:
-        self.process, self.output = process, ""
-
-    def wait_for(self, text: str) -> None:
-        """Read what it says until a line contains `text`."""
-        for line in self.process.stdout:
-            self.output += line
-            if text in line:
-                return
-        pytest.fail(f"it ended without saying {text!r}:\n{self.output}")
-
-    def wait(self) -> int:
-        """Read to the end and return the exit status."""
-        self.output += self.process.stdout.read()
-        return self.process.wait()
 
 
 @pytest.fixture
@@ -47,10 +23,10 @@ def job(ranks_of, data_dir, tmp_path):
     """Start a long training of two ranks."""
     with ExitStack() as running:
 
-        def start(*options: object, until: str = " step step=20 ", program: str = "trainer.train") -> list[Rank]:
+        def start(*options: object, until: str = " step step=20 ", program: str = "trainer.train") -> list[Heard]:
             module, *own = program.split()
             words = (*own, *arguments(data_dir, tmp_path), "--epochs", 10_000, *options)
-            ranks = [Rank(process) for process in running.enter_context(ranks_of(module, 2, *words))]
+            ranks = [Heard(process, process.stdout) for process in running.enter_context(ranks_of(module, 2, *words))]
             ranks[0].wait_for(until)
             return ranks
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -11,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 import pytest
@@ -27,13 +26,36 @@ from trainer.training import digits
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.warm_python import WarmProcess
+
 REPOSITORY = Path(__file__).resolve().parents[4]
 PROGRAM = ("-m", "trainer.train")
 EPOCHS, CHECKPOINT_INTERVAL_STEPS = 8, 30
 SLOW_BACKWARD = Path(__file__).with_name("slow_backward.py")
 
 
-class Job:
+class Heard:
+    """A process, and what it has said."""
+
+    def __init__(self, process: subprocess.Popen[str] | WarmProcess, says: TextIO) -> None:
+        self.process, self.output = process, ""
+        self._says = says
+
+    def wait_for(self, text: str) -> None:
+        """Read what it says until a line contains `text`."""
+        for line in self._says:
+            self.output += line
+            if text in line:
+                return
+        pytest.fail(f"it ended without saying {text!r}:\n{self.output}")
+
+    def wait(self) -> int:
+        """Read to the end and return the exit status."""
+        self.output += self._says.read()
+        return self.process.wait()
+
+
+class Job(Heard):
     """A torchrun with two workers, and what it says on standard error."""
 
     def __init__(self, *arguments: object, max_restarts: int = 0, program: tuple[object, ...] = PROGRAM) -> None:
@@ -46,29 +68,15 @@ class Job:
             "OMP_NUM_THREADS": "1",
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         }
-        self.process = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, *launcher, *rendezvous, *map(str, (*program, *arguments))],
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
             start_new_session=True,
         )
-        self.output = ""
-
-    def wait_for(self, text: str) -> None:
-        """Read what the job says until a line contains `text`."""
-        assert isinstance(self.process.stderr, io.TextIOBase)
-        for line in self.process.stderr:
-            self.output += line
-            if text in line:
-                return
-        pytest.fail(f"the job ended without saying {text!r}:\n{self.output}")
-
-    def wait(self) -> int:
-        """Read to the end and return the exit status."""
-        assert isinstance(self.process.stderr, io.TextIOBase)
-        self.output += self.process.stderr.read()
-        return self.process.wait()
+        assert process.stderr
+        super().__init__(process, process.stderr)
 
     def worker(self, rank: int) -> int:
         """Return the process id of a rank."""
@@ -83,8 +91,7 @@ class Job:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-        if self.process.stderr:
-            self.process.stderr.close()
+        self._says.close()
 
 
 @pytest.fixture(scope="module")
