@@ -165,8 +165,19 @@ def test_required_packages_are_installed_once_and_found_by_all_pods_and_the_next
     assert "[pod-0] hello 3 cpu" in again
 
 
+FAILS = """import sys
+import torch.distributed as dist
+
+print("begun", flush=True)
+dist.init_process_group("gloo")
+dist.barrier()
+sys.exit(7)
+"""
+"""Ranks that fail after all of them have begun: one that fails at once can end another before that one's first line."""
+
+
 def test_a_program_that_fails_ends_the_command_with_its_exit_code_and_is_not_repeated(engineer: Engineer) -> None:
-    (engineer.folder / "fails.py").write_text("import sys\nprint('begun', flush=True)\nsys.exit(7)\n", encoding="utf-8")
+    (engineer.folder / "fails.py").write_text(FAILS, encoding="utf-8")
     words = f"--workers 2 {SMALL} --follow"
     done = engineer.shell(f"athanor run --name fails {words} -- python fails.py", check=False)
     assert done.returncode == 7, done.stderr

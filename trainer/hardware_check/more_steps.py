@@ -28,12 +28,8 @@ _STEPS_BEFORE_THE_KILL = 3
 
 def machine(site: Site) -> Figures:
     """Say what the GPU is, and let it multiply matrices."""
-    running = site.start("machine", ("trainer.helpers.hardware", "--busy_seconds", str(site.scale.busy_seconds)))
-    [status] = site.finished(running)
-    line = next((line for line in running.said().splitlines() if line.startswith("{")), "")
-    if status or not line:
-        raise StepError(f"ended with status {status}:\n{running.last_lines()}")
-    report: Figures = json.loads(line)[hardware.KEY]
+    words = ("trainer.helpers.hardware", "--busy_seconds", str(site.scale.busy_seconds))
+    report: Figures = _printed(site, "machine", *words)[hardware.KEY]
     of_torch: dict[str, Any] = report["torch"] or {"gpus": []}
     seen = len(of_torch["gpus"])
     if seen != min(site.gpus, 1):
@@ -111,7 +107,19 @@ def server(site: Site) -> Figures:
 
 def torchscript(site: Site) -> Figures:
     """Measure a frozen residual network in fp32 and fp16 on the GPU, as a server that computes there runs it."""
-    running = site.start("torchscript", ("trainer.hardware_check.torchscript_speed", "cuda" if site.gpus else "cpu"))
+    return _printed(site, "torchscript", "trainer.hardware_check.torchscript_speed", "cuda" if site.gpus else "cpu")
+
+
+def plain_loop(site: Site, size: str) -> Figures:
+    """Measure the language model with nothing around it, which is what the trainer can reach at most."""
+    numbers = (site.gpt_batch, site.scale.steps, site.scale.warm_up)
+    words = ("trainer.hardware_check.plain_loop", size, *map(str, numbers))
+    return _printed(site, f"plain-loop-{size}", *words)
+
+
+def _printed(site: Site, name: str, *words: str) -> Figures:
+    """Run a program and return the figures that it prints in a line."""
+    running = site.start(name, words)
     [status] = site.finished(running)
     line = next((line for line in running.said().splitlines() if line.startswith("{")), "")
     if status or not line:

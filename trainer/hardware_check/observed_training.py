@@ -1,8 +1,9 @@
-"""A run of the trainer that is watched: `python -m trainer.hardware_check.observed_training FOLDER steps|whole …`.
+"""A run of the trainer that is watched: `python -m trainer.hardware_check.observed_training FOLDER steps|whole|5 …`.
 
 Everything after the second word is for `trainer.train`. `steps` ends after the last step, `whole` also saves, evaluates
-and publishes. `observed-<rank>.json` in the folder says on which device the rank computed and how often, in each step,
-its program waited for the GPU: `torch.cuda.set_sync_debug_mode` warns of each operation that does.
+and publishes, and a number waits after that step until it is asked to stop. `observed-<rank>.json` in the folder says on
+which device the rank computed and how often, in each step, its program waited for the GPU:
+`torch.cuda.set_sync_debug_mode` warns of each operation that does.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import warnings
 from collections import Counter
 from contextlib import contextmanager
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _WARNING = "called a synchronizing CUDA operation"
 """What torch says of each (c10/cuda/CUDAFunctions.cpp, `warn_or_error_on_sync`)."""
 
+_POLL_SECONDS = 0.01
 _TRAINER = "Trainer"
 """By which name the program takes the class from its own module."""
 
@@ -81,23 +84,26 @@ def main() -> None:
     older_torch.adapt()
     observed = Observed()
     sys.argv = ["trainer.train", *words]
-    setattr(program, _TRAINER, _observing(observed, whole=until == "whole"))
+    setattr(program, _TRAINER, _observing(observed, until))
     try:
         program.run()
     finally:
         observed.write(Path(folder))
 
 
-def _observing(observed: Observed, *, whole: bool) -> type[loop.Trainer]:
+def _observing(observed: Observed, until: str) -> type[loop.Trainer]:
     class ObservedTrainer(loop.Trainer):
         """The trainer, each step of it watched."""
 
         def train_step(self, *, stop_requested: bool) -> bool:
             with observed.step(self.distributed.device):
-                return super().train_step(stop_requested=stop_requested)
+                stops = super().train_step(stop_requested=stop_requested)
+            while str(self.step) == until and self._stop is not None and not self._stop.requested:
+                time.sleep(_POLL_SECONDS)
+            return stops
 
         def _finish(self, stop: StopRequest) -> bool:
-            return super()._finish(stop) if whole else True
+            return super()._finish(stop) if until == "whole" else True
 
     return ObservedTrainer
 

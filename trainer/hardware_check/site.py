@@ -233,29 +233,28 @@ class Site:
                 raise StepError(f"its time was over before {what}:\n{running.last_lines()}")
             time.sleep(_POLL_SECONDS)
 
-    def train(self, name: str, *options: str, whole: bool = False, ranks: int = 1) -> Training:
+    def train(self, name: str, *options: str, until: str = "steps", ranks: int = 1) -> Training:
         """Start a training run.
 
         Args:
             name: Of the step, for the files.
             options: Of `trainer.train`.
-            whole: Whether it also saves, evaluates and publishes at its end.
+            until: Where it ends, see `observed_training`.
             ranks: Processes.
         """
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        until = "whole" if whole else "steps"
         common = ("--output_dir", str(folder), "--work_dir", str(folder / "work"), "--log_interval_steps", "1")
         words = ("trainer.hardware_check.observed_training", str(folder), until, *common, "--metrics_port", "0")
         return Training(folder=folder, running=self.start(name, (*words, *options), ranks=ranks))
 
-    def trained(self, name: str, *options: str, whole: bool = False, ranks: int = 1) -> Training:
+    def trained(self, name: str, *options: str, until: str = "steps", ranks: int = 1) -> Training:
         """Train, and return the run when it has ended well.
 
         Raises:
             StepError: it did not.
         """
-        training = self.train(name, *options, whole=whole, ranks=ranks)
+        training = self.train(name, *options, until=until, ranks=ranks)
         statuses = self.finished(training.running)
         for rank, status in enumerate(statuses):
             if status:

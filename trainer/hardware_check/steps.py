@@ -53,18 +53,25 @@ def all_steps(sizes: Sequence[str]) -> list[Step]:
     return [
         Step(name="machine", title="What the GPU is", seconds=60, run=more.machine),
         Step(name="digits", title="The example by default settings", seconds=60, run=training.digits),
-        *(_gpt(size, each) for size, each in gpts if each in {"bf16", "fp32", "TF32"}),
+        *(_gpt(size, each) for size, each in gpts if each in {"bf16", "bf16 autocast"}),
+        *(_plain_loop(size) for size in dict.fromkeys((small, large))),
+        *(_gpt(size, each) for size, each in gpts if each in {"fp32", "TF32"}),
         Step(name="checkpoint", title="Asynchronous checkpoint, synchronous one", seconds=90, run=training.checkpoint),
         Step(name="sharded", title="Language model on two GPUs, shard=2", seconds=60, run=more.sharded),
         Step(name="lost-rank", title="One of two ranks is killed", seconds=90, run=more.lost_rank),
         Step(name="network", title="All-reduce between two GPUs", seconds=60, run=more.network),
-        Step(name="stop-and-resume", title="SIGTERM, and started again", seconds=60, run=training.stop_and_resume),
+        Step(
+            name="stop-and-resume",
+            title="SIGTERM, and started again",
+            seconds=60,
+            run=training.stop_and_resume,
+        ),
         Step(name="out-of-memory", title="More memory than there is", seconds=60, run=training.out_of_memory),
         _images(0),
         _images(None),
         Step(name="server", title="The example's model on our server", seconds=60, run=more.server),
         Step(name="torchscript", title="TorchScript in fp32 and fp16", seconds=60, run=more.torchscript),
-        *(_gpt(size, each) for size, each in gpts if each not in {"bf16", "fp32", "TF32"}),
+        *(_gpt(size, each) for size, each in gpts if "," in each),
     ]
 
 
@@ -107,10 +114,19 @@ def _result(
 
 def _gpt(size: str, variant: str) -> Step:
     return Step(
-        name=f"gpt-{size}-{variant.lower().replace(', ', '-')}",
+        name=training.gpt_name(size, variant),
         title=f"GPT {size}, {variant}",
         seconds=120 if "compiled" in variant else 60,
         run=partial(training.gpt, size=size, variant=variant),
+    )
+
+
+def _plain_loop(size: str) -> Step:
+    return Step(
+        name=f"plain-loop-{size}",
+        title=f"GPT {size}, bf16 autocast, in a plain loop",
+        seconds=60,
+        run=partial(more.plain_loop, size=size),
     )
 
 

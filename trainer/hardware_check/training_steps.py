@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from itertools import islice
@@ -27,6 +28,7 @@ DIGITS = "digits"
 """Of the step, whose model the server gets."""
 VARIANTS: Mapping[str, tuple[str, ...]] = {
     "bf16": ("--precision", "bf16"),
+    "bf16 autocast": ("--precision", "bf16_autocast"),
     "fp32": (),
     "TF32": ("--float32_matmul", "high"),
     "bf16, compiled": ("--precision", "bf16", "--compile", "inductor"),
@@ -35,10 +37,9 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
 """Options of the trainer by the name in the report."""
 _VOCABULARY = 256
 _TOKENS = 1 << 24
-_ENDLESS = ("--max_steps", "100000")
 _HUGE_BATCH = 4096
 """Samples of 2,048 tokens: the logits of a step of the language model would be 1.7 TB."""
-_STEPS_BEFORE_A_STOP = 3
+_STOPPED_AFTER, _STEPS_OF_A_STOPPED_RUN = 4, 8
 _SAVED_STEP = 2
 
 
@@ -47,7 +48,7 @@ def digits(site: Site) -> Figures:
     data = site.folder / "digits-data"
     digits_data.prepare(data)
     epochs = () if site.gpus else ("--epochs", "1")
-    run = site.trained(DIGITS, "--data_dir", str(data), *epochs, whole=True)
+    run = site.trained(DIGITS, "--data_dir", str(data), *epochs, until="whole")
     expected = "cuda:0" if site.gpus else "cpu"
     if run.observed["device"] != expected:
         raise StepError(f"trained on {run.observed['device']}, not on {expected}")
@@ -64,9 +65,15 @@ def gpt(site: Site, size: str, variant: str) -> Figures:
     """
     if "compiled" in variant and not site.gpus:
         raise SkippedError("compiling takes longer than a miniature")
-    name = f"gpt-{size}-{variant.lower().replace(', ', '-')}"
-    run = site.trained(name, *gpt_options(site, size), *VARIANTS[variant], "--max_steps", str(site.scale.steps))
+    run = site.trained(
+        gpt_name(size, variant), *gpt_options(site, size), *VARIANTS[variant], "--max_steps", str(site.scale.steps)
+    )
     return speed(site, run)
+
+
+def gpt_name(size: str, variant: str) -> str:
+    """Return the name of the step that measures it, which its files have, too."""
+    return f"gpt-{size}-{variant.lower().replace(',', '').replace(' ', '-')}"
 
 
 def speed(site: Site, run: Training) -> Figures:
@@ -93,28 +100,45 @@ def speed(site: Site, run: Training) -> Figures:
 
 
 def checkpoint(site: Site) -> Figures:
-    """Save the same state synchronously and in the background, and compare the two byte by byte."""
-    seconds: dict[str, dict[str, Any]] = {}
+    """Save the same states synchronously and in the background, and compare the first ones byte by byte.
+
+    Next to the seconds of each save stand those of one file of as many bytes, which no way to save can be faster than.
+    """
+    saves: dict[str, list[dict[str, Any]]] = {}
     size, *_ = site.scale.gpt_sizes
     for mode in ("sync", "async"):
         options = ("--checkpoint_mode", mode, "--checkpoint_interval_steps", str(_SAVED_STEP))
-        same = ("--deterministic_on_gpus", "--keep_latest_k", "10", "--max_steps", str(2 * _SAVED_STEP))
+        same = ("--deterministic_on_gpus", "--keep_latest_k", "10", "--max_steps", str(3 * _SAVED_STEP))
         run = site.trained(f"checkpoint-{mode}", *gpt_options(site, size, saves=True), *options, *same)
-        [seconds[mode], *_] = run.events("checkpoint_saved") or [{}]
+        saves[mode] = run.events("checkpoint_saved")
     stored = [_stored(site.folder / f"checkpoint-{mode}") for mode in ("sync", "async")]
     different = [name for name in stored[0] if not _equal(stored[0][name], stored[1].get(name))]
     if different or stored[0].keys() != stored[1].keys():
         raise StepError(f"{len(different)} of {len(stored[0])} values differ, such as {different[:3]}")
-    if "background_seconds" not in seconds["async"]:
+    if not all("background_seconds" in each for each in saves["async"]):
         raise StepError("the asynchronous save was not done in the background")
+    size_bytes = sum(each.nbytes for each in stored[0].values() if isinstance(each, torch.Tensor))
     return {
         "values": len(stored[0]),
-        "bytes": sum(each.nbytes for each in stored[0].values() if isinstance(each, torch.Tensor)),
+        "bytes": size_bytes,
         "equal": True,
-        "sync_pause_seconds": round(seconds["sync"]["seconds"], 4),
-        "async_pause_seconds": round(seconds["async"]["seconds"], 4),
-        "async_background_seconds": round(seconds["async"]["background_seconds"], 4),
+        "sync_pause_seconds": [round(each["seconds"], 3) for each in saves["sync"]],
+        "async_pause_seconds": [round(each["seconds"], 3) for each in saves["async"]],
+        "async_background_seconds": [round(each["background_seconds"], 3) for each in saves["async"]],
+        "plain_file_seconds": round(_seconds_of_a_file(site.folder / "plain-file", size_bytes), 3),
     }
+
+
+def _seconds_of_a_file(path: Path, size: int) -> float:
+    """Return how long it takes until a file of a size is on the disk."""
+    part = bytes(1 << 24)
+    begin = time.perf_counter()
+    with path.open("wb") as file:
+        for start in range(0, size, len(part)):
+            file.write(part[: size - start])
+        file.flush()
+        os.fsync(file.fileno())
+    return time.perf_counter() - begin
 
 
 def images(site: Site, workers: int) -> Figures:
@@ -135,12 +159,24 @@ def images(site: Site, workers: int) -> Figures:
 
 
 def stop_and_resume(site: Site) -> Figures:
-    """Ask a run to end as Kubernetes does, and let the same command go on."""
-    options = (*gpt_options(site, site.scale.gpt_sizes[0]), *_ENDLESS)
-    seconds, done = _stopped(site, options, starts=1)
-    again, _ = _stopped(site, options, starts=2)
-    run = site.folder / "stop"
-    return {"stop_seconds": seconds, "second_stop_seconds": again, "resumed_at_step": done, "files": _size_of(run)}
+    """Stop a run as Kubernetes does, let the same command go on, and compare it with a run that nobody stopped."""
+    options = (*gpt_options(site, site.scale.gpt_sizes[0]), "--max_steps", str(_STEPS_OF_A_STOPPED_RUN))
+    options = (*options, "--deterministic_on_gpus")
+    whole = site.trained("not-stopped", *options)
+    seconds = _stopped(site, options)
+    resumed = site.trained("stop", *options)
+    [stopped], [begun] = resumed.events("stopped"), resumed.events("resumed")
+    losses = [[(each["step"], each["loss"]) for each in run.events("step")] for run in (whole, resumed)]
+    if begun["step"] != stopped["step"] or losses[0] != losses[1]:
+        both = [pair for pair in zip(*losses, strict=False) if pair[0] != pair[1]]
+        raise StepError(f"stopped at {stopped['step']}, resumed at {begun['step']}, other losses: {both[:3]}")
+    return {
+        "stop_seconds": seconds,
+        "resumed_at_step": begun["step"],
+        "steps": len(losses[0]),
+        "losses_equal": True,
+        "files_bytes": _size_of(site.folder / "stop"),
+    }
 
 
 def out_of_memory(site: Site) -> Figures:
@@ -160,22 +196,17 @@ def out_of_memory(site: Site) -> Figures:
     return {"status": status, "message": message}
 
 
-def _stopped(site: Site, options: tuple[str, ...], *, starts: int) -> tuple[float, int]:
-    """Let a run do some steps, send SIGTERM, and return how long it took to end and its last step."""
-    run = site.train("stop", *options)
-    before = len(run.events("step"))
-    site.wait(run.running, lambda: len(run.events("step")) >= before + _STEPS_BEFORE_A_STOP, "its third step")
+def _stopped(site: Site, options: tuple[str, ...]) -> float:
+    """Send SIGTERM to a run after some steps, and return how many seconds it took to end."""
+    run = site.train("stop", *options, until=str(_STOPPED_AFTER))
+    site.wait(run.running, lambda: len(run.events("step")) == _STOPPED_AFTER, f"step {_STOPPED_AFTER}")
     begin = time.monotonic()
     for process in run.running.processes:
         process.send_signal(signal.SIGTERM)
     [status] = site.finished(run.running)
-    seconds = round(time.monotonic() - begin, 2)
     if status != STOPPED_EXIT_STATUS:
         raise StepError(f"ended with status {status} after SIGTERM, not {STOPPED_EXIT_STATUS}")
-    stopped, resumed = run.events("stopped"), run.events("resumed")
-    if len(stopped) != starts or [each["step"] for each in resumed] != [each["step"] for each in stopped[: starts - 1]]:
-        raise StepError(f"stopped at {[each['step'] for each in stopped]}, resumed at {resumed}")
-    return seconds, stopped[0]["step"]
+    return round(time.monotonic() - begin, 2)
 
 
 def gpt_options(site: Site, size: str, *, saves: bool = False) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ class PrecisionConfig:
             at_most = peak.tf32 if reads_images else peak.fp32
             figures = f", at most {at_most:g} of the {peak.bf16:g} TFLOP/s that {name} has in bfloat16"
         more = "" if reads_images else ", or --float32_matmul high to keep float32 and use TF32"
-        fix = f"Fix: --precision bf16, or bf16_autocast for replicas{more}"
+        fix = f"Fix: --precision bf16_autocast for replicas, bf16 for sharded models{more}"
         return [f"precision=fp32: uses {used} of the GPU's tensor cores{figures}. {fix}"]
 
     def settings(self) -> dict[str, Any]:

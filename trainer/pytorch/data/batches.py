@@ -11,7 +11,7 @@ import torch
 
 from trainer.common.validation import listed
 from trainer.pytorch.data.prefetch import Prefetch
-from trainer.pytorch.data.readers import Readers
+from trainer.pytorch.data.readers import Readers, import_ahead
 from trainer.pytorch.data.transfer import batches_of_message, unpacked
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Batches:
         give_up: Callable[[float], bool] = lambda _: False,
         report: Report | None = None,
     ) -> None:
-        """Start no process yet.
+        """Read nothing yet; what workers need is imported from now on, since the first batch would wait for it.
 
         Args:
             dataset: The samples.
@@ -100,6 +100,8 @@ class Batches:
         self._ahead: Prefetch | None = None
         self._copies = _Copies(device)
         self._next: _OnItsWay | None = None
+        if workers:
+            import_ahead()
 
     def __iter__(self) -> Batches:
         return self

@@ -11,7 +11,8 @@ import os
 import signal
 import threading
 import time
-from multiprocessing import get_context, process, resource_tracker
+from contextlib import contextmanager
+from multiprocessing import forkserver, get_context, process, resource_tracker
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,7 +22,7 @@ from trainer.training.digits import DataError
 from trainer.training.signals import STOP_SIGNALS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from multiprocessing.connection import Connection
     from multiprocessing.context import ForkServerContext
     from multiprocessing.process import BaseProcess
@@ -93,21 +94,36 @@ class Readers:
             known.discard(reader.process)
 
     def _start(self) -> None:
-        # not forks of this process: they would hold the ends of pipes and sockets by which others notice its end
-        context = get_context("forkserver")
-        # torch once for all of them: importing it takes each process seconds of CPU and a few hundred MB
-        context.set_forkserver_preload([__name__])
-        # torchrun and terminals send signals to the whole group of processes. Only the rank answers them, by saving,
-        # and for its last step it needs the others: they inherit what is blocked here, until `_leave_group`.
-        resource_tracker.ensure_running()  # which else would start now, and unblock them
-        former = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-        try:
+        with _forks_without_signals() as context:
             for number in range(self._count):
                 self._readers.append(_Reader(self._dataset, context, f"data worker {number + 1} of {self._count}"))
                 if self._has_ended:  # while this one started
                     self.end()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
+def import_ahead() -> None:
+    """Start the process that readers are forks of, which imports torch while its caller does something else."""
+    with _forks_without_signals():
+        forkserver.ensure_running()
+
+
+@contextmanager
+def _forks_without_signals() -> Generator[ForkServerContext]:
+    """Let what starts meanwhile inherit that stop signals are blocked, until `_leave_group`.
+
+    torchrun and terminals send signals to the whole group of processes. Only the rank answers them, by saving, and for
+    its last step it needs the readers.
+    """
+    # not forks of this process: they would hold the ends of pipes and sockets by which others notice its end
+    context = get_context("forkserver")
+    # torch once for all of them: importing it takes each process seconds of CPU and a few hundred MB
+    context.set_forkserver_preload([__name__])
+    resource_tracker.ensure_running()  # which else would start below, and unblock them
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield context
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
 
 
 class _Reader:

@@ -121,22 +121,23 @@ def test_the_peak_is_that_of_bfloat16_whatever_a_run_computes_in():
             *(KNOWN, (8, 0), {}),
             (
                 "precision=fp32: uses none of the GPU's tensor cores, at most 19.5 of the 312 TFLOP/s that "
-                "NVIDIA A100-SXM4-80GB has in bfloat16. Fix: --precision bf16, or bf16_autocast for replicas, or "
-                "--float32_matmul high to keep float32 and use TF32"
+                "NVIDIA A100-SXM4-80GB has in bfloat16. Fix: --precision bf16_autocast for replicas, "
+                "bf16 for sharded models, or --float32_matmul high to keep float32 and use TF32"
             ),
         ),
         (
             *(KNOWN, (8, 0), {"reads_images": True}),
             (
                 "precision=fp32: uses TF32 of the GPU's tensor cores, at most 156 of the 312 TFLOP/s that "
-                "NVIDIA A100-SXM4-80GB has in bfloat16. Fix: --precision bf16, or bf16_autocast for replicas"
+                "NVIDIA A100-SXM4-80GB has in bfloat16. Fix: --precision bf16_autocast for replicas, bf16 for sharded "
+                "models"
             ),
         ),
         (
             *("NVIDIA Next", (12, 0), {}),
             (
-                "precision=fp32: uses none of the GPU's tensor cores. Fix: --precision bf16, or bf16_autocast for "
-                "replicas, or --float32_matmul high to keep float32 and use TF32"
+                "precision=fp32: uses none of the GPU's tensor cores. Fix: --precision bf16_autocast for replicas, "
+                "bf16 for sharded models, or --float32_matmul high to keep float32 and use TF32"
             ),
         ),
         ("Tesla T4", (7, 5), {}, None),
