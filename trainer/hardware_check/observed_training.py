@@ -1,7 +1,7 @@
-"""A run of the trainer that is watched: `python -m trainer.hardware_check.observed_training FOLDER steps|whole|5 …`.
+"""A run of the trainer that is watched: `python -m trainer.hardware_check.observed_training DIR whole|steps|5 …`.
 
 Everything after the second word is for `trainer.train`. `steps` ends after the last step, `whole` also saves, evaluates
-and publishes, and a number waits after that step until it is asked to stop. `observed-<rank>.json` in the folder says on
+and publishes, and a number waits after that step until it is asked to stop. `observed-<rank>.json` there says on
 which device the rank computed and how often, in each step, its program waited for the GPU:
 `torch.cuda.set_sync_debug_mode` warns of each operation that does.
 """

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SHORTEST_SECONDS = 5.0
 """A step that would have less is left out: a process takes that long to start."""
+_NO_TIME = "no time left; give more --minutes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,7 @@ def results(steps: Sequence[Step], site: Site, *, seconds: float) -> Iterator[Re
     for step in steps:
         left = end - time.monotonic()
         if left < _SHORTEST_SECONDS:
-            yield _result(step, "skipped", reason="no time left; give more --minutes")
+            yield _result(step, "skipped", reason=_NO_TIME)
         else:
             yield _done(step, site, min(step.seconds, left))
 
@@ -94,6 +95,8 @@ def _done(step: Step, site: Site, seconds: float) -> Result:
     except SkippedError as error:
         return _result(step, "skipped", begin, reason=str(error))
     except StepError as error:
+        if seconds < step.seconds and site.seconds_left <= 0:
+            return _result(step, "skipped", begin, reason=_NO_TIME)
         return _result(step, "failed", begin, reason=str(error))
     except Exception as error:  # noqa: BLE001  the steps after it have figures of their own
         return _result(step, "failed", begin, reason=f"{type(error).__name__}: {error}")

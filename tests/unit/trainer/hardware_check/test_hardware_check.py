@@ -198,6 +198,15 @@ def test_a_step_that_takes_too_long_is_ended_and_the_next_one_begins(site):
     assert site.process.status == -9
 
 
+def test_a_step_that_the_end_of_the_check_cuts_off_says_so(site):
+    def hang(site):
+        site.allow(0.1)
+        site.finished(site.start("hang", ("module",)))
+
+    [result] = steps.results([step(hang, 60)], site, seconds=30)
+    assert (result.outcome, result.reason) == ("skipped", "no time left; give more --minutes")
+
+
 def test_a_step_that_has_no_time_left_is_not_begun(site):
     [result] = steps.results([step(lambda _: pytest.fail("it began"))], site, seconds=1)
     assert (result.outcome, result.reason) == ("skipped", "no time left; give more --minutes")
