@@ -38,7 +38,7 @@ def measured(size: Size, batch: int, steps: int, warm_up: int) -> dict[str, Any]
         optimizer.zero_grad()
         with torch.autocast(device.type, dtype=torch.bfloat16):
             logits = network(tokens)
-        cross_entropy(logits.float().flatten(0, 1), tokens.flatten()).backward()
+        cross_entropy(logits.float().flatten(0, 1), tokens.flatten()).backward()  # pyright: ignore[reportUnknownMemberType]
         clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()  # pyright: ignore[reportUnknownMemberType]
     _finish(device)

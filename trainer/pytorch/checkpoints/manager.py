@@ -16,6 +16,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict_loader import load  # pyright: ignore[reportUnknownVariableType]
 from torch.distributed.checkpoint.state_dict_saver import save  # pyright: ignore[reportUnknownVariableType]
 
+from trainer.common.cpu import usable_cores
 from trainer.pytorch.checkpoints import folders
 from trainer.pytorch.checkpoints.errors import CheckpointError, DamagedError, reasons
 from trainer.pytorch.checkpoints.manifest import MANIFEST, Manifest, read_manifest
@@ -114,6 +115,7 @@ class CheckpointManager:
             world_size=self._distributed.world_size,
             settings=self._settings,
             size_bytes=whole_bytes(state),
+            cores=max(1, usable_cores() // self._distributed.local_world_size),
         )
 
     def conclude(self, what: Save, *, failure: str | None) -> None:

@@ -17,8 +17,10 @@ from typing import ClassVar
 import pytest
 import torch
 from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.serialization import get_crc32_options
 
-from trainer.pytorch.checkpoints import evaluated, folders
+from trainer.pytorch.checkpoints import evaluated, folders, writer
+from trainer.pytorch.checkpoints import manager as manager_module
 from trainer.pytorch.checkpoints import manifest as manifest_module
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.checkpoints.errors import CheckpointError
@@ -55,6 +57,26 @@ def test_what_is_loaded_is_what_was_saved(manager):
     checkpoints.load(latest, into)
     assert torch.equal(into["model"]["w"], torch.full((3, 2), 7.0))
     assert into["progress"] == {"step": 7, "lr": 0.7}
+
+
+def test_a_large_state_is_in_several_files_whose_content_is_checked(manager, tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "_BYTES_OF_A_FILE", 100)
+    monkeypatch.setattr(manager_module, "usable_cores", lambda: 3)
+    saved = {"model": {f"w{number}": torch.full((40,), float(number)) for number in range(10)}}
+    checkpoints = manager()
+    checkpoints.save(1, saved)
+    checkpoints.save(2, saved)
+    files = sorted((tmp_path / "step-00000002").glob("*.distcp"))
+    assert len(files) == 3
+    assert get_crc32_options()
+    content = bytearray(files[-1].read_bytes())
+    content[len(content) // 2] ^= 1
+    files[-1].write_bytes(content)
+    into = {"model": {name: torch.zeros(40) for name in saved["model"]}}
+    latest = checkpoints.find_latest()
+    checkpoints.load(latest, into)
+    assert latest.step == 1
+    assert all(torch.equal(into["model"][name], each) for name, each in saved["model"].items())
 
 
 def test_keeps_the_latest_in_the_order_of_steps(manager, tmp_path):
