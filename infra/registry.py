@@ -27,7 +27,10 @@ _LONGEST_PATH = 255
 CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 """Fields of a pod spec that hold containers."""
 _Object = dict[str, Any]
-_NEW_PERSONAL_EDITION = ".personal.cr.aliyuncs.com"
+_CONTAINER_REGISTRY = re.compile(
+    r"[a-z0-9-]+?(?P<vpc>-vpc)?\.(?P<region>[a-z0-9-]+)(?P<personal>\.personal)?\.cr\.aliyuncs\.com"
+)
+"""Hosts of Enterprise Edition instances, and of Personal Edition ones since 9 September 2024."""
 _UPPER_CASE = re.compile(r"[A-Z]")
 
 
@@ -127,23 +130,55 @@ def check_registry(value: str) -> str:
     return value
 
 
-def check_pulled_without_secrets(registry: str) -> None:
-    """Refuse a registry that no pod can pull from without a secret, whatever it holds.
+@dataclass(frozen=True, kw_only=True)
+class Login:
+    """How pods log in to a registry."""
+
+    secrets: bool
+    """Whether they name Secrets."""
+    helper: bool
+    """Whether ACK's credential helper does it for them."""
+    instance: str | None
+    """The Enterprise Edition instance that the helper was told of."""
+
+
+def check_pulled(name: str, reference: str, login: Login) -> None:
+    """Refuse an image or a registry of Alibaba Cloud that no pod can pull from, whatever it holds.
 
     Instances of Container Registry Personal Edition that were created since 9 September 2024 have hosts of their own,
-    allow no anonymous pull, and are not served by ACK's credential helper (Alibaba Cloud, "Access restrictions of
-    Personal Edition instances with exclusive endpoints"; "Pull images without using a secret").
+    allow no anonymous pull, give images at their VPC address only, and are not served by ACK's credential helper
+    (Alibaba Cloud, "Access restrictions of Personal Edition instances with exclusive endpoints"; "Pull images without
+    using a secret"). The helper serves an Enterprise Edition instance whose id it has.
 
     Raises:
-        ValueError: it is such an instance.
+        ValueError: it cannot be pulled like that.
     """
-    host = registry.partition("/")[0]
-    if host.endswith(_NEW_PERSONAL_EDITION):
+    host = reference.partition("/")[0]
+    parts = _CONTAINER_REGISTRY.fullmatch(host)
+    if not parts:
+        return
+    if parts["personal"] and not parts["vpc"]:
         raise ValueError(
-            f"registry = {registry!r}: such a Personal Edition instance gives images only to pods that log in, and"
+            f"{name} = {reference!r}: such a Personal Edition instance gives images only at its VPC address. Fix: write"
+            f" {host.replace('.', '-vpc.', 1)}"
+        )
+    if parts["personal"] and not login.secrets:
+        raise ValueError(
+            f"{name} = {reference!r}: such a Personal Edition instance gives images only to pods that log in, and"
             " ACK's credential helper does not do it. Fix: name a Secret with its login under images.pull_secrets, or"
             " use an Enterprise Edition instance with images.credential_helper"
         )
+    if not parts["personal"] and login.helper and not login.instance:
+        raise ValueError(
+            f"{name} = {reference!r}: is an Enterprise Edition instance, and without its id the credential helper"
+            " serves Personal Edition. Fix: name it under images.acr_instance_id"
+        )
+
+
+def private_region(reference: str) -> str | None:
+    """Return the region from whose VPCs alone an image or registry is reached; None if it is not at such an address."""
+    parts = _CONTAINER_REGISTRY.fullmatch(reference.partition("/")[0])
+    return parts["region"] if parts and parts["vpc"] else None
 
 
 def pod_specs(node: object) -> Iterator[_Object]:

@@ -99,7 +99,7 @@ def _erdma(_: Environment) -> Config:
 
 
 def _credential_helper(environment: Environment) -> Config:
-    # Every workload has a service account of its own.
+    # Workloads use the account `default` of their namespaces, the platform's parts have accounts of their own.
     config: Config = {"serviceAccount": "*", "watchNamespace": "all"}
     if environment.images and environment.images.credential_namespaces:
         config["watchNamespace"] = ",".join(environment.images.credential_namespaces)

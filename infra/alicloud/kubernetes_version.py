@@ -11,6 +11,7 @@ asked again: that is the upgrade. Settings without a version ask once, and upgra
 from __future__ import annotations
 
 import re
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
 import pulumi
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from infra.settings.alicloud_kubernetes import KubernetesSettings
 
 SETTING = "alicloud.kubernetes.version"
+_NEARLY_OUT_OF_SUPPORT = timedelta(days=90)
 _OLDEST_CREATABLE = 34
 """Minor of the oldest version that ACK creates clusters with ("Kubernetes versions supported by ACK", 2026-10-06)."""
 
@@ -100,13 +102,18 @@ def creatable_hook(settings: KubernetesSettings) -> pulumi.ResourceHook:
                 " running",
                 f"set 1.{_OLDEST_CREATABLE} or a newer minor",
             )
-        if settings.minor < minor_of(DEFAULT_VERSION):
+        end = date.fromisoformat(END_OF_SUPPORT[settings.minor])
+        if settings.minor < minor_of(DEFAULT_VERSION) or end - _today() < _NEARLY_OUT_OF_SUPPORT:
             pulumi.log.warn(
-                f"{SETTING} = {settings.new_version!r}: ACK's support of 1.{settings.minor} ends on"
-                f" {END_OF_SUPPORT[settings.minor]}. Fix: omit it, for {DEFAULT_VERSION}"
+                f"{SETTING} = {settings.new_version!r}: ACK's support of 1.{settings.minor} ends on {end}. Fix:"
+                f" set 1.{max(minor_of(DEFAULT_VERSION), settings.minor + 1)}"
             )
 
     return pulumi.ResourceHook("cluster-creatable", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
 
 
 def _offered(parent: pulumi.Resource) -> pulumi.Output[list[str]]:

@@ -68,11 +68,19 @@ def node_pool_inputs(
         **_spot(pool),
         **_system_disk(pool.system_disk, protected=settings.protected),
         "data_disks": [_data_disk(disk, protected=settings.protected) for disk in pool.data_disks],
-        # Without a token, anyone who gets into a pod could ask the service for the credentials of the node's role.
-        "instance_metadata_options": {"http_tokens": settings.metadata_tokens},
+        **_metadata_tokens(settings),
         "management": _management(settings, pool),
         **(_rdma(pool, monitoring) if pool.rdma else {}),
     }
+
+
+def _metadata_tokens(settings: AlicloudSettings) -> dict[str, Any]:
+    """Ask for tokens: without them, who gets into a pod could ask for the credentials of the node's role.
+
+    `optional` is ACK's own default, and is not sent: an account for which ACK does not know the option needs a way out.
+    """
+    required = settings.metadata_tokens == "required"
+    return {"instance_metadata_options": {"http_tokens": "required"}} if required else {}
 
 
 def _expected_resources(settings: AlicloudSettings, pool: NodePoolSettings) -> dict[str, int]:

@@ -214,9 +214,18 @@ def _warn_of_fewer_nodes(args: pulumi.ResourceHookArgs) -> None:
     if before is not None and after is not None and after < before:
         pulumi.log.warn(
             f"Node pool {args.name}: at most {after} nodes in place of {before}. ACK removes nodes beyond that without"
-            f" draining them, and jobs there end. Drain them first: kubectl drain -l {POOL_LABEL}={args.name}"
-            " --ignore-daemonsets --delete-emptydir-data"
+            f" draining them, and jobs there end. {_how_to_shrink(args.name, args.new_inputs or {}, before - after)}"
         )
+
+
+def _how_to_shrink(pool: str, inputs: Mapping[str, Any], surplus: int) -> str:
+    """Say how to do it without ending jobs: of a pool of fixed size, draining all nodes would end those that stay."""
+    nodes = f"kubectl get nodes -l {POOL_LABEL}={pool}"
+    drain = "kubectl drain NODE --ignore-daemonsets --delete-emptydir-data"
+    if inputs.get("scalingConfig"):
+        return f"Wait until they are idle, or drain and remove nodes first: {nodes}; {drain}"
+    remove = "remove those in the pool's console with the number of nodes lowered (RemoveNodePoolNodes)"
+    return f"First choose {surplus} of {nodes}, {drain}, and {remove}: lowering the setting then changes nothing more"
 
 
 def _most_nodes(inputs: Mapping[str, Any]) -> int | None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from infra.cuda import CudaVersion
-from infra.registry import check_pulled_without_secrets, check_registry
+from infra.registry import Login, check_pulled, check_registry
 from infra.settings.fields import NUMBER_AS_TEXT, DnsLabel, DnsSubdomain, Model, PinnedImage
 
 TrainerVariant = Literal["cpu", "gpu"]
@@ -94,6 +94,12 @@ class ImageSettings(Model):
     """Existing Container Registry Enterprise Edition instance for the add-on; the stack orders none. Default: Personal
     Edition."""
 
+    @property
+    def pulled(self) -> dict[str, str]:
+        """The registry and the images that are set, by the names of their settings."""
+        named = {name: getattr(self, name) for name in ("registry", "trainer", "serving", "tensorflow")}
+        return {name: value for name, value in named.items() if value}
+
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         if self.flatten and not self.registry:
@@ -109,8 +115,14 @@ class ImageSettings(Model):
                     f"{name}_cuda = {cuda!r}: applies only to an image of yours; the one built from these sources has"
                     f" a known CUDA version. Fix: name yours under images.{name}, or omit {name}_cuda"
                 )
-        if self.registry and not self.pull_secrets:
-            check_pulled_without_secrets(self.registry)
+        if self.credential_helper and self.pull_secrets:
+            raise ValueError(
+                f"pull_secrets = {list(self.pull_secrets)!r}: pods that name a Secret get none of the credential"
+                " helper's. Fix: use one of the two"
+            )
+        login = Login(secrets=bool(self.pull_secrets), helper=self.credential_helper, instance=self.acr_instance_id)
+        for name, reference in self.pulled.items():
+            check_pulled(name, reference, login)
         for name, value in (
             ("acr_instance_id", self.acr_instance_id),
             ("credential_namespaces", list(self.credential_namespaces)),

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, model_validator
 from infra.errors import choices
 from infra.instance_types import instance_type
 from infra.namespaces import PodSecurity, owner_of
+from infra.registry import private_region
 from infra.settings.alicloud import AlicloudSettings
 from infra.settings.clean_up import CleanUpSettings
 from infra.settings.cluster import ClusterSettings
@@ -93,6 +94,17 @@ class Settings(Model):
                 "gpu.device_plugin = True: ACK has its own device plugin, and a node can have only one. Fix: omit"
                 " gpu.device_plugin; configure sharing under alicloud.node_pools[].gpu"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _registry_is_in_reach(self) -> Self:
+        for name, reference in self.images.pulled.items() if self.alicloud else ():
+            region, ours = private_region(reference), self.alicloud.region if self.alicloud else None
+            if region not in (None, ours):
+                raise ValueError(
+                    f"images.{name} = {reference!r}: a -vpc address is reached from VPCs of its own region, and the"
+                    f" cluster is in {ours}. Fix: use an instance in {ours}, or replicate this one there"
+                )
         return self
 
     @model_validator(mode="after")

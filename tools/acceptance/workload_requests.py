@@ -15,8 +15,8 @@ NetworkKind = Literal["shared", "exclusive", "host"]
 PODS_TO_COMPARE = 2
 """Nodes that a run takes of a pool: the fewest that have a network between them."""
 _SHARE_OF_A_NODE = 2
-"""A pod asks for half of a node's cores and memory, and for all of its GPUs: instant scaling buys no node for a pod
-that asks for more than 70 % of one (ACK, "FAQ about node instant scaling")."""
+"""A pod asks for half of a node's cores and memory, and for all of its GPUs: ACK advises to stay below 70 % of a
+node, of which it keeps a part, or to test first (ACK, "FAQ about node instant scaling")."""
 
 
 @dataclass(frozen=True, kw_only=True)

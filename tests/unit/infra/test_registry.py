@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from infra.errors import RefusalError
 from infra.image_policy import with_image_policy
-from infra.registry import ImageReference, Mirror, check_registry, images_of, rewrite_image
+from infra.registry import ImageReference, Mirror, check_registry, images_of, private_region, rewrite_image
 from infra.settings.images import ImageSettings
+from infra.settings.stack import Settings
 from tests.tables import each_row
+from tests.unit.infra.alicloud.node_pool_program import FIXED_SYSTEM
 
 REGISTRY = "my-acr-registry-vpc.cn-hangzhou.cr.aliyuncs.com/mirror"
 DIGEST = "@sha256:" + "0123456789abcdef" * 4
@@ -114,13 +116,40 @@ def test_a_registry_is_a_host_and_a_path(registry):
 
 @each_row(
     "registry",
-    ["crpi-a1b2-vpc.cn-hangzhou.personal.cr.aliyuncs.com/team", "crpi-a1b2.cn-beijing.personal.cr.aliyuncs.com"],
+    ["crpi-a1b2-vpc.cn-hangzhou.personal.cr.aliyuncs.com/team", "crpi-a1b2-vpc.cn-beijing.personal.cr.aliyuncs.com"],
 )
 def test_a_registry_that_nobody_can_pull_from_without_a_login_needs_one(registry):
-    for more in ({}, {"credential_helper": True}):
-        with pytest.raises(ValueError, match=r"gives images only to pods that log in.* Fix: .*images\.pull_secrets"):
-            ImageSettings(registry=registry, **more)
-    assert ImageSettings(registry=registry, pull_secrets=["login"]).registry == registry
+    images = dict.fromkeys(("trainer", "serving", "tensorflow"), f"{registry}/app:1")
+    for name, value in {"registry": registry, **images}.items():
+        for more in ({}, {"credential_helper": True}):
+            with pytest.raises(ValueError, match=r"only to pods that log in.* Fix: .*images\.pull_secrets"):
+                ImageSettings(**{name: value}, **more)
+        ImageSettings(**{name: value}, pull_secrets=["login"])
+
+
+def test_a_personal_edition_gives_images_at_its_vpc_address_only():
+    with pytest.raises(ValueError, match=r"Fix: write crpi-a1b2-vpc\.cn-beijing\.personal\.cr\.aliyuncs\.com"):
+        ImageSettings(registry="crpi-a1b2.cn-beijing.personal.cr.aliyuncs.com/team", pull_secrets=["login"])
+
+
+def test_the_credential_helper_knows_the_instance_and_stands_alone():
+    """A pod that names a Secret gets none of its service account's, which is where the helper puts its own."""
+    with pytest.raises(ValueError, match=r"trainer = .*is an Enterprise Edition.* Fix: .*images\.acr_instance_id"):
+        ImageSettings(trainer=f"{REGISTRY}/trainer:1", credential_helper=True)
+    helped = {"registry": REGISTRY, "credential_helper": True, "acr_instance_id": "cri-1"}
+    ImageSettings(**helped)
+    ImageSettings(registry="registry-vpc.cn-hangzhou.aliyuncs.com/team", credential_helper=True)
+    with pytest.raises(ValueError, match=r"pull_secrets = \['login'\]: .* Fix: use one of the two"):
+        ImageSettings(**helped, pull_secrets=["login"])
+
+
+def test_a_private_address_is_one_of_the_clusters_own_region():
+    assert private_region(REGISTRY) == "cn-hangzhou"
+    for elsewhere in ("my-acr-registry.cn-beijing.cr.aliyuncs.com", "quay.io", "registry-vpc.cn-beijing.aliyuncs.com"):
+        assert private_region(elsewhere) is None
+    alicloud = {"region": "cn-beijing", "zones": ["cn-beijing-h"], "node_pools": [FIXED_SYSTEM]}
+    with pytest.raises(ValueError, match=r"images\.registry = .*its own region, and the cluster is in cn-beijing"):
+        Settings(alicloud=alicloud, images={"registry": REGISTRY})
 
 
 @each_row(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 
 import pulumi
 import pytest
 
+from infra.alicloud import kubernetes_version
 from infra.alicloud.ack_cluster import AckCluster, AckClusterArgs
 from infra.alicloud.kubernetes_version import default_patch
 from infra.errors import RefusalError
@@ -240,15 +242,22 @@ def test_a_cluster_of_a_retired_minor_is_not_created(version, refused):
         hook(_creation())
 
 
-def test_a_version_out_of_support_is_warned_of(monkeypatch):
+def test_a_version_out_of_support_or_nearly_so_is_warned_of(monkeypatch):
     said = []
     monkeypatch.setattr(pulumi.log, "warn", said.append)
-    for version in ("1.35", "1.36.2-aliyun.1"):
+
+    def create(version, today):
+        monkeypatch.setattr(kubernetes_version, "_today", lambda: today)
         _hook("cluster-creatable", settings(kubernetes={"version": version}))(_creation())
+
+    for version in ("1.35", "1.36.2-aliyun.1"):
+        create(version, date(2026, 11, 27))
     assert said == []
-    _hook("cluster-creatable", settings(kubernetes={"version": "1.34"}))(_creation())
+    create("1.34", date(2026, 9, 1))
+    create("1.35", date(2026, 12, 1))
     assert said == [
-        "alicloud.kubernetes.version = '1.34': ACK's support of 1.34 ends on 2026-09-30. Fix: omit it, for 1.35"
+        "alicloud.kubernetes.version = '1.34': ACK's support of 1.34 ends on 2026-09-30. Fix: set 1.35",
+        "alicloud.kubernetes.version = '1.35': ACK's support of 1.35 ends on 2027-02-28. Fix: set 1.36",
     ]
 
 
