@@ -17,5 +17,7 @@ IDLE_SECONDS_LABEL = "athanor.dev/idle-seconds"
 """Of Deployments that scale to zero: seconds without a request after which they do."""
 HOLD_SECONDS_LABEL = "athanor.dev/hold-seconds"
 """Of the same: the longest time that a request waits for the first pod."""
+LONGEST_HOLD_SECONDS = 3_000
+"""What they may ask for: the gateway's proxies end no request before that."""
 QUEUE_LABEL = "volcano.sh/queue-name"
 """Written by Volcano on every pod of a job, as a label and as an annotation."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from infra.autoscaling_metrics import LATENCY_METRIC, QUEUE_METRIC, AutoscalingMetric
 from infra.descriptions import checked
 from infra.errors import RefusalError
+from infra.workload_labels import LONGEST_HOLD_SECONDS
 from workloads.checks import check_range
 
 if TYPE_CHECKING:
@@ -189,14 +190,14 @@ class Autoscaling:
 
 
 def _check_zero(autoscaling: Autoscaling) -> None:
-    for name in ("idle_seconds", "hold_seconds"):
+    for name, most in (("idle_seconds", _MAXIMUM_WAIT_SECONDS), ("hold_seconds", LONGEST_HOLD_SECONDS)):
         value: int | None = getattr(autoscaling, name)
         if value is None:
             continue
         if not autoscaling.scales_to_zero:
             limit = f"has no effect with minimum={autoscaling.minimum}"
             raise RefusalError(f"autoscaling.{name}", value, limit, f"set minimum=0, or omit {name}")
-        check_range(f"autoscaling.{name}", value, 5, _MAXIMUM_WAIT_SECONDS)
+        check_range(f"autoscaling.{name}", value, 5, most)
 
 
 def _check_targets(targets: Sequence[Target]) -> None:

@@ -13,6 +13,7 @@ from infra.gateway.parts import metadata, network_policy, peer
 from infra.images import ENVOY_IMAGE
 from infra.kubernetes.pods import resources
 from infra.metrics_access import READERS
+from infra.workload_labels import LONGEST_HOLD_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +34,11 @@ namespaces looks at the pods of one that is being deleted only after half of tha
 _MOST_CONNECTIONS = 10_000
 _LARGEST_RETRIED = "1Mi"
 """Requests up to this size can be tried again on another pod; larger ones are not kept."""
-_RECEIVE_SECONDS = 60
+_HEADER_SECONDS = 60
+_REQUEST_SECONDS = LONGEST_HOLD_SECONDS + 60
+"""For the body, too. While a service is started, Envoy holds its request before the last filter, and counts that as
+time in which the request arrives (ClientTrafficPolicy, `requestReceivedTimeout`: until "the last byte of the request is
+sent upstream"), and as time without activity."""
 PROXY_LABELS = {
     "app.kubernetes.io/component": "proxy",
     "gateway.envoyproxy.io/owning-gateway-name": GATEWAY_NAME,
@@ -172,7 +177,13 @@ def _client_policy() -> Manifest:
         "spec": {
             "targetRefs": [target],
             "tls": {"minVersion": "1.2"},
-            "timeout": {"http": {"requestReceivedTimeout": f"{_RECEIVE_SECONDS}s"}},
+            "timeout": {
+                "http": {
+                    "requestHeadersReceivedTimeout": f"{_HEADER_SECONDS}s",
+                    "requestReceivedTimeout": f"{_REQUEST_SECONDS}s",
+                    "streamIdleTimeout": f"{_REQUEST_SECONDS}s",
+                }
+            },
             "connection": {"connectionLimit": {"value": _MOST_CONNECTIONS}, "bufferLimit": _LARGEST_RETRIED},
         },
     }

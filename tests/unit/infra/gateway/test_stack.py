@@ -7,10 +7,12 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from infra.gateway import PROXY
 from infra.gateway.controller import configuration
-from infra.gateway.proxies import class_manifests
+from infra.gateway.proxies import class_manifests, gateway_manifests
 from infra.settings.gateway import GatewaySettings
 from infra.settings.stack import Settings
+from infra.workload_labels import LONGEST_HOLD_SECONDS
 from tests.pod_security import pod_specs, violations
 from tests.tables import each_row
 
@@ -117,3 +119,12 @@ def test_an_own_certificate_is_used_and_none_is_signed(record_stack):
 def test_settings_without_effect_are_refused(gateway, words):
     with pytest.raises(ValidationError, match=words):
         Settings.model_validate({"gateway": gateway})
+
+
+def test_the_proxies_end_no_request_that_waits_for_its_service_to_start():
+    """Until the last filter has seen all of it, a request counts as one that still arrives."""
+    policy = gateway_manifests("example.org", "athanor", "certificate")[f"{PROXY}-clients"]
+    times = policy["spec"]["timeout"]["http"]
+    for name in ("requestReceivedTimeout", "streamIdleTimeout"):
+        assert int(times[name].removesuffix("s")) > LONGEST_HOLD_SECONDS + 5
+    assert times["requestHeadersReceivedTimeout"] == "60s"
