@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from workloads.job_args import JobArgs
+    from workloads.roles import PodArgs
 
 _PARAMETER_SERVER = {"trainer.tf.parameter_server"}
-_TRAINERS = {"trainer.train", "trainer.network_benchmark", "trainer.mpi_example"}
+_OF_TORCHRUN = {"trainer.train", "trainer.network_benchmark"}
+_TRAINERS = {*_OF_TORCHRUN, "trainer.mpi_example"}
 """The platform's programs that train in ranks."""
 _GPUS_USED = "--num_gpu"
 """Their option for the GPUs of a worker. Default: all that it sees."""
@@ -45,12 +47,30 @@ def check_trainer_ranks(args: JobArgs, program: Sequence[str], field: str, ranks
         raise RefusalError("program", f"{_GPUS_USED}={said}", limit, f"omit {_GPUS_USED}, or use one rank per GPU")
 
 
-def check_parameter_server_gpus(args: JobArgs, program: Sequence[str]) -> None:
-    """Refuse GPUs that a worker of the platform's program for parameter servers would not use.
+def check_mpi_launch(args: JobArgs, program: Sequence[str], launcher: PodArgs) -> None:
+    """Refuse what mpirun cannot make one job of: programs that take their ranks from torchrun, and GPUs of its own pod.
 
     Raises:
-        RefusalError: it has more than one, and the program does not say how many to use.
+        RefusalError: each rank would train alone, in the others' folder, or GPUs would be unused.
     """
+    if _runs(_OF_TORCHRUN, args, program):
+        limit = "takes its ranks from torchrun: mpirun would start as many trainings of one rank"
+        fix = "use trainer.mpi_example, or a PyTorchJob"
+        raise RefusalError("program", " ".join(program[:4]), limit, fix)
+    if launcher.resources.visible_gpus:
+        limit = "the launcher computes nothing"
+        raise RefusalError("launcher.resources.gpus", launcher.resources.visible_gpus, limit, "omit it")
+
+
+def check_parameter_server_gpus(args: JobArgs, program: Sequence[str], chief: PodArgs | None) -> None:
+    """Refuse GPUs that the platform's program for parameter servers would not use.
+
+    Raises:
+        RefusalError: the chief has some, or a worker more than one and the program does not say how many to use.
+    """
+    if chief and chief.resources.visible_gpus and _runs(_PARAMETER_SERVER, args, program):
+        limit = "the chief of trainer.tf.parameter_server computes nothing"
+        raise RefusalError("chief.resources.gpus", chief.resources.visible_gpus, limit, "omit it")
     visible = args.resources.visible_gpus
     if visible > 1 and _runs(_PARAMETER_SERVER, args, program) and _gpus_used(program) is None:
         limit = "a worker of trainer.tf.parameter_server uses one GPU"

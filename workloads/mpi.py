@@ -17,7 +17,7 @@ from infra.pod_network_modes import interface, port
 from workloads.accelerator_fit import check_ranks_per_gpu
 from workloads.any_image import HOME, annotation_volume
 from workloads.checks import check_range
-from workloads.gpu_use import check_trainer_ranks
+from workloads.gpu_use import check_mpi_launch, check_trainer_ranks
 from workloads.job import Job
 from workloads.job_args import JobArgs
 from workloads.launchers import check_mpi_program
@@ -89,6 +89,7 @@ class MPIJobArgs(JobArgs):
         check_ranks_per_gpu(self.resources, self.workers, "slots_per_worker", self.ranks_per_worker)
         check_trainer_ranks(self, self.program, "slots_per_worker", self.ranks_per_worker)
         launcher = self.launcher_pod
+        check_mpi_launch(self, self.program, launcher)
         if port(launcher.network, SSH_PORT) != port(self.network, SSH_PORT):
             limit = "its port offset differs from that of the workers, whose ssh it must reach"
             raise RefusalError("launcher.network", launcher.network, limit, "give both the same network")

@@ -26,7 +26,6 @@ _NAMES: dict[type[PodNetwork], str] = {
     ExclusiveEni: "exclusive-eni",
     HostNetwork: "host-network",
 }
-_LARGEST, _LARGEST_ON_GPUS = 64, 1024
 """MiB. Where the bandwidth of 8 GPUs a node no longer grows in NCCL's own benchmarks."""
 
 
@@ -105,7 +104,6 @@ class NetworkBenchmarkArgs(JobArgs):
 
 def benchmark_job(name: str, measurement: Measurement, args: NetworkBenchmarkArgs) -> PyTorchJobArgs:
     """Return the job that measures one network for the benchmark `name`."""
-    largest = args.maximum_mebibytes or (_LARGEST_ON_GPUS if args.resources.visible_gpus else _LARGEST)
     flags = {
         "network": measurement.name,
         "data_dir": DATA_PATH,
@@ -113,7 +111,7 @@ def benchmark_job(name: str, measurement: Measurement, args: NetworkBenchmarkArg
         "work_dir": "/tmp/work",  # noqa: S108 - inside the container
         "run_name": "$(ATHANOR_JOB)",
         "num_gpu": str(args.resources.visible_gpus),
-        "max_bytes": str(largest * 2**20),
+        **({"max_bytes": str(args.maximum_mebibytes * 2**20)} if args.maximum_mebibytes else {}),
         "rounds": str(args.rounds),
         "image_steps": str(args.image_steps),
     }

@@ -91,7 +91,7 @@ class TensorFlowJobArgs(JobArgs):
             fix = 'set the command to run, such as ("python3", "-m", "trainer.tf.parameter_server")'
             raise RefusalError("program", self.program, "is empty", fix)
         check_tensorflow_program(self.program)
-        check_parameter_server_gpus(self, self.program)
+        check_parameter_server_gpus(self, self.program, self.chief)
         roles = {"parameter_servers": self.parameter_servers, "chief": self.chief, "evaluator": self.evaluator}
         others = {name: pod for name, pod in roles.items() if pod is not None}
         for field, pod in {"env": self, **{f"{name}.env": pod for name, pod in others.items()}}.items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from trainer.network_benchmark.all_reduce import measure, sizes
+from trainer.network_benchmark.all_reduce import LARGEST_BYTES, measure, sizes
 from trainer.network_benchmark.config import NetworkBenchmarkConfig, parse
 from trainer.network_benchmark.images import images_per_second
 from trainer.network_benchmark.report import all_reduce_table, comparison
@@ -47,7 +47,7 @@ def run(config: NetworkBenchmarkConfig) -> Result:
         heartbeat = Heartbeat(config.work_dir, rank=distributed.rank)
 
         all_reduce: list[AllReduce] = []
-        for step, num_bytes in enumerate(sizes(config.max_bytes), start=1):
+        for step, num_bytes in enumerate(sizes(config.max_bytes or LARGEST_BYTES[distributed.device.type]), start=1):
             all_reduce.append(measure(num_bytes, config.rounds, distributed))
             heartbeat.beat(step)
             events.write("all_reduce", step=step, num_bytes=num_bytes, microseconds=all_reduce[-1].microseconds)

@@ -32,8 +32,9 @@ class NetworkBenchmarkConfig:
     """Folder of the event logs, one file per rank; without it <output_dir>/<run_name>/logs."""
     run_name: str = "network-benchmark"
     """Name of this run in the result and in the event logs."""
-    max_bytes: int = 64 * 2**20
-    """Largest all-reduce; the sizes are powers of 4 from 1 KiB to here."""
+    max_bytes: int | None = None
+    """Largest all-reduce; the sizes are powers of 4 from 1 KiB to here. Default: 64 MiB, between GPUs 1 GiB: their
+    bandwidth grows up to there."""
     rounds: int = 20
     """Measurements of each size; the result is their median."""
     image_steps: int = 20
@@ -47,7 +48,8 @@ class NetworkBenchmarkConfig:
     def __post_init__(self) -> None:
         file_name("network", self.network)
         file_name("run_name", self.run_name)
-        at_least("max_bytes", self.max_bytes, SMALLEST_BYTES)
+        if self.max_bytes is not None:
+            at_least("max_bytes", self.max_bytes, SMALLEST_BYTES)
         at_least("rounds", self.rounds, 1)
         at_least("image_steps", self.image_steps, 0)
         at_least("image_batch_size", self.image_batch_size, 1)

@@ -11,7 +11,8 @@ from workloads.mpi import MPIJobArgs, mpi_shape
 from workloads.network_benchmark import Measurement, NetworkBenchmarkArgs, benchmark_job
 from workloads.pytorch import PyTorchJobArgs, pytorch_shape
 from workloads.resources import Resources
-from workloads.tensorflow import TensorFlowJobArgs
+from workloads.roles import PodArgs
+from workloads.tensorflow import ParameterServers, TensorFlowJobArgs
 
 TRAINER = ("-m", "trainer.train", "--epochs=3")
 MPI_TRAINER = ("python3", "-m", "trainer.mpi_example")
@@ -69,10 +70,24 @@ def test_the_network_benchmark_measures_between_all_gpus():
         (lambda: _pytorch(8, ("--module", "trainer.train"), processes_per_worker=1), ("processes_per_worker = 1",)),
         (lambda: _mpi(8, slots_per_worker=1), ("slots_per_worker = 1", "8 GPUs")),
         (
+            lambda: _mpi(8, launcher=PodArgs(resources=Resources(gpus=1))),
+            ("launcher.resources.gpus = 1", "computes nothing"),
+        ),
+        (lambda: _mpi(1, ("python3", *TRAINER)), ("from torchrun", "use trainer.mpi_example, or a PyTorchJob")),
+        (
             lambda: TensorFlowJobArgs(
                 program=("python3", "-m", "trainer.tf.parameter_server"), workers=2, resources=Resources(gpus=8)
             ),
             ("resources.gpus = 8", "uses one GPU", "more workers"),
+        ),
+        (
+            lambda: TensorFlowJobArgs(
+                program=("python3", "-m", "trainer.tf.parameter_server"),
+                workers=2,
+                parameter_servers=ParameterServers(),
+                chief=PodArgs(resources=Resources(gpus=1)),
+            ),
+            ("chief.resources.gpus = 1", "computes nothing", "omit it"),
         ),
     ],
 )

@@ -12,7 +12,7 @@ import torch
 
 from trainer.network_benchmark import report
 from trainer.network_benchmark.__main__ import main
-from trainer.network_benchmark.all_reduce import AllReduce, WrongSumError, bandwidths, measure, sizes
+from trainer.network_benchmark.all_reduce import LARGEST_BYTES, AllReduce, WrongSumError, bandwidths, measure, sizes
 from trainer.network_benchmark.config import parse
 from trainer.network_benchmark.images import build_model, images_per_second
 from trainer.network_benchmark.result import FOLDER, Result, read_all, write
@@ -53,6 +53,7 @@ def test_sizes_are_powers_of_4_up_to_the_largest():
     assert sizes(1024) == [1024]
     assert sizes(4095) == [1024]
     assert sizes(64 * 2**20) == [2**exponent for exponent in range(10, 27, 2)]
+    assert [sizes(LARGEST_BYTES[kind])[-1] for kind in ("cpu", "cuda")] == [2**26, 2**30]
 
 
 @pytest.mark.parametrize(("world_size", "factor"), [(2, 1.0), (4, 1.5), (16, 1.875)])
