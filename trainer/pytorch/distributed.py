@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from trainer.training.signals import StopRequest
 
 T = TypeVar("T")
+_DUMP_SECONDS = 2.0
+"""Longest that an abort waits for the record of the collectives, which is written to a volume."""
 
 
 class MainRankError(RuntimeError):
@@ -227,7 +229,10 @@ class Distributed:
         while `ProcessGroupNCCL::abort` calls NCCL in a thread of its own (std::async) and waits for it. NCCL allows
         several threads for several communicators: the watchdogs of torch's groups abort in this way, too.
         """
-        self._dump_collectives()
+        # a volume that hangs must not keep the ranks: who waits for it is the thread alone
+        dump = threading.Thread(target=self._dump_collectives, name="flight recorder", daemon=True)
+        dump.start()
+        dump.join(_DUMP_SECONDS)
         # of these groups alone: `_abort_process_group` also clears what the main thread is using
         default = dist.distributed_c10d._get_default_group()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         for group in (*reversed(self._groups), default):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _SHORTAGES = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
 """In the messages of CUDA and NCCL, of cuBLAS, and of torch's allocator for CPUs."""
 _ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+ \w+)")
+_IN_PIECES = re.compile(r"and ([\d.]+) ([KMG]?i?B) is reserved by PyTorch but unallocated")
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _WORTH_A_FIX = 0.1
 """Of a GPU's memory: a smaller part that somebody else holds, or that is in pieces, would not have helped."""
 
@@ -92,15 +94,26 @@ def shortage(  # noqa: PLR0913  what was raised, and what the message says of th
         return None
     asked = _ASKED.search(said)
     for_what = f" for {asked[1]} more" if asked else ""
-    used = memory_use(device, *parts)
+    used = memory_use(device, *parts, in_pieces=_in_pieces(said))
     fix = "; or ".join(remedies(config, used, ranks=ranks))
     return OutOfMemoryError(
         f"step {step}: out of memory on {device}{for_what}: {used}. Fix: {fix}", happens_again=happens_again
     )
 
 
-def memory_use(device: torch.device, model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> MemoryUse:
-    """Return what a rank's memory is used for."""
+def _in_pieces(said: str) -> int:
+    """Return the bytes that torch's allocator held in pieces when it failed, by its message.
+
+    What it holds now says nothing: the tensors of the step have been freed on the way here.
+    """
+    found = _IN_PIECES.search(said)
+    return int(float(found[1]) * _UNITS[found[2]]) if found else 0
+
+
+def memory_use(
+    device: torch.device, model: nn.Module | None, optimizer: torch.optim.Optimizer | None, *, in_pieces: int = 0
+) -> MemoryUse:
+    """Return what a rank's memory is used for, of which so many bytes are held in pieces."""
     parameters = [] if model is None else list(model.parameters())
     states = [] if optimizer is None else [state.values() for state in optimizer.state.values()]
     own = {
@@ -112,9 +125,8 @@ def memory_use(device: torch.device, model: nn.Module | None, optimizer: torch.o
     if device.type != "cuda":
         return MemoryUse(**own, others=others)
     free, total = torch.cuda.mem_get_info(device)
-    reserved, allocated = torch.cuda.memory_reserved(device), torch.cuda.memory_allocated(device)
-    foreign = max(0, total - free - reserved)
-    return MemoryUse(**own, others=others, unused=reserved - allocated, foreign=foreign, total=total)
+    foreign = max(0, total - free - torch.cuda.memory_reserved(device))
+    return MemoryUse(**own, others=others, unused=in_pieces, foreign=foreign, total=total)
 
 
 def remedies(config: TrainConfig, used: MemoryUse, *, ranks: int) -> list[str]:
@@ -124,7 +136,7 @@ def remedies(config: TrainConfig, used: MemoryUse, *, ranks: int) -> list[str]:
     if used.total and used.foreign > _WORTH_A_FIX * used.total:
         ways.append("no other process on that GPU")
     if used.total and used.unused > _WORTH_A_FIX * used.total:
-        ways.append("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment")
+        ways.append("PYTORCH_ALLOC_CONF=expandable_segments:True in the environment")
     degrees = parallel.degrees(ranks)
     if batch // degrees.data >= 2 * parallel.microbatches:
         ways.append(f"--microbatches {2 * parallel.microbatches} (gradient accumulation, the same steps)")

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from trainer.pytorch import distributed
 from trainer.pytorch.distributed import MainRankError
 
 
@@ -47,3 +48,14 @@ def test_all_groups_are_aborted_at_once_from_the_latest_on_the_gpu_of_the_rank(a
     all_have_begun.wait(60)
     assert begun[0] == "dump"
     assert sorted(begun[1:]) == [(name, torch.device("cuda", 3)) for name in ("default", "shard", "tensor")]
+
+
+def test_a_volume_that_hangs_does_not_keep_an_abort(alone, monkeypatch):
+    answers, aborted = threading.Event(), threading.Event()
+    monkeypatch.setattr(distributed, "_DUMP_SECONDS", 0.01)
+    monkeypatch.setattr(alone, "_dump_collectives", lambda: answers.wait(60))
+    monkeypatch.setattr(dist.distributed_c10d, "_get_default_group", lambda: SimpleNamespace(abort=aborted.set))
+    alone._abort()
+    assert aborted.wait(60)
+    assert not answers.is_set()
+    answers.set()

@@ -22,7 +22,10 @@ from trainer.pytorch.precision import PrecisionConfig
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 GIB = 2**30
 CUDA = (
-    "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.25 GiB of which 1.2 GiB is free."
+    "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.25 GiB of which 1.2 GiB is free. "
+    "Including non-PyTorch memory, this process has 78.00 GiB memory in use. Of the allocated memory 60.00 GiB is "
+    "allocated by PyTorch, and 10.00 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is "
+    "large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
 )
 
 
@@ -42,9 +45,9 @@ def test_which_errors_are_of_memory(said, is_shortage):
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """A GPU of 80 GiB of which 60 were in use at the peak, 10 are in pieces and 6 somebody else's."""
+    """A GPU of 80 GiB of which 60 were in use at the peak and 6 are somebody else's; much has been freed since."""
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: 60 * GIB)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 50 * GIB)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 1 * GIB)
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 60 * GIB)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (14 * GIB, 80 * GIB))
 
@@ -60,8 +63,8 @@ def test_memory_by_kind():
     used = memory_use(GPU, model, optimizer)
     assert used.optimizer == (8 << 20) + 4
     assert used.others == 60 * GIB - (16 << 20) - 4
-    assert (used.unused, used.foreign, used.total) == (10 * GIB, 6 * GIB, 80 * GIB)
-    assert str(used) == (
+    assert (used.unused, used.foreign, used.total) == (0, 6 * GIB, 80 * GIB)
+    assert str(memory_use(GPU, model, optimizer, in_pieces=10 * GIB)) == (
         "parameters 0.00 GiB, gradients 0.00 GiB, optimizer 0.01 GiB, activations and the rest, at the peak 59.98 GiB, "
         "held in pieces 10.00 GiB, other processes and CUDA 6.00 GiB, of 80.00 GiB"
     )
@@ -89,7 +92,7 @@ def test_what_helps_depends_on_the_run(small):
     crowded = dataclasses.replace(used, unused=20, foreign=20, total=100)
     assert remedies(spent, crowded, ranks=4)[:2] == [
         "no other process on that GPU",
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment",
+        "PYTORCH_ALLOC_CONF=expandable_segments:True in the environment",
     ]
 
 
@@ -99,7 +102,16 @@ def test_the_message_says_for_what_and_what_helps(small):
     assert str(made).startswith(
         "step 1: out of memory on cuda:0 for 2.50 GiB more: activations and the rest, at the peak"
     )
-    assert ". Fix: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment; or --microbatches" in str(made)
+    assert "held in pieces 10.00 GiB" in str(made)
+    assert ". Fix: PYTORCH_ALLOC_CONF=expandable_segments:True in the environment; or --microbatches" in str(made)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_memory_that_was_freed_after_the_shortage_is_not_said_to_be_in_pieces(small):
+    whole = torch.OutOfMemoryError(CUDA.replace("10.00 GiB is reserved", "2.10 MiB is reserved"))
+    made = str(shortage(whole, small(), GPU, (None, None), step=1, ranks=1, happens_again=True))
+    assert "held in pieces 0.00 GiB" in made
+    assert "expandable_segments" not in made
 
 
 @pytest.mark.parametrize("steps_done", [0, 2])
