@@ -41,6 +41,8 @@ _HUGE_BATCH = 4096
 """Samples of 2,048 tokens: the logits of a step of the language model would be 1.7 TB."""
 _STOPPED_AFTER, _STEPS_OF_A_STOPPED_RUN = 4, 8
 _SAVED_STEP = 2
+_WAITS_OF_A_STEP = 1
+"""For the GPU: where the loss, the gradient's norm and what the ranks agree on are read together."""
 
 
 def digits(site: Site) -> Figures:
@@ -93,6 +95,8 @@ def speed(site: Site, run: Training) -> Figures:
         figures["tokens_per_second"] = round(sum(each["tokens"] for each in counted) / seconds)
     if figures["synchronisations_per_step"]:
         figures["synchronisations_at"] = dict(islice(run.observed["places"].items(), 5))
+    if figures["synchronisations_per_step"] > _WAITS_OF_A_STEP:
+        raise StepError(f"a step waits for the GPU {figures['synchronisations_per_step']} times: {figures}")
     mfu = [each["mfu"] for each in counted if "mfu" in each]
     if mfu:
         figures["mfu"] = round(sum(mfu) / len(mfu), 4)
@@ -100,21 +104,27 @@ def speed(site: Site, run: Training) -> Figures:
 
 
 def checkpoint(site: Site) -> Figures:
-    """Save the same states synchronously and in the background, and compare the first ones byte by byte.
+    """Save the same states synchronously and in the background, and compare them byte by byte.
 
-    Next to the seconds of each save stand those of one file of as many bytes, which no way to save can be faster than.
+    Two GPUs divide the model, so that each copies its own part. Next to the seconds of each save stand those of one
+    file of as many bytes, which no way to save can be faster than.
     """
     saves: dict[str, list[dict[str, Any]]] = {}
     size, *_ = site.scale.gpt_sizes
+    ranks = min(site.gpus, 2) or 1
+    divided = ("--data_parallel_shard", str(ranks)) if ranks > 1 else ()
     for mode in ("sync", "async"):
         options = ("--checkpoint_mode", mode, "--checkpoint_interval_steps", str(_SAVED_STEP))
         same = ("--deterministic_on_gpus", "--keep_latest_k", "10", "--max_steps", str(3 * _SAVED_STEP))
-        run = site.trained(f"checkpoint-{mode}", *gpt_options(site, size, saves=True), *options, *same)
+        words = (*gpt_options(site, size, saves=True), *options, *same, *divided)
+        run = site.trained(f"checkpoint-{mode}", *words, ranks=ranks)
         saves[mode] = run.events("checkpoint_saved")
-    stored = [_stored(site.folder / f"checkpoint-{mode}") for mode in ("sync", "async")]
-    different = [name for name in stored[0] if not _equal(stored[0][name], stored[1].get(name))]
-    if different or stored[0].keys() != stored[1].keys():
-        raise StepError(f"{len(different)} of {len(stored[0])} values differ, such as {different[:3]}")
+    # the second copy is made to the memory of the first
+    for step in (_SAVED_STEP, 2 * _SAVED_STEP):
+        stored = [_stored(site.folder / f"checkpoint-{mode}", step) for mode in ("sync", "async")]
+        different = [name for name in stored[0] if not _equal(stored[0][name], stored[1].get(name))]
+        if different or stored[0].keys() != stored[1].keys():
+            raise StepError(f"step {step}: {len(different)} of {len(stored[0])} values differ, such as {different[:3]}")
     if not all("background_seconds" in each for each in saves["async"]):
         raise StepError("the asynchronous save was not done in the background")
     size_bytes = sum(each.nbytes for each in stored[0].values() if isinstance(each, torch.Tensor))
@@ -221,9 +231,9 @@ def _without_checkpoints() -> tuple[str, ...]:
     return ("--checkpoint_interval_steps", "1000000", "--evaluation_interval_steps", "1000000")
 
 
-def _stored(folder: Path) -> dict[str, Any]:
-    """Return every value of the checkpoint of a run, by its path in the state."""
-    [checkpoint] = folder.glob(f"*/checkpoints/step-{_SAVED_STEP:08d}")
+def _stored(folder: Path, step: int) -> dict[str, Any]:
+    """Return every value of a checkpoint of a run, by its path in the state."""
+    [checkpoint] = folder.glob(f"*/checkpoints/step-{step:08d}")
     whole = folder / "state.pt"
     dcp_to_torch_save(checkpoint, whole)
     state: Any = torch.load(whole, map_location="cpu", weights_only=False, mmap=True)
