@@ -157,7 +157,7 @@ PROGRAMS = {
         *("source/__main__.py", "network_benchmark/__main__.py", "network_benchmark/report.py"),
         *("helpers/job_cleanup.py", "helpers/hardware.py", "helpers/serving_certificate.py"),
         *("helpers/gateway_certificate.py", "activator/__main__.py", "hardware_check/__main__.py"),
-        *("hardware_check/observed_training.py", "hardware_check/torchscript_speed.py"),
+        *(f"hardware_check/{name}.py" for name in ("observed_training", "plain_loop", "torchscript_speed")),
     ),
     "serving": ("serve/__main__.py", "serve/worker.py"),
     "tensorflow": ("tf/parameter_server.py", "tf/multi_worker.py", "tf/prepare_data.py"),

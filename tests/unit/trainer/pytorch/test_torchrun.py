@@ -1,4 +1,4 @@
-"""Two ranks started by the real torchrun, as in the pods: gloo over the loopback interface."""
+"""Two ranks as in the pods, gloo over the loopback interface; by the real torchrun where that is what is tested."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 PROGRAM = ("-m", "trainer.train")
+RANKS = 2
 EPOCHS, CHECKPOINT_INTERVAL_STEPS = 8, 30
-SLOW_BACKWARD = Path(__file__).with_name("slow_backward.py")
+SLOW_BACKWARD = "tests.unit.trainer.pytorch.slow_backward"
 
 
 class Heard:
@@ -56,9 +57,9 @@ class Heard:
 
 
 class Job(Heard):
-    """A torchrun with two workers, and what it says on standard error."""
+    """A torchrun of two ranks, and what it says on standard error."""
 
-    def __init__(self, *arguments: object, max_restarts: int = 0, program: tuple[object, ...] = PROGRAM) -> None:
+    def __init__(self, *arguments: object, max_restarts: int = 0) -> None:
         launcher = ["-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2", f"--max-restarts={max_restarts}"]
         rendezvous = ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
         environment = {
@@ -69,7 +70,7 @@ class Job(Heard):
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         }
         process = subprocess.Popen(
-            [sys.executable, *launcher, *rendezvous, *map(str, (*program, *arguments))],
+            [sys.executable, *launcher, *rendezvous, *map(str, (*PROGRAM, *arguments))],
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
@@ -140,10 +141,9 @@ def final_weights(base: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(jobs, data_dir, tmp_path_factory) -> Path:
+def uninterrupted(run_ranks, data_dir, tmp_path_factory) -> Path:
     base = tmp_path_factory.mktemp("uninterrupted")
-    job = jobs(*arguments(data_dir, base))
-    assert job.wait() == 0, job.output
+    run_ranks("trainer.train", RANKS, *arguments(data_dir, base))
     return base
 
 
@@ -187,7 +187,7 @@ def test_preempted_then_killed_run_equals_the_uninterrupted_one_bit_for_bit(jobs
     assert versions == ["1"]
 
 
-def test_one_bad_sample_on_one_rank_stops_all_ranks_with_the_reason(jobs, tmp_path):
+def test_one_bad_sample_on_one_rank_stops_all_ranks_with_the_reason(ranks_of, tmp_path):
     folder = digits.prepare(tmp_path / "data")
     images = np.load(folder / "train_images.npy")
     images[7] = np.nan
@@ -196,8 +196,11 @@ def test_one_bad_sample_on_one_rank_stops_all_ranks_with_the_reason(jobs, tmp_pa
     manifest["files"]["train_images.npy"]["sha256"] = sha256_of(folder / "train_images.npy")
     write_json_atomically(folder / "manifest.json", manifest)
 
-    job = jobs(*arguments(tmp_path / "data", tmp_path), "--checkpoint_interval_steps", 1)
-    assert job.wait() == 1
+    options = (*arguments(tmp_path / "data", tmp_path), "--checkpoint_interval_steps", 1)
+    with ranks_of("trainer.train", RANKS, *options) as ranks:
+        for rank in ranks:
+            rank.stdout.read()
+        assert [rank.wait() for rank in ranks] == [1, 1]
     last = [events(tmp_path, rank)[-1] for rank in (0, 1)]
     assert [event["event"] for event in last] == ["failed", "failed"]
     assert last[0]["step"] == last[1]["step"]
@@ -213,11 +216,10 @@ def test_torchrun_knows_the_binding_of_ranks_to_numa_nodes():
     assert parsed.numa_binding == "node"
 
 
-def test_the_rank_with_slow_gradients_is_the_one_with_more_time_of_its_own(jobs, data_dir, tmp_path):
+def test_the_rank_with_slow_gradients_is_the_one_with_more_time_of_its_own(run_ranks, data_dir, tmp_path):
     slow, seconds = 1, 0.06
     short = ("--epochs", 1, "--checkpoint_interval_steps", 1000, "--straggler_interval_steps", 10)
-    job = jobs(*arguments(data_dir, tmp_path), *short, program=(SLOW_BACKWARD, slow, seconds))
-    assert job.wait() == 0, job.output
+    said, _ = run_ranks(SLOW_BACKWARD, RANKS, slow, seconds, *arguments(data_dir, tmp_path), *short)
     own, whole = (
         [median(event[name] for event in events(tmp_path, rank) if event["event"] == "step") for rank in (0, 1)]
         for name in ("own_seconds", "step_seconds")
@@ -229,5 +231,5 @@ def test_the_rank_with_slow_gradients_is_the_one_with_more_time_of_its_own(jobs,
     reported = [event for event in events(tmp_path, 0) if event["event"] == "slow_rank"]
     assert {event["slowest_rank"] for event in reported} == {slow}
     assert {event["host"] for event in reported} == {socket.gethostname()}
-    assert " slow_rank step=10 slowest_rank=1 host=" in job.output
+    assert " slow_rank step=10 slowest_rank=1 host=" in said
     assert not [event for event in events(tmp_path, 1) if event["event"] == "slow_rank"]
