@@ -126,13 +126,17 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     argparse settles the optional words of `athanor shell RUN --rank 3 -- nvidia-smi` when it has read RUN, as none, and
     then does not know what stands behind `--`.
     """
-    words = _with_file(_without_runs(words))
+    typed = _without_runs(words)
+    words = _with_file(typed)
     end = words.index("--") if words[:1] == ["shell"] and "--" in words else len(words)
     whole = parser()
     arguments, unknown = whole.parse_known_args(words[:end])
+    if "--" in words and "--" not in typed and not any(word.startswith("-") for word in unknown if word != "--"):
+        own = arguments.program if unknown else arguments.program[: words.index("--") + 1 - len(words)]
+        _check_one_command(typed, own)
     if unknown:
         _refuse(arguments, unknown)
-    if arguments.command in {"run", "sweep"} and "--" not in words:
+    if arguments.command in {"run", "sweep", "dev"} and "--" not in words:
         _check_options_first(arguments, words)
     if behind := words[end + 1 :]:
         arguments.program = list(behind)
@@ -161,6 +165,15 @@ def command_parser(name: str) -> argparse.ArgumentParser:
 
 
 _OWN_OPTIONS = "; options of your own program stand behind --, as in: athanor {} … -- python train.py --lr 1"
+
+
+def _check_one_command(typed: Sequence[str], own: Sequence[str]) -> None:
+    """Refuse words of a program that were typed in addition to the command of a file, or of arena."""
+    if own:
+        words = " ".join(own)
+        option = "--from-arena" if any(word.partition("=")[0] == "--from-arena" for word in typed) else "--file"
+        fix = f"to run these instead, write them behind --, as in: athanor run … -- {words}"
+        command_parser("run").error(f"{words}: {option} has a command already; {fix}")
 
 
 def _check_options_first(arguments: argparse.Namespace, words: Sequence[str]) -> None:

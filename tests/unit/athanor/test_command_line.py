@@ -119,7 +119,13 @@ def test_a_full_disk_behind_the_output_prints_no_traceback():
 
 
 @pytest.mark.parametrize(
-    "words", ["run python x.py --workers 3", "run --cpu 1 python --lr 1 x.py", "sweep --param lr=1,2 a --name b"]
+    "words",
+    [
+        "run python x.py --workers 3",
+        "run --cpu 1 python --lr 1 x.py",
+        "sweep --param lr=1,2 a --name b",
+        "dev python x.py --gpus 1",
+    ],
 )
 def test_options_behind_a_program_are_refused_because_they_could_be_meant_for_it(words, capsys):
     with pytest.raises(SystemExit):
@@ -128,7 +134,13 @@ def test_options_behind_a_program_are_refused_because_they_could_be_meant_for_it
 
 
 @pytest.mark.parametrize(
-    "words", ["run --workers 3 python x.py", "run --name python --cpu 1 python x.py", "run python x.py"]
+    "words",
+    [
+        "run --workers 3 python x.py",
+        "run --name python --cpu 1 python x.py",
+        "run python x.py",
+        "dev --gpus 1 python x.py",
+    ],
 )
 def test_a_program_without_options_needs_no_dashes(words):
     assert command_line.parsed(words.split()).program == ["python", "x.py"]

@@ -105,3 +105,9 @@ def test_what_cannot_be_translated_is_refused(capsys, command, said):
     error = capsys.readouterr().err
     assert said in error
     assert "hunter2" not in error
+
+
+def test_words_of_a_program_in_addition_to_the_command_are_refused(capsys):
+    with pytest.raises(SystemExit):
+        run_of("arena submit pytorchjob --name=a 'python a.py'", "python", "other.py")
+    assert "python other.py: --from-arena has a command already; to run these instead" in capsys.readouterr().err

@@ -56,6 +56,21 @@ def test_what_is_typed_stands_above_the_file(run):
     assert run("{}", "--", "python", "a.py").program == ["python", "a.py"]
 
 
+@each_row(
+    "words",
+    [
+        ["python", "other.py"],
+        ["python", "other.py", "--workers", "2"],
+        ["--workers", "2", "python", "other.py"],
+    ],
+)
+def test_words_of_a_program_in_addition_to_the_file_are_refused(run, capsys, words):
+    with pytest.raises(SystemExit):
+        run("command: python a.py", *words)
+    said = capsys.readouterr().err
+    assert "python other.py: --file has a command already; to run these instead, write them behind --" in said
+
+
 def test_a_printed_file_is_the_same_run(run):
     words = [
         *(
