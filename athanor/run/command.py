@@ -34,7 +34,7 @@ from athanor.runs.stack import (
     Declaration,
     apply,
     create_run,
-    drop,
+    drop_if_nothing_exists,
     open_run,
     outputs_of,
     preview,
@@ -163,12 +163,10 @@ def _apply(
     look_first: bool,
 ) -> dict[str, Any] | None:
     """Start the run and return its outputs, or only look whether it could start; a new run that is refused is gone."""
-    begun = False
     try:
         if announcement is not None:
             sys.stderr.writelines(announcement())
         if not arguments.preview:
-            begun = True
             return apply(stack, declaration, look_first=look_first)
         preview(stack, declaration)
     except (EngineError, RefusalError):
@@ -176,8 +174,8 @@ def _apply(
             remove(stack)
         raise
     except KeyboardInterrupt:
-        if not begun and not arguments.replace:  # else its name would be taken, by a run of which nothing exists
-            drop(stack)
+        if not arguments.replace:  # else its name could be taken by a run of which nothing exists
+            drop_if_nothing_exists(stack)
         raise
     if not arguments.replace:
         remove(stack)

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import tempfile
+import time
 import weakref
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 _JOB = "kubernetes:batch.volcano.sh/v1alpha1:Job"
+_ROUNDS_UNTIL_ENDED = 10
+_SECONDS_BETWEEN_ROUNDS = 0.5
 _SERVER = "Exception calling application: "
 _NO_PLUGIN = re.compile(r"download and install resource plugin 'pulumi-resource-(?P<name>[a-z-]+)'")
 _NOTHING_NEW = "update failed"
@@ -121,6 +124,10 @@ def create_run(name: str, workspace: automation.LocalWorkspace) -> RunStack:
         raise RefusalError("--name", name, "is the name of a run of yours", fix) from None
     except automation.CommandError as error:
         raise _failure([], error) from None
+    except KeyboardInterrupt:  # the engine may have created it already; one that has resources is of another command
+        with suppress(automation.CommandError):
+            workspace.remove_stack(name)
+        raise
 
 
 def listed_runs() -> dict[str, KnownRun]:
@@ -238,6 +245,32 @@ def drop(stack: automation.Stack) -> None:
         stack.workspace.remove_stack(stack.name, force=True)
     except automation.CommandError as error:
         raise _failure([], error) from None
+
+
+def drop_if_nothing_exists(stack: automation.Stack) -> None:
+    """Delete the state of a new run whose start was interrupted, unless the engine has begun to create its objects.
+
+    The engine, which Ctrl-C reaches, too, may take a few seconds to end. It removes no state while it works on it, nor
+    one with resources: to be refused for those means that it has ended, and the state stays as it is.
+    """
+    for _ in range(_ROUNDS_UNTIL_ENDED):
+        try:
+            stack.workspace.remove_stack(stack.name)
+        except automation.ConcurrentUpdateError:
+            time.sleep(_SECONDS_BETWEEN_ROUNDS)
+        except automation.CommandError:
+            with suppress(automation.CommandError):
+                if not _has_begun(stack.export_stack().deployment or {}):
+                    stack.workspace.remove_stack(stack.name, force=True)
+            return
+        else:
+            return
+
+
+def _has_begun(deployment: Mapping[str, Any]) -> bool:
+    """Return whether a state has anything of a cluster, or that the engine was creating it."""
+    in_cluster = [each for each in deployment.get("resources", []) if each["type"].startswith("kubernetes:")]
+    return bool(in_cluster or deployment.get("pending_operations"))
 
 
 def outputs_of(stack: automation.Stack) -> dict[str, str]:

@@ -10,7 +10,16 @@ from pulumi import automation
 
 from athanor.runs.location import all_runs
 from athanor.runs.run_stack import RunStack
-from athanor.runs.stack import Declaration, apply, create_run, open_run, outputs_of, remove, run_workspace
+from athanor.runs.stack import (
+    Declaration,
+    apply,
+    create_run,
+    drop_if_nothing_exists,
+    open_run,
+    outputs_of,
+    remove,
+    run_workspace,
+)
 from tools.stacks.engine import engine_path
 from tools.toolchain import ensure
 from tools.toolchain.store import pulumi_home
@@ -74,4 +83,13 @@ def test_a_run_is_deleted_under_another_passphrase_of_the_shell(tmp_path, monkey
     stack = open_run("own")
     assert outputs_of(stack)["job_name"] == "lr-1"
     remove(stack)
+    assert all_runs() == {}
+
+
+@pytest.mark.usefixtures("started")
+def test_a_start_that_was_interrupted_before_anything_was_created_frees_its_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    stack = create_run("lr", run_workspace())
+    apply(stack, Declaration(program=lambda: None, variables={}))  # the root of the stack is in its state
+    drop_if_nothing_exists(stack)
     assert all_runs() == {}

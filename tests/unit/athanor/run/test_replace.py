@@ -179,3 +179,19 @@ def test_a_run_of_another_cluster_is_refused_and_stays(world, capsys):
 def test_a_run_that_does_not_exist_is_not_replaced(capsys):
     assert run("--replace") == 1
     assert "is not in your Pulumi backend" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("where", ["estimate", "apply", "preview"])
+def test_ctrl_c_drops_a_new_run_of_which_nothing_exists_and_none_that_was_there(world, monkeypatch, where):
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    dropped: list[object] = []
+    monkeypatch.setattr(module, where, interrupt)
+    monkeypatch.setattr(module, "drop_if_nothing_exists", dropped.append)
+    options = ["--preview"] * (where == "preview")
+    assert run(*options) == 130
+    assert dropped == ["workspace"]
+    world.outputs = {}
+    assert run("--replace", *options) == 130
+    assert dropped == ["workspace"]

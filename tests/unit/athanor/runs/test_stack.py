@@ -11,14 +11,17 @@ from types import SimpleNamespace
 import pytest
 from pulumi import automation
 
+from athanor.runs import stack as module
 from athanor.runs.engine_error import EngineError
 from athanor.runs.location import all_runs
+from athanor.runs.run_stack import RunStack
 from athanor.runs.stack import (
     Declaration,
     DeclaredJob,
     apply,
     create_run,
     declared_job,
+    drop_if_nothing_exists,
     open_run,
     remove,
     run_workspace,
@@ -175,3 +178,51 @@ def test_what_the_engine_cannot_remove_is_a_failure_in_its_words(plugins, answer
     plugins([])
     with pytest.raises(EngineError, match=r"^error: (no stack named|could not remove)"):
         remove(removed(*answers))
+
+
+def test_ctrl_c_while_a_run_is_created_frees_its_name(monkeypatch):
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunStack, "create", interrupt)
+    removed: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        create_run("lr", SimpleNamespace(remove_stack=removed.append))
+    assert removed == ["lr"]
+
+
+def _resource(kind: str) -> dict[str, str]:
+    return {"urn": f"urn:pulumi:lr::runs::{kind}::a", "type": kind}
+
+
+_BEFORE = [_resource("pulumi:pulumi:Stack"), _resource("pulumi:providers:kubernetes"), _resource("athanor:workloads:A")]
+
+
+@each_row(
+    ("answers", "deployment", "calls"),
+    [
+        ([""], {}, [False]),
+        (["[409] Conflict: Another update is currently in progress.", ""], {}, [False, False]),
+        (["'lr' still has resources"], {"resources": _BEFORE}, [False, True]),
+        (["'lr' still has resources"], {"resources": [*_BEFORE, _resource("kubernetes:core/v1:Secret")]}, [False]),
+        (["'lr' still has resources"], {"resources": _BEFORE, "pending_operations": [{"type": "creating"}]}, [False]),
+        (["the stack is currently locked by 1 lock(s)"] * 99, {}, [False] * 10),
+    ],
+)
+def test_an_interrupted_start_is_dropped_when_its_engine_has_ended_unless_something_exists(answers, deployment, calls):
+    waiting, made = iter([*answers, ""]), list[bool]()
+
+    def remove_stack(_: str, *, force: bool = False) -> None:
+        made.append(force)
+        if said := next(waiting):
+            raise automation.errors.create_command_error(automation.CommandResult(stdout="", stderr=said, code=255))
+
+    stack = SimpleNamespace(
+        name="lr",
+        workspace=SimpleNamespace(remove_stack=remove_stack),
+        export_stack=lambda: automation.Deployment(version=3, deployment=deployment),
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module.time, "sleep", lambda _: None)
+        drop_if_nothing_exists(stack)
+    assert made == calls
