@@ -14,6 +14,7 @@ from workloads.pods import OUTPUT_PATH
 
 if TYPE_CHECKING:
     from infra.manifests import Manifest
+    from workloads.roles import Restart
 
 LOSSES = 100
 """How often a job starts again because of pods that were taken away, which the program has no part in. The limit is
@@ -69,6 +70,18 @@ def together(*, pods: int) -> tuple[Manifest, ...]:
         {"exitCode": RESTART_EXIT_STATUS, "action": "RestartJob"},
     )
     return (*again, *([_FAIL] if pods > 1 else []))
+
+
+def once(restart: Restart, *, pods: int, others_need_it: bool) -> tuple[Manifest, ...]:
+    """Return the policies of pods that nothing starts again. No action may end a job that deletes pods that have ended.
+
+    Args:
+        restart: With which others the pods would start again.
+        pods: Of the whole job. One that is the only one needs no policy to end as Failed.
+        others_need_it: Whether the job is over once one of them has failed.
+    """
+    lost: list[Manifest] = [{"event": "PodEvicted", "action": "TerminateJob"}] if restart == "together" else []
+    return (*lost, *([_FAIL] if others_need_it and pods > 1 else []))
 
 
 def restarts_variable() -> Manifest:

@@ -38,6 +38,7 @@ from workloads.restarts import (
     RESTART_ALONE,
     RESTART_TOGETHER,
     alone,
+    once,
     restarts_variable,
     run_alone,
     run_together,
@@ -95,8 +96,10 @@ class Restarts:
     pods: int
     """Of the job."""
     are_counted_by_volcano: bool
-    """Whether Volcano decides, by the number of all causes together: for jobs of limited time that start once, elastic
-    ones, which repeat a failed program themselves, and images that may have no shell to count in."""
+    """Whether Volcano decides, by the number of all causes together: for elastic jobs, which repeat a failed program
+    themselves, and images that may have no shell to count in."""
+    starts_once: bool
+    """Whether nothing starts it again, a lost pod neither: it has limited time, and no failures that it may repeat."""
     grace_period_seconds: int
 
     @classmethod
@@ -108,23 +111,25 @@ class Restarts:
         )
         default = PLATFORM_PROGRAM_RESTARTS if keeps_going else 0
         failures = default if args.max_restarts is None else args.max_restarts
-        starts_once = args.deadline_seconds is not None and not failures
         without_shell = args.working_directory is not None and failures > 0
         return cls(
             failures=failures,
             pods=sum(role.replicas for role in shape.roles),
-            are_counted_by_volcano=is_elastic or starts_once or without_shell,
+            are_counted_by_volcano=is_elastic or without_shell,
+            starts_once=args.deadline_seconds is not None and not failures and not is_elastic,
             grace_period_seconds=args.grace_period_seconds,
         )
 
     @property
     def starts(self) -> int:
         """At as many restarts the job ends (Volcano, pkg/controllers/job/state/restarting.go)."""
-        return self.failures + 1 + (0 if self.are_counted_by_volcano else LOSSES)
+        return self.failures + 1 + (0 if self.are_counted_by_volcano or self.starts_once else LOSSES)
 
     def policies(self, role: Role) -> list[Manifest]:
         """Return Volcano's policies of a role. The job has none: they would apply to pods that restart alone."""
         end = [_ENDS_THE_JOB] if role.ends_the_job else []
+        if self.starts_once:
+            return [*once(role.restart, pods=self.pods, others_need_it=role.needed), *end]
         if role.restart == "together":
             own = role.in_platform_image or self.are_counted_by_volcano
             return [*(RESTART_TOGETHER if own else together(pods=self.pods)), *end]

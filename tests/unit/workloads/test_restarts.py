@@ -31,6 +31,7 @@ FAILS = {"PodFailed": "TerminateJob"}
 ALONE = {"exit 143": "RestartPod after 1h0m0s"}
 COUNTED_ALONE = {**ALONE, "PodFailed": "RestartPod"}
 COUNTED = {"PodEvicted": "RestartJob", "PodFailed": "RestartJob"}
+ONCE = {"PodEvicted": "TerminateJob", **FAILS}
 ENDS = {"TaskCompleted": "CompleteJob"}
 
 
@@ -220,7 +221,9 @@ GIT = GitSource(repository="https://git.example/team/code.git", branch="main")
         (_pytorch(workers=1), "worker", AGAIN, 101),
         (_pytorch(max_restarts=3), "worker", {**AGAIN, **FAILS}, 104),
         (_pytorch(program=TRAINER), "worker", {**AGAIN, **FAILS}, 111),
-        (_pytorch(deadline_seconds=60), "worker", COUNTED, 1),
+        (_pytorch(deadline_seconds=60), "worker", ONCE, 1),
+        (_pytorch(deadline_seconds=60, workers=1), "worker", {"PodEvicted": "TerminateJob"}, 1),
+        (_pytorch(deadline_seconds=60, source=GIT), "source", FAILS, 1),
         (_pytorch(deadline_seconds=60, max_restarts=2), "worker", {**AGAIN, **FAILS}, 103),
         (_pytorch(working_directory="/app"), "worker", {**AGAIN, **FAILS}, 101),
         (_pytorch(working_directory="/app", max_restarts=2), "worker", COUNTED, 3),
@@ -228,11 +231,14 @@ GIT = GitSource(repository="https://git.example/team/code.git", branch="main")
         (_pytorch(minimum_workers=1), "rendezvous", COUNTED, 11),
         (_pytorch(source=GIT), "source", {**ALONE, **FAILS}, 101),
         (_batch(), "pod", ALONE, 101),
-        (_batch(deadline_seconds=60), "pod", ALONE, 1),
+        (_batch(deadline_seconds=60), "pod", {}, 1),
+        (_batch(deadline_seconds=60, max_restarts=2), "pod", ALONE, 103),
         (_batch(command=("python3", "-m", "trainer.prepare_data")), "pod", ALONE, 111),
+        (_mpi(deadline_seconds=60), "launcher", {**ONCE, **ENDS}, 1),
         (_mpi(), "worker", {**AGAIN, **FAILS}, 101),
         (_mpi(), "launcher", {**AGAIN, **FAILS, **ENDS}, 101),
         (_tensorflow(), "worker", {**ALONE, **FAILS}, 101),
+        (_tensorflow(deadline_seconds=60), "worker", FAILS, 1),
         (_tensorflow(), "ps", {**AGAIN, **FAILS}, 101),
         (_tensorflow(), "chief", {**AGAIN, **FAILS, **ENDS}, 101),
     ],
@@ -252,3 +258,9 @@ def test_pods_count_their_failures_by_how_often_all_were_started():
         return [each["name"] for each in container["env"] if "valueFrom" in each]
 
     assert (names(), names(max_restarts=1)) == ([], ["ATHANOR_RESTARTS"])
+
+
+def test_a_job_of_limited_time_waits_for_the_failures_of_other_pods_as_one_without_does():
+    args, shape = _pytorch(deadline_seconds=60)
+    [container] = pod(manifest_of(args, lambda _: shape), "worker")["containers"]
+    assert any(run_together(0, 60, pods=2) in word for word in container["command"])
