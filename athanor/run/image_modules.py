@@ -29,7 +29,7 @@ OF_PYTORCH = frozenset(_OF_PYTORCH.split())
 _OF_TENSORFLOW = """
 absl astunparse certifi charset_normalizer clang cloudpickle docstring_parser dulwich flatbuffers gast google grpc
 h5py idna joblib keras markdown_it mdurl ml_dtypes namex narwhals numpy opt_einsum optree packaging pasta
-prometheus_client pygments requests rich scipy setuptools six sklearn tensorflow termcolor threadpoolctl typeguard
+pip prometheus_client pygments requests rich scipy setuptools six sklearn tensorflow termcolor threadpoolctl typeguard
 typing_extensions tyro urllib3 wheel wrapt
 """
 OF_TENSORFLOW = frozenset(_OF_TENSORFLOW.split())

@@ -26,7 +26,7 @@ from trainer.image.variant import (
 
 CHECKED_IMPORTS = {
     PYTORCH: "import torch, sklearn, grpc, uvloop, mpi4py; mpi4py.rc.initialize = False; import mpi4py.MPI",
-    TENSORFLOW: "import tensorflow, sklearn",
+    TENSORFLOW: "import tensorflow, sklearn, pip",
 }
 """Modules with native code, which stand for all others. MPI is not started: that would look for a network."""
 CHECKED_TRAINING_IMPORTS = "import PIL.Image, pip, tqdm, yaml"

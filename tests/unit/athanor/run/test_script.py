@@ -186,6 +186,11 @@ def test_the_modules_of_the_images_are_those_of_their_packages():
         assert modules <= known
 
 
+@each_row("file", ["requirements-training.txt", "requirements-tensorflow.txt"])
+def test_the_images_of_jobs_have_what_installs_their_packages(file):
+    assert re.search(r"^pip==", (TRAINER / file).read_text(), re.MULTILINE)
+
+
 @each_row("prepare", ["apt-get install -y ffmpeg", "sh -c 'cd x && git clone y'", "/usr/bin/curl -O z"])
 def test_a_preparation_with_a_program_that_the_image_lacks_is_refused(prepare):
     with pytest.raises(
