@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _NO_PYTHON = "--no-python"
 _BEFORE_A_SCRIPT = re.compile(rf"python[\d.]*|bash|sh|{_NO_PYTHON}")
+_PYTHON_OPTION = re.compile(r"-[bBdEiIOPqsSuvx]+|-[WX].+|(?P<takes_next>-[WX]|--check-hash-based-pycs)")
+_SHELL_OPTION = re.compile(r"-[abefhmnpuvxBCEHPT]+|(?P<takes_next>-[abefhmnpuvxBCEHPT]*o)")
+"""Options in front of a script (python(1), sh(1), bash(1)), whose value may be the next word."""
 _USER_CODE = re.compile(r"(--\w+=)?(?P<file>[^=$]+\.py):\w+")
 """A word such as --model=vit.py:ViT."""
 _RUN_BY = {".py": "python", ".sh": "sh"}
@@ -118,6 +121,8 @@ def check_script(program: Sequence[str], source: LocalFolder, *, under_torchrun:
     for script in (_script(program), *_user_code(program)):
         if script is not None and not _is_sent(script, source):
             raise _not_sent(script, source)
+    if PurePosixPath(program[0]).name in {"sh", "bash"} and (script := _script(program)):
+        _check_ends_of_lines(script, source)
     started = program[1:] if program[0] == _NO_PYTHON else () if under_torchrun else program
     if started:
         _check_start(started[0], source)
@@ -125,8 +130,20 @@ def check_script(program: Sequence[str], source: LocalFolder, *, under_torchrun:
 
 def module_of(program: Sequence[str]) -> str | None:
     """Return the module that is started with -m; None without one."""
-    words = program[1:] if _BEFORE_A_SCRIPT.fullmatch(PurePosixPath(program[0]).name) else program
+    words = _without_interpreter(program)
     return words[1] if len(words) > 1 and words[0] == "-m" and "$" not in words[1] else None
+
+
+def _without_interpreter(program: Sequence[str]) -> Sequence[str]:
+    """Return a program from its script, or from -m, on."""
+    name = PurePosixPath(program[0]).name
+    if not _BEFORE_A_SCRIPT.fullmatch(name):
+        return program
+    option = _PYTHON_OPTION if name.startswith("python") else _SHELL_OPTION
+    place = 1
+    while place < len(program) and (match := option.fullmatch(program[place])):
+        place += 2 if match["takes_next"] else 1
+    return program[place:]
 
 
 def _check_module(module: str, source: LocalFolder) -> None:
@@ -147,6 +164,10 @@ def _check_module(module: str, source: LocalFolder) -> None:
         raise RefusalError(
             "program", module, f"is not in {folder / package}", "correct it, or name the folder with --workdir"
         )
+    path = module.replace(".", "/")
+    if f"{path}/__init__.py" in names and f"{path}/__main__.py" not in names:
+        fix = f"name one of its modules, or write {path}/__main__.py"
+        raise RefusalError("program", module, "is a package without __main__.py, which Python does not start", fix)
 
 
 def _has_module(path: str, names: Collection[str]) -> bool:
@@ -175,17 +196,28 @@ def _check_start(first: str, source: LocalFolder) -> None:
     if "/" not in first:
         limit = "is looked for in PATH, where the folder is not"
         raise RefusalError("program", first, limit, f"write ./{first}{or_by}")
-    if file.is_file() and _ends_its_interpreter_with_cr(file):
+    if file.is_file() and (line := _first_line(file)).startswith(b"#!") and line.endswith(b"\r"):
         limit = "begins with a #! line that ends in CR LF: the kernel looks for an interpreter with a CR in its name"
         raise RefusalError("program", first, limit, f"convert it, such as: sed -i 's/\\r$//' {path}{or_by}")
     if file.is_file() and not file.stat().st_mode & stat.S_IXUSR:
         raise RefusalError("program", first, "is not executable", f"chmod +x {path}{or_by}")
 
 
-def _ends_its_interpreter_with_cr(file: Path) -> bool:
+def _check_ends_of_lines(script: PurePosixPath, source: LocalFolder) -> None:
+    """Refuse a shell's script with the ends of lines of Windows.
+
+    Raises:
+        RefusalError: naming it.
+    """
+    file = Path(source.path).resolve() / script
+    if file.is_file() and _first_line(file).endswith(b"\r"):
+        limit = "has lines that end in CR LF: the shell takes each CR for a part of its line's last word"
+        raise RefusalError("program", str(script), limit, f"convert it, such as: sed -i 's/\\r$//' {script}")
+
+
+def _first_line(file: Path) -> bytes:
     with file.open("rb") as content:
-        first = content.read(256).partition(b"\n")[0]
-    return first.startswith(b"#!") and first.endswith(b"\r")
+        return content.readline(4096).removesuffix(b"\n")
 
 
 def _not_sent(script: PurePosixPath, source: LocalFolder) -> RefusalError:
@@ -212,7 +244,7 @@ def _user_code(program: Sequence[str]) -> list[PurePosixPath]:
 
 def _script(program: Sequence[str]) -> PurePosixPath | None:
     """Return the relative path of the script that is started; None for modules, programs and scripts elsewhere."""
-    words = program[1:] if _BEFORE_A_SCRIPT.fullmatch(PurePosixPath(program[0]).name) else program
+    words = _without_interpreter(program)
     first = PurePosixPath(words[0]) if words else None
     if (
         first is None

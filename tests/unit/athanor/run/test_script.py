@@ -30,6 +30,10 @@ def source(tmp_path):
         (tmp_path / name).touch()
     for name, mode in (("run.sh", 0o644), ("tool", 0o644), ("started.sh", 0o755), ("code/started", 0o755)):
         (tmp_path / name).touch(mode=mode)
+    for name in ("whole", "started"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+    (tmp_path / "started" / "__main__.py").touch()
     (tmp_path / "linked").symlink_to("code")
     (tmp_path / ".gitignore").write_text("generated.py\n")
     return LocalFolder(path=str(tmp_path))
@@ -45,8 +49,13 @@ def source(tmp_path):
         "-m absent",
         "-m code.more --lr 1",
         "python -m code",
+        "python -m started",
+        "python -m whole.__init__",
         "python -m absent.py",
-        "python -u absent.py",
+        "python -c absent.py",
+        "python -u -X dev -W ignore train.py absent.py",
+        "bash -c absent.sh",
+        "sh -euo pipefail run.sh",
         "/opt/absent.py",
         "../absent.py",
         "$PROGRAM.py",
@@ -103,10 +112,22 @@ def test_a_script_whose_interpreter_ends_in_cr_is_refused(source):
     check_script(["./dos.sh"], LocalFolder(path=source.path))
 
 
+@each_row("command", ["sh dos.sh", "bash -e ./dos.sh"])
+def test_a_script_of_a_shell_with_the_ends_of_lines_of_windows_is_refused(source, command):
+    file = Path(source.path, "dos.sh")
+    file.write_bytes(b"set -e\r\nif true; then\r\n  echo a\r\nfi\r\n")
+    with pytest.raises(RefusalError, match=r"program = 'dos\.sh': has lines that end in CR LF.*sed -i 's/\\r\$//' dos"):
+        check_script(shlex.split(command), LocalFolder(path=source.path))
+    file.write_bytes(b"printf 'a\\r\\n'\n")
+    check_script(shlex.split(command), LocalFolder(path=source.path))
+
+
 @each_row(
     "command",
     [
         *("absent.py", "python code/absent.py --lr 1", "bash ./absent.sh", "--no-python ./absent.sh"),
+        *("python -u absent.py", "python3 -OO -X dev -Wignore absent.py", "python -W ignore -uB absent.py"),
+        *("bash -ex absent.sh", "sh -euo pipefail absent.sh"),
         *("-m trainer.train --model absent.py:ViT", "python3 -m trainer.train --dataset=code/absent.py:Faces"),
     ],
 )
@@ -126,6 +147,8 @@ def test_a_script_that_is_ignored_is_refused_with_the_line_that_takes_it_in(sour
     ("command", "said"),
     [
         ("python -m code.absent", "program = 'code.absent': is not in .*/code. Fix: correct it"),
+        ("python -u -X dev -m code.absent", "program = 'code.absent': is not in .*/code. Fix: correct it"),
+        ("python -m whole", "program = 'whole': is a package without __main__.py, .* or write whole/__main__.py"),
         ("-m code.more.absent", "program = 'code.more.absent': is not in"),
         (
             "python3 -m package.train",
