@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from infra.errors import RefusalError, choices
+from infra.job_source import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,9 @@ FLAGS = {
     "namespace": "namespace",
 }
 """By flag of arena: the option that says the same."""
+_BRANCH = "master"
+"""What git-sync 3, which arena starts, takes without GIT_SYNC_BRANCH (kubernetes/git-sync v3, cmd/git-sync/main.go)."""
+_QUOTED = re.compile(r"""(?P<quote>['"])(?P<text>[^'"]*\s[^'"]*)(?P=quote)""")
 _OF_GIT = {"sync-mode", "sync-source", "working-dir"}
 _LEFT_OUT = {
     **dict.fromkeys(("tensorboard", "logdir", "tensorboard-image"), "`athanor tensorboard RUN` shows a run's files"),
@@ -113,6 +117,9 @@ class _Arena:
     options: list[str] = field(default_factory=list[str])
     git: dict[str, str] = field(default_factory=dict[str, str])
     variables: dict[str, str] = field(default_factory=dict[str, str])
+    """Of git-sync."""
+    environment: list[str] = field(default_factory=list[str])
+    """Of the program, as NAME=VALUE."""
     left_out: list[str] = field(default_factory=list[str])
     command: list[str] = field(default_factory=list[str])
 
@@ -141,7 +148,8 @@ def with_arena(words: Sequence[str]) -> list[str]:
     if said.left_out:
         sys.stderr.write(f"left out of arena's command: {'; '.join(said.left_out)}\n")
     behind = words[end:] if end < len(words) else ["--", _command(said)]
-    return [f"--kind={_KINDS[pasted[1]]}", *said.options, *_git(said), *rest, *behind]
+    variables = [f"--env={_at_its_place(said, value)}" for value in said.environment]
+    return [f"--kind={_KINDS[pasted[1]]}", *said.options, *variables, *_git(said), *rest, *behind]
 
 
 def _read(words: list[str]) -> _Arena:
@@ -181,6 +189,8 @@ def _take(said: _Arena, flag: str, value: str) -> None:
         said.variables[name] = content
     elif flag == "toleration":
         said.options.append(f"--toleration={_toleration(value)}")
+    elif flag == "env":
+        said.environment.append(value)
     else:
         said.options.append(f"--{FLAGS[flag]}={value}")
 
@@ -209,15 +219,27 @@ def _git(said: _Arena) -> list[str]:
     if "GIT_SYNC_USERNAME" in said.variables or "GIT_SYNC_PASSWORD" in said.variables:
         fix = "put both into a Secret of type kubernetes.io/basic-auth, omit them here, and add --git-secret NAME"
         raise RefusalError(_OPTION, "--env=GIT_SYNC_PASSWORD=…", "would be stored in plain text", fix)
-    reference = said.variables.get("GIT_SYNC_REV") or said.variables.get("GIT_SYNC_BRANCH")
-    return [f"--git={source}{f'@{reference}' if reference else ''}"]
+    commit, branch = said.variables.get("GIT_SYNC_REV"), said.variables.get("GIT_SYNC_BRANCH")
+    if not commit or commit == "HEAD":
+        return [f"--git={source}@{branch or _BRANCH}"]
+    if not COMMIT.fullmatch(commit):
+        limit = "may be a tag, a branch or the beginning of a hash"
+        fix = f"write all 40 digits of the commit, or omit it and add --git {source}@tag:NAME"
+        raise RefusalError(_OPTION, f"--env=GIT_SYNC_REV={commit}", limit, fix)
+    return [f"--git={source}@{commit}"]
 
 
 def _command(said: _Arena) -> str:
-    """Return the command; the code that arena puts into code/REPOSITORY below the working directory is at its place."""
+    """Return the command, which may have been quoted twice: once for a shell and once for arena."""
     if not said.command:
         raise RefusalError(_OPTION, "arena submit", "starts nothing", 'write the command at its end: "python train.py"')
-    text = " ".join(said.command)
+    text = " ".join(said.command).strip()
+    quoted = _QUOTED.fullmatch(text)
+    return _at_its_place(said, quoted["text"] if quoted else text)
+
+
+def _at_its_place(said: _Arena, text: str) -> str:
+    """Return a text with the paths of the code as the job has it: arena puts it into code/REPOSITORY."""
     source = said.git.get("sync-source")
     if source is None:
         return text

@@ -30,12 +30,24 @@ def run_of(command: str, *words: str):
         (
             f"""arena submit tf --name=tf-dist-git --gpus=1 --workers=2 --worker-image=tf:1 --sync-mode=git --ps=1
             --sync-source={_SAMPLES} --ps-image=tf:1 --ps-cpu=2 --tensorboard --logdir=/mnt
+            --env=TEST_TMPDIR=code/tensorflow-sample-code/ --env CODE=code/own/
             "python code/tensorflow-sample-code/tfjob/main.py --data_dir=code/tensorflow-sample-code/data code/own"
             """,
             TensorFlowJobArgs(
                 program=("python", "./tfjob/main.py", "--data_dir=./data", "code/own"), workers=2, image="tf:1",
-                resources=Resources(gpus=1), source=GitSource(_SAMPLES, branch="main"),
+                resources=Resources(gpus=1), source=GitSource(_SAMPLES, branch="master"),
+                env={"TEST_TMPDIR": "./", "CODE": "code/own/"},
                 parameter_servers=ParameterServers(replicas=1, resources=Resources(cpu="2")),
+            ),
+        ),
+        (
+            f"""arena submit pytorchjob --name=a --workers=1 --image=torch:1 --sync-mode=git --sync-source={_SAMPLES}
+            -e GIT_SYNC_BRANCH=main -e GIT_SYNC_REV={"0a" * 20}
+            "'python code/tensorflow-sample-code/mnist.py --max_steps 5000'"
+            """,
+            PyTorchJobArgs(
+                program=("./mnist.py", "--max_steps", "5000"), workers=1, image="torch:1",
+                source=GitSource(_SAMPLES, commit="0a" * 20),
             ),
         ),
         (
@@ -95,6 +107,10 @@ def test_what_is_left_out_is_said_and_what_is_typed_wins(capsys):
         (
             "arena submit tfjob --sync-source=https://a/b -e GIT_SYNC_PASSWORD=hunter2 'python a.py'",
             "--git-secret NAME",
+        ),
+        (
+            "arena submit tfjob --sync-source=https://a/b -e GIT_SYNC_REV=v1 'python a.py'",
+            "'--env=GIT_SYNC_REV=v1': may be a tag, a branch or the beginning of a hash. Fix: write all 40 digits",
         ),
         ("arena submit tfjob 'python a.py", "is not closed"),
     ],
