@@ -152,12 +152,13 @@ class GitSource:
     def server(self) -> Manifest:
         """Return the rule of a network policy that opens the way to the git server, as far as policies can name it.
 
-        Where the repository is read over ssh, its submodules may be public ones, which are read over https.
+        Its submodules may be at the default ports of other hosts: over https, or over http where it is read so itself.
         """
         url = self._url
         host, number = url.hostname or "", url.port or _PORTS[url.scheme]
-        further = [_PORTS["https"]] if url.scheme == "ssh" and number != _PORTS["https"] else []
-        ports = [{"protocol": "TCP", "port": each} for each in (number, *further)]
+        further = ["http", "https"] if url.scheme == "http" else ["https"]
+        numbers = dict.fromkeys((number, *(_PORTS[each] for each in further)))
+        ports = [{"protocol": "TCP", "port": each} for each in numbers]
         try:
             address = ipaddress.ip_network(host)
         except ValueError:

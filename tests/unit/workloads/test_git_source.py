@@ -132,7 +132,9 @@ def _is_taken(fields: dict[str, str | None]) -> bool:
     ("repository", "ports"),
     [
         ("https://git.example/a.git", [443]),
-        ("https://git.example:8443/a.git/", [8443]),
+        ("https://git.example:8443/a.git/", [8443, 443]),
+        ("http://git.example/a.git", [80, 443]),
+        ("http://git.example:8080/a.git", [8080, 80, 443]),
         ("git@git.example:team/a.git", [22, 443]),
         ("git.example:/srv/a.git", [22, 443]),
         ("git@git.example:~/a b.git", None),
@@ -144,7 +146,7 @@ def _is_taken(fields: dict[str, str | None]) -> bool:
     ],
 )
 def test_the_forms_of_an_address_and_the_ports_that_it_needs(repository, ports):
-    secret = None if repository.startswith("https") else "git-robot"
+    secret = None if repository.startswith("http") else "git-robot"
     if ports is None:
         assert not _is_taken({"repository": repository, "secret": secret})
         return
@@ -261,7 +263,7 @@ _ANY_HTTPS = {"ports": [{"protocol": "TCP", "port": 443}]}
     ("repository", "opened"),
     [
         ("https://git.example/a.git", _ANY_HTTPS),
-        ("https://git.example:8443/a.git", {"ports": [{"protocol": "TCP", "port": 8443}]}),
+        ("https://git.example:8443/a.git", {"ports": [{"protocol": "TCP", "port": each} for each in (8443, 443)]}),
         ("https://192.0.2.7/a.git", {**_ANY_HTTPS, "to": [{"ipBlock": {"cidr": "192.0.2.7/32"}}]}),
         ("https://[2001:db8::7]/a.git", {**_ANY_HTTPS, "to": [{"ipBlock": {"cidr": "2001:db8::7/128"}}]}),
         ("http://git/a.git", {"to": [{"podSelector": {}}]}),
