@@ -139,7 +139,7 @@ class Login:
     helper: bool
     """Whether ACK's credential helper does it for them."""
     instance: str | None
-    """The Enterprise Edition instance that the helper was told of."""
+    """The Enterprise Edition instance that the helper was given, if any."""
 
 
 def check_pulled(name: str, reference: str, login: Login) -> None:

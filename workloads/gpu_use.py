@@ -48,7 +48,7 @@ def check_trainer_ranks(args: JobArgs, program: Sequence[str], field: str, ranks
 
 
 def check_mpi_launch(args: JobArgs, program: Sequence[str], launcher: PodArgs) -> None:
-    """Refuse what mpirun cannot make one job of: programs that take their ranks from torchrun, and GPUs of its own pod.
+    """Refuse what mpirun cannot start as one job: programs that take their ranks from torchrun, and GPUs of its pod.
 
     Raises:
         RefusalError: each rank would train alone, in the others' folder, or GPUs would be unused.

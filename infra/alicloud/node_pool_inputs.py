@@ -77,7 +77,7 @@ def node_pool_inputs(
 def _metadata_tokens(settings: AlicloudSettings) -> dict[str, Any]:
     """Ask for tokens: without them, who gets into a pod could ask for the credentials of the node's role.
 
-    `optional` is ACK's own default, and is not sent: an account for which ACK does not know the option needs a way out.
+    `optional` is the default of ACK itself, and is not sent: accounts for which ACK does not know it go without.
     """
     required = settings.metadata_tokens == "required"
     return {"instance_metadata_options": {"http_tokens": "required"}} if required else {}

@@ -106,8 +106,8 @@ def _in_pieces(said: str) -> int:
 
     What it holds now says nothing: the tensors of the step have been freed on the way here.
     """
-    found = _IN_PIECES.search(said)
-    return int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    size = _IN_PIECES.search(said)
+    return int(float(size[1]) * _UNITS[size[2]]) if size else 0
 
 
 def memory_use(

@@ -56,7 +56,7 @@ def test_the_program_in_the_pods_understands_its_command():
     assert (parsed.max_bytes, parsed.distributed.num_gpu, str(parsed.output_dir)) == (2**28, 8, "/data/output/net")
 
 
-def test_the_program_decides_how_far_it_measures_unless_it_is_told():
+def test_the_program_decides_how_far_it_measures_unless_a_size_is_given():
     assert "max_bytes" not in " ".join(
         benchmark_job("net", ARGS.measurements[0], dataclasses.replace(ARGS, maximum_mebibytes=None)).program
     )
