@@ -153,14 +153,13 @@ def check_pulled(name: str, reference: str, login: Login) -> None:
     Raises:
         ValueError: it cannot be pulled like that.
     """
-    host = reference.partition("/")[0]
-    parts = _CONTAINER_REGISTRY.fullmatch(host)
+    parts = _container_registry(reference)
     if not parts:
         return
     if parts["personal"] and not parts["vpc"]:
         raise ValueError(
             f"{name} = {reference!r}: such a Personal Edition instance gives images only at its VPC address. Fix: write"
-            f" {host.replace('.', '-vpc.', 1)}"
+            f" {parts[0].replace('.', '-vpc.', 1)}"
         )
     if parts["personal"] and not login.secrets:
         raise ValueError(
@@ -177,8 +176,12 @@ def check_pulled(name: str, reference: str, login: Login) -> None:
 
 def private_region(reference: str) -> str | None:
     """Return the region from whose VPCs alone an image or registry is reached; None if it is not at such an address."""
-    parts = _CONTAINER_REGISTRY.fullmatch(reference.partition("/")[0])
+    parts = _container_registry(reference)
     return parts["region"] if parts and parts["vpc"] else None
+
+
+def _container_registry(reference: str) -> re.Match[str] | None:
+    return _CONTAINER_REGISTRY.fullmatch(reference.partition("/")[0])
 
 
 def pod_specs(node: object) -> Iterator[_Object]:

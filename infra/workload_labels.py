@@ -18,6 +18,6 @@ IDLE_SECONDS_LABEL = "athanor.dev/idle-seconds"
 HOLD_SECONDS_LABEL = "athanor.dev/hold-seconds"
 """Of the same: the longest time that a request waits for the first pod."""
 LONGEST_HOLD_SECONDS = 3_000
-"""What they may ask for: the gateway's proxies end no request before that."""
+"""Longest wait that a service may ask for: the gateway's proxies end no request before that."""
 QUEUE_LABEL = "volcano.sh/queue-name"
 """Written by Volcano on every pod of a job, as a label and as an annotation."""

@@ -26,7 +26,6 @@ _NAMES: dict[type[PodNetwork], str] = {
     ExclusiveEni: "exclusive-eni",
     HostNetwork: "host-network",
 }
-"""MiB. Where the bandwidth of 8 GPUs a node no longer grows in NCCL's own benchmarks."""
 
 
 @checked("measurements")

@@ -51,7 +51,7 @@ FLAGS = {
 }
 """By flag of arena: the option that says the same."""
 _BRANCH = "master"
-"""What git-sync 3, which arena starts, takes without GIT_SYNC_BRANCH (kubernetes/git-sync v3, cmd/git-sync/main.go)."""
+"""Default branch of git-sync 3, which arena starts (kubernetes/git-sync v3, cmd/git-sync/main.go, GIT_SYNC_BRANCH)."""
 _QUOTED = re.compile(r"""(?P<quote>['"])(?P<text>[^'"]*\s[^'"]*)(?P=quote)""")
 _OF_GIT = {"sync-mode", "sync-source", "working-dir"}
 _LEFT_OUT = {

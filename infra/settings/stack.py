@@ -98,9 +98,11 @@ class Settings(Model):
 
     @model_validator(mode="after")
     def _registry_is_in_reach(self) -> Self:
-        for name, reference in self.images.pulled.items() if self.alicloud else ():
-            region, ours = private_region(reference), self.alicloud.region if self.alicloud else None
-            if region not in (None, ours):
+        if self.alicloud is None:
+            return self
+        ours = self.alicloud.region
+        for name, reference in self.images.pulled.items():
+            if private_region(reference) not in (None, ours):
                 raise ValueError(
                     f"images.{name} = {reference!r}: a -vpc address is reached from VPCs of its own region, and the"
                     f" cluster is in {ours}. Fix: use an instance in {ours}, or replicate this one there"

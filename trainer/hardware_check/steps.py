@@ -61,12 +61,7 @@ def all_steps(sizes: Sequence[str]) -> list[Step]:
         Step(name="sharded", title="Language model on two GPUs, shard=2", seconds=60, run=more.sharded),
         Step(name="lost-rank", title="One of two ranks is killed", seconds=90, run=more.lost_rank),
         Step(name="network", title="All-reduce between two GPUs", seconds=60, run=more.network),
-        Step(
-            name="stop-and-resume",
-            title="SIGTERM, and started again",
-            seconds=60,
-            run=training.stop_and_resume,
-        ),
+        Step(name="stop-and-resume", title="SIGTERM, and started again", seconds=60, run=training.stop_and_resume),
         Step(name="out-of-memory", title="More memory than there is", seconds=60, run=training.out_of_memory),
         _images(0),
         _images(None),

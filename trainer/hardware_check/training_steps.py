@@ -170,8 +170,8 @@ def images(site: Site, workers: int) -> Figures:
 
 def stop_and_resume(site: Site) -> Figures:
     """Stop a run as Kubernetes does, let the same command go on, and compare it with a run that nobody stopped."""
-    options = (*gpt_options(site, site.scale.gpt_sizes[0]), "--max_steps", str(_STEPS_OF_A_STOPPED_RUN))
-    options = (*options, "--deterministic_on_gpus")
+    same = ("--max_steps", str(_STEPS_OF_A_STOPPED_RUN), "--deterministic_on_gpus")
+    options = (*gpt_options(site, site.scale.gpt_sizes[0]), *same)
     whole = site.trained("not-stopped", *options)
     seconds = _stopped(site, options)
     resumed = site.trained("stop", *options)

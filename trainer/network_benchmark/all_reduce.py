@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 SMALLEST_BYTES = 1024
 LARGEST_BYTES = {"cpu": 1 << 26, "cuda": 1 << 30}
-"""By kind of device, unless a run says otherwise: the bandwidth between GPUs grows up to there."""
+"""By kind of device, unless a run says otherwise: where the bandwidth of 8 GPUs a node no longer grows in NCCL's own
+benchmarks."""
 _STEP = 4
 _WARM_UP_CALLS = 3
 _CALLS_PER_ROUND = 5  # one call of a few microseconds is below what the clock and a GPU's queue can tell

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _SHORTAGES = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
 """In the messages of CUDA and NCCL, of cuBLAS, and of torch's allocator for CPUs."""
 _ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+ \w+)")
-_IN_PIECES = re.compile(r"and ([\d.]+) ([KMG]?i?B) is reserved by PyTorch but unallocated")
-_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_IN_PIECES = re.compile(r"and ([\d.]+) ([KMG]iB) is reserved by PyTorch but unallocated")
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _WORTH_A_FIX = 0.1
 """Of a GPU's memory: a smaller part that somebody else holds, or that is in pieces, would not have helped."""
 

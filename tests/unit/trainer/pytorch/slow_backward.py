@@ -1,4 +1,4 @@
-"""A training in which one rank computes its gradients slowly: `torchrun … slow_backward.py RANK SECONDS arguments…`."""
+"""A training in which one rank computes its gradients slowly: `-m … slow_backward RANK SECONDS arguments…`."""
 
 from __future__ import annotations
 

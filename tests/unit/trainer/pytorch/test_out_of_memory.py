@@ -109,9 +109,9 @@ def test_the_message_says_for_what_and_what_helps(small):
 @pytest.mark.usefixtures("gpu")
 def test_memory_that_was_freed_after_the_shortage_is_not_said_to_be_in_pieces(small):
     whole = torch.OutOfMemoryError(CUDA.replace("10.00 GiB is reserved", "2.10 MiB is reserved"))
-    made = str(shortage(whole, small(), GPU, (None, None), step=1, ranks=1, happens_again=True))
-    assert "held in pieces 0.00 GiB" in made
-    assert "expandable_segments" not in made
+    message = str(shortage(whole, small(), GPU, (None, None), step=1, ranks=1, happens_again=True))
+    assert "held in pieces 0.00 GiB" in message
+    assert "expandable_segments" not in message
 
 
 @pytest.mark.parametrize("steps_done", [0, 2])

@@ -60,7 +60,8 @@ class Job(Heard):
     """A torchrun of two ranks, and what it says on standard error."""
 
     def __init__(self, *arguments: object, max_restarts: int = 0) -> None:
-        launcher = ["-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2", f"--max-restarts={max_restarts}"]
+        launcher = ["-m", "torch.distributed.run", "--nnodes=1", f"--nproc-per-node={RANKS}"]
+        launcher.append(f"--max-restarts={max_restarts}")
         rendezvous = ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
         environment = {
             **os.environ,
