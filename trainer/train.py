@@ -11,7 +11,7 @@ def main() -> None:
     """Run the command line.
 
     Raises:
-        SystemExit: 2 for wrong arguments, 143 after a stop on request.
+        SystemExit: see `run`.
     """
     # A quarter of the time of the imports, and of a rank's start with it, would be collections that find nothing. `run`
     # turns them on when the model is there: torch imports its compiler, an eighth of all modules, with the optimizer.

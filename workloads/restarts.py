@@ -38,10 +38,16 @@ _AGAIN_ALONE: tuple[Manifest, ...] = (
     {"exitCode": STOPPED_EXIT_STATUS, "action": "RestartPod", "timeout": "1h0m0s"},
     # none for PodEvicted: every Restart… would use up a restart
 )
-RESTART_ALONE: tuple[Manifest, ...] = (*_AGAIN_ALONE, {"event": "PodFailed", "action": "RestartPod"})
+_NOT_AGAIN: Manifest = {"exitCode": NOT_AGAIN_EXIT_STATUS, "action": "TerminateJob"}
+RESTART_ALONE: tuple[Manifest, ...] = (
+    *_AGAIN_ALONE,
+    _NOT_AGAIN,
+    {"event": "PodFailed", "action": "RestartPod"},
+)
 """For pods that the others can go on without, and whose failures Volcano counts: those of an elastic job."""
 RESTART_TOGETHER: tuple[Manifest, ...] = (
     {"event": "PodEvicted", "action": "RestartJob"},
+    _NOT_AGAIN,
     {"event": "PodFailed", "action": "RestartJob"},
 )
 """For pods of the platform's own that all others need: whatever ends them, all start again."""

@@ -42,16 +42,21 @@ _FAILURES = (
 
 NOT_AGAIN_EXIT_STATUS = 78
 """Of what would fail in the same way again: EX_CONFIG of sysexits.h. Jobs do not restart it (workloads/pytorch.py)."""
+_WRONG_ARGUMENTS = 2
+"""As programs have it by convention. Others fail with 2 for whatever reason, so jobs restart that."""
 
 
 def run() -> None:
     """Run the command line.
 
     Raises:
-        SystemExit: 2 for wrong arguments, 1 after saying why training failed, 78 if it would fail again for lack of
+        SystemExit: 1 after saying why training failed, 78 if it would fail again, for wrong arguments or lack of
             memory, 143 after a stop on request.
     """
-    config = parse()
+    try:
+        config = parse()
+    except SystemExit as end:
+        sys.exit(NOT_AGAIN_EXIT_STATUS if end.code == _WRONG_ARGUMENTS else end.code)
     log_to_stderr()
     outcome = _train(config)
     if outcome is Outcome.STOPPED:

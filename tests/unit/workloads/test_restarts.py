@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 AGAIN = {"PodEvicted": "RestartJob", "exit 143": "RestartJob", "exit 75": "RestartJob"}
 FAILS = {"PodFailed": "TerminateJob"}
 ALONE = {"exit 143": "RestartPod after 1h0m0s"}
-COUNTED_ALONE = {**ALONE, "PodFailed": "RestartPod"}
-COUNTED = {"PodEvicted": "RestartJob", "PodFailed": "RestartJob"}
+HOPELESS = {"exit 78": "TerminateJob"}
+COUNTED_ALONE = {**ALONE, **HOPELESS, "PodFailed": "RestartPod"}
+COUNTED = {"PodEvicted": "RestartJob", **HOPELESS, "PodFailed": "RestartJob"}
 ONCE = {"PodEvicted": "TerminateJob", **FAILS}
 ENDS = {"TaskCompleted": "CompleteJob"}
 

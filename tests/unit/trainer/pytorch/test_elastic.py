@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from torch.distributed import TCPStore
 
-from infra.job_pods import STOPPED_EXIT_STATUS
+from infra.job_pods import NOT_AGAIN_EXIT_STATUS, STOPPED_EXIT_STATUS
 from tests.processes import until_executing
 from tests.warm_python import WarmPython
 from trainer.pytorch.data.sampler import IndexSampler
@@ -144,7 +144,7 @@ def late_worker(port: int, *program: object) -> list[object]:
     """A worker of a job that one is enough for, as pods run it."""
     settings = "is_host=false,join_timeout=60,last_call_timeout=1"
     return [
-        *("workloads.elastic_worker", f"127.0.0.1:{port}", "--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=0"),
+        *("workloads.elastic_worker", f"127.0.0.1:{port}", "--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=1"),
         *("--rdzv-id=job", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", f"--rdzv-conf={settings}"),
         *("--local-addr=127.0.0.1", "--no-python", *program),
     ]
@@ -158,10 +158,13 @@ def test_a_worker_that_comes_when_the_others_have_finished_is_not_a_failure(star
     assert late.process.wait(PATIENCE_SECONDS) == 0
 
 
-def test_a_worker_that_comes_when_the_others_have_failed_fails_too(start, store):
+@pytest.mark.parametrize(("status", "code", "attempts"), [(3, 1, 2), (NOT_AGAIN_EXIT_STATUS, 78, 1)])
+def test_a_worker_that_comes_when_the_others_have_failed_fails_too(start, store, status, code, attempts):
     _, port = store
-    assert start(*late_worker(port, "false")).process.wait(PATIENCE_SECONDS) != 0
-    assert start(*late_worker(port, "true")).process.wait(PATIENCE_SECONDS) != 0
+    failed = start(*late_worker(port, "sh", "-c", f"echo attempt; exit {status}"))
+    assert failed.end_status() == code
+    assert start(*late_worker(port, "true")).end_status() == code
+    assert failed.output.count("attempt\n") == attempts
 
 
 def test_a_worker_that_is_asked_to_stop_is_not_a_failure_to_volcano(start, store):

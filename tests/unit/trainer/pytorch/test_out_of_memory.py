@@ -154,3 +154,11 @@ def test_the_status_says_whether_to_start_again(monkeypatch, happens_again, stat
         program._train(SimpleNamespace())  # pyright: ignore[reportArgumentType]
     assert end.value.code == status
     assert caplog.messages[-1] == "step 1: out of memory"
+
+
+@pytest.mark.parametrize(("words", "status"), [(["--epochz=3"], 78), (["--help"], 0)])
+def test_wrong_arguments_are_wrong_the_next_time_too(monkeypatch, words, status):
+    monkeypatch.setattr("sys.argv", ["trainer.train", *words])
+    with pytest.raises(SystemExit) as end:
+        program.run()
+    assert end.value.code == status
