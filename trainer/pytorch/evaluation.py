@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, cast
 
 import torch
 
+from trainer.pytorch.data.batches import Batches
+from trainer.pytorch.data.sampler import GivenBatches
 from trainer.pytorch.task import count, mean_over_counted
 from trainer.training.digits import DataError, refuse_labels
 
@@ -30,6 +32,7 @@ def mean_score(  # noqa: PLR0913  the caller's five, and how
     *,
     samples_per_call: int,
     precision: PrecisionConfig,
+    read: Callable[..., Batches[GivenBatches]] = Batches[GivenBatches],
 ) -> tuple[float, ...] | None:
     """Return the means of the task's figures over all counted targets; every rank computes its own part of the samples.
 
@@ -43,6 +46,7 @@ def mean_score(  # noqa: PLR0913  the caller's five, and how
         go_on: Whether to compute another batch; collective: every rank calls it before each, equally often.
         samples_per_call: Most samples of a forward pass.
         precision: In which numbers it computes: those of training, which the device is fast with.
+        read: Returns the batches of a data set, a sampler and a device.
 
     Returns:
         The same on every rank; None where it was broken off.
@@ -52,14 +56,17 @@ def mean_score(  # noqa: PLR0913  the caller's five, and how
     """
     own = torch.arange(distributed.rank, len(held_out), distributed.world_size)
     most = -(-len(held_out) // distributed.world_size)
+    parts = [own[begin : begin + samples_per_call] for begin in range(0, most, samples_per_call)]
     sums = sums_of(task)
-    with evaluating(model), torch.inference_mode():
-        for begin in range(0, most, samples_per_call):
+    batches = read(held_out, GivenBatches([each for each in parts if len(each)]), device=distributed.device)
+    with closing(batches), evaluating(model), torch.inference_mode():
+        for part in parts:
             if not go_on():
                 return None
-            part = own[begin : begin + samples_per_call]
             if len(part):
-                batch = held_out.batch(part).to(distributed.device)
+                batch = next(batches, None)
+                if batch is None:
+                    return None
                 refuse_labels(batch.targets, held_out.classes, not_counted=task.not_counted, first=None)
                 score = task.score(precision.compute(model, batch.inputs), batch.targets)
                 sums += with_count(score, batch.targets)

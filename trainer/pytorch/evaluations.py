@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trainer.pytorch.config import TrainConfig
+    from trainer.pytorch.data.batches import Batches
     from trainer.pytorch.data.dataset import Dataset
+    from trainer.pytorch.data.sampler import GivenBatches
     from trainer.pytorch.distributed import Distributed
     from trainer.pytorch.parallel.parallel_model import ParallelModel
     from trainer.pytorch.reporting.reporter import Reporter
@@ -23,14 +25,17 @@ if TYPE_CHECKING:
 class Evaluations:
     """Judges the model by samples that training has not seen. All methods are collective: every rank calls them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it judges, and how to read it
         self,
         config: TrainConfig,
         model: ParallelModel,
         held_out: Dataset,
         distributed: Distributed,
         reporter: Reporter,
+        *,
+        read: Callable[..., Batches[GivenBatches]],
     ) -> None:
+        self._read = read
         self._config = config
         self._folder = config.folders.checkpoints
         self._model = model
@@ -82,7 +87,7 @@ class Evaluations:
         data, model = self._config.data, self._model
         buffers.take_from_main(model)
         if not model.computes_alone:
-            return sharded_mean_score(model, self._held_out, data.task, data.batch_size, go_on)
+            return sharded_mean_score(model, self._held_out, data.task, data.batch_size, go_on, read=self._read)
         part = data.batch_size // model.layout.degrees.data // self._config.parallel.microbatches
         return mean_score(
             model.module,
@@ -92,4 +97,5 @@ class Evaluations:
             go_on,
             samples_per_call=part,
             precision=self._config.precision,
+            read=self._read,
         )

@@ -6,6 +6,7 @@ import math
 import time
 from contextlib import ExitStack
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -117,7 +118,8 @@ class Trainer:
         self._checkpoints = CheckpointManager(config.checkpoint, self._folders.checkpoints, distributed, self._settings)
         self._saves = Saves(config.checkpoint, self._checkpoints, distributed, self.metrics, self.events)
         stack.callback(self._saves.close)
-        self._evaluations = Evaluations(config, self._parallel_model, self._held_out, distributed, self._reporter)
+        model, held_out = self._parallel_model, self._held_out
+        self._evaluations = Evaluations(config, model, held_out, distributed, self._reporter, read=self._read)
 
     def _has_checkpoints(self) -> bool:
         return self._folders.checkpoints.is_dir() and bool(by_step(self._folders.checkpoints))
@@ -156,14 +158,10 @@ class Trainer:
             device=self.distributed.device,
             ranks=self.distributed.local_world_size,
         )
-        self.batches = Batches(
-            samples,
-            sampler,
-            workers=workers,
-            device=self.distributed.device,
-            give_up=self._gives_up_on_batch,
-            report=self._report_damaged,
+        self._read = partial(
+            Batches[Any], workers=workers, give_up=self._gives_up_on_batch, report=self._report_damaged
         )
+        self.batches: Batches[IndexSampler] = self._read(samples, sampler, device=self.distributed.device)
         stack.callback(self.batches.close)
         return samples
 
@@ -292,6 +290,7 @@ class Trainer:
 
         The best one so far is saved where that is asked for, unless this step is saved anyway.
         """
+        self.batches.close()  # its processes have all the cores and the shared memory that there are for reading
         scores = self._evaluations.evaluate(self.step, lambda: stop.requested)
         if scores is not None and not self._is_saved and self._evaluations.is_best(self.step):
             self._saves.at_interval(self.step, self.state_dict)

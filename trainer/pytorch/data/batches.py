@@ -1,11 +1,11 @@
-"""The training batches of one rank, read when they are needed or ahead of that by other processes."""
+"""The batches of one rank, read when they are needed or ahead of that by other processes."""
 
 from __future__ import annotations
 
 import copy
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import torch
 
@@ -25,6 +25,17 @@ if TYPE_CHECKING:
     from trainer.pytorch.data.sampler import IndexSampler
 
 _LOOK_SECONDS = 0.5
+
+
+class Sampler(Protocol):
+    """Which samples the batches have, without end."""
+
+    batch_size_per_rank: int
+
+    def __next__(self) -> Tensor: ...
+
+
+Samples = TypeVar("Samples", bound=Sampler)
 
 
 class _Copies:
@@ -60,7 +71,7 @@ class _OnItsWay:
         return self._batch
 
 
-class Batches:
+class Batches(Generic[Samples]):
     """Batches on the training device, without end.
 
     Attributes:
@@ -71,10 +82,10 @@ class Batches:
     def __init__(  # noqa: PLR0913  two to read from, and how
         self,
         dataset: Dataset,
-        sampler: IndexSampler,
+        sampler: Samples,
         *,
-        workers: int,
         device: torch.device,
+        workers: int = 0,
         give_up: Callable[[float], bool] = lambda _: False,
         report: Report | None = None,
     ) -> None:
@@ -83,8 +94,8 @@ class Batches:
         Args:
             dataset: The samples.
             sampler: Where to begin.
-            workers: Processes that read ahead; 0 reads each batch when it is asked for.
             device: Where batches are returned.
+            workers: Processes that read ahead; 0 reads each batch when it is asked for.
             give_up: Asked twice a second, while a batch of workers is not there yet, whether to end the iteration
                 after so many seconds of waiting. It may raise.
             report: Gets the damaged samples that workers have left out.
@@ -103,7 +114,7 @@ class Batches:
         if workers:
             import_ahead()
 
-    def __iter__(self) -> Batches:
+    def __iter__(self) -> Batches[Samples]:
         return self
 
     def __next__(self) -> Batch:
@@ -161,7 +172,7 @@ class Batches:
         names = listed([self._dataset.name(int(number)) for number in numbers])
         return f"{names}, which have values that are not finite" if bad.any() else names
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self: Batches[IndexSampler], state: dict[str, Any]) -> None:
         """Go to a position that `sampler.state_dict` returned; see there."""
         self.close()
         self.sampler.load_state_dict(state)
@@ -193,6 +204,6 @@ class Batches:
                 yield batch.pin_memory() if on_gpu else batch
 
 
-def _numbers(sampler: IndexSampler, batches: int) -> Iterator[Numbers]:
+def _numbers(sampler: Sampler, batches: int) -> Iterator[Numbers]:
     while True:
         yield [next(sampler).numpy() for _ in range(batches)]

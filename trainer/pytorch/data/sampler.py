@@ -10,6 +10,8 @@ import torch
 from trainer.common.validation import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
 
@@ -39,6 +41,20 @@ def check_batch(batch_size: int, *, ranks: int, microbatches: int = 1, samples: 
         elastic = "in an elastic job a multiple of every number of ranks from its least to its most"
         fix = f"Fix: a multiple of {parts}, for example {multiple}; {elastic}"
         raise SettingsError(f"batch_size={batch_size}: {shared} cannot share it evenly. {fix}")
+
+
+class GivenBatches:
+    """Batches of sample indices in the order in which they are given, again and again: those of an evaluation."""
+
+    def __init__(self, batches: Sequence[Tensor]) -> None:
+        self.batch_size_per_rank = max(map(len, batches), default=1)
+        self._batches = batches
+        self._taken = 0
+
+    def __next__(self) -> Tensor:
+        """Return the indices of the next batch, int64 [N]."""
+        self._taken += 1
+        return self._batches[(self._taken - 1) % len(self._batches)]
 
 
 class IndexSampler:

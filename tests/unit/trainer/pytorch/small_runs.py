@@ -30,7 +30,7 @@ class Relabelled:
 
     def __init__(self, batches, change):
         self._batches, self._change = batches, change
-        self.sampler = batches.sampler
+        self.sampler, self.close = batches.sampler, batches.close
 
     def __next__(self):
         batch = next(self._batches)

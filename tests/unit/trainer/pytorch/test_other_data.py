@@ -14,6 +14,7 @@ from trainer import export
 from trainer.model_repository import model_file
 from trainer.pytorch.data import samples
 from trainer.pytorch.data.cifar10 import Cifar10Config
+from trainer.pytorch.data.damage import UndamagedDataset
 from trainer.pytorch.data.image_folder import ImageFolder, ImageFolderConfig
 from trainer.pytorch.data.tokens import TokensConfig
 from trainer.pytorch.export_config import ExportConfig
@@ -106,27 +107,42 @@ def test_no_rank_holds_a_whole_model_that_is_not_published(language, monkeypatch
     assert run(language())[0] is Outcome.FINISHED
 
 
-def test_a_gpt_stopped_between_two_numbers_of_workers_equals_the_uninterrupted_one(language, tmp_path):
+@pytest.fixture
+def rank_reads_nothing(monkeypatch):
+    """Let no batch be read in the rank's own process, neither of training nor of an evaluation."""
+
+    def refuse():
+        monkeypatch.setattr(UndamagedDataset, "batch", lambda *_: pytest.fail("processes of its own should read"))
+
+    return refuse
+
+
+def test_a_gpt_stopped_between_two_numbers_of_workers_equals_the_uninterrupted_one(
+    language, tmp_path, rank_reads_nothing
+):
     reference = language(output_dir=tmp_path / "uninterrupted")
     _, expected = run(reference)
     config = language()
     ahead = dataclasses.replace(config, data=dataclasses.replace(config.data, data_workers=2))
     assert run(ahead, stop_at=5)[0] is Outcome.STOPPED
     assert run(config, stop_at=9)[0] is Outcome.STOPPED
+    rank_reads_nothing()
     _, trainer = run(ahead)
     assert losses(config) == losses(reference)
+    assert events(config, "evaluated")[-1]["test_loss"] == events(reference, "evaluated")[-1]["test_loss"]
     for name, weights in expected.model.state_dict().items():
         assert torch.equal(weights, trainer.model.state_dict()[name]), name
 
 
-def test_a_sharded_gpt_has_the_same_loss_when_it_is_evaluated(language, tmp_path):
+def test_a_sharded_gpt_has_the_same_loss_when_it_is_evaluated(language, tmp_path, rank_reads_nothing):
     """In bfloat16 parameters are sharded, also over one rank."""
     plain = language(output_dir=tmp_path / "plain")
-    sharded = language(precision=PrecisionConfig(precision="bf16"))
-    scores = []
-    for config in (plain, sharded):
-        run(config)
-        scores.append(events(config, "evaluated")[-1]["test_loss"])
+    data = dataclasses.replace(plain.data, data_workers=1)
+    sharded = language(precision=PrecisionConfig(precision="bf16"), data=data)
+    run(plain)
+    rank_reads_nothing()
+    run(sharded)
+    scores = [events(config, "evaluated")[-1]["test_loss"] for config in (plain, sharded)]
     assert scores[1] == pytest.approx(scores[0], rel=0.05)
 
 
