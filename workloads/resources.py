@@ -41,8 +41,9 @@ class Resources:
     gpus: int | Accelerator = 0
     """Whole GPUs by their number, or a share: `SharedGpu()`, `MigInstances(...)`, `GpuMemory(...)`."""
     shared_memory: Memory | None = None
-    """Size of /dev/shm; counts against `memory`. PyTorch's data workers and NCCL need it. Default: 1Gi for each GPU,
-    256Mi without any, or all of `memory` if that is less. Under MPS it is the node's, and this has no effect."""
+    """Size of /dev/shm; counts against `memory`. PyTorch's data workers and NCCL need it: for each rank a batch of each
+    worker and two more (on CPUs six), and up to 640Mi for the GPUs' connections without NVLink. Default: 1Gi for each
+    GPU, 256Mi without any, or all of `memory` if that is less. Under MPS it is the node's, and this has no effect."""
     guaranteed: bool = False
     """Whether the pod is of Kubernetes' class Guaranteed: a CPU limit like the request, for whole cores. On nodes whose
     kubelet has the CPU manager's policy `static` it then has cores of its own, on its GPU's NUMA node if the topology

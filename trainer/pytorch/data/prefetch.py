@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from trainer.pytorch.data.dataset import Batch
 
-_AHEAD = 4
+AHEAD = 4
 """Batches that wait for their steps: those of a message are there at once, and the next one may be late."""
 _END_SECONDS = 10
 
@@ -26,7 +26,7 @@ class Prefetch:
 
     def __init__(self, batches: Iterator[Batch]) -> None:
         """Begin with the first batch."""
-        self._taken: queue.Queue[Batch | Exception] = queue.Queue(maxsize=_AHEAD)
+        self._taken: queue.Queue[Batch | Exception] = queue.Queue(maxsize=AHEAD)
         self._closed = threading.Event()
         # a daemon: a read that hangs with its volume must not keep the process
         self._thread = threading.Thread(target=self._take, args=(batches,), name="batches", daemon=True)

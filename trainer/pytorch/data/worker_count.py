@@ -10,6 +10,7 @@ import torch
 
 from trainer.common.cpu import usable_cores
 from trainer.common.validation import SettingsError
+from trainer.pytorch.data.prefetch import AHEAD
 from trainer.pytorch.data.transfer import PIPE_BYTES
 from trainer.training.digits import DataError
 
@@ -20,7 +21,11 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  not a temporary file: where torc
 _MOST = 8
 """By default: a process that reads takes a few hundred MB."""
 _ON_THEIR_WAY = 2
-"""Batches in shared memory besides one of each process: the one that is being pinned, and the one before it."""
+"""Batches in shared memory besides one of each process: the one that is being pinned, and the one before it. On CPUs,
+which pin none, the one of the step, one that waits for its place, and `AHEAD` more."""
+_NCCL_BYTES = 640 * 2**20
+"""Most that NCCL takes of it for a rank, when the first step connects the GPUs of a pod: 10 MiB per connection, 32
+channels, two neighbours (workloads/resources.py). Over NVLink it is next to nothing, so at most half is left to it."""
 _BYTES_OF_VALUE = 4
 """Of images whose first one is damaged, so that their kind of number is not known."""
 
@@ -49,12 +54,16 @@ def worker_count(
     batch_bytes = _batch_bytes(dataset, batch_size)
     if batch_bytes <= PIPE_BYTES:
         return count, []
+    on_gpu = device.type == "cuda"
     free = shutil.disk_usage(SHARED_MEMORY).free // ranks
-    fitting = max(0, free // batch_bytes - _ON_THEIR_WAY)
+    of_nccl = min(_NCCL_BYTES, free // 2) if on_gpu and ranks > 1 else 0
+    others = _ON_THEIR_WAY if on_gpu else _ON_THEIR_WAY + AHEAD
+    fitting = max(0, (free - of_nccl) // batch_bytes - others)
     if count <= fitting:
         return count, []
-    needed = (count + _ON_THEIR_WAY) * batch_bytes
-    limit = f"{_mb(needed)} of {SHARED_MEMORY} for {count} processes, and {_mb(free)} are free for each rank"
+    needed = (count + others) * batch_bytes
+    left = f", {_mb(of_nccl)} of them for NCCL" if of_nccl else ""
+    limit = f"{_mb(needed)} of {SHARED_MEMORY} for {count} processes, and {_mb(free)} are free for each rank{left}"
     said = f"batches of {_mb(batch_bytes)} need {limit}. Fix: more shared memory (Resources(shared_memory=…) of a job)"
     if asked is not None:
         less = f"--data_workers {fitting}, " if fitting else ""

@@ -68,17 +68,35 @@ def test_the_cores_of_a_rank_decide(count, options, expected):
 
 
 def test_as_many_as_shared_memory_has_room_for(count):
-    reduced, notes = count(free_mb=280)  # 140 for a rank: 7 batches, two of which are on their way
+    reduced, notes = count(free_mb=560)  # 140 for a rank's batches: 7, two of which are on their way
     assert reduced == 5
-    limit = "batches of 20 MB need 200 MB of /dev/shm for 8 processes, and 140 MB are free for each rank"
+    free = "280 MB are free for each rank, 140 MB of them for NCCL"
+    limit = f"batches of 20 MB need 200 MB of /dev/shm for 8 processes, and {free}"
     fix = "Fix: more shared memory (Resources(shared_memory=…) of a job)"
     assert notes == [f"data_workers: 5 instead of 8: {limit}. {fix}"]
     with pytest.raises(SettingsError) as refusal:
-        count(free_mb=280, data_workers=6)
-    assert str(refusal.value) == (
-        "data_workers=6: batches of 20 MB need 160 MB of /dev/shm for 6 processes, and 140 MB are free for each rank. "
-        "Fix: more shared memory (Resources(shared_memory=…) of a job), --data_workers 5, or a lower --batch_size"
-    )
+        count(free_mb=560, data_workers=6)
+    limit = f"batches of 20 MB need 160 MB of /dev/shm for 6 processes, and {free}"
+    assert str(refusal.value) == f"data_workers=6: {limit}. {fix}, --data_workers 5, or a lower --batch_size"
+
+
+@each_row(
+    ("options", "expected"),
+    [
+        ({"free_mb": 3000, "data_workers": 39}, None),  # 1500 for a rank, 671 of them for NCCL
+        ({"free_mb": 3000, "data_workers": 40}, 39),
+        ({"free_mb": 160, "ranks": 1, "data_workers": 6}, None),  # NCCL connects nothing
+        ({"free_mb": 160, "ranks": 1, "data_workers": 7}, 6),
+        ({"free_mb": 320, "device": CPU, "data_workers": 2}, None),  # batches wait there for their steps
+        ({"free_mb": 320, "device": CPU, "data_workers": 3}, 2),
+    ],
+)
+def test_what_else_is_in_shared_memory_is_left_to_it(count, options, expected):
+    if expected is None:
+        assert count(**options) == (options["data_workers"], [])
+        return
+    with pytest.raises(SettingsError, match=rf"--data_workers {expected}, or a lower --batch_size$"):
+        count(**options)
 
 
 def test_without_room_for_any_the_rank_reads_by_itself(count):
@@ -88,7 +106,7 @@ def test_without_room_for_any_the_rank_reads_by_itself(count):
 
 
 def test_a_damaged_first_sample_counts_as_numbers_of_four_bytes(count):
-    assert count(damaged=True, free_mb=600)[0] == 1  # 300 for a rank, 80 for a batch
+    assert count(damaged=True, free_mb=1200)[0] == 1  # 300 for a rank, 80 for a batch
 
 
 def test_small_batches_need_no_shared_memory(count, monkeypatch):
