@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from tests.unit.trainer.pytorch.small_runs import GO_ON, Relabelled, StopAt, evaluations, events, losses, metric, run
 from trainer.common.validation import SettingsError
@@ -43,6 +44,44 @@ def test_a_run_stays_for_its_last_scrape_when_it_has_published_and_not_when_it_i
     assert published == []
     run(config)
     assert published == [True]
+
+
+READS = {
+    *("item", "tolist", "cpu", "numpy", "__array__", "__bool__", "__int__", "__float__", "__index__"),
+    *("nonzero", "masked_select", "unique", "equal", "allclose", "is_nonzero"),
+}
+"""Methods by which the host reads a tensor, and would wait for it on a GPU."""
+
+
+class ReadByHost(TorchFunctionMode):
+    """Notes each call of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def __torch_function__(self, func, _types, args=(), kwargs=None):
+        if func.__name__ in READS:
+            self.calls.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"parallel": ParallelConfig(microbatches=2)}, {"precision": PrecisionConfig(precision="bf16")}],
+    ids=["replicas", "microbatches", "sharded"],
+)
+def test_the_host_waits_for_the_device_once_in_a_step(small, options):
+    """Where a GPU is there, trainer.hardware_check counts what CUDA says of it."""
+    trainer = Trainer(small(**options))
+    try:
+        trainer.distributed.allow_first_step()
+        trainer.train_step(stop_requested=False)  # also looks at the gradients
+        with ReadByHost() as read:
+            trainer.train_step(stop_requested=False)
+    finally:
+        trainer.close()
+    assert read.calls == ["tolist"]
 
 
 def test_stopped_and_resumed_run_equals_the_uninterrupted_one_bit_for_bit(small, uninterrupted):
