@@ -26,6 +26,9 @@ class RuntimeConfig:
     """Use only kernels that give the same bits again on CPUs, where that costs nothing."""
     deterministic_on_gpus: bool = False
     """The same on GPUs, where it costs speed, and where torch refuses operations that have no such kernel."""
+    cudnn_benchmark: bool = True
+    """Try cuDNN's kernels for each new shape of a convolution on GPUs and keep the fastest; not of deterministic ones.
+    For models whose batches differ in shape it is a loss. Source: torch's performance tuning guide."""
     num_cpu_threads: int = 0
     """Threads of CPU kernels in each process; 0 takes OMP_NUM_THREADS or a share of the container's CPU limit."""
 
@@ -46,6 +49,7 @@ class RuntimeConfig:
             torch.set_deterministic_debug_mode("error")
             # else torch fills all memory that it hands out, for programs that read what they never wrote
             torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
+        torch.backends.cudnn.benchmark = self.cudnn_benchmark and not self.deterministic_on_gpus
         torch.manual_seed(self.seed)  # pyright: ignore[reportUnknownMemberType]
         if on_cpu or self.deterministic_on_gpus:
             return []

@@ -46,6 +46,7 @@ def process_settings(monkeypatch) -> Iterator[None]:
     threads = torch.get_num_threads()
     yield
     torch.set_deterministic_debug_mode("default")
+    torch.backends.cudnn.benchmark = False
     torch.set_num_threads(threads)
     os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
     if workspace is not None:

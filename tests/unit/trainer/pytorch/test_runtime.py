@@ -24,6 +24,9 @@ def test_on_gpus_speed_comes_first_and_that_is_said():
     assert note.endswith("Fix: --deterministic_on_gpus, at the cost of speed")
     assert torch.get_deterministic_debug_mode() == 0
     assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+    assert torch.backends.cudnn.benchmark
+    RuntimeConfig(cudnn_benchmark=False).apply(GPU, processes_per_node=1)
+    assert not torch.backends.cudnn.benchmark
 
 
 def test_on_gpus_the_same_bits_can_be_had_without_filling_memory():
@@ -32,6 +35,7 @@ def test_on_gpus_the_same_bits_can_be_had_without_filling_memory():
     assert torch.get_deterministic_debug_mode() == ERROR
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert not torch.utils.deterministic.fill_uninitialized_memory
+    assert not torch.backends.cudnn.benchmark
 
 
 def test_neither_is_both():
