@@ -11,9 +11,9 @@ CGROUP_ROOT = Path("/sys/fs/cgroup")
 def usable_cores(cgroup_root: Path = CGROUP_ROOT) -> int:
     """Return the whole cores this process may keep busy, at least 1: its CPU limit, else the cores it may run on.
 
-    `os.cpu_count` sees the node's cores: with it, every pod of a node starts a thread per core of the node. A CPU request
-    without a limit is not looked at: cores that are idle are for all, and where they are not, the kernel shares them by
-    the requests. Threads that compute follow the request by OMP_NUM_THREADS, which jobs set (workloads/volcano_job.py).
+    `os.cpu_count` sees the node's cores: with it, every pod of a node starts a thread per core of the node. A request
+    without a limit is not looked at: idle cores are for all, and the kernel shares busy ones by the requests. Threads
+    that compute follow the request by OMP_NUM_THREADS, which jobs set (workloads/volcano_job.py).
     Sources: kernel documentation, cgroup-v2 `cpu.max` and sched-bwc `cpu.cfs_quota_us`.
     """
     allowed = len(os.sched_getaffinity(0))

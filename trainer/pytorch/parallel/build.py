@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -114,7 +115,7 @@ class Recipe:
                 whole = self.model.build()
             refuse_what_meta_loses(whole, self.model.model)
         else:
-            whole = self.model.build().to(device)
+            whole = self._with_values(device)
         if self.parallel.sync_batch_norm:
             # imported here, for few models have it
             from trainer.pytorch.parallel.batch_norm import synchronise  # noqa: PLC0415
@@ -142,6 +143,16 @@ class Recipe:
         elif self.precision.channels_last:
             whole.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         return module, stages
+
+    def _with_values(self, device: torch.device) -> nn.Module:
+        """Return the whole network with first values, which a GPU draws by itself, in milliseconds, also for a resume.
+
+        A network whose code does not work there, such as one that makes arrays of its tensors, is built on the CPU.
+        """
+        if device.type != "cpu":
+            with suppress(Exception), device:
+                return self.model.build().to(device)
+        return self.model.build().to(device)
 
     def is_sharded(self, layout: Layout) -> bool:
         """Whether FSDP holds the parameters: it also replicates where layers are divided, which DDP cannot."""

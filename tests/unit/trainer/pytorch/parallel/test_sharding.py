@@ -11,6 +11,7 @@ from torch.distributed.tensor import DTensor
 from tests.unit.trainer.pytorch.small_runs import run
 from trainer.pytorch.data import samples
 from trainer.pytorch.data.tokens import TokensConfig
+from trainer.pytorch.models.digits_cnn import DigitsCnnConfig
 from trainer.pytorch.models.gpt import GptConfig
 from trainer.pytorch.parallel import sharding
 from trainer.pytorch.parallel.build import Recipe
@@ -69,6 +70,24 @@ def test_gpus_draw_by_themselves(monkeypatch):
 def tokens(tmp_path):
     samples.prepare_tokens(tmp_path / "tokens")
     return TokensConfig(data_dir=tmp_path / "tokens", batch_size=4)
+
+
+@pytest.mark.parametrize(("needs_cpu", "built_on"), [(False, ["meta"]), (True, ["meta", "cpu"])])
+def test_a_network_that_is_built_with_its_values_is_built_where_it_computes(monkeypatch, needs_cpu, built_on):
+    seen = []
+
+    def build(_config):
+        network = torch.nn.Linear(2, 2)
+        seen.append(network.weight.device.type)
+        if needs_cpu:
+            network.weight.detach().numpy()
+        return network
+
+    monkeypatch.setattr(DigitsCnnConfig, "build", build)
+    elsewhere = torch.device("meta")
+    module = Recipe(model=DigitsCnnConfig())._with_values(elsewhere)
+    assert seen == built_on
+    assert {each.device for each in module.parameters()} == {elsewhere}
 
 
 def test_a_run_that_resumes_draws_no_values_unless_its_checkpoints_are_damaged(small, tokens, monkeypatch):
