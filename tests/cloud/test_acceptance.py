@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 STACK = "dev"
 MADE_OR_READ = {"account", "up", "drift", "cluster", "nodes", "scale-out", "gpu-nodes", "destroy", "leftovers"}
-NEEDS_GPUS = {"this-machine", "gpu-job", "dashboards", "network", "sharing", "spot-loss", "scale-in"}
+NEEDS_GPUS = {"this-machine", "gpu-job", "dashboards", "network", "gpu-check", "sharing", "spot-loss", "scale-in"}
 NOT_SERVED = ["ecs.DescribeAvailableResource"]
 """Questions that a run can do without."""
 

@@ -54,8 +54,12 @@ def _declared(request: requests.Probe | requests.Measurement, platform: Platform
 
 def probe_args(request: requests.Probe) -> BatchJobArgs:
     """Return the job of a probe."""
+    words = ("trainer.helpers.hardware", f"--busy_seconds={request.busy_seconds}")
+    if request.check_minutes:
+        words = ("trainer.hardware_check", f"--minutes={request.check_minutes}", "--output=/tmp/report.json")
     return BatchJobArgs(
-        command=("python3", "-m", "trainer.helpers.hardware", f"--busy_seconds={request.busy_seconds}"),
+        command=("python3", "-m", *words),
+        max_restarts=0 if request.check_minutes else None,  # a check that fails is an answer
         pods=request.pods,
         pool=request.pool,
         resources=_resources(request),

@@ -30,8 +30,10 @@ class Probe:
     """GPUs of each: all of its node's."""
     cpus: int
     memory_gib: int
-    busy_seconds: int
+    busy_seconds: int = 0
     """How long the GPUs compute."""
+    check_minutes: int = 0
+    """Instead, how long `trainer.hardware_check` may take."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,11 @@ def probe(pool: NodePoolSettings, busy_seconds: int) -> Probe:
     share = _share(pool)
     name, pods = f"probe-{pool.name}", min(PODS_TO_COMPARE, pool.maximum)
     return Probe(name=name, pool=pool.name, pods=pods, busy_seconds=busy_seconds, **share)
+
+
+def check(pool: NodePoolSettings, minutes: int) -> Probe:
+    """Return the hardware check of one node of a GPU pool."""
+    return Probe(name=f"check-{pool.name}", pool=pool.name, pods=1, check_minutes=minutes, **_share(pool))
 
 
 def measurements(pool: NodePoolSettings, pod_security: PodSecurity) -> list[Measurement]:

@@ -9,7 +9,7 @@ from tools.acceptance.steps.account import account
 from tools.acceptance.steps.cluster import cluster
 from tools.acceptance.steps.dashboards import dashboards
 from tools.acceptance.steps.environment import destroy, drift, up
-from tools.acceptance.steps.gpus import gpu_job, scale_in, scale_out
+from tools.acceptance.steps.gpus import gpu_job, hardware_check, scale_in, scale_out
 from tools.acceptance.steps.leftovers import leftovers
 from tools.acceptance.steps.networks import networks
 from tools.acceptance.steps.nodes import gpu_nodes, nodes
@@ -34,6 +34,7 @@ ALL: Sequence[Step] = (
     Step(name="gpu-job", title="Jobs on GPUs", run=gpu_job, needs=("scale-out",)),
     Step(name="dashboards", title="GPU panels of the dashboards", run=dashboards, needs=("scale-out",)),
     Step(name="network", title="NCCL between nodes", run=networks, needs=("scale-out",)),
+    Step(name="gpu-check", title="Hardware check of GPU nodes", run=hardware_check, needs=("scale-out",)),
     Step(name="sharing", title="Shared GPUs and MIG", run=sharing, needs=("cluster",)),
     Step(name="spot-loss", title="A spot node is lost", run=spot_loss, needs=("scale-out",)),
     Step(name="scale-in", title="Idle GPU nodes are removed", run=scale_in, needs=("scale-out",)),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tools.acceptance.findings import SkippedError, StepFailedError
 from tools.acceptance.site import is_ready, is_simulated
-from tools.acceptance.workload_requests import probe
+from tools.acceptance.steps.this_machine import MINUTES, judge
+from tools.acceptance.workload_requests import check, probe
 from trainer.helpers import hardware
 
 if TYPE_CHECKING:
@@ -81,13 +82,7 @@ def gpu_job(site: Site, findings: Findings) -> None:
         SkippedError: no pool has a real node.
         StepFailedError: a pod does not reach its GPUs, or a job failed.
     """
-    pools = whole(site.pools)
-    real = [pool for pool in pools if not simulated(site, pool)]
-    for pool in pools:
-        if pool not in real:
-            findings.figure(f"pool {pool.name}", f"skipped: {SIMULATED}")
-    if not real:
-        raise SkippedError("; ".join(f"pool {pool.name}: {SIMULATED}" for pool in pools))
+    real = _real(site, findings)
     jobs = site.jobs.declare(list(probes_of(site).values()))
     wrong: list[str] = []
     for pool in real:
@@ -102,6 +97,45 @@ def gpu_job(site: Site, findings: Findings) -> None:
     wrong += _training(site, findings)
     if wrong:
         raise StepFailedError("; ".join(wrong))
+
+
+def hardware_check(site: Site, findings: Findings) -> None:
+    """Measure a node of each GPU pool with `trainer.hardware_check`, one pool at a time.
+
+    Raises:
+        SkippedError: no pool has a real node.
+        StepFailedError: a step of a check failed, or it did not come to its report.
+    """
+    wrong: list[str] = []
+    for pool in _real(site, findings):
+        requested = check(pool, MINUTES)
+        job = site.jobs.declare([requested])[requested.name]
+        try:
+            said = site.jobs.completed(job, findings, site.patience.job)
+        except StepFailedError:  # also where a step of the check failed, which its report says
+            said = site.jobs.log(job)
+        try:
+            judge(findings, said, fix=f"see the log of job {job}", of=f"pool {pool.name}: ")
+        except StepFailedError as error:
+            wrong.append(f"pool {pool.name}: {error}")
+    if wrong:
+        raise StepFailedError("; ".join(wrong))
+
+
+def _real(site: Site, findings: Findings) -> list[NodePoolSettings]:
+    """Return the pools with real nodes, and note the others.
+
+    Raises:
+        SkippedError: there is none.
+    """
+    pools = whole(site.pools)
+    real = [pool for pool in pools if not simulated(site, pool)]
+    for pool in pools:
+        if pool not in real:
+            findings.figure(f"pool {pool.name}", f"skipped: {SIMULATED}")
+    if not real:
+        raise SkippedError("; ".join(f"pool {pool.name}: {SIMULATED}" for pool in pools))
+    return real
 
 
 def reports_in(log: str) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _TESTED = REPOSITORY / ".venv-test" / "bin" / "python"
 """The environment with torch, once `make venv-test` has created it."""
-_MINUTES = 8
+MINUTES = 8
 _MARGIN_SECONDS = 120
 
 
@@ -42,30 +42,36 @@ def this_machine(_: Site, findings: Findings) -> None:
             "-m",
             "trainer.hardware_check",
             "--minutes",
-            str(_MINUTES),
+            str(MINUTES),
             "--output",
             f"{folder}/report.json",
         ]
         try:
-            said = run(words, cwd=REPOSITORY, timeout_seconds=60 * _MINUTES + _MARGIN_SECONDS)
+            said = run(words, cwd=REPOSITORY, timeout_seconds=60 * MINUTES + _MARGIN_SECONDS)
         except CommandError as error:  # a step failed, which its report says
             said = error.output
-    findings.saw(f"python -m trainer.hardware_check --minutes {_MINUTES}", said)
-    judge(findings, said)
+    findings.saw(f"python -m trainer.hardware_check --minutes {MINUTES}", said)
+    judge(findings, said, fix="`make venv-test` creates an environment with torch; then run this again")
 
 
-def judge(findings: Findings, said: str) -> None:
+def judge(findings: Findings, said: str, *, fix: str, of: str = "") -> None:
     """Note the figures of a hardware check, and what it could not do.
+
+    Args:
+        findings: Get the figures.
+        said: What it printed, or the log of its pod.
+        fix: What helps where it printed no report.
+        of: Begins the names of the figures.
 
     Raises:
         StepFailedError: a step of it failed, or it did not come to its report.
     """
-    line = next((line for line in said.splitlines() if line.startswith(f'{{"{report.KEY}"')), None)
+    begin = f'{{"{report.KEY}"'
+    line = next((begin + line.partition(begin)[2] for line in said.splitlines() if begin in line), None)
     if line is None:
-        fix = "`make venv-test` creates an environment with torch; then run this again"
         raise StepFailedError(f"the hardware check printed no report. Fix: {fix}")
     steps: list[dict[str, Any]] = json.loads(line)[report.KEY]["steps"]
     for step in steps:
-        findings.figure(step["title"], step["figures"] or f"{step['outcome']}: {step['reason']}")
+        findings.figure(of + step["title"], step["figures"] or f"{step['outcome']}: {step['reason']}")
     if failed := [f"{step['title']}: {step['reason']}" for step in steps if step["outcome"] == "failed"]:
         raise StepFailedError("; ".join(failed))

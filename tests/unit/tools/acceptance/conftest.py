@@ -14,6 +14,7 @@ from rich.console import Console
 from athanor.account.errors import CloudError
 from infra.settings.parse import parse_settings
 from tools.acceptance.command import gpu_pools
+from tools.acceptance.findings import StepFailedError
 from tools.acceptance.journal import Journal
 from tools.acceptance.site import Patience, Site
 from tools.stacks.engine import stack_config
@@ -69,6 +70,7 @@ class FakeJobs:
     def __init__(self):
         self.declared: list[list[Any]] = []
         self.logs: dict[str, str] = {}
+        self.failed: set[str] = set()
         self.pods_of: list[Any] = []
 
     def declare(self, jobs):
@@ -77,6 +79,11 @@ class FakeJobs:
 
     def completed(self, job, findings, _seconds):
         findings.saw(f"logs of {job}", self.logs[job])
+        if job in self.failed:
+            raise StepFailedError(f"job {job} is Failed")
+        return self.log(job)
+
+    def log(self, job):
         return self.logs[job]
 
     def pods(self, _job):

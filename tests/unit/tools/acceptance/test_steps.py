@@ -16,13 +16,16 @@ from tools.acceptance.steps.account import account
 from tools.acceptance.steps.all_steps import ALL
 from tools.acceptance.steps.cluster import cluster
 from tools.acceptance.steps.dashboards import dashboards
-from tools.acceptance.steps.gpus import gpu_job, reports_in, scale_in, scale_out
+from tools.acceptance.steps.gpus import gpu_job, hardware_check, reports_in, scale_in, scale_out
 from tools.acceptance.steps.leftovers import leftovers
 from tools.acceptance.steps.networks import networks
 from tools.acceptance.steps.nodes import gpu_nodes, nodes
 from tools.acceptance.steps.sharing import shared_gpu_pod, sharing
 from tools.acceptance.steps.spot import spot_loss
-from tools.acceptance.workload_requests import from_data, measurements, probe, to_data
+from tools.acceptance.workload_requests import check, from_data, measurements, probe, to_data
+from trainer.common import command_line
+from trainer.hardware_check import report as check_report
+from trainer.hardware_check.__main__ import HardwareCheckConfig
 from trainer.helpers import hardware
 
 SIMULATED = {"kwok.x-k8s.io/node": "fake"}
@@ -156,7 +159,7 @@ def test_nodes_that_do_not_come_fail(site_of):
         scale_out(site_of(), Findings())
 
 
-@pytest.mark.parametrize("step", [gpu_job, networks, scale_in, dashboards])
+@pytest.mark.parametrize("step", [gpu_job, hardware_check, networks, scale_in, dashboards])
 def test_steps_that_need_a_gpu_say_that_nodes_are_simulated(site_of, step):
     site = site_of()
     site.kubectl.objects["nodes"] = a10_nodes(site, simulated=True)
@@ -194,6 +197,21 @@ def test_a_pod_that_sees_no_gpu_fails_with_what_torch_said(site_of):
         gpu_job(site, Findings())
 
 
+@pytest.mark.parametrize("outcome", ["done", "failed"])
+def test_a_node_of_each_gpu_pool_is_checked(site_of, outcome):
+    site, findings = site_of(), Findings()
+    site.kubectl.objects["nodes"] = a10_nodes(site)
+    steps = [{"title": "Speed", "outcome": outcome, "figures": {}, "reason": "slow"}]
+    site.jobs.logs["check-a10-1a2b"] = f"[pod/check/x] {json.dumps({check_report.KEY: {'steps': steps}})}"
+    if outcome == "failed":
+        site.jobs.failed.add("check-a10-1a2b")
+        with pytest.raises(StepFailedError, match="pool a10: Speed: slow"):
+            hardware_check(site, findings)
+    else:
+        hardware_check(site, findings)
+    assert findings.figures["pool a10: Speed"] == f"{outcome}: slow"
+
+
 def test_networks_that_a_stack_does_not_have_are_named(site_of):
     site, findings = site_of(), Findings()
     site.kubectl.objects["nodes"] = a10_nodes(site)
@@ -217,6 +235,8 @@ def test_what_a_run_asks_for_can_be_declared(site_of, pool):
     asked = [probe(pool_of(site, pool), 180), *measurements(pool_of(site, pool), "privileged")]
     assert [from_data(json.loads(json.dumps(to_data(one)))) for one in asked] == asked
     assert probe_args(asked[0]).pool == pool
+    command = probe_args(check(pool_of(site, pool), 8)).command
+    command_line.parse(HardwareCheckConfig, "trainer.hardware_check", command[3:])
     assert {measurement_args(one).workers for one in asked[1:]} == {2}
 
 

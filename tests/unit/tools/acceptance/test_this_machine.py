@@ -25,16 +25,16 @@ def test_figures_and_reasons_are_noted_and_a_failure_fails_the_step():
     findings = Findings()
     done = Result(name="a", title="Speed", outcome="done", figures={"mfu": 0.4})
     skipped = Result(name="b", title="Two GPUs", outcome="skipped", reason="one GPU")
-    judge(findings, said(done, skipped))
+    judge(findings, said(done, skipped), fix="")
     assert findings.figures == {"Speed": "{'mfu': 0.4}", "Two GPUs": "skipped: one GPU"}
     failed = Result(name="c", title="Checkpoint", outcome="failed", reason="3 values differ")
     with pytest.raises(StepFailedError, match="Checkpoint: 3 values differ"):
-        judge(findings, said(done, failed))
+        judge(findings, said(done, failed), fix="")
 
 
 def test_a_check_that_did_not_run_is_not_taken_for_a_good_one():
     with pytest.raises(StepFailedError, match="printed no report"):
-        judge(Findings(), "No module named torch")
+        judge(Findings(), "No module named torch", fix="")
 
 
 def test_the_run_does_every_step_of_the_hardware_check(monkeypatch):
