@@ -43,7 +43,7 @@ class JobArgs(PodArgs):
     """Command that runs first in each computing pod, with the program's image, code and variables. It may fill
     /data/data, where it must be safe to run twice at once, or install packages with `pip install --user`."""
     requirements: Word | None = None
-    """File of Python packages in the code, such as requirements.txt. The first pod installs with pip what the image
+    """File of Python packages in the code, such as requirements.txt. One pod installs with pip what the image
     lacks, into a folder of the volume /data/output that all pods and later jobs with the same file and image use. pip
     asks the platform's index, or the one that PIP_INDEX_URL in `env` names, which needs `egress`."""
     cache: DnsLabel | None = None

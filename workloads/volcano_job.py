@@ -351,9 +351,7 @@ def _requirements(args: JobArgs, role: Role) -> list[Step]:
     """Return the step that installs a job's packages, or waits for the pod that does."""
     if args.requirements is None or role.in_platform_image or role.name == "launcher":
         return []  # a launcher starts ranks in other pods
-    # Pods that start alone may start in any order: each of them installs what is not there yet.
-    number = "0" if not role.needed else POD_INDEX if role.name == "worker" else "none"
-    words = [args.requirements, PACKAGES_FOLDER, PACKAGES, number]
+    words = [args.requirements, PACKAGES_FOLDER, PACKAGES]
     return [Step(name=REQUIREMENTS, command=["python3", "-c", _INSTALL_REQUIREMENTS, *words], writes_output=True)]
 
 

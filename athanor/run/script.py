@@ -77,7 +77,7 @@ def check_requirements(file: str | None, source: LocalFolder) -> None:
     folder = Path(source.path).resolve()
     _check_requirements_sent(PurePosixPath(file), source)
     try:
-        files = files_of(folder / file)
+        files = files_of(folder / file, folder)
     except ValueError as error:
         limit, _, fix = str(error).partition(". Fix: ")
         raise RefusalError("requirements", file, limit, fix or "correct its name") from None

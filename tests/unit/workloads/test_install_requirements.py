@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,6 +22,9 @@ from workloads.git_source import GitSource
 from workloads.job import job_manifests
 from workloads.mpi import MPIJobArgs, mpi_shape
 from workloads.pytorch import PyTorchJobArgs, pytorch_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SOURCE = GitSource(repository="https://git.example/team/code.git", branch="main")
 CODE = {"source": SOURCE, "requirements": "r.txt"}
@@ -39,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def start(folder: Path, number: str, file: str = "requirements.txt") -> subprocess.CompletedProcess[str]:
-    words = [install_requirements.__file__, file, folder / "store", folder / f"link-{number}", number]
+    words = [install_requirements.__file__, file, folder / "store", folder / f"link-{number}"]
     environment = {**os.environ, "ATHANOR_JOB": "job-1", "PIP_NO_INDEX": "1", "PIP_BREAK_SYSTEM_PACKAGES": "1"}
     environment.pop("VIRTUAL_ENV", None)
     return subprocess.run(
@@ -64,16 +69,72 @@ def test_the_first_pod_installs_and_the_others_and_later_jobs_find_it(folder):
     assert len(list((folder / "store").iterdir())) == 1, "nothing unfinished is left"
 
 
-def test_what_cannot_be_installed_ends_all_pods(folder, monkeypatch):
+def test_what_cannot_be_installed_ends_the_pod_that_installs(folder):
     (folder / "requirements.txt").write_text("no-such-package-of-athanor==1\n", encoding="utf-8")
     first = start(folder, "0")
     assert first.returncode != 0
     assert "no-such-package-of-athanor" in first.stderr
-    [failed] = (folder / "store").glob("*.failed-job-1")
-    failed.touch()  # as if while this one waits: an older one may be of the attempt before
-    monkeypatch.setattr(install_requirements, "PATIENCE_SECONDS", 0)
-    with pytest.raises(SystemExit, match="the first pod could not install the packages"):
-        install_requirements.wait(failed.with_suffix(""), failed)
+    assert [each.suffix for each in (folder / "store").glob("[!.]*")] == [".failed-job-1"]
+
+
+class Others:
+    """What the other pods do while this one waits: a step each time that it looks again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object]) -> None:
+        self.steps, self.installs = list(steps), 0
+        self.now = 0.0
+        monkeypatch.setattr(install_requirements.time, "sleep", self.sleep)
+        monkeypatch.setattr(install_requirements.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(install_requirements, "install", self.install)
+
+    def sleep(self, _seconds: float) -> None:
+        self.now += 100.0
+        if self.steps:
+            self.steps.pop(0)()
+
+    def install(self, _file: Path, packages: Path, *_: object) -> None:
+        self.installs += 1
+        packages.mkdir()
+
+
+def test_of_pods_that_start_in_any_order_one_installs(tmp_path, monkeypatch):
+    packages, failed, mark = (tmp_path / name for name in ("0123", "0123.failed-job-1", "0123.installing"))
+    file = tmp_path / "r.txt"
+    failed.touch()
+    os.utime(failed, (time.time() - 60,) * 2)  # of the attempt before
+
+    def wait(*steps: Callable[[], object], held_by: str = "worker-1") -> int:
+        mark.write_text(held_by, encoding="utf-8")
+        others = Others(monkeypatch, *steps)
+        install_requirements.install_once(file, packages, failed)
+        return others.installs
+
+    def alive() -> None:
+        os.utime(mark, (time.time(), mark.stat().st_mtime + 9))
+
+    assert wait(alive, alive, alive, packages.mkdir) == 0
+    packages.rmdir()
+    assert wait() == 1, "the other one is gone"
+    packages.rmdir()
+    assert wait(held_by=platform.node()) == 1, "this one began before it was started again"
+    assert not mark.exists()
+    packages.rmdir()
+    with pytest.raises(SystemExit, match="another pod could not install the packages"):
+        wait(failed.unlink, failed.touch)
+    with pytest.raises(SystemExit, match="has not installed the packages within 1800 s"):
+        wait(*[alive] * 30)
+
+
+def test_who_installs_shows_that_it_is_there(folder, monkeypatch):
+    monkeypatch.setattr(install_requirements, "_BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(install_requirements.sys, "executable", str(folder / "slow"))
+    (folder / "slow").write_text("#!/bin/sh\nexec sleep 1\n", encoding="utf-8")
+    (folder / "slow").chmod(0o755)
+    beats: list[object] = []
+    monkeypatch.setattr(install_requirements.os, "utime", lambda *words: beats.append(words))
+    mark = folder / "mark"
+    install_requirements.install(folder / "r.txt", folder / "new", folder / "failed", mark)
+    assert (mark.read_text(encoding="utf-8"), set(beats)) == (platform.node(), {(mark,)})
 
 
 def test_a_file_that_is_not_there_is_named(folder):
@@ -82,23 +143,37 @@ def test_a_file_that_is_not_there_is_named(folder):
 
 def test_what_a_file_includes_counts_and_what_installs_the_jobs_own_code_is_refused(folder):
     (folder / "more").mkdir()
+    (folder / "wheels").mkdir()
+    for name in ("own-1.0-py3-none-any.whl", "b-1.tar.gz", "c-1.zip", "wheels/d.whl", "wheels/readme", "more/e.whl"):
+        (folder / name).touch()
     for name, text in {
-        "top.txt": "-r more/a.txt\n--constraint=limits.txt # old ones\n", "limits.txt": "x<2\n",
-        "more/a.txt": "a\n-rb.txt\n-c https://x/c.txt\n",
-        "more/b.txt": "-r ../top.txt\n./own-1.0-py3-none-any.whl\n../b-1.tar.gz",
+        "top.txt": "-r more/a.txt\n--constraint=limits.txt # old ones\n-f wheels", "limits.txt": "x<2\n",
+        "more/a.txt": "a\n-rb.txt\n-c https://x/c.txt\n-r 'two words.txt'\n-f https://x/y\n-e git+https://x/y",
+        "more/b.txt": "-r ../top.txt\n./own-1.0-py3-none-any.whl[all] ; python_version > '3'\n/image/z.whl",
     }.items():  # fmt: skip
         (folder / name).write_text(text, encoding="utf-8")
-    files = install_requirements.files_of(folder / "top.txt")
+    windows = "c @ file:c-1.zip --hash=sha256:0\r\nb-1.tar.gz\r\nx @ https://x/y.whl\r\n-c \\\r\n ../limits.txt"
+    (folder / "more" / "two words.txt").write_text(windows, encoding="utf-16")
+    files = install_requirements.files_of(folder / "top.txt", folder)
     assert sorted(str(each.relative_to(folder)) for each in files) == [
-        "limits.txt",
-        "more/a.txt",
-        "more/b.txt",
-        "top.txt",
+        *("b-1.tar.gz", "c-1.zip", "limits.txt", "more/a.txt", "more/b.txt", "more/two words.txt"),
+        *("own-1.0-py3-none-any.whl", "top.txt", "wheels/d.whl"),
     ]
-    for line in ("-e .", "--editable=./lib", ".", "../lib[extra]", "file:///source/code", "-r absent.txt"):
-        (folder / "more" / "b.txt").write_text(f"x\n{line}\n", encoding="utf-8")
-        with pytest.raises(ValueError, match=r"installs the job's own code|absent.txt: is not there"):
-            install_requirements.files_of(folder / "top.txt")
+    for line in (
+        *("-e .", "--editable=./lib", ".", "../lib[extra]", "file:///source/code", "-r absent.txt", "-e lib[a]"),
+        *("lib/part", "lib @ file://${PWD}/lib", "-e 'my lib'", "./absent.whl"),
+    ):
+        (folder / "more" / "b.txt").write_text(f"\ufeffx\n{line}\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=r"installs the job's own code|absent\.\w+: is not there"):
+            install_requirements.files_of(folder / "top.txt", folder)
+
+
+def test_another_content_of_a_wheel_of_the_same_name_is_another_folder(folder):
+    files = install_requirements.files_of(folder / "requirements.txt", folder)
+    before = install_requirements.key_of(files)
+    assert install_requirements.key_of(files) == before
+    files[1].write_bytes(files[1].read_bytes() + b"\0")
+    assert install_requirements.key_of(files) != before
 
 
 def test_packages_that_no_job_uses_any_more_are_deleted(folder):
@@ -114,7 +189,8 @@ def test_packages_that_no_job_uses_any_more_are_deleted(folder):
     assert [each.name for each in store.iterdir()] == ["in-use"]
 
     os.utime(store / "in-use", (old, old))
-    (store / "in-use").rename(store / install_requirements.key_of((folder / "requirements.txt").read_bytes()))
+    files = install_requirements.files_of(folder / "requirements.txt", folder)
+    (store / "in-use").rename(store / install_requirements.key_of(files))
     begin = time.time()
     assert start(folder, "0").returncode == 0
     [packages] = store.iterdir()
@@ -149,17 +225,17 @@ def test_a_job_that_installs_packages_reaches_the_platforms_index(index, given, 
 
 
 @pytest.mark.parametrize(
-    ("args", "shape", "role", "number"),
+    ("args", "shape", "role"),
     [
-        (PyTorchJobArgs(program=("a.py",), workers=2, **CODE), pytorch_shape, "worker", "$(VC_TASK_INDEX)"),
-        (MPIJobArgs(program=("a",), workers=2, **CODE), mpi_shape, "worker", "$(VC_TASK_INDEX)"),
-        (BatchJobArgs(command=("a",), pods=2, **CODE), lambda _, args: batch_shape(args), "pod", "0"),
+        (PyTorchJobArgs(program=("a.py",), workers=2, **CODE), pytorch_shape, "worker"),
+        (MPIJobArgs(program=("a",), workers=2, **CODE), mpi_shape, "worker"),
+        (BatchJobArgs(command=("a",), pods=2, **CODE), lambda _, args: batch_shape(args), "pod"),
     ],
 )
-def test_packages_are_installed_before_the_program_which_imports_them(args, shape, role, number):
+def test_packages_are_installed_before_the_program_which_imports_them(args, shape, role):
     spec = pod(manifest_of(args, lambda name: shape(name, args)), role)
     [step] = [each for each in spec["initContainers"] if each["name"] == "requirements"]
-    assert step["args"][-4:] == ["r.txt", "/data/output/.packages", "/tmp/.packages", number]
+    assert step["args"][-3:] == ["r.txt", "/data/output/.packages", "/tmp/.packages"]
     assert {"name": "output", "mountPath": "/data/output", "readOnly": False} in step["volumeMounts"]
     [program] = spec["containers"]
     assert "/tmp/.packages/site-packages" in program["command"][2]
