@@ -18,6 +18,7 @@ from athanor.runs.arguments import Commands, add_runs
 from athanor.runs.ending import INTERRUPTED
 from athanor.sweep.arguments import add_sweep
 from infra.errors import RefusalError
+from infra.machine import find_programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,6 +77,7 @@ def main(words: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else words
     try:
         arguments = _parsed_and_said(words)
+        find_programs()
         run: Callable[[argparse.Namespace], int] = import_module(_MODULES[arguments.command]).run
         status = run(arguments)
         sys.stdout.flush()

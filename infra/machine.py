@@ -1,13 +1,15 @@
-"""Where this machine keeps what the program reads: the local cluster's folder and the cache of verified downloads."""
+"""Where this machine has what the program reads and starts: the local cluster's folder, programs and downloads."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 LOCAL_CLUSTER_NAME = "local"
 LOCAL_CONTEXT = f"athanor-{LOCAL_CLUSTER_NAME}"
 LOCAL_NODE = f"{LOCAL_CLUSTER_NAME}-node-0"
+_PROGRAMS = ("kubectl", "pulumi")
 
 
 def cache_folder() -> Path:
@@ -25,3 +27,11 @@ def home_folder() -> Path:
 def local_home() -> Path:
     """Return the folder of the local cluster that `make up` runs."""
     return home_folder() / LOCAL_CLUSTER_NAME
+
+
+def find_programs() -> None:
+    """Let this process find the local environment's kubectl and pulumi where PATH has none; those there come first."""
+    programs = home_folder() / "bin"
+    path = os.environ.get("PATH", "").split(os.pathsep)
+    if programs.is_dir() and str(programs) not in path and not all(map(shutil.which, _PROGRAMS)):
+        os.environ["PATH"] = os.pathsep.join([*filter(None, path), str(programs)])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,23 +18,14 @@ from athanor.runs.backend import data_folder
 from athanor.runs.ending import exit_status
 from athanor.runs.kubeconfig import kubeconfig_files
 from infra.errors import RefusalError, choices
-from infra.machine import home_folder, local_home
+from infra.machine import local_home
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-_PROGRAMS = ("kubectl", "pulumi")
 NO_CHOICE = "-"
 """In place of a context's name: the kubeconfig's current one again."""
-
-
-def find_programs() -> None:
-    """Let this process find the local environment's kubectl and pulumi where PATH has none; those there come first."""
-    programs = home_folder() / "bin"
-    path = os.environ.get("PATH", "").split(os.pathsep)
-    if programs.is_dir() and str(programs) not in path and not all(map(shutil.which, _PROGRAMS)):
-        os.environ["PATH"] = os.pathsep.join([*filter(None, path), str(programs)])
 
 
 def choose_cluster(given: argparse.Namespace) -> None:
@@ -44,7 +34,6 @@ def choose_cluster(given: argparse.Namespace) -> None:
     Args:
         given: Gets `kubeconfig` and `context`. A kubeconfig in the environment counts as named.
     """
-    find_programs()
     if given.kubeconfig or given.context or os.environ.get("KUBECONFIG"):
         return
     if chosen := _chosen():

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
+from athanor import command_line
 from athanor.command_line import parser
 from athanor.runs.context import choose_cluster, run
+from infra.machine import find_programs
 
 _LOCAL = "athanor-local"
 
@@ -49,14 +52,21 @@ def context(*words: str) -> int:
     return run(parser().parse_args(["context", *words]))
 
 
-def test_from_another_virtual_environment_the_local_cluster_and_its_programs_are_found(local, capsys):
+def test_from_another_virtual_environment_the_local_cluster_is_found(local, capsys):
     assert asked() == (str(local), None)
     assert capsys.readouterr().err == f"cluster: the local environment ({local})\n"
-    assert [shutil.which(name) for name in ("kubectl", "pulumi")] == [
-        str(local.parents[1] / "bin" / name) for name in ("kubectl", "pulumi")
-    ]
+
+
+@pytest.mark.parametrize("command", ["runs", "delete a --forget", "dev --name x", "review", "apply --stack a --plan b"])
+def test_from_another_virtual_environment_every_command_finds_its_programs(local, monkeypatch, command):
+    def which(_: object) -> int:
+        return [shutil.which(name) for name in ("kubectl", "pulumi")].count(None)
+
+    monkeypatch.setattr(command_line, "import_module", lambda _: SimpleNamespace(run=which))
+    assert command_line.main(command.split()) == 0
     before = os.environ["PATH"]
-    asked()
+    assert before.endswith(str(local.parents[1] / "bin"))
+    command_line.main(command.split())
     assert os.environ["PATH"] == before
 
 
@@ -64,6 +74,7 @@ def test_what_the_user_has_comes_first(local, home, monkeypatch, capsys):
     (home / "own").mkdir()
     (home / "own" / "kubectl").touch(mode=0o755)
     monkeypatch.setenv("PATH", f"{home / 'own'}")
+    find_programs()
     assert asked("--context", "x") == (None, "x")
     assert asked("--kubeconfig", "f") == ("f", None)
     assert shutil.which("kubectl") == str(home / "own" / "kubectl")
