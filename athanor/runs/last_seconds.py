@@ -33,18 +33,17 @@ class LastSeconds:
         for lines in self._lines.values():
             self._repeated.update(lines)
 
-    def is_new(self, time: str | None, line: str) -> bool:
+    def is_new(self, time: str, line: str) -> bool:
         """Return whether a line was not read before, and take it as read.
 
         Args:
-            time: When it was printed, RFC 3339; None for a line of a kubelet, which has no time.
+            time: When it was printed, RFC 3339.
             line: All of it, with its time.
         """
         if self._repeated[line] > 0:
             self._repeated[line] -= 1
             return False
-        if time is not None:
-            self._note(line, time[:_SECOND] + ("Z" if time.endswith("Z") else time[-_OFFSET:]))
+        self._note(line, time[:_SECOND] + ("Z" if time.endswith("Z") else time[-_OFFSET:]))
         return True
 
     def _note(self, line: str, second: str) -> None:

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 _ONE_AT_A_TIME = threading.Lock()
 _WITH_TIME = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)) (?P<text>.*)", re.DOTALL)
-"""A line with --timestamps (Kubernetes, PodLogOptions.timestamps: RFC 3339)."""
+"""A line with --timestamps (Kubernetes, PodLogOptions.timestamps: RFC 3339). One without a time is the kubelet's, which
+says in the log itself why it has no more (pkg/kubelet/kubelet_pods.go, kuberuntime_container.go)."""
 
 
-def json_line(log: Log, time: str | None, text: str) -> str:
+def json_line(log: Log, time: str, text: str) -> str:
     """Return a line for programs, which JSON keeps as it was printed."""
     return json.dumps({"pod": log.pod, "container": log.container, "time": time, "line": text})
 
@@ -38,6 +39,11 @@ def _trouble(said: str) -> str:
     if _GONE.search(said):
         return f"is gone with the pod; what it had printed before is in the log store, if there is one ({said})"
     return f"cannot be read now ({said})"
+
+
+def texts_of(log: str) -> list[str]:
+    """Return what a container printed, of a log with --timestamps."""
+    return [match["text"] for line in log.split("\n") if (match := _WITH_TIME.fullmatch(line))]
 
 
 class PodLines:
@@ -107,7 +113,10 @@ class PodLines:
     def _print(self, line: bytes) -> None:
         whole = line.decode(errors="backslashreplace")
         with_time = _WITH_TIME.fullmatch(whole)
-        time, text = (with_time["time"], with_time["text"]) if with_time else (None, whole)
+        if with_time is None:
+            self._complain(whole)
+            return
+        time, text = with_time["time"], with_time["text"]
         if not self._read.is_new(time, whole):
             return
         self.heard = monotonic()
@@ -119,14 +128,17 @@ class PodLines:
             sys.stdout.flush()
 
     def _copy_complaints(self, kubectl: subprocess.Popen[bytes]) -> None:
-        """Say that the log cannot be read, each cause once: a node that is away makes kubectl say the same again."""
         assert kubectl.stderr is not None
         for line in kubectl.stderr:
-            text = printable(line.decode(errors="backslashreplace").rstrip("\n"))
-            if text not in self._said:
-                self._said.add(text)
-                with _ONE_AT_A_TIME:
-                    sys.stderr.write(f"athanor: the log of {self._log.label} {_trouble(text)}\n")
+            self._complain(line.decode(errors="backslashreplace").rstrip("\n"))
+
+    def _complain(self, said: str) -> None:
+        """Say that the log cannot be read, each cause once: a node that is away makes kubectl say the same again."""
+        text = printable(said)
+        if text not in self._said:
+            self._said.add(text)
+            with _ONE_AT_A_TIME:
+                sys.stderr.write(f"athanor: the log of {self._log.label} {_trouble(text)}\n")
 
     def wait(self, seconds: float | None = None) -> None:
         """Return when all lines are printed, or after so many seconds."""

@@ -22,6 +22,7 @@ from athanor.inspection.reader import read
 from athanor.inspection.why import why as cause_of
 from athanor.runs.listing import duration
 from athanor.runs.past_lines import earlier_lines
+from athanor.runs.pod_lines import texts_of
 from athanor.runs.pod_series import series_if_any
 from infra.errors import RefusalError
 
@@ -196,12 +197,12 @@ def _start_fields(start: Start) -> dict[str, Any]:
 
 def _last_lines(cluster: Cluster, log: LogReference) -> list[str]:
     """Return what a container said last of why it ended; nothing where its log is gone with the pod."""
-    words = ["logs", log.pod, f"--container={log.container}", f"--tail={_TAIL_LINES}"]
+    words = ["logs", log.pod, f"--container={log.container}", f"--tail={_TAIL_LINES}", "--timestamps"]
     try:
         said = cluster.run(*words, *(["--previous"] if log.previous else []))
     except RefusalError:
         return []
-    lines = [part for line in said.splitlines() for part in _text_of(line).splitlines()]
+    lines = [part for line in texts_of(said) for part in _text_of(line).splitlines()]
     return [printable(line) for line in last_words(lines)]
 
 

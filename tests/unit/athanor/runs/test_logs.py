@@ -33,7 +33,7 @@ def past(logs, tmp_path):
     """The cluster with the log store, in which the job has these pods."""
     with logs.serve() as address:
         forwards = f"*port-forward*) echo 'Forwarding from {address} -> 9428'; exec sleep 600;;"
-        script = f'case "$*" in {forwards} esac; echo now'
+        script = f'case "$*" in {forwards} esac; echo 2026-01-01T10:00:00Z now'
         yield lambda *pods: _Job(tmp_path, script, phase="Running" if pods else "Completed", pods=pods)
 
 
@@ -44,7 +44,7 @@ def chosen(cluster: Cluster, capsys, *words: str) -> list[str]:
 
 
 def test_lines_of_pods_that_are_there_come_from_kubectl(tmp_path, capsys):
-    said = 'case "$*" in *worker-0*) echo a ;; *) echo b ;; esac'
+    said = 'case "$*" in *worker-0*) echo 2026-01-01T10:00:00Z a ;; *) echo 2026-01-01T10:00:00Z b ;; esac'
     cluster = _Job(tmp_path, said, phase="Running", pods=(f"{JOB}-worker-0", f"{JOB}-worker-1"))
     assert chosen(cluster, capsys, "--tail", "3", "--since", "2h") == ["[worker-0] a", "[worker-1] b"]
     assert chosen(cluster, capsys, "--rank", "1") == ["[worker-1] b"]
@@ -91,7 +91,7 @@ def test_what_pods_wrote_before_they_started_again_comes_first(past, logs, capsy
 
 
 def test_what_cannot_be_read_of_earlier_starts_is_said_once(tmp_path, capsys):
-    script = "case \"$*\" in *port-forward*) echo 'Error from server (NotFound): pods' >&2; exit 1;; esac; echo now"
+    script = "case \"$*\" in *port-forward*) echo '(NotFound)' >&2; exit 1;; esac; echo 2026-01-01T10:00:00Z now"
     cluster = _Job(tmp_path, script, phase="Running", pods=(f"{JOB}-worker-0", f"{JOB}-worker-1"))
     cluster.status = RESUMED
     arguments = parser().parse_args(["logs", "train"])

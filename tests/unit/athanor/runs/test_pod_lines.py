@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOG = Log(job_name="train-1", pod="train-1-worker-0", container="worker", is_program=True)
-HOSTILE = r"\033]0;title\007\033[31mred\033[0m 50%%\r100%% \342\200\256 \377\nlast"
+TIME = "2026-01-01T10:00:00.5Z"
+HOSTILE = rf"{TIME} \033]0;title\007\033[31mred\033[0m 50%%\r100%% \342\200\256 \377\n{TIME} last"
 MANY_LINES_TO_HEAD = """
 import sys
 from types import SimpleNamespace
@@ -63,7 +64,7 @@ def test_nothing_that_a_terminal_obeys_is_printed(kubectl, capsys):
 def test_for_programs_each_line_has_its_pod_and_its_time_and_stays_as_it_was(kubectl, capsys):
     script = (
         r"case $* in *--timestamps*) printf '2026-01-01T10:00:00.5Z a\033[31m b\n"
-        r"2026-01-01T10:00:01+08:00 \nno time\n' ;; esac"
+        r"2026-01-01T10:00:01+08:00 \n' ;; esac"
     )
     lines = PodLines(Cluster(kubectl(script)), LOG, follow=False, as_json=True)
     lines.wait()
@@ -74,7 +75,6 @@ def test_for_programs_each_line_has_its_pod_and_its_time_and_stays_as_it_was(kub
     assert [json.loads(line) for line in printed.splitlines()] == [
         {**of, "time": "2026-01-01T10:00:00.5Z", "line": "a\x1b[31m b"},
         {**of, "time": "2026-01-01T10:00:01+08:00", "line": ""},
-        {**of, "time": None, "line": "no time"},
     ]
 
 
@@ -86,11 +86,16 @@ def test_for_programs_each_line_has_its_pod_and_its_time_and_stays_as_it_was(kub
             "athanor: the log of worker-0 prepare is gone with the pod; what it had printed before is in the log store",
         ),
         ("error: unexpected EOF", "athanor: the log of worker-0 prepare cannot be read now (error: unexpected EOF)\n"),
+        (
+            "unable to retrieve container logs for containerd://0a1b",
+            "athanor: the log of worker-0 prepare is gone with the pod; what it had printed before is in the log store",
+        ),
     ],
 )
-def test_an_error_of_kubectl_is_explained_and_not_printed_as_a_line_of_the_pod(kubectl, capsys, said, expected):
+@pytest.mark.parametrize("stream", ["&2", "&1"], ids=["kubectl", "kubelet"])
+def test_what_kubectl_and_kubelet_say_is_explained_and_no_line_of_the_pod(kubectl, capsys, stream, said, expected):
     log = Log(job_name="train-1", pod="train-1-worker-0", container="prepare", is_program=False)
-    lines = PodLines(Cluster(kubectl(f"echo said; echo '{said}' >&2; exit 1")), log, follow=False)
+    lines = PodLines(Cluster(kubectl(f"echo '{TIME} said'; printf '%s' '{said}' >{stream}")), log, follow=False)
     lines.wait()
     lines.stop()
     printed = capsys.readouterr()
@@ -99,14 +104,14 @@ def test_an_error_of_kubectl_is_explained_and_not_printed_as_a_line_of_the_pod(k
 
 
 def test_reading_can_be_ended_before_the_pod_ends(kubectl, capsys):
-    lines = PodLines(Cluster(kubectl("echo begun; exec sleep 600")), LOG, follow=True)
+    lines = PodLines(Cluster(kubectl(f"echo '{TIME} begun'; exec sleep 600")), LOG, follow=True)
     lines.wait(0)
     lines.stop()
     assert capsys.readouterr().out in {"", "[worker-0] begun\n"}
 
 
 def test_a_reader_that_has_enough_ends_the_command_quietly(kubectl):
-    endless = kubectl("exec yes")
+    endless = kubectl(f"exec yes '{TIME} y'")
     words = [sys.executable, "-c", MANY_LINES_TO_HEAD, str(endless)]
     with subprocess.Popen(words, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as command:
         assert command.stdout.readline() == b"[worker-0] y\n"

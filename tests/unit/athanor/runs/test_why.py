@@ -118,20 +118,23 @@ def test_a_team_that_may_not_see_the_cluster_sees_the_ends_of_its_own(monkeypatc
     assert "does not have the right to list queues, nodes, priorityclasses" in said.err
 
 
+_AT = "2026-11-21T12:00:00Z"
+
+
 def test_a_failed_run_shows_the_end_of_its_log(capsys):
     lost = job("mine", task("worker", 1, gpu_spec(1)), phase="Failed")
     ended = [container(terminated={"exitCode": 1, "reason": "Error"})]
     trace = 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: no \x1b[31mdata'
     cluster = Cluster(
         Job=[lost], Pod=pods(lost, "a10-0", phase="Failed", containerStatuses=ended),
-        logs="begun\n" + json.dumps({"level": "error", "message": trace}) + "\n",
+        logs=f"{_AT} begun\n{_AT} {json.dumps({'level': 'error', 'message': trace})}\nunable to retrieve logs",
     )  # fmt: skip
     why(cluster, "mine-0a1b2c3d", as_json=False)
     said = capsys.readouterr().out
     assert "start it again with `athanor run --replace --name mine …`" in said
     assert "start:" not in said
     assert said.splitlines()[-1] == "  mine-0a1b2c3d-worker-0: ValueError: no data"
-    assert cluster.calls == [("logs", "mine-0a1b2c3d-worker-0", "--container=worker", "--tail=400")]
+    assert cluster.calls == [("logs", "mine-0a1b2c3d-worker-0", "--container=worker", "--tail=400", "--timestamps")]
 
 
 def test_every_command_that_a_sentence_names_exists():
