@@ -13,19 +13,25 @@ _LINES_BEHIND = 30
 """So many lines after a traceback it is no longer what the program ended with; mpirun's report is shorter."""
 # torch.distributed writes `[rank3]: ` before each line of a traceback, torchrun `[default3]:` where it tees.
 _MARK = r"(?:\[[a-z]+[0-9]+\]: ?)?"
-_HEADER = re.compile(rf"({_MARK})(?:Original )?Traceback \(most recent call last\):")
+_HEADER = re.compile(rf"({_MARK})(?:Original |(?P<group>  \+ Exception Group ))?Traceback \(most recent call last\):")
 """Also of the one that torch repeats in an error: that of a DataLoader's worker, whose cause it does not name."""
+_END_OF_GROUP = re.compile(r" {4}\+-{30,}")
+_FRAME = re.compile(r"[ |]*\|(?:  |\s*(?:Exception Group )?Traceback \(most)")
+"""A line of an exception group that is not of an error's message."""
 _OF_TORCHRUN = "torch.distributed.elastic."
 """How the exceptions begin that torchrun itself ends with."""
 _RULE = re.compile(r"={20,}")
-_CARETS = re.compile(r"[\s~^]+")
+_CARETS = re.compile(r"[\s|~^]+")
 _MESSAGE_LINES = 15
 """Of an error, such as the list of what pydantic found wrong; more are left out before the last one."""
 _OTHERS = re.compile(
     r"\[[a-z]+[0-9]+\]: ?|[IWEF]\d{4} \d\d:|\d{4}-\d\d-\d\d|[{=]|-{20,}|athanor: |stopped: |rank \d+ failed with "
 )
 """Beginnings of lines that launchers, loggers and other ranks print after an error."""
-_CHAINED = "The above exception was the direct cause of the following exception:"
+_CHAINED = {
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+}
 
 
 def last_words(lines: Sequence[str]) -> list[str]:
@@ -56,25 +62,39 @@ def _last_traceback(lines: Sequence[str]) -> list[str]:
         end = _end_of_traceback(lines, start)
         if not end:
             continue
-        behind = _end_of_message(lines, start, end)
         if len(lines) - end > _LINES_BEHIND:
             return []
+        behind = _end_of_message(lines, start, end)
         calls = [_unmarked(lines[start], line) for line in lines[start : end - 1]]
         calls = [line for line in calls if not _CARETS.fullmatch(line)]
-        message = _shortened([_unmarked(lines[start], line) for line in lines[end - 1 : behind]])
-        return [*_cause(lines, start), *calls[-(SHOWN_LINES - 1) :], *message]
+        latest = [] if _is_group(lines[start]) else calls[-(SHOWN_LINES - 1) :]
+        return [*_causes(lines, start), *latest, *_message(lines, start, end, behind)]
     return []
 
 
-def _cause(lines: Sequence[str], start: int) -> list[str]:
-    """Return the error that the one whose traceback begins at a line was raised from, and the words between the two."""
-    between = [place for place in range(max(0, start - 3), start) if _unmarked(lines[start], lines[place]) == _CHAINED]
+def _message(lines: Sequence[str], start: int, end: int, behind: int) -> list[str]:
+    """Return the error of a traceback, of a group those in it.
+
+    Args:
+        lines: The log.
+        start: Where its traceback begins.
+        end: The place behind the first line of its message.
+        behind: The place behind its message.
+    """
+    is_group = _is_group(lines[start])
+    message = [_unmarked(lines[start], line) for line in lines[start + 1 if is_group else end - 1 : behind]]
+    return _shortened([line for line in message if line.strip(" |") and not (is_group and _FRAME.match(line))])
+
+
+def _causes(lines: Sequence[str], start: int) -> list[str]:
+    """Return the errors before the one whose traceback begins at a line, each with the words behind it."""
+    between = [place for place in range(max(0, start - 3), start) if _unmarked(lines[start], lines[place]) in _CHAINED]
     if not between:
         return []
     for place in range(between[0] - 1, -1, -1):
         if end := _end_of_traceback(lines, place):
-            message = [_unmarked(lines[place], line) for line in lines[end - 1 : between[0]]]
-            return [*_shortened([line for line in message if line.strip()]), _CHAINED]
+            words = _unmarked(lines[start], lines[between[0]])
+            return [*_causes(lines, place), *_message(lines, place, end, between[0]), words]
     return []
 
 
@@ -86,8 +106,8 @@ def _end_of_message(lines: Sequence[str], start: int, end: int) -> int:
         start: Where its traceback begins.
         end: The place behind the first line of its message.
     """
-    if end == len(lines) and lines[end - 1].startswith((" ", "\t")):
-        return end  # a traceback that breaks off
+    if _is_group(lines[start]) or (end == len(lines) and lines[end - 1].startswith((" ", "\t"))):
+        return end  # or a traceback that breaks off
     mark = _mark(lines[start])
     for place in range(end, min(len(lines), end + _LINES_BEHIND)):
         if not lines[place].startswith(mark):
@@ -106,10 +126,17 @@ def _end_of_traceback(lines: Sequence[str], start: int) -> int:
     """Return the place behind the exception of a traceback that begins at a line; 0 if none does there."""
     if not _HEADER.match(lines[start]):
         return 0
+    is_group = _is_group(lines[start])
     for place in range(start + 1, len(lines)):
-        if not _unmarked(lines[start], lines[place]).startswith((" ", "\t")):
+        line = _unmarked(lines[start], lines[place])
+        if _END_OF_GROUP.fullmatch(line) if is_group else not line.startswith((" ", "\t")):
             return place + 1
     return len(lines)
+
+
+def _is_group(header: str) -> bool:
+    match = _HEADER.match(header)
+    return bool(match and match["group"])
 
 
 def _unmarked(header: str, line: str) -> str:

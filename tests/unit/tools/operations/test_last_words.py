@@ -53,12 +53,6 @@ def test_a_ranks_marks_are_left_out(mark):
     assert last_words([*marked, *TORCHRUN]) == SHOWN
 
 
-def test_of_a_chain_of_errors_the_last_one_counts():
-    first = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "KeyError: 'x'"]
-    between = ["", "During handling of the above exception, another exception occurred:", ""]
-    assert last_words([*first, *between, *TRACEBACK]) == SHOWN
-
-
 WORKER = [
     "Traceback (most recent call last):",
     '  File "train.py", line 9, in <module>',
@@ -96,10 +90,46 @@ def test_an_error_of_several_lines_is_shown_whole():
     assert last_words([*TRACEBACK[:3], *error, *many])[-3:] == ["field 6", "…", "field 19"]
 
 
-def test_an_error_is_shown_with_the_one_that_caused_it():
-    chained = "The above exception was the direct cause of the following exception:"
-    first = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "KeyError: 'lr'"]
-    assert last_words([*first, "", chained, "", *TRACEBACK]) == ["KeyError: 'lr'", chained, *SHOWN]
+CHAINED = "The above exception was the direct cause of the following exception:"
+MEANWHILE = "During handling of the above exception, another exception occurred:"
+FIRST = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "KeyError: 'lr'"]
+SECOND = ["Traceback (most recent call last):", '  File "a.py", line 2, in g', "OSError: two", "", "lines"]
+GROUP = [
+    "  + Exception Group Traceback (most recent call last):",
+    '  |   File "a.py", line 3, in <module>',
+    "  |     raise ExceptionGroup(1)",
+    "  |     ^^^^^^^^^^^^^^^^^^^^^^^",
+    "  | ExceptionGroup: many (2 sub-exceptions)",
+    "  +-+---------------- 1 ----------------",
+    "    | Traceback (most recent call last):",
+    '    |   File "a.py", line 4, in h',
+    "    | ValueError: one",
+    "    +---------------- 2 ----------------",
+    "    | TypeError: two",
+    "of several lines",
+    "    +------------------------------------",
+]
+GROUP_SHOWN = [*GROUP[4:6], *GROUP[8:]]
+
+
+@each_row(
+    ("log", "expected"),
+    [
+        ([*FIRST, "", CHAINED, "", *TRACEBACK], [FIRST[-1], CHAINED, *SHOWN]),
+        ([*FIRST, "", MEANWHILE, "", *TRACEBACK], [FIRST[-1], MEANWHILE, *SHOWN]),
+        (
+            [*FIRST, "", MEANWHILE, "", *SECOND, "", CHAINED, "", *TRACEBACK],
+            [FIRST[-1], MEANWHILE, "OSError: two", "lines", CHAINED, *SHOWN],
+        ),
+        ([*WORKER[:7], *FIRST[1:], "", CHAINED, "", *TRACEBACK], [FIRST[-1], CHAINED, *SHOWN]),
+        (GROUP, GROUP_SHOWN),
+        ([*FIRST, "", CHAINED, "", *GROUP], [FIRST[-1], CHAINED, *GROUP_SHOWN]),
+        ([*GROUP, "", CHAINED, "", *TRACEBACK], [*GROUP_SHOWN, CHAINED, *SHOWN]),
+    ],
+)
+def test_an_error_is_shown_with_those_that_caused_it(log, expected):
+    assert last_words(log) == expected
+    assert last_words([*[f"[rank0]: {line}" for line in log], *TORCHRUN]) == expected
 
 
 def test_without_a_traceback_the_last_lines_before_torchruns_are_shown():
