@@ -26,6 +26,8 @@ _BEFORE_A_COMMAND = {"exec", "time", "command", "nohup", "env", "if", "then", "e
 PYTHON = re.compile(r"python[\d.]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _SHELL_TEXT = re.compile(r"-[a-z]*c")
+_MARKS = "();<>|&\n"
+"""What ends words in a shell's text."""
 
 
 def launcher_in(command: Sequence[str]) -> str | None:
@@ -55,19 +57,34 @@ def commands_in(command: Sequence[str]) -> Iterator[list[str]]:
 
 def _commands_of(text: str) -> Iterator[list[str]]:
     """Yield the commands of a shell's text; none of one whose quotes do not close, which the shell refuses."""
-    lexer = shlex.shlex(text.replace("\n", ";"), posix=True, punctuation_chars=True)
-    lexer.commenters = ""
-    words: list[str] = []
+    lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars=_MARKS)
+    lexer.commenters, lexer.whitespace, lexer.whitespace_split = "", " \t\r", True
     try:
-        for token in [*lexer, ";"]:
-            if set(token) <= set("();<>|&"):
-                if command := _without_prefix(words):
-                    yield command
-                words = []
-            else:
-                words.append(token)
+        tokens = [*lexer, "\n"]
     except ValueError:
         return
+    words: list[str] = []
+    is_code, is_target, is_comment = True, False, False
+    outer: list[tuple[list[str], bool]] = []
+    """What stands in front of the brackets that are open."""
+    for token in tokens:
+        is_comment = is_comment and "\n" not in token
+        if not token or not set(token) <= set(_MARKS):
+            is_comment = is_comment or token.startswith("#")
+            if not is_target and not is_comment:
+                words.append(token)
+            is_target = False
+            continue
+        is_target = not is_comment and bool(set(token) & set("<>")) and "(" not in token
+        for mark in "" if is_comment or is_target else token:
+            if mark == "(":
+                is_array = bool(words) and words[-1].endswith("=")
+                outer.append((words, is_code))
+                words, is_code = [], is_code and not is_array and "((" not in token
+                continue
+            if is_code and (command := _without_prefix(words)):
+                yield command
+            words, is_code = outer.pop() if mark == ")" and outer else ([], is_code)
 
 
 def _without_prefix(words: Sequence[str]) -> list[str]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from athanor.run.mpirun import read_mpi
 from athanor.run.options import refused_in_options
 from athanor.run.pasted import Pasted, read_program, read_tensorflow, split
-from athanor.run.script import SCRIPT_SUFFIXES, check_has_files, check_prepare, check_requirements, check_script
-from athanor.run.shell_words import shell_words
+from athanor.run.script import SCRIPT_SUFFIXES, check_has_files, check_requirements, check_script
+from athanor.run.shell_words import ShellNeededError, shell_words
 from athanor.run.torchrun import read_pytorch
 from athanor.run.variables import with_env
 from infra.errors import RefusalError
@@ -33,7 +33,7 @@ from workloads.resources import Resources
 from workloads.tensorflow import ParameterServers, TensorFlowJob, TensorFlowJobArgs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from infra.platform import Platform
     from workloads.job import Job
@@ -89,8 +89,6 @@ def describe(arguments: argparse.Namespace) -> Description:
         if source is not None:
             check_script(pasted.program, source, under_torchrun=isinstance(args, PyTorchJobArgs))
             check_requirements(args.requirements, source)
-        if arguments.image is None:
-            check_prepare(args.prepare)
     return Description(
         name=name, kind=job.__name__, declare=job, args=args, source=source, workers=arguments.workers,
         left_out=pasted.left_out,
@@ -153,7 +151,7 @@ def _common(given: argparse.Namespace, pasted: Pasted, source: Source) -> dict[s
     named = {
         "image": given.image,
         # with variables of its own: the job's would be the program's, too
-        "prepare": with_env(shell_words("--prepare", given.prepare)) if given.prepare else None,
+        "prepare": _prepare(given.prepare) if given.prepare else None,
         "cache": given.cache,
         "run_as_user": given.run_as_user,
         "read_only_root": False if given.writable_root else None,
@@ -228,6 +226,14 @@ def _toleration(word: str) -> Toleration:
                            f"write {key}:NoSchedule, or {key} for any effect")  # fmt: skip
     given: dict[str, Any] = {**({"value": value} if equals else {}), **({"effect": effect} if colon else {})}
     return Toleration(key=key, **given)
+
+
+def _prepare(text: str) -> Sequence[str]:
+    """Return the words of --prepare; what only a shell can do, a shell does."""
+    try:
+        return with_env(shell_words("--prepare", text))
+    except ShellNeededError:
+        return ("sh", "-c", text)
 
 
 def _git_source(given: argparse.Namespace) -> GitSource:

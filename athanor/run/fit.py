@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from athanor.inspection.gpus import allocatable, is_gpu, requests
 from athanor.inspection.node_fit import refusal, selects
 from athanor.inspection.objects import formatted
-from athanor.run.image_modules import check_module_exists
+from athanor.run.image_modules import check_module_exists, check_prepare
 from athanor.run.options import refused_in_options
 from athanor.runs.state_files import PROJECT
 from infra.errors import RefusalError
@@ -62,6 +62,7 @@ def check_fits(
     _check_pool(arguments, outputs)
     check_module_exists(_program(args), args, resolved.image)
     with refused_in_options():
+        check_prepare(args, resolved.image)
         manifests = job_manifests(described.name, described.kind, args, lambda name, _: _shape(name, args), resolved)
         for task in manifests["job"]["spec"]["tasks"]:
             _check_nodes(task["template"]["spec"], nodes)

@@ -1,4 +1,4 @@
-"""Python modules of the platform's own images, by which a module that is nowhere is refused before a job starts."""
+"""What the platform's own images have: a module or program that is nowhere is refused before a job starts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from athanor.run.script import module_of
 from infra.errors import RefusalError
+from workloads.launchers import commands_in
 from workloads.local_folder import LocalFolder
 
 if TYPE_CHECKING:
@@ -34,6 +35,27 @@ typing_extensions tyro urllib3 wheel wrapt
 """
 OF_TENSORFLOW = frozenset(_OF_TENSORFLOW.split())
 """The same of that of TensorFlow jobs."""
+_PROGRAMS = """
+. : [ [[ alias awk base64 basename bash bg bind break builtin case cat cd chgrp chmod chown cksum clear comm continue
+cp csplit cut dash date dd declare df dir dirname do done du echo egrep elif env esac eval exit expand export expr
+factor false fg fgrep fi find fmt fold for free function getconf getent getopts grep groups gzip hash head help
+history hostid hostname iconv id ibv_devices ibv_devinfo in install jobs join kill ldd let link ln local locale
+logname ls mapfile md5sum mkdir mkfifo mktemp mpicc mpiexec mpirun mv nice nl nohup nproc numactl numfmt od ompi_info
+openssl orterun paste pathchk perl pgrep pidof pip pip3 pip3.11 pkill pmap popd pr printenv printf prterun ps pushd
+pwd pwdx python python3 python3.11 read readlink readonly realpath return rm rmdir scp sed select seq set sftp sh
+sha1sum sha224sum sha256sum sha384sum sha512sum shasum shift shopt shred shuf sleep sort source split ssh ssh-keygen
+ssh-keyscan stat stdbuf stty sum sync tac tail tar tee test timeout top torchrun touch tqdm tr trap true truncate
+tsort tty type typeset ulimit umask unalias uname unexpand uniq unlink unset until uptime vdir vmstat wait watch wc
+which who whoami xargs yes
+"""
+_IN_OUR_IMAGE = frozenset(_PROGRAMS.split())
+"""Programs in PATH, and words that the shell runs or reads itself."""
+_NEVER_OF_PIP = frozenset(("apt", "apt-get", "conda", "mamba", "sudo", "git", "curl", "wget", "make", "gcc", "g++"))
+_PROGRAM = re.compile(r"(?:/(?:usr/)?(?:local/)?s?bin/)?([A-Za-z_.:\[][\w.+\[-]*)")
+_BRINGS_NAMES = re.compile(
+    r"<<|\(\s*\)|\bPATH\b|(?:^|[;&|\s(])(?:case|alias|eval|function|source)\s|(?:^|[;&|\n(])\s*\.\s"
+)
+"""In a shell's text: functions, other names and other texts, in which a first word may be something else."""
 _OF_ATHANOR = frozenset({"athanor_run", "infra", "trainer", "workloads"})
 
 
@@ -58,3 +80,31 @@ def check_module_exists(program: Sequence[str], args: JobArgs, image: str) -> No
     if package not in {*of_code, *OF_PYTORCH, *OF_TENSORFLOW, *_OF_ATHANOR, *sys.stdlib_module_names}:
         fix = "correct it, name its folder with --workdir, or install it with --requirements"
         raise RefusalError("program", module, f"{package} is neither in the code nor in the platform's image", fix)
+
+
+def check_prepare(args: JobArgs, image: str) -> None:
+    """Refuse a preparation in the platform's own image that starts a program which that lacks.
+
+    Args:
+        args: The job's.
+        image: Its image. Of others nothing is known, of one that was named as an image that has it, and little of what
+            the job installs.
+
+    Raises:
+        RefusalError: naming the program.
+    """
+    if (
+        args.image
+        or not _OUR_IMAGE.fullmatch(image)
+        or "PATH" in args.env
+        or any(map(_BRINGS_NAMES.search, args.prepare))
+    ):
+        return
+    installs = bool(args.requirements)
+    for words in commands_in(args.prepare):
+        match = _PROGRAM.fullmatch(words[0])
+        name = match[1] if match else "sh"
+        if name in _NEVER_OF_PIP or (name not in _IN_OUR_IMAGE and not installs):
+            fix = "name an image that has it with --image, or install Python packages with --requirements"
+            raise RefusalError("prepare", words[0], "is not in the platform's image", fix)
+        installs = installs or "pip" in " ".join(words[:3])

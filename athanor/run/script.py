@@ -12,7 +12,6 @@ from infra.errors import RefusalError
 from workloads.folder_archive import chosen_files
 from workloads.ignore_rules import OWN_RULES
 from workloads.install_requirements import files_of
-from workloads.launchers import commands_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -43,28 +42,6 @@ def check_has_files(source: LocalFolder) -> None:
         raise RefusalError("--workdir", str(folder), "has no files that are not ignored", fix)
 
 
-_NOT_IN_OUR_IMAGE = {
-    *(
-        "apt",
-        "apt-get",
-        "conda",
-        "mamba",
-        "uv",
-        "poetry",
-        "pipenv",
-        "git",
-        "curl",
-        "wget",
-        "make",
-        "cmake",
-        "gcc",
-        "g++",
-        "sudo",
-    )
-}
-"""Programs that preparations elsewhere use and the platform's own image lacks (trainer/image/debian.py)."""
-
-
 def check_requirements(file: str | None, source: LocalFolder) -> None:
     """Refuse a file of requirements that the pods would not find.
 
@@ -89,19 +66,6 @@ def _check_requirements_sent(file: PurePosixPath, source: LocalFolder) -> None:
     if not _is_sent(file, source):
         refusal = _not_sent(file, source)
         raise RefusalError("requirements", str(file), refusal.limit, refusal.fix)
-
-
-def check_prepare(prepare: Sequence[str]) -> None:
-    """Refuse a preparation in the platform's own image that starts a program which that lacks.
-
-    Raises:
-        RefusalError: naming the program.
-    """
-    for words in commands_in(prepare):
-        program = PurePosixPath(words[0]).name
-        if program in _NOT_IN_OUR_IMAGE:
-            fix = "name an image that has it with --image, or install Python packages with --requirements"
-            raise RefusalError("prepare", words[0], "is not in the platform's image", fix)
 
 
 def check_script(program: Sequence[str], source: LocalFolder, *, under_torchrun: bool = False) -> None:

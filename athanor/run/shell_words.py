@@ -36,6 +36,10 @@ _IN_DOUBLE_QUOTES = re.compile(
 )
 
 
+class ShellNeededError(RefusalError):
+    """A command that only a shell can run."""
+
+
 def shell_words(field: str, text: str) -> tuple[str, ...]:
     """Return the words of a command.
 
@@ -44,7 +48,8 @@ def shell_words(field: str, text: str) -> tuple[str, ...]:
         text: The command. `$(ATHANOR_JOB)` and `$(VC_TASK_INDEX)` stay as they are: they are replaced in the pods.
 
     Raises:
-        RefusalError: a shell would do more with it than split it into words, a quote is open, or there are no words.
+        ShellNeededError: a shell would do more with it than split it into words.
+        RefusalError: a quote is open, or there are no words.
     """
     words: list[str] = []
     word: str | None = None
@@ -86,8 +91,8 @@ def _double_quoted(field: str, text: str, content: str) -> str:
     return plain
 
 
-def _needs_a_shell(field: str, text: str, what: str) -> RefusalError:
+def _needs_a_shell(field: str, text: str, what: str) -> ShellNeededError:
     fix = "quote it if it is text, put it into a script, or write sh -c '…' (for `athanor run` with --kind batch)"
     if what == "a second line":
         fix = "end the first line with \\ if both are one command, or put them into a script"
-    return RefusalError(field, text, f"{what} needs a shell", fix)
+    return ShellNeededError(field, text, f"{what} needs a shell", fix)

@@ -113,6 +113,12 @@ CASES = [
         ),
     ),
     (
+        "--prepare 'cd data && sh get.sh > log' -- python train.py",
+        PyTorchJobArgs(
+            program=("train.py",), workers=1, source=LocalFolder(), prepare=("sh", "-c", "cd data && sh get.sh > log")
+        ),
+    ),
+    (
         "--volume imagenet:/imagenet:ro --volume scratch:/scratch -- python train.py",
         PyTorchJobArgs(
             program=("train.py",), workers=1, source=LocalFolder(),
@@ -276,7 +282,7 @@ def _objects(program) -> list[dict]:
         ("--git https://git.example/a@ -- python train.py", ("--git = ", "has no reference")),
         ("--git https://git.example/a@b..c -- python train.py", ("--git = 'b..c'", "not a valid git reference")),
         ("--git git@git.example:a -- python train.py", ("--git = ", "needs a key")),
-        ("--prepare 'a && b' -- python train.py", ("--prepare = 'a && b'", "&& needs a shell")),
+        ('--prepare "a \'b" -- python train.py', ('--prepare = "a \'b"', "is not closed")),
         ("--cache ../mine -- python train.py", ("--cache = '../mine'",)),
         ("--volume imagenet -- python train.py", ("--volume = 'imagenet'", "must be CLAIM:PATH")),
         ("--volume a:/b:rx -- python train.py", ("--volume = 'a:/b:rx'", "write imagenet:/imagenet")),

@@ -82,9 +82,8 @@ def refusal_of(kind: str, words: str, program: str) -> RefusalError | None:
 def asked(kind: str, words: str, program: str, offers: PlatformOffers = OFFERS, nodes: Sequence[Object] = ()) -> None:
     typed = ["run", "--kind", kind, "--no-code", *shlex.split(words), "--", *shlex.split(program)]
     arguments = parser().parse_args(typed)
-    platform = PlatformOutputs(
-        contract_version=1, **{**vars(PLATFORM), "offers": json.dumps(offers.to_dict()), "tensorflow_image": ""}
-    )
+    own = {"offers": json.dumps(offers.to_dict()), "trainer_image": "mirror/athanor/trainer:1", "tensorflow_image": ""}
+    platform = PlatformOutputs(contract_version=1, **{**vars(PLATFORM), **own})
     check_fits(arguments, describe(arguments), platform, nodes)
 
 
@@ -190,6 +189,7 @@ def test_a_job_without_gpus_may_run_in_a_pool_of_any_kind(pool):
         ("tensorflow", "", "torchrun a.py", ("command = 'torchrun'", "--kind pytorch for torchrun")),
         ("tensorflow", "--env TF_CONFIG={}", None, ("--env = 'TF_CONFIG'", "Fix: omit it")),
         ("tensorflow", "", None, ("--image = ''", "name an image, or")),
+        ("pytorch", "--prepare 'ffmpeg -i a'", None, ("--prepare = 'ffmpeg'", "is not in the platform's image")),
         ("batch", "--prepare 'pip install .'", None, ("--prepare = 'pip install .'", "as part of the command")),
     ],
 )  # fmt: skip

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from athanor.run.image_modules import OF_PYTORCH, OF_TENSORFLOW, check_module_exists
-from athanor.run.script import check_prepare, check_requirements, check_script
+from athanor.run.image_modules import OF_PYTORCH, OF_TENSORFLOW, check_module_exists, check_prepare
+from athanor.run.script import check_requirements, check_script
 from infra.errors import RefusalError
 from tests.tables import each_row
 from workloads.local_folder import LocalFolder
@@ -181,7 +181,7 @@ def test_what_requirements_include_is_sent_too_and_none_of_it_is_code(tmp_path, 
 
 
 def test_a_module_that_is_nowhere_is_refused_in_the_platforms_own_image(source):
-    ours = "registry.example/mirror/athanor/trainer:0.1.0-cpu-1"
+    ours = OURS
     program = ("-m", "absent.train")
     args = PyTorchJobArgs(program=program, workers=1, source=source)
     with pytest.raises(RefusalError, match="absent is neither in the code nor in the platform's image"):
@@ -214,10 +214,43 @@ def test_the_images_of_jobs_have_what_installs_their_packages(file):
     assert re.search(r"^pip==", (TRAINER / file).read_text(), re.MULTILINE)
 
 
-@each_row("prepare", ["apt-get install -y ffmpeg", "sh -c 'cd x && git clone y'", "/usr/bin/curl -O z"])
+OURS = "registry.example/mirror/athanor/trainer:0.1.0-cpu-1"
+
+
+@each_row(
+    "prepare",
+    [
+        *("apt-get install -y ffmpeg", "sh -c 'cd x && git clone y'", "/usr/bin/curl -O z", "A=1 ffmpeg", "unzip a"),
+        *("sh -c 'set -e; (cd x; unzip y) | tail'", "sh -c 'pip install x\nsudo y'", "sh -c 'a=$(jq . x)'"),
+        *("sh -c 'echo $((i + 1)) > log; ffmpeg'", "sh -c 'echo a \\\n b # c; d\nffmpeg'"),
+    ],
+)
 def test_a_preparation_with_a_program_that_the_image_lacks_is_refused(prepare):
+    args = PyTorchJobArgs(program=("train.py",), workers=1, prepare=tuple(shlex.split(prepare)))
     with pytest.raises(
         RefusalError, match=r"is not in the platform's image\. Fix: name an image that has it with --image"
     ):
-        check_prepare(shlex.split(prepare))
-    check_prepare(["pip", "install", "--user", "git+https://git.example/a"])
+        check_prepare(args, OURS)
+    check_prepare(args, "registry.example/team/trainer:1")
+    check_prepare(replace(args, image=OURS), OURS)
+    check_prepare(replace(args, env={"PATH": "/data/output/bin:/usr/bin"}), OURS)
+
+
+@each_row(
+    "prepare",
+    [
+        *("pip install --user git+https://git.example/a", "./git a", "tools/unzip a", "A=1 python x.py", "sh fetch.sh"),
+        *("sh -c 'cd x && pip install . && tool a'", "sh -c 'python -m pip install uv; uv pip install x'"),
+        *("sh -c 'set -eu\nfor i in $(seq 3); do echo $((i + 1)) 2>&1 > log; done # git\n'", "sh -c '(cd a; ls) | wc'"),
+        *("sh -c 'echo $(date) done >> log'", "sh -c 'if [ -e a ]; then :; fi; a=(git b); $PROGRAM a'"),
+        *("sh -c 'f() { ls; }; f'", "sh -c 'case a in git) ls;; esac'", "sh -c 'cat <<END\ngit\nEND\n'"),
+        *("bash -c 'source env; tool'", "sh -c 'PATH=$PATH:/data/output/bin; tool'", "sh -c \"echo 'a; git'\""),
+    ],
+)
+def test_a_preparation_with_what_a_shell_can_do_is_not(prepare):
+    check_prepare(PyTorchJobArgs(program=("a.py",), workers=1, prepare=tuple(shlex.split(prepare))), OURS)
+
+
+def test_what_requirements_install_may_prepare():
+    args = PyTorchJobArgs(program=("a.py",), workers=1, source=LocalFolder(), requirements="r.txt", prepare=("tool",))
+    check_prepare(args, OURS)
