@@ -257,8 +257,9 @@ def _announcement(
 
 def _check(arguments: argparse.Namespace, described: Description, outputs: PlatformOutputs, cluster: Cluster) -> None:
     """Refuse a job that the platform cannot run, or that names what its namespace does not have."""
-    nodes = () if outputs.platform_offers.pools else _nodes(cluster)
-    check_fits(arguments, described, outputs, nodes)
+    nodes = _nodes(cluster) if described.args.node_labels or not outputs.platform_offers.pools else ()
+    if waits_for := check_fits(arguments, described, outputs, nodes):
+        sys.stderr.write(f"{waits_for}\n")
     check_needs(described.args, cluster.within(outputs.namespace))
 
 

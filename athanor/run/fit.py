@@ -10,7 +10,8 @@ from athanor.inspection.objects import formatted
 from athanor.run.image_modules import check_module_exists, check_prepare
 from athanor.run.options import refused_in_options
 from athanor.runs.state_files import PROJECT
-from infra.errors import RefusalError
+from infra.errors import RefusalError, choices
+from infra.node_labels import POOL_LABEL, POOL_ROLE_LABEL, ZONE_LABEL
 from infra.platform import ResolvedPlatform
 from workloads.batch import BatchJobArgs, batch_shape
 from workloads.job import job_manifests
@@ -22,31 +23,39 @@ from workloads.tensorflow import TensorFlowJobArgs, tensorflow_shape
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from fractions import Fraction
 
     from athanor.inspection.objects import Object
     from athanor.run.description import Description
     from infra.manifests import Manifest
+    from infra.offers import PoolOffer
     from infra.outputs import PlatformOutputs
     from workloads.job_args import JobArgs
     from workloads.volcano_job import JobShape
 
 
+_OF_POOLS: dict[str, Callable[[PoolOffer], tuple[str, ...]]] = {
+    POOL_LABEL: lambda pool: (pool.name,),
+    POOL_ROLE_LABEL: lambda pool: (pool.role,),
+    ZONE_LABEL: lambda pool: pool.zones,
+    "node.kubernetes.io/instance-type": lambda pool: pool.instance_types,
+}
+"""Labels that the platform knows of nodes which do not exist yet."""
 _FIELDS = {"cpu": "resources.cpu", "memory": "resources.memory"}
 """By resource."""
 
 
 def check_fits(
     arguments: argparse.Namespace, described: Description, outputs: PlatformOutputs, nodes: Sequence[Object] = ()
-) -> None:
-    """Refuse a job that the platform cannot run.
+) -> str | None:
+    """Refuse a job that the platform cannot run; return what it waits for until a node comes, if that is known.
 
     Args:
         arguments: What was typed.
         described: The job that it describes.
         outputs: The platform.
-        nodes: Those of its cluster, where the platform does not say what its pools have or may grow to.
+        nodes: Those of its cluster; none where they may not be listed.
 
     Raises:
         RefusalError: in the words of the command line.
@@ -59,13 +68,15 @@ def check_fits(
         image=str(args.image or default),
         queue=str(args.queue or platform.queue),
     )
+    pools = outputs.platform_offers.pools
     _check_pool(arguments, outputs)
     check_module_exists(_program(args), args, resolved.image)
     with refused_in_options():
         check_prepare(args, resolved.image)
         manifests = job_manifests(described.name, described.kind, args, lambda name, _: _shape(name, args), resolved)
-        for task in manifests["job"]["spec"]["tasks"]:
+        for task in manifests["job"]["spec"]["tasks"] if not pools else ():
             _check_nodes(task["template"]["spec"], nodes)
+        return _check_selector(args, pools, nodes)
 
 
 def _check_nodes(spec: Manifest, nodes: Sequence[Object]) -> None:
@@ -82,6 +93,26 @@ def _check_nodes(spec: Manifest, nodes: Sequence[Object]) -> None:
             raise RefusalError(field, formatted(amount, kind), limit, _fix(largest))
     limit = "no node has this and all else that the pod asks for"
     raise RefusalError("resources.cpu", formatted(asked["cpu"]), limit, "ask for less CPU, memory or GPUs")
+
+
+def _check_selector(args: JobArgs, pools: Sequence[PoolOffer], nodes: Sequence[Object]) -> str | None:
+    """Refuse labels that no node has and none can get; return what to say where nodes of a pool may come with them."""
+    chosen = [pool for pool in pools if args.pool in {None, pool.name}]
+    labels = [node["metadata"].get("labels", {}) for node in nodes]
+    selected = {**args.node_labels, **({POOL_LABEL: args.pool} if args.pool else {})}
+    if not args.node_labels or not labels or any(selected.items() <= each.items() for each in labels):
+        return None
+    there = {pair for each in labels for pair in each.items()}
+    key, value = min(args.node_labels.items(), key=there.__contains__)
+    of_pools = [_OF_POOLS[key](pool) for pool in chosen] if key in _OF_POOLS else []
+    known = {each for names in of_pools for each in names} if all(of_pools) else set[str]()
+    if pools and (not known or value in known):
+        words = " and ".join(f"{key}={value}" for key, value in selected.items())
+        return f"no node has {words} now: the pods wait for one"
+    others = known or {other for name, other in there if name == key and other != value}
+    limit = "no node has this label together with all else that is asked"
+    fix = choices(value, others) if others else "omit it; `kubectl get nodes --show-labels` shows what nodes have"
+    raise RefusalError(f"node_labels[{key!r}]", value, limit, fix)
 
 
 def _fix(largest: Fraction) -> str:

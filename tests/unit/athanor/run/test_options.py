@@ -79,12 +79,14 @@ def refusal_of(kind: str, words: str, program: str) -> RefusalError | None:
     return None
 
 
-def asked(kind: str, words: str, program: str, offers: PlatformOffers = OFFERS, nodes: Sequence[Object] = ()) -> None:
+def asked(
+    kind: str, words: str, program: str, offers: PlatformOffers = OFFERS, nodes: Sequence[Object] = ()
+) -> str | None:
     typed = ["run", "--kind", kind, "--no-code", *shlex.split(words), "--", *shlex.split(program)]
     arguments = parser().parse_args(typed)
     own = {"offers": json.dumps(offers.to_dict()), "trainer_image": "mirror/athanor/trainer:1", "tensorflow_image": ""}
     platform = PlatformOutputs(contract_version=1, **{**vars(PLATFORM), **own})
-    check_fits(arguments, describe(arguments), platform, nodes)
+    return check_fits(arguments, describe(arguments), platform, nodes)
 
 
 NODES = [
@@ -110,6 +112,52 @@ def test_what_no_node_of_the_cluster_can_run_is_refused(words, said):
     for each in said:
         assert each in str(caught.value)
     asked("batch", f"--image own:1 {words}", PROGRAMS["batch"], unknown)  # nothing is known of the nodes
+
+
+@each_row(
+    ("words", "offers", "said"),
+    [
+        (
+            "pool=b10",
+            PlatformOffers(),
+            ("--selector athanor.dev/pool = 'b10'", "no node has this label", "did you mean a10?"),
+        ),
+        ("gpu=a100", PlatformOffers(), ("--selector gpu = 'a100'", "`kubectl get nodes --show-labels`")),
+        (
+            "pool=a10 --selector kubernetes.io/hostname=gone",
+            PlatformOffers(),
+            ("--selector kubernetes.io/hostname = 'gone'", "use one of large, reserved, small"),
+        ),
+        ("type=ecs.g7", OFFERS, ("--selector node.kubernetes.io/instance-type = 'ecs.g7'", "ecs.gn7e-c16g1.32xlarge")),
+        ("pool=traim", OFFERS, ("--selector athanor.dev/pool = 'traim'", "did you mean train?")),
+        ("pool=mig --pool train", OFFERS, ("--selector athanor.dev/pool = 'mig'", "use one of train")),
+    ],
+)
+def test_labels_that_no_node_can_have_are_refused(words, offers, said):
+    long = words.replace("pool=", "athanor.dev/pool=", 1).replace("type=", "node.kubernetes.io/instance-type=")
+    with pytest.raises(RefusalError) as caught:
+        asked("batch", f"--image own:1 --selector {long}", PROGRAMS["batch"], offers, NODES)
+    for each in said:
+        assert each in str(caught.value)
+    assert asked("batch", f"--image own:1 --selector {long}", PROGRAMS["batch"], offers) is None  # nothing is known
+
+
+@each_row(
+    ("selector", "offers", "said"),
+    [
+        ("gpu=a100", OFFERS, "no node has gpu=a100 now: the pods wait for one"),
+        ("athanor.dev/pool=train", OFFERS, "no node has athanor.dev/pool=train now: the pods wait for one"),
+        (
+            "topology.kubernetes.io/zone=a",
+            OFFERS,
+            "no node has topology.kubernetes.io/zone=a now: the pods wait for one",
+        ),
+        ("kubernetes.io/hostname=small", OFFERS, None),
+        ("kubernetes.io/hostname=reserved", PlatformOffers(), None),
+    ],
+)
+def test_labels_that_a_node_may_have_are_not(selector, offers, said):
+    assert asked("batch", f"--image own:1 --selector {selector}", PROGRAMS["batch"], offers, NODES) == said
 
 
 def test_what_one_node_can_run_is_not_refused_though_it_is_away():
