@@ -158,10 +158,9 @@ def _not_failed(job_name: str, namespace: str, status: Manifest | None) -> str:
     if state.get("phase") not in _FAILED:
         return job_name
     limit = f"failed, with {int(known.get('failed') or 0)} of its pods"
-    selector = f"--selector=volcano.sh/job-name={job_name}"
     fix = (
-        f"`kubectl get pods --namespace {namespace} {selector}` has the exit codes, and `kubectl logs` with the same"
-        " words the last lines; change the job, or run it again and `pulumi refresh`"
+        f"`athanor why {job_name} --namespace {namespace}` has the exit code and the last words; change the job, or run"
+        " it again and `pulumi refresh`"
     )
     raise RefusalError("job", job_name, limit, fix)
 
