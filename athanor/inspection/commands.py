@@ -1,8 +1,11 @@
-"""How a next step names the commands of the one who asks: in a clone the targets of make, else those of athanor."""
+"""How a next step names the commands of the one who asks: in a clone the targets of make, else those of athanor.
+
+A job that a Pulumi program declares takes what was corrected from there.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,4 +56,11 @@ ATHANOR = Commands(
     new_code="start it again with `athanor run --replace --name {} …`",
     priority="--priority",
     memory="--memory",
+)
+DECLARED = replace(
+    ATHANOR,
+    update="run `pulumi up` with the program that declares it",
+    new_code="run `pulumi up` with the program that declares it, or `athanor rerun {}` if the code is in git",
+    priority=MAKE.priority,
+    memory=MAKE.memory,
 )

@@ -88,15 +88,20 @@ class Status:
     @property
     def memory_limit(self) -> str | None:
         """Memory above which it is killed; None without a limit."""
-        containers = [*self.pod["spec"].get("initContainers", []), *self.pod["spec"].get("containers", [])]
-        limits = [each.get("resources", {}).get("limits", {}) for each in containers if each.get("name") == self.name]
-        return limits[0].get("memory") if limits else None
+        return memory_limit(self.pod["spec"], self.name)
 
     @property
     def log(self) -> LogReference:
         """Where its last words are."""
         ended_now = bool(self.status.get("state", {}).get("terminated"))
         return LogReference(pod=name_of(self.pod), container=self.name, previous=bool(self.exit) and not ended_now)
+
+
+def memory_limit(spec: Object, name: str) -> str | None:
+    """Return the memory above which a container of a pod is killed; None without a limit."""
+    containers = [*spec.get("initContainers", []), *spec.get("containers", [])]
+    limits = [each.get("resources", {}).get("limits", {}) for each in containers if each.get("name") == name]
+    return limits[0].get("memory") if limits else None
 
 
 def statuses(pods: Sequence[Object]) -> Iterator[Status]:
@@ -190,30 +195,37 @@ def exit_words(ended: Object) -> str:
 
 
 def _exit_fix(failed: Status, commands: Commands, name: str) -> str:
-    again = commands.new_code.format(name)
     if failed.exit.get("reason") == "OOMKilled":
-        limit = failed.memory_limit
-        more = f" to {_doubled(limit)}" if limit else ""
-        had = f", it had {limit}" if limit else ""
-        return f"raise {commands.memory}{more} (/dev/shm counts towards it{had}), or use less, then {again}"
+        return _more_memory(failed.memory_limit, commands, name)
     if failed.exit["exitCode"] in {_KILLED, _TERMINATED}:
         rerun = commands.rerun.format(name)
         return f"it was killed from outside: look at the node and at `kubectl get events`; `{rerun}` runs it again"
-    return f"read its log (`{commands.logs.format(name)}`), correct the program, then {again}"
+    return _correction(commands, name)
 
 
-def failure_and_fix(exit_code: int, commands: Commands, name: str) -> tuple[str, str]:
+def _more_memory(limit: str | None, commands: Commands, name: str) -> str:
+    more = f" to {_doubled(limit)}" if limit else ""
+    had = f", it had {limit}" if limit else ""
+    again = commands.new_code.format(name)
+    return f"raise {commands.memory}{more} (/dev/shm counts towards it{had}), or use less, then {again}"
+
+
+def _correction(commands: Commands, name: str) -> str:
+    return f"read its log (`{commands.logs.format(name)}`), correct the program, then {commands.new_code.format(name)}"
+
+
+def failure_and_fix(exit_code: int, limit: str | None, commands: Commands, name: str) -> tuple[str, str]:
     """Return how a program ended whose pod is gone, and what helps.
 
     Args:
         exit_code: Of the program.
+        limit: The memory that its container had at most.
         commands: Those of the one who asks.
         name: The job's.
     """
-    again = commands.new_code.format(name)
     if exit_code == _KILLED:
-        return (f"exit code {_KILLED}, killed, as by a lack of memory", f"raise {commands.memory}, then {again}")
-    return (f"exit code {exit_code}", f"correct the program, then {again}")
+        return (f"exit code {_KILLED}, killed, as by a lack of memory", _more_memory(limit, commands, name))
+    return (f"exit code {exit_code}", _correction(commands, name))
 
 
 def _doubled(memory: str) -> str:

@@ -62,9 +62,10 @@ def ended(case: Case) -> Finding | None:
     late = _after_deadline(case)
     last = None if late else crash(case.job, case.pods, case.commands)
     said = f": {last.because}" if last else _pod_reason(case) or _said(case.job["status"]["state"])
-    step = f"read `{case.logs_command}`, correct the cause, then {again}"
+    new_code = case.commands.new_code.format(case.name)
+    step = f"read `{case.logs_command}`; {again} as it was, and after a correction {new_code}"
     if late:
-        step = f"allow it more time, or let it do less, then {case.commands.new_code.format(case.name)}"
+        step = f"allow it more time, or let it do less, then {new_code}"
     return Finding(
         cause="failed",
         because=f"{case.name} failed at {at}{_often(case, ' after {}')}{said}",

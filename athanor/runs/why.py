@@ -6,14 +6,15 @@ import json
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from athanor.inspection import estimate, queues
 from athanor.inspection.case import Case
-from athanor.inspection.commands import ATHANOR
-from athanor.inspection.containers import Finding, failure_and_fix, state_words
+from athanor.inspection.commands import ATHANOR, DECLARED
+from athanor.inspection.containers import Finding, failure_and_fix, memory_limit, state_words
 from athanor.inspection.control_characters import printable
 from athanor.inspection.jobs import job_phase, restarts, short_name
 from athanor.inspection.last_words import last_words
@@ -24,7 +25,9 @@ from athanor.runs.listing import duration
 from athanor.runs.past_lines import earlier_lines
 from athanor.runs.pod_lines import texts_of
 from athanor.runs.pod_series import series_if_any
+from athanor.runs.state_files import PROJECT
 from infra.errors import RefusalError
+from infra.workload_labels import OWNER_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +56,7 @@ def why(cluster: Cluster, job_name: str, *, as_json: bool) -> None:
     """
     now = datetime.now(UTC)
     snapshot = read(cluster.asked, cluster.namespace)
-    case = Case.of(snapshot, job_name, commands=ATHANOR)
+    case = _case(snapshot, job_name)
     finding = cause_of(case)
     start = None
     if estimate.start(case, finding.cause, ()):
@@ -88,7 +91,9 @@ def _earlier_end(cluster: Cluster, case: Case) -> tuple[str, list[str]] | None:
     failed, match = failures[-1]
     own = [line.text for line in lines if line.log == failed.log and line.time < failed.time]
     words = [part for text in own for part in _text_of(text).splitlines()][-_TAIL_LINES:]
-    because, step = failure_and_fix(int(match["code"]), case.commands, case.name)
+    limits = [memory_limit(role.template, failed.log.container) for role in case.roles]
+    limit = next(filter(None, limits), None)
+    because, step = failure_and_fix(int(match["code"]), limit, case.commands, case.name)
     last = [f"  {failed.log.pod}: {printable(line)}" for line in last_words(words)]
     return (f"{failed.log.label}: its program failed at {failed.time[:19]}Z ({because}); next: {step}.", last)
 
@@ -99,7 +104,14 @@ def finding_of(cluster: Cluster, job_name: str) -> Finding:
     Raises:
         RefusalError: it does not exist (any more), or the cluster could not be asked.
     """
-    return cause_of(Case.of(read(cluster.asked, cluster.namespace), job_name, commands=ATHANOR))
+    return cause_of(_case(read(cluster.asked, cluster.namespace), job_name))
+
+
+def _case(snapshot: Snapshot, job_name: str) -> Case:
+    """Return the case of a run, or of a job that a Pulumi program declares."""
+    case = Case.of(snapshot, job_name, commands=ATHANOR)
+    is_run = mark(case.job, OWNER_LABEL).startswith(f"{PROJECT}-")  # as `workloads.owner.owner_label` begins
+    return case if is_run else replace(case, commands=DECLARED)
 
 
 def _ends(cluster: Cluster, snapshot: Snapshot, now: datetime) -> list[End]:

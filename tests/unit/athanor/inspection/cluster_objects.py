@@ -56,7 +56,11 @@ def job(name: str = "my-run", *tasks: Object, phase: str = "Pending", queue: str
             "namespace": NAMESPACE,
             "uid": f"uid-of-{name}",
             "creationTimestamp": more.pop("created", CREATED),
-            "labels": {"athanor.dev/job": name, "athanor.dev/kind": "PyTorchJob"},
+            "labels": {
+                "athanor.dev/job": name,
+                "athanor.dev/kind": "PyTorchJob",
+                "athanor.dev/owner": more.pop("owner", f"athanor-runs-{name}-0a1b2c3d"),
+            },
             **more,
         },
         "spec": spec,

@@ -137,6 +137,20 @@ def test_a_failed_run_shows_the_end_of_its_log(capsys):
     assert cluster.calls == [("logs", "mine-0a1b2c3d-worker-0", "--container=worker", "--tail=400", "--timestamps")]
 
 
+@each_row(
+    ("owner", "step"),
+    [
+        ("athanor-runs-mine-0a1b2c3d", "then start it again with `athanor run --replace --name mine …`"),
+        ("vision-prod-0a1b2c3d", "then run `pulumi up` with the program that declares it, or `athanor rerun mine`"),
+    ],
+)
+def test_what_was_corrected_takes_effect_as_the_job_was_started(owner, step):
+    failed = job("mine", task("worker", 1, gpu_spec(1)), phase="Failed", owner=owner)
+    ended = [container(terminated={"exitCode": 1, "reason": "Error"})]
+    cluster = Cluster(Job=[failed], Pod=pods(failed, phase="Failed", containerStatuses=ended))
+    assert step in module.finding_of(cluster, "mine-0a1b2c3d").sentence
+
+
 def test_every_command_that_a_sentence_names_exists():
     resume = ATHANOR.look_again.split("`")[1]
     for words in (ATHANOR.logs, ATHANOR.rerun, resume):
@@ -148,7 +162,8 @@ def _restarted(monkeypatch, *texts: str) -> Cluster:
     log = Log(job_name="mine", pod="mine-worker-0", container="worker", is_program=True)
     lines = [PastLine(time=f"2026-11-21T12:00:0{place}Z", log=log, text=text) for place, text in enumerate(texts)]
     monkeypatch.setattr(module, "earlier_lines", lambda *_: lines)
-    mine = job("mine", task("worker", 1, {"containers": [container()]}), phase="Running", status={"retryCount": 1})
+    limited = {**container(), "resources": {"limits": {"memory": "1536Mi"}}}
+    mine = job("mine", task("worker", 1, {"containers": [limited]}), phase="Running", status={"retryCount": 1})
     return Cluster(Job=[mine], Pod=pods(mine, phase="Running"), Queue=[queue()])
 
 
@@ -156,7 +171,7 @@ def _restarted(monkeypatch, *texts: str) -> Cluster:
     ("code", "words"),
     [
         ("1", ("(exit code 1)", "correct the program", "run --replace --name mine")),
-        ("137", ("lack of memory", "raise --memory")),
+        ("137", ("lack of memory", "raise --memory to 3Gi (/dev/shm counts towards it, it had 1536Mi)")),
     ],
 )
 def test_of_a_job_that_runs_again_the_cause_of_before_is_named(code, words, monkeypatch, capsys):
