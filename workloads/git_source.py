@@ -53,19 +53,22 @@ _REFERENCE = re.compile(
 """What `git branch` and `git tag` take (git-check-ref-format(1)); a whole reference is written as its last part."""
 _HOST_AND_PATH = re.compile(r"(?P<place>(?:[^@/:\s]+@)?[^@/:\s]+):(?!:|//|[^/]*@)(?P<path>[^\s].*)")
 """git@github.com:team/project.git (git-fetch(1), "GIT URLS"); trainer/source/address.py reads the same."""
+_DEFAULT_BRANCH = "HEAD"
+"""As trainer/source/fetch.py calls it."""
 _SUBDIRECTORY = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 
 
 @checked("source")
 @dataclass(frozen=True, kw_only=True)
 class GitSource:
-    """Code in a git repository: one of `branch`, `tag` and `commit`."""
+    """Code in a git repository: at one of `branch`, `tag` and `commit`, or at the repository's default branch."""
 
     repository: str = field(kw_only=False)
     """Its address, such as https://github.com/team/project.git, ssh://git@github.com/team/project.git or
     git@github.com:team/project.git; without credentials."""
     branch: str | None = None
-    """Branch whose newest commit at the job's start all pods run, after restarts, too; a rerun is another start."""
+    """Branch whose newest commit at the job's start all pods run, after restarts, too; a rerun is another start.
+    Default: the repository's own, unless `tag` or `commit` is given."""
     tag: str | None = None
     commit: str | None = None
     """Full hash: the only one of the three that names the same code forever."""
@@ -83,10 +86,8 @@ class GitSource:
         """
         self._check_repository()
         given = {name: getattr(self, name) for name in ("branch", "tag", "commit") if getattr(self, name) is not None}
-        if len(given) != 1:
-            raise RefusalError(
-                "source", given, "must have exactly one of branch, tag and commit", 'write branch="main"'
-            )
+        if len(given) > 1:
+            raise RefusalError("source", given, "must have at most one of branch, tag and commit", "omit the others")
         if self.commit is not None and not COMMIT.fullmatch(self.commit):
             raise RefusalError("source.commit", self.commit, "is not a full hash", "write all 40 hexadecimal digits")
         for name in ("branch", "tag"):
@@ -246,7 +247,8 @@ def take_container(source: GitSource, image: str, job_name: str) -> Container:
 
 
 def _program(source: GitSource, job_name: str) -> list[str]:
-    references = (("branch", source.branch), ("tag", source.tag), ("commit", source.commit))
+    branch = source.branch or (None if source.tag or source.commit else _DEFAULT_BRANCH)
+    references = (("branch", branch), ("tag", source.tag), ("commit", source.commit))
     flags = {
         "repository": source.repository,
         **{name: value for name, value in references if value is not None},

@@ -73,7 +73,7 @@ def add_job(run: argparse.ArgumentParser, what: str = "run") -> None:
     code.add_argument(
         "--git",
         metavar="ADDRESS[@REF]",
-        help="run a repository's code, at a branch, tag:NAME or a full commit (default: main)",
+        help="run a repository's code, at a branch, tag:NAME or a full commit (default: its default branch)",
     )
     job.add_argument("--git-secret", metavar="NAME", help="a Secret with what --git needs to log in")
     job.add_argument("--git-folder", metavar="PATH", help="the one folder of --git's repository that the pods get")

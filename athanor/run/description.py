@@ -241,7 +241,7 @@ def _git_source(given: argparse.Namespace) -> GitSource:
     place = re.match(r"(?:\w[\w+]*://)?[^/:]*[/:]?", given.git)
     start = place.end() if place else 0
     path, at, reference = given.git[start:].partition("@")
-    which = {"commit": reference} if COMMIT.fullmatch(reference) else {"branch": reference or "main"}
+    which = {"commit" if COMMIT.fullmatch(reference) else "branch": reference} if reference else {}
     if reference.startswith("tag:"):
         which = {"tag": reference.removeprefix("tag:")}
     if at and not reference:

@@ -62,7 +62,7 @@ def _code(source: GitSource | LocalFolder | None) -> str:
     if source is None:
         return "code: the image's"
     if isinstance(source, GitSource):
-        return f"code: {source.repository} at {source.commit or source.tag or source.branch}"
+        return f"code: {source.repository} at {source.commit or source.tag or source.branch or 'its default branch'}"
     archive = source.archive
     size = f"{len(archive.content) / 1024:,.0f} KiB"
     files = "1 file" if archive.files == 1 else f"{archive.files} files"

@@ -35,7 +35,7 @@ class SourceConfig:
     destination: Path
     """Folder that gets the files; empty, or left behind by an earlier attempt of this program."""
     branch: str | None = None
-    """Newest commit of this branch."""
+    """Newest commit of this branch, or with HEAD of the repository's default one."""
     tag: str | None = None
     """Commit of this tag."""
     commit: str | None = None

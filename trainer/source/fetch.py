@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from trainer.source.credentials import Credentials
 
+DEFAULT_BRANCH = "HEAD"
+"""In place of a branch's name: the one that the server names first. git lets no branch be called so."""
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 10.0
 
@@ -66,7 +68,8 @@ class Revision:
     def prefix(self) -> bytes:
         """Beginning of the refs that the server is asked to list."""
         folders = {"branch": "refs/heads/", "tag": "refs/tags/"}
-        return f"{folders[self.kind]}{self.name}".encode() if self.kind in folders else b"HEAD"
+        is_named = self.kind in folders and self.name != DEFAULT_BRANCH
+        return f"{folders[self.kind]}{self.name}".encode() if is_named else b"HEAD"
 
     def choose(self, refs: Mapping[Ref, ObjectID]) -> ObjectID:
         """Return the id to ask for: of a commit, or of an annotated tag.

@@ -33,7 +33,6 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 @each_row(
     ("fields", "words"),
     [
-        ({"branch": None}, ("source", "one of branch, tag and commit")),
         ({"tag": "v1"}, ("source", "one of branch, tag and commit")),
         ({"branch": None, "commit": "0123abc"}, ("source.commit = '0123abc'", "40")),
         ({"branch": "a..b"}, ("source.branch = 'a..b'",)),
@@ -186,9 +185,9 @@ def test_the_code_is_fetched_first_by_the_platforms_image_and_run_from_its_folde
     assert seen["/source"] is False, "programs write next to their code"
 
 
-@each_row("reference", [{"branch": "main"}, {"branch": None, "tag": "v1.2"}, {"branch": None, "commit": COMMIT}])
+@each_row("reference", [{"branch": "main"}, {}, {"tag": "v1.2"}, {"commit": COMMIT}])
 def test_the_program_in_the_pod_understands_its_command(reference):
-    source = dataclasses.replace(SOURCE, subdirectory="training", secret="git-robot", **reference)
+    source = dataclasses.replace(SOURCE, subdirectory="training", secret="git-robot", **{"branch": None, **reference})
     manifest = _manifest(source=source)
     [fetches], [takes] = pod(manifest, "source")["containers"], pod(manifest, "worker")["initContainers"]
     for container in (fetches, takes):

@@ -147,7 +147,9 @@ def _awaited(phase: str, **changes: object):
 
 @each_row("phase", ["Failed", "Terminated"])
 def test_an_update_that_waits_fails_as_soon_as_the_job_has(phase):
-    with pytest.raises(RefusalError, match=r"failed, with 1 of its pods.*`athanor why train-\w+ --namespace \w+` has the exit code"):
+    with pytest.raises(
+        RefusalError, match=r"failed, with 1 of its pods.*`athanor why train-\w+ --namespace \w+` has the"
+    ):
         _awaited(phase, wait_seconds=90)
     assert _awaited(phase).exports["name"].startswith("train-"), "nobody waits for it"
     assert _awaited("Completed", wait_seconds=90).exports["name"].startswith("train-")

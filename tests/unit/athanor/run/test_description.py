@@ -196,9 +196,7 @@ CASES = [
     ),
     (
         "--git https://git.example/team/a.git -- python train.py",
-        PyTorchJobArgs(
-            program=("train.py",), workers=1, source=GitSource("https://git.example/team/a.git", branch="main")
-        ),
+        PyTorchJobArgs(program=("train.py",), workers=1, source=GitSource("https://git.example/team/a.git")),
     ),
     (
         "--git git@git.example:team/a.git@fix/#12 --git-secret key --git-folder code -- python train.py",

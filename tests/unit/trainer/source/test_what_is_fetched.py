@@ -31,6 +31,17 @@ def test_a_branch(repository, fetch, destination, capfd):
     assert newest in error
 
 
+@pytest.mark.parametrize("protocol_2", [True, False])
+def test_the_default_branch(*, repository, server, fetch, destination, protocol_2):
+    server.protocol_2 = protocol_2
+    repository.commit({"a": "main"})
+    git(repository.folder, "checkout", "--quiet", "-b", "trunk")
+    newest = repository.commit({"a": "trunk"})
+    assert fetch("--branch", "HEAD") == 0
+    assert files(destination) == {"a": "trunk"}
+    assert record_of(destination)["commit"] == newest
+
+
 def test_a_branch_comes_without_its_history(repository, server, fetch):
     repository.commit({"a": "1"})
     repository.commit({"a": "2"})
