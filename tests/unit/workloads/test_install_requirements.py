@@ -20,6 +20,7 @@ from workloads import install_requirements
 from workloads.batch import BatchJobArgs, batch_shape
 from workloads.git_source import GitSource
 from workloads.job import job_manifests
+from workloads.job_secrets import SecretFiles
 from workloads.mpi import MPIJobArgs, mpi_shape
 from workloads.pytorch import PyTorchJobArgs, pytorch_shape
 
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SOURCE = GitSource(repository="https://git.example/team/code.git", branch="main")
-CODE = {"source": SOURCE, "requirements": "r.txt"}
+CODE = {
+    "source": SOURCE,
+    "requirements": "r.txt",
+    "env": {"PIP_CERT": "/secrets/ca/ca.crt"},
+    "secret_files": (SecretFiles(secret="company-ca", path="/secrets/ca"),),
+}
 
 
 @pytest.fixture
@@ -237,5 +243,7 @@ def test_packages_are_installed_before_the_program_which_imports_them(args, shap
     [step] = [each for each in spec["initContainers"] if each["name"] == "requirements"]
     assert step["args"][-3:] == ["r.txt", "/data/output/.packages", "/tmp/.packages"]
     assert {"name": "output", "mountPath": "/data/output", "readOnly": False} in step["volumeMounts"]
+    assert {"name": "PIP_CERT", "value": "/secrets/ca/ca.crt"} in step["env"]
+    assert "/secrets/ca" in {mount["mountPath"] for mount in step["volumeMounts"]}, "the authority of a company's index"
     [program] = spec["containers"]
     assert "/tmp/.packages/site-packages" in program["command"][2]
