@@ -62,7 +62,7 @@ _MODULES = {
     "context": "athanor.runs.context",
     "runs": "athanor.runs.command",
     **dict.fromkeys(("compare", "stop", "resume", "delete", "rerun"), "athanor.runs.command"),
-    **dict.fromkeys(("shell", "port-forward", "copy", "tensorboard"), "athanor.runs.command"),
+    **dict.fromkeys(("shell", "port-forward", "copy", "files", "tensorboard"), "athanor.runs.command"),
     **dict.fromkeys(("logs", "watch", "curves", "why"), "athanor.runs.questions"),
 }
 """By command: the module whose `run` does the work. Importing some of them takes longer than everything else."""

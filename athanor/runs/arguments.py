@@ -79,7 +79,11 @@ def add_runs(commands: Commands) -> None:
     _add_json(context, "print one JSON object for each context")
     for command in (runs, status, logs, watch, compare, curves, why, *_controls(commands), *_inside(commands)):
         add_cluster(command)
-    for command in (_copy(commands), _tensorboard(commands)):  # whose pods mount the platform's volumes
+    for command in (
+        _copy(commands),
+        _files(commands),
+        _tensorboard(commands),
+    ):  # whose pods mount the platform's volumes
         add_cluster(command, with_platform=True)
 
 
@@ -139,6 +143,21 @@ def _copy(commands: Commands) -> argparse.ArgumentParser:
     copy.add_argument("--replace", action="store_true", help="the target may exist")
     _add_json(copy, "print what was written, its bytes and its SHA-256 as one JSON object")
     return copy
+
+
+def _files(commands: Commands) -> argparse.ArgumentParser:
+    files = _command(
+        commands,
+        "files",
+        "list or delete what a run wrote, or a folder of the platform's volumes",
+        "athanor files train-3f9a01",
+    )
+    files.add_argument("place", metavar="PLACE", help="RUN, RUN:PATH, data:PATH or output:PATH")
+    files.add_argument(
+        "--delete", action="store_true", help="delete it with all that is in it; its run must have ended"
+    )
+    _add_json(files, "print its path and its entries as one JSON object")
+    return files
 
 
 def _tensorboard(commands: Commands) -> argparse.ArgumentParser:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable  # noqa: TC003 - of a table that is annotated
 from datetime import UTC, datetime
+from functools import partial
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from athanor.runs.control import resume, stop
 from athanor.runs.copy import Place, folder_of, read_copy, run_copy
 from athanor.runs.elsewhere import check_can_be_deleted
 from athanor.runs.ending import exit_status
+from athanor.runs.files import files
+from athanor.runs.files import table as table_of_files
 from athanor.runs.history import forget
 from athanor.runs.inside import forward, shell
 from athanor.runs.job import ABORTED, running_pod
@@ -143,13 +146,25 @@ def _chosen_pod(arguments: argparse.Namespace, cluster: Cluster, job_name: str) 
     return running_pod(cluster, job_name, arguments.pod or 0)
 
 
+def _job_of_run(cluster: Cluster, run: str) -> tuple[str, str]:
+    where, job_name = locate(cluster, run)
+    return job_name, folder_of(where, job_name)
+
+
+def _files(arguments: argparse.Namespace, cluster: Cluster) -> int:
+    platform = platform_of(arguments, cluster)
+    where, job_of_run = cluster.within(platform.namespace), partial(_job_of_run, cluster)
+    done = files(where, platform, arguments.place, job_of_run, delete=arguments.delete)
+    lines = [json.dumps(done)] if arguments.json else table_of_files(done.get("entries", ()))
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    if arguments.delete and not arguments.json:
+        sys.stderr.write(f"deleted: {done['path']}\n")
+    return 0
+
+
 def _copy(arguments: argparse.Namespace, cluster: Cluster) -> int:
     platform = platform_of(arguments, cluster)
-
-    def job_of_run(run: str) -> tuple[str, str]:
-        where, job_name = locate(cluster, run)
-        return job_name, folder_of(where, job_name)
-
+    job_of_run = partial(_job_of_run, cluster)
     asked = read_copy(arguments.source, arguments.target, job_of_run, replace=arguments.replace)
     done = run_copy(cluster.within(platform.namespace), platform, asked)
     sys.stdout.write(f"{json.dumps(done) if arguments.json else done['path']}\n")
@@ -231,5 +246,6 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Cluster], int]] = {
     "shell": _shell,
     "port-forward": _forward,
     "copy": _copy,
+    "files": _files,
     "tensorboard": _tensorboard,
 }

@@ -77,7 +77,7 @@ def read_copy(source: str, target: str, job_of_run: Callable[[str], tuple[str, s
     Raises:
         RefusalError: both or neither are in a volume, a path leaves its volume, or the run or file does not exist.
     """
-    places = [_place(text, job_of_run) for text in (source, target)]
+    places = [place_of(text, job_of_run) for text in (source, target)]
     if (places[0] is None) == (places[1] is None):
         limit = "exactly one of source and target must be in a volume"
         fix = "write data:PATH, output:PATH or RUN:PATH, and ./NAME for a file here whose name has a colon"
@@ -150,7 +150,7 @@ def _copied(prefix: Sequence[str], asked: Copy) -> dict[str, Any]:
     return upload(prefix, asked.source, asked.target.path, replace=asked.replace)
 
 
-def _place(text: str, job_of_run: Callable[[str], tuple[str, str]]) -> Place | None:
+def place_of(text: str, job_of_run: Callable[[str], tuple[str, str]]) -> Place | None:
     """Return the place of what is in a volume; None for a path of this machine.
 
     Raises:

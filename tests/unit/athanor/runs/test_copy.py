@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from athanor.runs import copy as module
+from athanor.runs import files as files_module
 from athanor.runs.copy import Copy, Place, read_copy, run_copy
 from athanor.runs.transfer import NoGreetingError
 from infra.errors import RefusalError
@@ -158,3 +162,69 @@ def test_the_pod_writes_both_volumes_and_ends_by_itself():
     program = spec["containers"][0]["command"][-1]
     compile(program, "keep", "exec")
     assert "/tmp/athanor-copy-alive" in program
+
+
+def _with_phase(run: str, name: str, phase: str) -> dict:
+    metadata = {"name": name, "labels": {"athanor.dev/job": run}}
+    return {"metadata": metadata, "spec": {"tasks": []}, "status": {"state": {"phase": phase}}}
+
+
+def _in_pod(*words: str) -> dict:
+    done = subprocess.run(
+        [sys.executable, "-c", files_module._IN_POD, *words], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def test_files_are_listed_with_all_that_is_in_them_and_deleted(tmp_path):
+    run = tmp_path / "run"
+    (run / "checkpoints" / "1").mkdir(parents=True)
+    (run / "checkpoints" / "1" / "a.pt").write_bytes(b"x" * 3 * 2**20)
+    (run / "log.txt").write_text("y")
+    (run / "elsewhere").symlink_to(tmp_path / "cifar")
+    listed = _in_pod(str(run), "list")["entries"]
+    assert [(each["name"], each["bytes"]) for each in listed][::2] == [("checkpoints", 3 * 2**20), ("log.txt", 1)]
+    assert [line.split()[0] for line in files_module.table(listed)] == ["3.0", "0.0", "0.0"]
+    assert _in_pod(str(run / "log.txt"), "list")["entries"] == [listed[2]]
+    assert _in_pod(str(run / "elsewhere"), "delete")["left"] == []
+    assert (tmp_path / "cifar").is_dir()
+    assert _in_pod(str(run), "delete") == {"exists": True, "entries": [], "left": []}
+    assert not run.exists()
+    assert _in_pod(str(run), "list")["exists"] is False
+
+
+@each_row(
+    ("words", "delete", "said"),
+    [
+        ("train-1", False, "/data/output/train-1-abc-fresh list"),
+        ("train-1:a/b", False, "/data/output/train-1-abc-fresh/a/b list"),
+        ("output:", False, "/data/output list"),
+        ("data:own", True, "/data/data/own delete"),
+        ("output:t-2-abc", True, "/data/output/t-2-abc delete"),
+        ("output:", True, "PLACE = 'output:': is a whole volume"),
+        (
+            "output:t-1-abc/a",
+            True,
+            "is of run t, which is Running. Fix: wait until it has ended, or `athanor delete t`",
+        ),
+        ("a/b", False, "PLACE = 'a/b': is neither a run nor a place"),
+        ("./a:b", False, "is neither a run nor a place in a volume"),
+    ],
+)
+def test_what_files_may_go(monkeypatch, words, delete, said):
+    acts: list[str] = []
+
+    def work(_prefix, path, act):
+        acts.append(f"{path} {act}")
+        return {"exists": True, "left": [], "entries": []}
+
+    monkeypatch.setattr(files_module, "_asked", work)
+    cluster = Cluster()
+    jobs = [_with_phase("t", "t-1-abc", "Running"), _with_phase("u", "t-2-abc", "Completed")]
+    pods = [cluster.pod("p")]
+    monkeypatch.setattr(cluster, "items", lambda _, selector: jobs if selector == "athanor.dev/job" else pods)
+    try:
+        files_module.files(cluster, PLATFORM, words, _job, delete=delete)
+    except RefusalError as refusal:
+        acts.append(str(refusal))
+    assert said in acts[-1]

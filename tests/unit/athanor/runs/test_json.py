@@ -20,6 +20,7 @@ REFUSED = {
     **{name: ["lr"] for name in ("logs", "watch", "why", "stop", "resume", "delete", "rerun")},
     **{name: ["lr", "momentum"] for name in ("compare", "copy")},
     "curves": ["lr"],
+    "files": ["lr"],
     "run": ["--workdir=.", "--", "python", "train.py"],
     "sweep": ["--name=rate", "--workdir=.", "--param=lr=1,2", "--", "python", "train.py", "{lr}"],
     "leftovers": ["nope"],
