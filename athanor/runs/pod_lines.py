@@ -63,9 +63,11 @@ class PodLines:
         """
         always = ["--timestamps", *(["--follow"] if follow else [])]
         self._words = [*cluster.prefix, "logs", f"--container={log.container}", log.pod, *always]
-        self._log, self._as_json = log, as_json
+        self.log, self._as_json = log, as_json
         self._read, self._said, self._cut_line = LastSeconds(), set[str](), b""
         self.closed = False
+        self.latest: str | None = None
+        """When the line was printed that was read last (RFC 3339)."""
         self.code: int | None = None
         """The exit status of kubectl; None while it reads. Other than 0, there may be more where it ended."""
         self.heard = monotonic()
@@ -119,10 +121,14 @@ class PodLines:
         time, text = with_time["time"], with_time["text"]
         if not self._read.is_new(time, whole):
             return
-        self.heard = monotonic()
-        output = f"[{self._log.label}] {printable(text)}"
+        self.heard, self.latest = monotonic(), time
+        self.print_line(time, text)
+
+    def print_line(self, time: str, text: str) -> None:
+        """Print a line of the container, wherever it comes from."""
+        output = f"[{self.log.label}] {printable(text)}"
         if self._as_json:
-            output = json_line(self._log, time, text)
+            output = json_line(self.log, time, text)
         with _ONE_AT_A_TIME:
             sys.stdout.write(f"{output}\n")
             sys.stdout.flush()
@@ -138,7 +144,7 @@ class PodLines:
         if text not in self._said:
             self._said.add(text)
             with _ONE_AT_A_TIME:
-                sys.stderr.write(f"athanor: the log of {self._log.label} {_trouble(text)}\n")
+                sys.stderr.write(f"athanor: the log of {self.log.label} {_trouble(text)}\n")
 
     def wait(self, seconds: float | None = None) -> None:
         """Return when all lines are printed, or after so many seconds."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from athanor.runs.job import has_ended_printing, logs_of, print_order
+from athanor.runs.past_lines import created_times, past_lines, written_before
 from athanor.runs.pod_lines import PodLines
+from infra.errors import RefusalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,9 +56,28 @@ class Readers:
         Raises:
             BrokenPipeError: nobody reads this process's output any more.
         """
+        pods = list(pods)
+        there = {pod["metadata"]["uid"] for pod in pods}
+        for (uid, _), reader in self._readers.items():
+            if uid not in there and reader.is_cut_off:
+                reader.is_done = True
+                self._print_stored(reader, pods)
         for pod, log in self._to_read(pods):
             self._reader(pod, log).read_on(has_ended=has_ended_printing(pod, log.container))
         self._check_read()
+
+    def _print_stored(self, reader: _Reader, pods: Iterable[dict[str, Any]]) -> None:
+        """Print the rest of what a container printed whose pod is gone, from the log store."""
+        lines = reader.lines
+        begin = datetime.fromisoformat(lines.latest or reader.created)
+        try:
+            stored = written_before(created_times(pods), past_lines(self._cluster, self._job_name, only=lines.log.pod))
+        except RefusalError as error:
+            sys.stderr.write(f"athanor: the end of what {lines.log.label} printed is not shown: {error}\n")
+            return
+        for line in stored:
+            if line.log.label == lines.log.label and datetime.fromisoformat(line.time) > begin:
+                lines.print_line(line.time, line.text)
 
     def _to_read(self, pods: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], Log]]:
         """Return the logs of the first pods that have any, with their pods."""
@@ -64,7 +87,8 @@ class Readers:
     def _reader(self, pod: dict[str, Any], log: Log) -> _Reader:
         key = (pod["metadata"]["uid"], log.container)
         if key not in self._readers:
-            self._readers[key] = _Reader(PodLines(self._cluster, log, follow=True, as_json=self._as_json))
+            lines = PodLines(self._cluster, log, follow=True, as_json=self._as_json)
+            self._readers[key] = _Reader(lines, pod["metadata"].get("creationTimestamp", "1970-01-01T00:00:00Z"))
         return self._readers[key]
 
     def read_rest(self, pods: Iterable[dict[str, Any]]) -> None:
@@ -101,11 +125,16 @@ class Readers:
 class _Reader:
     """One pod's lines, and when they are read on."""
 
-    def __init__(self, lines: PodLines) -> None:
-        self.lines, self.is_done = lines, False
+    def __init__(self, lines: PodLines, created: str) -> None:
+        self.lines, self.created, self.is_done = lines, created, False
         self._ended_at: float | None = None
         self._delay = _FIRST_DELAY_SECONDS
         self._heard = lines.heard
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether kubectl has ended with an error, so that the container may have printed more."""
+        return bool(self.lines.code) and not self.is_done
 
     def read_on(self, *, has_ended: bool, longest_delay: float = _LAST_DELAY_SECONDS) -> None:
         """Begin again, after a delay, if kubectl has ended before its pod, or with an error: then there may be more."""

@@ -11,6 +11,8 @@ from athanor.inspection.containers import Finding
 from athanor.runs import follow as module
 from athanor.runs import patience, readers
 from athanor.runs.follow import follow_to_the_end
+from athanor.runs.job import Log
+from athanor.runs.past_lines import PastLine
 from infra.errors import RefusalError
 
 if TYPE_CHECKING:
@@ -265,6 +267,47 @@ def test_each_start_of_all_pods_is_named_with_how_it_ended(tmp_path, capsys):
         "athanor: start 2 of all pods has ended (worker-0: its program failed); they start again",
         "athanor: start 3 of all pods has ended (its pods were taken away); they start again",
     ]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_what_a_pod_printed_that_was_cut_off_and_replaced_comes_from_the_log_store(
+    tmp_path, monkeypatch, capsys, is_readable
+):
+    def stored(_cluster: object, job_name: str, *, only: str) -> list[PastLine]:
+        if not is_readable:
+            raise RefusalError("run", job_name, "the platform has no log store", "run it again")
+        log = Log(job_name=job_name, pod=only, container="worker", is_program=True)
+        seconds = (("00", "of the start before"), ("01", "from"), ("02", "ValueError: no"), ("05", "of the next pod"))
+        return [PastLine(time=f"2026-01-01T10:00:{second}Z", log=log, text=text) for second, text in seconds]
+
+    monkeypatch.setattr(readers, "past_lines", stored)
+    first, second = scripted_pod("u"), scripted_pod("v")
+    first["metadata"]["creationTimestamp"] = "2026-01-01T09:59:59Z"
+    second["metadata"]["creationTimestamp"] = "2026-01-01T10:00:04Z"
+    cluster = Scripted(
+        tmp_path,
+        *[(status_of("Running"), [first])] * 20,
+        *[(status_of("Running", 1), [second])] * 20,
+        (status_of("Completed", 1), [scripted_pod("v", phase="Succeeded")]),
+    )
+    (tmp_path / "kubectl").write_text(
+        f'#!/bin/sh\n[ "$1" = logs ] || exit 1\n[ -e {tmp_path}/cut ] && exit 0\n'
+        f"touch {tmp_path}/cut; echo '2026-01-01T10:00:01Z from'; exit 1\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setattr(readers, "_FIRST_DELAY_SECONDS", 60.0)
+
+    def run(*words: str) -> str:
+        if words[1] != "pods" and not (tmp_path / "cut").exists():  # as long as kubectl has not ended
+            cluster._looks.insert(0, cluster._looks[0])
+        return Scripted.run(cluster, *words)
+
+    monkeypatch.setattr(cluster, "run", run)
+    assert follow_to_the_end(cluster, "train", JOB) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == ["[worker-0] from", *["[worker-0] ValueError: no"] * is_readable]
+    assert ("the end of what worker-0 printed is not shown: run" in printed.err) is not is_readable
 
 
 @pytest.mark.usefixtures("quick")
