@@ -60,13 +60,13 @@ _MODULES = {
     "dev": "athanor.dev.command",
     "status": "athanor.runs.status",
     "context": "athanor.runs.context",
-    "runs": "athanor.runs.command",
+    "runs": "athanor.runs.overview",  # which spares it the engine's SDK
     **dict.fromkeys(("compare", "stop", "resume", "delete", "rerun"), "athanor.runs.command"),
     **dict.fromkeys(("shell", "port-forward", "copy", "files", "tensorboard"), "athanor.runs.command"),
     **dict.fromkeys(("logs", "watch", "curves", "why"), "athanor.runs.questions"),
 }
 """By command: the module whose `run` does the work. Importing some of them takes longer than everything else."""
-_OF_RUNS = {_MODULES["runs"], _MODULES["logs"]}
+_OF_RUNS = {_MODULES["stop"], _MODULES["logs"]}
 """Modules of the commands that may stand behind `runs`."""
 
 

@@ -1,5 +1,10 @@
 """Labels of the workloads' pods: what declares them, and what finds them again in metrics and logs, read them here."""
 
+from __future__ import annotations
+
+import hashlib
+import re
+
 JOB_LABEL = "athanor.dev/job"
 """The job's logical name, on its object and its pods."""
 OWNER_LABEL = "athanor.dev/owner"
@@ -21,3 +26,14 @@ LONGEST_HOLD_SECONDS = 3_000
 """Longest wait that a service may ask for: the gateway's proxies end no request before that."""
 QUEUE_LABEL = "volcano.sh/queue-name"
 """Written by Volcano on every pod of a job, as a label and as an annotation."""
+_READABLE_LENGTH = 40
+
+
+def owner_label(project: str, stack: str) -> str:
+    """Return what stands for a stack in labels and names of objects: readable, and another for every stack.
+
+    Projects and stacks may have names that Kubernetes allows nowhere, and `a-b` of `c` is not `a` of `b-c`.
+    """
+    readable = re.sub(r"[^a-z0-9]+", "-", f"{project}-{stack}".lower())[:_READABLE_LENGTH].strip("-")
+    digest = hashlib.sha256(f"{project}/{stack}".encode()).hexdigest()[:8]
+    return f"{readable}-{digest}".lstrip("-")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -11,23 +9,13 @@ import pulumi
 from pulumi.runtime import get_root_resource
 
 from infra.errors import RefusalError
+from infra.workload_labels import owner_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_READABLE_LENGTH = 40
 _declared: WeakKeyDictionary[pulumi.Resource, dict[tuple[str, str], str]] = WeakKeyDictionary()
 """Who has which name, by the stack of the run and (what is named, name)."""
-
-
-def owner_label(project: str, stack: str) -> str:
-    """Return what stands for a stack in labels and names of objects: readable, and another for every stack.
-
-    Projects and stacks may have names that Kubernetes allows nowhere, and `a-b` of `c` is not `a` of `b-c`.
-    """
-    readable = re.sub(r"[^a-z0-9]+", "-", f"{project}-{stack}".lower())[:_READABLE_LENGTH].strip("-")
-    digest = hashlib.sha256(f"{project}/{stack}".encode()).hexdigest()[:8]
-    return f"{readable}-{digest}".lstrip("-")
 
 
 def own_label() -> str:

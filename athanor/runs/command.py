@@ -1,13 +1,11 @@
-"""The commands about runs that change them, go into them or need their stacks: `athanor runs`, `stop` and so on."""
+"""The commands about runs that change them, go into them or need their stacks: `athanor stop`, `copy` and so on."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Callable  # noqa: TC003 - of a table that is annotated
-from datetime import UTC, datetime
 from functools import partial
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.objects import JOBS
@@ -17,14 +15,11 @@ from athanor.runs.control import resume, stop
 from athanor.runs.copy import Place, folder_of, read_copy, run_copy
 from athanor.runs.elsewhere import check_can_be_deleted
 from athanor.runs.ending import exit_status
-from athanor.runs.files import files
-from athanor.runs.files import table as table_of_files
+from athanor.runs.files import files, table
 from athanor.runs.history import forget
 from athanor.runs.inside import forward, shell
 from athanor.runs.job import ABORTED, running_pod
-from athanor.runs.listing import table
 from athanor.runs.location import job_of_others, locate
-from athanor.runs.overview import overview
 from athanor.runs.past_lines import whole_series
 from athanor.runs.platform_stack import platform_of
 from athanor.runs.ranks import pod_of_rank
@@ -56,17 +51,6 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "delete" and arguments.forget:
         return _forget(arguments)  # its kubeconfig may be gone with the cluster
     return _COMMANDS[arguments.command](arguments, Cluster.of(arguments))
-
-
-def _list(arguments: argparse.Namespace, cluster: Cluster) -> int:
-    # --namespace may name one whose platform is of an earlier release, without a description of itself.
-    platform = None if arguments.namespace else cluster.platform()
-    where = cluster if platform is None else cluster.within(platform.namespace)
-    runs = overview(where, platform and platform.platform_offers, datetime.now(UTC))
-    width = get_terminal_size().columns if sys.stdout.isatty() else None
-    lines = [json.dumps(run.to_json()) for run in runs] if arguments.json else table(runs, width)
-    sys.stdout.writelines(f"{line}\n" for line in lines)
-    return 0
 
 
 def _compare(arguments: argparse.Namespace, cluster: Cluster) -> int:
@@ -155,7 +139,7 @@ def _files(arguments: argparse.Namespace, cluster: Cluster) -> int:
     platform = platform_of(arguments, cluster)
     where, job_of_run = cluster.within(platform.namespace), partial(_job_of_run, cluster)
     done = files(where, platform, arguments.place, job_of_run, delete=arguments.delete)
-    lines = [json.dumps(done)] if arguments.json else table_of_files(done.get("entries", ()))
+    lines = [json.dumps(done)] if arguments.json else table(done.get("entries", ()))
     sys.stdout.writelines(f"{line}\n" for line in lines)
     if arguments.delete and not arguments.json:
         sys.stderr.write(f"deleted: {done['path']}\n")
@@ -237,7 +221,6 @@ def _forget(arguments: argparse.Namespace) -> int:
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, Cluster], int]] = {
-    "runs": _list,
     "compare": _compare,
     "stop": _stop,
     "resume": _resume,

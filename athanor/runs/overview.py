@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from athanor.inspection.objects import JOB_NAME, JOBS, mark
+from athanor.runs.cluster import Cluster
 from athanor.runs.elsewhere import is_elsewhere
+from athanor.runs.ending import exit_status
 from athanor.runs.engine_error import EngineError
 from athanor.runs.history import Seen
 from athanor.runs.job import ENDED, phase_of
-from athanor.runs.listing import ELSEWHERE, Listed, Run, describe
+from athanor.runs.listing import ELSEWHERE, Listed, Run, describe, table
 from athanor.runs.location import all_runs
 from athanor.runs.meanwhile import meanwhile
 from athanor.runs.pod_series import series_of
 from athanor.runs.prices import gpu_prices
 from athanor.runs.state_files import PROJECT
 from infra.errors import RefusalError
-from infra.workload_labels import JOB_LABEL, OWNER_LABEL
-from workloads.owner import owner_label
+from infra.workload_labels import JOB_LABEL, OWNER_LABEL, owner_label
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping
-    from datetime import datetime
 
-    from athanor.runs.cluster import Cluster
     from athanor.runs.state_files import KnownRun
     from infra.offers import PlatformOffers
 
@@ -47,6 +50,27 @@ class _Around:
     offers: PlatformOffers | None
     """None where the platform does not describe itself."""
     now: datetime
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run `athanor runs`; return its exit status.
+
+    Args:
+        arguments: as athanor/runs/arguments.py parses them.
+    """
+    return exit_status("runs", lambda: _run(arguments), as_json=arguments.json)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    cluster = Cluster.of(arguments)
+    # --namespace may name one whose platform is of an earlier release, without a description of itself.
+    platform = None if arguments.namespace else cluster.platform()
+    where = cluster if platform is None else cluster.within(platform.namespace)
+    runs = overview(where, platform and platform.platform_offers, datetime.now(UTC))
+    width = get_terminal_size().columns if sys.stdout.isatty() else None
+    lines = [json.dumps(each.to_json()) for each in runs] if arguments.json else table(runs, width)
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    return 0
 
 
 def overview(cluster: Cluster, offers: PlatformOffers | None, now: datetime) -> list[Listed]:

@@ -150,5 +150,6 @@ def test_what_only_its_owners_stack_can_do_says_so():
 
 
 def test_questions_that_the_cluster_answers_do_not_import_the_engine():
-    code = "import sys, athanor.runs.questions, athanor.runs.status; sys.exit('pulumi' in sys.modules)"
+    modules = "athanor.runs.questions, athanor.runs.status, athanor.runs.overview"
+    code = f"import sys, {modules}; sys.exit('pulumi' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
