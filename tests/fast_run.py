@@ -2,6 +2,7 @@
 
 Unit and manifest tests need nothing but Python packages, apart from those with the marker `built`, which run programs
 that take minutes to build. So this run starts none of these, whether they are there or not: it is the same everywhere.
+Those with the marker `long` are left out as well: a hundredth of the tests takes half of their CPU time.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 QUICK = ("unit", "manifests")
 """The levels that this runs; every other folder of tests is one that it does not."""
-MARKER = "built"
+MARKERS = ("built", "long")
+_UNMARKED = " and ".join(f"not {marker}" for marker in MARKERS)
 # As many processes as CPUs: these tests compute, and each process collects all of them first.
-_FLAGS = ("-n", "auto", "--maxprocesses", "8", "--dist", "loadfile", "-m", f"not {MARKER}")
+_FLAGS = ("-n", "auto", "--maxprocesses", "8", "--dist", "loadfile", "-m", _UNMARKED)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -38,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
         tempfile.TemporaryFile("w+", encoding="utf-8") as output,
         subprocess.Popen(make, cwd=REPOSITORY, stdout=output, stderr=subprocess.STDOUT) as check,
     ):
-        # A test that needs a program and lacks the marker fails at once, and builds nothing.
+        # A test that needs a program and lacks its marker fails at once, and builds nothing.
         tests = subprocess.run(command, env={**os.environ, SOURCES_VARIABLE: "path"}, check=False).returncode
         failed = check.wait()
         output.seek(0)
@@ -56,15 +58,16 @@ def left_out(levels: Sequence[str]) -> str:
     """Return what this does not run, and the commands that do."""
     pytest = ".venv-test/bin/python -m pytest"
     one = f"{pytest} tests/{levels[0]}"
-    marked = f"{pytest} -m {MARKER} {' '.join(f'tests/{level}' for level in QUICK)}"
+    quick, markers = " and ".join(QUICK), " or ".join(MARKERS)
+    marked = f"{pytest} -m '{markers}' {' '.join(f'tests/{level}' for level in QUICK)}"
     width = max(len(one), len(marked))
     return "\n".join(
         [
             "",
-            f"Not run: the levels {', '.join(levels)}, and tests of {' and '.join(QUICK)} with the marker {MARKER!r}.",
+            f"Not run: the levels {', '.join(levels)}, and tests of {quick} marked {markers}.",
             f"  {'make test':{width}}  everything, as root; builds the programs first, once",
             f"  {one:{width}}  one level, after `make tools`",
-            f"  {marked:{width}}  those with the marker, after `make tools`",
+            f"  {marked:{width}}  those marked, after `make tools`",
         ]
     )
 

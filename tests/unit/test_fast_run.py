@@ -57,11 +57,11 @@ def test_it_passes_if_both_pass_and_names_what_was_not_run(
     assert ("make check passed" in printed) != bool(check)
     assert "Not run: the levels cloud, cluster, engine, faults, and tests of unit and manifests" in printed
     assert ".venv-test/bin/python -m pytest tests/cloud" in printed
-    assert ".venv-test/bin/python -m pytest -m built tests/unit tests/manifests" in printed
+    assert ".venv-test/bin/python -m pytest -m 'built or long' tests/unit tests/manifests" in printed
 
 
 def test_it_builds_nothing(run: Callable[[int, str], list[Any]]) -> None:
     _, (command, environment) = run(0, "true")
     folders = [str(TESTS / level) for level in fast_run.QUICK]
-    assert command[command.index("-m", 3) :] == ["-m", "not built", *folders, "-x"]
+    assert command[command.index("-m", 3) :] == ["-m", "not built and not long", *folders, "-x"]
     assert environment[SOURCES_VARIABLE] == "path"

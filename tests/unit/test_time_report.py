@@ -25,6 +25,8 @@ from tests.time_report import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.long
+
 # Other plugins are most of what a start of pytest costs.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 BURNT_SECONDS = 0.5

@@ -16,6 +16,8 @@ from tests.whole_run import MOST_FILES_AGAIN
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.long
+
 # Other plugins are most of what a start of pytest costs.
 ENVIRONMENT = {"PYTHONPATH": str(REPOSITORY), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 PASSES = "def test_passes():\n    pass\n"

@@ -15,6 +15,8 @@ from trainer.pytorch.parallel.blocks import BlocksConfig
 from trainer.pytorch.parallel.degrees import ParallelConfig
 from trainer.pytorch.precision import PrecisionConfig
 
+pytestmark = pytest.mark.long
+
 SMALL = GptConfig(layers=4, heads=8, width=64, context=32, vocabulary=128)
 PARAMETERS = 12 * 4 * 64**2 + (2 * 128 + 32) * 64 + 9 * 2 * 64
 

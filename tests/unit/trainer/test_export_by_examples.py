@@ -13,6 +13,8 @@ from trainer.pytorch import model_files
 from trainer.serve.loader import ModelLoader
 from trainer.serve.local_models import LocalModels
 
+pytestmark = pytest.mark.long
+
 NETWORK = """
 import torch
 from torch import nn

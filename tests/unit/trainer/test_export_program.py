@@ -19,6 +19,8 @@ from trainer.serve.loader import ModelLoader
 from trainer.serve.local_models import LocalModels
 from trainer.training import digits
 
+pytestmark = pytest.mark.long
+
 NETWORK = """
 import torch
 from torch import nn

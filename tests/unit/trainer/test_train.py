@@ -14,6 +14,8 @@ from trainer import train
 from trainer.pytorch import program
 from trainer.pytorch.loop import Outcome
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def _collecting():

@@ -15,6 +15,8 @@ from tests.waiting import PATIENCE_SECONDS
 from trainer.pytorch.program import NOT_AGAIN_EXIT_STATUS
 from workloads import fixed_worker
 
+pytestmark = pytest.mark.long
+
 WORKER = Path(fixed_worker.__file__)
 # The one that comes last to the barrier announces that first, and only then asks for its own answer.
 SLOW_TO_ASK = """

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.long
+
 KUBECTL = """
 import json, os, pathlib, socket, subprocess, sys, threading
 folder, words = pathlib.Path(sys.argv[1]), sys.argv[2:]

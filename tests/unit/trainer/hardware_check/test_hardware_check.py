@@ -28,6 +28,8 @@ from trainer.network_benchmark.all_reduce import AllReduce
 from trainer.network_benchmark.result import read_all
 from trainer.pytorch.config import parse
 
+pytestmark = pytest.mark.long
+
 STEPS = (
     *(
         "machine",

@@ -12,7 +12,7 @@ import torch
 
 from tests.unit.trainer.pod_modules.programs import SAMPLES, Model, losses, said, stopped
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.long]
 STEPS = 6
 
 

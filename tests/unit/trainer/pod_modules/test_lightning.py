@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 
 from tests.unit.trainer.pod_modules.programs import SAMPLES, Model, losses, said, shuffled, stopped
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.long]
 STEPS = 10
 """Two epochs of four batches, and half of one."""
 

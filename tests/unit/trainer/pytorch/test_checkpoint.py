@@ -27,6 +27,8 @@ from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.checkpoints.manager import CheckpointManager
 from trainer.pytorch.checkpoints.manifest import MANIFEST, Manifest
 
+pytestmark = pytest.mark.long
+
 SETTINGS = {"batch_size": 64, "seed": 0}
 
 

@@ -25,6 +25,8 @@ from trainer.pytorch.splits import load_splits
 from trainer.pytorch.trained_model import TensorSpec, TrainedModel
 from trainer.training import digits
 
+pytestmark = pytest.mark.long
+
 BUILT = tuple(variant for variant in VARIANTS if variant != "compiled")  # which takes a C++ compiler a minute
 QUICK = CompressionConfig(variants=BUILT, fine_tune_epochs=2, max_accuracy_loss_points=2.0)
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from tests.warm_python import WarmProcess
 
+pytestmark = pytest.mark.long
+
 CHECKPOINT_INTERVAL_STEPS = 10
 PATIENCE_SECONDS = 120
 """How long nothing may happen before the test gives up; a busy machine takes a while to import torch."""

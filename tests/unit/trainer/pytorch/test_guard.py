@@ -20,6 +20,8 @@ from trainer.training.signals import StopRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch) -> None:

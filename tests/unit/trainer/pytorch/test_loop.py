@@ -34,6 +34,8 @@ from trainer.training import non_finite
 from trainer.training.digits import DataError
 from trainer.training.metrics import MetricsConfig
 
+pytestmark = pytest.mark.long
+
 
 def test_a_run_stays_for_its_last_scrape_when_it_has_published_and_not_when_it_is_stopped(small, monkeypatch):
     config = small()

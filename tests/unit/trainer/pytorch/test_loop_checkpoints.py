@@ -17,6 +17,8 @@ from trainer.pytorch.checkpoints.errors import CheckpointError
 from trainer.pytorch.distributed import DistributedConfig
 from trainer.pytorch.loop import Trainer
 
+pytestmark = pytest.mark.long
+
 
 def test_full_disk_in_the_middle_costs_a_checkpoint_but_at_the_end_the_run(small, monkeypatch):
     trainer = Trainer(small())

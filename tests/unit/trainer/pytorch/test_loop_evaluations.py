@@ -15,6 +15,8 @@ from trainer.pytorch.checkpoints import folders
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.loop import Outcome, Trainer
 
+pytestmark = pytest.mark.long
+
 
 def test_a_resumed_run_does_not_evaluate_the_same_step_twice(small, uninterrupted):
     """A kill in an epoch after the one whose last step was saved, and so was its evaluation."""

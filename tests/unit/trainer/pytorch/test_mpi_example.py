@@ -22,6 +22,8 @@ from trainer.mpi_example import MpiError, check_sum, torchrun_variables
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).resolve().parents[4]
 MPIRUN = Path(sysconfig.get_path("scripts")) / "mpirun"
 

@@ -17,6 +17,8 @@ from trainer.network_benchmark.config import parse
 from trainer.network_benchmark.images import build_model, images_per_second
 from trainer.network_benchmark.result import FOLDER, Result, read_all, write
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).resolve().parents[4]
 
 

@@ -29,6 +29,8 @@ from trainer.pytorch.precision import PrecisionConfig
 from trainer.pytorch.task import NOT_COUNTED
 from trainer.training import cifar, cifar_digits
 
+pytestmark = pytest.mark.long
+
 
 def losses(config) -> list[float]:
     return [event["loss"] for event in events(config, "step")]

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from tests.warm_python import WarmProcess
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).resolve().parents[4]
 PROGRAM = ("-m", "trainer.train")
 RANKS = 2

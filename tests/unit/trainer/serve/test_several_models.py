@@ -21,6 +21,8 @@ import tritonclient.http
 from tests.unit.trainer.serve import mutations
 from tests.unit.trainer.serve.conftest import CONFIG, PROJECT, Endless, Repository, Server, poll
 
+pytestmark = pytest.mark.long
+
 MODELS = ("digits", "letters")
 POISON = 7.0
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+pytestmark = pytest.mark.long
+
 
 class Server:
     """The server of all models in this process, on an event loop of its own."""

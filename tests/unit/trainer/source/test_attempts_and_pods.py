@@ -18,6 +18,8 @@ from trainer.source.__main__ import main
 from trainer.source.config import SourceConfig
 from trainer.source.destination import OWN_FOLDER
 
+pytestmark = pytest.mark.long
+
 
 def test_a_server_that_comes_up_late(repository, start, destination):
     repository.commit({"a": "1"})

@@ -14,6 +14,8 @@ from trainer.source.__main__ import main
 from trainer.source.checkout import load
 from trainer.source.errors import SourceError
 
+pytestmark = pytest.mark.long
+
 SUBMODULE = "0123456789" * 4
 
 

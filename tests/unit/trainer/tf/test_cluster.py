@@ -8,6 +8,8 @@ import pytest
 from tests.tables import each_row
 from trainer.tf import cluster as clusters
 
+pytestmark = pytest.mark.long
+
 SPEC = {"worker": ["w0:2222", "w1:2222"], "chief": ["c:2222"], "ps": ["p0:2222", "p1:2222"]}
 
 

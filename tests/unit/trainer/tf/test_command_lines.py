@@ -18,6 +18,8 @@ from trainer.training import non_finite
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.long
+
 CLUSTER = {"chief": ["127.0.0.1:2222"], "worker": ["127.0.0.1:2223"], "ps": ["missing.invalid:2222"]}
 PS, MULTI = "trainer.tf.parameter_server", "trainer.tf.multi_worker"
 

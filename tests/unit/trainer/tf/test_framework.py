@@ -11,6 +11,8 @@ from trainer.tf import framework
 from trainer.tf.framework import DeviceError
 from trainer.training import nvidia_driver
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):

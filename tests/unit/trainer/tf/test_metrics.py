@@ -8,6 +8,8 @@ from trainer.tf.config import RunConfig
 from trainer.tf.metrics import RunMetrics
 from trainer.training import non_finite
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def clock(monkeypatch):

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import signal
 
+import pytest
+
 from tests.unit.trainer.tf.conftest import Job, arguments, events
+
+pytestmark = pytest.mark.long
 
 PROGRAM = "trainer.tf.multi_worker"
 CLUSTER = {"worker": ["127.0.0.1:2222", "127.0.0.1:2223"]}

@@ -6,9 +6,12 @@ import json
 import signal
 
 import numpy as np
+import pytest
 
 from tests.unit.trainer.tf.conftest import Job, arguments, events
 from trainer.training import cifar
+
+pytestmark = pytest.mark.long
 
 PROGRAM = "trainer.tf.parameter_server"
 CLUSTER = {

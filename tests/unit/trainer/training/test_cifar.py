@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from trainer.tf import prepare_data
 from trainer.training import cifar, cifar_digits, digits
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).resolve().parents[4]
 
 # Other files would make accuracies of old and new models incomparable.

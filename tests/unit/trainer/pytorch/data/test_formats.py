@@ -22,6 +22,8 @@ from trainer.pytorch.data.tokens import TokensConfig
 from trainer.training import cifar, cifar_digits, digits
 from trainer.training.digits import DataError
 
+pytestmark = pytest.mark.long
+
 FIRST = torch.tensor([0, 1])
 CPU = torch.device("cpu")
 SHAPES = {"digits": (1, 8, 8), "cifar10": (3, 32, 32), "image_folder": (1, 8, 8), "tokens": (64,)}

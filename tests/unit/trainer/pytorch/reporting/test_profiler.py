@@ -18,6 +18,8 @@ from trainer.pytorch.loop import Trainer
 from trainer.pytorch.reporting.config import ProfileConfig, ReportConfig
 from trainer.pytorch.reporting.profiler import StepProfiler
 
+pytestmark = pytest.mark.long
+
 
 def run(config, stop_at: int | None = None) -> list[dict]:
     """Train; return the events `profiled`."""

@@ -16,6 +16,8 @@ from trainer.pytorch.loop import Trainer
 from trainer.pytorch.reporting import tensorboard
 from trainer.pytorch.reporting.tensorboard import EventFile
 
+pytestmark = pytest.mark.long
+
 
 def run(config, stop_at=None) -> None:
     trainer = Trainer(config)
