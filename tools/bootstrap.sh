@@ -6,10 +6,15 @@ set -eu
 cd "$(dirname "$0")/.."
 installer=tools/installer.txt
 build=tools/build.txt
+# What decides on the packages, apart from these files.
+rules=tools/bootstrap.sh
 
 case ${1-} in
     '') requirements=requirements.txt link=.venv what='Python packages of the commands (10 s, once)' ;;
-    test) requirements=requirements-test.txt link=.venv-test what='Python packages of the tests (1 min, once)' ;;
+    test)
+        requirements=requirements-test.txt link=.venv-test what='Python packages of the tests (1 min, once)'
+        rules='tools/bootstrap.sh trainer/image/variant.py'
+        ;;
     policies) requirements=policies/requirements.txt link=.venv-policies what='Python packages of the policies (5 s, once)' ;;
     *)
         echo "$0: '$1' is not an environment. Fix: give no word, 'test' or 'policies'." >&2
@@ -32,8 +37,15 @@ fi
 
 cache=${ATHANOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/athanor}
 version=$("$python" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])')
-key=$(cat "$requirements" "$installer" "$build" tools/bootstrap.sh | sha256sum | cut -c1-12)
+# shellcheck disable=SC2086
+key=$(cat "$requirements" "$installer" "$build" $rules | sha256sum | cut -c1-12)
 venv=$cache/venv/$version-$key
+
+# As images for nodes without GPUs have them: NVIDIA's libraries are half of all packages, and no test uses a GPU.
+cpu_pins='import sys; from pathlib import Path; from trainer.image.variant import CPU, requirements_for
+print(*requirements_for(CPU, Path(sys.argv[1]).read_text().splitlines()), sep="\n")'
+stand_ins='import sysconfig; from pathlib import Path; from trainer.image.variant import write_stand_ins
+write_stand_ins(Path(sysconfig.get_path("platlib")))'
 
 if [ ! -e "$venv/.complete" ]; then
     mkdir -p "$cache/venv"
@@ -46,8 +58,17 @@ if [ ! -e "$venv/.complete" ]; then
         "$python" -m venv "$venv"
         # Only files whose hashes are pinned, whatever server they come from: this may be done as root.
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$installer"
-        UV_CACHE_DIR=$cache/uv VIRTUAL_ENV=$venv "$venv/bin/uv" pip install --quiet --require-hashes \
-            --build-constraints "$build" -r "$requirements"
+        pins=$requirements
+        if [ "$link" = .venv-test ]; then
+            pins=$venv/pins.txt
+            "$venv/bin/python" -c "$cpu_pins" "$requirements" >"$pins"
+        fi
+        # The files of pins name what their packages need.
+        UV_CACHE_DIR=$cache/uv VIRTUAL_ENV=$venv "$venv/bin/uv" pip install --quiet --require-hashes --no-deps \
+            --build-constraints "$build" -r "$pins"
+        if [ "$link" = .venv-test ]; then
+            "$venv/bin/python" -c "$stand_ins"
+        fi
         touch "$venv/.complete"
     fi
     exec 9>&-

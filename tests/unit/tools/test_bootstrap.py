@@ -22,7 +22,7 @@ esac
 """
 
 
-INSTALL = "uv pip install --quiet --require-hashes --build-constraints tools/build.txt"
+INSTALL = "uv pip install --quiet --require-hashes --no-deps --build-constraints tools/build.txt"
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ def machine(tmp_path):
     (tmp_path / "clone" / "tools" / "build.txt").write_text("setuptools==1\n")
     (tmp_path / "clone" / "requirements.txt").write_text("pulumi==1\n")
     (tmp_path / "clone" / "requirements-test.txt").write_text("pulumi==1\ntorch==2\n")
+    (tmp_path / "clone" / "trainer" / "image").mkdir(parents=True)
+    (tmp_path / "clone" / "trainer" / "image" / "variant.py").write_text("")
     (tmp_path / "clone" / "policies").mkdir()
     (tmp_path / "clone" / "policies" / "requirements.txt").write_text("pulumi-policy==1\n")
     (tmp_path / "bin").mkdir()
@@ -86,12 +88,18 @@ def test_make_up_gets_what_the_commands_need_and_no_more(machine):
     assert not (machine.clone / ".venv-test").exists()
 
 
-def test_the_tests_get_an_environment_of_their_own(machine):
+def test_the_tests_get_an_environment_of_their_own_without_gpu_libraries(machine):
     machine.run()
+    before = len(machine.calls)
     assert machine.run("test").returncode == 0
 
-    assert installed(machine)[1:] == [f"{INSTALL} -r requirements-test.txt"]
-    assert (machine.clone / ".venv-test").resolve() != (machine.clone / ".venv").resolve()
+    environment = (machine.clone / ".venv-test").resolve()
+    assert environment != (machine.clone / ".venv").resolve()
+    *_, choice, _, install, _, stand_ins = machine.calls[before:]
+    assert "requirements_for(CPU" in choice
+    assert install == f"{INSTALL} -r {environment}/pins.txt"
+    assert (environment / "pins.txt").is_file()
+    assert "write_stand_ins(" in stand_ins
 
 
 def test_the_policies_get_an_environment_of_their_own(machine):
@@ -121,14 +129,21 @@ def test_nothing_is_installed_but_files_that_are_pinned_not_even_the_installer(m
     assert all(" --require-hashes " in line and "==" not in line for line in installations)
 
 
-@pytest.mark.parametrize("file", ["requirements.txt", "tools/installer.txt", "tools/build.txt"])
-def test_changed_requirements_get_another_environment_and_the_link_follows(machine, file):
-    machine.run()
-    first = (machine.clone / ".venv").readlink()
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        *(([], file) for file in ("requirements.txt", "tools/installer.txt", "tools/build.txt")),
+        (["test"], "trainer/image/variant.py"),
+    ],
+)
+def test_changed_requirements_get_another_environment_and_the_link_follows(machine, words, file):
+    machine.run(*words)
+    link = machine.clone / ("-".join([".venv", *words]))
+    first = link.readlink()
     (machine.clone / file).write_text("pulumi==2\n")
-    machine.run()
+    machine.run(*words)
 
-    assert (machine.clone / ".venv").readlink() != first
+    assert link.readlink() != first
     assert first.is_dir()
     assert not list(first.glob("3.*")), "the new link was made inside the old environment"
 
