@@ -37,6 +37,11 @@ def given_and_changed(old: Any, new: Any) -> bool:  # noqa: ANN401 - an input of
     return old is not None and old != new
 
 
+def given_and_not_only_longer(old: Any, new: Any) -> bool:  # noqa: ANN401 - an input of any shape
+    """Whether a list differs from the one in the checkpoint, if that has one, in more than additions at its end."""
+    return old is not None and (not isinstance(new, list) or new[: len(old)] != old)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CreateOnly:
     """An input that counts only when its resource is created."""

@@ -14,7 +14,7 @@ from infra.alicloud.addon_table import Environment, birth_addons
 from infra.alicloud.kubernetes_version import creatable_hook, kubernetes_version, version_order
 from infra.alicloud.names import resource_name, tags
 from infra.cluster import CLIENT_SETTINGS
-from infra.create_only import CreateOnly, given_and_changed, guard
+from infra.create_only import CreateOnly, given_and_changed, given_and_not_only_longer, guard
 from infra.settings.alicloud_kubernetes import minor_of
 
 if TYPE_CHECKING:
@@ -121,8 +121,24 @@ def pod_vswitches(settings: AlicloudSettings) -> CreateOnly:
         setting="alicloud.network.existing.pod_vswitch_ids" if existing else "pod vswitches of the cluster",
         limit="the provider sends pod vswitches only when it creates a cluster",
         fix=f"restore {'them' if existing else 'those of the VPC'}, or create another environment",
-        forbids=given_and_changed,
+        forbids=given_and_not_only_longer,
     )
+
+
+def advise_of_new_zones(args: pulumi.ResourceHookArgs) -> None:
+    """Say what is left to do by hand where zones were added: only Terway's own ConfigMap takes pod vswitches later.
+
+    Sources: ACK, "Modify the vSwitch for Pods" (7 March 2026), limits; Terway, docs/exclusive-eni-node-pool.md.
+    """
+    before: list[str] = (args.old_inputs or {}).get("podVswitchIds") or []
+    after: list[str] = (args.new_inputs or {}).get("podVswitchIds") or []
+    added = after[len(before) :] if before else []
+    if added:
+        pulumi.log.warn(
+            f"New pod vswitches: {', '.join(added)}. Add them to the ConfigMap kube-system/eni-config"
+            " (docs/alicloud.md, Zones). Until then pods in their zones take addresses of the node vswitch; on pools"
+            " with eni: exclusive they do not start."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +202,8 @@ def _auto_upgrade(channel: str) -> Mapping[str, Any]:
 
 def _ignored(chosen: KubernetesSettings) -> list[str]:
     # The add-on resources change versions later; an upgrade channel changes the cluster's.
-    ignored = ["addons[*].version"]
+    # The control plane restarts when its vswitches change: it stays in the zones that it was created in.
+    ignored = ["addons[*].version", "vswitchIds"]
     if chosen.auto_upgrade != "none" or chosen.version is None:
         # A channel owns the version; that of new clusters upgrades no existing one.
         ignored.append("version")
@@ -199,6 +216,7 @@ def _ignored(chosen: KubernetesSettings) -> list[str]:
 def _cluster_hooks(settings: AlicloudSettings) -> pulumi.ResourceHookBinding:
     hooks = guard("cluster-create-only", [pod_vswitches(settings), *CREATE_ONLY])
     hooks.before_create = [creatable_hook(settings.kubernetes)]
+    hooks.after_update = [pulumi.ResourceHook("cluster-new-zones", advise_of_new_zones)]
     return hooks
 
 

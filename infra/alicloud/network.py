@@ -11,7 +11,7 @@ import pulumi_alicloud as alicloud
 from infra.alicloud.addresses import check_existing_vswitches, check_pod_addresses, plan_addresses
 from infra.alicloud.names import resource_name, tags
 from infra.alicloud.nat_gateway import NatGatewayArgs, declare_nat_gateway
-from infra.create_only import CreateOnly, given_and_changed, guard
+from infra.create_only import CreateOnly, given_and_changed, given_and_not_only_longer, guard
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
@@ -20,19 +20,18 @@ if TYPE_CHECKING:
     from infra.settings.alicloud_network import ExistingNetworkSettings
 
 
-_PODS_STAY = "the provider sends pod vswitches only when it creates a cluster"
 CREATE_ONLY = (
     CreateOnly(
         input="zones",
         setting="alicloud.zones",
-        limit=_PODS_STAY,
-        fix="restore the zones, and create another environment for other zones",
-        forbids=given_and_changed,
+        limit="each has its place in the VPC's address range, and Terway goes on using its pod vswitch",
+        fix="restore these zones, in this order, and add others after them",
+        forbids=given_and_not_only_longer,
     ),
     CreateOnly(
         input="cidr",
         setting="alicloud.network.cidr",
-        limit=f"every vswitch is a part of it; {_PODS_STAY}",
+        limit="every vswitch is a part of it",
         fix="restore it, and create another environment for other addresses",
         forbids=given_and_changed,
     ),

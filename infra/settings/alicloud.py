@@ -58,7 +58,7 @@ class AlicloudSettings(Model):
     region: Annotated[str, AfterValidator(_known_region)]
     """Region, such as cn-hangzhou."""
     zones: tuple[str, ...]
-    """Zones to span, such as [cn-hangzhou-i, cn-hangzhou-j]; fixed at creation."""
+    """Zones to span, such as [cn-hangzhou-i, cn-hangzhou-j]. Others can only be added, at the end."""
     account_type: Literal["Domestic", "International"] = "Domestic"
     """Which of the two Alibaba Cloud sites the account belongs to (aliyun.com: Domestic)."""
     protected: bool = False

@@ -320,11 +320,21 @@ def test_a_second_environment_with_the_same_settings_shares_nothing_with_the_fir
     assert environment.double.inventory() == first
 
 
-def test_a_zone_is_not_added_and_a_pod_vswitch_added_by_hand_is_left_alone(environment: Environment) -> None:
-    environment.want(lambda alicloud: alicloud.update(zones=["cn-hangzhou-i", "cn-hangzhou-h"]))
-    with pytest.raises(CommandError, match=r"alicloud\.zones = .*Fix: restore the zones"):
+def test_zones_are_added_in_place_and_only_at_the_end(environment: Environment) -> None:
+    environment.want(lambda alicloud: alicloud.update(zones=["cn-hangzhou-h", "cn-hangzhou-i"]))
+    with pytest.raises(CommandError, match=r"alicloud\.zones = .*Fix: restore these zones"):
         environment.project.up()
-    environment.want()
+    environment.want(lambda alicloud: alicloud.update(zones=["cn-hangzhou-i", "cn-hangzhou-h"]))
+    assert {step.operation for step in environment.project.steps()} == {"create", "update"}
+
+    printed = environment.project.up()
+
+    assert "New pod vswitches: vsw-" in printed
+    assert len(environment.double.inventory()["vswitch"]) == 4
+    environment.project.preview("--refresh", "--expect-no-changes")
+
+
+def test_a_pod_vswitch_added_by_hand_is_left_alone(environment: Environment) -> None:
     [vpc] = environment.double.inventory()["vpc"]
     by_hand = {"VpcId": vpc, "ZoneId": "cn-hangzhou-i", "CidrBlock": "10.71.0.0/20"}
     vswitch = client_of(environment.double).rpc("vpc", "CreateVSwitch", **by_hand)["VSwitchId"]

@@ -136,9 +136,10 @@ NETWORK = {"zones": ["cn-hangzhou-i"], "cidr": "10.64.0.0/12"}
     [
         ({"cidr": "10.0.0.0/12"}, "alicloud.network.cidr = '10.0.0.0/12': was '10.64.0.0/12' at creation"),
         (
-            {"zones": ["cn-hangzhou-i", "cn-hangzhou-j"]},
-            "alicloud.zones = ['cn-hangzhou-i', 'cn-hangzhou-j']: was ['cn-hangzhou-i'] at creation",
+            {"zones": ["cn-hangzhou-j", "cn-hangzhou-i"]},
+            "alicloud.zones = ['cn-hangzhou-j', 'cn-hangzhou-i']: was ['cn-hangzhou-i'] at creation",
         ),
+        ({"zones": []}, "Fix: restore these zones, in this order, and add others after them"),
     ],
 )
 def test_another_network_is_refused_by_its_own_name(change, says):
@@ -146,7 +147,7 @@ def test_another_network_is_refused_by_its_own_name(change, says):
         check(NETWORK_CREATE_ONLY, NETWORK, {**NETWORK, **change})
     assert says in str(refused.value)
     check(NETWORK_CREATE_ONLY, {}, {**NETWORK, **change})  # of a release that did not tell
-    check(NETWORK_CREATE_ONLY, NETWORK, NETWORK)
+    check(NETWORK_CREATE_ONLY, NETWORK, {**NETWORK, "zones": [*NETWORK["zones"], "cn-hangzhou-j"]})
 
 
 def test_a_renamed_namespace_is_refused_unless_the_old_one_may_be_left():
