@@ -104,9 +104,10 @@ def creatable_hook(settings: KubernetesSettings) -> pulumi.ResourceHook:
             )
         end = date.fromisoformat(END_OF_SUPPORT[settings.minor])
         if settings.minor < minor_of(DEFAULT_VERSION) or end - _today() < _NEARLY_OUT_OF_SUPPORT:
+            newer = max(minor_of(DEFAULT_VERSION), settings.minor + 1)
+            fix = f"set 1.{newer}" if newer in END_OF_SUPPORT else "update athanor: this one knows no newer minor"
             pulumi.log.warn(
-                f"{SETTING} = {settings.new_version!r}: ACK's support of 1.{settings.minor} ends on {end}. Fix:"
-                f" set 1.{max(minor_of(DEFAULT_VERSION), settings.minor + 1)}"
+                f"{SETTING} = {settings.new_version!r}: ACK's support of 1.{settings.minor} ends on {end}. Fix: {fix}"
             )
 
     return pulumi.ResourceHook("cluster-creatable", refuse, pulumi.ResourceHookOptions(on_dry_run=True))

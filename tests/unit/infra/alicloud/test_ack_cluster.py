@@ -255,9 +255,11 @@ def test_a_version_out_of_support_or_nearly_so_is_warned_of(monkeypatch):
     assert said == []
     create("1.34", date(2026, 9, 1))
     create("1.35", date(2026, 12, 1))
-    assert said == [
-        "alicloud.kubernetes.version = '1.34': ACK's support of 1.34 ends on 2026-09-30. Fix: set 1.35",
-        "alicloud.kubernetes.version = '1.35': ACK's support of 1.35 ends on 2027-02-28. Fix: set 1.36",
+    create("1.36", date(2027, 3, 15))
+    assert [text.partition("ACK's support of ")[2] for text in said] == [
+        "1.34 ends on 2026-09-30. Fix: set 1.35",
+        "1.35 ends on 2027-02-28. Fix: set 1.36",
+        "1.36 ends on 2027-05-30. Fix: update athanor: this one knows no newer minor",
     ]
 
 
