@@ -28,8 +28,8 @@ _ALL_OF_THE_CLUSTER = frozenset({"admin", "edit", "system:kube-controller-manage
 """Roles with rights on all namespaces' Secrets or pods, if they are bound for the whole cluster."""
 _CONTROLLERS = "system:controller:"
 _BECOMING_ANOTHER = frozenset({"bind", "escalate", "impersonate"})
-_BEYOND_ITSELF = {"nodes/proxy": None, "serviceaccounts/token": "create", "signers": "sign"}
-"""Resources that lead to others' rights, with the one verb that does (Kubernetes, "RBAC Good Practices")."""
+_BEYOND_ITSELF = {"nodes/proxy": None, "serviceaccounts/token": {"create"}, "signers": {"approve", "sign"}}
+"""Resources that lead to others' rights, with the verbs that do (Kubernetes, "RBAC Good Practices")."""
 _FULL_ACCESS = re.compile(r"AdministratorAccess|Aliyun\w*FullAccess")
 """The cloud's own policies that allow everything, or every action of a service, on every resource."""
 
@@ -45,7 +45,13 @@ def _wildcards(role: Resource, _: RuleConfig) -> Iterator[Finding]:
     for place, selector in enumerate(each(read(role.properties, "aggregationRule", "clusterRoleSelectors"))):
         field = f"aggregationRule.clusterRoleSelectors[{place}]"
         text = message(field, selector, "takes the rights of every role", "select the roles by a label")
-        yield from demand(selector, lambda value: any(entries(value).values()), text)
+        yield from demand(selector, _names_a_label, text)
+
+
+def _names_a_label(selector: Value) -> bool:
+    """Whether a selector asks for a label that roles must have: one that asks for its absence matches all others."""
+    operators = [read(one, "operator") for one in each(read(selector, "matchExpressions"))]
+    return bool(entries(read(selector, "matchLabels"))) or any(one in ("In", "Exists") for one in operators)
 
 
 def _has_wildcard(value: Value) -> bool:
@@ -62,8 +68,8 @@ def _escalations(role: Resource, _: RuleConfig) -> Iterator[Finding]:
             f"rules[{place}].verbs", verbs, "grants the rights of others", "omit bind, escalate, impersonate"
         )
         yield from demand(verbs, lambda value: not _BECOMING_ANOTHER & {*map(label, each(value))}, text)
-        for resource, verb in _BEYOND_ITSELF.items():
-            if isinstance(verbs, Unknown) or (verb and not {verb, "*"} & {*map(label, each(verbs))}):
+        for resource, leading in _BEYOND_ITSELF.items():
+            if isinstance(verbs, Unknown) or (leading and not {*leading, "*"} & {*map(label, each(verbs))}):
                 continue
             text = message(f"rules[{place}].resources", resource, "grants the rights of others", "omit it")
             yield from demand(resources, lambda value, one=resource: one not in each(value), text)
@@ -88,6 +94,9 @@ def _ram(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
         document = read(resource.properties, "policyDocument")
         given = document if document is not None else read(resource.properties, "document")
         yield from _statements(given)
+        for one in each(read(resource.properties, "statements")):  # what the provider makes the document of
+            named = {"effect": read(one, "effect"), "action": read(one, "actions"), "resource": read(one, "resources")}
+            yield from _statements({"statement": [named]})
     elif resource.type in _RAM_ATTACHMENTS:
         name = read(resource.properties, "policyName")
         text = message("policyName", name, "nothing needs all rights", "attach a policy that names what is needed")
@@ -95,24 +104,31 @@ def _ram(resource: Resource, _: RuleConfig) -> Iterator[Finding]:
 
 
 def _statements(document: Value) -> Iterator[Finding]:
-    if isinstance(document, Unknown):
-        yield document
-        return
-    for given_statement in _listed(read(_lower(_decoded(document)), "statement")):
-        statement = _lower(given_statement)
-        if label(read(statement, "effect"), "").lower() != "allow":
+    for statement in statements(document):
+        if isinstance(statement, Unknown):
+            yield statement
             continue
         for key in ("NotAction", "NotResource"):
             patterns = read(statement, key.lower())
             text = message(key, patterns, "grants all else, also what does not exist yet", "name what is granted")
             yield from demand(patterns, lambda value: value is None, text)
-        actions = [action for action in _listed(read(statement, "action")) if isinstance(action, str)]
-        everything = any(_is_every_resource(each) for each in _listed(read(statement, "resource")))
+        actions = [action for action in listed(read(statement, "action")) if isinstance(action, str)]
+        everything = any(_is_every_resource(each) for each in listed(read(statement, "resource")))
         for action in actions:
             if _is_every_action(action) or (everything and _is_every_action_of_services(action)):
                 yield message(
                     "Action", action, "must not grant everything on every resource", "name actions or resources"
                 )
+
+
+def statements(document: Value) -> Iterator[Value]:
+    """Yield the statements of a policy that allow something, with keys in lower case; an unknown policy is one."""
+    if isinstance(document, Unknown):
+        yield document
+        return
+    for statement in map(_lower, listed(read(_lower(_decoded(document)), "statement"))):
+        if isinstance(statement, Unknown) or label(read(statement, "effect"), "").lower() == "allow":
+            yield statement
 
 
 def _lower(value: Value) -> Value:
@@ -145,7 +161,8 @@ def _decoded(document: Value) -> Value:
         return None
 
 
-def _listed(value: Value) -> list[Value]:
+def listed(value: Value) -> list[Value]:
+    """Return what a policy gives as one value or as a list of them."""
     return each(value) if isinstance(value, list | Unknown) else [] if value is None else [value]
 
 

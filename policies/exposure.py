@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import TYPE_CHECKING
 
+from policies.access import listed, statements
 from policies.node_pools import CLUSTER
 from policies.rule import Finding, Rule, RuleConfig, demand, message
 from policies.values import Unknown, Value, each, entries, read
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _SECURITY_RULE = "alicloud:ecs/securityGroupRule:SecurityGroupRule"
 _NAS_RULE = "alicloud:nas/accessRule:AccessRule"
 _BUCKET, _BUCKET_ACL = "alicloud:oss/bucket:Bucket", "alicloud:oss/bucketAcl:BucketAcl"
+_BUCKET_POLICY = "alicloud:oss/bucketPolicy:BucketPolicy"
 _ADDRESS_TYPE = "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-address-type"
 """Annotation of ACK's load balancers (ACK, "Use annotations to configure CLB instances")."""
 _ENVOY_SERVICE = ("spec", "provider", "kubernetes", "envoyService")
@@ -88,10 +90,18 @@ def _file_systems(rule: Resource, _: RuleConfig) -> Iterator[Finding]:
 
 
 def _buckets(bucket: Resource, _: RuleConfig) -> Iterator[Finding]:
+    fix = "set it to private and grant access by RAM policies"
     if bucket.type in {_BUCKET, _BUCKET_ACL}:
         given = read(bucket.properties, "acl")
-        text = message("acl", given, "only private is allowed", "set it to private and grant access by RAM policies")
-        yield from demand(given, lambda value: value in (None, "private"), text)
+        yield from demand(
+            given, lambda value: value in (None, "private"), message("acl", given, "only private is allowed", fix)
+        )
+    if bucket.type in {_BUCKET, _BUCKET_POLICY}:
+        for statement in statements(read(bucket.properties, "policy")):
+            if isinstance(statement, Unknown):
+                yield statement
+            elif not entries(read(statement, "condition")) and "*" in listed(read(statement, "principal")):
+                yield message("policy.Principal", "*", "is everybody on the internet", "name the accounts")
 
 
 def _services(service: Resource, _: RuleConfig) -> Iterator[Finding]:

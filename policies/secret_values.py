@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import yaml
 
-from policies.values import Value, plain
+from policies.values import Value, label, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,13 +26,19 @@ _FORMATS = re.compile(
     r"|\bhf_[0-9A-Za-z]{30,}\b"  # Hugging Face
     r"|\bsk-(?:ant-|proj-|svcacct-)?[0-9A-Za-z_-]{32,}|\b[rs]k_live_[0-9A-Za-z]{20,}"  # OpenAI, Anthropic, Stripe
     r"|\bxox[abeoprs]-[0-9A-Za-z-]{10,}|\bhooks\.slack\.com/services/T\w+/B\w+/\w+"  # Slack
-    r"|\bAIza[0-9A-Za-z_-]{35}"  # Google
+    r"|\bopen\.feishu\.cn/open-apis/bot/v2/hook/[\w-]+|\bopen\.larksuite\.com/open-apis/bot/v2/hook/[\w-]+"  # Feishu
+    r"|\bAIza[0-9A-Za-z_-]{35}|\bnvapi-[0-9A-Za-z_-]{40,}|\bhvs\.[0-9A-Za-z_-]{20,}"  # Google, NVIDIA, Vault
     r"|\bAccountKey=[0-9A-Za-z+/]{40,}"  # Azure
     r"|\beyJ[0-9A-Za-z_-]{10,}\.eyJ[0-9A-Za-z_-]{10,}\.[0-9A-Za-z_-]{10,}"  # signed JSON Web Tokens (RFC 7519)
     r"|://[^\s/:@$]*:[^\s/:@${<]+@"  # a password in a URL
 )
 """Formats as their issuers publish them for scanners."""
-_IN_A_HEADER = re.compile(r"\b(?:Bearer|Basic)\s+([0-9A-Za-z+/._~=-]{16,})", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(?:\b(?:Bearer|Basic)\s+|\bX-[\w-]*(?:Key|Secret|Token):\s*|[?&]\w*(?:key|secret|sig|token)=)"
+    r"([0-9A-Za-z+/._~=-]{16,})",
+    re.IGNORECASE,
+)
+"""In a header of HTTP and in an address's query, such as those of webhooks."""
 _OF_A_COMMAND = re.compile(
     r"\bsshpass\s+-p\s*['\"]?[^\s$'\"]"
     r"|\bcurl\b.*\s(?:-u|--user)[\s=]*['\"]?[^\s:$'\"]+:[^\s$'\"]"
@@ -49,16 +55,18 @@ _REFERENCE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SWITCH = re.compile(r"true|false|yes|no|on|off|none|null|nil|optional|required|0|1", re.IGNORECASE)
-_NAME_OF_AN_OBJECT = re.compile(r"[a-z]+(?:-[a-z]+)+")
-_NUMBER = re.compile(r"-?\d{1,7}(?:\.\d+)?|\\\w")
+_NAME_OF_AN_OBJECT = re.compile(r"[a-z]+(?:[-/][a-z]+)+")
+_NAME_OF_A_KEY = re.compile(r"(?:[a-z]+[-_.])*(?:key|password|token)")
+"""Of an entry of a Secret, as in Helm's `secretKey: password`."""
+_NUMBER = re.compile(r"-?\d{1,7}(?:\.\d+)?[km]?|\\\w", re.IGNORECASE)
 
 _PASSWORDS = frozenset({"passcode", "passphrase", "passwd", "password", "pw", "pwd"})
 _OBJECTS = frozenset({"credential", "credentials", "creds", "secret", "secrets"})
 _PAIRS = frozenset(
     f"{kind}{key}"
     for kind in ("access", "account", "api", "encryption", "master", "private", "secret", "signing")
-    for key in ("key", "keysecret", "keyid")
-)
+    for key in ("key", "keysecret")
+) | {"accesskeyid"}
 _HINTS = frozenset({"auth", "authorization", "jwt", "key", "pass", "salt", "token", *_PASSWORDS, *_OBJECTS})
 _NOT_SECRET = frozenset({"algorithm", "digest", "hash", "fingerprint", "public", "pub", "revision", "sha", "url"})
 _OF_MODELS = re.compile(
@@ -72,9 +80,13 @@ _OF_PASSES = re.compile("backward|dry|final|first|forward|last|max|min|multi|num
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _RANDOM_LENGTH, _RANDOM_BITS = 12, 3.0
 """Length from which a text can look random, and the fewest bits of entropy per character that do."""
+_RANDOM_PART, _RANDOM_RUN = 8, 3.3
+"""Length of a part without signs that can look random, and the mean length of its words and numbers from which it is
+readable, such as imagenet1k: in random hexadecimal digits it is 2."""
 
 _CODE = (".c", ".cc", ".go", ".js", ".lua", ".md", ".py", ".rs", ".ts", ".tsx")
 _YAML = (".cfg", ".conf", ".yaml", ".yml")
+_SETTINGS = (".cnf", ".env", ".ini", ".properties")
 _CREDENTIAL_FILES = frozenset({".git-credentials", ".htpasswd", ".netrc", ".pgpass"})
 _ASSIGNMENT = re.compile(
     r"""^[^\S\n]*(?:export[^\S\n]+|-[^\S\n]+|[^\s:=]*[:/])?["']?([A-Za-z_][\w.-]*)["']?[^\S\n]*[:=][^\S\n]*"""
@@ -107,17 +119,22 @@ def is_secret(name: str, text: str) -> bool:
 
 def has_known_format(text: str) -> bool:
     """Whether a text contains a key, a token or a password in a format that shows what it is."""
-    return bool(_FORMATS.search(text)) or any(looks_random(token) for token in _IN_A_HEADER.findall(text))
+    return bool(_FORMATS.search(text)) or any(looks_random(token) for token in _NAMED.findall(text))
 
 
 def looks_random(text: str) -> bool:
     """Whether a text is long, without spaces, of letters and digits mixed, and as varied as random ones (Shannon)."""
     if len(text) < _RANDOM_LENGTH or re.search(r"\s", text):
         return False
-    if not any(re.search(r"[0-9]", part) and re.search(r"[A-Za-z]", part) for part in re.split(r"[^0-9A-Za-z]", text)):
+    if not any(_is_mixed(part) for part in re.findall(rf"[0-9A-Za-z]{{{_RANDOM_PART},}}", text)):
         return False
     counts = Counter(text).values()
     return -sum(count / len(text) * math.log2(count / len(text)) for count in counts) >= _RANDOM_BITS
+
+
+def _is_mixed(part: str) -> bool:
+    runs = _WORDS.findall(part)
+    return not part.isdigit() and not part.isalpha() and len(part) / len(runs) < _RANDOM_RUN
 
 
 def _is_reference(text: str) -> bool:
@@ -135,7 +152,7 @@ def _names_secret(words: Sequence[str], text: str) -> bool:
     if last in _PASSWORDS or last.endswith(("password", "passwd", "passphrase", "requirepass")):
         return True
     if any("".join(words[-count:]) in _PAIRS for count in (1, 2, 3)):
-        return True
+        return not _NAME_OF_A_KEY.fullmatch(text)
     if last in _OBJECTS:
         return not _NAME_OF_AN_OBJECT.fullmatch(text)
     if last == "token":
@@ -146,7 +163,7 @@ def _names_secret(words: Sequence[str], text: str) -> bool:
 
 
 def _hints(words: Sequence[str]) -> bool:
-    return bool(_HINTS & {*words}) and not _NOT_SECRET & {*words}
+    return bool(_HINTS & {*words}) and not _NOT_SECRET & {*words} and words[-1] != "id"
 
 
 def file_has_secret(name: str, text: str) -> bool:
@@ -158,12 +175,12 @@ def file_has_secret(name: str, text: str) -> bool:
     document = _document(name, text)
     if document is not None:
         return any(is_secret(key, value) or has_known_format(value) for key, value in _leaves("", document))
-    is_code = name.lower().endswith(_CODE)
+    is_code, is_settings = name.lower().endswith(_CODE), name.lower().endswith(_SETTINGS)
     assigned = (
         (key, quoted if quote else bare)
         for key, quote, quoted, bare in _ASSIGNMENT.findall(text)
         # Words without quotes may be names or calls of a program.
-        if quote or not (is_code or _PART_OF_CODE.fullmatch(bare))
+        if quote or is_settings or not (is_code or _PART_OF_CODE.fullmatch(bare))
     )
     return any(is_secret(key, value) for key, value in (*assigned, *_ELEMENT.findall(text)))
 
@@ -194,6 +211,8 @@ def _document(name: str, text: str) -> Value:
 def _leaves(name: str, value: Value) -> Iterator[tuple[str, str]]:
     """Yield all texts and numbers of a document with the key under which each stands."""
     if isinstance(value, dict):
+        if isinstance(value.get("name"), str):  # of a variable, as in the settings of a chart
+            yield from _leaves(label(value["name"]), value.get("value"))
         for key, item in value.items():
             yield from _leaves(str(key), item)
     elif isinstance(value, list):

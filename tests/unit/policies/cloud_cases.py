@@ -36,6 +36,10 @@ def ram_policy(action: Any, resource: Any, **more: Any) -> Resource:
     return cloud("ram/policy", policyDocument=json.dumps({"Version": "1", "Statement": [statement]}))
 
 
+def bucket_policy(statement: dict[str, Any]) -> Resource:
+    return cloud("oss/bucketPolicy", policy=json.dumps({"Version": "1", "Statement": [statement]}))
+
+
 def collector(*tolerations: Any) -> Resource:
     pod = {"containers": [{"name": "vlagent"}], "tolerations": [*tolerations]}
     metadata = {"name": "vlagent", "namespace": "monitoring-nodes"}
@@ -73,12 +77,19 @@ CASES = {
         undecided=[cloud("nas/accessRule", sourceCidrIp=UNKNOWN)],
     ),
     "no-public-buckets": Case(
-        keeps=[cloud("oss/bucket"), cloud("oss/bucketAcl", acl="private")],
+        keeps=[
+            cloud("oss/bucket"),
+            cloud("oss/bucketAcl", acl="private"),
+            bucket_policy({"Effect": "Deny", "Principal": ["*"]}),
+            bucket_policy({"Effect": "Allow", "Principal": ["1234"]}),
+            bucket_policy({"Effect": "Allow", "Principal": "*", "Condition": {"StringEquals": {"acs:SourceVpc": "v"}}}),
+        ],
         breaks={
             "acl = 'public-read'": cloud("oss/bucket", acl="public-read"),
             "acl = 'public-read-write'": cloud("oss/bucketAcl", acl="public-read-write"),
+            "policy.Principal = '*'": bucket_policy({"Effect": "Allow", "Principal": ["*"], "Action": "oss:GetObject"}),
         },
-        undecided=[cloud("oss/bucketAcl", acl=UNKNOWN)],
+        undecided=[cloud("oss/bucketAcl", acl=UNKNOWN), cloud("oss/bucketPolicy", policy=UNKNOWN)],
     ),
     "no-wildcard-ram": Case(
         keeps=[
@@ -100,6 +111,9 @@ CASES = {
                 "ram/policy", document='{"statement": {"effect": "allow", "action": "nas:*", "resource": "*"}}'
             ),
             "policyName = 'AliyunECSFullAccess'": cloud("ram/groupPolicyAttachment", policyName="AliyunECSFullAccess"),
+            "Action = 'slb:*'": cloud(
+                "ram/policy", statements=[{"effect": "Allow", "actions": ["slb:*"], "resources": ["*"]}]
+            ),
             "Action = 'vpc:*'": ram_policy("vpc:*", ["acs:vpc:cn-hangzhou:*:*/*"]),
             "Action = '*:*'": ram_policy(["*:*"], ["acs:oss:*:*:data"]),
             "NotAction = 'ram:*'": ram_policy(None, "*", NotAction="ram:*"),

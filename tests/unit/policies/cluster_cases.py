@@ -121,6 +121,13 @@ CASES = {
             "aggregationRule.clusterRoleSelectors[0] = {}": manifest(
                 "rbac.authorization.k8s.io/v1", "ClusterRole", aggregationRule={"clusterRoleSelectors": [{}]}
             ),
+            "'operator': 'DoesNotExist'": manifest(
+                "rbac.authorization.k8s.io/v1",
+                "ClusterRole",
+                aggregationRule={
+                    "clusterRoleSelectors": [{"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}]
+                },
+            ),
             "rules[0].apiGroups = ['*']": role(apiGroups=["*"]),
         },
         undecided=[role(verbs=UNKNOWN), manifest("rbac.authorization.k8s.io/v1", "Role", rules=UNKNOWN)],
@@ -133,7 +140,7 @@ CASES = {
             "rules[0].verbs = ['bind']": role("ClusterRole", resources=["roles"], verbs=["bind"]),
             "resources = 'nodes/proxy'": role("ClusterRole", resources=["nodes", "nodes/proxy"]),
             "resources = 'serviceaccounts/token'": role(resources=["serviceaccounts/token"], verbs=["create"]),
-            "resources = 'signers'": role("ClusterRole", resources=["signers"], verbs=["approve", "sign"]),
+            "resources = 'signers'": role("ClusterRole", resources=["signers"], verbs=["approve"]),
         },
         undecided=[role(verbs=UNKNOWN), manifest("rbac.authorization.k8s.io/v1", "Role", rules=UNKNOWN)],
     ),

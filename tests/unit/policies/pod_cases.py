@@ -201,6 +201,7 @@ CASES = {
             file("step.py", "next_token = 5\ntoken: str\napi_key = os.getenv('API_KEY')\n"),
             file("run.sh", 'export TOKEN="$(cat /x)"\ncurl -u "$USER:$PASS" https://a\n'),
             file("pod.yaml", "valueFrom: {secretKeyRef: {name: a, key: token}}\nsecret: team-chat\n"),
+            file("values.yaml", "existingSecret: my-secret\nsecretKey: password\nname: a\nvalue: b\n"),
             file("known_hosts", "h ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI"),
             manifest("core/v1", "Secret", stringData={"password": "secret"}),
         ],
@@ -218,6 +219,9 @@ CASES = {
                     ("line.json", '{"user": "a", "password": "hunter2"}'),
                     ("list.yaml", "- password: hunter 2 # of the test\n"),
                     ("flow.yaml", "db: {user: a, passwd: hunter2}\n"),
+                    ("plain.properties", "spring.datasource.password=hunter\n"),
+                    ("values.yaml", "env:\n- name: DB_PASSWORD\n  value: hunter2\n"),
+                    ("hook.yaml", f"url: https://oapi.dingtalk.com/robot/send?access_token={RANDOM}\n"),
                     (".npmrc", "//registry.example/:_authToken=hunter2"),
                     (".netrc", "machine a login b password c"),
                     ("a.xml", "<db><password>hunter2</password></db>"),
@@ -249,6 +253,8 @@ CASES = {
                         ("GIT_SHA_KEY", "9f86d081884c7d659a2f"),
                         ("SECRET", "team-chat"),
                     ),
+                    *(("KMS_KEY_ID", RANDOM), ("CACHE_KEY", "v2-linux-2024-01-01"), ("CONTEXT_TOKEN", "32k")),
+                    *(("OBJECT_KEY", "sets/imagenet1k_2012/a.tar"), ("SECRET", "kube-system/team-chat")),
                     *(("PASSWORD", "{{ .Values.password }}"), ("MYSQL_ALLOW_EMPTY_PASSWORD", "1")),
                     *(("TOKEN", "vault:secret/data/app"), ("DSN", "postgres://a:$(DB_PASS)@b/c"), ("RUN_ID", RANDOM)),
                     *(
@@ -273,6 +279,7 @@ CASES = {
                     *(("PGPASSWORD", "hunter2"), ("clientSecret", "Q9x~8"), ("PASSWORD2", "hunter2"), ("CREDS", "a:b")),
                     *(("ENCRYPTION_KEY", "x"), ("SECRET_KEY_BASE", RANDOM), ("REDIS_AUTH", RANDOM), ("A_KEY", RANDOM)),
                     *(("ANY", JSON_WEB_TOKEN), ("HEADER", f"Bearer {RANDOM}"), ("HUB", "glpat-" + RANDOM + "abcd")),
+                    *(("HOOK", "https://open.feishu.cn/open-apis/bot/v2/hook/1-2"), ("NGC", "nvapi-" + RANDOM * 3)),
                     *(("ARGS", "--steps 1 --db-password hunter2"), ("DSN", "Server=a;Pwd=hunter2;Port=1")),
                 )
             },
@@ -307,6 +314,7 @@ CASES = {
             "args[2] = '…'": deployment({"args": ["run", "--dbPassword", "--set=db.password=hunter2"]}),
             "command[0] = '…'": deployment({"command": ["sshpass", "-p", "hunter2", "ssh", "a"]}),
             "command[3] = '…'": deployment({"command": ["curl", "a", "-H", f"Authorization: Bearer {RANDOM}"]}),
+            "command[4] = '…'": deployment({"command": ["curl", "a", "-X", "GET", f"-H X-Api-Key: {RANDOM}"]}),
             "livenessProbe.exec.command[1] = '…'": deployment(
                 {"livenessProbe": {"exec": {"command": ["ping", "--password=hunter2"]}}}
             ),
