@@ -182,6 +182,9 @@ def _pool_row(change: Change, prices: Prices) -> Row | None:
     if before == after:
         return None
     what = f"pool {change.name}"
+    if (change.before and before is None) or (change.after and after is None):
+        unknown = CostRow(what=what, fewest=1, most=1, each_lowest=None, each_highest=None)
+        return Row(what=what, before=unknown, after=unknown)
     return Row(
         what=what,
         before=_priced(what, before, prices),

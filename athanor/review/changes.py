@@ -37,7 +37,7 @@ _SECRETS = "kubernetes:core/v1:Secret"
 OWN_NAME = "metadata.name"
 """Where a Kubernetes object has its name, which often holds a hash of all else."""
 _INTERNAL = "__"
-"""How inputs begin that the SDKs add for themselves, such as __defaults."""
+"""How names of inputs begin that the SDKs add for themselves, such as __defaults."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +164,7 @@ def _compared(urn: str, old: Mapping[str, object], new: Mapping[str, object], ma
 
 def _unnamed(paths: Mapping[str, str]) -> tuple[Difference, ...]:
     """Return what the provider names as changed where the engine's JSON does not say how, as with secrets."""
-    return tuple(Difference(path=path, kind="unseen") for path in sorted(paths))
+    return tuple(Difference(path=path, kind="unseen") for path in sorted(paths) if _INTERNAL not in path)
 
 
 def physical_name(change: Change) -> tuple[str, str]:

@@ -95,7 +95,7 @@ class Running:
             return self._in_pool(stake)
         if stake.thing == "volume":
             return self._mounting(stake, namespace, name)
-        if stake.thing in {"network", "definition"}:
+        if stake.thing in {"network", "add-on", "definition"}:
             return None
         return _work([pod for pod in self.pods if pod.is_part_of(stake, namespace, name)])
 

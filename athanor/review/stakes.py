@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from athanor.review.capacity import pool_of
-from athanor.review.tolerant import as_text, at
+from athanor.review.tolerant import as_count, as_text, at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +41,7 @@ _THINGS = {
         "kubernetes:batch.volcano.sh/v1alpha1:Job", "kubernetes:batch/v1:Job", "kubernetes:kubeflow.org/v1:PyTorchJob",
         "kubernetes:kubeflow.org/v1:TFJob", "kubernetes:kubeflow.org/v2beta1:MPIJob",
         "kubernetes:trainer.kubeflow.org/v1alpha1:TrainJob", "kubernetes:ray.io/v1:RayJob",
+        "kubernetes:batch/v1:CronJob",
     ),
     "service": (
         "kubernetes:apps/v1:Deployment", "kubernetes:apps/v1:StatefulSet", "kubernetes:core/v1:Service",
@@ -49,6 +50,7 @@ _THINGS = {
     ),
     "queue": ("kubernetes:scheduling.volcano.sh/v1beta1:Queue", "kubernetes:kueue.x-k8s.io/v1beta1:ClusterQueue"),
     "namespace": ("kubernetes:core/v1:Namespace",),
+    "add-on": ("alicloud:cs/kubernetesAddon:KubernetesAddon", "kubernetes:apps/v1:DaemonSet"),
     "definition": ("kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition",),
 }  # fmt: skip
 _BY_TYPE = {token: thing for thing, tokens in _THINGS.items() for token in tokens}
@@ -68,6 +70,7 @@ _CONSEQUENCES = {
     "service": "clients get no answers from it any more",
     "queue": "jobs that wait in it do not start any more",
     "namespace": "everything in it is deleted with it",
+    "add-on": "nodes lose what it gives them, such as mounts, networks or GPUs",
     "definition": "every object of this kind is deleted with it",
 }
 
@@ -105,7 +108,14 @@ def _stake(change: Change, lost: Sequence[Change]) -> Stake | None:
         return Stake(change=change, thing=thing, consequence=_special(change, thing, lost) or _CONSEQUENCES[thing])
     if change.kind == "changed" and thing == "node pool" and (smaller := _shrinks(change)):
         return Stake(change=change, thing=thing, consequence=smaller)
+    if change.kind == "changed" and thing == "service" and _ends(change):
+        return Stake(change=change, thing=thing, consequence=f"{_CONSEQUENCES[thing]}: it has no replicas left")
     return None
+
+
+def _ends(change: Change) -> bool:
+    before, after = (at(inputs, "spec", "replicas") for inputs in (change.before, change.after))
+    return before != 0 and as_count(after) == 0
 
 
 def _special(change: Change, thing: str, lost: Sequence[Change]) -> str:

@@ -71,7 +71,10 @@ def test_a_fixed_size_is_the_desired_one() -> None:
 )
 def test_a_size_that_is_not_known_yet_is_none(inputs: dict[str, Any]) -> None:
     assert pool_of(inputs) is None
-    reported(change(pool(0, 1), {**inputs, "spotStrategy": {}, "instanceTypes": {}}))
+    if inputs:
+        changed = change(pool(0, 1), {**inputs, "spotStrategy": {}, "instanceTypes": {}})
+        assert reviewed(changed).capacity.costs() == (CostChange(per_hour=0, left_out=("pool a10",)),) * 2
+        assert reviewed(changed).capacity.nodes() == (0, 0)
 
 
 def test_what_has_no_price_is_named() -> None:

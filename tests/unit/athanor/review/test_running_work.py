@@ -153,6 +153,22 @@ SERVING = running(
             "Nothing that runs now stops.",
         ),
         (
+            step(
+                "update",
+                DEPLOYMENT,
+                "digits",
+                {**named("digits"), "spec": {"replicas": 3}},
+                {**named("digits"), "spec": {"replicas": 0}},
+            ),
+            "**service `digits` shrinks**: clients get no answers from it any more: it has no replicas left",
+            "Stops: `service digits` in `athanor` (1 pod, 2 GPUs).",
+        ),
+        (
+            step("delete", "kubernetes:apps/v1:DaemonSet", "plugin", named("plugin")),
+            "**add-on `plugin` deleted**: nodes lose what it gives them, such as mounts, networks or GPUs",
+            "the cluster's objects do not tell",
+        ),
+        (
             step("replace", SERVICE, "digits", named("digits"), named("digits"), replaceReasons=["spec.clusterIP"]),
             "clients get no answers from it until its replacement is ready",
             "Nothing that runs now stops.",
@@ -168,7 +184,7 @@ SERVING = running(
             "the cluster's objects do not tell",
         ),
     ],
-    ids=["deployment", "another deployment", "service", "queue", "egress"],
+    ids=["deployment", "another deployment", "none left", "daemon set", "service", "queue", "egress"],
 )
 def test_what_clients_and_waiting_jobs_lose_is_at_stake(change: dict[str, Any], says: str, stops: str) -> None:
     text = reported(change, running=SERVING)
