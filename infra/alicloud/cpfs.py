@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pulumi
 import pulumi_alicloud as alicloud
 
-from infra.alicloud.file_system import Export, FileSystemPlace, FileSystemVolumes, zone_of
+from infra.alicloud.file_system import Export, FileSystemPlace, FileSystemVolumes, once_accepted, zone_of
 from infra.alicloud.names import resource_name, tags
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class CpfsStorage(pulumi.ComponentResource):
             protocol_type="cpfs",
             storage_type=cpfs.storage_type,
             capacity=cpfs.capacity_gib,
-            zone_id=zone,
+            zone_id=once_accepted(zone, args.place.network),
             vpc_id=vpc_id,
             vswitch_id=vswitch_id,
             description=resource_name("cpfs"),

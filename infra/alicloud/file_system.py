@@ -62,6 +62,14 @@ def zone_of(file_system: StandardNas | ExtremeNas | CpfsFileSystem, settings: Al
     return zone
 
 
+def once_accepted(zone: str, network: AlicloudNetwork) -> pulumi.Output[str]:
+    """Return the zone of a file system when the network has accepted the environment's zones.
+
+    Another zone replaces the file system, with its files, and the engine does not wait for the network's refusal.
+    """
+    return network.urn.apply(lambda _: zone)
+
+
 def client_cidrs(file_system: StandardNas | ExtremeNas, settings: AlicloudSettings) -> tuple[IPv4Network, ...]:
     """Return who may mount a file system: what the settings name, else every node vswitch.
 

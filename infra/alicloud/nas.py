@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pulumi_alicloud as alicloud
 
-from infra.alicloud.file_system import Export, FileSystemPlace, FileSystemVolumes, client_cidrs, zone_of
+from infra.alicloud.file_system import Export, FileSystemPlace, FileSystemVolumes, client_cidrs, once_accepted, zone_of
 from infra.alicloud.names import resource_name, tags
 from infra.settings.storage import ExtremeNas, StandardNas
 
@@ -24,7 +24,7 @@ class NasStorageArgs:
     file_system: StandardNas | ExtremeNas
 
 
-def file_system_inputs(nas: StandardNas | ExtremeNas, zone: str) -> dict[str, Any]:
+def file_system_inputs(nas: StandardNas | ExtremeNas, zone: pulumi.Input[str]) -> dict[str, Any]:
     """Return what distinguishes one kind of file system from another."""
     inputs: dict[str, Any] = {
         "file_system_type": nas.mode,
@@ -87,7 +87,11 @@ class NasStorage(pulumi.ComponentResource):
             for cidr in client_cidrs(nas, settings)
         ]
         file_system = alicloud.nas.FileSystem(
-            name, description=resource_name("nas"), tags=tags(settings), **file_system_inputs(nas, zone), opts=keep
+            name,
+            description=resource_name("nas"),
+            tags=tags(settings),
+            **file_system_inputs(nas, once_accepted(zone, network)),
+            opts=keep,
         )
         # One is enough: every zone of the VPC reaches it.
         target = alicloud.nas.MountTarget(

@@ -190,6 +190,13 @@ def test_nodes_wait_for_their_egress(environment):
             assert entry.urn in ancestors
 
 
+def test_a_file_system_waits_until_the_network_accepts_its_zone(environment):
+    """Another one replaces it, with its files, also where the network refuses the zones in the same update."""
+    [vpc] = environment.of_type("alicloud:vpc/network:Network")
+    [file_system] = environment.of_type("alicloud:nas/fileSystem:FileSystem")
+    assert vpc.urn in environment.ancestors(file_system)
+
+
 def test_rdma_nodes_wait_for_terways_filter_and_the_controller(prod):
     [train] = [pool for pool in prod.of_type(NODE_POOL) if pool.name == "train"]
     controller = prod.one("ack-erdma-controller")

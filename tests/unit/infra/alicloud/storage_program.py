@@ -23,12 +23,14 @@ OUTPUTS = {"alicloud:nas/mountTarget:MountTarget": {"mountTargetDomain": "file-s
 POOL = {"name": "system", "role": "system", "instance_types": ["ecs.g7.xlarge"], "minimum": 2, "maximum": 2}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Network:
+class _Network(pulumi.ComponentResource):
     """Stands for AlicloudNetwork: what the storage reads of it."""
 
-    vpc_id: pulumi.Output[str]
-    node_vswitch_ids: dict[str, pulumi.Output[str]]
+    def __init__(self) -> None:
+        super().__init__("athanor:tests:Network", "network")
+        self.vpc_id = pulumi.Output.from_input("vpc-1")
+        self.node_vswitch_ids = {zone: pulumi.Output.from_input(f"vsw-{zone}") for zone in ZONES}
+        self.register_outputs({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,6 @@ def _program(storage: dict[str, Any], environment: dict[str, Any]) -> None:
     pool = {"region": REGION, "zones": ZONES, "node_pools": [POOL]}
     settings = parse_settings({"alicloud": {**pool, **environment}, "storage": storage})
     assert settings.alicloud
-    vswitches = {zone: pulumi.Output.from_input(f"vsw-{zone}") for zone in ZONES}
     both = pulumi.ResourceOptions(
         providers=[alicloud.Provider("alicloud", region=REGION), kubernetes.Provider("cluster", kubeconfig="{}")]
     )
@@ -53,7 +54,7 @@ def _program(storage: dict[str, Any], environment: dict[str, Any]) -> None:
         AlicloudStorageArgs(
             settings=settings.alicloud,
             storage=settings.storage,
-            network=_Network(vpc_id=pulumi.Output.from_input("vpc-1"), node_vswitch_ids=vswitches),
+            network=_Network(),
             cluster=_Cluster(
                 oidc_issuer_url="https://oidc.example/c1", oidc_provider_arn="acs:ram::1:oidc-provider/c1"
             ),
