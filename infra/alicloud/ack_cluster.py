@@ -13,6 +13,7 @@ import yaml
 from infra.alicloud.addon_table import Environment, birth_addons
 from infra.alicloud.kubernetes_version import creatable_hook, kubernetes_version, version_order
 from infra.alicloud.names import resource_name, tags
+from infra.alicloud.provider import of_created
 from infra.cluster import CLIENT_SETTINGS
 from infra.create_only import CreateOnly, given_and_changed, given_and_not_only_longer, guard
 from infra.settings.alicloud_kubernetes import minor_of
@@ -249,7 +250,7 @@ class AckCluster(pulumi.ComponentResource):
         super().__init__("athanor:infra:AckCluster", name, fixed, pulumi.ResourceOptions.merge(opts, own))
         self.resource = self._cluster(args)
         self.cluster_id = self.resource.id
-        metadata = self.resource.rrsa_metadata
+        metadata = of_created(self.resource, self.resource.rrsa_metadata)
         self.oidc_issuer_url = metadata.rrsa_oidc_issuer_url
         self.oidc_provider_arn = metadata.ram_oidc_provider_arn
         self.provider = self._kubernetes(public=args.settings.kubernetes.public_api_server)
@@ -282,7 +283,7 @@ class AckCluster(pulumi.ComponentResource):
         kubeconfig = credential.kube_config
         if not public:
             # The provider always asks for the credentials of the public address, which such a cluster does not have.
-            inside = self.resource.connections.api_server_intranet
+            inside = of_created(self.resource, self.resource.connections).api_server_intranet
             kubeconfig = pulumi.Output.all(kubeconfig, inside).apply(lambda known: at_address(*known))
         return kubernetes.Provider(
             "kubernetes",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 import pulumi
 import pulumi_alicloud as alicloud
 
+from infra.alicloud.provider import of_created
 from infra.errors import RefusalError
 from infra.settings.alicloud_kubernetes import DEFAULT_VERSION, END_OF_SUPPORT, minor_of
 
@@ -85,9 +86,10 @@ def kubernetes_version(settings: KubernetesSettings, parent: pulumi.Resource) ->
             hooks=pulumi.ResourceHookBinding(before_create=[_offer_hook(settings)]),
         ),
     )
+    versions = of_created(offered, offered.output)
     if minor is None:
-        return offered.output.apply(default_patch)
-    return offered.output.apply(lambda versions: offered_patch(minor, versions))
+        return versions.apply(default_patch)
+    return versions.apply(lambda known: offered_patch(minor, known))
 
 
 def creatable_hook(settings: KubernetesSettings) -> pulumi.ResourceHook:

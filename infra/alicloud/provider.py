@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pulumi
 import pulumi_alicloud as alicloud
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from infra.settings.alicloud import AlicloudSettings
 
+_T = TypeVar("_T")
 _KEY_PAIRS = (
     ("ALICLOUD_ACCESS_KEY", "ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABACLOUD_ACCESS_KEY_ID"),
     ("ALICLOUD_SECRET_KEY", "ALIBABA_CLOUD_ACCESS_KEY_SECRET", "ALIBABACLOUD_ACCESS_KEY_SECRET"),
@@ -34,6 +35,11 @@ _OTHER_SOURCES = (
 _OIDC = {"oidc_provider_arn": "ALIBABA_CLOUD_OIDC_PROVIDER_ARN", "role_arn": "ALIBABA_CLOUD_ROLE_ARN"}
 _OIDC_TOKENS = ("ALIBABA_CLOUD_OIDC_TOKEN_FILE", "ALIBABA_CLOUD_OIDC_TOKEN")
 PLACEHOLDER = "placeholder-for-a-preview-without-credentials"
+
+
+def of_created(resource: pulumi.CustomResource, output: pulumi.Output[_T]) -> pulumi.Output[_T]:
+    """Return an output of a resource, unknown where `--target` keeps it from being created: the engine says None."""
+    return resource.id.apply(lambda _: output)
 
 
 def alicloud_provider(settings: AlicloudSettings) -> alicloud.Provider:

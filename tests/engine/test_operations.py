@@ -334,6 +334,20 @@ def test_zones_are_added_in_place_and_only_at_the_end(environment: Environment) 
     environment.project.preview("--refresh", "--expect-no-changes")
 
 
+def test_the_network_alone_is_created_first(tmp_path: Path) -> None:
+    """What `--target` leaves out has no outputs, which the program must not read."""
+    with account_in(tmp_path / "account") as double:
+        project = EngineProject.create(tmp_path / "new", PROGRAM, "alicloud", double.environment(), name="athanor")
+        Environment(project, double).want()
+        with pytest.raises(CommandError) as ended:
+            project.up("--target=**AlicloudNetwork**")
+        made = double.inventory()
+
+    assert "not specified in --target list" in str(ended.value)  # the Kubernetes provider, which the engine adds
+    assert "Traceback" not in str(ended.value)
+    assert (len(made["vswitch"]), len(made["snat_entry"]), made.get("cluster", [])) == (2, 2, [])
+
+
 def test_a_pod_vswitch_added_by_hand_is_left_alone(environment: Environment) -> None:
     [vpc] = environment.double.inventory()["vpc"]
     by_hand = {"VpcId": vpc, "ZoneId": "cn-hangzhou-i", "CidrBlock": "10.71.0.0/20"}
