@@ -1,21 +1,17 @@
 """Small programs that stand for the real ones: they record how they were called and answer what a test says."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from tools.kubectl import Kubectl
 from tools.progress import Progress
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _PROGRAM = """#!{python} -S
 import json, os, pathlib, sys

@@ -1,7 +1,5 @@
 """`tools/bootstrap.sh` with a Python that only notes what it is asked: which environment, when, and what is left."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

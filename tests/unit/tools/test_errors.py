@@ -1,7 +1,5 @@
 """Every failure that the tools expect has one base class, by which the command line recognizes it."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,13 +1,8 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tools.files import write_atomically
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:

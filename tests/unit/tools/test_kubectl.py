@@ -1,7 +1,5 @@
 """kubectl always gets its cluster as an option, and nothing is left running after a port forward."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

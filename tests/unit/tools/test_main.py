@@ -1,7 +1,5 @@
 """The commands behind the Makefile, and how they end."""
 
-from __future__ import annotations
-
 import argparse
 import errno
 import os

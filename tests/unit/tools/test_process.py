@@ -1,7 +1,5 @@
 """Running other programs: nothing they say is lost, and a failure shows its end."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

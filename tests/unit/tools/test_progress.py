@@ -1,7 +1,5 @@
 """What a person sees: which step, how long so far, how long still."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,23 +1,17 @@
 """Requests to local clusters pass every proxy by; all others go as the environment says."""
 
-from __future__ import annotations
-
-import threading
 import urllib.error
 import urllib.request
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.ports import Handler, answering
 from tests.waiting import PATIENCE_SECONDS
 from tools import proxies
 from tools.local_cluster import state
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 BLOCK = "10.70.64.0/18"
 
@@ -52,31 +46,20 @@ def test_without_a_proxy_nothing_changes() -> None:
     assert environment == {"PATH": "/bin", "HTTPS_PROXY": ""}
 
 
-class _Named(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(f"{self.server.server_name} was asked for {self.path}".encode())  # type: ignore[attr-defined]
-
-    def log_message(self, *_: object) -> None:
-        pass
+class _Proxy(Handler):
+    def answer(self) -> None:
+        self.respond(200, f"the proxy was asked for {self.path}".encode())
 
 
 @pytest.fixture
 def asked_proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A server that the environment names as the proxy for everything."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Named) as server:
-        server.server_name = "the proxy"
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        address = f"127.0.0.1:{server.server_port}"
+    with answering(_Proxy) as server:
         for name in ("HTTP_PROXY", "http_proxy"):
-            monkeypatch.setenv(name, f"http://{address}")
+            monkeypatch.setenv(name, f"http://127.0.0.1:{server.server_port}")
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
         yield
-        server.shutdown()
-        thread.join()
 
 
 def ask(url: str, timeout_seconds: float = PATIENCE_SECONDS) -> str:

@@ -1,7 +1,5 @@
 """A table shows its cells as they are."""
 
-from __future__ import annotations
-
 from rich.console import Console
 from rich.text import Text
 

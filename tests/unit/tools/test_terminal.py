@@ -1,7 +1,5 @@
 """Whatever is printed, the terminal only shows it."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -1,7 +1,5 @@
 """How long a run still takes, in seconds that a test says."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.tables import each_row

@@ -1,7 +1,5 @@
 """A site without a cloud: the account and the cluster answer what a test says."""
 
-from __future__ import annotations
-
 import io
 import json
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Before a run: what would be lost, what it costs, who says yes. After it: the exit status and the next step."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

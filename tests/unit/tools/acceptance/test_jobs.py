@@ -1,7 +1,5 @@
 """The end of a job of an acceptance run."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """A run is on disk after every step, private, whole, and no two go on at once."""
 
-from __future__ import annotations
-
 import pytest
 
 from infra.errors import RefusalError

@@ -1,7 +1,5 @@
 """The statement before a run: known prices add up, unknown ones are named."""
 
-from __future__ import annotations
-
 from infra.cost import list_prices
 from infra.instance_types import INSTANCE_TYPES
 from infra.prices import Prices

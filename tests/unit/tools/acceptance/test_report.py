@@ -1,7 +1,5 @@
 """The report: complete, readable as Markdown, and free of secrets."""
 
-from __future__ import annotations
-
 from tests.tables import each_row
 from tools.acceptance.findings import Entry, Findings
 from tools.acceptance.masking import MASK, masked

@@ -1,7 +1,5 @@
 """Steps run after what they need, none is stopped by another, and the last ones run whatever happens."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

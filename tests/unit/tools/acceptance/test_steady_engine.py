@@ -1,7 +1,5 @@
 """An interrupted run lets the engine end by itself: killed, it would not know what its last calls made."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

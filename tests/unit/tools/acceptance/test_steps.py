@@ -1,7 +1,5 @@
 """What each step reads out of the account and the cluster, and what it takes for a failure."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

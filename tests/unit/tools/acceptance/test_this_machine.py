@@ -1,7 +1,5 @@
 """What the acceptance run makes of a hardware check."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

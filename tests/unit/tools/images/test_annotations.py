@@ -1,7 +1,5 @@
 """What images say of themselves changes neither their id nor with each commit."""
 
-from __future__ import annotations
-
 import json
 
 from tools.images.annotations import annotated, provenance

@@ -1,17 +1,12 @@
 """How large blobs of an image get into a node: as links to the cache's files."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tools.images.containerd import LINKED_FROM_BYTES, NODE_BLOBS, NodeImages
 from tools.images.oci import LAYER, Descriptor, Layout, RunConfig
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 REFERENCE = "localhost/athanor/large:1"
 CTR = """#!/bin/sh

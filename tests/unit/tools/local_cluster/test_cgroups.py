@@ -1,11 +1,6 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tools.local_cluster import cgroups
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_version_1(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The configuration of the components: the settings whose lack was once a failure, and their consistency."""
 
-from __future__ import annotations
-
 import tomllib
 from ipaddress import IPv4Network
 from pathlib import Path

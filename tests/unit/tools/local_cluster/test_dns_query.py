@@ -1,17 +1,12 @@
-from __future__ import annotations
-
 import socket
 import struct
 import threading
+from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tools.local_cluster import dns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture

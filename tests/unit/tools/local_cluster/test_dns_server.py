@@ -1,7 +1,5 @@
 """When the cluster's DNS server counts as ready: by a container of this start, not by the record of an older one."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,9 +1,7 @@
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +10,6 @@ from tools.local_cluster.layout import Layout
 from tools.local_cluster.leftovers import leftovers, mounts_below
 from tools.local_cluster.node import CLUSTER_VARIABLE
 from tools.process import run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and links need root")
 

@@ -1,7 +1,5 @@
 """Which process is the node's first one, with processes of the test's own in its place."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 

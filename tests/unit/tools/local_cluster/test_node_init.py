@@ -1,14 +1,9 @@
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tools.local_cluster.layout import Layout
 from tools.local_cluster.node import Node
 from tools.local_cluster.node_init import bound_logs, reap_children
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_long_logs_are_cut_under_their_writers(tmp_path: Path) -> None:

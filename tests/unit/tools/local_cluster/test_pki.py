@@ -1,17 +1,12 @@
-from __future__ import annotations
-
 import ssl
 from ipaddress import IPv4Address
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
 
 from tools.local_cluster import kubeconfig, pki
 from tools.process import CommandError, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def authority(folder: Path) -> pki.Authority:

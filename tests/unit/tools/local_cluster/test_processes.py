@@ -1,20 +1,15 @@
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from tests.processes import until_executing
 from tests.waiting import PATIENCE_SECONDS
 from tools.local_cluster.processes import all_processes, children_of, read_process, send_signal, wait_until_ended
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

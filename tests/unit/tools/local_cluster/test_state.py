@@ -1,12 +1,7 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.tables import each_row
 from tools.local_cluster import state
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_state_is_read_back(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Programs obtained during other work: what the one that waits sees, and that nothing of it outlives that one."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The estimate of a first run, with a probe whose result is given."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

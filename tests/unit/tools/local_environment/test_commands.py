@@ -1,7 +1,5 @@
 """What `make tools` gets and `make image` builds, and for whom."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

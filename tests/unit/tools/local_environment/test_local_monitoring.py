@@ -1,7 +1,5 @@
 """Where a person finds what is watched."""
 
-from __future__ import annotations
-
 from infra.settings.parse import parse_settings
 from tests.tables import each_row
 from tools.images.platform_images import ADAPTER, MONITORING_IMAGES

@@ -1,7 +1,5 @@
 """Following a job: it ends well, ends badly, or says something new."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

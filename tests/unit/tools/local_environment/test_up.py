@@ -1,7 +1,5 @@
 """The order of `make up`, with stand-ins for all that takes time: what waits for what, and what is shown when."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import itertools

@@ -1,7 +1,5 @@
 """A log store that answers what a test has put into it, and its client."""
 
-from __future__ import annotations
-
 import pytest
 
 from athanor.inspection.log_store import LogStore

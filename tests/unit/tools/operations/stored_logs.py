@@ -1,18 +1,14 @@
 """A store of logs on loopback: it keeps what a test puts in and answers the few queries that the tools ask."""
 
-from __future__ import annotations
-
 import json
 import re
-import threading
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+from tests.ports import Handler, answering
 
 START = datetime(2026, 11, 21, 10, tzinfo=UTC)
 Answer = tuple[int, bytes]
@@ -72,16 +68,8 @@ class StoredLogs:
     @contextmanager
     def serve(self) -> Generator[str]:
         """Answer on loopback while the block runs; yields host:port."""
-        server = _Server(("127.0.0.1", 0), _Handler)
-        server.logs = self
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
+        with answering(type("OfOne", (_Handler,), {"logs": self}), is_waited_for=False) as server:
+            yield f"127.0.0.1:{server.server_port}"
 
 
 def _micros(stamp: str) -> int:
@@ -104,28 +92,21 @@ def _buckets(rows: list[dict[str, str]], step: int) -> list[dict[str, str]]:
     return [{"_time": stamps[start], "lines": str(count)} for start, count in counts.items()]
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+class _Handler(Handler):
     logs: StoredLogs
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
     protocol_version = "HTTP/1.1"
 
     def setup(self) -> None:
         super().setup()
-        self.server.logs.connections += 1
+        self.logs.connections += 1
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        form = dict(parse_qsl(body, keep_blank_values=True))
-        logs = self.server.logs
-        logs.asked.append({"path": self.path, **form})
-        if logs.say:
-            logs.say.pop(0)(self)
+    def answer(self) -> None:
+        form = dict(parse_qsl(self.body().decode(), keep_blank_values=True))
+        self.logs.asked.append({"path": self.path, **form})
+        if self.logs.say:
+            self.logs.say.pop(0)(self)
             return
-        self.send_chunks(200, *(json.dumps(row).encode() + b"\n" for row in logs.matching(form)))
+        self.send_chunks(200, *(json.dumps(row).encode() + b"\n" for row in self.logs.matching(form)))
 
     def send_chunks(self, status: int, *chunks: bytes, cut: bool = False) -> None:
         """Send an answer of unknown length; `cut`: the connection ends before it does."""
@@ -146,6 +127,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
         self.close_connection = missing > 0
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""

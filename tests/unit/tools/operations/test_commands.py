@@ -1,7 +1,5 @@
 """The commands as a person sees them."""
 
-from __future__ import annotations
-
 import io
 import json
 import unicodedata

@@ -1,7 +1,5 @@
 """Of a log's end, what says why the program ended: its own last error, not the report of what started it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

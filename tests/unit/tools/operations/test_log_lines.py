@@ -1,7 +1,5 @@
 """A line shows and does nothing else; structured ones read like those of a terminal."""
 
-from __future__ import annotations
-
 import json
 import logging
 

@@ -1,7 +1,5 @@
 """What passes between the tools and the store: queries as they are, answers to their end."""
 
-from __future__ import annotations
-
 import pytest
 
 from athanor.inspection.log_store import LogStore, LogStoreError, Origin, RejectedQueryError, origin, quoted

@@ -1,7 +1,5 @@
 """The logs of all ranks: merged by time, prefixed, each line once."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

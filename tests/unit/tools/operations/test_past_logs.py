@@ -1,18 +1,13 @@
 """The logs of pods that are gone: the right run, by time, each line once, a page at a time."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from infra.errors import RefusalError
+from tests.unit.tools.operations.stored_logs import StoredLogs
 from tools.operations import past_logs
 from tools.operations.past_logs import Run, prefixes, show_past
-
-if TYPE_CHECKING:
-    from tests.unit.tools.operations.stored_logs import StoredLogs
 
 JOB_LABEL = "kubernetes.pod_labels.athanor.dev/job"
 RUN_LABEL = "kubernetes.pod_labels.volcano.sh/job-name"

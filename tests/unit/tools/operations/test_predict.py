@@ -1,60 +1,25 @@
 """Asking the served model, here a small server of the test's own on loopback."""
 
-from __future__ import annotations
-
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.ports import Handler, answering
 from tools.operations.predict import Prediction, ServingError, draw, is_ready, predict
 from trainer.training import digits
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = False
-    block_on_close = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.requests: list[tuple[str, dict]] = []
-        self.status = 200
-        self.answer: object = None
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.server_port}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-    def _respond(self, body: object) -> None:
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(self.server.status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def do_GET(self) -> None:
-        self.server.requests.append((self.path, {}))
-        self._respond(b"")
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+class _Handler(Handler):
+    def answer(self) -> None:
+        request = json.loads(self.body() or "{}")
         self.server.requests.append((self.path, request))
-        self._respond(self.server.answer if self.server.answer is not None else self._labelled(request))
+        answer = self.server.answer or (self._labelled(request) if request else {})
+        self.respond(self.server.status, json.dumps(answer).encode())
 
     def _labelled(self, request: dict) -> dict:
-        """Answer with the right label of each image but the last, which is always a nine."""
+        """Answer with the place of each image, and with a nine for the last."""
         count = request["inputs"][0]["shape"][0]
-        held_out = digits.from_source("held_out")
-        labels = [int(label) for label in held_out.labels[:count]]
-        labels[-1] = 9
+        labels = [*range(count - 1), 9]
         logits = [float(place == label) for label in labels for place in range(10)]
         outputs = [{"name": "logits", "datatype": "FP32", "shape": [count, 10], "data": logits}]
         return {"model_name": "digits", "model_version": "4", "outputs": outputs}
@@ -62,27 +27,24 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    with _Server() as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with answering(_Handler) as running:
+        running.address = f"127.0.0.1:{running.server_port}"
+        running.requests, running.status, running.answer = [], 200, None
         yield running
-        running.shutdown()
-        thread.join()
 
 
-def test_held_out_digits_are_asked_about_in_one_request(server):
-    predictions = predict(server.address, "digits", [0, 1, 2])
+def test_held_out_digits_are_asked_about_in_one_request_and_in_order(server):
+    predictions = predict(server.address, "digits", [5, 3, 0])
     [(path, request)] = server.requests
     assert path == "/v2/models/digits/infer"
     [sent] = request["inputs"]
     held_out = digits.from_source("held_out")
     assert (sent["name"], sent["datatype"], sent["shape"]) == ("image", "FP32", [3, 1, 8, 8])
-    assert sent["data"] == held_out.images[:3].flatten().tolist()
-    assert [prediction.index for prediction in predictions] == [0, 1, 2]
-    assert [prediction.label for prediction in predictions] == held_out.labels[:3].tolist()
-    assert [prediction.predicted for prediction in predictions[:2]] == held_out.labels[:2].tolist()
-    assert predictions[0].correct
-    assert predictions[-1].predicted == 9
+    assert sent["data"] == held_out.images[[5, 3, 0]].flatten().tolist()
+    labels = held_out.labels[[5, 3, 0]].tolist()
+    assert [(one.index, one.label) for one in predictions] == list(zip([5, 3, 0], labels, strict=True))
+    assert [one.predicted for one in predictions] == [0, 1, 9]
+    assert [one.correct for one in predictions] == [label == one for label, one in zip(labels, [0, 1, 9], strict=True)]
     assert {prediction.model_version for prediction in predictions} == {"4"}
 
 
@@ -101,13 +63,6 @@ def test_digits_that_nobody_has_prepared_or_that_are_damaged_come_from_their_sou
     digits.prepare(tmp_path)
     (tmp_path / digits.FOLDER / "held_out_images.npy").write_bytes(b"damaged")
     assert predict(server.address, "digits", [7], tmp_path) == sent
-
-
-def test_images_are_sent_in_the_order_asked_for(server):
-    predict(server.address, "digits", [5, 3])
-    [(_, request)] = server.requests
-    held_out = digits.from_source("held_out")
-    assert request["inputs"][0]["data"] == held_out.images[[5, 3]].flatten().tolist()
 
 
 @pytest.mark.parametrize("index", [-1, 10**6])

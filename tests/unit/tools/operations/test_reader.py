@@ -1,7 +1,5 @@
 """What is read, and what is left out because it may not be."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

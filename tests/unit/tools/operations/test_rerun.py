@@ -1,7 +1,5 @@
 """An ended job runs again, with the code that is asked for, and nothing else is touched."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

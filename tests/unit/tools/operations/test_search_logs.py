@@ -1,17 +1,11 @@
 """Searching the logs of everything: what is asked, and what a person sees."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from infra.errors import RefusalError
 from tests.tables import each_row
+from tests.unit.tools.operations.stored_logs import StoredLogs
 from tools.operations.search_logs import Search, search
-
-if TYPE_CHECKING:
-    from tests.unit.tools.operations.stored_logs import StoredLogs
 
 
 def answer(logs: StoredLogs, *lines: bytes) -> None:

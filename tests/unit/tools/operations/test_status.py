@@ -1,7 +1,5 @@
 """The tables of `make status` as a person sees them."""
 
-from __future__ import annotations
-
 from rich.text import Text
 
 from tests.unit.athanor.inspection.cluster_objects import NOW, drawn, gpu_spec, job, pod, pods, snapshot, task

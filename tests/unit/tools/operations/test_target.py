@@ -1,18 +1,13 @@
 """Where a question is asked: a stack's own cluster, or the one that the command line names."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from infra.errors import RefusalError
 from tools.operations import target
 from tools.operations.target import Place, resolve
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OUTPUTS = {
     "contract_version": 1,

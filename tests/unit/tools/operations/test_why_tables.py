@@ -1,7 +1,5 @@
 """The tables of `make why` say what the objects say."""
 
-from __future__ import annotations
-
 from tests.tables import each_row
 from tests.unit.athanor.inspection.cluster_objects import (
     NOW,

@@ -1,7 +1,5 @@
 """What `make pictures` draws: curves, numbers and lines of a terminal."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 

@@ -1,7 +1,5 @@
 """The pictures of the README: they are there, and safe and small wherever they are shown."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 

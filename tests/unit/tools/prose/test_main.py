@@ -1,7 +1,5 @@
 """`python -m tools.prose`: what it reads, prints and returns."""
 
-from __future__ import annotations
-
 import pytest
 
 from tools.prose import __main__ as prose

@@ -1,7 +1,5 @@
 """What counts as prose in a file, and what is code."""
 
-from __future__ import annotations
-
 from tests.tables import each_row
 from tools.prose.__main__ import phrases
 from tools.prose.texts import bound_names, function_names, markdown_prose, python_prose

@@ -1,7 +1,5 @@
 """Each rule fires on the phrase that it is for, and leaves alone good English that looks like it."""
 
-from __future__ import annotations
-
 from tests.tables import each_row
 from tools.prose.__main__ import phrases
 from tools.prose.words import RULES

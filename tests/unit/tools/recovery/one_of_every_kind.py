@@ -1,16 +1,12 @@
 """An account that holds one resource of every kind, made as the provider makes them."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from athanor.account.lookup import LOOKUPS
+from tests.api_double.double import ApiDouble
 from tests.unit.api_double.api_client import client_of
 from tests.unit.api_double.cs.service import TERWAY, cluster_body, pool_body
-
-if TYPE_CHECKING:
-    from tests.api_double.double import ApiDouble
 
 REGION, ZONE = "cn-hangzhou", "cn-hangzhou-i"
 OWNER = {"athanor:project": "athanor", "athanor:stack": "dev"}

@@ -1,7 +1,5 @@
 """What a killed update made is found in the account, whatever kind it is, and nothing else is taken for it."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

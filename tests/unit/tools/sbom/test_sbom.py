@@ -1,7 +1,5 @@
 """Bills of materials list what is pinned, are valid, and are the same bytes everywhere."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re

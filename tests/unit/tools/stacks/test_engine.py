@@ -1,7 +1,5 @@
 """The engine runs on private state with a private passphrase, and survives runs that were killed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Previews of stacks, and the refusal of one that nobody has described."""
 
-from __future__ import annotations
-
 import pytest
 
 from infra.errors import RefusalError

@@ -1,7 +1,5 @@
 """`make review`: the clone's engine for `athanor review`, for stacks that exist and those that do not."""
 
-from __future__ import annotations
-
 import os
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The commands that ask for stock name every machine that an environment may buy."""
 
-from __future__ import annotations
-
 import shlex
 
 from infra.settings.parse import parse_settings

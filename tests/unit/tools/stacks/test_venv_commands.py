@@ -1,7 +1,5 @@
 """`.venv/bin/pulumi` and `.venv/bin/kubectl`: the real programs, set up, with every setting of the user's respected."""
 
-from __future__ import annotations
-
 import json
 import stat
 import sys

@@ -7,10 +7,10 @@ import socket
 import tarfile
 import threading
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.ports import Handler, answering
 from tests.tables import each_row
 from tools.toolchain import vendor
 from tools.toolchain.catalogue import TOOLS
@@ -48,8 +48,8 @@ def server():
 
     files = Files()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
+    class FilesHandler(Handler):
+        def answer(self):
             files.asked.append(self.path)
             content = files.get(self.path)
             self.send_response(404 if content is None else 200)
@@ -60,20 +60,10 @@ def server():
             if self.path in files.stalled:
                 files.is_over.wait()
 
-        do_HEAD = do_GET  # noqa: N815 - the name that http.server calls
-
-        def log_message(self, *_):
-            pass
-
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    files.address = f"http://127.0.0.1:{httpd.server_port}"
-    thread = threading.Thread(target=httpd.serve_forever)
-    thread.start()
-    yield files
-    files.is_over.set()
-    httpd.shutdown()
-    thread.join()
-    httpd.server_close()
+    with answering(FilesHandler) as httpd:
+        files.address = f"http://127.0.0.1:{httpd.server_port}"
+        yield files
+        files.is_over.set()
 
 
 def sold_by(address, tool=KUBELET, suffix=""):

@@ -1,19 +1,14 @@
 """`make audit` never takes an unreachable database for a clean bill of health, nor for a vulnerability."""
 
-from __future__ import annotations
-
 import json
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.fixtures.nowhere import reaching_nobody
 from tests.unit.test_repository import LOCKED
 from tools.upkeep import audit
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CLEAN = {"name": "clean", "version": "1.0", "vulns": []}
 KNOWN = {"name": "old", "version": "2.0", "vulns": [{"id": "PYSEC-1", "fix_versions": ["2.1", "3.0"], "aliases": []}]}

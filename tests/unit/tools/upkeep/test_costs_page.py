@@ -1,7 +1,5 @@
 """The cost tables of the page are those of the settings."""
 
-from __future__ import annotations
-
 import pytest
 
 from infra.settings.alicloud import AlicloudSettings

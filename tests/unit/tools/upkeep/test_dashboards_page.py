@@ -1,7 +1,5 @@
 """The sections of docs/dashboards.md are those of the dashboards."""
 
-from __future__ import annotations
-
 import pytest
 
 from infra.errors import RefusalError

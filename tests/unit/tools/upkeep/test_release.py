@@ -1,10 +1,8 @@
 """`make release`, in a repository of the test's own."""
 
-from __future__ import annotations
-
 import subprocess
 from datetime import date
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +11,6 @@ from tools.errors import ExpectedError
 from tools.paths import REPOSITORY
 from tools.upkeep import release as upkeep
 from tools.upkeep.release import NEXT, main, release
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DAY = date(2026, 11, 30)
 CHANGELOG = """# Changelog

@@ -1,7 +1,5 @@
 """docs/settings.md is that of the settings model."""
 
-from __future__ import annotations
-
 from tools.upkeep.settings_page import PAGE, reference_page
 
 

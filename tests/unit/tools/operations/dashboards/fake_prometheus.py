@@ -1,18 +1,13 @@
 """A Prometheus that gives prepared answers: the HTTP API on loopback, in the format of recorded answers."""
 
-from __future__ import annotations
-
 import json
 import math
-import threading
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+from tests.ports import Handler, answering
 
 Labels = dict[str, str]
 
@@ -30,44 +25,25 @@ class FakePrometheus:
 
 @contextmanager
 def serving(fake: FakePrometheus) -> Generator[FakePrometheus]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": fake}))
-    server.daemon_threads = False
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with answering(type("OfOne", (_Handler,), {"fake": fake})) as server:
         fake.address = f"127.0.0.1:{server.server_port}"
         yield fake
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     fake: FakePrometheus
 
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        arguments = {name: values[0] for name, values in parse_qs(body).items()}
+    def answer(self) -> None:
+        arguments = {name: values[0] for name, values in parse_qs(self.body().decode()).items()}
         self.fake.asked.append((self.path, arguments))
         try:
             series = self.fake.answer(arguments["query"])
         except ValueError as error:
-            self._send(400, {"status": "error", "errorType": "bad_data", "error": str(error)})
+            refused = {"status": "error", "errorType": "bad_data", "error": str(error)}
+            self.respond(400, json.dumps(refused).encode())
             return
         data = _matrix(series, arguments) if self.path.endswith("query_range") else _vector(series, arguments)
-        self._send(200, {"status": "success", "data": data})
-
-    def _send(self, status: int, body: object) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+        self.respond(200, json.dumps({"status": "success", "data": data}).encode())
 
 
 def _written(value: float) -> str:

@@ -1,13 +1,8 @@
 """Answers to every query of every dashboard, whose labels want to be read as markup."""
 
-from __future__ import annotations
-
 import math
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 SCRIPT = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 LABELS = {

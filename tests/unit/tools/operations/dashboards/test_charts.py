@@ -1,7 +1,5 @@
 """Figures: what is drawn, and with which colour."""
 
-from __future__ import annotations
-
 import json
 import re
 

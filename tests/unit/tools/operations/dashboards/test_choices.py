@@ -1,7 +1,5 @@
 """What the pages show by default: the last training run."""
 
-from __future__ import annotations
-
 import pytest
 
 from infra.monitoring.dashboards import dashboards

@@ -1,7 +1,5 @@
 """`make dashboards` as a whole."""
 
-from __future__ import annotations
-
 import io
 import stat
 import time

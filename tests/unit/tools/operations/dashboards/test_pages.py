@@ -1,7 +1,5 @@
 """Pages from the answers of a Prometheus: everything is shown, nothing is taken for markup."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser

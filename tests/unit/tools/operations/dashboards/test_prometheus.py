@@ -1,15 +1,11 @@
 """Prometheus's HTTP API: answers as Prometheus 3.14.0 gave them, from a server of the test's own on loopback."""
 
-from __future__ import annotations
-
-import json
 import math
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import parse_qs
 
 import pytest
 
+from tests.ports import Handler, answering
 from tests.tables import each_row
 from tools.operations.dashboards.errors import PrometheusError, QueryError
 from tools.operations.dashboards.prometheus import Prometheus, Window
@@ -32,38 +28,17 @@ REFUSED = (
 WINDOW = Window(start=100, end=160, step=15)
 
 
-class _Server(HTTPServer):
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.status, self.body = 200, NOTHING
-        self.asked: list[tuple[str, dict]] = []
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self.server.asked.append((self.path, parse_qs(body)))
-        content = self.server.body.encode()
-        self.send_response(self.server.status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+class _Handler(Handler):
+    def answer(self) -> None:
+        self.server.asked.append((self.path, parse_qs(self.body().decode())))
+        self.respond(self.server.status, self.server.body.encode())
 
 
 @pytest.fixture
 def server():
-    server = _Server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(_Handler) as server:
+        server.status, server.body, server.asked = 200, NOTHING, []
+        yield server
 
 
 @pytest.fixture
@@ -129,8 +104,3 @@ def test_what_is_not_an_address_is_refused(address):
 
 def test_an_address_may_have_a_path():
     assert Prometheus("https://metrics.example/prometheus/").url == "https://metrics.example/prometheus"
-
-
-def test_recorded_answers_are_json():
-    for body in (VECTOR, MATRIX, SCALAR, NOTHING, REFUSED):
-        json.loads(body)
