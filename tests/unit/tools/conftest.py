@@ -72,6 +72,33 @@ def fake_program(tmp_path) -> FakeProgram:
 
 
 @pytest.fixture
+def own_folders(monkeypatch, tmp_path) -> Path:
+    """Put state and cache into folders of the test; return that of the state."""
+    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ATHANOR_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Return a function that puts a shell script of a name into a folder on PATH (all of them, in order of use)."""
+    folders = []
+
+    def add(name, script, folder="bin"):
+        path = tmp_path / folder
+        path.mkdir(exist_ok=True)
+        if path not in folders:
+            folders.append(path)
+        monkeypatch.setenv("PATH", ":".join(map(str, folders)))
+        (path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (path / name).chmod(0o755)
+        return path / name
+
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    return add
+
+
+@pytest.fixture
 def kubectl(fake_program, tmp_path) -> Kubectl:
     return Kubectl(program=fake_program.path, kubeconfig=tmp_path / "kubeconfig", context="athanor-local")
 

@@ -18,10 +18,7 @@ from tools.process import CommandError, ProgramTimeoutError
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 
 
-@pytest.fixture(autouse=True)
-def _own_folders(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ATHANOR_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_folders")
 
 
 def _commands() -> set[str]:

@@ -26,10 +26,7 @@ class FakeEngine:
         return {"deployment": {"resources": self.resources or []}}
 
 
-@pytest.fixture(autouse=True)
-def _home(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ATHANOR_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_folders")
 
 
 def settings(stack):

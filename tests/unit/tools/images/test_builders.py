@@ -13,20 +13,6 @@ from tools.images.oci import LAYER, Layout, RunConfig
 BIG = b"x" * (1 << 17)
 
 
-@pytest.fixture
-def programs(tmp_path, monkeypatch):
-    """Return a function that puts a shell script of a name on a PATH that holds nothing else."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
-
-    def add(name, script):
-        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-        (folder / name).chmod(0o755)
-
-    return add
-
-
 def test_docker_is_taken_where_its_daemon_answers(programs, tmp_path):
     programs("docker", "exit 0")
     programs("buildah", "exit 0")

@@ -14,11 +14,7 @@ from tools.local_environment.background import Background
 from tools.local_environment.programs import CORE, GROUPS, MONITORING
 from tools.toolchain import ToolchainError
 
-
-@pytest.fixture(autouse=True)
-def _own_folders(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ATHANOR_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_folders")
 
 
 def saying(*events: dict[str, object], then: str = "") -> list[str]:

@@ -81,12 +81,10 @@ class Engine:
 
 
 @pytest.fixture
-def make_up(monkeypatch, tmp_path, report):
+def make_up(monkeypatch, tmp_path, own_folders, report):
     """Run `make up` where programs of these groups are missing; return what happened, in order."""
     happened = []
     record = happened.append
-    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ATHANOR_CACHE", str(tmp_path / "cache"))
     cluster = SimpleNamespace(
         is_created=False,
         status=lambda: SimpleNamespace(running=False),
@@ -95,10 +93,10 @@ def make_up(monkeypatch, tmp_path, report):
         up=lambda _: record("cluster"),
         down=lambda _: record("cluster removed"),
         containerd_socket=tmp_path / "socket",
-        layout=SimpleNamespace(folder=tmp_path / "home" / "local"),
+        layout=SimpleNamespace(folder=own_folders / "local"),
     )
 
-    engine = Engine(happened, tmp_path / "home" / "local" / "first-update")
+    engine = Engine(happened, own_folders / "local" / "first-update")
 
     class Address:
         def __enter__(self):

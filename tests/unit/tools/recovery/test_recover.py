@@ -244,10 +244,9 @@ def test_without_credentials_nothing_is_decided(report, monkeypatch):
 
 
 @pytest.fixture
-def pulumi(monkeypatch, fake_program, tmp_path):
+def pulumi(monkeypatch, fake_program, own_folders):
     """A stack `dev` of a folder of its own, and a program that stands for the engine."""
-    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ATHANOR_CACHE", str(tmp_path / "cache"))
+    del own_folders
     monkeypatch.setattr(recover, "ensure", lambda *_: {"pulumi": fake_program.path})
     monkeypatch.setattr(recover, "stack_config", lambda _: SETTINGS)
     fake_program.answer("stack ls", json.dumps([{"name": "organization/athanor/dev"}]))

@@ -23,7 +23,6 @@ from tools.process import CommandError
 from tools.stacks import engine as engine_module
 from tools.stacks.engine import (
     Engine,
-    engine_defaults,
     engine_environment,
     engine_path,
     make_private_folders,
@@ -91,22 +90,17 @@ def test_the_passphrase_of_a_faster_run_counts(home, monkeypatch):
     assert (home / "passphrase").read_text() == first
 
 
-def test_the_users_variables_win(home, monkeypatch):
-    monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://bucket")
-    variables = engine_environment(Path("/tools/pulumi"))
-    assert variables["PULUMI_BACKEND_URL"] == "s3://bucket"
-    assert variables["PULUMI_CONFIG_PASSPHRASE_FILE"] == str(home / "passphrase")
-
-
-def test_a_passphrase_of_the_users_replaces_our_file(home, monkeypatch):
-    assert home.name == "athanor"
-    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "theirs")
-    assert "PULUMI_CONFIG_PASSPHRASE_FILE" not in engine_environment(Path("/tools/pulumi"))
-
-
-def test_credentials_in_temporary_files_stay_in_the_private_folder(home, monkeypatch):
+def test_state_and_secrets_are_in_the_users_private_folder_and_the_users_variables_win(home, monkeypatch):
     monkeypatch.setenv("TMPDIR", "/somewhere/shared")
-    assert engine_environment(Path("/opt/pulumi"))["TMPDIR"] == str(home / "tmp")
+    ours = engine_environment(Path("/tools/pulumi"))
+    assert ours["PULUMI_BACKEND_URL"] == f"file://{home}/pulumi?metadata=skip"
+    assert ours["PULUMI_CONFIG_PASSPHRASE_FILE"] == str(home / "passphrase")
+    assert ours["TMPDIR"] == str(home / "tmp"), "which is where providers write credentials"
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://bucket")
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "theirs")
+    theirs = engine_environment(Path("/tools/pulumi"))
+    assert theirs["PULUMI_BACKEND_URL"] == "s3://bucket"
+    assert "PULUMI_CONFIG_PASSPHRASE_FILE" not in theirs
 
 
 def test_temporary_files_of_long_ago_are_removed_and_new_ones_kept(home):
@@ -176,15 +170,10 @@ class TestOrphans:
         assert not engine.is_running()
 
 
-def test_state_is_in_the_users_folder_by_default(home):
-    assert engine_defaults()["PULUMI_BACKEND_URL"] == f"file://{home}/pulumi?metadata=skip"
-
-
 def test_the_language_host_finds_this_python_and_the_engine_its_host():
     variables = engine_environment(Path("/tools/pulumi/bin/pulumi"))
     assert variables["PATH"].split(":")[:2] == [str(Path(sys.executable).parent.resolve()), "/tools/pulumi/bin"]
     assert variables["PATH"].endswith(os.environ["PATH"])
-    assert engine_path(Path("/a/pulumi"))[1] == "/a"
 
 
 def test_the_engine_finds_python_when_the_clone_that_set_it_up_is_gone(tmp_path, monkeypatch):
@@ -236,11 +225,10 @@ def test_the_projects_own_keys_are_read(tmp_path):
     assert stack_config("dev", tmp_path) == {"namespace": "a", "digits": {"workers": 3}}
 
 
-@pytest.mark.parametrize("text", ["", "config:\n", SALT, "# nothing\n"])
-def test_an_empty_stack_file_sets_nothing(tmp_path, text):
+@each_row("text", ["", "config:\n", SALT, "# nothing\n"])
+def test_an_empty_or_absent_stack_file_sets_nothing(tmp_path, text):
     (tmp_path / "Pulumi.dev.yaml").write_text(text)
-    assert stack_config("dev", tmp_path) == {}
-    assert stack_config("absent", tmp_path) == {}
+    assert stack_config("dev", tmp_path) == stack_config("absent", tmp_path) == {}
 
 
 @pytest.fixture
@@ -262,31 +250,20 @@ def test_a_new_stack_is_made_without_somebody_elses_salt(engine, fake_program, t
     assert (tmp_path / "Pulumi.local.yaml").read_text() == "config: {}\n"
 
 
-def test_an_existing_stack_is_selected_and_keeps_its_salt(engine, fake_program, tmp_path):
-    (tmp_path / "Pulumi.local.yaml").write_text(SALT)
+def _exists(fake_program, deployment) -> None:
+    """Have the engine answer as for a stack that is in its backend."""
     fake_program.answer("stack ls", _stacks("organization/athanor/local"))
     fake_program.answer("stack select local")
-    fake_program.answer("stack export", json.dumps({"deployment": {"resources": []}}))
+    fake_program.answer("stack export", json.dumps({"deployment": deployment}))
+
+
+@pytest.mark.parametrize("deployment", [None, {}, {"resources": []}], ids=str)
+def test_an_existing_stack_is_selected_and_keeps_its_salt(engine, fake_program, tmp_path, deployment):
+    (tmp_path / "Pulumi.local.yaml").write_text(SALT)
+    _exists(fake_program, deployment)
     engine.prepare()
     assert not any("init" in line or "refresh" in line for line in fake_program.lines)
     assert (tmp_path / "Pulumi.local.yaml").read_text() == SALT
-
-
-@pytest.mark.parametrize("deployment", [None, {}])
-def test_a_stack_that_never_came_up_is_fine(engine, fake_program, deployment):
-    fake_program.answer("stack ls", _stacks("local"))
-    fake_program.answer("stack select local")
-    fake_program.answer("stack export", json.dumps({"deployment": deployment}))
-    engine.prepare()
-
-
-def test_operations_of_a_killed_run_are_cleared_first(engine, fake_program):
-    fake_program.answer("stack ls", _stacks("local"))
-    fake_program.answer("stack select local")
-    fake_program.answer("stack export", json.dumps({"deployment": {"pending_operations": [{"type": "creating"}]}}))
-    fake_program.answer("refresh")
-    engine.prepare()
-    assert "--clear-pending-creates" in fake_program.lines[-1]
 
 
 @pytest.fixture
@@ -320,18 +297,18 @@ def test_an_update_of_a_stack_in_this_machines_folder_is_two_calls_of_the_engine
     assert [line.split(" --")[0] for line in fake_program.lines] == ["stack select local", "up"]
 
 
-@pytest.mark.parametrize(("deployment", "is_empty"), [(None, True), ({"manifest": {}}, True), (_with_outputs(), False)])
-def test_a_stack_is_empty_until_an_update_has_made_something(engine, keep, deployment, is_empty):
-    keep(deployment)
-    assert engine.is_empty() == is_empty
+EMPTY_OR_NOT = [(None, True), ({"manifest": {}}, True), ({"resources": []}, True), (_with_outputs(), False)]
 
 
-@pytest.mark.parametrize(
-    ("exported", "is_empty"), [(None, True), ({"resources": []}, True), (_with_outputs(), False)], ids=str
-)
-def test_whether_a_stack_elsewhere_is_empty_the_engine_is_asked(engine, fake_program, exported, is_empty):
-    fake_program.answer("stack ls", _stacks("local"))
-    fake_program.answer("stack export", json.dumps({"deployment": exported}))
+@pytest.mark.parametrize(("deployment", "is_empty"), EMPTY_OR_NOT, ids=str)
+@pytest.mark.parametrize("state_is", ["in this machine's folder", "elsewhere"])
+def test_a_stack_is_empty_until_an_update_has_made_something(
+    *, engine, fake_program, keep, state_is, deployment, is_empty
+):
+    if state_is == "elsewhere":
+        _exists(fake_program, deployment)
+    else:
+        keep(deployment)
     assert engine.is_empty() == is_empty
 
 
@@ -347,9 +324,12 @@ def test_the_state_is_written_once_only_where_that_is_asked_for(engine, fake_pro
     assert fake_program.calls[0]["env"].get("PULUMI_SKIP_CHECKPOINTS") == ("true" if written_once else None)
 
 
-def test_what_a_killed_run_left_undecided_is_seen_in_the_folder_too(engine, fake_program, keep):
-    keep({"pending_operations": [{"type": "creating"}]})
-    fake_program.answer("stack select local")
+@pytest.mark.parametrize("state_is", ["in this machine's folder", "elsewhere"])
+def test_operations_of_a_killed_run_are_cleared_first(engine, fake_program, keep, state_is):
+    undecided = {"pending_operations": [{"type": "creating"}]}
+    if state_is != "elsewhere":
+        keep(undecided)
+    _exists(fake_program, undecided if state_is == "elsewhere" else None)
     fake_program.answer("refresh")
     engine.prepare()
     assert "--clear-pending-creates" in fake_program.lines[-1]
@@ -420,22 +400,16 @@ def test_the_lock_of_a_killed_run_is_freed(engine, fake_program):
     assert [line.split()[0] for line in fake_program.lines] == ["up", "cancel", "up"]
 
 
-@pytest.mark.parametrize("owner", ["alive", "elsewhere", "mixed"])
-def test_the_lock_of_a_run_that_may_be_alive_is_respected(engine, fake_program, owner):
-    locks = {
+@pytest.mark.parametrize("failure", ["alive", "elsewhere", "mixed", "no lock"])
+def test_the_lock_of_a_run_that_may_be_alive_and_any_other_failure_are_raised_at_once(engine, fake_program, failure):
+    said = {
         "alive": [_lock(os.getpid())],
         "elsewhere": [_lock(_dead_pid(), "another-machine")],
         "mixed": [_lock(_dead_pid()), _lock(os.getpid())],
+        "no lock": ["error: something else"],
     }
-    fake_program.answer("up --yes", stderr="\n".join(locks[owner]), status=255)
-    with pytest.raises(CommandError, match="currently locked"):
-        engine.up()
-    assert not any("cancel" in line for line in fake_program.lines)
-
-
-def test_any_other_failure_is_raised_at_once(engine, fake_program):
-    fake_program.answer("destroy", stderr="error: something else", status=255)
-    with pytest.raises(CommandError, match="something else"):
+    fake_program.answer("destroy", stderr="\n".join(said[failure]), status=255)
+    with pytest.raises(CommandError, match="something else" if failure == "no lock" else "currently locked"):
         engine.destroy()
     assert len(fake_program.lines) == 1
 
