@@ -120,11 +120,20 @@ def test_nodes_that_are_as_their_pool_says_pass(site_of):
     assert findings.figures["a10-1 kernelVersion"] == "5.10"
 
 
-def test_a_node_without_its_gpu_fails(site_of):
+@pytest.mark.parametrize(
+    ("step", "pool", "resources", "words"),
+    [
+        (gpu_nodes, "a10", {"nvidia.com/gpu": "0"}, "offers 0 GPUs"),
+        (nodes, "system", {}, "pool system has 1 Ready nodes, but its minimum is 2"),
+        (scale_out, "system", {}, "2 Ready nodes of pool a10: not within"),
+    ],
+    ids=["a node without its GPU", "fewer than the minimum", "none that come"],
+)
+def test_nodes_that_are_not_as_their_pool_says_fail(site_of, step, pool, resources, words):
     site = site_of()
-    site.kubectl.objects["nodes"] = [node(site, "a10", **{"nvidia.com/gpu": "0"})]
-    with pytest.raises(StepFailedError, match="offers 0 GPUs"):
-        gpu_nodes(site, Findings())
+    site.kubectl.objects["nodes"] = [node(site, pool, **resources)]
+    with pytest.raises(StepFailedError, match=words):
+        step(site, Findings())
 
 
 @pytest.mark.parametrize(("rdma", "differences"), [(True, [("pods of a node of pool a10", "17")]), (False, [])])
@@ -137,13 +146,6 @@ def test_a_pod_limit_of_ours_that_differs_is_to_be_filed(site_of, rdma, differen
     assert [(one.what, one.actual) for one in findings.differences][:1] == differences
 
 
-def test_fewer_nodes_than_the_minimum_fail(site_of):
-    site = site_of()
-    site.kubectl.objects["nodes"] = [node(site, "system")]
-    with pytest.raises(StepFailedError, match="pool system has 1 Ready nodes, but its minimum is 2"):
-        nodes(site, Findings())
-
-
 def test_pools_grow_for_a_job_on_each(site_of):
     site, findings = site_of(), Findings()
     site.kubectl.objects["nodes"] = a10_nodes(site)
@@ -152,25 +154,20 @@ def test_pools_grow_for_a_job_on_each(site_of):
     assert (asked.pool, asked.pods, asked.gpus, asked.cpus, asked.memory_gib) == ("a10", 2, 1, 4, 15)
 
 
-def test_nodes_that_do_not_come_fail(site_of):
-    with pytest.raises(StepFailedError, match="2 Ready nodes of pool a10: not within"):
-        scale_out(site_of(), Findings())
-
-
-@pytest.mark.parametrize("step", [gpu_job, hardware_check, networks, scale_in, dashboards])
-def test_steps_that_need_a_gpu_say_that_nodes_are_simulated(site_of, step):
-    site = site_of()
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        *((step, "double") for step in (gpu_job, hardware_check, networks, scale_in, dashboards)),
+        (spot_loss, "no pool of whole GPUs has spot nodes"),
+        (sharing, "ACK has no managed way to split GPUs into MIG instances"),
+        (leftovers, "nothing was created"),
+    ],
+)
+def test_what_simulated_nodes_and_dev_have_not_is_left_out_with_its_reason(site_of, step, reason):
+    site = site_of(engine=Engine())
     site.kubectl.objects["nodes"] = a10_nodes(site, simulated=True)
-    with pytest.raises(SkippedError, match="double"):
+    with pytest.raises(SkippedError, match=reason):
         step(site, Findings())
-
-
-def test_dev_has_no_spot_node_and_shares_nothing(site_of):
-    site = site_of()
-    with pytest.raises(SkippedError, match="no pool of whole GPUs has spot nodes"):
-        spot_loss(site, Findings())
-    with pytest.raises(SkippedError, match="ACK has no managed way to split GPUs into MIG instances"):
-        sharing(site, Findings())
 
 
 def test_pods_that_see_their_gpus_pass_and_their_driver_is_compared(site_of):
@@ -295,8 +292,3 @@ def test_what_the_state_forgot_is_still_looked_for(site_of):
     findings = Findings()
     leftovers(site, findings)
     assert findings.figures == {"created": "1", "left": "0"}
-
-
-def test_nothing_made_leaves_nothing(site_of):
-    with pytest.raises(SkippedError, match="nothing was created"):
-        leftovers(site_of(engine=Engine()), Findings())

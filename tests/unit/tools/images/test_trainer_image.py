@@ -91,6 +91,10 @@ def base(monkeypatch):
         monkeypatch.setattr(trainer_image, function, make)
 
 
+def change(sources, number):
+    (sources / "training" / "added.py").write_text(f"VALUE = {number}\n")
+
+
 @pytest.fixture
 def ensure(tmp_path, builder, node, sources, base):
     del builder, node, sources, base
@@ -140,58 +144,36 @@ def test_an_image_says_what_it_is_built_from_and_on(ensure, builder):
     assert annotations["dev.athanor.image.requirements"] == f"sha256:{hashlib.sha256(pins).hexdigest()}"
 
 
-def test_frameworks_are_images_of_two_names_on_two_bases(ensure, builder, node):
-    made = [ensure(), ensure(image="tensorflow")]
-    assert list(node.images) == made
-    assert made == [infra.images.local_image("training", "cpu"), infra.images.local_image("tensorflow", "cpu")]
-    pytorch, tensorflow = builder.requests
-    assert pytorch.base != tensorflow.base
+def test_each_image_has_a_name_of_its_own_and_shares_the_base_of_its_framework(ensure, builder, node):
+    names = ["training", "serving", "tensorflow"]
+    made = [ensure(image=name) for name in names]
+    assert list(node.images) == made == [infra.images.local_image(name, "cpu") for name in names]
+    training, serving, tensorflow = builder.requests
+    assert (training.base_manifest, training.arguments) == (serving.base_manifest, serving.arguments)
+    assert tensorflow.base != training.base
     assert tensorflow.arguments["FRAMEWORK"] == "tensorflow"
-
-
-def test_training_and_serving_are_two_images_on_one_base(ensure, builder, node):
-    images = [ensure(), ensure(image="serving")]
-    assert list(node.images) == images
-    assert images == [infra.images.local_image(name, "cpu") for name in ("training", "serving")]
-    assert len(set(images)) == 2
-    training, serving = builder.requests
-    assert training.base_manifest == serving.base_manifest
-    assert training.arguments == serving.arguments
 
 
 def test_images_of_one_name_do_not_push_out_those_of_the_other(ensure, sources):
     kept = ensure(image="tensorflow")
     for number in range(trainer_image.KEPT_IMAGES + 1):
-        (sources / "training" / "added.py").write_text(f"VALUE = {number}\n")
+        change(sources, number)
         ensure()
     with store.open_layout() as layout:
         assert layout.find(kept) is not None
 
 
-def test_unchanged_image_is_neither_built_nor_loaded_again(ensure, builder, node, monkeypatch):
+def test_unchanged_image_is_not_built_again_and_loaded_only_into_another_node(ensure, builder, node):
     first = ensure()
-    monkeypatch.setattr(node, "load", None)
+    node.load, load = None, node.load
     assert ensure() == first
-    assert len(builder.requests) == 1
-
-
-def test_another_node_gets_the_image_without_a_build(ensure, builder, node):
-    first = ensure()
-    node.images = {}
+    node.load, node.images = load, {}
     assert ensure() == first
     assert list(node.images) == [first]
     assert len(builder.requests) == 1
 
 
-def test_changed_code_is_another_image_on_the_same_base(ensure, builder, sources):
-    first = ensure()
-    (sources / "training" / "added.py").write_text("VALUE = 1\n")
-    second = ensure()
-    assert second != first
-    assert builder.requests[0].base_manifest == builder.requests[1].base_manifest
-
-
-@pytest.mark.parametrize("change", ["Dockerfile", "requirements.txt", "image/debian.py"])
+@pytest.mark.parametrize("change", ["Dockerfile", "requirements.txt", "image/debian.py", "training/added.py"])
 def test_everything_that_makes_the_image_changes_its_tag(ensure, sources, change):
     first = ensure()
     with (sources / change).open("a") as file:
@@ -216,17 +198,13 @@ def test_damaged_image_is_built_again(ensure, builder, node):
 def test_only_the_latest_images_stay_in_the_cache(ensure, sources):
     references = []
     for number in range(trainer_image.KEPT_IMAGES + 2):
-        (sources / "training" / "added.py").write_text(f"VALUE = {number}\n")
+        change(sources, number)
         references.append(ensure())
     with store.open_layout() as layout:
         kept = [name for name in layout.references() if "/trainer:" in name]
         assert kept == references[-trainer_image.KEPT_IMAGES :]
         # a manifest, a config and a layer each for the images and the base
         assert len(list(layout.blobs.iterdir())) == 3 * (len(kept) + 1)
-
-
-def change(sources, number):
-    (sources / "training" / "added.py").write_text(f"VALUE = {number}\n")
 
 
 def test_an_image_that_is_used_again_stays_in_the_cache(ensure, node, sources):

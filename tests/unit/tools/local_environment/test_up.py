@@ -3,6 +3,7 @@
 import fcntl
 import io
 import itertools
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -98,13 +99,6 @@ def make_up(monkeypatch, tmp_path, own_folders, report):
 
     engine = Engine(happened, own_folders / "local" / "first-update")
 
-    class Address:
-        def __enter__(self):
-            return "10.0.0.1:8000"
-
-        def __exit__(self, *_):
-            pass
-
     # One with more room than usual may refuse the machine, but not start: less room is left when it does.
     spacious = SimpleNamespace(status=cluster.status, preflight=cluster.preflight)
     monkeypatch.setattr(flow, "LocalCluster", lambda _, requirements=None, **__: spacious if requirements else cluster)
@@ -115,17 +109,11 @@ def make_up(monkeypatch, tmp_path, own_folders, report):
         "ensure_platform_images",
         lambda _, names, __, **___: record("images with prometheus" if "prometheus" in names else "images"),
     )
-    for name, value in {
-        "tools": lambda _, groups: record(f"install {', '.join(groups)}"),
-        "status": lambda *_: record("status"),
-    }.items():
-        monkeypatch.setattr(flow.commands, name, value)
-    for name, value in {
-        "local_engine": lambda _: engine,
-        "local_kubectl": lambda *_: None,
-        "service_address": lambda *_: Address(),
-    }.items():
-        monkeypatch.setattr(flow.stack, name, value)
+    monkeypatch.setattr(flow.commands, "tools", lambda _, groups: record(f"install {', '.join(groups)}"))
+    monkeypatch.setattr(flow.commands, "status", lambda *_: record("status"))
+    monkeypatch.setattr(flow.stack, "local_engine", lambda _: engine)
+    monkeypatch.setattr(flow.stack, "local_kubectl", lambda *_: None)
+    monkeypatch.setattr(flow.stack, "service_address", lambda *_: nullcontext("10.0.0.1:8000"))
     monkeypatch.setattr(
         flow.training_job, "wait_for_job", lambda *_, until_exported: record("export" if until_exported else "training")
     )
@@ -226,10 +214,17 @@ def test_a_cluster_of_the_users_gets_neither_node_nor_images(make_up):
     assert not {"packages", "container runtime", "cluster", "images", "trainer image"} & set(happened)
 
 
-def test_programs_that_cannot_be_had_end_the_run(make_up):
+@pytest.mark.parametrize(
+    ("failing", "last"),
+    [
+        (CORE, ["packages", "container runtime", "trainer image", "wait for core", "compilers ended"]),
+        (MONITORING, ["prediction", "wait for monitoring", "compilers ended"]),
+    ],
+)
+def test_programs_that_cannot_be_had_end_the_run_where_they_are_needed(make_up, failing, last):
     with pytest.raises(ToolchainError, match="compilation failed"):
-        make_up([CORE, MONITORING], failing=CORE)
-    assert make_up.happened == ["packages", "container runtime", "trainer image", "wait for core", "compilers ended"]
+        make_up([CORE, MONITORING], failing=failing)
+    assert make_up.happened[-len(last) :] == last
 
 
 @pytest.mark.parametrize(("ready", "is_refused"), [("True", True), ("False", False)])
@@ -246,12 +241,6 @@ def test_an_address_that_stays_silent_ends_the_wait_once_its_pods_are_ready(make
             make_up()
     else:
         assert "prediction" in make_up()
-
-
-def test_a_monitoring_that_cannot_be_had_costs_no_prediction(make_up):
-    with pytest.raises(ToolchainError, match="compilation failed"):
-        make_up([CORE, MONITORING], failing=MONITORING)
-    assert make_up.happened[-3:] == ["prediction", "wait for monitoring", "compilers ended"]
 
 
 @pytest.mark.parametrize("missing", [[], [CORE, MONITORING]])

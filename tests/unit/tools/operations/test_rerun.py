@@ -107,20 +107,23 @@ def changes(fake_program) -> list[str]:
 # --- a job of this project's own stack
 
 
-@pytest.mark.parametrize("jobs", [[live("Completed")], [live("Failed")], []], ids=["done", "failed", "gone"])
-def test_an_ended_job_is_replaced_alone(ask, cluster, fake_program, jobs):
+@pytest.mark.parametrize(
+    ("jobs", "how"),
+    [
+        pytest.param([live("Completed")], {}, id="done"),
+        pytest.param([live("Failed")], {}, id="failed"),
+        pytest.param([], {}, id="gone"),
+        pytest.param([live()], {"name": NAME}, id="named as in the cluster"),
+        pytest.param([live("Running")], {"force": True}, id="running, but forced"),
+    ],
+)
+def test_an_ended_job_is_replaced_alone(ask, cluster, fake_program, jobs, how):
     cluster(jobs, after=[live("", uid="new")])
-    again = ask()
+    again = ask(**how)
     assert (again.name, again.code) == (NAME, "")
     [line] = ups(fake_program)
     assert line.startswith(f"up --yes --skip-preview --target-replace={URN} --target-dependents --stack local")
     assert changes(fake_program) == []
-
-
-def test_it_may_be_named_as_in_the_cluster(ask, cluster, fake_program):
-    cluster([live()], after=[live("", uid="new")])
-    assert ask(NAME).name == NAME
-    assert len(ups(fake_program)) == 1
 
 
 def test_a_job_that_its_program_has_dropped_is_reported_to_be_gone(ask, cluster):
@@ -144,12 +147,6 @@ def test_a_job_that_runs_is_refused(ask, cluster, fake_program):
     with pytest.raises(RefusalError, match=r"is Running.*FORCE=1"):
         ask()
     assert ups(fake_program) == changes(fake_program) == []
-
-
-def test_a_job_that_runs_can_be_forced(ask, cluster, fake_program):
-    cluster([live("Running")], after=[live("", uid="new")])
-    ask(force=True)
-    assert len(ups(fake_program)) == 1
 
 
 def test_a_job_that_nobody_has_names_the_near_ones_of_both(ask, cluster):

@@ -138,36 +138,30 @@ def test_the_engines_parts_lie_in_one_folder():
     assert programs["pulumi-language-python-exec"].read_text() == "script"
 
 
-@pytest.mark.parametrize("backend", ["s3://states?region=eu", "gs://states", "azblob://states"])
-def test_state_in_a_cloud_gets_an_engine_that_reads_it(built, monkeypatch, backend):
-    """Ours is compiled without the clouds' clients."""
+BOTH = [[PLATFORM_GRAPH], [ENGINE_WITH_CLOUDS_GRAPH]]
+
+
+@pytest.mark.parametrize(
+    ("backend", "vendor_has", "engine", "builds"),
+    [
+        *((f"{cloud}://states?region=eu", set(), ENGINE_WITH_CLOUDS, BOTH) for cloud in ("s3", "gs", "azblob")),
+        *((state, set(), "pulumi", BOTH[:1]) for state in ("", "file:///states", "https://app.pulumi.com")),
+        ("s3://states", {"pulumi"}, "pulumi", []),
+    ],
+)
+def test_state_in_a_cloud_gets_an_engine_that_reads_it(
+    *, built, sold, monkeypatch, backend, vendor_has, engine, builds
+):
+    """Ours is compiled without the clouds' clients, the vendor's with them."""
+    sold |= vendor_has
     monkeypatch.setenv("PULUMI_BACKEND_URL", backend)
-
-    assert ensure(["pulumi"])["pulumi"].name == ENGINE_WITH_CLOUDS
-    assert list(built[1]) == [ENGINE_WITH_CLOUDS_GRAPH]
-
-
-@pytest.mark.parametrize("backend", [None, "file:///states", "https://app.pulumi.com"])
-def test_other_state_needs_no_other_engine(built, monkeypatch, backend):
-    if backend:
-        monkeypatch.setenv("PULUMI_BACKEND_URL", backend)
-
-    assert ensure(["pulumi"])["pulumi"].name == "pulumi"
-    assert len(built) == 1
+    assert ensure(["pulumi"])["pulumi"].name == engine
+    assert [list(graphs) for graphs in built] == builds
 
 
 def test_an_engine_with_clouds_is_used_once_it_is_there():
     ensure([ENGINE_WITH_CLOUDS])
-
     assert ensure(["pulumi"])["pulumi"].name == ENGINE_WITH_CLOUDS
-
-
-def test_the_vendors_engine_has_the_clouds_clients(sold, built, monkeypatch):
-    sold.add("pulumi")
-    monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://states")
-
-    assert ensure(["pulumi"])["pulumi"].name == "pulumi"
-    assert built == []
 
 
 def test_the_engine_comes_before_the_plugins_that_it_installs(sold):

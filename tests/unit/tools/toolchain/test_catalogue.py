@@ -29,7 +29,7 @@ from tools.toolchain.copied_modules import COPIED
 from tools.toolchain.envoy import envoy_version
 from tools.toolchain.go_build import linker_flags, recipe
 from tools.toolchain.monitoring_tools import prometheus_release
-from tools.toolchain.tool import ALICLOUD_GRAPH, ENGINE_WITH_CLOUDS_GRAPH, GRAPHS, NODEJS_GRAPH, PLATFORM_GRAPH
+from tools.toolchain.tool import ALICLOUD_GRAPH, GRAPHS, NODEJS_GRAPH, PLATFORM_GRAPH
 from tools.toolchain.versions import Version, go_version, parse_version
 
 MODULES = REPOSITORY / "tools" / "toolchain" / "modules"
@@ -59,16 +59,23 @@ def test_engine_and_its_libraries_are_of_one_release():
     assert releases == [f"v{TOOLS['pulumi'].version}"] * 2
 
 
-def test_the_host_for_typescript_shares_what_is_compiled_with_the_engine():
-    """Of the same modules in the same versions: else the engine's libraries are compiled a second time."""
-    platform, host = (
-        dict(re.findall(r"^\s+(\S+) (v\S+)", (MODULES / graph / "go.mod").read_text(), re.MULTILINE))
-        for graph in ("platform", "nodejs")
-    )
+def required(graph):
+    """The modules that a graph requires, with their versions."""
+    return dict(re.findall(r"^\s+(\S+) (v\S+)", (MODULES / graph / "go.mod").read_text(), re.MULTILINE))
 
-    assert host["github.com/pulumi/pulumi/sdk/v3"] == f"v{TOOLS['pulumi'].version}"
-    shared = host.keys() & platform.keys()
-    assert {module: host[module] for module in shared} == {module: platform[module] for module in shared}
+
+@pytest.mark.parametrize(("graph", "at_least"), [("nodejs", 1), ("metrics-adapter", 50)])
+def test_what_a_graph_shares_with_the_platform_is_of_the_same_versions(graph, at_least):
+    """Else the engine's libraries, or a hundred packages of Kubernetes, are compiled a second time."""
+    platform, own = required("platform"), required(graph)
+    # What is replaced is of the version that replaces it, whatever is required.
+    shared = {module for module in own.keys() & platform.keys() if not module.startswith("k8s.io/")}
+    assert len(shared) > at_least
+    assert {module: own[module] for module in shared} == {module: platform[module] for module in shared}
+
+
+def test_the_host_for_typescript_is_of_the_engines_release():
+    assert required("nodejs")["github.com/pulumi/pulumi/sdk/v3"] == f"v{TOOLS['pulumi'].version}"
 
 
 @each_row(
@@ -94,18 +101,6 @@ def test_what_is_copied_from_a_module_is_of_the_required_version(graph, folder, 
 
     required, copied = (re.search(pattern, text, re.MULTILINE)[1] for text in (requiring, upstream))
     assert required == copied
-
-
-def test_the_metrics_adapter_shares_what_is_compiled_with_the_platform():
-    """Of the same modules in the same versions: else a hundred packages of Kubernetes are compiled a second time."""
-    platform, adapter = (
-        dict(re.findall(r"^\s+(\S+) (v\S+)", (MODULES / graph / "go.mod").read_text(), re.MULTILINE))
-        for graph in ("platform", "metrics-adapter")
-    )
-    # What is replaced is of the version that replaces it, whatever is required.
-    shared = {module for module in adapter.keys() & platform.keys() if not module.startswith("k8s.io/")}
-    assert len(shared) > 50
-    assert {module: adapter[module] for module in shared} == {module: platform[module] for module in shared}
 
 
 @pytest.mark.parametrize(("graph", "at_least"), [("platform", 25), ("metrics-adapter", 8)])
@@ -200,23 +195,22 @@ def test_the_linker_gives_a_tool_its_own_version(tool):
     assert all(f"-X {name}={value}" in flags for name, value in tool.stamps.items())
 
 
-def test_a_new_version_changes_the_recipe_of_its_own_graph_alone(monkeypatch):
-    others = {PLATFORM_GRAPH, ENGINE_WITH_CLOUDS_GRAPH}
-    before = recipe({ALICLOUD_GRAPH}), recipe(others)
-    provider = TOOLS[ALICLOUD_PROVIDER]
-    changed = replace(provider, stamps=dict.fromkeys(provider.stamps, "9.9.9"))
-    monkeypatch.setitem(TOOLS, ALICLOUD_PROVIDER, changed)
-
-    assert recipe({ALICLOUD_GRAPH}) != before[0]
-    assert recipe(others) == before[1]
+ALICLOUD = TOOLS[ALICLOUD_PROVIDER]
 
 
-def test_a_language_host_changes_the_recipe_of_no_other_tool(monkeypatch):
-    others = set(GRAPHS) - {NODEJS_GRAPH}
-    before = recipe({NODEJS_GRAPH}), recipe(others)
-    monkeypatch.setitem(COPIED, NODEJS_GRAPH, ())
-
-    assert recipe({NODEJS_GRAPH}) != before[0]
+@pytest.mark.parametrize(
+    ("graph", "table", "key", "changed"),
+    [
+        (ALICLOUD_GRAPH, TOOLS, ALICLOUD_PROVIDER, replace(ALICLOUD, stamps=dict.fromkeys(ALICLOUD.stamps, "9.9.9"))),
+        (NODEJS_GRAPH, COPIED, NODEJS_GRAPH, ()),
+    ],
+    ids=["a new version", "a language host"],
+)
+def test_a_change_of_a_graph_changes_its_own_recipe_alone(monkeypatch, graph, table, key, changed):
+    others = set(GRAPHS) - {graph}
+    before = recipe({graph}), recipe(others)
+    monkeypatch.setitem(table, key, changed)
+    assert recipe({graph}) != before[0]
     assert recipe(others) == before[1]
 
 
