@@ -13,24 +13,21 @@ from tools.images.oci import LAYER, Layout, RunConfig
 BIG = b"x" * (1 << 17)
 
 
-def test_docker_is_taken_where_its_daemon_answers(programs, tmp_path):
-    programs("docker", "exit 0")
+@pytest.mark.parametrize(
+    ("docker", "taken"),
+    [
+        ("exit 0", builders.Docker),
+        ('[ "$1" != version ]', builders.Buildah),
+        ('[ "$1" != build ]', builders.Buildah),
+        ("while :; do :; done", builders.Buildah),
+    ],
+    ids=["it works", "no daemon", "no BuildKit", "a daemon that hangs"],
+)
+def test_docker_is_taken_where_it_can_build_and_else_buildah(programs, tmp_path, monkeypatch, docker, taken):
+    monkeypatch.setattr("tools.docker.DAEMON_TIMEOUT_SECONDS", 0.1 if "while" in docker else 60)
+    programs("docker", docker)
     programs("buildah", "exit 0")
-    assert isinstance(builders.choose_builder(tmp_path), builders.Docker)
-
-
-@pytest.mark.parametrize("failing", ["version", "build"])  # no daemon; no BuildKit
-def test_buildah_is_taken_where_docker_cannot_build(programs, tmp_path, failing):
-    programs("docker", f'[ "$1" != {failing} ]')
-    programs("buildah", "exit 0")
-    assert isinstance(builders.choose_builder(tmp_path), builders.Buildah)
-
-
-def test_daemon_that_hangs_is_not_waited_for(programs, tmp_path, monkeypatch):
-    monkeypatch.setattr("tools.docker.DAEMON_TIMEOUT_SECONDS", 0.1)
-    programs("docker", "while :; do :; done")
-    programs("buildah", "exit 0")
-    assert isinstance(builders.choose_builder(tmp_path), builders.Buildah)
+    assert isinstance(builders.choose_builder(tmp_path), taken)
 
 
 def test_missing_builder_is_named_with_the_fix(programs, tmp_path):

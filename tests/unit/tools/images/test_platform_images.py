@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,30 +32,36 @@ from tools.images.platform_images import (
 from tools.images.store import open_layout
 from tools.toolchain.catalogue import STACKS, tool_of
 
+IMAGE = PlatformImage(reference="localhost/tool:1")
+
 
 @pytest.fixture
-def configuration(tmp_path):
-    """Return a function that builds an image and returns what its containers run by default."""
-    binary = tmp_path / "built"
-    binary.write_bytes(b"\x7fELF")
-
-    def make(name, image):
-        layout = Layout(tmp_path / "layout")
-        manifest = json.loads(layout.path(binary_image(layout, binary, name, image).digest).read_bytes())
-        return json.loads(layout.path(manifest["config"]["digest"]).read_bytes())["config"]
-
-    return make
+def layout(tmp_path):
+    return Layout(tmp_path / "layout")
 
 
-def test_a_binary_is_in_the_root_under_its_own_name(configuration):
-    settings = configuration("tool", PlatformImage(reference="localhost/tool:1"))
-    assert (settings["Entrypoint"], "User" in settings) == (["/tool"], False)
+@pytest.fixture
+def binary(tmp_path):
+    (tmp_path / "built").write_bytes(b"\x7fELF")
+    return tmp_path / "built"
 
 
-def test_a_binary_is_where_its_upstream_has_it(configuration):
-    image = PlatformImage(reference="localhost/tool:1", user="65534:65534", path="/bin/other", arguments=("--port=1",))
-    settings = configuration("tool", image)
-    assert (settings["Entrypoint"], settings["User"]) == (["/bin/other", "--port=1"], "65534:65534")
+@pytest.mark.parametrize(
+    ("more", "entrypoint", "user"),
+    [
+        ({}, ["/tool"], None),
+        (
+            {"user": "65534:65534", "path": "/bin/other", "arguments": ("--port=1",)},
+            ["/bin/other", "--port=1"],
+            "65534:65534",
+        ),
+    ],
+    ids=["in the root under its own name", "where its upstream has it"],
+)
+def test_a_binary_is_what_containers_run_by_default(layout, binary, more, entrypoint, user):
+    manifest = binary_image(layout, binary, "tool", replace(IMAGE, **more))
+    settings = json.loads(layout.path(layout.members(manifest)[1].digest).read_bytes())["config"]
+    assert (settings["Entrypoint"], settings.get("User")) == (entrypoint, user)
 
 
 def test_the_local_node_has_every_image_of_monitoring_but_grafanas():
@@ -82,25 +89,17 @@ def written(monkeypatch) -> list[Path]:
     return written
 
 
-def test_an_unchanged_binary_is_read_once(tmp_path, written):
-    binary = tmp_path / "built"
-    binary.write_bytes(b"\x7fELF")
-    image = PlatformImage(reference="localhost/tool:1")
-    first = binary_image(Layout(tmp_path / "layout"), binary, "tool", image)
-    assert binary_image(Layout(tmp_path / "layout"), binary, "tool", image) == first
-    assert Layout(tmp_path / "layout").find("localhost/tool:1") == first
+def test_an_unchanged_binary_is_read_once(layout, binary, written):
+    first = binary_image(layout, binary, "tool", IMAGE)
+    assert binary_image(Layout(layout.folder), binary, "tool", IMAGE) == first
+    assert Layout(layout.folder).find(IMAGE.reference) == first
     assert written == [binary]
 
 
-def test_another_binary_path_or_capability_is_another_layer(tmp_path, written):
-    binary, rebuilt, layout = tmp_path / "built", tmp_path / "rebuilt", Layout(tmp_path / "layout")
-    binary.write_bytes(b"\x7fELF")
+def test_another_binary_path_or_capability_is_another_layer(tmp_path, layout, binary, written):
+    rebuilt = tmp_path / "rebuilt"
     rebuilt.write_bytes(b"\x7felf")
-    images = [
-        PlatformImage(reference="localhost/tool:1"),
-        PlatformImage(reference="localhost/tool:1", path="/bin/tool"),
-        PlatformImage(reference="localhost/tool:1", capability=10),
-    ]
+    images = [IMAGE, replace(IMAGE, path="/bin/tool"), replace(IMAGE, capability=10)]
     made = {binary_image(layout, binary, "tool", image).digest for image in images}
     status = binary.stat()
     rebuilt.replace(binary)
@@ -110,24 +109,20 @@ def test_another_binary_path_or_capability_is_another_layer(tmp_path, written):
 
 
 @pytest.mark.parametrize("loss", ["layer", "record"])
-def test_what_has_left_the_cache_is_built_again(tmp_path, written, loss):
-    binary, layout = tmp_path / "built", Layout(tmp_path / "layout")
-    binary.write_bytes(b"\x7fELF")
-    image = PlatformImage(reference="localhost/tool:1")
-    made = binary_image(layout, binary, "tool", image)
+def test_what_has_left_the_cache_is_built_again(layout, binary, written, loss):
+    made = binary_image(layout, binary, "tool", IMAGE)
     if loss == "layer":
         *_, layer = layout.members(made)
         layout.path(layer.digest).unlink()
     else:
         (layout.folder / "binary-layers.json").write_text("[half of")
-    assert binary_image(layout, binary, "tool", image) == made
+    assert binary_image(layout, binary, "tool", IMAGE) == made
     assert len(layout.members(made)) == 3
     assert len(written) == 2
 
 
-def test_a_node_that_has_all_images_is_asked_once(tmp_path, monkeypatch):
-    layout, binary, asked = Layout(tmp_path / "layout"), tmp_path / "built", []
-    binary.write_bytes(b"\x7fELF")
+def test_a_node_that_has_all_images_is_asked_once(tmp_path, layout, binary, monkeypatch):
+    asked = []
     made = {name: binary_image(layout, binary, name, PlatformImage(reference=f"localhost/{name}:1")) for name in "ab"}
 
     def answer(command):

@@ -16,22 +16,20 @@ def names(pins):
     return [pin.partition("==")[0] for pin in pins]
 
 
-def test_gpu_variant_has_every_pin():
-    assert names(requirements_for("gpu", PINS)) == ["numpy", "nvidia-cublas", "nvidia-cuda-runtime", "torch"]
-
-
-def test_cpu_variant_leaves_out_what_only_a_gpu_needs():
-    assert names(requirements_for("cpu", PINS)) == ["numpy", "nvidia-cuda-runtime", "torch"]
-
-
-@each_row("pin", ["triton==3.9.0", "cuda-bindings==13.5.0", "NVIDIA_nccl-cu13==2.30.7 ; x == 'y'"])
-def test_gpu_packages_are_known_however_they_are_spelt(pin):
-    assert requirements_for("cpu", [pin]) == []
-
-
-@each_row("pin", ["tritonclient==2.73.0", "tritonclient[grpc]==2.73.0", "nvidia-cuda-cupti==13.2.86"])
-def test_packages_of_similar_names_stay(pin):
-    assert requirements_for("cpu", [pin]) == [pin]
+@each_row(
+    ("variant", "pins", "kept"),
+    [
+        ("gpu", PINS, ["numpy", "nvidia-cublas", "nvidia-cuda-runtime", "torch"]),
+        ("cpu", PINS, ["numpy", "nvidia-cuda-runtime", "torch"]),
+        # however they are spelt
+        ("cpu", ["triton==3.9.0", "cuda-bindings==13.5.0", "NVIDIA_nccl-cu13==2.30.7 ; x == 'y'"], []),
+        # of similar names
+        ("cpu", ["tritonclient==2.73.0", "nvidia-cuda-cupti==13.2.86"], ["tritonclient", "nvidia-cuda-cupti"]),
+        ("cpu", ["tritonclient[grpc]==2.73.0"], ["tritonclient[grpc]"]),
+    ],
+)
+def test_only_the_cpu_variant_leaves_out_what_only_a_gpu_needs(variant, pins, kept):
+    assert names(requirements_for(variant, pins)) == kept
 
 
 def test_unknown_variant_is_refused():
@@ -40,15 +38,8 @@ def test_unknown_variant_is_refused():
 
 
 def test_a_pin_is_one_line_with_all_its_hashes():
-    lines = [
-        "# pins",
-        "numpy==2.4.6 \\",
-        "    --hash=sha256:aa \\",
-        "    --hash=sha256:bb",
-        "triton==3 \\",
-        "  --hash=sha256:cc",
-    ]
-    assert requirements_for("cpu", lines) == ["numpy==2.4.6 --hash=sha256:aa --hash=sha256:bb"]
+    lines = "# pins\nnumpy==2.4.6 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\ntriton==3 \\\n  --hash=sha256:cc"
+    assert requirements_for("cpu", lines.splitlines()) == ["numpy==2.4.6 --hash=sha256:aa --hash=sha256:bb"]
 
 
 def test_pinned_requirements_of_the_cpu_variant_hold_torch_and_no_big_gpu_package():
@@ -129,17 +120,17 @@ def test_installation_takes_no_files_beyond_the_pins(commands, tmp_path, monkeyp
     assert "import torch" in check[-1]
 
 
-def test_complete_base_needs_no_network(commands, tmp_path):
-    _main(tmp_path, "pytorch", "gpu", f"numpy=={importlib.metadata.version('numpy')}\n")
-    _, check = commands
-    assert "import torch" in check[-1]
-
-
-def test_tensorflow_image_is_checked_by_importing_tensorflow_alone(commands, tmp_path):
-    _main(tmp_path, "tensorflow", "cpu", f"numpy=={importlib.metadata.version('numpy')}\n")
-    (check,) = commands
-    assert "import tensorflow" in check[-1]
-    assert "torch" not in check[-1]
+@pytest.mark.parametrize(
+    ("framework", "variant", "calls", "imported", "absent"),
+    [("pytorch", "gpu", 2, "torch", "tensorflow"), ("tensorflow", "cpu", 1, "tensorflow", "torch")],
+)
+def test_complete_base_needs_no_network_and_is_checked_by_importing_its_framework(
+    *, commands, tmp_path, framework, variant, calls, imported, absent
+):
+    _main(tmp_path, framework, variant, f"numpy=={importlib.metadata.version('numpy')}\n")
+    assert len(commands) == calls
+    assert f"import {imported}" in commands[-1][-1]
+    assert absent not in commands[-1][-1]
 
 
 @pytest.mark.parametrize("variant", ["cpu", "gpu"])

@@ -43,21 +43,14 @@ def test_kwok_neither_runs_nor_is_looked_for_where_no_node_is_simulated() -> Non
     assert "kwok-controller" not in {patch["name"] for patch in configuration["componentsPatches"]}
 
 
-def test_logs_and_exec_reach_the_kubelet() -> None:
+def test_the_api_server_reaches_the_kubelet_and_those_that_extend_it() -> None:
     arguments = patches("kube-apiserver")
     assert arguments["kubelet-preferred-address-types"] == "InternalIP"
     assert {"kubelet-client-certificate", "kubelet-client-key", "kubelet-certificate-authority"} <= set(arguments)
-
-
-def test_api_servers_that_extend_the_clusters_know_it_by_a_certificate_of_another_authority() -> None:
-    arguments = patches("kube-apiserver")
     assert arguments["requestheader-client-ca-file"] == "/home/a/local/config/front-proxy-ca.crt"
     assert arguments["proxy-client-cert-file"] == "/home/a/local/config/front-proxy-client.crt"
     assert arguments["requestheader-allowed-names"] == "front-proxy-client"
-
-
-def test_api_servers_that_extend_the_clusters_are_reached_without_a_route_to_services() -> None:
-    assert patches("kube-apiserver")["enable-aggregator-routing"] == "true"
+    assert arguments["enable-aggregator-routing"] == "true", "there is no route to services"
 
 
 def test_only_the_api_server_leaves_loopback() -> None:
@@ -109,7 +102,7 @@ def test_kube_proxy_leaves_the_machines_connection_table() -> None:
     assert configuration["nodePortAddresses"] == [f"{NETWORK.node}/32"]
 
 
-def test_containerd_uses_nothing_of_the_systems_own() -> None:
+def test_containerd_uses_nothing_of_the_systems_own_and_keeps_quotes_in_paths() -> None:
     configuration = tomllib.loads(containerd_configuration(LAYOUT, Path("/usr/lib/cni")))
     cri = configuration["plugins"]["io.containerd.grpc.v1.cri"]
     assert configuration["grpc"]["address"] == "/home/a/local/containerd.sock"
@@ -118,9 +111,6 @@ def test_containerd_uses_nothing_of_the_systems_own() -> None:
     assert cri["disable_apparmor"] is True
     assert cri["cni"]["conf_dir"].startswith("/home/a/local/")
     assert "io.containerd.internal.v1.opt" in configuration["disabled_plugins"], "it makes /opt/containerd"
-
-
-def test_paths_with_quotes_stay_one_value() -> None:
     layout = Layout(name="local", folder=Path('/home/a "b"\\c/local'))
     configuration = tomllib.loads(containerd_configuration(layout, Path("/usr/lib/cni")))
     assert configuration["grpc"]["address"] == '/home/a "b"\\c/local/containerd.sock'
