@@ -78,34 +78,25 @@ def installed(machine):
     return [line for line in machine.calls if line.startswith("uv ")]
 
 
-def test_make_up_gets_what_the_commands_need_and_no_more(machine):
-    assert machine.run().returncode == 0
+@pytest.mark.parametrize(
+    ("words", "requirements", "made"),
+    [([], "requirements.txt", ".venv"), (["policies"], "policies/requirements.txt", ".venv-policies")],
+)
+def test_each_environment_gets_what_it_needs_and_no_more(machine, words, requirements, made):
+    assert machine.run(*words).returncode == 0
+    assert installed(machine) == [f"{INSTALL} -r {requirements}"]
+    assert [folder.name for folder in machine.clone.glob(".venv*")] == [made]
+    assert (machine.clone / made / "bin" / "python").is_file()
 
-    assert installed(machine) == [f"{INSTALL} -r requirements.txt"]
-    assert (machine.clone / ".venv" / "bin" / "python").is_file()
-    assert not (machine.clone / ".venv-test").exists()
 
-
-def test_the_tests_get_an_environment_of_their_own_without_gpu_libraries(machine):
-    machine.run()
-    before = len(machine.calls)
+def test_that_of_the_tests_has_no_gpu_libraries(machine):
     assert machine.run("test").returncode == 0
-
     environment = (machine.clone / ".venv-test").resolve()
-    assert environment != (machine.clone / ".venv").resolve()
-    *_, choice, _, install, _, stand_ins = machine.calls[before:]
+    *_, choice, _, install, _, stand_ins = machine.calls
     assert "requirements_for(CPU" in choice
     assert install == f"{INSTALL} -r {environment}/pins.txt"
     assert (environment / "pins.txt").is_file()
     assert "write_stand_ins(" in stand_ins
-
-
-def test_the_policies_get_an_environment_of_their_own(machine):
-    assert machine.run("policies").returncode == 0
-
-    assert installed(machine) == [f"{INSTALL} -r policies/requirements.txt"]
-    assert (machine.clone / ".venv-policies" / "bin" / "python").is_file()
-    assert not (machine.clone / ".venv").exists()
 
 
 def test_nothing_is_created_twice(machine):

@@ -24,14 +24,16 @@ def test_the_cluster_is_always_named(kubectl, fake_program, tmp_path):
     assert call["words"] == [f"--kubeconfig={tmp_path / 'kubeconfig'}", "--context=athanor-local", "get", "nodes"]
 
 
-def test_objects_are_returned(kubectl, fake_program):
-    fake_program.answer("get pods -n athanor -l app=a -o json", json.dumps({"items": [{"kind": "Pod"}]}))
-    assert kubectl.items("pods", "athanor", "app=a") == [{"kind": "Pod"}]
-
-
-def test_objects_of_every_namespace_are_returned(kubectl, fake_program):
-    fake_program.answer("get pods --all-namespaces -l  -o json", json.dumps({"items": [{"kind": "Pod"}]}))
-    assert kubectl.items("pods", None) == [{"kind": "Pod"}]
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [
+        (("pods", "athanor", "app=a"), "get pods -n athanor -l app=a -o json"),
+        (("pods", None), "get pods --all-namespaces -l  -o json"),
+    ],
+)
+def test_objects_of_one_or_every_namespace_are_returned(kubectl, fake_program, question, asked):
+    fake_program.answer(asked, json.dumps({"items": [{"kind": "Pod"}]}))
+    assert kubectl.items(*question) == [{"kind": "Pod"}]
 
 
 def test_an_unknown_kind_has_no_objects(kubectl, fake_program):

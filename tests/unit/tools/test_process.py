@@ -16,8 +16,18 @@ def _python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def test_the_standard_output_is_returned():
-    assert run(_python("print('out'); import sys; print('err', file=sys.stderr)")) == "out\n"
+@each_row(
+    ("code", "output"),
+    [
+        ("print('out'); print('err', file=sys.stderr)", "out\n"),
+        # Without input, a program never waits for the terminal.
+        ("print(repr(sys.stdin.read()))", "''\n"),
+        # Bytes that are not text do not end the run.
+        ("sys.stdout.buffer.write(b'a\\xffb')", "a\ufffdb"),
+    ],
+)
+def test_the_standard_output_is_returned(code, output):
+    assert run(_python(f"import sys; {code}")) == output
 
 
 def test_variables_are_added_to_this_processs_own(monkeypatch):
@@ -29,10 +39,6 @@ def test_variables_are_added_to_this_processs_own(monkeypatch):
 def test_input_and_folder_are_given(tmp_path):
     code = "import os, sys; print(os.getcwd(), sys.stdin.read())"
     assert run(_python(code), cwd=tmp_path, stdin="words") == f"{tmp_path} words\n"
-
-
-def test_without_input_a_program_never_waits_for_the_terminal():
-    assert run(_python("import sys; print(repr(sys.stdin.read()))")) == "''\n"
 
 
 def test_a_failure_reports_command_status_and_the_end_of_its_output():
@@ -56,10 +62,6 @@ def test_a_log_holds_everything_in_order(tmp_path):
     text = log.read_text()
     assert text.index("first") < text.index("[status 0]") < text.index("second") < text.index("[status 1]")
     assert text.count("$ ") == 2
-
-
-def test_bytes_that_are_not_text_do_not_end_the_run():
-    assert run(_python("import sys; sys.stdout.buffer.write(b'a\\xffb')")) == "a\ufffdb"
 
 
 def test_a_program_that_hangs_is_killed():

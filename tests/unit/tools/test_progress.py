@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from tests.tables import each_row
 from tests.waiting import PATIENCE_SECONDS
 from tools import progress
 from tools.progress import Progress
@@ -25,9 +26,14 @@ def test_a_failed_step_is_named_and_its_error_goes_on(report, tmp_path):
     assert not (tmp_path / "durations.json").exists(), "a broken step is not an estimate"
 
 
+def another(report, folder) -> Progress:
+    """The progress of the next run on the same screen."""
+    return Progress(durations_file=folder / "durations.json", console=report.progress.console)
+
+
 def test_the_time_left_comes_from_the_last_run(report, tmp_path):
     (tmp_path / "durations.json").write_text(json.dumps({"tools": 40, "images": 50.5}))
-    again = Progress(durations_file=tmp_path / "durations.json", console=report.progress.console)
+    again = another(report, tmp_path)
     again.plan(["tools", "images"])
     with again.step("tools"):
         pass
@@ -37,8 +43,13 @@ def test_the_time_left_comes_from_the_last_run(report, tmp_path):
     assert "▶ images (2/2, about 0:50 left)" in report.text
 
 
-def test_an_unknown_step_ahead_gives_no_estimate(report):
-    report.progress.plan(["tools", "never-run"])
+@pytest.mark.parametrize(
+    ("steps", "typical"),
+    [(["tools", "never-run"], None), (["tools", "platform"], {"tools": 0.1, "platform": 0})],
+    ids=["an unknown step ahead", "a step that takes longer than expected"],
+)
+def test_what_is_not_known_gives_no_estimate(report, steps, typical):
+    report.progress.plan(steps, typical=typical)
     with report.progress.step("tools"):
         pass
     assert "▶ tools (1/2)\n" in report.text
@@ -46,16 +57,15 @@ def test_an_unknown_step_ahead_gives_no_estimate(report):
 
 def test_durations_are_remembered_for_the_next_run(report, tmp_path):
     (tmp_path / "durations.json").write_text(json.dumps({"other": 7}))
-    fresh = Progress(durations_file=tmp_path / "durations.json", console=report.progress.console)
-    with fresh.step("tools"):
+    with another(report, tmp_path).step("tools"):
         pass
     assert set(json.loads((tmp_path / "durations.json").read_text())) == {"other", "tools"}
 
 
-@pytest.mark.parametrize("content", ["", "{half", "\x00"])
+@each_row("content", ["", "{half", "\x00"])
 def test_a_damaged_memory_costs_only_the_estimate(report, tmp_path, content):
     (tmp_path / "durations.json").write_text(content)
-    again = Progress(durations_file=tmp_path / "durations.json", console=report.progress.console)
+    again = another(report, tmp_path)
     again.plan(["tools"])
     with again.step("tools"):
         pass
@@ -64,14 +74,11 @@ def test_a_damaged_memory_costs_only_the_estimate(report, tmp_path, content):
 
 @pytest.mark.parametrize("words", ["step [rank 0] loss=0.1", "cannot mount [/data/output]", "[bold]not markup[/bold]"])
 def test_details_are_shown_letter_by_letter(report, words):
+    report.progress.detail("on its own")
     with report.progress.step("training"):
         report.progress.detail(words)
-    assert f"    {words}\n" in report.text
-
-
-def test_a_detail_needs_no_step(report):
-    report.progress.detail("on its own")
     assert "on its own" in report.text
+    assert f"    {words}\n" in report.text
 
 
 def test_a_long_step_shows_that_it_is_alive(report, monkeypatch):
@@ -103,7 +110,7 @@ def test_no_thread_outlives_its_step(report):
 
 def test_a_run_with_typical_times_uses_and_leaves_the_memory_alone(report, tmp_path):
     (tmp_path / "durations.json").write_text(json.dumps({"tools": 1, "images": 2}))
-    cold = Progress(durations_file=tmp_path / "durations.json", console=report.progress.console)
+    cold = another(report, tmp_path)
     cold.plan(["tools", "images"], typical={"tools": 600, "images": 60})
     with cold.step("tools"):
         pass
@@ -117,13 +124,6 @@ def test_lines_of_what_goes_on_meanwhile_say_whose_they_are(report):
         report.progress.detail("Debian")
     assert "    programs: compiled [1] of 2\n" in report.text
     assert "    Debian\n" in report.text
-
-
-def test_a_step_that_takes_longer_than_expected_promises_nothing(report):
-    report.progress.plan(["platform"], typical={"platform": 0.1})
-    with report.progress.step("platform"):
-        pass
-    assert "▶ platform (1/1)\n" in report.text
 
 
 def test_the_share_that_is_done_changes_what_is_left(report):

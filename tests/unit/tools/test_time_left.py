@@ -21,11 +21,6 @@ def test_what_is_left_is_what_the_steps_ahead_need(outlook):
     assert outlook.left(1060.0) == 55
 
 
-def test_a_step_that_takes_longer_than_expected_is_expected_to_end_now(outlook):
-    outlook.begin("image", 1000.0)
-    assert outlook.left(1500.0) == 55
-
-
 def test_what_is_done_meanwhile_counts_only_if_it_takes_longer(outlook):
     outlook.wait_until("tools", 1060.0)
     assert outlook.left(1000.0) == 125
@@ -40,25 +35,24 @@ def test_the_work_of_two_groups_overlaps_with_what_does_not_need_them(outlook):
     assert outlook.left(1000.0) == 500 + 30
 
 
-def test_steps_that_do_not_run_are_over_when_a_later_one_begins(outlook):
-    outlook.begin("serving", 1000.0)
-    assert outlook.left(1000.0) == 35
-
-
 def test_a_step_of_which_nothing_is_known_leaves_all_open():
     assert TimeLeft(["image", "new"], STEPS).left(0.0) is None
 
 
-def test_a_step_that_was_not_planned_changes_nothing(outlook):
-    outlook.begin("other", 1000.0)
-    outlook.end("other")
-    assert outlook.left(1000.0) == 125
-
-
-def test_after_the_last_step_nothing_is_reported(outlook):
-    outlook.begin("monitoring", 0.0)
-    outlook.end("monitoring")
-    assert outlook.left(1.0) is None
+@pytest.mark.parametrize(
+    ("step", "has_ended", "now", "left"),
+    [
+        pytest.param("image", False, 1500.0, 55, id="one that takes longer than expected is to end now"),
+        pytest.param("serving", False, 1000.0, 35, id="those before a later one do not run"),
+        pytest.param("other", True, 1000.0, 125, id="one that was not planned changes nothing"),
+        pytest.param("monitoring", True, 1001.0, None, id="after the last one nothing is reported"),
+    ],
+)
+def test_a_step_that_begins_says_what_is_left(*, outlook, step, has_ended, now, left):
+    outlook.begin(step, 1000.0)
+    if has_ended:
+        outlook.end(step)
+    assert outlook.left(now) == left
 
 
 def test_the_share_that_is_done_corrects_the_running_step(outlook):

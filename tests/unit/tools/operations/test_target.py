@@ -21,10 +21,12 @@ OUTPUTS = {
 
 
 @pytest.fixture(autouse=True)
-def _programs(monkeypatch, tmp_path, fake_program):
-    monkeypatch.setenv("ATHANOR_HOME", str(tmp_path / "home"))
+def local(monkeypatch, own_folders, fake_program) -> Path:
+    """The kubeconfig of a local cluster that runs."""
     monkeypatch.setattr(target, "ensure", lambda names, _: dict.fromkeys(names, fake_program.path))
-    (tmp_path / "home" / "local").mkdir(parents=True)
+    (own_folders / "local").mkdir(parents=True)
+    (own_folders / "local" / "kubeconfig").touch()
+    return own_folders / "local" / "kubeconfig"
 
 
 @pytest.fixture
@@ -43,50 +45,55 @@ NAMESPACE = "get --raw /api/v1/namespaces/athanor"
 NOT_FOUND = {"stderr": 'Error from server (NotFound): namespaces "athanor" not found', "status": 1}
 
 
-def test_the_local_stack_has_its_cluster_whose_namespace_no_engine_is_asked_for(fake_program, report, tmp_path, users):
-    (tmp_path / "home" / "local" / "kubeconfig").touch()
+def test_the_local_stack_has_its_cluster_whose_namespace_no_engine_is_asked_for(fake_program, report, local, users):
     fake_program.answer(NAMESPACE, "{}")
     resolved = resolve(Place(stack="local"), report.progress, {"KUBECONFIG": str(users)})
-    assert resolved.kubectl.kubeconfig == tmp_path / "home" / "local" / "kubeconfig", "not the shell's"
-    assert resolved.kubectl.context == "athanor-local"
-    assert resolved.namespace == "athanor"
-    assert resolved.local
+    assert resolved.kubectl.kubeconfig == local, "not the shell's"
+    assert (resolved.kubectl.context, resolved.namespace, resolved.local) == ("athanor-local", "athanor", True)
     assert [line.endswith(NAMESPACE) for line in fake_program.lines] == [True]
 
 
-def test_a_namespace_that_the_settings_name_since_the_last_update_is_not_the_stacks_yet(fake_program, report, tmp_path):
-    made(fake_program)
-    (tmp_path / "home" / "local" / "kubeconfig").touch()
+@pytest.mark.parametrize(
+    ("engine_says", "namespace"),
+    [
+        pytest.param({"stdout": json.dumps(OUTPUTS)}, "of-the-stack", id="the settings name another since the last up"),
+        pytest.param({"stderr": "error: no stack named 'local' found", "status": 1}, "athanor", id="never made"),
+        pytest.param({"stderr": "error: the backend does not answer", "status": 1}, None, id="the engine fails"),
+    ],
+)
+def test_where_the_settings_namespace_is_not_there_the_engine_is_asked(fake_program, report, engine_says, namespace):
     fake_program.answer(NAMESPACE, **NOT_FOUND)
-    assert resolve(Place(stack="local"), report.progress, {}).namespace == "of-the-stack"
+    fake_program.answer("stack output", **engine_says)
+    if namespace:
+        assert resolve(Place(stack="local"), report.progress, {}).namespace == namespace
+    else:
+        with pytest.raises(RuntimeError, match="does not answer"):
+            resolve(Place(stack="local"), report.progress, {})
 
 
-def test_a_local_stack_that_was_never_made_has_the_settings_namespace(fake_program, report, tmp_path):
-    fake_program.answer(NAMESPACE, **NOT_FOUND)
-    fake_program.answer("stack output", stderr="error: no stack named 'local' found", status=1)
-    (tmp_path / "home" / "local" / "kubeconfig").touch()
-    assert resolve(Place(stack="local"), report.progress, {}).namespace == "athanor"
-
-
-def test_a_local_cluster_that_is_down_is_reported(report):
+def test_a_local_cluster_that_is_down_is_reported(report, local):
+    local.unlink()
     with pytest.raises(RefusalError, match=r"no kubeconfig yet .* `make up`"):
         resolve(Place(stack="local"), report.progress, {})
 
 
-def test_an_engine_that_fails_is_not_a_stack_that_is_not_there(fake_program, report, tmp_path):
-    fake_program.answer(NAMESPACE, **NOT_FOUND)
-    fake_program.answer("stack output", stderr="error: the backend does not answer", status=1)
-    (tmp_path / "home" / "local" / "kubeconfig").touch()
-    with pytest.raises(RuntimeError, match="does not answer"):
-        resolve(Place(stack="local"), report.progress, {})
+@pytest.mark.parametrize(
+    ("stack", "context"), [("dev", "dev-cluster"), ("org/athanor/prod", "prod-cluster"), ("local", "dev-cluster")]
+)
+def test_a_stack_in_a_cluster_that_is_named_is_asked_with_the_users_own_credentials(
+    *, fake_program, report, users, stack, context
+):
+    made(fake_program)
+    resolved = resolve(Place(stack=stack, context=context, kubeconfig=str(users)), report.progress, {})
+    assert (resolved.kubectl.kubeconfig, resolved.kubectl.context) == (users, context)
+    assert (resolved.namespace, resolved.local) == ("of-the-stack", False)
+    assert any(f"--stack {stack}" in line for line in fake_program.lines)
 
 
-def test_a_cloud_stack_is_asked_with_the_users_own_credentials(fake_program, report, users):
+def test_the_shells_kubeconfig_counts_for_a_cloud_stack(fake_program, report, users):
     made(fake_program)
     resolved = resolve(Place(stack="dev", context="dev-cluster"), report.progress, {"KUBECONFIG": str(users)})
-    assert (resolved.kubectl.kubeconfig, resolved.kubectl.context) == (users, "dev-cluster")
-    assert resolved.namespace == "of-the-stack"
-    assert not resolved.local
+    assert resolved.kubectl.kubeconfig == users
 
 
 def test_of_several_kubeconfigs_the_one_with_the_context_counts(fake_program, report, users, tmp_path):
@@ -104,13 +111,6 @@ def test_another_team_names_all_three_and_needs_no_engine(fake_program, report, 
     resolved = resolve(place, report.progress, {})
     assert (resolved.namespace, resolved.local) == ("team", False)
     assert all("config get-contexts" in line for line in fake_program.lines)
-
-
-def test_another_projects_stack_is_known_by_its_outputs(fake_program, report, users):
-    made(fake_program)
-    place = Place(stack="org/athanor/prod", kubeconfig=str(users), context="prod-cluster")
-    assert resolve(place, report.progress, {}).namespace == "of-the-stack"
-    assert any("--stack org/athanor/prod" in line for line in fake_program.lines)
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,3 @@ def test_a_cloud_stack_without_outputs_is_reported(fake_program, report, users):
     fake_program.answer("config get-contexts", "dev-cluster\n")
     with pytest.raises(RefusalError, match=r"has no outputs .* `pulumi up -s dev` first"):
         resolve(Place(stack="dev", context="dev-cluster"), report.progress, {"KUBECONFIG": str(users)})
-
-
-def test_a_cluster_that_is_said_counts_for_the_local_stack_too(fake_program, report, users):
-    made(fake_program)
-    place = Place(stack="local", kubeconfig=str(users), context="dev-cluster")
-    resolved = resolve(place, report.progress, {})
-    assert (resolved.kubectl.kubeconfig, resolved.kubectl.context) == (users, "dev-cluster")
-    assert not resolved.local

@@ -149,9 +149,7 @@ BOTH = [[PLATFORM_GRAPH], [ENGINE_WITH_CLOUDS_GRAPH]]
         ("s3://states", {"pulumi"}, "pulumi", []),
     ],
 )
-def test_state_in_a_cloud_gets_an_engine_that_reads_it(
-    *, built, sold, monkeypatch, backend, vendor_has, engine, builds
-):
+def test_the_engine_reads_the_state_wherever_it_is(*, built, sold, monkeypatch, backend, vendor_has, engine, builds):
     """Ours is compiled without the clouds' clients, the vendor's with them."""
     sold |= vendor_has
     monkeypatch.setenv("PULUMI_BACKEND_URL", backend)

@@ -42,37 +42,24 @@ def test_a_program_is_asked_for_its_version_once_until_it_changes(programs, monk
     assert on_path.find_on_path(KUBECTL) is None
 
 
-@pytest.mark.parametrize("script", ["exit 3", "echo hello", "printf '\\377\\376'"])
-def test_a_program_that_prints_no_version_is_not_taken(programs, script):
+@pytest.mark.parametrize("script", ["exit 3", "echo hello", "printf '\\377\\376'", "exec /bin/sleep 60"])
+def test_a_program_that_prints_no_version_or_hangs_is_not_taken(programs, monkeypatch, script):
+    monkeypatch.setattr(on_path, "_PROBE_SECONDS", 0.2 if "sleep" in script else 60)
     programs("kubectl", script)
-
     assert on_path.find_on_path(KUBECTL) is None
 
 
-def test_a_program_that_hangs_is_not_taken(programs, monkeypatch):
-    monkeypatch.setattr(on_path, "_PROBE_SECONDS", 0.2)
-    programs("kubectl", "exec /bin/sleep 60")
-
-    assert on_path.find_on_path(KUBECTL) is None
-
-
-def test_our_own_wrapper_is_not_taken_for_the_tool(programs, monkeypatch, tmp_path):
+def test_wrappers_of_our_own_environments_are_not_taken_for_the_tool(programs, monkeypatch, tmp_path, own_folders):
+    """`make test` runs in one of them while another is activated."""
     wrapper = programs("kubectl", says(PINNED))
     link = tmp_path / "link"
     link.symlink_to(wrapper.parent)
     monkeypatch.setattr(sys, "executable", str(wrapper.parent / "python"))
-
     assert on_path.find_on_path(KUBECTL) is None
     monkeypatch.setenv("PATH", str(link))
     assert on_path.find_on_path(KUBECTL) is None
-
-
-def test_the_wrapper_of_another_environment_of_ours_is_not_taken(programs, monkeypatch, tmp_path):
-    """`make test` runs in one of them while another is activated."""
-    monkeypatch.setenv("ATHANOR_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "cache" / "venv" / "3.11-other").mkdir(parents=True)
+    (own_folders.parent / "cache" / "venv" / "3.11-other").mkdir(parents=True)
     programs("kubectl", says(PINNED), "cache/venv/3.11-other/bin")
-
     assert on_path.find_on_path(KUBECTL) is None
 
 

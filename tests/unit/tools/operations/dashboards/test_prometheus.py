@@ -25,6 +25,7 @@ REFUSED = (
     '{"status":"error","errorType":"bad_data","error":"invalid parameter \\"query\\": 1:9: parse error: unclosed left'
     ' parenthesis"}'
 )
+NOT_PROMETHEUS = [(404, "404 page not found"), (502, "[1]"), (200, "<html>"), (200, "{}")]
 WINDOW = Window(start=100, end=160, step=15)
 
 
@@ -75,17 +76,16 @@ def test_nothing_is_not_a_series(prometheus):
     assert prometheus.at("nothing_here", 0) == []
 
 
-@pytest.mark.parametrize("status", [400, 422, 503])
-def test_a_refused_query_says_why(server, prometheus, status):
-    server.status, server.body = status, REFUSED
-    with pytest.raises(QueryError, match="unclosed left parenthesis"):
-        prometheus.at("sum by (", 0)
-
-
-@pytest.mark.parametrize(("status", "body"), [(404, "404 page not found"), (502, "[1]"), (200, "<html>"), (200, "{}")])
-def test_what_is_not_prometheus_is_reported(server, prometheus, status, body):
+@pytest.mark.parametrize(
+    ("status", "body", "error", "words"),
+    [
+        *((status, REFUSED, QueryError, "unclosed left parenthesis") for status in (400, 422, 503)),
+        *((status, body, PrometheusError, "Prometheus") for status, body in NOT_PROMETHEUS),
+    ],
+)
+def test_a_refused_query_and_what_is_not_prometheus_say_so(*, server, prometheus, status, body, error, words):
     server.status, server.body = status, body
-    with pytest.raises(PrometheusError, match=r"Prometheus"):
+    with pytest.raises(error, match=words):
         prometheus.at("up", 0)
 
 
