@@ -135,7 +135,6 @@ def test_a_destroy_that_was_interrupted_says_how_to_go_on(run):
     said = " ".join(screen.getvalue().split())
     assert "`make acceptance STACK=dev` or `pulumi destroy -s dev` removes them" in said
     assert "pulumi destroy -s dev" in report_text()
-
     assert run(step("up", failing), step("destroy", last=True)) == 0  # asks nobody: it only gets cheaper
     assert journal().entries == []  # the next run is another one
 

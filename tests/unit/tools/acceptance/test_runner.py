@@ -123,7 +123,6 @@ def test_a_resumed_run_repeats_what_did_not_pass(run):
     run.go(*steps(failing), keep="KEEP=1")
     assert run.statuses == {"up": "passed", "job": "failed", "destroy": "skipped"}
     assert run.reason("destroy") == "KEEP=1"
-
     run.go(*steps(nothing))
     assert run.calls == ["job", "destroy"]
     assert set(run.statuses.values()) == {"passed"}
@@ -140,7 +139,6 @@ def test_a_run_that_had_begun_to_destroy_only_continues_with_that(run):
         steps=(*steps, Step(name="destroy", title="", run=leaving, last=True)),
         site=None, journal=journal, report=run.progress, changed=lambda: None,
     ).run()  # fmt: skip
-
     run.go(*steps, run.step("more"), run.step("destroy", last=True))
     assert run.calls == ["destroy"]
     assert run.statuses == {"up": "passed", "job": "failed", "destroy": "passed", "more": "skipped"}

@@ -55,7 +55,6 @@ def test_an_interruption_is_passed_on_and_the_end_is_waited_for(tmp_path, interr
     with pytest.raises(KeyboardInterrupt):
         engine(tmp_path, text).run("up")
     thread.join()
-
     assert (tmp_path / "state-written").exists()
     log = (tmp_path / "home" / "logs" / "pulumi-dev.log").read_text()
     assert f"cancelled after {interrupts}" in log

@@ -182,7 +182,6 @@ def machine(tmp_path, monkeypatch):
 
 def test_what_a_registry_gives_is_not_built(machine):
     machine.offered |= {PAUSE_IMAGE}
-
     assert machine.load("pause", "coredns") == {"pause": PAUSE_IMAGE, "coredns": COREDNS_IMAGE}
     assert machine.loaded == {PAUSE_IMAGE: "upstream's", COREDNS_IMAGE: "/coredns"}
     assert machine.built == ["coredns"]
@@ -191,7 +190,6 @@ def test_what_a_registry_gives_is_not_built(machine):
 def test_what_is_here_is_not_asked_for(machine):
     machine.present.add("coredns")
     machine.offered |= {PAUSE_IMAGE, COREDNS_IMAGE}
-
     assert machine.fetch("pause", "coredns") == {"pause"}
     assert machine.fetch("pause", "coredns") == {"pause"}
     assert machine.asked == [{PAUSE_IMAGE: PAUSE_IMAGE}]
@@ -201,7 +199,6 @@ def test_where_vendors_are_not_wanted_even_a_pulled_image_is_not_taken(machine, 
     machine.offered.add(PAUSE_IMAGE)
     machine.load("pause")
     monkeypatch.setenv("ATHANOR_TOOL_SOURCES", "path,build")
-
     assert machine.fetch("pause") == set()
     machine.load("pause")
     assert machine.loaded == {PAUSE_IMAGE: "/pause"}
@@ -211,7 +208,6 @@ def test_where_vendors_are_not_wanted_even_a_pulled_image_is_not_taken(machine, 
 def test_a_mirror_gives_the_images_and_the_node_has_them_by_its_name(machine):
     place = Mirror(registry="mirror.example/team", flatten=True)
     machine.offered.add(COREDNS_IMAGE)
-
     assert machine.load("pause", "coredns", place=place) == {
         "pause": "mirror.example/team/pause:3.10",
         "coredns": "mirror.example/team/coredns-coredns:v1.14.1",
@@ -233,6 +229,5 @@ def test_images_of_other_versions_are_forgotten_however_they_came(machine):
         for name in (f"{repository}:1.0", f"{repository}:1.0@{old.digest}", "other/pause:1.0"):
             layout.tag(name, old)
     machine.load("pause")
-
     with open_layout() as layout:
         assert [name.partition("@")[0] for name in layout.references()] == ["other/pause:1.0", PAUSE_IMAGE]

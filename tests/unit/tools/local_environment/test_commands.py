@@ -58,7 +58,6 @@ def test_tools_of_the_local_cluster_hold_its_debian_packages(got, monkeypatch, t
 def test_a_program_is_not_asked_for_where_its_image_was_pulled(got, monkeypatch, tmp_path):
     asked = pull(monkeypatch, "vc-scheduler", "pause")
     get_tools(monkeypatch, tmp_path, {"monitoring": {"autoscaling": {"enabled": True}}, "gateway": {"enabled": True}})
-
     assert asked == [{*PLATFORM_IMAGES}]
     assert {*got} & asked[0] == asked[0] - {"vc-scheduler", "pause"}
 
@@ -66,7 +65,6 @@ def test_a_program_is_not_asked_for_where_its_image_was_pulled(got, monkeypatch,
 def test_what_no_setting_asks_for_is_not_pulled(got, monkeypatch, tmp_path):
     asked = pull(monkeypatch)
     get_tools(monkeypatch, tmp_path, {})
-
     assert asked == [{*PLATFORM_IMAGES} - {ADAPTER, GATEWAY}]
     assert not {ADAPTER, GATEWAY} & {*got}
 
@@ -76,7 +74,6 @@ def test_images_are_pulled_through_the_stacks_mirror(got, monkeypatch, tmp_path)
     places = []
     monkeypatch.setattr(programs, "fetch_platform_images", lambda *_, place: places.append(place) or set())
     get_tools(monkeypatch, tmp_path, {"images": {"registry": "mirror.example/team", "flatten": True}})
-
     assert places == [Mirror(registry="mirror.example/team", flatten=True)]
 
 

@@ -183,7 +183,6 @@ def test_the_engine_finds_python_when_the_clone_that_set_it_up_is_gone(tmp_path,
     (tmp_path / "clone").mkdir()
     (tmp_path / "clone" / ".venv").symlink_to(shared)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "clone" / ".venv" / "bin" / "python"))
-
     assert engine_path(Path("/a/pulumi"))[0] == str(shared / "bin")
 
 

@@ -69,7 +69,6 @@ def origins(names):
 def test_path_is_first_then_the_vendor_then_the_compiler(programs, sold, built):
     programs("etcd", f"echo etcd Version: {TOOLS['etcd'].version}")
     sold |= {"etcd", "kubelet"}
-
     assert origins(["etcd", "kubelet", "kubectl"]) == {"etcd": "path", "kubelet": "vendor", "kubectl": "build"}
     assert origins(["etcd", "kubelet", "kubectl"]) == {"etcd": "path", "kubelet": "cache", "kubectl": "cache"}
     assert built == [{PLATFORM_GRAPH: {"kubectl": "k8s.io/kubernetes/cmd/kubectl"}}]
@@ -78,7 +77,6 @@ def test_path_is_first_then_the_vendor_then_the_compiler(programs, sold, built):
 def test_only_what_is_missing_is_built_and_all_of_it_at_once(built):
     ensure(["kubelet"])
     ensure(["kubelet", "etcd", "kwok"])
-
     assert built[1] == {
         PLATFORM_GRAPH: {"etcd": "go.etcd.io/etcd/server/v3", "kwok": "sigs.k8s.io/kwok/cmd/kwok"},
     }
@@ -100,7 +98,6 @@ def test_whether_a_program_is_here_is_reported_without_getting_it(sold, built):
     assert not is_present("etcd")
     assert not is_present("etcd")
     ensure(["etcd"])
-
     assert is_present("etcd")
     assert built == []
 
@@ -109,14 +106,12 @@ def test_sources_can_be_limited(programs, sold, monkeypatch):
     programs("etcd", f"echo etcd Version: {TOOLS['etcd'].version}")
     sold.add("etcd")
     monkeypatch.setenv("ATHANOR_TOOL_SOURCES", "build")
-
     assert origins(["etcd"]) == {"etcd": "build"}
 
 
 def test_without_the_compiler_a_missing_tool_is_named(sold, built, monkeypatch):
     sold.add("etcd")
     monkeypatch.setenv("ATHANOR_TOOL_SOURCES", "path, vendor")
-
     with pytest.raises(ToolchainError, match=f"kubelet {TOOLS['kubelet'].version}. Fix"):
         provide(["etcd", "kubelet"])
     assert built == []
@@ -125,14 +120,12 @@ def test_without_the_compiler_a_missing_tool_is_named(sold, built, monkeypatch):
 
 def test_an_unknown_source_is_refused(monkeypatch):
     monkeypatch.setenv("ATHANOR_TOOL_SOURCES", "path,magic")
-
     with pytest.raises(ToolchainError, match="magic"):
         ensure(["etcd"])
 
 
 def test_the_engines_parts_lie_in_one_folder():
     programs = ensure(["pulumi-language-python", "pulumi-language-python-exec", "pulumi"])
-
     assert {name: file.name for name, file in programs.items()} == {name: name for name in programs}
     assert len({file.parent for file in programs.values()}) == 1
     assert programs["pulumi-language-python-exec"].read_text() == "script"
@@ -165,32 +158,27 @@ def test_an_engine_with_clouds_is_used_once_it_is_there():
 def test_the_engine_comes_before_the_plugins_that_it_installs(sold):
     plugins = {"pulumi-resource-kubernetes", "pulumi-resource-alicloud"}
     sold |= {"pulumi", *plugins}
-
     assert origins([*plugins, "pulumi"]) == dict.fromkeys(["pulumi", *plugins], "vendor")
 
 
 def test_the_provider_of_alibaba_cloud_is_built_apart_from_all_else(built):
     ensure(STACKS["alicloud"])
-
     assert built[0][ALICLOUD_GRAPH] == {ALICLOUD_PROVIDER: f"./{ALICLOUD_PROVIDER}"}
     assert all(ALICLOUD_PROVIDER not in mains for graph, mains in built[0].items() if graph != ALICLOUD_GRAPH)
 
 
 def test_a_plugin_without_an_engine_is_built(sold):
     sold.add("pulumi-resource-kubernetes")
-
     assert origins(["pulumi-resource-kubernetes"]) == {"pulumi-resource-kubernetes": "build"}
 
 
 def test_a_changed_recipe_builds_again(monkeypatch):
     ensure(["etcd"])
     monkeypatch.setattr(acquire, "tool_recipe", lambda _: "changed")
-
     assert origins(["etcd"]) == {"etcd": "build"}
     assert origins(["etcd"]) == {"etcd": "cache"}
 
 
 def test_why_a_vendor_was_passed_over_is_in_the_log(tmp_path):
     ensure(["etcd"])
-
     assert "etcd: not offered" in (tmp_path / "home" / "logs" / "toolchain.log").read_text()

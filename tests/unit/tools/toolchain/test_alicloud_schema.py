@@ -52,9 +52,7 @@ def schema(sources):
 def test_what_the_generator_writes_gets_the_version(sources, generator):
     write_empty_schema(sources)
     assert schema(sources) == "{}"
-
     write_schema(generator(GENERATOR), sources)
-
     version = TOOLS[ALICLOUD_PROVIDER].version
     assert schema(sources) == f'{{"name":"alicloud","version":"{version}"}}'
 
@@ -71,9 +69,7 @@ def test_the_provider_is_compiled_with_the_schema_in_it(programs, generator, tmp
     build = GraphBuild(
         graph=ALICLOUD_GRAPH, mains={ALICLOUD_PROVIDER: f"./{ALICLOUD_PROVIDER}"}, folder=tmp_path / "build"
     )
-
     files = build.compile(go, build.download(go), None)
-
     assert files.keys() == {ALICLOUD_PROVIDER}
     assert json.loads(files[ALICLOUD_PROVIDER].read_text())["name"] == "alicloud"
     assert not (ALICLOUD_GRAPH / ALICLOUD_PROVIDER / "schema.json").exists()

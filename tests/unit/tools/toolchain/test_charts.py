@@ -40,7 +40,6 @@ def module(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("module")
 def test_manifests_are_copied_once_from_their_module(get, name, file, tmp_path, monkeypatch):
     folder = get()
-
     assert folder == tmp_path / "cache" / "charts" / name
     assert (folder / file).is_file()
     monkeypatch.setattr(charts, "find_go", None)
@@ -51,7 +50,6 @@ def test_manifests_are_copied_once_from_their_module(get, name, file, tmp_path, 
 @pytest.mark.parametrize("gateway", [False, True])
 def test_all_of_them_are_there_for_the_program_that_declares_them(tmp_path, gateway):
     upstream_manifests(gateway=gateway)
-
     folders = {folder.name for folder in (tmp_path / "cache" / "charts").iterdir()}
     of_the_gateway = {f"gateway-api-{GATEWAY_API}", f"envoy-gateway-{ENVOY_GATEWAY}"}
     assert folders == {

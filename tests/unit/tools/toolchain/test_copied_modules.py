@@ -56,7 +56,6 @@ def files(sources):
 
 def test_files_of_ours_take_the_place_of_upstreams_and_tests_stay_away(go, sources):
     copy_module(go, sources, copied())
-
     assert files(sources) == {
         "go.mod": "module example.com/engine",
         "main.go": "import cloud",
@@ -81,21 +80,17 @@ def test_files_and_folders_are_left_out(go, sources, pattern, left_out):
     for file in sources.rglob("*.*"):
         if file.is_file() and file.read_text() != "ours":
             file.unlink()
-
     copy_module(go, sources, copied(without=(pattern,)))
-
     assert everything - set(files(sources)) == left_out
 
 
 def test_only_parts_are_copied_to_where_they_belong(go, sources):
     copy_module(go, sources, copied(parts={"store": "kept"}))
-
     assert set(files(sources)) == {"cloud/client.go", "kept/testdata/huge.json", "kept/file.go"}
 
 
 def test_a_line_is_changed(go, sources):
     copy_module(go, sources, copied(changes={"main.go": {"cloud": "absent"}}))
-
     assert files(sources)["main.go"] == "import absent"
 
 
@@ -107,5 +102,4 @@ def test_a_line_that_upstream_no_longer_has_is_named(go, sources):
 @each_row("graph", COPIED, ids=lambda graph: graph.name)
 def test_each_has_a_folder_of_its_own(graph):
     folders = [one.folder for one in COPIED[graph]]
-
     assert sorted(set(folders)) == sorted(folders)

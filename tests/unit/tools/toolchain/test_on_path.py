@@ -19,7 +19,6 @@ def says(version):
 
 def test_a_fitting_program_is_taken(programs):
     programs("kubectl", f'test "$*" = "version --client" && {says(PINNED)}')
-
     assert on_path.find_on_path(KUBECTL) == (programs("other", "").parent, PINNED)
 
 
@@ -27,7 +26,6 @@ def test_the_first_fitting_one_is_taken_even_if_another_comes_first(programs):
     programs("kubectl", says("1.20.0"), "first")
     programs("kubectl", says("1.32.4-dispatcher"), "second")
     third = programs("kubectl", says(PINNED), "third")
-
     assert on_path.find_on_path(KUBECTL) == (third.parent, PINNED)
 
 
@@ -67,7 +65,6 @@ def test_the_engine_is_taken_only_with_its_language_host_next_to_it(programs):
     newer = Version(PULUMI.version.major, PULUMI.version.minor + 1, 0)
     programs("pulumi", f"echo v{newer}")
     assert on_path.find_on_path(PULUMI) is None
-
     for name in ("pulumi-language-python", "pulumi-language-python-exec"):
         folder = programs(name, "").parent
     assert on_path.find_on_path(PULUMI) == (folder, newer)
@@ -80,11 +77,9 @@ def test_the_engine_is_found_behind_a_link(programs, monkeypatch, tmp_path):
     links.mkdir()
     (links / "pulumi").symlink_to(folder / "pulumi")
     monkeypatch.setenv("PATH", str(links))
-
     assert on_path.find_on_path(PULUMI) == (folder, PULUMI.version)
 
 
 def test_what_goes_into_an_image_is_never_taken_from_the_machine(programs):
     programs("coredns", f"echo CoreDNS-{TOOLS['coredns'].version}")
-
     assert on_path.find_on_path(TOOLS["coredns"]) is None

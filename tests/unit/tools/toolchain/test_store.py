@@ -34,14 +34,12 @@ def test_a_tool_is_installed_when_all_its_programs_are_there_and_can_be_run(tmp_
     assert store.is_installed(PULUMI, "recipe")
     assert all(os.access(store.install_folder(PULUMI) / name, os.X_OK) for name in PULUMI.programs)
     (store.install_folder(PULUMI) / "pulumi-language-python-exec").unlink()
-
     assert not store.is_installed(PULUMI, "recipe")
 
 
 def test_what_was_built_from_another_recipe_is_replaced(tmp_path):
     store.publish(PULUMI, built(PULUMI, tmp_path / "old", "old"), "old recipe")
     assert not store.is_installed(PULUMI, "new recipe")
-
     store.publish(PULUMI, built(PULUMI, tmp_path / "new", "new"), "new recipe")
     assert store.is_installed(PULUMI, "new recipe")
     assert (store.install_folder(PULUMI) / "pulumi").read_text() == "new"
@@ -49,14 +47,12 @@ def test_what_was_built_from_another_recipe_is_replaced(tmp_path):
 
 def test_what_the_vendor_built_fits_any_recipe(tmp_path):
     store.publish(PULUMI, built(PULUMI, tmp_path / "new"), None)
-
     assert store.is_installed(PULUMI, "any")
 
 
 def test_a_plugin_lies_where_the_engine_looks(tmp_path, monkeypatch):
     folder = store.install_folder(PLUGIN)
     assert folder == tmp_path / "cache" / "pulumi-home" / "plugins" / f"resource-kubernetes-v{PLUGIN.version}"
-
     monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "own"))
     assert store.install_folder(PLUGIN).parent == tmp_path / "own" / "plugins"
 
@@ -77,7 +73,6 @@ store.publish(TOOLS["pulumi"], files, "recipe")
     assert killed.wait() == -signal.SIGKILL
     killed.communicate()
     assert not store.is_installed(PULUMI, "recipe")
-
     store.publish(PULUMI, built(PULUMI, tmp_path / "again"), "recipe")
     assert store.is_installed(PULUMI, "recipe")
     assert [entry.name for entry in store.install_folder(PULUMI).parent.iterdir()] == [
@@ -103,7 +98,6 @@ def test_a_second_process_waits_and_continues_when_the_first_is_killed():
     )
     assert holder.stdout.readline() == "held\n"
     report = Said(holder.kill)
-
     with store.locked(report):
         assert holder.wait() == -signal.SIGKILL
     holder.communicate()
@@ -112,7 +106,6 @@ def test_a_second_process_waits_and_continues_when_the_first_is_killed():
 
 def test_staging_starts_empty_and_ends_gone(tmp_path):
     (tmp_path / ".staging" / "left").mkdir(parents=True)
-
     with store.staging(tmp_path) as folder:
         assert list(folder.iterdir()) == []
     assert not folder.exists()

@@ -39,7 +39,6 @@ def debian(programs, policy, tmp_path, monkeypatch):
 
 def test_nothing_is_called_where_nothing_is_missing(debian, programs):
     programs("instead-of-alpha", "")
-
     assert ensure_system_packages(packages=WANTED) == []
     assert debian() == []
 
@@ -61,7 +60,6 @@ def test_a_docker_client_without_a_daemon_replaces_no_builder(programs):
 
 def test_only_what_is_missing_is_installed_and_no_service_starts(debian, policy):
     assert ensure_system_packages(packages=WANTED) == ["alpha"]
-
     install, seen, disable = debian()
     assert install.startswith("apt-get install ")
     assert install.endswith(" alpha")
@@ -74,18 +72,14 @@ def test_only_what_is_missing_is_installed_and_no_service_starts(debian, policy)
 def test_a_policy_of_the_machine_stays(debian, policy):
     policy.write_text("#!/bin/sh\nexit 104\n")
     policy.chmod(0o755)
-
     ensure_system_packages(packages=WANTED)
-
     assert "policy 104" in debian()
     assert policy.read_text() == "#!/bin/sh\nexit 104\n"
 
 
 def test_what_a_killed_installation_left_is_replaced_and_removed(debian, policy):
     policy.write_text(f"#!/bin/sh\n{system_packages._POLICY_MARK}: left\nexit 0\n")
-
     ensure_system_packages(packages=WANTED)
-
     assert "policy 101" in debian()
     assert not policy.exists()
 
@@ -94,9 +88,7 @@ def test_the_package_lists_are_fetched_only_if_the_installation_fails(debian, pr
     fails_once = f"[ -e {tmp_path}/failed ] || {{ echo > {tmp_path}/failed; exit 100; }}"
     script = (tmp_path / "bin" / "apt-get").read_text().removeprefix("#!/bin/sh\n")
     programs("apt-get", f"{fails_once}\n{script}")
-
     ensure_system_packages(packages=WANTED)
-
     assert [" ".join(call.split()[:2]) for call in debian()][:3] == [
         "dpkg --configure",
         "apt-get update",
@@ -107,7 +99,6 @@ def test_the_package_lists_are_fetched_only_if_the_installation_fails(debian, pr
 @pytest.mark.usefixtures("debian")
 def test_a_failure_names_the_command_and_cleans_up(programs, policy):
     programs("apt-get", "echo Unable to locate package alpha >&2; exit 100")
-
     with pytest.raises(SystemPackageError, match=r"(?s)Unable to locate.*apt-get install .* alpha"):
         ensure_system_packages(packages=WANTED)
     assert not policy.exists()
@@ -116,14 +107,12 @@ def test_a_failure_names_the_command_and_cleans_up(programs, policy):
 @pytest.mark.usefixtures("debian")
 def test_a_package_that_does_not_bring_its_program_is_named(programs):
     programs("apt-get", "")
-
     with pytest.raises(SystemPackageError, match="alpha"):
         ensure_system_packages(packages=WANTED)
 
 
 def test_another_user_than_root_gets_the_command(debian, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-
     with pytest.raises(SystemPackageError, match=r"sudo apt-get install .* alpha$"):
         ensure_system_packages(packages=WANTED)
     assert debian() == []
@@ -132,7 +121,6 @@ def test_another_user_than_root_gets_the_command(debian, monkeypatch):
 @pytest.mark.usefixtures("debian")
 def test_another_system_than_debian_gets_the_programs(tmp_path):
     (tmp_path / "bin" / "apt-get").unlink()
-
     with pytest.raises(SystemPackageError, match="alpha-program or instead-of-alpha"):
         ensure_system_packages(packages=WANTED)
 
@@ -142,14 +130,12 @@ def test_programs_are_found_where_only_root_looks(tmp_path, monkeypatch):
     (tmp_path / "alpha-program").chmod(0o755)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(system_packages, "_SYSTEM_FOLDERS", (str(tmp_path),))
-
     assert not WANTED[0].is_missing()
 
 
 def test_a_file_is_as_good_as_a_program(tmp_path):
     package = SystemPackage(name="plugins", any_of=(str(tmp_path / "a"), str(tmp_path / "b")))
     assert package.is_missing()
-
     Path(tmp_path / "b").touch()
     assert not package.is_missing()
 

@@ -33,7 +33,5 @@ def test_only_checksums_of_what_go_mod_names_stay(tmp_path):
     (tmp_path / "go.sum").write_text(
         f"example.com/replaced v1.0.0/go.mod h1:AA==\n{USED}example.com/used v0.9.0 h1:AA==\n"
     )
-
     tidy._drop_unused_sums(Go(program=go_sdk.find_go(Version(1, 26, 0), None), log=tmp_path / "log"), tmp_path)
-
     assert (tmp_path / "go.sum").read_text() == USED

@@ -84,9 +84,7 @@ def test_programs_are_taken_out_of_an_archive(server, tmp_path):
     pulumi = replace(TOOLS["pulumi"], version=KUBELET.version)
     content = {name: name.encode() for name in (*pulumi.programs, "pulumi-language-go")}
     offer(server, archive(**content), ".tar.gz")
-
     files = Vendors().download(sold_by(server.address, pulumi, ".tar.gz"), tmp_path)
-
     assert {name: file.read_bytes() for name, file in files.items()} == {
         name: name.encode() for name in pulumi.programs
     }
@@ -111,7 +109,6 @@ def test_a_server_that_stops_half_way_is_given_up(server, tmp_path, monkeypatch,
     offer(server, PROGRAM, checksum=sha256(2 * PROGRAM))
     server.half |= server.keys() - {"/sums"}
     server.stalled |= server.half if stalled else set()
-
     with pytest.raises(VendorError, match="broke off" if stalled else "SHA-256"):
         Vendors().download(sold_by(server.address), tmp_path)
 
@@ -142,7 +139,6 @@ def test_what_is_recorded_is_of_the_files_that_are_offered_now():
 def test_without_a_checksum_nothing_is_downloaded(server, tmp_path):
     offer(server, PROGRAM)
     server["/sums"] = f"{sha256(PROGRAM)}  another\n".encode()
-
     with pytest.raises(VendorError, match="do not list it"):
         Vendors().download(sold_by(server.address), tmp_path)
     assert server.asked == ["/sums"]
@@ -171,7 +167,6 @@ def test_a_server_that_does_not_answer_is_asked_once(dead_server, tmp_path, monk
     vendors = Vendors()
     with pytest.raises(UnreachableError, match=r"did not answer|timed out"):
         vendors.download(sold_by(dead_server), tmp_path)
-
     monkeypatch.setattr(vendor, "_open", None)
     with pytest.raises(UnreachableError, match="did not answer"):
         vendors.download(sold_by(dead_server), tmp_path)
@@ -187,7 +182,6 @@ def test_a_name_that_does_not_resolve_is_given_up(tmp_path, monkeypatch):
 
     monkeypatch.setattr(vendor, "PROBE_SECONDS", 0.2)
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-
     with pytest.raises(UnreachableError, match="did not answer within"):
         Vendors().download(sold_by("http://vendor.invalid"), tmp_path)
     test_is_over.set()
@@ -214,9 +208,7 @@ def test_the_engine_installs_a_plugin(server, programs, tmp_path, monkeypatch):
     monkeypatch.setattr(vendor, "_PLUGIN_SERVER", f"{server.address}/plugins/")
     pulumi = programs("pulumi", f'echo "$PULUMI_HOME $*" > {tmp_path}/called')
     plugin = TOOLS["pulumi-resource-kubernetes"]
-
     Vendors().install_plugin(plugin, pulumi, tmp_path / "pulumi-home")
-
     called = (tmp_path / "called").read_text()
     assert called == f"{tmp_path}/pulumi-home plugin install resource kubernetes v{plugin.version}\n"
     assert server.asked == ["/plugins/"]
@@ -225,7 +217,6 @@ def test_the_engine_installs_a_plugin(server, programs, tmp_path, monkeypatch):
 def test_a_failed_plugin_installation_is_the_vendors_failure(server, programs, tmp_path, monkeypatch):
     monkeypatch.setattr(vendor, "_PLUGIN_SERVER", f"{server.address}/plugins/")
     pulumi = programs("pulumi", "echo no such plugin >&2; exit 255")
-
     with pytest.raises(VendorError, match="no such plugin"):
         Vendors().install_plugin(TOOLS["pulumi-resource-kubernetes"], pulumi, tmp_path)
 
@@ -233,6 +224,5 @@ def test_a_failed_plugin_installation_is_the_vendors_failure(server, programs, t
 def test_the_engine_is_not_started_where_the_plugin_server_is_out_of_reach(dead_server, tmp_path, monkeypatch):
     monkeypatch.setattr(vendor, "PROBE_SECONDS", 0.2)
     monkeypatch.setattr(vendor, "_PLUGIN_SERVER", f"{dead_server}/plugins/")
-
     with pytest.raises(UnreachableError):
         Vendors().install_plugin(TOOLS["pulumi-resource-kubernetes"], tmp_path / "no-such-program", tmp_path)

@@ -79,6 +79,5 @@ def test_version_in_what_a_program_prints(text, expected):
 )
 def test_fit(fit, accepted, refused):
     pinned = Version(1, 34, 4)
-
     assert all(fit.accepts(parse_version(text), pinned) for text in accepted)
     assert not any(fit.accepts(parse_version(text), pinned) for text in refused)

@@ -89,7 +89,6 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
 
 def test_a_release_is_one_commit_with_a_tag(repository: Repository) -> None:
     assert release(repository.folder, "0.2.0", DAY) == "v0.2.0"
-
     assert repository.read("CHANGELOG.md") == RELEASED
     assert repository.read("pyproject.toml") == PROJECT.replace('"0.1.0"', '"0.2.0"')
     assert repository.read("docs/contract-released.schema.json") == repository.read("docs/contract.schema.json")
