@@ -65,8 +65,7 @@ def test_the_share_that_is_done_corrects_the_running_step(outlook):
 
 
 @each_row(
-    ("elapsed", "share", "left"),
-    [(0, 0, 100), (30, 0, 70), (150, 0, 0), (50, 0.5, 50), (100, 0.5, 75), (400, 1, 0)],
+    ("elapsed", "share", "left"), [(0, 0, 100), (30, 0, 70), (150, 0, 0), (50, 0.5, 50), (100, 0.5, 75), (400, 1, 0)]
 )
 def test_the_more_is_done_the_more_counts_how_long_it_took(elapsed, share, left):
     assert still_needed(100, elapsed, share) == left

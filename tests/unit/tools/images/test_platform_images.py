@@ -12,14 +12,7 @@ from infra.images import COREDNS_IMAGE, PAUSE_IMAGE
 from infra.registry import Mirror
 from tests.fixtures.local_cluster import quiet_progress
 from tests.tables import each_row
-from tools.images import (
-    containerd,
-    ensure_platform_images,
-    fetch_platform_images,
-    layers,
-    platform_images,
-    registry,
-)
+from tools.images import containerd, ensure_platform_images, fetch_platform_images, layers, platform_images, registry
 from tools.images.oci import Layout, RunConfig
 from tools.images.platform_images import (
     ADAPTER,

@@ -5,15 +5,7 @@ from typing import Any
 
 from tests.tables import each_row
 from tools.local_cluster.layout import Layout, Network
-from tools.local_cluster.preflight import (
-    GIB,
-    SOCKET_PATH_LIMIT,
-    Facts,
-    PreflightError,
-    Requirements,
-    check,
-    failures,
-)
+from tools.local_cluster.preflight import GIB, SOCKET_PATH_LIMIT, Facts, PreflightError, Requirements, check, failures
 
 REQUIREMENTS = Requirements(disk_bytes=4 * GIB, memory_bytes=2 * GIB)
 GOOD = Facts(

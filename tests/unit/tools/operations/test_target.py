@@ -116,10 +116,7 @@ def test_another_team_names_all_three_and_needs_no_engine(fake_program, report, 
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        (
-            Place(stack="dev", context="dev-cluster", kubeconfig="/none"),
-            r"KUBECONFIG = '/none'.*a stack's out",
-        ),
+        (Place(stack="dev", context="dev-cluster", kubeconfig="/none"), r"KUBECONFIG = '/none'.*a stack's out"),
         (Place(stack="dev"), r"CONTEXT = None: .*CONTEXT= to one of dev-cluster, prod-cluster"),
         (Place(stack="dev", context="dev-clustr"), r"CONTEXT = 'dev-clustr'.*did you mean dev-cluster, prod"),
         (Place(context="dev-cluster"), r"namespace = None.*--namespace"),

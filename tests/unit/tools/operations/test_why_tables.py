@@ -1,17 +1,7 @@
 """The tables of `make why` say what the objects say."""
 
 from tests.tables import each_row
-from tests.unit.athanor.inspection.cluster_objects import (
-    NOW,
-    case,
-    container,
-    drawn,
-    gpu_spec,
-    group,
-    job,
-    pod,
-    task,
-)
+from tests.unit.athanor.inspection.cluster_objects import NOW, case, container, drawn, gpu_spec, group, job, pod, task
 from tools.operations.why_tables import why_tables
 
 

@@ -77,9 +77,7 @@ def test_path_is_first_then_the_vendor_then_the_compiler(programs, sold, built):
 def test_only_what_is_missing_is_built_and_all_of_it_at_once(built):
     ensure(["kubelet"])
     ensure(["kubelet", "etcd", "kwok"])
-    assert built[1] == {
-        PLATFORM_GRAPH: {"etcd": "go.etcd.io/etcd/server/v3", "kwok": "sigs.k8s.io/kwok/cmd/kwok"},
-    }
+    assert built[1] == {PLATFORM_GRAPH: {"etcd": "go.etcd.io/etcd/server/v3", "kwok": "sigs.k8s.io/kwok/cmd/kwok"}}
 
 
 @pytest.mark.parametrize(("kept", "left"), [("", False), ("1", True)])

@@ -68,7 +68,7 @@ from tools.toolchain.catalogue import TOOLS
 pathlib.Path.{fatal} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 files = {{name: pathlib.Path(file) for name, file in {[(k, str(v)) for k, v in files.items()]!r}}}
 store.publish(TOOLS["pulumi"], files, "recipe")
-""",
+"""
     )
     assert killed.wait() == -signal.SIGKILL
     killed.communicate()
@@ -94,7 +94,7 @@ class Said:
 
 def test_a_second_process_waits_and_continues_when_the_first_is_killed():
     holder = child(
-        "from tools.toolchain import store\nwith store.locked(None):\n    print('held', flush=True)\n    input()",
+        "from tools.toolchain import store\nwith store.locked(None):\n    print('held', flush=True)\n    input()"
     )
     assert holder.stdout.readline() == "held\n"
     report = Said(holder.kill)

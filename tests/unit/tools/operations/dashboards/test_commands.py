@@ -59,8 +59,7 @@ def test_a_refused_query_ends_it_with_panel_and_query_after_all_pages_are_writte
     with (
         serving(FakePrometheus(answer=hostile.answer)) as fake,
         pytest.raises(
-            DashboardError,
-            match=r"Queues / Preemption victims: parse error.*\n  max.volcano_pod_preemption_victims",
+            DashboardError, match=r"Queues / Preemption victims: parse error.*\n  max.volcano_pod_preemption_victims"
         ),
     ):
         _render(View(prometheus=fake.address), console, home)
