@@ -58,20 +58,20 @@ def test_a_failure_is_shown_at_once_and_raised_where_it_is_waited_for(report):
     assert "programs: failed: no Go module proxy\n" in report.text
 
 
-def test_one_that_ends_without_a_word_is_a_failure(report, tmp_path):
-    command = saying({"ready": CORE}, then="sys.exit('Traceback: a mistake of ours')")
-    running = Background("local", GROUPS, report.progress, command=command)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(
+    ("events", "then"),
+    [
+        ([{"ready": CORE}], "sys.exit('Traceback: a mistake of ours')"),
+        ([{"ready": CORE}, {"what": "is this"}], "signal.pause()"),
+    ],
+    ids=["it ends", "nobody understands it"],
+)
+def test_one_that_does_not_say_what_happened_is_a_failure(report, own_folders, events, then):
+    running = Background("local", GROUPS, report.progress, command=saying(*events, then=then))
     with running, pytest.raises(ToolchainError, match=r"ended before it was done; its log: .*toolchain\.log"):
         running.wait(MONITORING)
-    assert "a mistake of ours" in (tmp_path / "home" / "logs" / "toolchain.log").read_text()
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_words_that_nobody_understands_do_not_wait_forever(report):
-    command = saying({"ready": CORE}, {"what": "is this"}, then="signal.pause()")
-    running = Background("local", GROUPS, report.progress, command=command)
-    with running, pytest.raises(ToolchainError, match="before it was done"):
-        running.wait(MONITORING)
+    assert ("a mistake of ours" in (own_folders / "logs" / "toolchain.log").read_text()) is ("exit" in then)
 
 
 def test_where_nothing_is_missing_no_process_is_started(report):

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.tables import each_row
 from tools.local_environment import cold_run
 from tools.local_environment.cold_run import PROGRAMS_SECONDS, STEP_SECONDS, Forecast, Scale
 from tools.local_environment.programs import CORE, GROUPS, MONITORING
@@ -31,21 +32,17 @@ def now(monkeypatch):
     return moment
 
 
-def test_the_reference_machine_is_expected_to_take_what_it_took():
-    assert REFERENCE.compiling == 1
-    assert REFERENCE.steps() == STEP_SECONDS
-
-
-def test_more_cores_compile_faster_yet_start_a_cluster_no_faster():
-    many = Scale(alone=1.0, cores=16)
-    assert 0.25 < many.compiling < 0.5
-    assert many.steps() == STEP_SECONDS
-
-
-def test_a_machine_half_as_fast_takes_twice_as_long():
-    slow = Scale(alone=2.0, cores=2)
-    assert slow.compiling == 2
-    assert slow.steps()["platform"] == 2 * STEP_SECONDS["platform"]
+@each_row(
+    ("machine", "fewest", "most", "slower"),
+    [
+        pytest.param(REFERENCE, 1, 1, 1, id="the reference machine takes what it took"),
+        pytest.param(Scale(alone=1.0, cores=16), 0.26, 0.49, 1, id="more cores compile faster, and do no more"),
+        pytest.param(Scale(alone=2.0, cores=2), 2, 2, 2, id="one half as fast takes twice as long"),
+    ],
+)
+def test_times_follow_from_the_machine(machine, fewest, most, slower):
+    assert fewest <= machine.compiling <= most
+    assert machine.steps() == {step: slower * seconds for step, seconds in STEP_SECONDS.items()}
 
 
 def test_the_probe_keeps_every_core_busy_and_gives_a_time(monkeypatch):
@@ -61,21 +58,14 @@ def said_minutes(report) -> list[int]:
     return [int(first), int(last)]
 
 
-def test_the_first_lines_say_how_long_and_what_to_do_meanwhile(report, scale):
-    scale(REFERENCE)
+@pytest.mark.parametrize("slower", [1, 2])
+def test_the_first_lines_say_how_long_and_what_to_do_meanwhile(report, scale, slower):
+    scale(Scale(alone=float(slower), cores=cold_run.REFERENCE_CORES))
     Forecast.of(report.progress, STEPS, GROUPS)
     until_served = sum(STEP_SECONDS[step] for step in STEPS[STEPS.index("tools") : STEPS.index("monitoring")])
-    expected = round((PROGRAMS_SECONDS[CORE] + until_served) / 60)
-    assert said_minutes(report)[0] == expected
+    assert said_minutes(report)[0] == round(slower * (PROGRAMS_SECONDS[CORE] + until_served) / 60)
     for phrase in ("`make up` continues", "docs/user.md", "docs/jobs.md"):
         assert phrase in report.text
-
-
-def test_a_slower_machine_gets_longer_times(report, scale):
-    scale(Scale(alone=2.0, cores=2))
-    Forecast.of(report.progress, STEPS, GROUPS)
-    until_served = sum(STEP_SECONDS[step] for step in STEPS[STEPS.index("tools") : STEPS.index("monitoring")])
-    assert said_minutes(report)[0] == round(2 * (PROGRAMS_SECONDS[CORE] + until_served) / 60)
 
 
 def test_a_machine_that_has_all_programs_gets_no_message(report, monkeypatch):

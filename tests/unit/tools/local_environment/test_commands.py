@@ -49,24 +49,42 @@ def get_tools(monkeypatch, tmp_path, raw) -> None:
     commands.tools(Progress(durations_file=tmp_path / "durations.json", console=Console(quiet=True)))
 
 
-def test_tools_of_the_local_cluster_hold_its_debian_packages(got, monkeypatch, tmp_path):
-    get_tools(monkeypatch, tmp_path, {})
-    assert got[0] == "packages"
-    assert "kubelet" in got
+USERS_OWN = {"cluster": {"kubeconfig": "~/.kube/config", "context": "kind"}}
 
 
-def test_a_program_is_not_asked_for_where_its_image_was_pulled(got, monkeypatch, tmp_path):
-    asked = pull(monkeypatch, "vc-scheduler", "pause")
-    get_tools(monkeypatch, tmp_path, {"monitoring": {"autoscaling": {"enabled": True}}, "gateway": {"enabled": True}})
-    assert asked == [{*PLATFORM_IMAGES}]
-    assert {*got} & asked[0] == asked[0] - {"vc-scheduler", "pause"}
+@pytest.mark.parametrize(
+    ("raw", "needed", "others"),
+    [
+        ({}, {"packages", "kubelet", "vc-scheduler", "prometheus"}, set()),
+        ({"monitoring": {"kind": "none"}}, {"packages", "kubelet", "vc-scheduler"}, {"prometheus"}),
+        (USERS_OWN, {"pulumi"}, {"packages", "kubelet"}),
+    ],
+    ids=["a local cluster", "one that nothing watches", "one of the users"],
+)
+def test_tools_are_those_that_the_cluster_needs(*, got, monkeypatch, tmp_path, raw, needed, others):
+    get_tools(monkeypatch, tmp_path, raw)
+    assert needed <= set(got)
+    assert not others & set(got)
+    assert "packages" not in got[1:], "Debian's come first"
 
 
-def test_what_no_setting_asks_for_is_not_pulled(got, monkeypatch, tmp_path):
-    asked = pull(monkeypatch)
-    get_tools(monkeypatch, tmp_path, {})
-    assert asked == [{*PLATFORM_IMAGES} - {ADAPTER, GATEWAY}]
-    assert not {ADAPTER, GATEWAY} & {*got}
+@pytest.mark.parametrize(
+    ("raw", "given", "not_pulled"),
+    [
+        ({}, set(), {ADAPTER, GATEWAY}),
+        (
+            {"monitoring": {"autoscaling": {"enabled": True}}, "gateway": {"enabled": True}},
+            {"vc-scheduler", "pause"},
+            set(),
+        ),
+    ],
+    ids=["what no setting asks for is not pulled", "what was pulled is not got as a program"],
+)
+def test_images_are_pulled_before_programs_are_got(*, got, monkeypatch, tmp_path, raw, given, not_pulled):
+    asked = pull(monkeypatch, *given)
+    get_tools(monkeypatch, tmp_path, raw)
+    assert asked == [{*PLATFORM_IMAGES} - not_pulled]
+    assert {*got} & {*PLATFORM_IMAGES} == asked[0] - given
 
 
 def test_images_are_pulled_through_the_stacks_mirror(got, monkeypatch, tmp_path):
@@ -75,13 +93,6 @@ def test_images_are_pulled_through_the_stacks_mirror(got, monkeypatch, tmp_path)
     monkeypatch.setattr(programs, "fetch_platform_images", lambda *_, place: places.append(place) or set())
     get_tools(monkeypatch, tmp_path, {"images": {"registry": "mirror.example/team", "flatten": True}})
     assert places == [Mirror(registry="mirror.example/team", flatten=True)]
-
-
-def test_a_cluster_of_the_users_needs_none_of_them(got, monkeypatch, tmp_path):
-    get_tools(monkeypatch, tmp_path, {"cluster": {"kubeconfig": "~/.kube/config", "context": "kind"}})
-    assert "packages" not in got
-    assert "kubelet" not in got
-    assert "pulumi" in got
 
 
 @pytest.fixture
@@ -102,26 +113,20 @@ def build_image(got, monkeypatch, tmp_path):
     return build
 
 
-def test_an_image_is_built_in_the_settings_variant(build_image):
-    built = build_image({"images": {"trainer_variant": "gpu"}})
-    assert built == ["packages", {"names": ["tensorflow"], "variant": "gpu"}]
-
-
-def test_pytorch_is_in_the_images_of_training_and_of_serving(build_image):
-    built = build_image({}, "pytorch")
-    assert built == ["packages", {"names": ["training", "serving"], "variant": "cpu"}]
+@pytest.mark.parametrize(
+    ("raw", "framework", "names", "variant"),
+    [
+        ({"images": {"trainer_variant": "gpu"}}, "tensorflow", ["tensorflow"], "gpu"),
+        ({}, "pytorch", ["training", "serving"], "cpu"),
+    ],
+)
+def test_the_images_of_a_framework_are_built_in_the_settings_variant(build_image, raw, framework, names, variant):
+    assert build_image(raw, framework) == ["packages", {"names": names, "variant": variant}]
 
 
 def test_an_image_without_a_node_to_load_it_into_is_refused(build_image, got):
     with pytest.raises(ClusterError, match=r"Fix: run `make up`"):
         build_image({}, running=False)
     with pytest.raises(ClusterError, match=r"build the image.*athanor:images"):
-        build_image({"cluster": {"kubeconfig": "~/.kube/config", "context": "kind"}})
+        build_image(USERS_OWN)
     assert got == []
-
-
-@pytest.mark.parametrize(("kind", "expected"), [("operator", True), ("none", False)])
-def test_the_local_cluster_has_what_watches_it_built(got, monkeypatch, tmp_path, kind, expected):
-    get_tools(monkeypatch, tmp_path, {"monitoring": {"kind": kind}})
-    assert ("prometheus" in got) is expected
-    assert "vc-scheduler" in got

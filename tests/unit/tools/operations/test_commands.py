@@ -210,23 +210,22 @@ def stored(fake_program):
         yield logs
 
 
-def shown_logs(capfd, report, **how: bool) -> str:
+RUNNING = job(phase="Running")
+
+
+@pytest.mark.usefixtures("stored", "screen")
+@pytest.mark.parametrize(
+    ("cluster", "how"),
+    [
+        pytest.param({"jobs": [job(phase="Completed")]}, {}, id="the job is there"),
+        pytest.param({"jobs": []}, {}, id="the job is gone"),
+        pytest.param({"jobs": [RUNNING], "pods": pods(RUNNING)}, {"past": True}, id="asked for while there are pods"),
+    ],
+)
+def test_logs_of_pods_that_are_gone_come_from_the_store(fake_program, report, capfd, cluster, how):
+    answer(fake_program, **cluster)
     commands.logs(Place(), "my-run", report.progress, commands.LogView(**how))
-    return capfd.readouterr().out
-
-
-@pytest.mark.usefixtures("stored", "screen")
-@pytest.mark.parametrize("jobs", [[job(phase="Completed")], []], ids=["the job is there", "the job is gone"])
-def test_logs_of_pods_that_are_gone_come_from_the_store(fake_program, report, capfd, jobs):
-    answer(fake_program, jobs=jobs)
-    assert shown_logs(capfd, report) == "[worker-0] from the store\n"
-
-
-@pytest.mark.usefixtures("stored", "screen")
-def test_the_past_can_be_asked_for_while_there_are_pods(fake_program, report, capfd):
-    run = job(phase="Running")
-    answer(fake_program, jobs=[run], pods=pods(run))
-    assert shown_logs(capfd, report, past=True) == "[worker-0] from the store\n"
+    assert capfd.readouterr().out == "[worker-0] from the store\n"
 
 
 @pytest.mark.usefixtures("screen")

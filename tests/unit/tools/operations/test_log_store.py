@@ -111,14 +111,14 @@ def test_the_store_is_reached_through_a_forwarded_port(kubectl, fake_program, lo
     assert f"-n {NAMESPACE} --address=127.0.0.1 service/victoria-logs :{VICTORIA_LOGS_PORT}" in forwarded
 
 
-def test_a_cluster_without_a_store_says_how_to_get_one(kubectl, fake_program):
-    said = 'Error from server (NotFound): services "victoria-logs" not found\n'
-    fake_program.answer("get service", stderr=said, status=1)
-    with pytest.raises(NoLogStoreError, match=r"Fix: set athanor:monitoring\.logs\.kind"), log_store(kubectl):
-        pass
-
-
-def test_missing_permission_is_reported(kubectl, fake_program):
-    fake_program.answer("get service", stderr="Error from server (Forbidden): no\n", status=1)
-    with pytest.raises(CommandError, match="Forbidden"), log_store(kubectl):
+@pytest.mark.parametrize(
+    ("said", "kind", "words"),
+    [
+        ('(NotFound): services "victoria-logs" not found', NoLogStoreError, r"Fix: set athanor:monitoring\.logs\.kind"),
+        ("(Forbidden): no", CommandError, "Forbidden"),
+    ],
+)
+def test_a_cluster_without_a_store_and_a_missing_permission_are_reported(kubectl, fake_program, said, kind, words):
+    fake_program.answer("get service", stderr=f"Error from server {said}\n", status=1)
+    with pytest.raises(kind, match=words), log_store(kubectl):
         pass

@@ -1,5 +1,7 @@
 """Searching the logs of everything: what is asked, and what a person sees."""
 
+import json
+
 import pytest
 
 from infra.errors import RefusalError
@@ -31,8 +33,6 @@ def test_fields_that_a_query_makes_of_what_was_printed_only_show(store, logs, ca
 
 
 def _json(row: dict[str, str]) -> bytes:
-    import json  # noqa: PLC0415
-
     return json.dumps(row).encode() + b"\n"
 
 

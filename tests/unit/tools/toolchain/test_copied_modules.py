@@ -89,12 +89,9 @@ def test_only_parts_are_copied_to_where_they_belong(go, sources):
     assert set(files(sources)) == {"cloud/client.go", "kept/testdata/huge.json", "kept/file.go"}
 
 
-def test_a_line_is_changed(go, sources):
+def test_a_line_is_changed_and_one_that_upstream_no_longer_has_is_named(go, sources):
     copy_module(go, sources, copied(changes={"main.go": {"cloud": "absent"}}))
     assert files(sources)["main.go"] == "import absent"
-
-
-def test_a_line_that_upstream_no_longer_has_is_named(go, sources):
     with pytest.raises(ToolchainError, match=r"main\.go has no 'clouds' to replace. Fix"):
         copy_module(go, sources, copied(changes={"main.go": {"clouds": "absent"}}))
 

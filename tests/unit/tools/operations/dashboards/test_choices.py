@@ -55,15 +55,10 @@ def test_a_run_between_two_points_of_the_subquery_ends_with_its_last_step():
     assert run.ended == NOW - 10
 
 
-def test_the_last_run_of_a_job_is_asked_for_by_its_name():
+def test_the_last_run_of_a_job_is_asked_for_by_its_name_and_may_not_be_there():
     with serving(FakePrometheus(answer=lambda _: [])) as fake:
-        last_run(Prometheus(fake.address), NOW, namespace="team", workload='a"b')
+        assert last_run(Prometheus(fake.address), NOW, namespace="team", workload='a"b') is None
     assert '{namespace="team", workload="a\\"b"}' in fake.asked[0][1]["query"]
-
-
-def test_without_any_run_there_is_none():
-    with serving(FakePrometheus(answer=lambda _: [])) as fake:
-        assert last_run(Prometheus(fake.address), NOW) is None
 
 
 @each_row(("minutes", "run", "seconds"), [(30, RUN, 1800), (None, RUN, 3660), (None, None, 900), (1, None, 60)])
@@ -103,30 +98,26 @@ def test_a_rate_looks_back_over_four_scrapes():
     assert built_in(Window(start=0, end=86400, step=360), 30)["__rate_interval"] == "390s"
 
 
-def test_the_job_that_trained_last_is_shown():
-    chosen, _ = _choose({}, {"namespace": "team", "workload": "resnet"})
-    assert (chosen.values["namespace"], chosen.values["workload"]) == ("team", "resnet")
-    assert chosen.others == {"namespace": ["athanor"], "workload": ["digits-training"]}
+@each_row(
+    ("requested", "preferred", "namespace", "workload"),
+    [
+        pytest.param({}, {"namespace": "team", "workload": "resnet"}, "team", "resnet", id="that trained last"),
+        pytest.param({}, {"workload": "gone"}, "athanor", "digits-training", id="else the first one"),
+        # Its panels are empty if it is not there, which is what was asked for; the page names what there is.
+        pytest.param({"workload": "mine"}, {"workload": "resnet"}, "athanor", "mine", id="what was said"),
+    ],
+)
+def test_one_job_is_shown_and_the_others_are_named(requested, preferred, namespace, workload):
+    chosen, asked = _choose(requested, preferred)
+    assert (chosen.values["namespace"], chosen.values["workload"]) == (namespace, workload)
+    assert chosen.others == {
+        "namespace": [name for name in KNOWN["namespace"] if name != namespace],
+        "workload": [name for name in KNOWN["workload"] if name != workload],
+    }
+    assert f'namespace="{namespace}"' in asked[-1][1]["query"]
 
 
-def test_else_the_first_one():
-    chosen, asked = _choose({}, {"workload": "gone"})
-    assert (chosen.values["namespace"], chosen.values["workload"]) == ("athanor", "digits-training")
-    assert 'namespace="athanor"' in asked[-1][1]["query"]
-
-
-def test_what_was_said_counts_even_if_it_is_not_there():
-    """Its panels are empty then, which is what was asked for; the page names what there is."""
-    chosen, _ = _choose({"workload": "mine"}, {"workload": "resnet"})
-    assert chosen.values["workload"] == "mine"
-    assert chosen.others["workload"] == ["digits-training", "resnet"]
-
-
-def test_where_there_is_none_the_value_is_empty():
+def test_where_there_is_none_the_value_is_empty_or_what_people_type_first():
     chosen, _ = _choose({}, {}, answer=lambda _: [])
     assert (chosen.values["namespace"], chosen.values["workload"]) == ("", "")
-
-
-def test_fields_that_people_type_have_their_first_value():
-    chosen, _ = _choose({}, {})
     assert chosen.values["logs"] == "http://localhost:9428"
