@@ -25,19 +25,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("proxy", ["HTTP_PROXY", "https_proxy", "ALL_PROXY"])
-def test_the_networks_of_clusters_join_what_needs_no_proxy(proxy: str) -> None:
-    environment = {proxy: "http://proxy.example:3128", "NO_PROXY": "localhost,.corp.example"}
+@pytest.mark.parametrize(
+    ("proxy", "own", "joined"),
+    [
+        ("HTTP_PROXY", {"NO_PROXY": "localhost,.corp.example"}, "localhost,.corp.example"),
+        ("https_proxy", {"NO_PROXY": "localhost,.corp.example"}, "localhost,.corp.example"),
+        ("ALL_PROXY", {"NO_PROXY": "localhost,.corp.example"}, "localhost,.corp.example"),
+        ("http_proxy", {"no_proxy": ".corp.example"}, ".corp.example,localhost"),
+    ],
+)
+def test_the_networks_of_clusters_join_what_needs_no_proxy(proxy: str, own: dict[str, str], joined: str) -> None:
+    environment = {proxy: "http://proxy.example:3128", **own}
     proxies.reach_local_clusters_directly(environment)
     proxies.reach_local_clusters_directly(environment)
-    expected = f"localhost,.corp.example,127.0.0.1,{BLOCK}"
+    expected = f"{joined},127.0.0.1,{BLOCK}"
     assert (environment["NO_PROXY"], environment["no_proxy"]) == (expected, expected)
-
-
-def test_a_list_in_small_letters_is_not_hidden_by_one_in_capitals() -> None:
-    environment = {"http_proxy": "http://proxy.example:3128", "no_proxy": ".corp.example"}
-    proxies.reach_local_clusters_directly(environment)
-    assert environment["NO_PROXY"] == environment["no_proxy"] == f".corp.example,localhost,127.0.0.1,{BLOCK}"
 
 
 def test_without_a_proxy_nothing_changes() -> None:

@@ -15,16 +15,13 @@ def entry(step="up", status="passed"):
     return Entry(step=step, status=status, reason="", began="2026-11-22T10:00:00+00:00", seconds=1.5, findings=findings)
 
 
-def test_what_was_recorded_is_read_back(tmp_path):
+def test_what_was_recorded_is_private_and_read_back_and_a_later_try_replaces_it(tmp_path):
     Journal.of(tmp_path, "dev").record(entry())
-    assert Journal.of(tmp_path, "dev").entries == [entry()]
-
-
-def test_a_later_try_replaces_an_earlier_one(tmp_path):
     journal = Journal.of(tmp_path, "dev")
+    assert journal.entries == [entry()]
+    assert journal.folder.stat().st_mode & 0o077 == (journal.folder / "run.json").stat().st_mode & 0o077 == 0
     journal.record(entry(status="failed"))
-    journal.record(entry(status="passed"))
-    assert [one.status for one in journal.entries] == ["passed"]
+    assert [one.status for one in journal.entries] == ["failed"]
 
 
 def test_a_finished_run_is_followed_by_another(tmp_path):
@@ -36,12 +33,6 @@ def test_a_finished_run_is_followed_by_another(tmp_path):
     assert journal.environment_begun
     journal.finish()
     assert not Journal.of(tmp_path, "dev").environment_begun
-
-
-def test_it_is_private(tmp_path):
-    folder = Journal.of(tmp_path / "runs", "dev").folder
-    assert folder.stat().st_mode & 0o077 == 0
-    assert (folder / "run.json").stat().st_mode & 0o077 == 0
 
 
 def test_two_runs_of_a_stack_do_not_go_on_at_once(tmp_path):

@@ -26,6 +26,7 @@ def test_every_step_has_its_line_and_its_reason():
     assert "| Job | `job` | **FAILED** | 1:01 | torch \\| sees no GPU |" in lines
     assert "| Destroy | `destroy` | not run yet |  |  |" in lines
     assert "| result | 1 passed, 1 failed, 1 skipped |" in lines
+    assert summary([]) == "nothing ran"
 
 
 def test_differences_are_a_list_to_file():
@@ -73,20 +74,25 @@ def test_secrets_are_masked(secret):
     )
 
 
-def test_a_kubeconfig_and_a_signed_url_are_masked():
-    said = masked("client-key-data: TUlJ\nhttps://ecs/?AccessKeyId=abc&Signature=x%3D&Action=Describe", {})
-    assert said == f"client-key-data: {MASK}\nhttps://ecs/?AccessKeyId={MASK}&Signature={MASK}&Action=Describe"
-
-
-def test_numbers_of_accounts_keep_their_last_digits():
-    assert masked("acs:ram::1234567890123456:root", {}) == "acs:ram::************3456:root"
-    assert masked("24577032192 bytes, 2026-11-22", {}) == "24577032192 bytes, 2026-11-22"
-
-
-def test_variables_that_name_files_or_short_words_are_not_secrets():
-    environment = {"SSL_TOKEN_FILE": "/etc/token", "NO_TOKEN": "true", "PATH": "/usr/bin:/bin"}
-    assert masked("true /etc/token /usr/bin:/bin", environment) == "true /etc/token /usr/bin:/bin"
-
-
-def test_the_summary_of_nothing():
-    assert summary([]) == "nothing ran"
+@each_row(
+    ("said", "environment", "shown"),
+    [
+        ("client-key-data: TUlJ", {}, f"client-key-data: {MASK}"),
+        (
+            "https://ecs/?AccessKeyId=abc&Signature=x%3D&Action=Describe",
+            {},
+            f"https://ecs/?AccessKeyId={MASK}&Signature={MASK}&Action=Describe",
+        ),
+        # Numbers of accounts keep their last digits.
+        ("acs:ram::1234567890123456:root", {}, "acs:ram::************3456:root"),
+        ("24577032192 bytes, 2026-11-22", {}, "24577032192 bytes, 2026-11-22"),
+        # Variables that name files or short words are not secrets.
+        (
+            "true /etc/token /usr/bin:/bin",
+            {"SSL_TOKEN_FILE": "/etc/token", "NO_TOKEN": "true", "PATH": "/usr/bin:/bin"},
+            "true /etc/token /usr/bin:/bin",
+        ),
+    ],
+)
+def test_what_is_masked_and_what_is_not(said, environment, shown):
+    assert masked(said, environment) == shown

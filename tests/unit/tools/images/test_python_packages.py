@@ -29,23 +29,14 @@ def site_packages(tmp_path):
     return folder
 
 
-def test_programs_run_by_the_images_interpreter(site_packages, tmp_path):
+def test_programs_run_by_the_images_interpreter_and_pass_on_the_status_of_their_entry_point(site_packages, tmp_path):
     python_packages.write_console_scripts(site_packages, tmp_path / "bin")
     compiled, script = sorted((tmp_path / "bin").iterdir())
     assert (compiled.name, script.name) == ("compiled", "greet")
     assert script.read_text().startswith("#!/usr/bin/python3\n")
     assert script.stat().st_mode & 0o111
-
-
-def test_programs_call_their_entry_point_and_pass_on_its_status(site_packages, tmp_path):
-    python_packages.write_console_scripts(site_packages, tmp_path / "bin")
-    done = subprocess.run(
-        [sys.executable, tmp_path / "bin" / "greet"],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": str(site_packages)},
-    )
+    variables = {"PYTHONPATH": str(site_packages)}
+    done = subprocess.run([sys.executable, script], check=False, capture_output=True, text=True, env=variables)
     assert (done.returncode, done.stdout) == (3, "hello\n")
 
 

@@ -19,10 +19,6 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(name="left", folder=tmp_path / "left")
 
 
-def test_nothing_is_left_where_nothing_was(layout: Layout) -> None:
-    assert leftovers(layout) == []
-
-
 def test_a_process_outside_the_node_is_found(layout: Layout) -> None:
     environment = {CLUSTER_VARIABLE: str(layout.folder)}
     with subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE) as process:
@@ -31,7 +27,8 @@ def test_a_process_outside_the_node_is_found(layout: Layout) -> None:
         process.kill()
 
 
-def test_a_folder_is_found(layout: Layout) -> None:
+def test_a_folder_is_found_and_nothing_where_nothing_was(layout: Layout) -> None:
+    assert leftovers(layout) == []
     layout.folder.mkdir()
     assert leftovers(layout) == [f"folder {layout.folder}"]
 

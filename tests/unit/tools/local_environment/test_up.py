@@ -151,7 +151,7 @@ def make_up(monkeypatch, tmp_path, own_folders, report):
     return run
 
 
-def test_where_everything_is_there_one_update_does_it(make_up):
+def test_where_everything_is_there_one_update_does_it_and_the_variants_are_compared(make_up, own_folders):
     assert make_up() == [
         "packages",
         "wait for core",
@@ -165,11 +165,8 @@ def test_where_everything_is_there_one_update_does_it(make_up):
         "prediction",
         "compilers ended",
     ]
-
-
-def test_the_result_compares_the_variants_with_the_model(make_up):
-    make_up()
     assert "98.00% of the held-out digits" in make_up.screen.getvalue()
+    assert {"data", "output"} <= {folder.name for folder in (own_folders / "local" / "volumes").iterdir()}
     assert "97.70% of the held-out digits, 31 of the model's 71 kB" in make_up.screen.getvalue()
 
 
@@ -252,12 +249,6 @@ def test_every_step_is_planned_and_runs(make_up, report, monkeypatch, missing):
     make_up(missing)
     begun = [line.split("▶ ")[1].split(" (")[0] for line in report.text.splitlines() if "▶" in line]
     assert begun == planned
-
-
-def test_a_folder_for_every_volume_is_there_before_its_pods(make_up, tmp_path):
-    make_up()
-    volumes = tmp_path / "home" / "local" / "volumes"
-    assert {"data", "output"} <= {folder.name for folder in volumes.iterdir()}
 
 
 def test_the_first_update_of_a_new_cluster_is_written_once_and_later_ones_are_not(make_up):

@@ -79,23 +79,18 @@ def test_the_servers_own_error_is_shown(server):
 
 
 def test_nobody_listening_is_reported_with_the_remedy(server):
-    address = server.address
     server.server_close()
     with pytest.raises(ServingError, match="make status"):
-        predict(address, "digits", [0])
+        predict(server.address, "digits", [0])
 
 
-def test_a_model_is_ready_when_the_server_says_so(server):
+def test_a_model_is_ready_when_there_is_a_server_that_says_so(server):
     assert is_ready(server.address, "digits")
     assert server.requests == [("/v2/models/digits/ready", {})]
     server.status = 503
     assert not is_ready(server.address, "digits")
-
-
-def test_no_server_is_not_ready(server):
-    address = server.address
     server.server_close()
-    assert not is_ready(address, "digits")
+    assert not is_ready(server.address, "digits")
 
 
 def _prediction(predicted: int, index: int = 42) -> Prediction:
