@@ -60,32 +60,36 @@ def _make(*words: str, **shell: str) -> str:
     ).stdout
 
 
-def test_only_what_is_said_to_make_leads_to_another_cluster():
-    shell = {"KUBECONFIG": "/of/the/shell", "CONTEXT": "of-the-shell", "NAMESPACE": "of-the-shell"}
-    assert "of-the-shell" not in _make("status", **shell)
-    assert "/of/the/shell" not in _make("status", **shell)
-    said = _make("why", "JOB=run", "STACK=dev", "KUBECONFIG=/a b", "CONTEXT=c", "NAMESPACE=n", **shell)
-    assert "-m tools why --stack=dev '--kubeconfig=/a b' '--context=c' '--namespace=n' \"run\"" in said
+SHELL = {
+    "KUBECONFIG": "/of/the/shell",
+    "CONTEXT": "of-the-shell",
+    "NAMESPACE": "of-the-shell",
+    "OUTPUT": "of-the-shell",
+}
+SAID = ("KUBECONFIG=/a b", "CONTEXT=c", "NAMESPACE=n")
 
 
-def test_flags_of_make_are_flags_of_the_tools():
-    said = _make("logs", "JOB=run", "FOLLOW=1", "TIMESTAMPS=1")
-    assert re.search(r'--follow --timestamps +"run"', said)
-    assert '--past "run"' in _make("logs", "JOB=run", "PAST=1")
-    assert "'--since=2d' '--limit=7'" in _make("search-logs", "QUERY=x", "SINCE=2d", "LIMIT=7")
-    assert re.search(r"--force '--commit=same' \"run\"", _make("rerun", "JOB=run", "FORCE=1", "COMMIT=same"))
-
-
-def test_options_of_a_review_come_from_the_command_line_alone():
-    said = _make("review", "STACKS=dev prod", "FAIL_ON=replace", OUTPUT="of-the-shell.md")
-    assert "tools review dev prod" in said
-    assert "'--option=--fail-on=replace'" in said
-    assert "of-the-shell" not in said
-    assert "tools review dev" in _make("review", "STACK=dev")
-
-
-def test_no_shell_reads_a_query():
-    assert "touch" not in _make("search-logs", "QUERY='; touch x; \"`touch y`")
+@each_row(
+    ("words", "command"),
+    [
+        (("status",), "-m tools status --stack=local"),
+        (
+            ("why", "JOB=run", "STACK=dev", *SAID),
+            "-m tools why --stack=dev '--kubeconfig=/a b' '--context=c' '--namespace=n' \"run\"",
+        ),
+        (("logs", "JOB=run", "FOLLOW=1", "TIMESTAMPS=1"), '--follow --timestamps "run"'),
+        (("logs", "JOB=run", "PAST=1"), '--past "run"'),
+        (("search-logs", "QUERY='; touch x; \"`touch y`", "SINCE=2d", "LIMIT=7"), "'--since=2d' '--limit=7'"),
+        (("rerun", "JOB=run", "FORCE=1", "COMMIT=same"), "--force '--commit=same' \"run\""),
+        (("review", "STACKS=dev prod", "FAIL_ON=replace"), "tools review dev prod '--option=--fail-on=replace'"),
+        (("review", "STACK=dev"), "tools review dev"),
+    ],
+)
+def test_what_is_said_to_make_and_nothing_else_reaches_the_tools(words, command):
+    """Neither the variables of a shell lead to another cluster, nor does a shell read a query."""
+    said = " ".join(_make(*words, **SHELL).split())
+    assert command in said
+    assert not re.search("of.the.shell|touch", said)
 
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]

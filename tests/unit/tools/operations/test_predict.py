@@ -98,15 +98,11 @@ def _prediction(predicted: int, index: int = 42) -> Prediction:
     return Prediction(index=index, pixels=pixels, label=7, predicted=predicted, model_version="1")
 
 
-def test_a_digit_is_drawn_with_label_and_answer():
-    lines = draw([_prediction(7)]).split("\n")
-    assert lines[0] == "  ░░▒▒▓▓██      "
-    assert lines[7] == "█" * 16
-    assert [line.rstrip() for line in lines[8:]] == ["held-out 42", "served: 7 ✓"]
-
-
-def test_a_wrong_answer_names_the_right_one():
-    assert draw([_prediction(1)]).rstrip().endswith("served: 1 ✗ is 7")
+@pytest.mark.parametrize(("predicted", "answer"), [(7, "served: 7 ✓"), (1, "served: 1 ✗ is 7")])
+def test_a_digit_is_drawn_with_label_and_answer(predicted, answer):
+    lines = draw([_prediction(predicted)]).split("\n")
+    assert (lines[0], lines[7]) == ("  ░░▒▒▓▓██      ", "█" * 16)
+    assert [line.rstrip() for line in lines[8:]] == ["held-out 42", answer]
 
 
 def test_digits_stand_side_by_side_in_columns():

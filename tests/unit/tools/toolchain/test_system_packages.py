@@ -98,32 +98,29 @@ def test_the_package_lists_are_fetched_only_if_the_installation_fails(debian, pr
 
 
 @pytest.mark.usefixtures("debian")
-def test_a_failure_names_the_command_and_cleans_up(programs, policy):
-    programs("apt-get", "echo Unable to locate package alpha >&2; exit 100")
-    with pytest.raises(SystemPackageError, match=r"(?s)Unable to locate.*apt-get install .* alpha"):
+@pytest.mark.parametrize(
+    ("apt_get", "user", "said"),
+    [
+        pytest.param(
+            "echo Unable to locate package alpha >&2; exit 100",
+            0,
+            r"(?s)Unable to locate.*apt-get install .* alpha",
+            id="a failure names the command",
+        ),
+        pytest.param("", 0, "alpha", id="a package that does not bring its program is named"),
+        pytest.param("exit 1", 1000, r"sudo apt-get install .* alpha$", id="another user gets the command"),
+        pytest.param(None, 0, "alpha-program or instead-of-alpha", id="another system gets the programs"),
+    ],
+)
+def test_what_cannot_be_installed_is_named(*, programs, policy, tmp_path, monkeypatch, apt_get, user, said):
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    program = programs("apt-get", f"/bin/date >> {tmp_path}/calls; {apt_get}")
+    if apt_get is None:
+        program.unlink()
+    with pytest.raises(SystemPackageError, match=said):
         ensure_system_packages(packages=WANTED)
     assert not policy.exists()
-
-
-@pytest.mark.usefixtures("debian")
-def test_a_package_that_does_not_bring_its_program_is_named(programs):
-    programs("apt-get", "")
-    with pytest.raises(SystemPackageError, match="alpha"):
-        ensure_system_packages(packages=WANTED)
-
-
-def test_another_user_than_root_gets_the_command(debian, monkeypatch):
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(SystemPackageError, match=r"sudo apt-get install .* alpha$"):
-        ensure_system_packages(packages=WANTED)
-    assert debian() == []
-
-
-@pytest.mark.usefixtures("debian")
-def test_another_system_than_debian_gets_the_programs(tmp_path):
-    (tmp_path / "bin" / "apt-get").unlink()
-    with pytest.raises(SystemPackageError, match="alpha-program or instead-of-alpha"):
-        ensure_system_packages(packages=WANTED)
+    assert (tmp_path / "calls").exists() is (user == 0 and apt_get is not None)
 
 
 def test_programs_are_found_where_only_root_looks(tmp_path, monkeypatch):

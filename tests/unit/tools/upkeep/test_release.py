@@ -106,6 +106,16 @@ def test_the_version_that_the_package_has_already_can_be_its_first_release(repos
     assert repository.read("CHANGELOG.md") == expected
 
 
+def assert_refused(
+    repository: Repository, message: str, version: str = "0.2.0", error: type[Exception] = RefusalError
+) -> None:
+    """A release fails with this message and changes nothing."""
+    before = repository.state()
+    with pytest.raises(error, match=message):
+        release(repository.folder, version, DAY)
+    assert repository.state() == before
+
+
 @pytest.mark.parametrize(
     ("version", "message"),
     [
@@ -121,40 +131,27 @@ def test_the_version_that_the_package_has_already_can_be_its_first_release(repos
     ],
 )
 def test_a_version_that_cannot_be_released_is_refused(repository: Repository, version: str, message: str) -> None:
-    before = repository.state()
-    with pytest.raises(RefusalError, match=message):
-        release(repository.folder, version, DAY)
-    assert repository.state() == before
+    assert_refused(repository, message, version)
 
 
 def test_tags_count_too_and_by_number(repository: Repository) -> None:
     for tag in ("v0.10.0", "v0.9.0", "vendor"):
         repository.git("tag", tag)
-    with pytest.raises(RefusalError, match=r"'0\.9\.0': is released already"):
-        release(repository.folder, "0.9.0", DAY)
-    with pytest.raises(RefusalError, match=r"'0\.9\.1': is lower than 0\.10\.0"):
-        release(repository.folder, "0.9.1", DAY)
+    assert_refused(repository, r"'0\.9\.0': is released already", "0.9.0")
+    assert_refused(repository, r"'0\.9\.1': is lower than 0\.10\.0", "0.9.1")
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "infra.py"])
 def test_a_work_tree_with_changes_is_refused(repository: Repository, name: str) -> None:
     repository.write(name, "changed = 1\n")
-    before = repository.state()
-    with pytest.raises(RefusalError, match=rf"work tree = '{name}': has changes .* Fix: commit or remove them"):
-        release(repository.folder, "0.2.0", DAY)
-    assert repository.state() == before
+    assert_refused(repository, rf"work tree = '{name}': has changes .* Fix: commit or remove them")
 
 
 @pytest.mark.parametrize("headings", ["", "## Not released\n\n", "## Not released\n\n## 0.2.0 (not released)\n\n"])
 def test_a_release_without_a_change_is_refused(repository: Repository, headings: str) -> None:
     repository.write("CHANGELOG.md", f"# Changelog\n\n{headings}## 0.1.0 (2026-11-01)\n\n- The first one.\n")
     repository.commit()
-    before = repository.state()
-    with pytest.raises(
-        RefusalError, match=r"CHANGELOG\.md = '': has nothing that is not released\. Fix: describe below"
-    ):
-        release(repository.folder, "0.2.0", DAY)
-    assert repository.state() == before
+    assert_refused(repository, r"CHANGELOG\.md = '': has nothing that is not released\. Fix: describe below")
 
 
 def test_a_commit_that_git_rejects_leaves_nothing_behind(repository: Repository) -> None:
@@ -162,10 +159,7 @@ def test_a_commit_that_git_rejects_leaves_nothing_behind(repository: Repository)
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\necho not today >&2\nexit 1\n", encoding="utf-8")
     hook.chmod(0o755)
-    before = repository.state()
-    with pytest.raises(ExpectedError, match=r"git did not commit 0\.2\.0(.|\n)*not today"):
-        release(repository.folder, "0.2.0", DAY)
-    assert repository.state() == before
+    assert_refused(repository, r"git did not commit 0\.2\.0(.|\n)*not today", error=ExpectedError)
 
 
 def test_a_refusal_is_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:
