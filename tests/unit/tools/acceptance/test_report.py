@@ -75,7 +75,7 @@ def test_secrets_are_masked(secret):
 
 
 @each_row(
-    ("said", "environment", "shown"),
+    ("said", "environment", "masked_text"),
     [
         ("client-key-data: TUlJ", {}, f"client-key-data: {MASK}"),
         (
@@ -94,5 +94,5 @@ def test_secrets_are_masked(secret):
         ),
     ],
 )
-def test_what_is_masked_and_what_is_not(said, environment, shown):
-    assert masked(said, environment) == shown
+def test_what_is_masked_and_what_is_not(said, environment, masked_text):
+    assert masked(said, environment) == masked_text

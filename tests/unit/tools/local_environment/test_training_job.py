@@ -75,19 +75,19 @@ def test_a_job_that_is_not_there_is_an_error(kubectl, fake_program, report):
 
 
 @pytest.mark.parametrize(
-    ("words", "shown", "most"),
+    ("words", "begin", "most"),
     [
         pytest.param(5000 * "x", 100 * "x", 200, id="long words are cut"),
         pytest.param(20 * "seconds=7.272e-05 ", "seconds=7.272e-05 …", 400, id="between numbers"),
         pytest.param("\x1b[2Jgone\x1b]0;title\x07 \x9b1m\n", "gone \\x9b1m", 100, id="and do not move the cursor"),
     ],
 )
-def test_words_of_a_pod_only_show_their_begin(*, kubectl, fake_program, report, words, shown, most):
+def test_words_of_a_pod_only_show_their_begin(*, kubectl, fake_program, report, words, begin, most):
     fake_program.answer(PHASE, "Running", once=True)
     fake_program.answer(PHASE, "Completed")
     fake_program.answer(WORDS, words)
     wait_for_job(kubectl, "athanor", JOB, report.progress)
-    assert shown in " ".join(report.text.split())
+    assert begin in " ".join(report.text.split())
     assert len(report.text) < most
     assert not {"\x1b", "\x9b"} & set(report.text)
 

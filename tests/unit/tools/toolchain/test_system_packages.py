@@ -70,19 +70,19 @@ def test_only_what_is_missing_is_installed_and_no_service_starts(debian, policy)
 
 
 @pytest.mark.parametrize(
-    ("found", "seen", "stays"),
+    ("present", "seen", "stays"),
     [
         ("#!/bin/sh\nexit 104\n", "policy 104", True),
         (f"#!/bin/sh\n{system_packages._POLICY_MARK}: left\nexit 0\n", "policy 101", False),
     ],
     ids=["of the machine", "left by a killed installation"],
 )
-def test_a_policy_of_the_machine_stays_and_our_own_never(debian, policy, found, seen, stays):
-    policy.write_text(found)
+def test_a_policy_of_the_machine_stays_and_our_own_never(debian, policy, present, seen, stays):
+    policy.write_text(present)
     policy.chmod(0o755)
     ensure_system_packages(packages=WANTED)
     assert seen in debian()
-    assert (policy.exists() and policy.read_text() == found) is stays
+    assert (policy.exists() and policy.read_text() == present) is stays
 
 
 def test_the_package_lists_are_fetched_only_if_the_installation_fails(debian, programs, tmp_path):
