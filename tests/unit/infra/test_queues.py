@@ -125,68 +125,51 @@ def test_machines_that_no_table_knows_are_not_guessed_at():
     assert limits(pools(TRAIN, LINGJUN), a=explicit)["a"] == QueueLimits(capability={"nvidia.com/gpu": "32"})
 
 
+GPU, UNKNOWN_POOLS = "nvidia.com/gpu", "does not know its node pools"
 # pools, queues by name, the key that is named, words of the limit, words of the fix
 REFUSED: list[tuple[tuple[dict[str, Any], ...] | None, dict[str, dict[str, Any]], str, str, str]] = [
-    (
-        None,
-        {"a": {"guaranteed_percent": 5}},
-        "queues[a].guaranteed_percent",
-        "does not know its node pools",
-        "set guarantee",
-    ),
-    (
-        None,
-        {"a": {"maximum_percent": 5}},
-        "queues[a].maximum_percent",
-        "does not know its node pools",
-        "set capability",
-    ),
-    ((LINGJUN,), {"a": {"maximum_percent": 5}}, "queues[a].maximum_percent", "'lingjun'", "set capability"),
-    ((), {"a": {"maximum_percent": 5}}, "queues[a].maximum_percent", "does not know its node pools", "set capability"),
+    (None, {"a": {"guaranteed_percent": 5}}, "[a].guaranteed_percent", UNKNOWN_POOLS, "set guarantee"),
+    (None, {"a": {"maximum_percent": 5}}, "[a].maximum_percent", UNKNOWN_POOLS, "set capability"),
+    ((), {"a": {"maximum_percent": 5}}, "[a].maximum_percent", UNKNOWN_POOLS, "set capability"),
+    ((LINGJUN,), {"a": {"maximum_percent": 5}}, "[a].maximum_percent", "'lingjun'", "set capability"),
     (
         ({**TRAIN, "minimum": 0},),
         {"a": {"guaranteed_percent": 50}},
-        "queues[a].guaranteed_percent",
+        "[a].guaranteed_percent",
         "{'nvidia.com/gpu': '0'}",
         "raise a pool's minimum",
     ),
-    ((TRAIN,), {"a": {"guaranteed_percent": 6}}, "queues[a].guaranteed_percent", "'16'", "raise a pool's minimum"),
-    ((TRAIN,), {"a": {"maximum_percent": 3}}, "queues[a].maximum_percent", "one of 32 nvidia.com/gpu", "choose 4"),
-    ((TRAIN,), {"a": {"capability": {"nvidia.com/gpus": "4"}}}, "queues[a].capability", "nvidia.com/gpus", "mean"),
-    ((TRAIN,), {"a": {"guarantee": {"amd.com/gpu": "4"}}}, "queues[a].guarantee", "amd.com/gpu", "nvidia.com/gpu"),
-    ((TRAIN,), {"a": {"deserved": {"amd.com/gpu": "4"}}}, "queues[a].deserved", "amd.com/gpu", "nvidia.com/gpu"),
+    ((TRAIN,), {"a": {"guaranteed_percent": 6}}, "[a].guaranteed_percent", "'16'", "raise a pool's minimum"),
+    ((TRAIN,), {"a": {"maximum_percent": 3}}, "[a].maximum_percent", f"one of 32 {GPU}", "choose 4"),
+    ((TRAIN,), {"a": {"capability": {"nvidia.com/gpus": "4"}}}, "[a].capability", "nvidia.com/gpus", "mean"),
+    ((TRAIN,), {"a": {"guarantee": {"amd.com/gpu": "4"}}}, "[a].guarantee", "amd.com/gpu", GPU),
+    ((TRAIN,), {"a": {"deserved": {"amd.com/gpu": "4"}}}, "[a].deserved", "amd.com/gpu", GPU),
     (
         (TRAIN,),
-        {"a": {"guarantee": {"nvidia.com/gpu": "10"}}, "b": {"guarantee": {"nvidia.com/gpu": "7"}}},
-        "queues[].guarantee.nvidia.com/gpu",
+        {"a": {"guarantee": {GPU: "10"}}, "b": {"guarantee": {GPU: "7"}}},
+        f"[].guarantee.{GPU}",
         "exceeds the 16",
         "lower guarantee",
     ),
+    ((TRAIN,), {"a": {"deserved": {GPU: "33"}}}, f"[].deserved.{GPU}", "exceeds the 32", "lower deserved"),
     (
         (TRAIN,),
-        {"a": {"deserved": {"nvidia.com/gpu": "33"}}},
-        "queues[].deserved.nvidia.com/gpu",
-        "exceeds the 32",
-        "lower deserved",
-    ),
-    (
-        (TRAIN,),
-        {"a": {"guarantee": {"nvidia.com/gpu": "9"}, "maximum_percent": 25}},
-        "queues[a].guarantee",
+        {"a": {"guarantee": {GPU: "9"}, "maximum_percent": 25}},
+        "[a].guarantee",
         "above the queue's hard limit of 8",
         "lower guarantee",
     ),
     (
         None,
         {"a": {"guarantee": {"cpu": "2"}, "capability": {"cpu": "1500m"}}},
-        "queues[a].guarantee",
+        "[a].guarantee",
         "hard limit of 1500m",
         "raise the limit",
     ),
     (
         None,
         {"a": {"deserved": {"memory": "2Gi"}, "capability": {"memory": "2047Mi"}}},
-        "queues[a].deserved",
+        "[a].deserved",
         "hard limit of 2047Mi",
         "lower deserved",
     ),
@@ -197,7 +180,7 @@ REFUSED: list[tuple[tuple[dict[str, Any], ...] | None, dict[str, dict[str, Any]]
 def test_what_the_pools_cannot_keep_is_refused(node_pools, queues, key, limit, fix):
     with pytest.raises(RefusalError) as caught:
         limits(() if node_pools is None else pools(*node_pools), **queues)
-    assert caught.value.field == f"athanor:scheduling.{key}"
+    assert caught.value.field == f"athanor:scheduling.queues{key}"
     assert limit in caught.value.limit
     assert fix in caught.value.fix
 
