@@ -17,6 +17,7 @@ from infra.settings.parse import parse_settings
 from tests.fixtures.recorded_stack import TRAINER_TAG
 from tests.recording_engine import UNKNOWN, record, scalars
 from tests.tables import each_row
+from tests.unit.infra.alicloud.node_pool_program import FIXED_SYSTEM
 
 REGISTRY = "registry-vpc.cn-hangzhou.aliyuncs.com/team"
 EVERYTHING = {
@@ -116,12 +117,8 @@ def test_images_that_few_stacks_need_are_listed_where_they_are_asked_for():
 
 def test_without_the_setting_nothing_changes(record_stack):
     plain = record_stack()
-    assert {ImageReference.parse(image).host for image in _images(plain)} == {
-        "docker.io",
-        "localhost",
-        "quay.io",
-        "registry.k8s.io",
-    }
+    hosts = {ImageReference.parse(image).host for image in _images(plain)}
+    assert hosts == {"docker.io", "localhost", "quay.io", "registry.k8s.io"}
     assert all("imagePullSecrets" not in pod for pod in _pods(plain))
 
 
@@ -148,34 +145,33 @@ def _declared(build, settings=None, *, preview=False):
     return record(program, preview=preview)
 
 
-def _pod(spec):
+PLAIN = {"containers": [{"name": "a", "image": "nvcr.io/a:1"}]}
+
+
+def _pod(spec=PLAIN):
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
 
 
 @each_row(
     "spec",
     [
-        {"containers": [{"name": "a", "image": "nvcr.io/a:1"}]},
-        pulumi.Output.from_input,
-        lambda spec: {"containers": pulumi.Output.from_input(spec["containers"])},
-        lambda _: {"containers": [{"name": "a", "image": pulumi.Output.from_input("nvcr.io/a:1")}]},
+        lambda _: PLAIN,
+        lambda output: output(PLAIN),
+        lambda output: {"containers": output(PLAIN["containers"])},
+        lambda output: {"containers": [{"name": "a", "image": output("nvcr.io/a:1")}]},
     ],
     ids=["plain", "output spec", "output list", "output image"],
 )
 def test_images_inside_outputs_move_too(spec):
-    plain = {"containers": [{"name": "a", "image": "nvcr.io/a:1"}]}
-
     def build():
-        made = spec(plain) if callable(spec) else spec
-        resource("p", _pod(made), pulumi.ResourceOptions())
+        resource("p", _pod(spec(pulumi.Output.from_input)), pulumi.ResourceOptions())
 
     assert list(images_of(_declared(build).one("p").inputs)) == [f"{REGISTRY}/a:1"]
 
 
 def test_a_whole_manifest_that_is_an_output_moves_too():
     def build():
-        manifest = pulumi.Output.from_input(_pod({"containers": [{"name": "a", "image": "nvcr.io/a:1"}]}))
-        resource_from_output("p", ("v1", "Pod"), manifest, pulumi.ResourceOptions())
+        resource_from_output("p", ("v1", "Pod"), pulumi.Output.from_input(_pod()), pulumi.ResourceOptions())
 
     assert list(images_of(_declared(build).one("p").inputs)) == [f"{REGISTRY}/a:1"]
 
@@ -185,8 +181,7 @@ def test_an_unknown_value_leaves_the_rest_of_the_manifest_known():
 
     def build():
         first = kubernetes.core.v1.Namespace("first")
-        spec = {"nodeName": first.id, "containers": [{"name": "a", "image": "nvcr.io/a:1"}]}
-        resource("p", _pod(spec), pulumi.ResourceOptions())
+        resource("p", _pod({"nodeName": first.id, **PLAIN}), pulumi.ResourceOptions())
 
     spec = _declared(build, preview=True).one("p").inputs["spec"]
     assert spec == {"nodeName": UNKNOWN, "containers": [{"name": "a", "image": f"{REGISTRY}/a:1"}]}
@@ -213,22 +208,12 @@ def test_the_sdks_own_classes_are_refused():
 
 
 def test_pull_secrets_alone_leave_the_images():
-    def build():
-        resource("p", _pod({"containers": [{"name": "a", "image": "nvcr.io/a:1"}]}), pulumi.ResourceOptions())
-
-    spec = _declared(build, ImageSettings(pull_secrets=("one",))).one("p").inputs["spec"]
-    assert spec == {"containers": [{"name": "a", "image": "nvcr.io/a:1"}], "imagePullSecrets": [{"name": "one"}]}
+    settings = ImageSettings(pull_secrets=("one",))
+    recording = _declared(lambda: resource("p", _pod(), pulumi.ResourceOptions()), settings)
+    assert recording.one("p").inputs["spec"] == {**PLAIN, "imagePullSecrets": [{"name": "one"}]}
 
 
-ON_ALICLOUD = {
-    "alicloud": {
-        "region": "cn-hangzhou",
-        "zones": ["cn-hangzhou-i"],
-        "node_pools": [
-            {"name": "system", "role": "system", "instance_types": ["ecs.g7.xlarge"], "minimum": 2, "maximum": 2}
-        ],
-    }
-}
+ON_ALICLOUD = {"alicloud": {"region": "cn-hangzhou", "zones": ["cn-hangzhou-i"], "node_pools": [FIXED_SYSTEM]}}
 
 
 def test_nodes_in_the_cloud_need_a_place_to_pull_the_trainer_from():
@@ -236,47 +221,33 @@ def test_nodes_in_the_cloud_need_a_place_to_pull_the_trainer_from():
         platform_trainer_image(parse_settings(ON_ALICLOUD))
 
 
-@pytest.mark.parametrize(
-    ("given", "image"),
-    [
-        ({"registry": REGISTRY}, f"{REGISTRY}/athanor/trainer:{TRAINER_TAG}"),
-        ({"registry": REGISTRY, "flatten": True}, f"{REGISTRY}/athanor-trainer:{TRAINER_TAG}"),
-        ({"trainer": "quay.io/team/trainer:1"}, "quay.io/team/trainer:1"),
-        ({"trainer": "quay.io/team/trainer:1", "registry": REGISTRY}, f"{REGISTRY}/team/trainer:1"),
-    ],
-)
-def test_the_trainer_comes_from_the_registry_or_from_where_it_was_pushed(monkeypatch, given, image):
-    monkeypatch.setattr(images, "trainer_content_tag", lambda *_: TRAINER_TAG)
-    assert platform_trainer_image(parse_settings({**ON_ALICLOUD, "images": given})) == image
+TRAINER, TENSORFLOW = f"athanor/trainer:{TRAINER_TAG}", f"athanor/trainer-tensorflow:{TRAINER_TAG}"
+OWN = "quay.io/team/own:1"
 
 
 @pytest.mark.parametrize(
-    ("given", "image"),
+    ("image_of", "stack", "given", "image"),
     [
-        ({"registry": REGISTRY}, f"{REGISTRY}/athanor/serving:{TRAINER_TAG}"),
-        ({"trainer": "quay.io/team/trainer:1"}, "quay.io/team/trainer:1"),
-        ({"trainer": "quay.io/team/trainer:1", "serving": "quay.io/team/serving:1"}, "quay.io/team/serving:1"),
-        ({"serving": "quay.io/team/serving:1", "registry": REGISTRY}, f"{REGISTRY}/team/serving:1"),
+        (platform_trainer_image, ON_ALICLOUD, {"registry": REGISTRY}, f"{REGISTRY}/{TRAINER}"),
+        (platform_trainer_image, ON_ALICLOUD, {"registry": REGISTRY, "flatten": True},
+         f"{REGISTRY}/{TRAINER.replace('/', '-')}"),
+        (platform_trainer_image, ON_ALICLOUD, {"trainer": OWN}, OWN),
+        (platform_trainer_image, ON_ALICLOUD, {"trainer": OWN, "registry": REGISTRY}, f"{REGISTRY}/team/own:1"),
+        # that of services follows the trainer's
+        (platform_serving_image, ON_ALICLOUD, {"registry": REGISTRY}, f"{REGISTRY}/athanor/serving:{TRAINER_TAG}"),
+        (platform_serving_image, ON_ALICLOUD, {"trainer": OWN}, OWN),
+        (platform_serving_image, ON_ALICLOUD, {"trainer": "quay.io/team/trainer:1", "serving": OWN}, OWN),
+        (platform_serving_image, ON_ALICLOUD, {"serving": OWN, "registry": REGISTRY}, f"{REGISTRY}/team/own:1"),
+        # one of TensorFlow that no node could pull is none, and refuses nothing: most stacks have no such job
+        (platform_tensorflow_image, ON_ALICLOUD, {"trainer": OWN}, ""),
+        (platform_tensorflow_image, ON_ALICLOUD, {"registry": REGISTRY}, f"{REGISTRY}/{TENSORFLOW}"),
+        (platform_tensorflow_image, ON_ALICLOUD, {"tensorflow": OWN, "registry": REGISTRY}, f"{REGISTRY}/team/own:1"),
+        (platform_tensorflow_image, {}, {}, f"localhost/{TENSORFLOW}"),
     ],
-)
-def test_the_image_of_services_follows_the_trainers(monkeypatch, given, image):
+)  # fmt: skip
+def test_an_image_comes_from_the_registry_or_from_where_it_was_pushed(monkeypatch, image_of, stack, given, image):
     monkeypatch.setattr(images, "trainer_content_tag", lambda *_: TRAINER_TAG)
-    assert platform_serving_image(parse_settings({**ON_ALICLOUD, "images": given})) == image
-
-
-@pytest.mark.parametrize(
-    ("stack", "given", "image"),
-    [
-        (ON_ALICLOUD, {"trainer": "quay.io/team/trainer:1"}, ""),
-        (ON_ALICLOUD, {"registry": REGISTRY}, f"{REGISTRY}/athanor/trainer-tensorflow:{TRAINER_TAG}"),
-        (ON_ALICLOUD, {"tensorflow": "quay.io/team/tf:1", "registry": REGISTRY}, f"{REGISTRY}/team/tf:1"),
-        ({}, {}, f"localhost/athanor/trainer-tensorflow:{TRAINER_TAG}"),
-    ],
-)
-def test_an_image_of_tensorflow_jobs_that_no_node_could_pull_is_none(monkeypatch, stack, given, image):
-    """It refuses nothing by itself: most stacks have no such job."""
-    monkeypatch.setattr(images, "trainer_content_tag", lambda *_: TRAINER_TAG)
-    assert platform_tensorflow_image(parse_settings({**stack, "images": given})) == image
+    assert image_of(parse_settings({**stack, "images": given})) == image
 
 
 @each_row(
