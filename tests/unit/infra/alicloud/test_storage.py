@@ -51,7 +51,7 @@ def test_the_default_is_one_encrypted_general_purpose_file_system(default):
 def test_only_node_vswitches_may_mount_it(default):
     """The driver mounts on the nodes; anything that may mount is root there, which no pod should be."""
     rules = inputs(default, "nas/accessRule:AccessRule")
-    assert [rule["sourceCidrIp"] for rule in rules] == ["10.64.0.0/19", "10.66.0.0/19"]
+    assert sorted(rule["sourceCidrIp"] for rule in rules) == ["10.64.0.0/19", "10.66.0.0/19"]
     [group] = inputs(default, "nas/accessGroup:AccessGroup")
     assert group == {"accessGroupName": "athanor-prod-nas", "accessGroupType": "Vpc", "fileSystemType": "standard"}
     assert {rule["accessGroupName"] for rule in rules} == {"athanor-prod-nas"}
@@ -251,7 +251,7 @@ def test_existing_vswitches_must_be_let_in_by_their_addresses():
         environment(network={"existing": EXISTING})
     nas = {"mode": "standard", "client_cidrs": ["10.1.0.0/16", "10.2.0.0/16"]}
     rules = inputs(environment({"nas": nas}, network={"existing": EXISTING}), "nas/accessRule:AccessRule")
-    assert [rule["sourceCidrIp"] for rule in rules] == ["10.1.0.0/16", "10.2.0.0/16"]
+    assert sorted(rule["sourceCidrIp"] for rule in rules) == ["10.1.0.0/16", "10.2.0.0/16"]
 
 
 OSS = {"name": "imagenet", "bucket": "team-datasets", "path": "/imagenet"}
