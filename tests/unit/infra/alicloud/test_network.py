@@ -64,6 +64,14 @@ def _inputs(recording):
 
 
 def test_an_environment_of_one_zone_asks_for_exactly_this():
+    rule = {
+        "securityGroupId": "security-group-id",
+        "ipProtocol": "all",
+        "portRange": "-1/-1",
+        "nicType": "intranet",
+        "policy": "accept",
+        "priority": 1,
+    }
     assert _inputs(_network(zones=ZONES[:1])) == {
         "vpc": {"vpcName": "athanor-prod-vpc", "cidrBlock": "10.64.0.0/12", "tags": TAGS},
         "nodes-cn-hangzhou-i": {
@@ -87,24 +95,14 @@ def test_an_environment_of_one_zone_asks_for_exactly_this():
             "tags": TAGS,
         },
         "security-group-ingress": {
-            "securityGroupId": "security-group-id",
+            **rule,
             "type": "ingress",
-            "ipProtocol": "all",
-            "portRange": "-1/-1",
-            "nicType": "intranet",
-            "policy": "accept",
-            "priority": 1,
             "cidrIp": "10.64.0.0/12",
             "description": "Nodes, pods and the control plane reach each other",
         },
         "security-group-egress": {
-            "securityGroupId": "security-group-id",
+            **rule,
             "type": "egress",
-            "ipProtocol": "all",
-            "portRange": "-1/-1",
-            "nicType": "intranet",
-            "policy": "accept",
-            "priority": 1,
             "cidrIp": "0.0.0.0/0",
             "description": "Everybody inside may call out",
         },
@@ -218,12 +216,8 @@ def test_of_an_existing_network_only_what_is_missing_is_made():
     made = []
     recording = _network(zones=ZONES, network={"existing": EXISTING}, made=made)
     assert set(_inputs(recording)) == {
-        "security-group",
-        "security-group-ingress",
-        "security-group-egress",
-        "nat-gateway",
-        "nat-address",
-        "nat-address-association",
+        *("security-group", "security-group-ingress", "security-group-egress"),
+        *("nat-gateway", "nat-address", "nat-address-association"),
         *(f"snat-{kind}-{zone}" for kind in ("nodes", "pods") for zone in ZONES),
     }
     assert recording.one("security-group").inputs["vpcId"] == "vpc-theirs"

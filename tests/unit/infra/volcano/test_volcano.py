@@ -24,54 +24,34 @@ CONTROLLING = controllers_manifest("docker.io/volcanosh/vc-controller-manager:v1
 DEPLOYMENTS = each_row("manifest", [SCHEDULING, CONTROLLING], ids=["scheduler", "controllers"])
 RULES = {SCHEDULER: SCHEDULER_RULES, CONTROLLERS: CONTROLLER_RULES}
 
+JOBS, CRON_JOBS, COMMANDS = "batch.volcano.sh_jobs", "batch.volcano.sh_cronjobs", "bus.volcano.sh_commands"
+POD_GROUPS, QUEUES = "scheduling.volcano.sh_podgroups", "scheduling.volcano.sh_queues"
+FLOWS, TEMPLATES = "flow.volcano.sh_jobflows", "flow.volcano.sh_jobtemplates"
+HYPER_NODES = "topology.volcano.sh_hypernodes"
 # What each controller of Volcano 1.14 lists and watches (pkg/controllers/<name>, informers in Initialize).
 WATCHED = {
-    "job-controller": {
-        "batch.volcano.sh_jobs",
-        "bus.volcano.sh_commands",
-        "scheduling.volcano.sh_podgroups",
-        "scheduling.volcano.sh_queues",
-    },
-    "queue-controller": {
-        "bus.volcano.sh_commands",
-        "scheduling.volcano.sh_podgroups",
-        "scheduling.volcano.sh_queues",
-    },
-    "pg-controller": {"scheduling.volcano.sh_podgroups"},
-    "gc-controller": {"batch.volcano.sh_jobs"},
-    "hyperNode-controller": {"topology.volcano.sh_hypernodes"},
-    "cronjob-controller": {"batch.volcano.sh_jobs", "batch.volcano.sh_cronjobs"},
-    "jobflow-controller": {"flow.volcano.sh_jobflows", "flow.volcano.sh_jobtemplates", "batch.volcano.sh_jobs"},
-    "jobtemplate-controller": {"flow.volcano.sh_jobtemplates", "batch.volcano.sh_jobs"},
+    "job-controller": {JOBS, COMMANDS, POD_GROUPS, QUEUES},
+    "queue-controller": {COMMANDS, POD_GROUPS, QUEUES},
+    "pg-controller": {POD_GROUPS},
+    "gc-controller": {JOBS},
+    "hyperNode-controller": {HYPER_NODES},
+    "cronjob-controller": {JOBS, CRON_JOBS},
+    "jobflow-controller": {FLOWS, TEMPLATES, JOBS},
+    "jobtemplate-controller": {TEMPLATES, JOBS},
     "colocation-config-controller": {"config.volcano.sh_colocationconfigurations"},
     "sharding-controller": {"shard.volcano.sh_nodeshards"},
 }
+WATCHED_BY_SCHEDULER = {POD_GROUPS, QUEUES, "nodeinfo.volcano.sh_numatopologies", HYPER_NODES}
 # Volcano 1.14, pkg/scheduler/plugins/factory.go
 PLUGINS = {
-    "binpack",
-    "capacity",
-    "conformance",
-    "drf",
-    "gang",
-    "network-topology-aware",
-    "nodeorder",
-    "overcommit",
-    "predicates",
-    "priority",
-    "proportion",
-    "resourcequota",
-}
+    "binpack", "capacity", "conformance", "drf", "gang", "network-topology-aware", "nodeorder", "overcommit",
+    "predicates", "priority", "proportion", "resourcequota",
+}  # fmt: skip
 # Who registers for what (Add…Fn in pkg/scheduler/plugins/<name>); drf reclaims only among hierarchical queues.
 TAKES_PART = {
     "preemptable": {"priority", "gang", "conformance", "drf", "pdb", "tdm", "cdp", "extender"},
     "reclaimable": {"gang", "conformance", "capacity", "proportion", "pdb", "cdp", "extender"},
     "enqueueable": {"overcommit", "capacity", "proportion", "resourcequota", "sla", "extender"},
-}
-WATCHED_BY_SCHEDULER = {
-    "scheduling.volcano.sh_podgroups",
-    "scheduling.volcano.sh_queues",
-    "nodeinfo.volcano.sh_numatopologies",
-    "topology.volcano.sh_hypernodes",
 }
 
 
