@@ -14,6 +14,8 @@ from workloads.inference import TorchScriptServiceArgs
 from workloads.resources import Resources
 from workloads.triton import Triton
 
+ON_GPUS = {"runtime": Triton(), "resources": Resources(gpus=1)}
+
 
 def _autoscaler(**asked: object):
     [autoscaler] = serve(**asked).of_kind("HorizontalPodAutoscaler")
@@ -39,7 +41,7 @@ def test_cpu_utilisation_decides_by_default():
 
 @each_row("gpus", [False, True])
 def test_the_queue_decides_on_cpus_and_on_gpus(gpus):
-    on_gpus = {"runtime": Triton(), "resources": Resources(gpus=1)} if gpus else {}
+    on_gpus = ON_GPUS if gpus else {}
     autoscaler = _autoscaler(autoscaling=Autoscaling(maximum=4, targets=[QueueDepth(requests=8)]), **on_gpus)
     metric = {"name": "nv_inference_pending_request_count"}
     target = {"type": "AverageValue", "averageValue": "8"}
@@ -121,20 +123,12 @@ def test_a_budget_wherever_two_pods_can_run(asked, budgets):
             ("replicas = 2", "the autoscaler decides that, from 1 to 4", "omit replicas"),
         ),
         (
-            lambda: TorchScriptServiceArgs(
-                model="digits",
-                autoscaling=Autoscaling(maximum=4),
-                runtime=Triton(),
-                resources=Resources(gpus=1),
-            ),
+            lambda: TorchScriptServiceArgs(model="digits", autoscaling=Autoscaling(maximum=4), **ON_GPUS),
             ("autoscaling.targets = CpuUtilisation(percent=70)", "CPUs stay idle", "QueueDepth(requests=4)"),
         ),
         (
             lambda: TorchScriptServiceArgs(
-                model="digits",
-                autoscaling=Autoscaling(maximum=4, targets=[LatencyP99(milliseconds=50)]),
-                runtime=Triton(),
-                resources=Resources(gpus=1),
+                model="digits", autoscaling=Autoscaling(maximum=4, targets=[LatencyP99(milliseconds=50)]), **ON_GPUS
             ),
             ("LatencyP99(milliseconds=50)", "no quantile", "QueueDepth(requests=4)"),
         ),

