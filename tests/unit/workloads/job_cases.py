@@ -10,8 +10,12 @@ import pulumi_kubernetes as kubernetes
 from infra.instance_types import instance_type
 from infra.offers import PoolOffer, node_facts
 from infra.platform import Platform, ResolvedPlatform
+from workloads.batch import BatchJobArgs, batch_shape
 from workloads.job_name import named_job_manifest
+from workloads.mpi import MPIJobArgs, mpi_shape
+from workloads.pytorch import PyTorchJobArgs, pytorch_shape
 from workloads.resolved import ResolvedJob
+from workloads.tensorflow import TensorFlowJobArgs, tensorflow_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,9 +60,24 @@ def gpu_pool(instance_type_name: str, **changes: object) -> PoolOffer:
     return replace(offer, **changes)
 
 
-def manifest_of(args: JobArgs, shape: Callable[[str], JobShape], resolved: ResolvedJob = RESOLVED) -> Manifest:
+SHAPES: dict[type[JobArgs], Callable[[str, Any], JobShape]] = {
+    PyTorchJobArgs: pytorch_shape,
+    TensorFlowJobArgs: tensorflow_shape,
+    MPIJobArgs: mpi_shape,
+    BatchJobArgs: lambda _, args: batch_shape(args),
+}
+
+
+def manifest_of(args: JobArgs, resolved: ResolvedJob = RESOLVED) -> Manifest:
     """Return the Volcano Job named `job-<hash>`."""
-    return named_job_manifest("job", args, lambda job_name, _: shape(job_name), resolved)
+    return named_job_manifest("job", args, lambda name, _: SHAPES[type(args)](name, args), resolved)
+
+
+def words_for_the_trainer(args: JobArgs) -> list[str]:
+    """Return the arguments of the platform's trainer, as a job's workers start it."""
+    [container] = pod(manifest_of(args), "worker")["containers"]
+    command = [*container.get("command", []), *container.get("args", [])]
+    return command[command.index("trainer.train") + 1 :]
 
 
 def task(manifest: Manifest, role: str) -> dict[str, Any]:

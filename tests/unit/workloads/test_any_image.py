@@ -18,11 +18,11 @@ from tests.recording_engine import Recording, record
 from tests.tables import each_row
 from tests.unit.workloads.job_cases import environment, manifest_of, plain_platform, pod, task
 from workloads.any_image import WORKING_DIRECTORY, in_writable_directory
-from workloads.batch import BatchJob, BatchJobArgs, batch_shape
+from workloads.batch import BatchJob, BatchJobArgs
 from workloads.git_source import GitSource
-from workloads.mpi import MPIJobArgs, mpi_shape
-from workloads.pytorch import PyTorchJobArgs, pytorch_shape
-from workloads.tensorflow import TensorFlowJobArgs, tensorflow_shape
+from workloads.mpi import MPIJobArgs
+from workloads.pytorch import PyTorchJobArgs
+from workloads.tensorflow import TensorFlowJobArgs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,19 +30,11 @@ if TYPE_CHECKING:
     from infra.manifests import Manifest
 
 JOBS = {
-    "pytorch": lambda **more: _made(PyTorchJobArgs(program=("train.py",), workers=2, **more), pytorch_shape),
-    "mpi": lambda **more: _made(MPIJobArgs(program=("./train",), workers=2, **more), mpi_shape),
-    "tensorflow": lambda **more: _made(
-        TensorFlowJobArgs(program=("python", "train.py"), workers=2, **more), tensorflow_shape
-    ),
-    "batch": lambda **more: _made(
-        BatchJobArgs(command=("sh", "-c", "true"), **more), lambda _, args: batch_shape(args)
-    ),
+    "pytorch": lambda **more: manifest_of(PyTorchJobArgs(program=("train.py",), workers=2, **more)),
+    "mpi": lambda **more: manifest_of(MPIJobArgs(program=("./train",), workers=2, **more)),
+    "tensorflow": lambda **more: manifest_of(TensorFlowJobArgs(program=("python", "train.py"), workers=2, **more)),
+    "batch": lambda **more: manifest_of(BatchJobArgs(command=("sh", "-c", "true"), **more)),
 }
-
-
-def _made(args, shape) -> Manifest:
-    return manifest_of(args, lambda name: shape(name, args))
 
 
 @pytest.fixture(params=JOBS)
@@ -132,11 +124,7 @@ def test_programs_start_in_a_writable_directory(made):
 @each_row(
     ("more", "directory", "has_shell"),
     [
-        (
-            {"source": GitSource(repository="https://git.example/a.git", branch="main")},
-            "/source/code",
-            True,
-        ),
+        ({"source": GitSource(repository="https://git.example/a.git", branch="main")}, "/source/code", True),
         ({"working_directory": "/app"}, "/app", False),
     ],
 )

@@ -10,14 +10,14 @@ import pytest
 from infra.errors import RefusalError
 from tests.tables import each_row
 from tests.unit.workloads.job_cases import environment, manifest_of, pod, task
-from workloads.batch import BatchJobArgs, batch_shape
+from workloads.batch import BatchJobArgs
 from workloads.local_folder import LocalFolder
 
 ARGS = BatchJobArgs(command=("python3", "-m", "my.data", "--part=$(VC_TASK_INDEX)"), pods=3)
 
 
 def _manifest(args: BatchJobArgs = ARGS):
-    return manifest_of(args, lambda _: batch_shape(args))
+    return manifest_of(args)
 
 
 @each_row(

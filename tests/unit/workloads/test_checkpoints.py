@@ -6,12 +6,12 @@ import pytest
 
 from infra.errors import RefusalError
 from tests.tables import each_row
-from tests.unit.workloads.job_cases import manifest_of, pod
+from tests.unit.workloads.job_cases import words_for_the_trainer
 from trainer.pytorch.checkpoints.config import CheckpointConfig
 from trainer.pytorch.config import parse
 from workloads.checkpoints import Checkpoints
 from workloads.parallel import Parallel
-from workloads.pytorch import PyTorchJobArgs, pytorch_shape
+from workloads.pytorch import PyTorchJobArgs
 from workloads.resources import Resources
 
 PROGRAM = ("-m", "trainer.train", "--data_dir=/d", "--output_dir=/o")
@@ -38,10 +38,7 @@ def _args(program=PROGRAM, **fields) -> PyTorchJobArgs:
     ],
 )
 def test_the_trainer_reads_the_policy_that_the_job_was_given(checkpoints, read):
-    args = _args(checkpoints=checkpoints, parallel=Parallel(shard=2))
-    [container] = pod(manifest_of(args, lambda job_name: pytorch_shape(job_name, args)), "worker")["containers"]
-    command = [*container.get("command", []), *container.get("args", [])]
-    config = parse(command[command.index("trainer.train") + 1 :])
+    config = parse(words_for_the_trainer(_args(checkpoints=checkpoints, parallel=Parallel(shard=2))))
     assert config.checkpoint == read
     assert config.parallel.data_parallel_shard == 2
 

@@ -22,7 +22,7 @@ from tests.tables import each_row
 from tests.unit.workloads.job_cases import manifest_of, plain_platform, pod
 from workloads.accelerators import GpuMemory, MigInstances, WholeGpus
 from workloads.autoscaling import Autoscaling, PodsMetric
-from workloads.batch import BatchJob, BatchJobArgs, batch_shape
+from workloads.batch import BatchJob, BatchJobArgs
 from workloads.canary import Canary
 from workloads.checks import check_name
 from workloads.git_source import GitSource
@@ -218,7 +218,7 @@ def test_two_volumes_cannot_have_one_path():
 def test_a_claim_that_is_mounted_twice_is_one_volume():
     volumes = tuple(ClaimMount(claim=claim, path=path) for claim, path in (("a", "/a"), ("b", "/b"), ("a", "/c")))
     args = _batch(volumes=volumes)
-    spec = pod(manifest_of(args, lambda _: batch_shape(args)), "pod")
+    spec = pod(manifest_of(args), "pod")
     claims = [
         each["persistentVolumeClaim"]["claimName"] for each in spec["volumes"] if each["name"].startswith("volume-")
     ]
@@ -235,7 +235,7 @@ def test_a_claim_that_every_pod_has_stays_one_volume():
         ClaimMount(claim="a", path="/a"),
     )
     args = _batch(volumes=volumes)
-    spec = pod(manifest_of(args, lambda _: batch_shape(args)), "pod")
+    spec = pod(manifest_of(args), "pod")
     names = {each["name"]: each.get("persistentVolumeClaim", {}).get("claimName") for each in spec["volumes"]}
     claims = [claim for claim in names.values() if claim]
     assert sorted(claims) == ["a", "data", "output"]

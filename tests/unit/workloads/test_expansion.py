@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from tests.tables import each_row
 from tests.unit.workloads.job_cases import RESOLVED, manifest_of
-from workloads.batch import BatchJobArgs, batch_shape
+from workloads.batch import BatchJobArgs
 from workloads.git_source import GitSource
-from workloads.mpi import MPIJobArgs, mpi_shape
+from workloads.mpi import MPIJobArgs
 from workloads.pods import as_written
-from workloads.pytorch import PyTorchJobArgs, pytorch_shape
+from workloads.pytorch import PyTorchJobArgs
 from workloads.roles import PodArgs
-from workloads.tensorflow import ParameterServers, TensorFlowJobArgs, tensorflow_shape
+from workloads.tensorflow import ParameterServers, TensorFlowJobArgs
 
 TEXTS = ("pa$$word", "$(HOME)", "$$(HOME)", "echo $$", "$$$", "$", "a$(", "$(A", "$()", "${HOME} $HOME", "$(ls $(pwd))")
 
@@ -58,17 +58,17 @@ def test_a_text_that_kubernetes_does_not_touch_stays_in_the_manifest(text):
 
 def _mpi(words: tuple[str, ...], env: dict[str, str]):
     args = MPIJobArgs(program=("run", *words), mpirun_options=words, workers=2, env=env, prepare=("make", *words))
-    return manifest_of(args, lambda name: mpi_shape(name, args))
+    return manifest_of(args)
 
 
 def _pytorch(words: tuple[str, ...], env: dict[str, str]):
     args = PyTorchJobArgs(program=("run.py", *words), workers=2, env=env, prepare=("make", *words))
-    return manifest_of(args, lambda name: pytorch_shape(name, args))
+    return manifest_of(args)
 
 
 def _elastic(words: tuple[str, ...], env: dict[str, str]):
     args = PyTorchJobArgs(program=("run.py", *words), workers=2, minimum_workers=1, env=env, liveness_probe=True)
-    return manifest_of(args, lambda name: pytorch_shape(name, args))
+    return manifest_of(args)
 
 
 def _tensorflow(words: tuple[str, ...], env: dict[str, str]):
@@ -76,12 +76,12 @@ def _tensorflow(words: tuple[str, ...], env: dict[str, str]):
     args = TensorFlowJobArgs(
         program=("run", *words), workers=2, env=env, parameter_servers=servers, chief=other, evaluator=other
     )
-    return manifest_of(args, lambda name: tensorflow_shape(name, args))
+    return manifest_of(args)
 
 
 def _batch(words: tuple[str, ...], env: dict[str, str]):
     args = BatchJobArgs(command=("run", *words), pods=2, env=env, working_directory="/app")
-    return manifest_of(args, lambda _name: batch_shape(args))
+    return manifest_of(args)
 
 
 def _containers(manifest):
@@ -132,7 +132,7 @@ def test_documented_names_stand_for_their_values(job):
 def test_a_git_reference_is_never_a_variable():
     source = GitSource("https://example.com/a.git", branch="$(VC_TASK_INDEX)$$")
     args = BatchJobArgs(command=("run",), source=source)
-    manifest = manifest_of(args, lambda _name: batch_shape(args))
+    manifest = manifest_of(args)
     fetching = [words for words, _ in map(_arriving, (each for _, each in _containers(manifest))) if "-m" in words]
     assert len(fetching) == 2
     assert all("--branch=$(VC_TASK_INDEX)$$" in words for words in fetching)
@@ -141,7 +141,7 @@ def test_a_git_reference_is_never_a_variable():
 def test_what_the_platform_starts_is_not_changed_by_kubernetes():
     """Its shells and programs have dollars of their own."""
     args = MPIJobArgs(program=("run",), workers=2)
-    manifest = manifest_of(args, lambda name: mpi_shape(name, args), RESOLVED)
+    manifest = manifest_of(args, RESOLVED)
     [launcher] = [each for role, each in _containers(manifest) if role == each["name"] == "launcher"]
     words, _ = _arriving(launcher)
     assert any('"$@" & child=$!' in word for word in words)

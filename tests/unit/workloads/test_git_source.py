@@ -18,10 +18,10 @@ from tests.tables import each_row
 from tests.unit.workloads.job_cases import manifest_of, plain_platform, pod, task
 from trainer.source import __main__ as program
 from trainer.source.config import parse
-from workloads.batch import BatchJobArgs, batch_shape
+from workloads.batch import BatchJobArgs
 from workloads.git_source import GitSource
 from workloads.owner import owner_label
-from workloads.pytorch import PyTorchJob, PyTorchJobArgs, pytorch_shape
+from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 
 SOURCE = GitSource(repository="https://git.example/team/project.git", branch="main")
 ARGS = PyTorchJobArgs(program=("train.py",), workers=2, source=SOURCE)
@@ -136,7 +136,7 @@ def _in_a_pod(command: list[str]) -> list[str]:
 
 def _manifest(**changes: object):
     args = dataclasses.replace(ARGS, **changes)
-    return manifest_of(args, lambda job_name: pytorch_shape(job_name, args))
+    return manifest_of(args)
 
 
 def test_the_code_is_fetched_first_by_the_platforms_image_and_run_from_its_folder():
@@ -208,7 +208,7 @@ def test_the_fetching_pod_belongs_to_the_gang():
 def test_a_batch_is_not_complete_without_its_last_pod():
     """The pod that fetches succeeds, too."""
     args = BatchJobArgs(command=("python3", "part.py"), pods=3, source=SOURCE)
-    assert manifest_of(args, lambda _: batch_shape(args))["spec"]["minSuccess"] == 4
+    assert manifest_of(args)["spec"]["minSuccess"] == 4
 
 
 def _policies(args: PyTorchJobArgs):

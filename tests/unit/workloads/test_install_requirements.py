@@ -17,11 +17,11 @@ import pytest
 from infra.offers import PackageIndexOffer, PlatformOffers
 from tests.unit.workloads.job_cases import PLATFORM, RESOLVED, manifest_of, pod
 from workloads import install_requirements
-from workloads.batch import BatchJobArgs, batch_shape
+from workloads.batch import BatchJobArgs
 from workloads.git_source import GitSource
 from workloads.job import job_manifests
 from workloads.job_secrets import SecretFiles
-from workloads.mpi import MPIJobArgs, mpi_shape
+from workloads.mpi import MPIJobArgs
 from workloads.pytorch import PyTorchJobArgs, pytorch_shape
 
 if TYPE_CHECKING:
@@ -231,15 +231,15 @@ def test_a_job_that_installs_packages_reaches_the_platforms_index(index, given, 
 
 
 @pytest.mark.parametrize(
-    ("args", "shape", "role"),
+    ("args", "role"),
     [
-        (PyTorchJobArgs(program=("a.py",), workers=2, **CODE), pytorch_shape, "worker"),
-        (MPIJobArgs(program=("a",), workers=2, **CODE), mpi_shape, "worker"),
-        (BatchJobArgs(command=("a",), pods=2, **CODE), lambda _, args: batch_shape(args), "pod"),
+        (PyTorchJobArgs(program=("a.py",), workers=2, **CODE), "worker"),
+        (MPIJobArgs(program=("a",), workers=2, **CODE), "worker"),
+        (BatchJobArgs(command=("a",), pods=2, **CODE), "pod"),
     ],
 )
-def test_packages_are_installed_before_the_program_which_imports_them(args, shape, role):
-    spec = pod(manifest_of(args, lambda name: shape(name, args)), role)
+def test_packages_are_installed_before_the_program_which_imports_them(args, role):
+    spec = pod(manifest_of(args), role)
     [step] = [each for each in spec["initContainers"] if each["name"] == "requirements"]
     assert step["args"][-3:] == ["r.txt", "/data/output/.packages", "/tmp/.packages"]
     assert {"name": "output", "mountPath": "/data/output", "readOnly": False} in step["volumeMounts"]

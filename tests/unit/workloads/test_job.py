@@ -16,15 +16,15 @@ from tests.pod_security import violations
 from tests.recording_engine import record
 from tests.tables import each_row
 from tests.unit.workloads.job_cases import environment, manifest_of, plain_platform, pod, task
-from workloads.batch import BatchJob, BatchJobArgs, batch_shape
+from workloads.batch import BatchJob, BatchJobArgs
 from workloads.git_source import GitSource
-from workloads.mpi import MPIJobArgs, mpi_shape
+from workloads.mpi import MPIJobArgs
 from workloads.placement import Spread, Toleration
 from workloads.pods import ClaimMount
-from workloads.pytorch import PyTorchJob, PyTorchJobArgs, pytorch_shape
+from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
 from workloads.roles import PodArgs
-from workloads.tensorflow import ParameterServers, TensorFlowJobArgs, tensorflow_shape
+from workloads.tensorflow import ParameterServers, TensorFlowJobArgs
 from workloads.topology import Together
 
 ARGS = PyTorchJobArgs(program=("train.py",), workers=4)
@@ -34,7 +34,7 @@ OWN = {"athanor.dev/job": "job", "athanor.dev/owner": "athanor-local"}
 
 
 def _manifest(args: PyTorchJobArgs):
-    return manifest_of(args, lambda job_name: pytorch_shape(job_name, args))
+    return manifest_of(args)
 
 
 def _worker(**changes: object):
@@ -229,27 +229,26 @@ GPUS = {"resources": Resources(gpus=8), "processes_per_worker": 8}
 
 
 @each_row(
-    ("args", "shape", "roles"),
+    ("args", "roles"),
     [
-        (PyTorchJobArgs(program=("train.py",), **PREPARED, **GPUS), pytorch_shape, {"worker"}),
-        (PyTorchJobArgs(program=("train.py",), workers=2, source=GIT), pytorch_shape, {"source", "worker"}),
-        (TestElastic.ARGS, pytorch_shape, {"worker", "rendezvous"}),
-        (TensorFlowJobArgs(program=("a",), **PREPARED, **SERVED), tensorflow_shape,
-         {"ps", "worker", "chief", "evaluator"}),
-        (MPIJobArgs(program=("train",), **PREPARED), mpi_shape, {"launcher", "worker"}),
-        (BatchJobArgs(command=("true",)), lambda _, args: batch_shape(args), {"pod"}),
+        (PyTorchJobArgs(program=("train.py",), **PREPARED, **GPUS), {"worker"}),
+        (PyTorchJobArgs(program=("train.py",), workers=2, source=GIT), {"source", "worker"}),
+        (TestElastic.ARGS, {"worker", "rendezvous"}),
+        (TensorFlowJobArgs(program=("a",), **PREPARED, **SERVED), {"ps", "worker", "chief", "evaluator"}),
+        (MPIJobArgs(program=("train",), **PREPARED), {"launcher", "worker"}),
+        (BatchJobArgs(command=("true",)), {"pod"}),
     ],
     ids=["prepared", "code from git", "elastic", "TensorFlow", "MPI", "batch"],
 )  # fmt: skip
-def test_the_pods_of_all_kinds_are_admitted_at_restricted(args, shape, roles):
-    manifest = manifest_of(args, lambda name: shape(name, args))
+def test_the_pods_of_all_kinds_are_admitted_at_restricted(args, roles):
+    manifest = manifest_of(args)
     assert {each["name"] for each in manifest["spec"]["tasks"]} == roles
     assert [violations(pod(manifest, role)) for role in roles] == [[]] * len(roles)
 
 
 def test_a_repetition_is_a_new_object_of_the_same_content():
     arguments = [BatchJobArgs(command=("true",)), BatchJobArgs(command=("true",), rerun=1)]
-    once, again = (manifest_of(args, lambda _, args=args: batch_shape(args)) for args in arguments)
+    once, again = (manifest_of(args) for args in arguments)
     names = once["metadata"]["name"], again["metadata"]["name"]
     assert names[0] != names[1]
     assert json.dumps(once["spec"]).replace(*names) == json.dumps(again["spec"])

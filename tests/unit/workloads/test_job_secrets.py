@@ -16,7 +16,7 @@ from tests.unit.workloads.job_cases import manifest_of, plain_platform, pod
 from workloads.batch import BatchJob, BatchJobArgs
 from workloads.job_secrets import SecretFiles
 from workloads.pods import ClaimMount
-from workloads.pytorch import PyTorchJobArgs, pytorch_shape
+from workloads.pytorch import PyTorchJobArgs
 
 ARGS = BatchJobArgs(command=("python3", "get.py"))
 FILES = SecretFiles(secret="gcs-key", path="/secrets/gcs")
@@ -34,7 +34,7 @@ def test_files_are_mounted_read_only_where_the_users_code_runs():
     args = PyTorchJobArgs(
         program=("train.py",), workers=2, minimum_workers=1, prepare=("./get",), secret_files=(FILES,)
     )
-    manifest = manifest_of(args, lambda name: pytorch_shape(name, args))
+    manifest = manifest_of(args)
     worker = pod(manifest, "worker")
     volume = {"secretName": "gcs-key", "defaultMode": 0o440}
     assert {"name": "secret-0", "secret": volume} in worker["volumes"]

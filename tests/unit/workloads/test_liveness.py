@@ -13,7 +13,7 @@ from tests.unit.workloads.job_cases import manifest_of, pod
 from trainer.pod_modules.athanor_heartbeat import FOLDER, Heartbeat
 from trainer.pytorch.config import parse
 from workloads.any_image import MODULES
-from workloads.pytorch import PyTorchJobArgs, pytorch_shape
+from workloads.pytorch import PyTorchJobArgs
 from workloads.resources import Resources
 
 PROGRAM = ("-m", "trainer.train", "--data_dir=/d", "--output_dir=/o")
@@ -21,7 +21,7 @@ PROGRAM = ("-m", "trainer.train", "--data_dir=/d", "--output_dir=/o")
 
 def _worker(**fields) -> dict:
     args = PyTorchJobArgs(**{"program": PROGRAM, "workers": 2, "resources": Resources(), **fields})
-    [container] = pod(manifest_of(args, lambda job_name: pytorch_shape(job_name, args)), "worker")["containers"]
+    [container] = pod(manifest_of(args), "worker")["containers"]
     return container
 
 
@@ -62,7 +62,7 @@ def test_without_being_asked_for_there_is_none():
 
 def test_an_elastic_worker_has_one_and_its_store_has_none():
     args = PyTorchJobArgs(program=PROGRAM, workers=2, minimum_workers=1, resources=Resources(), liveness_probe=True)
-    manifest = manifest_of(args, lambda job_name: pytorch_shape(job_name, args))
+    manifest = manifest_of(args)
     assert "livenessProbe" in pod(manifest, "worker")["containers"][0]
     assert "livenessProbe" not in pod(manifest, "rendezvous")["containers"][0]
 

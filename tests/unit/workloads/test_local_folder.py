@@ -23,7 +23,7 @@ from workloads.folder_archive import MAXIMUM_BYTES
 from workloads.git_source import CODE_PATH
 from workloads.local_folder import LocalFolder, config_map_manifests
 from workloads.owner import owner_label
-from workloads.pytorch import PyTorchJob, PyTorchJobArgs, pytorch_shape
+from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.unpack_folder import unpack
 
 
@@ -51,7 +51,7 @@ def _args(folder: Path, **changes: object) -> PyTorchJobArgs:
 
 def _name(folder: Path) -> str:
     args = _args(folder)
-    return manifest_of(args, lambda job_name: pytorch_shape(job_name, args))["metadata"]["name"]
+    return manifest_of(args)["metadata"]["name"]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_the_pods_unpack_what_was_packed(tmp_path):
 def test_every_pod_unpacks_before_anything_else_and_starts_there(tmp_path):
     _write(tmp_path, {"train.py": "print(1)"})
     args = _args(tmp_path, minimum_workers=1, prepare=("python3", "prepare.py"))
-    manifest = manifest_of(args, lambda job_name: pytorch_shape(job_name, args))
+    manifest = manifest_of(args)
     spec = pod(manifest, "worker")
     steps = {step["name"]: step for step in spec["initContainers"]}
     assert list(steps) == ["unpack", "prepare", "wait"]
@@ -263,7 +263,7 @@ def test_every_pod_unpacks_before_anything_else_and_starts_there(tmp_path):
 def test_the_program_that_is_sent_along_runs(tmp_path):
     source = LocalFolder(path=str(_write(tmp_path / "code", {"train.py": "print(1)"})))
     args = PyTorchJobArgs(program=("train.py",), workers=1, source=source)
-    manifest = manifest_of(args, lambda job_name: pytorch_shape(job_name, args))
+    manifest = manifest_of(args)
     [step] = pod(manifest, "worker")["initContainers"]
     [part] = config_map_manifests(source, "job", "me", "athanor")
     (tmp_path / "part-000").write_bytes(base64.b64decode(part["binaryData"]["part-000"]))
@@ -294,5 +294,5 @@ def test_the_state_has_the_code_encrypted_and_the_job_waits_for_it(tmp_path):
 
 def test_a_job_whose_code_is_in_its_image_has_none_of_this():
     args = PyTorchJobArgs(program=("train.py",), workers=2)
-    manifest = manifest_of(args, lambda job_name: pytorch_shape(job_name, args))
+    manifest = manifest_of(args)
     assert pod(manifest, "worker")["initContainers"] == []

@@ -29,7 +29,7 @@ ARGS = MPIJobArgs(program=("python3", "train.py", "--rate=0.1"), workers=2, slot
 
 def _manifest(**changes: object):
     args = dataclasses.replace(ARGS, **changes)
-    return manifest_of(args, lambda job_name: mpi_shape(job_name, args))
+    return manifest_of(args)
 
 
 def _launcher(**changes: object) -> list[str]:

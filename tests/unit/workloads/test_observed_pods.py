@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from infra.monitoring.monitors import SERVING, TRAINING, MonitorsArgs, monitor_manifests
 from infra.pod_network_modes import HostNetwork
 from tests.tables import each_row
 from tests.unit.infra.monitoring.relabeling import relabelled
-from tests.unit.workloads.job_cases import environment, manifest_of, task
+from tests.unit.workloads.job_cases import SHAPES, environment, manifest_of, task
 from tests.unit.workloads.serving import serve
-from workloads.batch import BatchJobArgs, batch_shape
-from workloads.mpi import MPIJobArgs, mpi_shape
-from workloads.pytorch import PyTorchJobArgs, pytorch_shape
+from workloads.batch import BatchJobArgs
+from workloads.mpi import MPIJobArgs
+from workloads.pytorch import PyTorchJobArgs
 from workloads.resources import Resources
 from workloads.roles import PodArgs
-from workloads.tensorflow import ParameterServers, TensorFlowJobArgs, tensorflow_shape
+from workloads.tensorflow import ParameterServers, TensorFlowJobArgs
 from workloads.triton import Triton
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from infra.manifests import Manifest
     from workloads.job_args import JobArgs
-    from workloads.volcano_job import JobShape
 
 PYTORCH = PyTorchJobArgs(program=("-m", "trainer.train"), workers=2, processes_per_worker=3)
 MPI = MPIJobArgs(program=("python3", "train.py"), workers=2, slots_per_worker=2)
@@ -33,20 +32,9 @@ SERVED = dataclasses.replace(TENSORFLOW, parameter_servers=ParameterServers(repl
 LED = dataclasses.replace(TENSORFLOW, chief=PodArgs())
 BATCH = BatchJobArgs(command=("python3", "-m", "my.data"), pods=1)
 
-SHAPES: dict[type[JobArgs], Callable[[str, Any], JobShape]] = {
-    PyTorchJobArgs: pytorch_shape,
-    MPIJobArgs: mpi_shape,
-    TensorFlowJobArgs: tensorflow_shape,
-    BatchJobArgs: lambda _, args: batch_shape(args),
-}
-
-
-def job(args: JobArgs) -> Manifest:
-    return manifest_of(args, lambda name: SHAPES[type(args)](name, args))
-
 
 def template(args: JobArgs, role: str) -> Manifest:
-    return task(job(args), role)["template"]
+    return task(manifest_of(args), role)["template"]
 
 
 def metrics_ports(pod: Manifest) -> dict[str, int]:
@@ -71,7 +59,7 @@ def metrics_ports(pod: Manifest) -> dict[str, int]:
     ],
 )
 def test_every_rank_that_runs_steps_has_a_port(args, ports):
-    made = job(args)
+    made = manifest_of(args)
     ports_by_role = {each["name"]: metrics_ports(each["template"]) for each in made["spec"]["tasks"]}
     assert {role: names for role, names in ports_by_role.items() if names} == ports
     for role, names in ports.items():
@@ -83,13 +71,13 @@ def test_every_rank_that_runs_steps_has_a_port(args, ports):
 
 @each_row("args", [PYTORCH, MPI, SERVED, BATCH])
 def test_all_programs_of_a_job_write_lines_for_a_store(args):
-    made = job(args)
+    made = manifest_of(args)
     for each in made["spec"]["tasks"]:
         assert environment(made, each["name"])["ATHANOR_LOG_FORMAT"] == "json"
 
 
 def test_text_is_logged_on_request():
-    made = job(dataclasses.replace(PYTORCH, env={"ATHANOR_LOG_FORMAT": "text"}))
+    made = manifest_of(dataclasses.replace(PYTORCH, env={"ATHANOR_LOG_FORMAT": "text"}))
     assert environment(made, "worker")["ATHANOR_LOG_FORMAT"] == "text"
 
 

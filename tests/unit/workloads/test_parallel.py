@@ -8,11 +8,11 @@ import pytest
 
 from infra.errors import RefusalError
 from tests.tables import each_row
-from tests.unit.workloads.job_cases import manifest_of, pod
+from tests.unit.workloads.job_cases import manifest_of, pod, words_for_the_trainer
 from trainer.pytorch.config import parse
 from trainer.pytorch.parallel.degrees import ParallelConfig
 from workloads.parallel import Parallel
-from workloads.pytorch import PyTorchJobArgs, pytorch_shape
+from workloads.pytorch import PyTorchJobArgs
 from workloads.resources import Resources
 
 ARGS = PyTorchJobArgs(
@@ -27,12 +27,6 @@ def _args(parallel: Parallel, **changes: object) -> PyTorchJobArgs:
     return dataclasses.replace(ARGS, parallel=parallel, **changes)
 
 
-def _command(args: PyTorchJobArgs) -> list[str]:
-    manifest = manifest_of(args, lambda job_name: pytorch_shape(job_name, args))
-    [container] = pod(manifest, "worker")["containers"]
-    return [*container.get("command", []), *container.get("args", [])]
-
-
 @each_row(
     "parallel",
     [
@@ -42,8 +36,7 @@ def _command(args: PyTorchJobArgs) -> list[str]:
     ],
 )
 def test_the_trainer_reads_the_degrees_that_the_job_was_given(parallel):
-    command = _command(_args(parallel))
-    read = parse(command[command.index("trainer.train") + 1 :]).parallel
+    read = parse(words_for_the_trainer(_args(parallel))).parallel
     assert read == ParallelConfig(
         data_parallel_replicate=parallel.replicate or 0,
         data_parallel_shard=parallel.shard,
@@ -56,7 +49,8 @@ def test_the_trainer_reads_the_degrees_that_the_job_was_given(parallel):
 
 
 def test_a_job_without_degrees_runs_its_program_as_it_is():
-    assert _command(ARGS)[-4:] == list(ARGS.program)
+    [container] = pod(manifest_of(ARGS), "worker")["containers"]
+    assert container["args"][-4:] == list(ARGS.program)
 
 
 @each_row(

@@ -12,12 +12,12 @@ from infra.offers import PlatformOffers
 from infra.pod_network_modes import SharedEni
 from tests.recording_engine import record
 from tests.tables import each_row
-from tests.unit.workloads.job_cases import gpu_pool, manifest_of, plain_platform, pod
+from tests.unit.workloads.job_cases import gpu_pool, plain_platform, words_for_the_trainer
 from trainer.pytorch.config import parse
 from workloads.parallel import Parallel
 from workloads.placement import Placement
 from workloads.precision import check_precision
-from workloads.pytorch import PyTorchJob, PyTorchJobArgs, pytorch_shape
+from workloads.pytorch import PyTorchJob, PyTorchJobArgs
 from workloads.resources import Resources
 
 A10 = gpu_pool("ecs.gn7i-c8g1.2xlarge", name="a10", gpus_per_node=1, gpu_memory_gib=24)
@@ -36,18 +36,12 @@ def placement(pool, gpus=1):
 
 @each_row("precision", ["fp32", "bf16_autocast", "bf16", None])
 def test_the_trainer_reads_the_precision_that_the_job_was_given(precision):
-    args = job(precision=precision)
-    [container] = pod(manifest_of(args, lambda job_name: pytorch_shape(job_name, args)), "worker")["containers"]
-    command = [*container.get("command", []), *container.get("args", [])]
-    assert parse(command[command.index("trainer.train") + 1 :]).precision.precision == (precision or "fp32")
+    assert parse(words_for_the_trainer(job(precision=precision))).precision.precision == (precision or "fp32")
 
 
 @each_row("float32_matmul", ["highest", "high", "medium", None])
 def test_the_trainer_multiplies_as_exactly_as_the_job_says(float32_matmul):
-    args = job(float32_matmul=float32_matmul, precision="fp32")
-    [container] = pod(manifest_of(args, lambda job_name: pytorch_shape(job_name, args)), "worker")["containers"]
-    command = [*container.get("command", []), *container.get("args", [])]
-    read = parse(command[command.index("trainer.train") + 1 :]).precision
+    read = parse(words_for_the_trainer(job(float32_matmul=float32_matmul, precision="fp32"))).precision
     assert read.float32_matmul == (float32_matmul or "highest")
 
 

@@ -15,16 +15,15 @@ import pytest
 from infra.job_pods import RESTART_EXIT_STATUS, STOPPED_EXIT_STATUS
 from tests.unit.workloads.job_cases import actions, manifest_of, pod, task
 from tests.waiting import PATIENCE_SECONDS, wait_until
-from workloads.batch import BatchJobArgs, batch_shape
+from workloads.batch import BatchJobArgs
 from workloads.git_source import GitSource
-from workloads.mpi import MPIJobArgs, mpi_shape
-from workloads.pytorch import PyTorchJobArgs, pytorch_shape
+from workloads.mpi import MPIJobArgs
+from workloads.pytorch import PyTorchJobArgs
 from workloads.restarts import run_alone, run_together
-from workloads.tensorflow import ParameterServers, TensorFlowJobArgs, tensorflow_shape
+from workloads.tensorflow import ParameterServers, TensorFlowJobArgs
 
 if TYPE_CHECKING:
     from workloads.job_args import JobArgs
-    from workloads.volcano_job import JobShape
 
 AGAIN = {"PodEvicted": "RestartJob", "exit 143": "RestartJob", "exit 75": "RestartJob"}
 FAILS = {"PodFailed": "TerminateJob"}
@@ -190,25 +189,21 @@ def _commands_below(pid: int) -> list[str]:
     return [Path(f"/proc/{child}/comm").read_text(encoding="utf-8").strip() for child in children]
 
 
-def _pytorch(**more: object) -> tuple[JobArgs, JobShape]:
-    args = PyTorchJobArgs(**{"program": ("train.py",), "workers": 2, **more})  # pyright: ignore[reportArgumentType]
-    return args, pytorch_shape("job", args)
+def _pytorch(**more: object) -> JobArgs:
+    return PyTorchJobArgs(**{"program": ("train.py",), "workers": 2, **more})  # pyright: ignore[reportArgumentType]
 
 
-def _batch(**more: object) -> tuple[JobArgs, JobShape]:
-    args = BatchJobArgs(**{"command": ("./convert",), "pods": 2, **more})  # pyright: ignore[reportArgumentType]
-    return args, batch_shape(args)
+def _batch(**more: object) -> JobArgs:
+    return BatchJobArgs(**{"command": ("./convert",), "pods": 2, **more})  # pyright: ignore[reportArgumentType]
 
 
-def _mpi(**more: object) -> tuple[JobArgs, JobShape]:
-    args = MPIJobArgs(**{"program": ("./rank",), "workers": 2, **more})  # pyright: ignore[reportArgumentType]
-    return args, mpi_shape("job", args)
+def _mpi(**more: object) -> JobArgs:
+    return MPIJobArgs(**{"program": ("./rank",), "workers": 2, **more})  # pyright: ignore[reportArgumentType]
 
 
-def _tensorflow(**more: object) -> tuple[JobArgs, JobShape]:
+def _tensorflow(**more: object) -> JobArgs:
     given = {"program": ("./train",), "workers": 2, "parameter_servers": ParameterServers(replicas=1), **more}
-    args = TensorFlowJobArgs(**given)  # pyright: ignore[reportArgumentType]
-    return args, tensorflow_shape("job", args)
+    return TensorFlowJobArgs(**given)  # pyright: ignore[reportArgumentType]
 
 
 TRAINER = ("-m", "trainer.train")
@@ -216,7 +211,7 @@ GIT = GitSource(repository="https://git.example/team/code.git", branch="main")
 
 
 @pytest.mark.parametrize(
-    ("built", "role", "expected", "starts"),
+    ("args", "role", "expected", "starts"),
     [
         (_pytorch(), "worker", {**AGAIN, **FAILS}, 101),
         (_pytorch(workers=1), "worker", AGAIN, 101),
@@ -244,9 +239,8 @@ GIT = GitSource(repository="https://git.example/team/code.git", branch="main")
         (_tensorflow(), "chief", {**AGAIN, **FAILS, **ENDS}, 101),
     ],
 )
-def test_volcano_repeats_what_was_lost_and_ends_what_failed(built, role, expected, starts):
-    args, shape = built
-    manifest = manifest_of(args, lambda _: shape)
+def test_volcano_repeats_what_was_lost_and_ends_what_failed(args, role, expected, starts):
+    manifest = manifest_of(args)
     assert actions(manifest, role) == expected
     assert manifest["spec"]["maxRetry"] == starts, "at as many starts the job ends"
     assert task(manifest, role)["template"]["spec"]["restartPolicy"] == "Never", "else Volcano never hears of a failure"
@@ -254,14 +248,12 @@ def test_volcano_repeats_what_was_lost_and_ends_what_failed(built, role, expecte
 
 def test_pods_count_their_failures_by_how_often_all_were_started():
     def names(**more: object) -> list[str]:
-        args, shape = _pytorch(**more)
-        [container] = pod(manifest_of(args, lambda _: shape), "worker")["containers"]
+        [container] = pod(manifest_of(_pytorch(**more)), "worker")["containers"]
         return [each["name"] for each in container["env"] if "valueFrom" in each]
 
     assert (names(), names(max_restarts=1)) == ([], ["ATHANOR_RESTARTS"])
 
 
 def test_a_job_of_limited_time_waits_for_the_failures_of_other_pods_as_one_without_does():
-    args, shape = _pytorch(deadline_seconds=60)
-    [container] = pod(manifest_of(args, lambda _: shape), "worker")["containers"]
+    [container] = pod(manifest_of(_pytorch(deadline_seconds=60)), "worker")["containers"]
     assert any(run_together(0, 60, pods=2) in word for word in container["command"])

@@ -18,14 +18,14 @@ from tests.unit.workloads.job_cases import actions, environment, manifest_of, pl
 from workloads.accelerators import GpuMemory
 from workloads.resources import Resources
 from workloads.roles import PodArgs
-from workloads.tensorflow import ParameterServers, TensorFlowJob, TensorFlowJobArgs, tensorflow_shape
+from workloads.tensorflow import ParameterServers, TensorFlowJob, TensorFlowJobArgs
 
 MIRRORED = TensorFlowJobArgs(program=("python3", "-m", "my.train"), workers=2)
 SERVED = dataclasses.replace(MIRRORED, parameter_servers=ParameterServers(replicas=1))
 
 
 def _manifest(args: TensorFlowJobArgs):
-    return manifest_of(args, lambda job_name: tensorflow_shape(job_name, args))
+    return manifest_of(args)
 
 
 def _replicas(manifest) -> dict[str, int]:
