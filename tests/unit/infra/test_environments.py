@@ -54,7 +54,8 @@ def test_a_preview_declares_what_an_update_declares(record_stack, stack, environ
 
 
 def test_a_preview_asks_the_cloud_nothing(record_stack, stack):
-    assert record_stack(stack_config(stack), preview=True, stack=stack).invokes == []
+    planned = record_stack(stack_config(stack), preview=True, stack=stack)
+    assert (planned.invokes, planned.reads) == ([], [])
 
 
 ASKED_FOR = {

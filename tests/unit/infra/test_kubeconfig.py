@@ -37,7 +37,8 @@ def test_relative_and_absolute_files_are_put_inside(kubeconfig):
     assert not {"certificate-authority", "client-certificate", "client-key"} & {*cluster["cluster"], *user["user"]}
 
 
-def test_only_the_context_remains(kubeconfig, tmp_path):
+def test_only_the_context_that_was_asked_for_remains(kubeconfig, tmp_path):
+    """Whatever the file's current-context is."""
     text = minified_kubeconfig(kubeconfig, "athanor-local")
     minified = yaml.safe_load(text)
     assert minified["current-context"] == "athanor-local"
@@ -46,11 +47,6 @@ def test_only_the_context_remains(kubeconfig, tmp_path):
     assert FOREIGN_TOKEN not in text
     assert "elsewhere" not in text
     assert str(tmp_path) not in text
-
-
-def test_the_ambient_context_is_never_used(kubeconfig):
-    """The file's current-context is another one: only the context that is asked for counts."""
-    assert yaml.safe_load(minified_kubeconfig(kubeconfig, "athanor-local"))["current-context"] == "athanor-local"
 
 
 def test_the_result_is_the_same_every_time(kubeconfig):
@@ -111,9 +107,6 @@ def test_what_is_not_a_kubeconfig_is_refused(tmp_path, content):
     file.write_bytes(content)
     with pytest.raises(RefusalError, match="is not a valid kubeconfig"):
         minified_kubeconfig(file, "a")
-
-
-def test_a_folder_is_not_a_kubeconfig(tmp_path):
     with pytest.raises(RefusalError, match="cannot be read"):
         minified_kubeconfig(tmp_path, "a")
 

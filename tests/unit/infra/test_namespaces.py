@@ -7,16 +7,13 @@ from tools.stacks.engine import stack_config
 LEVEL = "pod-security.kubernetes.io/"
 
 
-def test_a_namespace_enforces_restricted_by_default():
-    labels = namespace_manifest("a")["metadata"]["labels"]
-    assert labels[f"{LEVEL}enforce"] == labels[f"{LEVEL}warn"] == "restricted"
-
-
 @each_row("level", ["privileged", "baseline", "restricted"])
 def test_the_level_is_the_one_asked_for(level):
     manifest = namespace_manifest("a", level)
     assert manifest["metadata"]["name"] == "a"
     assert manifest["metadata"]["labels"][f"{LEVEL}enforce"] == level
+    assert namespace_manifest("a") == namespace_manifest("a", "restricted")
+    assert namespace_manifest("a")["metadata"]["labels"][f"{LEVEL}warn"] == "restricted"
 
 
 def test_default_deny_closes_all_pods_in_both_directions():

@@ -94,11 +94,6 @@ def test_each_claim_is_bound_to_a_folder_of_the_file_system(claim):
     assert bound["accessModes"] == volume.inputs["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
-def test_planning_asks_nobody(default):
-    assert default.invokes == []
-    assert default.reads == []
-
-
 def test_a_preview_declares_what_an_update_declares():
     everything = {
         "oss": [{"name": "imagenet", "bucket": "team-datasets"}],

@@ -129,34 +129,18 @@ def test_the_exporter_collects_the_counters_and_names_the_pods():
     assert container["ports"] == [{"name": "metrics", "containerPort": DCGM_EXPORTER_PORT}]
 
 
-@each_row(
-    ("sharing", "expected"),
-    [
-        (None, {}),
-        # its instances are resources that the exporter knows by their prefix
-        (Mig(profile="1g.10gb"), {}),
-        (
-            TimeSlicing(replicas=4),
-            {"NVIDIA_RESOURCE_NAMES": "nvidia.com/gpu.shared", "KUBERNETES_VIRTUAL_GPUS": "true"},
-        ),
-        (Mps(replicas=4), {"NVIDIA_RESOURCE_NAMES": "nvidia.com/gpu.shared", "KUBERNETES_VIRTUAL_GPUS": "true"}),
-    ],
-)
-def test_the_exporter_knows_of_shares_and_names_every_pod_that_has_one(sharing, expected):
-    env = _env(_exporter(sharing)["dcgm-exporter"])
-    assert {name: env[name] for name in ("NVIDIA_RESOURCE_NAMES", "KUBERNETES_VIRTUAL_GPUS") if name in env} == expected
+def test_the_exporter_knows_of_shares_and_names_every_pod_that_has_one():
+    [announced] = advertised(TimeSlicing(replicas=4), INSTANCE_TYPES["ecs.gn7i-c8g1.2xlarge"])
+    shares = {"NVIDIA_RESOURCE_NAMES": announced, "KUBERNETES_VIRTUAL_GPUS": "true"}
+    # the instances of MIG are resources that the exporter knows by their prefix
+    for sharing, expected in zip(SHARINGS, ({}, shares, shares, {}), strict=True):
+        env = _env(_exporter(sharing)["dcgm-exporter"])
+        assert {name: env[name] for name in shares if name in env} == expected, sharing
 
 
 def _env(manifest):
     [pod] = pod_specs(manifest)
     return {entry["name"]: entry.get("value") for entry in pod["containers"][0]["env"]}
-
-
-def test_the_share_that_the_exporter_knows_is_the_one_that_the_plugin_announces():
-    facts = INSTANCE_TYPES["ecs.gn7i-c8g1.2xlarge"]
-    [announced] = advertised(TimeSlicing(replicas=4), facts)
-    env = _env(_exporter(TimeSlicing(replicas=4))["dcgm-exporter"])
-    assert env["NVIDIA_RESOURCE_NAMES"] == announced
 
 
 def test_the_exporters_times_are_those_that_rules_count_with():

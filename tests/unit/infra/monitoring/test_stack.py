@@ -50,8 +50,15 @@ def spec_of(recording, name, kind):
     return recording.one(name, kind).inputs["spec"]
 
 
+def callers_of_prometheus(recording):
+    [callers] = spec_of(recording, "prometheus-network", "NetworkPolicy")["ingress"]
+    return callers["from"][0]["podSelector"]["matchExpressions"][0]["values"]
+
+
 def test_all_parts_run_by_default(watch):
-    assert set(monitoring_parts(watch())) == PARTS
+    recording = watch()
+    assert set(monitoring_parts(recording)) == PARTS
+    assert "prometheus-adapter" not in callers_of_prometheus(recording)
 
 
 def test_what_autoscalers_read_runs_where_it_is_asked_for(watch):
@@ -60,13 +67,7 @@ def test_what_autoscalers_read_runs_where_it_is_asked_for(watch):
     before = recording.ancestors(recording.one("prometheus-adapter", "Deployment"))
     [api] = recording.of_kind("APIService")  # the cluster is the user's, with a metrics-server of its own
     assert api.urn in before
-    [callers] = spec_of(recording, "prometheus-network", "NetworkPolicy")["ingress"]
-    assert "prometheus-adapter" in callers["from"][0]["podSelector"]["matchExpressions"][0]["values"]
-
-
-def test_nobody_else_may_ask_prometheus(watch):
-    [callers] = spec_of(watch(), "prometheus-network", "NetworkPolicy")["ingress"]
-    assert "prometheus-adapter" not in callers["from"][0]["podSelector"]["matchExpressions"][0]["values"]
+    assert "prometheus-adapter" in callers_of_prometheus(recording)
 
 
 def test_none_is_nothing_at_all(watch):
@@ -216,12 +217,18 @@ def test_what_is_oldest_goes_before_the_disk_is_full(watch, size):
     assert 0.7 * size * 1024 < kept < 0.9 * size * 1024
 
 
-def test_settings_reach_prometheus_and_alertmanager(watch):
+def test_settings_reach_prometheus_alertmanager_and_grafana(watch):
+    """Changed data sources start Grafana again."""
+
+    def sources(recording):
+        return spec_of(recording, "grafana", "Deployment")["template"]["metadata"]["annotations"]
+
     recording = watch(replicas=2, retention_days=9, scrape_interval_seconds=7, memory_limit="9Gi")
     spec = spec_of(recording, "prometheus", "Prometheus")
     assert spec.items() >= {"replicas": 2, "retention": "9d", "scrapeInterval": "7s", "enableAdminAPI": False}.items()
     assert next(c for c in spec["containers"] if c["name"] == "prometheus")["resources"]["limits"] == {"memory": "9Gi"}
     assert spec_of(recording, "alertmanager", "Alertmanager")["replicas"] == 2
+    assert sources(recording) != sources(watch())
 
 
 def test_alerts_reach_alertmanager_by_the_port_it_has(watch):
@@ -275,13 +282,6 @@ def test_without_grafana_there_is_no_dashboard_either(watch):
     assert recording.exports["grafana_url"] == ""
 
 
-def test_changed_data_sources_start_grafana_again(watch):
-    def annotations(recording):
-        return spec_of(recording, "grafana", "Deployment")["template"]["metadata"]["annotations"]
-
-    assert annotations(watch()) != annotations(watch(scrape_interval_seconds=7))
-
-
 def test_the_outputs_are_addresses_of_services(watch):
     recording = watch()
     for key, name in (("prometheus_url", "prometheus"), ("grafana_url", "grafana"), ("logs_url", "victoria-logs")):
@@ -331,12 +331,8 @@ def test_nobody_but_the_operator_writes_and_it_only_in_its_namespace(watch):
         if verb not in ("get", "list", "watch")
     }
     elsewhere = {right for right in written if right[0] != NAMESPACE}
-    assert elsewhere == {
-        ("kube-system", "services"),
-        ("kube-system", "services/finalizers"),
-        ("kube-system", "endpointslices"),
-        ("*", "events"),
-    }
+    kinds = ("services", "services/finalizers", "endpointslices")
+    assert elsewhere == {("*", "events"), *(("kube-system", kind) for kind in kinds)}
 
 
 @each_row("account", sorted(PARTS))

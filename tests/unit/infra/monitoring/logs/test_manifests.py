@@ -77,6 +77,7 @@ def test_the_store_never_has_two_pods_and_its_service_finds_it():
     objects = manifests(NodeFolders())
     spec = objects["victoria-logs"]["spec"]
     assert (spec["replicas"], objects["victoria-logs"]["kind"]) == (1, "StatefulSet")
+    assert violations(spec["template"]["spec"]) == []
     assert (
         objects["victoria-logs-service"]["spec"]["selector"].items() <= spec["template"]["metadata"]["labels"].items()
     )
@@ -84,11 +85,6 @@ def test_the_store_never_has_two_pods_and_its_service_finds_it():
     assert f"{store.URL}/insert/native" == flags(collector.collector_arguments())["remoteWrite.url"]
     service = objects["victoria-logs-service"]["metadata"]
     assert f"http://{service['name']}.{service['namespace']}.svc:{port['port']}" == store.URL
-
-
-def test_the_store_is_as_restricted_as_its_namespace():
-    [pod] = pod_specs(manifests(NodeFolders())["victoria-logs"])
-    assert violations(pod) == []
 
 
 def test_the_collector_breaks_the_restrictions_only_where_it_must():
