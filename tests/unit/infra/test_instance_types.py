@@ -153,10 +153,7 @@ def test_a_price_is_positive_and_grows_with_the_gpus(row):
         assert 0.1 * row.vcpus < row.price_cny_per_hour < 0.3 * row.vcpus + 40 * row.gpus
 
 
-@each_row(
-    ("asked", "near"),
-    [("gn7i-c8g1.2xlarge", "ecs.gn7i-c8g1.2xlarge"), ("ecs.gn8v.4xlarg", "ecs.gn8v.4xlarge")],
-)
+@each_row(("asked", "near"), [("gn7i-c8g1.2xlarge", "ecs.gn7i-c8g1.2xlarge"), ("ecs.gn8v.4xlarg", "ecs.gn8v.4xlarge")])
 def test_an_unknown_type_is_answered_with_near_ones(asked, near):
     with pytest.raises(RefusalError, match="is not in") as caught:
         instance_type(asked)

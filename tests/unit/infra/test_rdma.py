@@ -13,14 +13,7 @@ from infra.errors import RefusalError
 from infra.instance_types import INSTANCE_TYPES, instance_type
 from infra.offers import node_facts
 from infra.pod_network_modes import ExclusiveEni, HostNetwork, SharedEni
-from infra.rdma import (
-    Rdma,
-    TerwayForRdma,
-    added_capabilities,
-    device_limits,
-    nccl_environment,
-    rdma_node_labels,
-)
+from infra.rdma import Rdma, TerwayForRdma, added_capabilities, device_limits, nccl_environment, rdma_node_labels
 from tests.recording_engine import record
 from tests.tables import each_row
 

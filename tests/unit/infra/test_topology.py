@@ -35,9 +35,7 @@ def test_the_nodes_of_a_pool_in_a_zone_are_close_and_those_of_a_zone_less():
         {
             "type": "Node",
             "selector": {
-                "labelMatch": {
-                    "matchLabels": {POOL_LABEL: "train", "topology.kubernetes.io/zone": "cn-hangzhou-j"},
-                }
+                "labelMatch": {"matchLabels": {POOL_LABEL: "train", "topology.kubernetes.io/zone": "cn-hangzhou-j"}}
             },
         }
     ]

@@ -146,9 +146,7 @@ def test_a_canary_finds_the_other_pods_as_it_needs_them():
 )
 def test_an_autoscaled_service_gives_its_canary_the_pods_of_the_highest_load(maximum, minimum, percent, pods, limits):
     recording = expose(
-        version=1,
-        canary=Canary(version=2, percent=percent),
-        autoscaling=Autoscaling(minimum=minimum, maximum=maximum),
+        version=1, canary=Canary(version=2, percent=percent), autoscaling=Autoscaling(minimum=minimum, maximum=maximum)
     )
     stable, canary = (recording.one(name, "Deployment").inputs["spec"] for name in ("digits", "digits-canary"))
     assert "replicas" not in stable

@@ -32,10 +32,7 @@ from workloads.serving_pods import (
 from workloads.triton import Thin, Triton
 
 ARGS = TorchScriptServiceArgs(model="digits")
-SEVERAL = {
-    "model": None,
-    "models": [ServedModel(model="a", cpu_threads=3, max_memory_mib=512), ServedModel(model="b")],
-}
+SEVERAL = {"model": None, "models": [ServedModel(model="a", cpu_threads=3, max_memory_mib=512), ServedModel(model="b")]}
 RESOLVED = ResolvedWorkload(platform=PLATFORM, owner="athanor-local", image="trainer:1")
 
 

@@ -39,12 +39,7 @@ TRAIN = gpu_pool(
 ALONE = dataclasses.replace(TRAIN, name="alone", eni="exclusive", exclusive_pods=31)
 ERDMA = gpu_pool("ecs.gn8is-8x.32xlarge", name="erdma", rdma="erdma", taints=TRAIN.taints)
 LINGJUN = gpu_pool(
-    "ecs.gn8v-8x.48xlarge",
-    name="lingjun",
-    rdma="lingjun",
-    eni="exclusive",
-    exclusive_pods=31,
-    taints=TRAIN.taints,
+    "ecs.gn8v-8x.48xlarge", name="lingjun", rdma="lingjun", eni="exclusive", exclusive_pods=31, taints=TRAIN.taints
 )
 SLICED = dataclasses.replace(TRAIN, name="sliced", sharing=TimeSlicing(replicas=4), shares_per_gpu=4)
 CPU = gpu_pool("ecs.g7.2xlarge", name="cpu", role="cpu")

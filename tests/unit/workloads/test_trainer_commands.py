@@ -101,12 +101,7 @@ def test_the_trainer_writes_only_to_writable_places(train_config, training_pod):
 
 def test_the_preparation_writes_where_the_trainer_reads(training_pod, train_config):
     [prepare] = training_pod["initContainers"]
-    assert prepare["args"] == [
-        "python3",
-        "-m",
-        "trainer.prepare_data",
-        f"--data_dir={train_config.data.data_dir}",
-    ]
+    assert prepare["args"] == ["python3", "-m", "trainer.prepare_data", f"--data_dir={train_config.data.data_dir}"]
 
 
 def test_the_server_looks_where_the_trainer_publishes(serving_pod, train_config):

@@ -197,11 +197,7 @@ def test_a_pool_that_shares_its_gpus_otherwise_is_refused():
 
 @pytest.mark.parametrize(
     ("asked", "warned"),
-    [
-        ({"replicas": 15}, False),
-        ({"replicas": 16}, True),
-        ({"replicas": 2, "network": HostNetwork()}, False),
-    ],
+    [({"replicas": 15}, False), ({"replicas": 16}, True), ({"replicas": 2, "network": HostNetwork()}, False)],
 )
 def test_a_pool_without_room_for_a_rollout_is_reported(asked, warned, monkeypatch):
     messages: list[str] = []

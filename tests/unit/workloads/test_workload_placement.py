@@ -91,10 +91,7 @@ def test_one_process_may_train_on_a_share():
         PyTorchJobArgs(program=PROGRAM, workers=1, resources=Resources(gpus=gpus))
 
 
-NODE_POOLS = [
-    {"name": "system", "role": "system", "minimum": 3, "eni": "exclusive"},
-    {"name": "cpu", "role": "cpu"},
-]
+NODE_POOLS = [{"name": "system", "role": "system", "minimum": 3, "eni": "exclusive"}, {"name": "cpu", "role": "cpu"}]
 ENVIRONMENT = {
     "region": "cn-hangzhou",
     "zones": ["cn-hangzhou-i"],

@@ -14,19 +14,8 @@ from tests.recording_engine import Recording, record
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-SYSTEM_POOL = {
-    "name": "system",
-    "role": "system",
-    "instance_types": ["ecs.g8i.xlarge"],
-    "minimum": 2,
-    "maximum": 3,
-}
-GPU_POOL = {
-    "name": "a10",
-    "role": "gpu",
-    "instance_types": ["ecs.gn7i-c16g1.4xlarge"],
-    "maximum": 8,
-}
+SYSTEM_POOL = {"name": "system", "role": "system", "instance_types": ["ecs.g8i.xlarge"], "minimum": 2, "maximum": 3}
+GPU_POOL = {"name": "a10", "role": "gpu", "instance_types": ["ecs.gn7i-c16g1.4xlarge"], "maximum": 8}
 ERDMA_POOL = {
     "name": "h20",
     "role": "gpu",

@@ -7,12 +7,7 @@ import pulumi_alicloud as alicloud
 
 from infra.alicloud.ack_cluster import AckCluster, AckClusterArgs
 from infra.alicloud.node_pools import NodePools, NodePoolsArgs
-from tests.unit.infra.alicloud.environment import (
-    SYSTEM_POOL,
-    record_on,
-    settings,
-    standing_network,
-)
+from tests.unit.infra.alicloud.environment import SYSTEM_POOL, record_on, settings, standing_network
 
 POOL = "alicloud:cs/nodePool:NodePool"
 AUTOSCALER = "alicloud:cs/autoscalingConfig:AutoscalingConfig"

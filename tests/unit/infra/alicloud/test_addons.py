@@ -131,12 +131,7 @@ def test_the_managed_prometheus_is_there_when_asked_for(kind, more):
 
 @each_row(
     ("kind", "logs", "there"),
-    [
-        ("operator", "sls", True),
-        ("managed", "sls", True),
-        ("operator", "victoria_logs", False),
-        ("none", "sls", False),
-    ],
+    [("operator", "sls", True), ("managed", "sls", True), ("operator", "victoria_logs", False), ("none", "sls", False)],
 )
 def test_the_log_services_collector_is_there_when_asked_for(kind, logs, there):
     addons = _addons(settings(), monitoring=MonitoringSettings(kind=kind, logs=LogSettings(kind=logs)))
@@ -165,21 +160,19 @@ def test_what_runs_on_nodes_waits_for_them():
         assert any(urn.endswith("::before") for urn in addon.depends_on), addon.name
 
 
-def test_the_credential_helper_can_be_narrowed_to_namespaces():
-    images = ImageSettings(credential_helper=True, credential_namespaces=("athanor", "monitoring"))
-    addon = _addons(settings(), images=images)["managed-aliyun-acr-credential-helper"]
-    assert json.loads(addon.inputs["config"])["watchNamespace"] == "athanor,monitoring"
-
-
-def test_the_credential_helper_is_there_when_asked_for():
+@each_row(
+    ("images", "config"),
+    [
+        ({}, {}),
+        ({"credential_namespaces": ("athanor", "monitoring")}, {"watchNamespace": "athanor,monitoring"}),
+        ({"acr_instance_id": "cri-1"}, {"AcrInstanceInfo": [{"instanceId": "cri-1", "regionId": "cn-hangzhou"}]}),
+    ],
+)
+def test_the_credential_helper_is_there_when_asked_for(images, config):
     name = "managed-aliyun-acr-credential-helper"
     assert name not in _addons(settings())
-    personal = _addons(settings(), images=ImageSettings(credential_helper=True))[name]
-    assert json.loads(personal.inputs["config"]) == {"serviceAccount": "*", "watchNamespace": "all"}
-    images = ImageSettings(credential_helper=True, acr_instance_id="cri-1")
-    enterprise = _addons(settings(), images=images)[name]
-    instances = json.loads(enterprise.inputs["config"])["AcrInstanceInfo"]
-    assert instances == [{"instanceId": "cri-1", "regionId": "cn-hangzhou"}]
+    addon = _addons(settings(), images=ImageSettings(credential_helper=True, **images))[name]
+    assert json.loads(addon.inputs["config"]) == {"serviceAccount": "*", "watchNamespace": "all", **config}
 
 
 def test_an_empty_configuration_is_left_to_ack():
@@ -236,19 +229,11 @@ def test_versions_are_compared_by_the_numbers_that_they_begin_with():
 
 
 @each_row(
-    ("versions", "says"),
-    [
-        ({"core-dns": "v1"}, "did you mean coredns"),
-        ({"coredns": "latest"}, "coredns = 'latest'"),
-    ],
+    ("versions", "says"), [({"core-dns": "v1"}, "did you mean coredns"), ({"coredns": "latest"}, "coredns = 'latest'")]
 )
 def test_another_version_of_nothing_is_refused(versions, says):
-    raw = {
-        "region": "cn-hangzhou",
-        "zones": list(ZONES),
-        "node_pools": [SYSTEM_POOL],
-        "kubernetes": {"addon_versions": versions},
-    }
+    pools = {"zones": list(ZONES), "node_pools": [SYSTEM_POOL]}
+    raw = {"region": "cn-hangzhou", **pools, "kubernetes": {"addon_versions": versions}}
     with pytest.raises(RefusalError, match=says):
         parse_settings({"alicloud": raw})
 

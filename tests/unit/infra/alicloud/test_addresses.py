@@ -43,10 +43,7 @@ def _pool(name="gpu", types=("ecs.gn7i-c8g1.2xlarge",), **more):
 def _settings(zones=ZONES[:2], pools=(), **network):
     # NetworkSettings is checked on its own; here the arithmetic meets any CIDR that it lets through.
     return AlicloudSettings.model_construct(
-        region="cn-hangzhou",
-        zones=tuple(zones),
-        network=NetworkSettings(**network),
-        node_pools=tuple(pools),
+        region="cn-hangzhou", zones=tuple(zones), network=NetworkSettings(**network), node_pools=tuple(pools)
     )
 
 

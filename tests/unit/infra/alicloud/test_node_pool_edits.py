@@ -7,17 +7,8 @@ import pytest
 
 from infra.errors import RefusalError
 from tests.tables import each_row
-from tests.unit.infra.alicloud.environment import (
-    ERDMA_POOL,
-    GPU_POOL,
-    LINGJUN_POOL,
-    ZONES,
-    pool,
-)
-from tests.unit.infra.alicloud.node_pool_program import (
-    POOL,
-    record_pools,
-)
+from tests.unit.infra.alicloud.environment import ERDMA_POOL, GPU_POOL, LINGJUN_POOL, ZONES, pool
+from tests.unit.infra.alicloud.node_pool_program import POOL, record_pools
 
 
 def test_a_replaced_pool_never_meets_its_own_name():

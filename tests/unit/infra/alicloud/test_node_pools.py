@@ -18,13 +18,7 @@ from infra.errors import RefusalError
 from infra.instance_types import INSTANCE_TYPES, instance_type
 from infra.settings.monitoring import MonitoringSettings
 from tests.tables import each_row
-from tests.unit.infra.alicloud.environment import (
-    ERDMA_POOL,
-    GPU_POOL,
-    LINGJUN_POOL,
-    pool,
-    settings,
-)
+from tests.unit.infra.alicloud.environment import ERDMA_POOL, GPU_POOL, LINGJUN_POOL, pool, settings
 from tests.unit.infra.alicloud.node_pool_program import (
     AUTOSCALER,
     DEPLOYMENT_SET,

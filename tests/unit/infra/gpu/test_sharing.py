@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from infra.errors import RefusalError
-from infra.gpu.sharing import (
-    advertised,
-    device_plugin_config,
-    mig_instances,
-    mig_resource,
-    node_labels,
-    shares_per_gpu,
-)
+from infra.gpu.sharing import advertised, device_plugin_config, mig_instances, mig_resource, node_labels, shares_per_gpu
 from infra.instance_types import instance_type
 from infra.settings.gpu import Cgpu, ClusterGpuSettings, GpuSettings, Mig, Mps, TimeSlicing
 from tests.tables import each_row

@@ -19,8 +19,7 @@ def parsed(region: str, *zones: str):
 
 
 @each_row(
-    ("region", "zones"),
-    [("cn-hangzhou", ["cn-hangzhou-i", "cn-hangzhou-j"]), ("ap-southeast-1", ["ap-southeast-1a"])],
+    ("region", "zones"), [("cn-hangzhou", ["cn-hangzhou-i", "cn-hangzhou-j"]), ("ap-southeast-1", ["ap-southeast-1a"])]
 )
 def test_zones_of_a_region_are_accepted(region, zones):
     settings = parsed(region, *zones).alicloud

@@ -7,15 +7,7 @@ import pytest
 from infra.errors import RefusalError
 from infra.settings.parse import parse_settings
 from tests.tables import each_row
-from tests.unit.infra.alicloud.environment import (
-    ERDMA_POOL,
-    GPU_POOL,
-    LINGJUN_POOL,
-    SYSTEM_POOL,
-    ZONES,
-    pool,
-    settings,
-)
+from tests.unit.infra.alicloud.environment import ERDMA_POOL, GPU_POOL, LINGJUN_POOL, SYSTEM_POOL, ZONES, pool, settings
 
 CPU_POOL = {"name": "cpu", "role": "cpu", "instance_types": ["ecs.g8i.4xlarge"], "maximum": 4}
 H20_POOL = {"name": "h20", "role": "gpu", "instance_types": ["ecs.gn8v-8x.48xlarge"], "maximum": 4}
@@ -155,10 +147,7 @@ def test_what_cannot_work_is_refused(raw, says):
 @each_row(
     ("raw", "says"),
     [
-        (
-            _environment(SHORT_SPOT),
-            ["'a10'", "would buy every node on demand", "to cluster-autoscaler"],
-        ),
+        (_environment(SHORT_SPOT), ["'a10'", "would buy every node on demand", "to cluster-autoscaler"]),
         (_environment(pool(data_disks=[{"encrypted": False}]), protected=True), ["'a10'", "encrypted = False"]),
         (_environment(pool(image_type="AliyunLinux3")), ["'a10' = 'AliyunLinux3'", "cgroup v1"]),
         (_environment(GPU_POOL, pool(maximum=1)), ["repeats the name 'a10'", "Fix:"]),
