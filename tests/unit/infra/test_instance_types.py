@@ -161,10 +161,6 @@ def test_an_unknown_type_is_answered_with_near_ones(asked, near):
     assert caught.value.value == asked
 
 
-def test_a_known_type_is_found():
-    assert instance_type("ecs.ebmgn8v.48xlarge").gpus == 8
-
-
 @each_row(
     ("name", "family", "close"),
     [

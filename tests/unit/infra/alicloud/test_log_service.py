@@ -13,12 +13,9 @@ from tools.stacks.engine import stack_config
 KIND = "ClusterAliyunPipelineConfig"
 
 
-def _stack(record_stack, **logs: object):
-    return record_stack({**stack_config("dev"), "monitoring": {"logs": logs}}, stack="dev")
-
-
 def test_the_collector_is_configured_once_it_is_there(record_stack):
-    recording = _stack(record_stack, kind="sls", retention_days=12)
+    logs = {"kind": "sls", "retention_days": 12}
+    recording = record_stack({**stack_config("dev"), "monitoring": {"logs": logs}}, stack="dev")
     [configuration] = recording.of_kind(KIND)
     spec = configuration.inputs["spec"]
     addons = {
@@ -37,10 +34,9 @@ def test_the_collector_is_configured_once_it_is_there(record_stack):
         "athanor.dev/service": "service",
     }
     assert not {each.inputs["metadata"]["name"] for each in recording.of_kind("DaemonSet")} & {"vlagent"}
-
-
-def test_a_store_of_our_own_needs_nothing_of_it(record_stack):
-    assert _stack(record_stack, kind="victoria_logs").of_kind(KIND) == []
+    own_store = record_stack(stack_config("dev"), stack="dev")
+    assert own_store.of_kind(KIND) == []
+    assert own_store.one("victoria-logs", "StatefulSet")
 
 
 @each_row("days", [1, 3000, 3650])
