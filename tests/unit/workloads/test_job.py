@@ -33,12 +33,8 @@ KNOWN = PlatformOffers(queues=("training", "research"), priority_classes=("athan
 OWN = {"athanor.dev/job": "job", "athanor.dev/owner": "athanor-local"}
 
 
-def _manifest(args: PyTorchJobArgs):
-    return manifest_of(args)
-
-
 def _worker(**changes: object):
-    return pod(_manifest(dataclasses.replace(ARGS, **changes)), "worker")
+    return pod(manifest_of(dataclasses.replace(ARGS, **changes)), "worker")
 
 
 @each_row(
@@ -80,7 +76,7 @@ def test_pods_are_spread_against_those_of_their_own_role():
             "labelSelector": {"matchLabels": {**OWN, "athanor.dev/role": "worker"}},
         }
     ]
-    labels = task(_manifest(ARGS), "worker")["template"]["metadata"]["labels"]
+    labels = task(manifest_of(ARGS), "worker")["template"]["metadata"]["labels"]
     assert labels.items() >= {**OWN, "athanor.dev/role": "worker"}.items()
 
 
@@ -108,7 +104,7 @@ def test_nodes_are_chosen_by_labels_and_taints_of_the_users_own():
     ],
 )
 def test_pods_that_belong_together_say_so_to_volcano(together, expected):
-    assert _manifest(dataclasses.replace(ARGS, together=together))["spec"]["networkTopology"] == expected
+    assert manifest_of(dataclasses.replace(ARGS, together=together))["spec"]["networkTopology"] == expected
 
 
 def test_a_deadline_ends_the_pods():
@@ -194,7 +190,7 @@ def test_a_platform_without_an_image_is_refused():
 @given(st.integers(1, 100), st.integers(1, 100))
 def test_the_gang_is_what_the_roles_cannot_do_without(minimum, more):
     args = PyTorchJobArgs(program=("train.py",), workers=minimum + more, minimum_workers=minimum)
-    spec = _manifest(args)["spec"]
+    spec = manifest_of(args)["spec"]
     assert spec["minAvailable"] == minimum + 1
     assert sum(each.get("minAvailable", each["replicas"]) for each in spec["tasks"]) == spec["minAvailable"]
 
@@ -205,7 +201,7 @@ class TestElastic:
     ARGS = PyTorchJobArgs(program=("-m", "trainer.train"), workers=4, minimum_workers=2, image="own:1")
 
     def test_the_workers_meet_at_a_pod_that_trains_nothing(self):
-        manifest = _manifest(self.ARGS)
+        manifest = manifest_of(self.ARGS)
         name = manifest["metadata"]["name"]
         [worker], [store] = pod(manifest, "worker")["containers"], pod(manifest, "rendezvous")["containers"]
         assert "--nnodes=2:4" in worker["args"]
@@ -214,7 +210,7 @@ class TestElastic:
         assert store["image"] == "trainer:1", "the user's image may not hold it"
 
     def test_late_workers_can_join(self):
-        assert environment(_manifest(self.ARGS), "worker")["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
+        assert environment(manifest_of(self.ARGS), "worker")["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
 
     @pytest.mark.parametrize("minimum", [0, 5])
     def test_a_minimum_beyond_the_workers_is_refused(self, minimum):

@@ -24,10 +24,6 @@ MIRRORED = TensorFlowJobArgs(program=("python3", "-m", "my.train"), workers=2)
 SERVED = dataclasses.replace(MIRRORED, parameter_servers=ParameterServers(replicas=1))
 
 
-def _manifest(args: TensorFlowJobArgs):
-    return manifest_of(args)
-
-
 def _replicas(manifest) -> dict[str, int]:
     return {task["name"]: task["replicas"] for task in manifest["spec"]["tasks"]}
 
@@ -63,20 +59,20 @@ def test_parameter_servers_that_make_no_sense_are_refused(fields, words):
 
 
 def test_workers_mirror_each_other_by_default():
-    manifest = _manifest(MIRRORED)
+    manifest = manifest_of(MIRRORED)
     assert _replicas(manifest) == {"worker": 2}
     assert manifest["spec"]["minAvailable"] == 2
 
 
 def test_parameter_servers_bring_a_chief():
-    manifest = _manifest(SERVED)
+    manifest = manifest_of(SERVED)
     assert _replicas(manifest) == {"ps": 1, "worker": 2, "chief": 1}
     assert manifest["spec"]["minAvailable"] == 4
 
 
 def test_all_roles_run_one_image_and_one_command():
     args = dataclasses.replace(SERVED, evaluator=PodArgs())
-    pods = list(pod_specs(_manifest(args)))
+    pods = list(pod_specs(manifest_of(args)))
     assert len(pods) == 4
     assert {(pod["containers"][0]["image"], tuple(pod["containers"][0]["args"])) for pod in pods} == {
         ("own:1", tuple(SERVED.program))
@@ -90,19 +86,19 @@ def test_there_are_as_many_servers_as_the_ratio_asks_for(workers, per_server):
 
 
 def test_the_plugin_writes_tf_config_for_these_roles():
-    plugins = _manifest(SERVED)["spec"]["plugins"]
+    plugins = manifest_of(SERVED)["spec"]["plugins"]
     roles = [f"--{role}={role}" for role in ("ps", "worker", "chief", "evaluator")]
     assert plugins["tensorflow"] == [*roles, "--port=2222"]
-    [port] = [port for port in pod(_manifest(SERVED), "ps")["containers"][0]["ports"] if port["name"] == "cluster"]
+    [port] = [port for port in pod(manifest_of(SERVED), "ps")["containers"][0]["ports"] if port["name"] == "cluster"]
     assert port["containerPort"] == 2222
 
 
 def test_the_chiefs_end_is_the_jobs():
     """Workers and parameter servers wait for work forever."""
-    manifest = _manifest(SERVED)
+    manifest = manifest_of(SERVED)
     assert actions(manifest, "chief")["TaskCompleted"] == "CompleteJob"
     assert "TaskCompleted" not in actions(manifest, "worker")
-    mirrored = _manifest(dataclasses.replace(MIRRORED, evaluator=PodArgs()))
+    mirrored = manifest_of(dataclasses.replace(MIRRORED, evaluator=PodArgs()))
     assert actions(mirrored, "worker")["TaskCompleted"] == "CompleteJob"
 
 
@@ -113,7 +109,7 @@ def test_each_role_has_a_shape_and_a_place_of_its_own():
         node_labels={"disk": "fast"},
         parameter_servers=ParameterServers(replicas=3, resources=Resources(cpu="2", memory="16Gi")),
     )
-    manifest = _manifest(args)
+    manifest = manifest_of(args)
     [worker], [server] = pod(manifest, "worker")["containers"], pod(manifest, "ps")["containers"]
     assert worker["resources"]["limits"] == {"memory": "64Gi", "nvidia.com/gpu": "8"}
     assert server["resources"]["limits"] == {"memory": "16Gi"}
@@ -124,7 +120,7 @@ def test_each_role_has_a_shape_and_a_place_of_its_own():
 
 
 def test_data_is_prepared_where_it_is_read():
-    manifest = _manifest(dataclasses.replace(SERVED, prepare=("python3", "-m", "my.data")))
+    manifest = manifest_of(dataclasses.replace(SERVED, prepare=("python3", "-m", "my.data")))
     assert [step["name"] for step in pod(manifest, "worker")["initContainers"]] == ["prepare"]
     assert pod(manifest, "ps")["initContainers"] == []
 

@@ -52,16 +52,9 @@ def test_every_port_is_opened_declared_probed_allowed_and_served(network):
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     opened = flags(container["command"])
     assert ports == {name: int(opened[f"{name}-port"]) for name in ("http", "grpc", "metrics")}
-    assert ports == {
-        "http": 8000 + network.port_offset,
-        "grpc": 8001 + network.port_offset,
-        "metrics": ports["metrics"],
-    }
-    assert {port["targetPort"]: port["port"] for port in service.inputs["spec"]["ports"]} == {
-        "http": 8000,
-        "grpc": 8001,
-        "metrics": 8002,
-    }
+    assert (ports["http"], ports["grpc"]) == (8000 + network.port_offset, 8001 + network.port_offset)
+    called = {port["targetPort"]: port["port"] for port in service.inputs["spec"]["ports"]}
+    assert called == {"http": 8000, "grpc": 8001, "metrics": 8002}
     [policy] = recording.of_kind("NetworkPolicy")
     allowed = [port["port"] for rule in policy.inputs["spec"]["ingress"] for port in rule["ports"]]
     assert allowed == list(ports.values())
@@ -135,11 +128,7 @@ def test_triton_sees_one_model_with_all_its_versions(tmp_path):
     assert not (links / "digits" / "config.pbtxt").exists()
     for version in (1, 2):
         _publish(tmp_path, version)
-    assert sorted(path.relative_to(links).as_posix() for path in (links / "digits").iterdir()) == [
-        "digits/1",
-        "digits/2",
-        "digits/config.pbtxt",
-    ]
+    assert sorted(path.name for path in (links / "digits").iterdir()) == ["1", "2", "config.pbtxt"]
     assert [path.name for path in links.iterdir()] == ["digits"]
 
 
