@@ -53,11 +53,8 @@ def test_the_stack_declares_as_many_as_the_settings_say(record_stack):
     recording = record_stack({"cluster": {"simulated_nodes": groups}, **UNWATCHED})
     nodes = recording.of_kind("Node")
     assert {node.name for node in nodes} == {
-        "sim-ebmgn7e-32xlarge-0",
-        "sim-ebmgn7e-32xlarge-1",
-        "sim-ebmgn7e-32xlarge-2",
-        "sim-gn8v-8x-48xlarge-0",
-    }
+        *(f"sim-ebmgn7e-32xlarge-{index}" for index in range(3)), "sim-gn8v-8x-48xlarge-0",
+    }  # fmt: skip
     assert all(node.inputs["metadata"]["name"] == node.name for node in nodes)
     assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", node.name) for node in nodes)
     # Nodes of a type lie in two zones in turn.

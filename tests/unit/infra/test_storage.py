@@ -63,10 +63,8 @@ def test_sizes_class_and_mode_come_from_the_settings_and_the_engine_compares_the
     storage = {"storage_class": "nas", "access_mode": "ReadWriteOnce", "data_size_gib": 7, "output_size_gib": 70}
     recording = record_stack(_on_a_cluster_of_the_users(machine_home, **storage))
     sizes = {claim.name: claim.inputs["spec"] for claim in recording.of_kind("PersistentVolumeClaim")}
-    assert {name: spec["resources"]["requests"]["storage"] for name, spec in sizes.items()} == {
-        "data": "7Gi",
-        "output": "70Gi",
-    }
+    requested = {name: spec["resources"]["requests"]["storage"] for name, spec in sizes.items()}
+    assert requested == {"data": "7Gi", "output": "70Gi"}
     assert all(spec["storageClassName"] == "nas" for spec in sizes.values())
     assert all(spec["accessModes"] == ["ReadWriteOnce"] for spec in sizes.values())
     (storage,) = recording.of_type("athanor:infra:SharedStorage")

@@ -123,11 +123,8 @@ def test_the_settings_decide():
 
 def test_terway_is_installed_at_creation_with_trunk_interfaces_and_policies():
     addons = _addons()
-    assert json.loads(addons["terway-eniip"]["config"]) == {
-        "ENITrunking": "true",
-        "IPVlan": "false",
-        "NetworkPolicy": "true",
-    }
+    config = json.loads(addons["terway-eniip"]["config"])
+    assert config == {"ENITrunking": "true", "IPVlan": "false", "NetworkPolicy": "true"}
     assert json.loads(addons["terway-controlplane"]["config"]) == {"ENITrunking": "true"}
 
 
