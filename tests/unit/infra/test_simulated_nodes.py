@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
+from infra.errors import RefusalError
 from infra.instance_types import INSTANCE_TYPES
 from infra.simulated_nodes import simulated_node_manifest
 from tests.fixtures.recorded_stack import UNWATCHED
@@ -46,6 +49,11 @@ def test_label_values_are_valid():
     for type_name in INSTANCE_TYPES:
         for value in simulated_node_manifest("sim-0", type_name, "zone-a")["metadata"]["labels"].values():
             assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", value)
+
+
+def test_an_unknown_type_is_refused():
+    with pytest.raises(RefusalError):
+        simulated_node_manifest("sim-0", "ecs.none", "zone-a")
 
 
 def test_the_stack_declares_as_many_as_the_settings_say(record_stack):
