@@ -27,8 +27,10 @@ class Cluster:
         self._pods = [f"{JOB}-{pod}" for pod in pods]
         program = folder / "kubectl"
         printed = r"""'{"step": 1, "%s": 1}\n'"""
+        stamp = 'case "$*" in *--timestamps*) printf "2026-11-26T10:00:00Z ";; esac'
         program.write_text(
-            f'#!/bin/sh\nfor word; do case $word in {JOB}-*) printf {printed} "${{word#{JOB}-}}";; esac; done\n',
+            f"#!/bin/sh\nfor word; do case $word in {JOB}-*) {stamp}\n"
+            f'printf {printed} "${{word#{JOB}-}}";; esac; done\n',
             encoding="utf-8",
         )
         program.chmod(0o755)
