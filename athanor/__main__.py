@@ -1,4 +1,4 @@
-"""`python -m athanor`: the console command, also without an installed package."""
+"""`python -m athanor`: the console command, for use without an installed package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console command `athanor`. Parsing imports nothing but the standard library, so that --help is quick."""
+"""The console command `athanor`. Parsing imports only the standard library, so that --help is quick."""
 
 from __future__ import annotations
 

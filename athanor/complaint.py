@@ -1,4 +1,4 @@
-"""What a command says of its failure on standard error: a line for people, or with --json one for programs."""
+"""Error messages of a command on standard error: one line for people, or JSON for programs with --json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`athanor completion`: a shell's script that completes commands, options, choices and runs, from the parser itself."""
+"""`athanor completion`: shell completion of commands, options, choices and runs, derived from the parser."""
 
 from __future__ import annotations
 

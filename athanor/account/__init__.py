@@ -1,1 +1,1 @@
-"""What an Alibaba Cloud account has: asked by name and by tag, without the engine and its state."""
+"""Queries of an Alibaba Cloud account by name and by tag, without the engine and its state."""

@@ -1,4 +1,4 @@
-"""The arguments of `athanor leftovers`. This imports nothing but the standard library."""
+"""The arguments of `athanor leftovers`. Imports only the standard library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`athanor leftovers`: a table of what an account still holds of a stack, and an exit status."""
+"""`athanor leftovers`: a table of a stack's resources that still exist in an account, and an exit status."""
 
 from __future__ import annotations
 

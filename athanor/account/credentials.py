@@ -1,4 +1,4 @@
-"""Who asks the cloud: the sources that the provider takes credentials from, in its order.
+"""The sources of credentials for Alibaba Cloud: the same ones as the provider's, in the same order.
 
 Source: terraform-provider-alicloud, `providerConfigure`; infra/alicloud/provider.py.
 """

@@ -1,4 +1,4 @@
-"""What questions to an account fail with."""
+"""Errors of queries to an account."""
 
 from __future__ import annotations
 

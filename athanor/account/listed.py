@@ -1,7 +1,7 @@
-"""What an account lists: kinds whose items an RPC operation returns, and whose they are.
+"""Resources of an account that RPC operations list, and the stacks that own them.
 
-Every name is `<project>-<stack>-<thing>` (infra/alicloud/names.py), so one environment has it once. Ids are composed as
-the provider does: terraform-provider-alicloud, `d.SetId` of each resource.
+Every name is `<project>-<stack>-<thing>` (infra/alicloud/names.py), so each exists once per environment. Ids are
+composed as the provider does: terraform-provider-alicloud, `d.SetId` of each resource.
 """
 
 from __future__ import annotations

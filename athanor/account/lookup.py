@@ -1,4 +1,4 @@
-"""How a resource of ours is found in the account without its id: by its name, or by what it belongs to."""
+"""Lookup of a stack's resource in the account without its id: by its name, or by the resource it belongs to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What an account still holds of a stack, whatever the engine's state says: for the time after `pulumi destroy`.
+"""All resources of a stack that exist in an account, whatever the engine's state says.
 
-Found by the owner tags of what carries tags, and by the name of the rest (infra/alicloud/names.py).
+For the time after `pulumi destroy`. Resources with tags are found by their owner tags, all others by their names
+(infra/alicloud/names.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The engine with a temporary access key: refused once that has expired, before it starts and while it runs.
+"""Runs of the engine with a temporary access key: an expired key is refused, before the start and during the run.
 
-Where the provider waits for something to be created or gone, it takes the refusal of an expired key for "not yet", and
-goes on asking for as long as that may take, up to 90 minutes (terraform-provider-alicloud 1.285.0).
+While the provider waits for a resource to be created or deleted, it takes the refusal of an expired key for "not yet"
+and retries until its timeout, up to 90 minutes (terraform-provider-alicloud 1.285.0).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""`athanor dev`: a pod to develop in, whose folder is kept equal to one of this machine."""
+"""`athanor dev`: a development pod whose folder is kept in sync with a local folder."""

@@ -1,4 +1,4 @@
-"""The command line of `athanor dev`, with the standard library alone."""
+"""The command line of `athanor dev`. Imports only the standard library."""
 
 from __future__ import annotations
 

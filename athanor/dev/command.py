@@ -1,4 +1,4 @@
-"""`athanor dev`: start a pod, or find it, and work in it."""
+"""`athanor dev`: start or reuse a development pod, and work in it."""
 
 from __future__ import annotations
 

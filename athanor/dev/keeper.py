@@ -1,7 +1,7 @@
-"""What a development pod runs: it stays as long as somebody is connected or something works in it.
+"""The main process of a development pod, which runs until no client is connected and nothing works in the pod.
 
-Sent along as text, so only Python's standard library. Arguments: the file that a connected client touches, and after
-how many seconds without one the pod ends, once there has been one.
+Sent to the pod as text, so it uses only Python's standard library. Arguments: the file that a connected client touches,
+and the number of seconds without a client after which the pod ends. That time counts from the first client on.
 """
 
 from __future__ import annotations

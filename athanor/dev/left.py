@@ -1,4 +1,4 @@
-"""What one of two folders has and does not copy, such as a large log: it is left alone on both sides, and named once.
+"""Files in a synchronised folder that are not copied, such as a large log: left alone on both sides, reported once.
 
 Without this, a file that grows too large would look as if it had been deleted.
 """

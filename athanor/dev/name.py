@@ -1,4 +1,4 @@
-"""The name of a folder's pod: the same in each terminal, another for another folder and on another machine."""
+"""The name of a folder's development pod: stable across terminals, distinct for each folder and machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what was typed fits the pod that exists: its options were decided when it started."""
+"""Comparison of the options of `athanor dev` with those that an existing pod was started with."""
 
 from __future__ import annotations
 

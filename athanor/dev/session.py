@@ -1,4 +1,4 @@
-"""A connection to a development pod: the folders kept equal and ports open, also across a sleep of this machine."""
+"""A connection to a development pod: synchronised folders and forwarded ports, which survive a suspended laptop."""
 
 from __future__ import annotations
 

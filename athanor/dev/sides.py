@@ -1,4 +1,4 @@
-"""The two folders of `athanor dev`: the user's, by the rules of its ignore files, and the pod's, through kubectl."""
+"""The two folders of `athanor dev`: the user's, filtered by its ignore files, and the pod's, through kubectl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ssh server in a development pod, for editors: the image's own, as the pod's user, for one public key."""
+"""An ssh server in a development pod, for editors: the image's own sshd, as the pod's user, for one public key."""
 
 from __future__ import annotations
 

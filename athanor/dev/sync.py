@@ -1,7 +1,8 @@
-"""Two folders that are changed on both sides are made equal, round by round, and nothing is lost.
+"""Two-way synchronisation of two folders, in rounds and without losing data.
 
-A change is what differs from the last state in which both were equal. What changed on one side goes to the other; of
-what changed on both, this machine's stays, and the pod's is kept next to it under another name.
+A change is a difference from the last state in which both were equal. A file that changed on one side is copied to the
+other; of a file that changed on both, this machine's version stays, and the pod's is kept next to it under another
+name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A folder that is kept equal to another one: what is in it, and changes that are made only to what was seen.
+"""A synchronised folder: its contents, and changes that apply only to the state that was last seen.
 
-What `athanor dev` runs in a pod, sent along as text, and the same code here. Requests come on standard input and
-answers go to standard output: a header, JSON after its length in 4 bytes (big-endian), and as many bytes of content as
-the header's `bytes` says. Only Python's standard library, of 3.8 and later: the pod's image may have any.
+`athanor dev` sends this module to the pod as text, and runs the same code on this machine. Requests come on standard
+input and answers go to standard output: a header (JSON, after its length in 4 bytes, big-endian), and as many bytes of
+content as the header's `bytes` says. Only Python's standard library, 3.8 or later: the pod's image may have any.
 """
 
 from __future__ import annotations

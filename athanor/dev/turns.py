@@ -1,6 +1,6 @@
-"""Several terminals of one folder: one of them keeps it equal, and another takes over as soon as that one ends.
+"""Several terminals on one folder: one of them synchronises it, and another takes over as soon as that one ends.
 
-The kernel says when that is: it gives the lock of a process that ended, however it did, to one that waits for it.
+The kernel decides when: it passes the lock of a process that has ended, for whatever reason, to a waiting process.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What the objects of a cluster say about a job: why it does not run, and when it can start. Nothing here writes."""
+"""Diagnosis of a job from the objects of a cluster: why it does not run, and when it can start. Read-only."""

@@ -1,4 +1,4 @@
-"""One job with all that bears on it."""
+"""A job with all objects that are relevant to its diagnosis."""
 
 from __future__ import annotations
 

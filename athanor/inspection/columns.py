@@ -1,4 +1,4 @@
-"""Rows as lines of aligned columns, for a terminal and for pipes."""
+"""Formatting of rows as aligned columns, for terminals and pipes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How a next step names the commands of the one who asks: in a clone the targets of make, else those of athanor.
+"""The commands to name in a next step: targets of make in a clone, else those of athanor.
 
-A job that a Pulumi program declares takes what was corrected from there.
+A job that a Pulumi program declares has to be corrected in that program.
 """
 
 from __future__ import annotations

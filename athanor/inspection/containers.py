@@ -1,4 +1,4 @@
-"""What a job's containers say about why it does not run: images, configuration, init containers, crashes, volumes."""
+"""Causes in a job's containers: images, configuration, init containers, crashes, volumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that is safe for a terminal: without the characters that it would obey."""
+"""Removal of control characters from text that is printed in a terminal."""
 
 from __future__ import annotations
 

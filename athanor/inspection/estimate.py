@@ -1,4 +1,4 @@
-"""When a waiting job can start: what is known of the ends of those that run, played through in their order."""
+"""Estimate of when a waiting job can start, from the expected ends of the running jobs, in queue order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which GPUs there are and who has them: by node, by pool, by queue."""
+"""GPUs and their users, by node, by pool and by queue."""
 
 from __future__ import annotations
 

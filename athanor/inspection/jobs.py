@@ -1,4 +1,4 @@
-"""Volcano Jobs and what belongs to them: found by name, their roles, their pods."""
+"""Volcano Jobs by name, with their roles and their pods."""
 
 from __future__ import annotations
 

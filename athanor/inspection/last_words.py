@@ -1,4 +1,4 @@
-"""The lines of a log that say why its program ended: the last error of the program's own."""
+"""The last error in a program's log, which explains why the program ended."""
 
 from __future__ import annotations
 

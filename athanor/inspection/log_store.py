@@ -1,4 +1,4 @@
-"""Ask the store of logs (VictoriaLogs) at an address; nothing is ever written to it.
+"""Client of the log store (VictoriaLogs). Read-only.
 
 Source: VictoriaLogs 1.43.1, docs/victorialogs/querying/README.md.
 """

@@ -1,7 +1,7 @@
-"""Which nodes a pod may use, and whether there is room for it: what Volcano's predicates decide, for a sentence.
+"""The nodes that a pod may use, and their free capacity: Volcano's predicates, for use in an explanation.
 
-Selectors, node affinity, taints, readiness and resources are looked at; spreading and affinity between pods are not
-(what Volcano says of them is shown in its own words).
+Selectors, node affinity, taints, readiness and resources are evaluated; spreading and affinity between pods are not
+(for those, Volcano's own message is printed).
 """
 
 from __future__ import annotations

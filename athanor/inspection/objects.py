@@ -1,4 +1,4 @@
-"""Kubernetes objects as the API gives them, and the few things that every question asks of them."""
+"""Kubernetes objects as the API returns them, with accessors that several diagnoses share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues: who waits in them and in which order, what they may still take."""
+"""Queues: the jobs that wait in them, in order, and the resources that are still available."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs where, as tables of text: what `make status` and `athanor status` show."""
+"""Running jobs and services as tables of text, for `make status` and `athanor status`."""
 
 from __future__ import annotations
 

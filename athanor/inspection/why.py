@@ -1,4 +1,4 @@
-"""Why a job does not run, in one sentence with a next step: each cause a pure function, the weightiest first."""
+"""The reason why a job does not run, in one sentence with a next step: one pure function per cause, by weight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a job's pods have no nodes: queue, quota, nodes of that type, room on them, other jobs, Volcano's own words."""
+"""Reasons why a job's pods have no nodes: queue, quota, node types, free capacity, other jobs, Volcano's message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`athanor apply`: bring a stack to what its plan says, or change nothing."""
+"""`athanor apply`: update a stack exactly as its reviewed plan says, or not at all."""
 
 from __future__ import annotations
 

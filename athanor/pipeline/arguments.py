@@ -1,4 +1,4 @@
-"""The arguments of a pipeline's commands; imports nothing but the standard library, so that --help is quick."""
+"""The arguments of the pipeline commands. Imports only the standard library, so that --help is quick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`athanor comment`: one comment of a pull request, which every later report replaces."""
+"""`athanor comment`: one comment on a pull request, which each later report replaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`athanor drift`: what differs between the state of stacks and the real resources, as a report."""
+"""`athanor drift`: a report of the differences between the state of stacks and the real resources."""
 
 from __future__ import annotations
 

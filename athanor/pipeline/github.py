@@ -1,7 +1,7 @@
-"""GitHub's REST API, as far as a pipeline needs it: lists with pages, JSON out and in, failures in plain words.
+"""A client of GitHub's REST API for pipelines: paginated lists, JSON bodies, readable errors.
 
 Protocol: docs.github.com/en/rest, version 2022-11-28: "Using pagination", "Rate limits for the REST API". The token is
-sent in a header alone, to one address, which no redirect changes.
+sent only in a header and only to one address: a redirect is an error.
 """
 
 from __future__ import annotations

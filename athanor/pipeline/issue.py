@@ -1,4 +1,4 @@
-"""`athanor issue`: one issue that is open as long as something is wrong, with the latest report."""
+"""`athanor issue`: one issue with the latest report, open as long as the problem exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report that goes to GitHub: its text, and the mark by which the place that holds an earlier one is found."""
+"""A report for GitHub: its text, and the marker by which the earlier one is recognised."""
 
 from __future__ import annotations
 

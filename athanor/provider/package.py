@@ -1,4 +1,4 @@
-"""The package as Pulumi's engine talks to it: its schema, and what a request to construct a component does."""
+"""The package's interface to Pulumi's engine: its schema, and requests to construct components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Properties of the schema: what a program in another language writes for each field of our arguments.
+"""Properties of the schema, derived from the fields of argument classes.
 
 Pulumi's schema has neither unions nor kinds of text. A field that takes one of several classes becomes an object with
 one property for each of them; every other field keeps its name, in camel case.

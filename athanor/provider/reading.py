@@ -1,4 +1,4 @@
-"""What a program in another language wrote, as our arguments, whose classes refuse what cannot work."""
+"""Conversion of inputs from programs in other languages into argument classes, which refuse invalid values."""
 
 from __future__ import annotations
 

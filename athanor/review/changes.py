@@ -1,4 +1,4 @@
-"""The engine's steps as changes of resources: one for each resource, with why and where."""
+"""The engine's steps as changes of resources: one per resource, with its reason and its location in the program."""
 
 from __future__ import annotations
 

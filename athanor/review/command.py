@@ -1,4 +1,4 @@
-"""`athanor review`: previews in, one Markdown report and an exit status out."""
+"""`athanor review`: reads previews, writes one Markdown report, and returns an exit status."""
 
 from __future__ import annotations
 

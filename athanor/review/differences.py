@@ -1,4 +1,4 @@
-"""What differs between two values: by path, without noise from the order of lists that have none."""
+"""Differences between two values, by path, ignoring the order of lists that have none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Let the engine preview a stack of the project in the current folder."""
+"""Runs the engine's preview of a stack of the project in the current folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fit a report into a comment: what matters least is shortened first, then left out, and the report says so."""
+"""Shortening of a report to the size of a comment: the least important parts first, with a note of the omission."""
 
 from __future__ import annotations
 

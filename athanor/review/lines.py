@@ -1,4 +1,4 @@
-"""Values and differences as lines of a block of code."""
+"""Formatting of values and differences as lines of a code block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which alerts and dashboards a change adds, removes or changes, by their names."""
+"""Alerts and dashboards that a change adds, removes or modifies, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan of the engine in a file, with the stack and the state that it is for.
+"""A file with a plan of the engine, the stack that it is for, and a digest of that stack's state.
 
 The engine compares an update with its plan by the changes that the program asks for, and by nothing else: it accepts a
 plan whose stack was updated by somebody in the meantime. So the file holds a digest of the state as well.

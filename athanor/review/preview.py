@@ -1,4 +1,4 @@
-"""A preview as data: what the engine would do to each resource, what it said, and what policies found."""
+"""A preview as data: the engine's steps, its messages, and policy violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which prices a review counts with: those of a file, else of the stack's settings, else of the built-in list."""
+"""The prices that a review uses: those of a file, else of the stack's settings, else the built-in list."""
 
 from __future__ import annotations
 

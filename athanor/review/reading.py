@@ -1,4 +1,4 @@
-"""Read what `pulumi preview --json` writes: one digest, or a stream of events.
+"""Parser of the output of `pulumi preview --json`: a digest, or a stream of events.
 
 Source of both formats: pulumi/pulumi v3.232.0, `PreviewDigest` in pkg/display/json.go and `EngineEvent` in
 sdk/go/common/apitype/events.go. The digest leaves policies out. The events, which the engine writes if

@@ -1,4 +1,4 @@
-"""The whole report: a table of all stacks, then each of them."""
+"""The complete report: a table of all stacks, then a section for each."""
 
 from __future__ import annotations
 

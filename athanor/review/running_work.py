@@ -1,4 +1,4 @@
-"""What runs in a cluster now, and which of it a change would stop: from one `kubectl get`, in a bounded time."""
+"""Running workloads of a cluster, and those that a change would stop: from one `kubectl get`, in a bounded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One stack's review as blocks of Markdown."""
+"""The review of one stack as blocks of Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All findings about one stack's preview, before they become text."""
+"""All findings about the preview of one stack, as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes that cost running work or data: replaced or deleted clusters, pools, volumes, jobs, services, queues."""
+"""Changes that put running work or data at risk: of clusters, pools, volumes, jobs, services and queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Untrusted text in Markdown: whatever a resource is called, it stays text.
+"""Escaping of untrusted text in Markdown: names of resources are never interpreted.
 
 Inside code no Markdown, HTML, link, emoji or @mention is active. Source: GitHub Flavored Markdown, "Code spans",
 "Fenced code blocks" and "Tables (extension)", whose cells a backslash or a pipe can break even inside code.

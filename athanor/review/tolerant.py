@@ -1,4 +1,4 @@
-"""Read plain JSON data whose shape another program decides: what is missing or of another type is empty."""
+"""Tolerant accessors for JSON of other programs: a value that is missing or of another type is empty."""
 
 from __future__ import annotations
 

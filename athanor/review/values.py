@@ -1,4 +1,4 @@
-"""Values of properties as they may be shown: secrets without their content, unknowns as such, JSON texts as structure.
+"""Values of properties, safe to display: secrets masked, unknowns marked, JSON texts parsed.
 
 Marks of the engine: sdk/go/common/resource/sig/sig.go and plugin/rpc.go next to it, of pulumi/pulumi v3.232.0.
 """

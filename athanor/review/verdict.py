@@ -1,4 +1,4 @@
-"""What a pipeline decides by: the exit status for a report."""
+"""The exit status of a report, by which a pipeline decides."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`athanor run`: a folder and a command become a job on the cluster, as a small stack of its own."""
+"""`athanor run`: turns a folder and a command into a job on the cluster, as a small stack of its own."""

@@ -1,4 +1,4 @@
-"""Commands of arena: `athanor run --from-arena '…'` translates the flags of `arena submit` into its own options.
+"""Migration from arena: `athanor run --from-arena '…'` translates the flags of `arena submit` into its own options.
 
 Source: kubeflow/arena 0.15.5 (e30882c1, July 2026), pkg/argsbuilder/submit*.go: the flags of `arena submit tfjob`,
 `mpijob`, `horovodjob` and `pytorchjob`.

@@ -1,4 +1,4 @@
-"""`athanor run`: describe, show, start, and follow if asked to."""
+"""`athanor run`: describe, print, start, and optionally follow a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a command line to a job's class and arguments; what does not fit is refused in the words of the command line."""
+"""Conversion of a command line into a job's class and arguments, with errors in terms of the command line."""
 
 from __future__ import annotations
 

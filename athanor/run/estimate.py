@@ -1,4 +1,4 @@
-"""What a run takes from its platform, in words: pods, GPUs, queue, and what the GPUs cost by the hour."""
+"""Summary of the resources that a run takes: pods, GPUs, queue, and the hourly cost of its GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a platform can run a job, asked before the engine starts: what its preview would refuse, and sooner."""
+"""Checks whether a platform can run a job, before the engine starts: what its preview would refuse, only sooner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the platform's own images have: a module or program that is nowhere is refused before a job starts."""
+"""Modules and programs of the platform's images: a command that names an unknown one is refused early."""
 
 from __future__ import annotations
 

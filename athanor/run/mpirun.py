@@ -1,4 +1,4 @@
-"""A pasted command of an MPI job: mpirun, or horovodrun, is read for what it says; the job starts mpirun itself."""
+"""Parser of pasted mpirun and horovodrun commands. The job starts mpirun itself."""
 
 from __future__ import annotations
 

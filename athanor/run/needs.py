@@ -1,4 +1,4 @@
-"""What a job names and the namespace must have: Secrets and claims, looked for before a pod waits for them in vain."""
+"""Checks that the Secrets and claims that a job names exist, so that no pod waits for them forever."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the classes of jobs refuse, by the options that were typed instead of their fields.
+"""Errors of the job classes in terms of command-line options, in place of the classes' fields.
 
-The sentences of the classes name no Python that a user of the command line could have written. What only options are
-refused for, or need other words for, is checked before: pasted.py, torchrun.py, mpirun.py, description.py and fit.py.
+The classes' messages name nothing in Python that a user of the command line could have written. Checks that concern
+only options, or need other words there, come earlier: pasted.py, torchrun.py, mpirun.py, description.py and fit.py.
 """
 
 from __future__ import annotations

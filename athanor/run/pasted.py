@@ -1,4 +1,4 @@
-"""Commands as people paste them: what their words are, and what a launcher said that the job starts itself."""
+"""Pasted commands: their words, and the launchers that the job starts itself."""
 
 from __future__ import annotations
 

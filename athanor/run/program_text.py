@@ -1,4 +1,4 @@
-"""A job as the Pulumi program that declares it: what --print-program prints."""
+"""A job as the Pulumi program that declares it: the output of --print-program."""
 
 from __future__ import annotations
 

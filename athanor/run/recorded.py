@@ -1,4 +1,4 @@
-"""The arguments of a run as its stack records them, to list and compare runs: text by name, without the defaults."""
+"""The arguments of a run as its stack records them, to list and compare runs: text by name, without defaults."""
 
 from __future__ import annotations
 

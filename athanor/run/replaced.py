@@ -1,4 +1,4 @@
-"""The run that `athanor run --replace` finds: whether its job goes on, or has to start again."""
+"""The earlier run that `athanor run --replace` finds: whether its job continues or has to be restarted."""
 
 from __future__ import annotations
 

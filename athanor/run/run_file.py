@@ -1,4 +1,4 @@
-"""A run in a file: `athanor run -f run.yaml`, whose keys are the options, and `--print-yaml`, which writes one."""
+"""Run files: `athanor run -f run.yaml`, whose keys are the options, and `--print-yaml`, which writes one."""
 
 from __future__ import annotations
 

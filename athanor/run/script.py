@@ -1,4 +1,4 @@
-"""The script that a command starts, which has to be in the folder that the job gets."""
+"""The script that a command starts, which has to be in the folder that is sent to the job."""
 
 from __future__ import annotations
 

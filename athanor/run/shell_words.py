@@ -1,4 +1,4 @@
-"""Words of a command that was given as one text: those that a POSIX shell would read, without what only a shell can do.
+"""Splitting of a command line into words as a POSIX shell does it; anything only a shell can expand is refused.
 
 Source: The Open Group Base Specifications, issue 8, "Shell Command Language", sections 2.2 (quoting), 2.3 (tokens) and
 2.6 (word expansions). Patterns such as *.txt stay as they are: a shell leaves them alone, too, where nothing matches.

@@ -1,4 +1,4 @@
-"""A pasted command of a PyTorch job: torchrun is read for what it says; the job starts it itself."""
+"""Parser of pasted torchrun commands. The job starts torchrun itself."""
 
 from __future__ import annotations
 

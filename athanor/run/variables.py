@@ -1,4 +1,4 @@
-"""Variables in front of a command, as in `A=1 python train.py`, and those that would break the start of an MPI job."""
+"""Environment variables in front of a command, as in `A=1 python train.py`, and those that break MPI's start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML files whose scalars are text as it was written: YAML 1.1 would make 3.1 of 3.10, 243 of 4:3 and true of on."""
+"""YAML with scalars as plain text: YAML 1.1 would read 3.10 as 3.1, 4:3 as 243 and on as true."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is known of runs and done to them: their stacks, and `athanor runs`, `logs` and `delete`."""
+"""Runs: their stacks, and the commands that list, inspect and change them."""

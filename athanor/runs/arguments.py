@@ -1,4 +1,4 @@
-"""The command lines of the commands about runs, with the standard library alone."""
+"""The command lines of the commands about runs. Imports only the standard library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the stacks of runs are kept: in the user's Pulumi backend, or in a folder of theirs if there is none."""
+"""The Pulumi backend for the stacks of runs: the user's own, or a local folder if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user's own cluster: which one, and what kubectl says of it."""
+"""The cluster that a command uses, through kubectl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands about runs that change them, go into them or need their stacks: `athanor stop`, `copy` and so on."""
+"""Commands that change runs, connect to them or need their stacks: `athanor stop`, `copy` and so on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `athanor compare` shows: where two runs differ, and how each did."""
+"""`athanor compare`: the differences between two runs, and their results."""
 
 from __future__ import annotations
 

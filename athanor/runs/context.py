@@ -1,7 +1,7 @@
-"""The cluster that commands ask: the kubeconfig's, one chosen by `athanor context`, or the one that `make up` started.
+"""The cluster of a command: the kubeconfig's, the one chosen by `athanor context`, or the one of `make up`.
 
-The local environment keeps its kubeconfig and its programs in a known folder (infra/machine.py), so a virtual
-environment of one's own, which hides those of the platform's, loses neither.
+The local environment keeps its kubeconfig and its programs in a known folder (infra/machine.py), so that they are found
+from any virtual environment, also from one that hides the platform's.
 """
 
 from __future__ import annotations

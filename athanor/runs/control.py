@@ -1,6 +1,6 @@
-"""Stop a run so that it can go on later, and let it go on: Volcano's commands to a job's controller.
+"""Stopping and resuming of a run, through Volcano's commands to a job's controller.
 
-A stopped job keeps its object, its name and with that its checkpoints; its pods are gone, and with them GPUs and quota.
+A stopped job keeps its object, its name and thereby its checkpoints; its pods are deleted, which frees GPUs and quota.
 """
 
 from __future__ import annotations

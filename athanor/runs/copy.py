@@ -1,7 +1,7 @@
-"""`athanor copy`: files between this machine and the platform's volumes, also of runs whose pods are gone.
+"""`athanor copy`: copies files between this machine and the platform's volumes, also of runs without pods.
 
-Through a running pod of the run, where there is one that can; else a job of one small pod mounts the volumes while it
-lasts. It is a job, not a bare pod, so that it needs no other rights than a run and counts in the queue.
+It goes through a running pod of the run if one is suitable; else a job with one small pod mounts the volumes for the
+time of the copy. It is a job, not a bare pod, so that it needs the same rights as a run and counts in the queue.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`athanor curves`: what runs print of their steps as one HTML page that needs nothing else, not even a script.
+"""`athanor curves`: the metrics that runs print, as one self-contained HTML page without scripts.
 
-The names of numbers come from programs, so every text is escaped, and the page forbids a browser to load anything.
+The names of metrics come from programs, so all text is escaped, and the page forbids the browser to load anything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs of other clusters and namespaces: a job that is not where a command looks is not gone for that."""
+"""Runs in other clusters and namespaces, which must not be mistaken for deleted ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the commands about runs end: by themselves, with what went wrong in one line, or by Ctrl-C."""
+"""Exit handling of the commands about runs: success, an error in one line, or Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong in the engine. Apart from the engine's SDK, for commands that seldom need it."""
+"""Errors of the engine. A module of its own, so that commands need not import the engine's SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`athanor files`: what is in a folder of the platform's volumes, such as that of an ended run, and its deletion."""
+"""`athanor files`: lists or deletes a folder on the platform's volumes, such as that of a finished run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The logs of a run's pods while they are written, through kubectl: those of the first pods, until the job ends."""
+"""Live logs of a run's pods through kubectl, until the job ends."""
 
 from __future__ import annotations
 

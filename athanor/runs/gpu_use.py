@@ -1,4 +1,4 @@
-"""How busy the GPUs of a run's pod are, as nvidia-smi in the pod says: for those who may reach no Prometheus."""
+"""GPU utilisation of a run's pod by its nvidia-smi, for users without access to Prometheus."""
 
 from __future__ import annotations
 

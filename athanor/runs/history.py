@@ -1,7 +1,7 @@
-"""What this machine last saw of runs, one file each: a job may be gone, and to read a stack takes the engine a second.
+"""A local cache of the last known state of runs, one file each: reading a stack takes the engine a second.
 
-What is lost is asked for again, as far as the stacks and the cluster still know it. Only what reads trusts it: what
-changes a run asks its stack.
+It also outlives a deleted job. Lost entries are read again, as far as the stacks and the cluster still have them. Only
+commands that read trust the cache: commands that change a run ask its stack.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Into a run's pods: a shell, and a port of theirs on this machine. Both are kubectl's, with the pod chosen."""
+"""Access to a run's pods: a shell, and forwarded ports, both through kubectl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's Volcano Job and its pods, as the cluster has them."""
+"""A run's Volcano Job and its pods, as they are in the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubeconfigs: where kubectl finds them, and one context in a file of its own, which works as the original does.
+"""Kubeconfig files: where kubectl finds them, and the extraction of one context into a file of its own.
 
 Source: k8s.io/client-go 1.34, tools/clientcmd: loader.go (which files there are, and that files, and commands with a
 slash, are relative to the kubeconfig that names them) and config.go.

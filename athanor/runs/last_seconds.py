@@ -1,8 +1,8 @@
-"""What a log that is read again has in common with what was read of it, so that no line comes twice and none is lost.
+"""Overlap of two reads of a log, so that no line is printed twice and none is lost.
 
-A log is read from a time on, which an API server takes in whole seconds (Kubernetes, metav1.Time). What was read of
-these seconds is recognised by its lines, times included: the two streams of a container are not quite in the order of
-their times, and after the file was rotated, a log begins later than it was asked for.
+A log is read from a start time, which an API server takes in whole seconds (Kubernetes, metav1.Time). Lines of those
+seconds that were read before are recognised by their text and time: the two streams of a container are not strictly in
+the order of their times, and after a rotation of the file, a log begins later than requested.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The lock that a killed engine leaves on a stack: recognised by its process, which this machine no longer has."""
+"""Stale locks of a killed engine on a stack, recognised by a process that no longer exists on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run in a list: its phase, how long it waited and ran, the GPUs it used, what it runs and how that does."""
+"""A run as an entry of a list: phase, waiting and running time, GPUs, command and progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run is: the namespace of its job, and the job's name."""
+"""The location of a run: the namespace and the name of its job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who runs this command, as the operating system knows them."""
+"""The login name of the current user, according to the operating system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`athanor logs`: what a run's pods write, and what they wrote before they started again; all of it, or a part."""
+"""`athanor logs`: the logs of a run's pods, including those of earlier containers; all of them, or a part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that waits for others, such as an engine that starts, while this process asks and computes something else."""
+"""Background work that waits for others, such as a starting engine, while this process continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that Volcano's controller overlooks: the scheduler admits them, and nobody creates their pods.
+"""Jobs that Volcano's controller overlooks: admitted by the scheduler, but without pods.
 
 The controller learns from a watch that a job has been admitted. When the API server ends the watch, as it does when it
 starts again, when a CRD changes and often a second after the first watch of a new CRD ("too old resource version"), the

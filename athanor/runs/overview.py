@@ -1,4 +1,4 @@
-"""All runs as `athanor runs` lists them: from their stacks, their jobs, what they print, and what it saw before."""
+"""The list of all runs for `athanor runs`, from their stacks, jobs and logs, and from the local cache."""
 
 from __future__ import annotations
 

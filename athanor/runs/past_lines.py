@@ -1,7 +1,7 @@
-"""Lines of pods that are gone, from the platform's log store, for those who may reach it.
+"""Log lines of deleted pods, from the platform's log store, for users with access to it.
 
-That is all of a run that has ended, and of one that goes on what it printed before its pods started again. The store
-has no notion of users, so not every team may read it (examples/team/past-logs.yaml).
+Of a run that has ended these are all lines; of one that still runs, those from before its pods were restarted. The
+store has no notion of users, so not every team may read it (examples/team/past-logs.yaml).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long a command that goes on looking at a cluster waits for its answer: API servers restart, networks are away."""
+"""Timeouts of commands that keep watching a cluster: API servers restart, and networks fail."""
 
 from __future__ import annotations
 

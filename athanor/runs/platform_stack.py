@@ -1,4 +1,4 @@
-"""The platform of a command line: of the stack that it names, or of the cluster."""
+"""The platform that a command line refers to: that of a named stack, or that of the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines of pods on this terminal: each with its pod, and without anything that a terminal would obey."""
+"""Log lines of pods for a terminal: prefixed with the pod's name, without control characters."""
 
 from __future__ import annotations
 

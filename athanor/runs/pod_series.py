@@ -1,4 +1,4 @@
-"""What a job has printed of its steps, from the log of the pod that prints its progress."""
+"""The metrics that a job has printed, from the log of the pod that reports its progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GPU of a platform costs by the hour, as far as its nodes' list prices are known."""
+"""The hourly price of a platform's GPUs, where the list prices of its nodes are known."""
 
 from __future__ import annotations
 

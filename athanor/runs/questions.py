@@ -1,6 +1,6 @@
-"""The questions about runs that a cluster answers: `athanor logs`, `watch`, `curves` and `why`.
+"""Read-only commands about runs that the cluster answers: `athanor logs`, `watch`, `curves` and `why`.
 
-The engine's SDK is not imported for them: they are asked often, and are to be answered within a second.
+They do not import the engine's SDK: they are used often, and should answer within a second.
 """
 
 from __future__ import annotations

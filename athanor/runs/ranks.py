@@ -1,4 +1,4 @@
-"""The ranks of a run: which pod computes each, as its job says."""
+"""The ranks of a run, and the pod of each, according to its job."""
 
 from __future__ import annotations
 

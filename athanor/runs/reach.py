@@ -1,4 +1,4 @@
-"""Whether an API server answers at all: kubectl itself waits up to a minute for one behind a VPN that is down."""
+"""A quick check whether an API server answers: kubectl waits up to a minute for one behind a VPN that is down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pods whose lines a followed run prints: each read on where its connection was cut, until the pod has ended."""
+"""Readers of the logs of a followed run: each resumes after a broken connection, until its pod has ended."""
 
 from __future__ import annotations
 

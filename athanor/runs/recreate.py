@@ -1,4 +1,4 @@
-"""Recreate a job's object in the cluster, as it is: for jobs whose program is not at hand, such as another team's."""
+"""Recreation of a job's object in the cluster, for jobs whose program is not at hand, such as another team's."""
 
 from __future__ import annotations
 

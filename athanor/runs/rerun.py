@@ -1,7 +1,7 @@
-"""`athanor rerun`: a run's job once more, as the cluster has it, whether or not its folder is still the same.
+"""`athanor rerun`: runs a job again as it is in the cluster, whether or not its folder has changed since.
 
-One that the cluster has no more is created as the run's stack recorded it. The stack is left alone: the job keeps its
-name, and its fields the owner that the engine knows.
+A job that no longer exists in the cluster is created as the run's stack recorded it. The stack does not change: the job
+keeps its name, and its fields keep the owner that the engine knows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A stack that asks the engine for nothing that the engine has said already: each question starts it again."""
+"""A stack of a run that caches the engine's answers, because each query starts the engine."""
 
 from __future__ import annotations
 

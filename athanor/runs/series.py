@@ -1,6 +1,6 @@
-"""Series of numbers that a run's program prints: JSON lines with a step, such as {"step": 10, "loss": 0.3}.
+"""Series of numbers in the output of a program: JSON lines with a step, such as {"step": 10, "loss": 0.3}.
 
-And one with its hyperparameters, {"hyperparameters": {"lr": 0.1}}, which it may repeat.
+Another line holds its hyperparameters, {"hyperparameters": {"lr": 0.1}}, and may be repeated.
 """
 
 from __future__ import annotations

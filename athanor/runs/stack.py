@@ -1,4 +1,4 @@
-"""The stack of one run: created, updated and removed through the Automation API, with a program of this process."""
+"""The stack of one run: created, updated and removed through the Automation API, with an inline program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of runs in a folder: the engine takes half a second to list them, and as long again for each that it reads.
+"""State files of runs in a folder, read directly: the engine takes half a second to list them, and again for each.
 
 Format: the checkpoint files of the engine's file backend (pulumi 3.231, pkg/backend/diy): .pulumi/meta.yaml says that
 stacks are kept by project, .pulumi/stacks/<project>/<stack>.json or .json.gz has version 3 of a checkpoint.

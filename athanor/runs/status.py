@@ -1,4 +1,4 @@
-"""`athanor status`: what runs in the namespace, and who has the GPUs, as far as this user may see it."""
+"""`athanor status`: the workloads of a namespace and the users of GPUs, as far as the user's rights allow."""
 
 from __future__ import annotations
 

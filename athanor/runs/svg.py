@@ -1,4 +1,4 @@
-"""Axes and lines as SVG: round values on them, and paths through points."""
+"""SVG charts: axes with round values, and paths through points."""
 
 from __future__ import annotations
 

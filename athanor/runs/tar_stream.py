@@ -1,10 +1,10 @@
-"""Files as a tar archive in frames: what `athanor copy` runs in a pod, sent along as text, and the same here.
+"""A tar archive in frames: the program that `athanor copy` sends to a pod as text, and its counterpart here.
 
 A frame is its payload's length in 4 bytes, big-endian, and the payload; one of length 0 ends the archive, and the
 SHA-256 of all payloads follows it. So each side knows the end without the other closing its stream, which kubectl
 does not always pass on, and an archive that was cut is never taken for a whole one.
 
-Only Python's standard library, of 3.8 and later: the pod's image may be of any release. Arguments: `send PATH`, or
+Only Python's standard library, 3.8 or later: the pod's image may be of any release. Arguments: `send PATH`, or
 `send-some PATH PATTERN SINCE`, or `receive PATH NAME REPLACE` with REPLACE 0 or 1. It prints GREETING first, and
 `receive` a line of JSON at its end.
 """

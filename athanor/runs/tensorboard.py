@@ -1,4 +1,4 @@
-"""`athanor tensorboard`: TensorBoard on this machine over the event files that runs write, fetched again and again."""
+"""`athanor tensorboard`: TensorBoard on this machine for the event files of runs, which are fetched periodically."""
 
 from __future__ import annotations
 

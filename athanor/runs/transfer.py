@@ -1,4 +1,4 @@
-"""Files through `kubectl exec`, into a container and out of it; what tar_stream.py does at the other side.
+"""File transfer through `kubectl exec`, in both directions; the counterpart of tar_stream.py.
 
 kubectl may lose the beginning of what it is given while the other side starts, or hang. So nothing is written before
 the other side has greeted, a start without a greeting is tried again, and a stream that stands still is ended.

@@ -1,4 +1,4 @@
-"""`athanor watch`: how a run does, from the lines that its program prints."""
+"""`athanor watch`: the progress of a run, from the lines that its program prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects of the cluster that somebody goes on looking at: kept by a watch, instead of asked for again and again."""
+"""Objects of the cluster that are kept up to date by a watch instead of repeated requests."""
 
 from __future__ import annotations
 

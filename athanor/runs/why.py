@@ -1,4 +1,4 @@
-"""`athanor why`: why a run does not run, its place in the queue, and when it can start, as far as that is known."""
+"""`athanor why`: why a run does not run, its place in the queue, and when it can start, if known."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`athanor sweep`: many runs of one command with other arguments, chosen by optuna."""
+"""`athanor sweep`: many runs of one command with different arguments, chosen by optuna."""

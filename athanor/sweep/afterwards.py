@@ -1,4 +1,4 @@
-"""What runs once when a sweep has ended: a command with the best trial's values and files, such as an export."""
+"""The final command of a sweep, which gets the best trial's values and files, such as an export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line of `athanor sweep`, with the standard library alone."""
+"""The command line of `athanor sweep`. Imports only the standard library."""
 
 from __future__ import annotations
 

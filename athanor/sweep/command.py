@@ -1,4 +1,4 @@
-"""`athanor sweep`: begin a sweep, continue or delete one."""
+"""`athanor sweep`: start, continue or delete a sweep."""
 
 from __future__ import annotations
 

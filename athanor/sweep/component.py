@@ -1,4 +1,4 @@
-"""A sweep as a component: a job of one program for each combination of values of its arguments."""
+"""A sweep as a component: one job for each combination of values of its program's arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of a sweep on this machine: a folder with its plan, its code, optuna's journal and two locks."""
+"""The local folder of a sweep: its plan, its code, optuna's journal and two locks."""
 
 from __future__ import annotations
 

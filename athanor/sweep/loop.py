@@ -1,4 +1,4 @@
-"""The work of a sweep: ask optuna for trials, run so many at a time, tell it what came of them."""
+"""The main loop of a sweep: ask optuna for trials, run a limited number at a time, report their results."""
 
 from __future__ import annotations
 

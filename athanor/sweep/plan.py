@@ -1,4 +1,4 @@
-"""What a sweep is to do: checked before anything starts, and kept for --resume."""
+"""The plan of a sweep, checked before anything starts, and saved for --resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of a sweep's trials: started and deleted by the commands for any run, and looked at in the cluster."""
+"""The runs of a sweep's trials: started, observed and deleted like any other run."""
 
 from __future__ import annotations
 

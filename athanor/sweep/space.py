@@ -1,4 +1,4 @@
-"""The search space of a sweep, from options or a file, and the command that its values go into."""
+"""The search space of a sweep, from options or a file, and the command that takes its values."""
 
 from __future__ import annotations
 

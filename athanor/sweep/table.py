@@ -1,4 +1,4 @@
-"""The trials of a sweep as a table, as lines for a log, and as JSON."""
+"""The trials of a sweep as a table, as log lines, and as JSON."""
 
 from __future__ import annotations
 

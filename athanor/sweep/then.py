@@ -1,4 +1,4 @@
-"""The command of `--then`, which runs once when a sweep has ended: read and checked before the sweep begins."""
+"""The option `--then`: a command that runs once when a sweep has ended, checked before the sweep begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trials of a sweep, in optuna's own storage: what each was given, how it does, and what came of it."""
+"""The trials of a sweep in optuna's storage: their parameters, progress and results."""
 
 from __future__ import annotations
 

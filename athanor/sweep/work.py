@@ -1,4 +1,4 @@
-"""The work of `athanor sweep` on a sweep that is kept: continue or delete it. Needs optuna."""
+"""Starts, continues or deletes a saved sweep. Needs optuna."""
 
 from __future__ import annotations
 
