@@ -1,1 +1,1 @@
-"""What the platform offers: cluster, scheduling, storage, images, and the outputs other teams read."""
+"""The platform: cluster, scheduling, storage, images, and the outputs that other teams read."""

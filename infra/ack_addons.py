@@ -1,4 +1,4 @@
-"""Facts about ACK's add-ons: which version, where it is published, and why it is there.
+"""ACK's add-ons: the version of each, its source, and the reason why it is there.
 
 Every version is one that ACK's release notes, or its documents, name; none is left to ACK to choose. They are minimums
 (infra/alicloud/addon_versions.py), and fit every minor that ACK creates clusters with: its release notes of Kubernetes

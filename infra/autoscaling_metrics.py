@@ -1,4 +1,4 @@
-"""What autoscalers can hold: names that the platform's metrics adapter and the autoscalers of services agree on."""
+"""Names of autoscaling metrics, shared by the platform's metrics adapter and the autoscalers of services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build the platform: the cluster, what every workload needs there, and the handle that workloads get."""
+"""Builds the platform: the cluster, its common parts, and the handle that workloads get."""
 
 from __future__ import annotations
 

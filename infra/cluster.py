@@ -1,4 +1,4 @@
-"""The cluster handle: whichever way a cluster came to be, the rest of the program sees only this."""
+"""The cluster handle, which is the same however a cluster was created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the cluster of a stack is: the one that its settings name, else the local one of `make up`."""
+"""The location of a stack's cluster: the one that its settings name, else the local one of `make up`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the stack's configuration from the Pulumi engine."""
+"""Reads the stack's configuration from the Pulumi engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract between stacks as an object of the cluster: for those who have a kubeconfig and no state of ours."""
+"""The contract between stacks as an object of the cluster, for users with a kubeconfig but without Pulumi state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an environment costs per hour, as far as its prices are known: arithmetic over its settings alone.
+"""The hourly cost of an environment, as far as its prices are known, computed from its settings alone.
 
 Nodes: infra/instance_types.py, which names the source and the day. What else has a row has the source there. A stack's
 settings may have prices of their own (infra/settings/prices.py).

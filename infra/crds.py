@@ -1,4 +1,4 @@
-"""Read the CRDs that an upstream project ships, for the resources that declare them."""
+"""Reads the CRDs that upstream projects ship, for the resources that declare them."""
 
 from __future__ import annotations
 

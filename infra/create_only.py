@@ -1,7 +1,7 @@
-"""Refuse changes that the provider would accept, show as an update, and never make.
+"""Refusal of changes that the provider would accept, show as an update, and never carry out.
 
-Some inputs are sent when a resource is created and ignored ever after; others would replace what must not be. A hook of
-the engine compares them with those in the checkpoint before every update, in previews too; see
+Some inputs are sent when a resource is created and ignored afterwards; others would replace a resource that must stay.
+A hook of the engine compares them with those in the checkpoint before every update, in previews too; see
 docs/decisions/0006-create-only-fields.md.
 """
 

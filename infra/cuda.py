@@ -1,4 +1,4 @@
-"""CUDA in images against the NVIDIA drivers and the GPUs of nodes: the one table.
+"""The table of CUDA releases, NVIDIA drivers and GPUs that work together.
 
 Drivers: NVIDIA, "CUDA Compatibility", minor version compatibility, table 1. Within a major release an image runs from
 that driver on, whatever its minor release; a newer driver runs every older CUDA.

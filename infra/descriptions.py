@@ -1,4 +1,4 @@
-"""Descriptions: the arguments of jobs and services, refused on creation where a value does not fit its annotation.
+"""Base of descriptions, the arguments of jobs and services: values are validated against their annotations.
 
 Users' programs are not type-checked: a wrong type would surface as a traceback in the engine, or in the cluster as pods
 that never start. So annotations are enforced once, when a description is created. Pydantic validates them in strict

@@ -1,4 +1,4 @@
-"""The text below each field of a class, which Python itself keeps nowhere: for schemas that describe these classes."""
+"""Docstrings below the fields of a class, which Python itself does not keep: for the schemas of these classes."""
 
 from __future__ import annotations
 

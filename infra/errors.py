@@ -1,4 +1,4 @@
-"""How the project refuses bad input: the field, the value, the limit, the fix, in one line."""
+"""Errors that refuse bad input: the field, the value, the limit and the fix, in one line."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Facts about GPU models, whatever instance type holds them.
+"""The table of GPU models, independent of the instance types that have them.
 
-MIG profiles and how many instances of each fit on one GPU: NVIDIA, "MIG User Guide", supported profiles. Those that add
-media engines (`+me`) or graphics are left out: a GPU is split into equal instances here. Compute capabilities: NVIDIA,
-"CUDA GPU Compute Capability".
+MIG profiles and the number of instances that fit on one GPU: NVIDIA, "MIG User Guide", supported profiles. Those that
+add media engines (`+me`) or graphics are left out: a GPU is split into equal instances here. Compute capabilities:
+NVIDIA, "CUDA GPU Compute Capability".
 """
 
 from __future__ import annotations

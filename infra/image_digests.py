@@ -1,8 +1,8 @@
-"""SHA-256 of upstream's images, by reference: a registry could give other contents under the same tag at any time.
+"""SHA-256 of upstream's images, by reference: a registry could serve other content under the same tag at any time.
 
-No registry could be asked where these were written down. They are what public repositories pin, at least two
-independent ones for each and most of them many, read on 22 November 2026; of the other images that the platform uses
-no two could be found. `skopeo inspect --format '{{.Digest}}' docker://<reference>` prints an image's digest.
+They were not read from a registry, because none could be reached: each is pinned alike by at least two independent
+public repositories, most by many, as of 22 November 2026. For the platform's other images there were no two such
+repositories. `skopeo inspect --format '{{.Digest}}' docker://<reference>` prints an image's digest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Apply the registry setting to everything that the program deploys, no matter which code builds it."""
+"""Applies the registry setting to everything that the program deploys, no matter which code builds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which container images the platform uses, by name and tag. The one home of every image reference."""
+"""The table of all container images that the platform uses, by name and tag."""
 
 from __future__ import annotations
 

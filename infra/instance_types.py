@@ -1,4 +1,4 @@
-"""Facts about ECS instance types: the one table that pools, addresses, quotas, simulated nodes and cost derive from.
+"""The table of ECS instance types, from which pools, addresses, quotas, simulated nodes and cost derive.
 
 Sources: Alibaba Cloud, "GPU-accelerated compute-optimized and vGPU-accelerated instance families" and "Overview of
 instance families" (ECS user guide). Formulas for pods: Alibaba Cloud, "Work with Terway" (ACK user guide), and Terway's

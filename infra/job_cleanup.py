@@ -1,7 +1,7 @@
-"""Removal of finished jobs' pods: a CronJob that may delete pods of the workloads' namespace, and do nothing else.
+"""Removal of finished jobs' pods: a CronJob with no other right than to delete pods of the workloads' namespace.
 
-Volcano can delete a finished Job as a whole (ttlSecondsAfterFinished); a stack would create it again. Nothing in
-Kubernetes or Volcano removes the pods alone: docs/decisions/0009-finished-jobs-stay-their-pods-go.md.
+Volcano can delete a finished Job as a whole (ttlSecondsAfterFinished), but a stack would create it again. Nothing in
+Kubernetes or Volcano removes only the pods: docs/decisions/0009-finished-jobs-stay-their-pods-go.md.
 """
 
 from __future__ import annotations

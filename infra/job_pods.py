@@ -1,4 +1,4 @@
-"""Names of containers and exit codes that the pods of a job share with the commands that watch them."""
+"""Container names and exit codes that a job's pods share with the commands that watch them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a job's code gets into its pods, as far as others must know it: those who ask about jobs, or run them again."""
+"""Names that concern the source of a job's code, shared with the commands that inspect or rerun jobs."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Read kubeconfig files: one context of them, self-contained, free of paths."""
+"""Reads kubeconfig files: one context of them, self-contained and without paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where this machine has what the program reads and starts: the local cluster's folder, programs and downloads."""
+"""Local folders of the environment on this machine: the cluster's, programs and downloads."""
 
 from __future__ import annotations
 

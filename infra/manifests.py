@@ -1,4 +1,4 @@
-"""Turn plain Kubernetes manifests (what the pure builders return) into Pulumi resources."""
+"""Turns plain Kubernetes manifests (the results of the pure builders) into Pulumi resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What those who expose metrics and those who read them agree on: the port's name, and who may read."""
+"""Names that components with metrics and their readers share: the port's name, and the right to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Namespaces: whose they are, their Pod Security level and their default-deny network policy."""
+"""Namespaces: their owner, Pod Security level and default-deny network policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels of nodes: what the platform writes on them, and selects nodes by."""
+"""Labels of nodes that the platform sets, and selects nodes by."""
 
 POOL_LABEL = "athanor.dev/pool"
 """Node label with the pool's name; workloads that name a pool select nodes by it."""

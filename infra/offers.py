@@ -1,4 +1,4 @@
-"""What a platform offers to the pods of workloads: plain data, which passes from stack to stack in the outputs."""
+"""The platform's offers to the pods of workloads: plain data that passes from stack to stack in the outputs."""
 
 from __future__ import annotations
 

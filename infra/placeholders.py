@@ -1,4 +1,4 @@
-"""Values of the committed environments that name nothing of anybody's: what to replace before the first update."""
+"""Placeholders in the committed environments, to be replaced before the first update."""
 
 from __future__ import annotations
 

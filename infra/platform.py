@@ -1,4 +1,4 @@
-"""The platform handle: the one object that workloads know about the place they run on."""
+"""The platform handle: the only object through which workloads know the platform."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""How much node pools hold together, by resource name: what shares of queues and the quota are shares of.
+"""Total resources of node pools, by resource name: the base of queues' shares and of the quota.
 
-Amounts are those of the instance types. What a kubelet keeps for itself (on ACK a few percent of CPU and memory) is not
-taken off: as a limit, a little too much is harmless, and a little too little would refuse a pod that fills a node.
+Amounts are those of the instance types. A kubelet's own reservation (on ACK a few percent of CPU and memory) is not
+subtracted: a limit that is a little too high is harmless, and one a little too low would refuse a pod that fills a
+node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the node pools of a stack offer to workloads, derived from the settings alone."""
+"""The offers of a stack's node pools to workloads, derived from the settings alone."""
 
 from __future__ import annotations
 

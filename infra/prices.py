@@ -1,4 +1,4 @@
-"""A table of prices of one hour, and how one replaces another. The built-in list is in infra/cost.py."""
+"""A table of hourly prices, and its replacement by another one. The built-in list is in infra/cost.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PriorityClasses: which jobs go first within a queue, and which running ones give way."""
+"""PriorityClasses: the order of jobs within a queue, and which running ones can be preempted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What refuses to be deleted before anything else is.
+"""Protection of an environment: a delete is refused before anything has been deleted.
 
 See docs/decisions/0013-a-protected-environment-refuses-first.md.
 """

@@ -1,4 +1,4 @@
-"""Volcano queues: what each deserves, is guaranteed and may use at most, from its settings and the node pools."""
+"""Volcano queues: each one's deserved, guaranteed and maximum resources, from its settings and the node pools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pods of the workloads' namespace may ask for: one by one by default, and all together."""
+"""Resource limits of the workloads' namespace: defaults for each container, and a quota for all pods together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RDMA for pods: the device they ask for, Terway kept off the RDMA interfaces, and NCCL's environment.
+"""RDMA for pods: the device that they request, Terway's exclusion of RDMA interfaces, and NCCL's environment.
 
 Sources: AliyunContainerService/alibabacloud-erdma-controller 0.2.11, README and docs/erdma-benchmark;
 AliyunContainerService/terway, docs/dynamic-config.md and docs/erdma-coexistence.md; ACK, "Lingjun node pools" and "Use

@@ -1,4 +1,4 @@
-"""Image references and the one place they are pulled from: parsing, rewriting, finding every image of a manifest.
+"""Image references and the registry they are pulled from: parsing, rewriting, finding every image of a manifest.
 
 Pure: `infra/image_policy.py` rewrites them in all that the program deploys.
 """

@@ -1,4 +1,4 @@
-"""The modules that programs of users may import, as an object of the cluster, which every job's pods mount."""
+"""The modules that users' programs may import, as a ConfigMap that every job's pods mount."""
 
 from __future__ import annotations
 

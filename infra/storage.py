@@ -1,4 +1,4 @@
-"""The volumes every workload sees: input under /data/data, results under /data/output."""
+"""The volumes of every workload: input under /data/data, results under /data/output."""
 
 from __future__ import annotations
 

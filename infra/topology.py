@@ -1,4 +1,4 @@
-"""HyperNodes: which nodes are close to each other, as Volcano knows it.
+"""HyperNodes: the network topology of the nodes, as Volcano reads it.
 
 A job that names a tier runs within one HyperNode of that tier or of a lower one.
 """

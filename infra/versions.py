@@ -1,4 +1,4 @@
-"""Versions of what the platform deploys: the one table. tools/ builds the same ones; a test compares them."""
+"""The table of versions that the platform deploys. tools/ builds the same ones; a test compares them."""
 
 from __future__ import annotations
 

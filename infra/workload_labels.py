@@ -1,4 +1,4 @@
-"""Labels of the workloads' pods: what declares them, and what finds them again in metrics and logs, read them here."""
+"""Labels of the workloads' pods, shared by the code that declares them and by metrics and logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The namespace of the workloads, closed to everything that no workload opens, and fixed as long as it is used."""
+"""The workloads' namespace: closed to all traffic that no workload opens, and its name fixed while it is in use."""
 
 from __future__ import annotations
 

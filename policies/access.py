@@ -1,4 +1,4 @@
-"""Rights, in the cluster and in the account."""
+"""Rules about rights, in the cluster and in the account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an environment may cost, and how many GPUs it may have, when every pool is at its maximum size."""
+"""Rules about the cost and the number of GPUs of an environment when every pool is at its maximum size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets where everybody who may read an object reads them."""
+"""Rules about secrets in places where everybody who may read an object can read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pack in the terms of Pulumi's policy SDK: resources in, violations out.
+"""The adapter between the pack and Pulumi's policy SDK: resources in, violations out.
 
 A value that is unknown during a preview raises the SDK's own error, which the engine shows as an advisory note whatever
 the policy's level: it is neither a violation nor a pass.

@@ -1,4 +1,4 @@
-"""Data: kept, encrypted, protected from deletion, and the audit log."""
+"""Rules about data: retention, encryption, protection from deletion, and the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The platform's own objects that do what nothing else may, each with its reason.
+"""Exemptions of the platform's own objects from rules, each with its reason.
 
 A stack's exemptions are in policies/environments; this table is for what athanor itself deploys.
 """

@@ -1,4 +1,4 @@
-"""What the internet, or everybody, can reach."""
+"""Rules about exposure to the internet, or to everybody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which images run, and whether they stay the same."""
+"""Rules about images: pinned versions and allowed registries."""
 
 from __future__ import annotations
 

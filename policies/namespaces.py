@@ -1,4 +1,4 @@
-"""Namespaces: closed by default, and with a Pod Security level."""
+"""Rules about namespaces: closed by default, and with a Pod Security level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node pools: what reaches their nodes, what changes them, who can log in."""
+"""Rules about node pools: network access to their nodes, changes to them, and login."""
 
 from __future__ import annotations
 

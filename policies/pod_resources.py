@@ -1,4 +1,4 @@
-"""What containers reserve, and what training keeps when its nodes go."""
+"""Rules about the resources that containers request, and about checkpoints of training on spot nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What containers may do on their node (Kubernetes, "Pod Security Standards", level `restricted`)."""
+"""Rules about containers' rights on their node (Kubernetes, "Pod Security Standards", level `restricted`)."""
 
 from __future__ import annotations
 

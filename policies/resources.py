@@ -1,4 +1,4 @@
-"""A resource as a rule sees it, and the pods inside it, wherever its kind keeps them."""
+"""A resource as a rule sees it, and the pod templates inside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule is: a name, what it demands, its configuration, and a function that finds what breaks it."""
+"""The type of a rule: a name, a demand, a configuration, and a function that finds violations."""
 
 from __future__ import annotations
 

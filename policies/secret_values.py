@@ -1,4 +1,4 @@
-"""Texts that are secrets: by a known format, by the name that they have, or by looking random under such a name."""
+"""Detection of secrets in texts: by a known format, by their name, or by a random value under such a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tags, which divide the bill and identify leftovers."""
+"""Rules about tags, which divide the bill and identify leftovers."""
 
 from __future__ import annotations
 

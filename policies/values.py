@@ -1,4 +1,4 @@
-"""Properties of a resource as plain data in which a value may be unknown until the update."""
+"""Properties of a resource as plain data, in which a value may be unknown until the update."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serve the package to the engine: platforms, jobs and services, for programs in any language of Pulumi."""
+"""Serves the package to the engine: platforms, jobs and services, for programs in any of Pulumi's languages."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The add-ons of ACK: which of them an environment has, and how they are configured."""
+"""The table of ACK's add-ons: which ones an environment has, and their configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions of add-ons: those of the table are minimums, and no add-on ever goes back.
+"""Versions of add-ons: those of the table are minimums, and no add-on is ever downgraded.
 
 The provider's add-on resource upgrades whatever differs from the version it is given, without looking which is higher
 (terraform-provider-alicloud 1.285.0, resource_alicloud_cs_kubernetes_addon.go, needUpgrade), and it does so on a change

@@ -1,7 +1,7 @@
-"""Which addresses each zone's nodes and pods get, and whether they are enough: arithmetic alone.
+"""Address ranges of each zone's nodes and pods, and checks of their size. Pure arithmetic.
 
-The VPC's CIDR is cut into eight equal blocks, one for each position in the list of zones. Of a block the upper half is
-for pods and the first sixteenth for nodes; the rest stays free. So a zone added at the end moves no other.
+The VPC's CIDR is cut into eight equal blocks, one for each position in the list of zones. The upper half of a block is
+for pods and its first sixteenth for nodes; the rest stays free. So a zone added at the end moves no other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A whole environment on Alibaba Cloud, from an empty account to nodes that pods can start on."""
+"""A whole environment on Alibaba Cloud, from an empty account to nodes that are ready for pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every file system of an environment shares: where it lies, who may mount it, how pods get at its files."""
+"""The common part of an environment's file systems: location, access group, and access from pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Kubernetes version a cluster is created with, or upgraded to.
+"""The Kubernetes version that a cluster is created with, or upgraded to.
 
 ACK takes only full versions: of a minor its API says "no ros component exists. clusterType: ManagedKubernetes, version:
 1.35" (log of a deployment, 2026-08-25), and the provider sends on what it is given. It offers one patch of each of the

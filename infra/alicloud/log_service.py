@@ -1,4 +1,4 @@
-"""Logs in Alibaba Cloud's Log Service (SLS): what its collector, an add-on of ACK, takes and where it puts it.
+"""Logs in Alibaba Cloud's Log Service (SLS): the configuration of its collector, an add-on of ACK.
 
 Source: SLS, "AliyunPipelineConfig parameters", 2026-02-04; LoongCollector, docs/cn/plugins, input-container-stdio and
 processor-parse-json-native.

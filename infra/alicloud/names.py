@@ -1,4 +1,4 @@
-"""Physical names and tags of what the project makes on Alibaba Cloud."""
+"""Physical names and tags of the project's resources on Alibaba Cloud."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NAS, general-purpose and Extreme: the file system, who may mount it, its mount target."""
+"""NAS, general-purpose and Extreme: the file system, its access group and its mount target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The NAT gateway of an environment: how nodes and pods without public addresses reach the internet."""
+"""The NAT gateway of an environment: access to the internet for nodes and pods without public addresses."""
 
 from __future__ import annotations
 

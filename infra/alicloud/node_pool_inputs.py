@@ -1,4 +1,4 @@
-"""What a node pool asks of ACK, from its settings alone."""
+"""Inputs of ACK's node pools, derived from their settings alone."""
 
 from __future__ import annotations
 

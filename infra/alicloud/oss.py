@@ -1,4 +1,4 @@
-"""OSS buckets as volumes: the mounting pods prove who they are by RRSA, so no access key exists."""
+"""OSS buckets as volumes: pods that mount them authenticate by RRSA, so no access key exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes with eRDMA need in addition to what all nodes get: memory that may be locked, and a limit of pods."""
+"""Configuration of nodes with eRDMA in addition to that of all nodes: locked memory, and a limit of pods."""
 
 from __future__ import annotations
 

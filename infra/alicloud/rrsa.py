@@ -1,4 +1,4 @@
-"""RRSA: roles that pods of one Kubernetes service account may take, without any key in the cluster."""
+"""RRSA: RAM roles for pods of one Kubernetes service account, without any key in the cluster."""
 
 from __future__ import annotations
 

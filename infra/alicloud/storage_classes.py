@@ -1,4 +1,4 @@
-"""StorageClasses for claims of one's own: folders of the file system, and disks."""
+"""StorageClasses for users' own claims: folders of the file system, and disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway as plain manifests: Envoy Gateway, its proxies, and what starts services that scaled to zero."""
+"""The gateway as plain manifests: Envoy Gateway, its proxies, and the activator of services scaled to zero."""
 
 from infra.namespaces import GATEWAY_NAMESPACE
 

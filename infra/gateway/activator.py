@@ -1,6 +1,6 @@
-"""What starts a service that scaled to zero when a request comes, and stops one that nobody asked for a while.
+"""The activator: starts a service that scaled to zero on a request, and stops one that has been idle for a while.
 
-The proxies ask it before they forward a request of such a service, and wait for its answer. Program: trainer/activator.
+The proxies ask it before they forward a request to such a service, and wait for its answer. Program: trainer/activator.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The CRDs of the Gateway API and of Envoy Gateway, those that the platform declares objects of."""
+"""The CRDs of the Gateway API and of Envoy Gateway that the platform declares objects of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of the gateway share: labels and who may reach whom."""
+"""The common part of the gateway's components: labels and network policies."""
 
 from __future__ import annotations
 

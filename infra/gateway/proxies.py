@@ -1,4 +1,4 @@
-"""What Envoy Gateway is to run: the class, its proxies, and the Gateway that routes of services attach to.
+"""The configuration of Envoy Gateway: the class, its proxies, and the Gateway that services' routes attach to.
 
 Source: Gateway API 1.6; Envoy Gateway 1.9, api/v1alpha1 (EnvoyProxy, ClientTrafficPolicy). The load balancer's kind:
 Alibaba Cloud, "Add annotations to the YAML file of a Service to configure CLB instances".

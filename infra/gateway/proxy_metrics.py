@@ -1,4 +1,4 @@
-"""What is read of the metrics of the gateway's proxies: a few of the hundreds that Envoy has for each rule of a route.
+"""The metrics of the gateway's proxies that are kept: a few of Envoy's hundreds for each rule of a route.
 
 Source: Envoy 1.39, "Statistics" of the HTTP connection manager, of its filters and of clusters, and "Administration
 interface"; Envoy Gateway 1.9, internal/xds, for the names of clusters and listeners in them.

@@ -1,4 +1,4 @@
-"""The gateway of a stack, as resources."""
+"""The gateway of a stack as a component."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""GPUs in the cluster: how they are shared, who announces them to the scheduler, who measures them."""
+"""GPUs in the cluster: sharing, the device plugin that announces them, and the exporter that measures them."""

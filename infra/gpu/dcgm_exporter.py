@@ -1,14 +1,14 @@
-"""NVIDIA's exporter of GPU metrics (DCGM) as plain manifests, where no other exporter runs on the GPU nodes.
+"""NVIDIA's exporter of GPU metrics (DCGM) as plain manifests, for GPU nodes without another exporter.
 
 Source: NVIDIA/dcgm-exporter 4.5.3-4.8.2, deployment/ and etc/default-counters.csv.
 
 The exporter learns from the kubelet which pod a sample belongs to, for devices of `nvidia.com/gpu` and
 `nvidia.com/mig-…` and of resources that are listed for it (internal/pkg/transformation/kubernetes.go). Shares are
-listed where our device plugin offers them. Listed alone they would give a card to one of its pods, so it is configured
-to repeat each sample for every pod as well. It could not identify pods of cGPU (`aliyun.com/gpu-mem`): it would take
-the kubelet's device, GiB by GiB named `<UUID>-_-<number>`, and the card that such a pod really gets is chosen by the
-scheduler and noted on the pod (AliyunContainerService/gpushare-device-plugin, pkg/gpu/nvidia/nvidia.go and
-allocate.go, the open forerunner of ACK's).
+listed where our device plugin offers them. With that alone, a card would be attributed to only one of its pods, so the
+exporter is configured to repeat each sample for every pod as well. It could not identify pods of cGPU
+(`aliyun.com/gpu-mem`): it would take the kubelet's devices, one per GiB and named `<UUID>-_-<number>`, while the card
+that such a pod really gets is chosen by the scheduler and noted on the pod (AliyunContainerService/
+gpushare-device-plugin, pkg/gpu/nvidia/nvidia.go and allocate.go, the open predecessor of ACK's).
 """
 
 from __future__ import annotations

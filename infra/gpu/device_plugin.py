@@ -1,6 +1,6 @@
 """NVIDIA's device plugin as plain manifests, for clusters other than ACK.
 
-What its containers are given is NVIDIA's chart, deployments/helm/nvidia-device-plugin of the release that
+The containers' configuration is that of NVIDIA's chart, deployments/helm/nvidia-device-plugin of the release that
 infra/versions.py pins; docs/decisions/0007-device-plugin-as-typed-resources.md says what is left out and why.
 """
 

@@ -1,4 +1,4 @@
-"""The component with all of ours that runs on GPU nodes."""
+"""The component with everything that the platform itself runs on GPU nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts that run on every GPU node share: where they go, how they are configured."""
+"""The common part of the components on every GPU node: node selection and configuration."""
 
 from __future__ import annotations
 

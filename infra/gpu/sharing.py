@@ -1,4 +1,4 @@
-"""How GPUs are shared: labels of nodes on ACK, the configuration of NVIDIA's device plugin anywhere else."""
+"""GPU sharing: node labels on ACK, the configuration of NVIDIA's device plugin elsewhere."""
 
 from __future__ import annotations
 

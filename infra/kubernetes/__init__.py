@@ -1,1 +1,1 @@
-"""What Kubernetes itself defines, whatever this project runs on it."""
+"""Kubernetes' own definitions, independent of this project."""

@@ -1,4 +1,4 @@
-"""Accounts of pods and what they may do: ServiceAccounts, and roles with their bindings.
+"""Service accounts of pods and their rights: ServiceAccounts, and roles with their bindings.
 
 Source: Kubernetes, "Using RBAC Authorization".
 """

@@ -1,4 +1,4 @@
-"""Skeletons of what keeps pods running: Deployments, DaemonSets, StatefulSets."""
+"""Skeletons of workload controllers: Deployments, DaemonSets, StatefulSets."""
 
 from __future__ import annotations
 

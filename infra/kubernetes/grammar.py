@@ -1,8 +1,8 @@
 """The grammar of Kubernetes: kinds of text that its API server and its nodes accept, as types for pydantic.
 
 The API's OpenAPI document declares nearly all of them as "string". The rules follow the validation functions named
-below, from k8s.io/apimachinery, pkg/util/validation, or the node that starts the pod. Each error says what is wrong
-and, after "Fix:", what to write.
+below, from k8s.io/apimachinery, pkg/util/validation, or those of the node that starts the pod. Each error says what is
+wrong and, after "Fix:", what to write.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the objects of a platform's part have in common: labels, metadata, and who may reach its pods."""
+"""The common part of the objects of a component: labels, metadata and network policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fragments of pod specs: security contexts, resources, folders of the node, the choice of nodes."""
+"""Fragments of pod specs: security contexts, resources, host paths, node selection."""
 
 from __future__ import annotations
 

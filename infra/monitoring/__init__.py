@@ -1,4 +1,4 @@
-"""Monitoring as plain manifests: Prometheus and what belongs to it, the targets it reads, rules, dashboards, logs."""
+"""Monitoring as plain manifests: Prometheus and its components, targets, rules, dashboards, logs."""
 
 from infra.namespaces import MONITORING_NAMESPACE, NODE_MONITORING_NAMESPACE
 

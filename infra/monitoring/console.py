@@ -1,7 +1,7 @@
-"""A page of Prometheus that needs none of its web interface: targets, alerts, and the answer to any query.
+"""A console page of Prometheus in place of its web interface: targets, alerts, and the answer to any query.
 
-The interface is not part of Prometheus's Go module, so a build from it answers `/` with an error; console templates are
-rendered by the server itself. Source: prometheus.io/docs/visualization/template_reference.
+The web interface is not part of Prometheus's Go module, so a build from it answers `/` with an error; console templates
+are rendered by the server itself. Source: prometheus.io/docs/visualization/template_reference.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The CRDs of the Prometheus operator's own release, as far as it needs them to start."""
+"""The CRDs of the Prometheus operator's release that it needs to start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The disks of Prometheus and Alertmanager: one for each pod that the operator makes."""
+"""The disks of Prometheus and Alertmanager: one for each pod that the operator creates."""
 
 from __future__ import annotations
 

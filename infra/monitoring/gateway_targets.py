@@ -1,7 +1,7 @@
-"""What Prometheus reads of a gateway: its proxies, and the activator of services that scale to zero.
+"""Scrape targets of a gateway: its proxies, and the activator of services that scale to zero.
 
 A sample's namespace and workload are those of the service that it is about, as in the metrics of the service itself.
-What a proxy counts for all services together has neither.
+Metrics that a proxy counts for all services together have neither.
 """
 
 from __future__ import annotations

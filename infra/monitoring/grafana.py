@@ -1,7 +1,8 @@
 """Grafana with our dashboards, and without any password unless the settings name a Secret that holds one.
 
-Nothing that people do there is kept: dashboards are code. Source: Grafana 12, docs "Configure Grafana" and "Provision
-Grafana". No test starts it: its image cannot be had without a registry, and it cannot be built (docs/operator.md).
+Changes that people make there are not kept: dashboards are code. Source: Grafana 12, docs "Configure Grafana" and
+"Provision Grafana". No test starts it: its image cannot be had without a registry, and it cannot be built
+(docs/operator.md).
 """
 
 from __future__ import annotations

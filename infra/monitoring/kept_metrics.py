@@ -1,7 +1,7 @@
-"""Which metrics are stored, by what they are read from: those that a rule or a panel uses, and no others.
+"""The metrics that are stored, by target: those that a rule or a panel uses, and no others.
 
 Tests compare this table with the queries of all rules and dashboards, in both directions. Metrics of training and
-serving pods are not in it: they are ours or the users' own, and all are kept.
+serving pods are not in it: they come from the platform's trainer or from users, and all are kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""kube-state-metrics: what the API server knows about pods, nodes, claims and quotas, as metrics.
+"""kube-state-metrics: the API server's view of pods, nodes, claims and quotas, as metrics.
 
 Source: kube-state-metrics 2.20, docs/developer/cli-arguments.md and docs/metrics.
 """

@@ -1,4 +1,4 @@
-"""prometheus-adapter: what Prometheus knows about services, as the metrics APIs that autoscalers read.
+"""prometheus-adapter: serves Prometheus' metrics of services through the metrics APIs that autoscalers read.
 
 Why this one: docs/decisions/0025-autoscalers-read-prometheus.md. Source: prometheus-adapter 0.12, docs/config.md; the
 aggregation layer: Kubernetes, "Set up an Extension API Server".

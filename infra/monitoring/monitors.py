@@ -1,7 +1,7 @@
-"""What Prometheus reads: PodMonitors and ServiceMonitors, and the labels that the series get.
+"""Prometheus' scrape targets: PodMonitors and ServiceMonitors, and the labels of their series.
 
-Every series of a workload's pod has namespace, pod, node, workload, kind, role and queue, and `job` is what kind of
-target it comes from. Sources: prometheus-operator, Documentation/api-reference; DCGM exporter, README.
+Every series of a workload's pod has namespace, pod, node, workload, kind, role and queue, and `job` names the kind of
+target that it comes from. Sources: prometheus-operator, Documentation/api-reference; DCGM exporter, README.
 """
 
 from __future__ import annotations

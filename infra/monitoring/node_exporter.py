@@ -1,4 +1,4 @@
-"""The node exporter: CPU, memory, disks, file systems and network of every node.
+"""The node exporter: metrics of every node's CPU, memory, disks, file systems and network.
 
 Source: prometheus/node_exporter 1.12, README.md, and the flags of its collectors.
 """

@@ -1,4 +1,4 @@
-"""What Prometheus and Alertmanager have in common: custom resources whose pods the operator makes.
+"""The common part of Prometheus and Alertmanager: custom resources whose pods the operator creates.
 
 Source: prometheus-operator 0.93, Documentation/api-reference/api.md.
 """

@@ -1,4 +1,4 @@
-"""What the parts of the monitoring share: labels, accounts, security, and who may reach whom."""
+"""The common part of the monitoring's components: labels, accounts, security and network policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The component that wires the monitoring of a stack: which parts, where, and what waits for what."""
+"""The monitoring of a stack as a component: its parts, their namespace and their order."""
 
 from __future__ import annotations
 

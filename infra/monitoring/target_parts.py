@@ -1,4 +1,4 @@
-"""What monitors are made of: the targets of a platform's component, and rules that change labels.
+"""Building blocks of monitors: the targets of a platform's component, and relabelling rules.
 
 Source: prometheus-operator, Documentation/api-reference.
 """

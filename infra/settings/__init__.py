@@ -1,1 +1,1 @@
-"""What a stack's configuration file may say: one module for each part, `stack.py` for the whole."""
+"""The schema of a stack's configuration file: one module for each part, `stack.py` for the whole."""

@@ -1,4 +1,4 @@
-"""Settings of what removes the pods of finished jobs."""
+"""Settings of the removal of finished jobs' pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of a cluster that exists already."""
+"""Settings of an existing cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of values that settings share, each refused with the limit and the fix."""
+"""Types of values that settings share, each refused with the limit and the fix."""
 
 from __future__ import annotations
 

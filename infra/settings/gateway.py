@@ -1,4 +1,4 @@
-"""Settings of the gateway: how clients outside the cluster reach services."""
+"""Settings of the gateway, through which clients outside the cluster reach services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of GPUs: driver, sharing, and what runs on GPU nodes of a cluster that is not ACK."""
+"""Settings of GPUs: driver, sharing, and the components on GPU nodes of clusters other than ACK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of where images and Python packages come from."""
+"""Settings of the sources of images and Python packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of what marks a node: labels and taints, in Kubernetes' own syntax."""
+"""Settings of node labels and taints, in Kubernetes' own syntax."""
 
 from __future__ import annotations
 

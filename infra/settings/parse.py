@@ -1,4 +1,4 @@
-"""Check a stack's configuration: typed, with defaults, refused early when wrong. No I/O happens here.
+"""Validation of a stack's configuration: typed, with defaults, and refused early when wrong. No I/O happens here.
 
 Every field is a key of `Pulumi.<stack>.yaml` under `athanor:`; nested models are objects there.
 """

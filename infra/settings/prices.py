@@ -1,4 +1,4 @@
-"""Prices that a stack's costs are estimated with, in place of those of the built-in list."""
+"""Settings of prices, which replace those of the built-in list in cost estimates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of Volcano: its queues, priorities, and what the workloads' namespace may take."""
+"""Settings of Volcano: queues, priorities, and the limits of the workloads' namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stack's settings in its file, read without the engine."""
+"""Reads a stack's settings from its file, without the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walk the settings models: which models a field may hold, and which one an error's location names."""
+"""Traversal of the settings models: the models that a field may hold, and the one that an error's location names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler's configuration file: which of Volcano's actions and plugins run, and why."""
+"""The scheduler's configuration file: the enabled actions and plugins of Volcano, with reasons."""
 
 from __future__ import annotations
 

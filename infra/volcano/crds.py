@@ -1,4 +1,4 @@
-"""The CRDs of Volcano's own chart, for the controllers that run."""
+"""The CRDs of Volcano's own chart that the enabled controllers need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Volcano's parts may do in the cluster: no more than what they were seen to need."""
+"""RBAC permissions of Volcano's components: no more than they were observed to need."""
 
 from __future__ import annotations
 

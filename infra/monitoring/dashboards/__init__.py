@@ -1,4 +1,4 @@
-"""Grafana's dashboards as typed code: one module each, of panels that answer a question written in them."""
+"""Grafana's dashboards as typed code: one module each, and every panel answers a question that it states."""
 
 from infra.monitoring.dashboards.all_boards import dashboards
 

@@ -1,4 +1,4 @@
-"""The cluster and its GPUs: is everything available, is it used, is anything unhealthy."""
+"""The dashboard of the cluster and its GPUs: availability, use and health."""
 
 from __future__ import annotations
 

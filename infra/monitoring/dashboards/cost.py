@@ -1,4 +1,4 @@
-"""Cost: GPU-hours and money by team and by job, and the cost of idle GPUs. A team is a queue."""
+"""The dashboard of cost: GPU-hours and money by team and by job, and the cost of idle GPUs. A team is a queue."""
 
 from __future__ import annotations
 

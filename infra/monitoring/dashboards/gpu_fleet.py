@@ -1,4 +1,4 @@
-"""The rows about GPUs of the cluster's dashboard: are they used, and are they healthy."""
+"""The rows about GPUs of the cluster's dashboard: use and health."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What GPUs cost, as PromQL: prices per hour and sums over the dashboard's time range."""
+"""The cost of GPUs as PromQL: hourly prices, and sums over the dashboard's time range."""
 
 from __future__ import annotations
 

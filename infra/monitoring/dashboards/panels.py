@@ -1,6 +1,6 @@
-"""Panels in one call each: what every panel of ours has in common, so that a dashboard's module says what differs.
+"""Panels, each created by one call: the common part of all panels, so that a dashboard states only differences.
 
-A panel has a question that it answers and what to do when it looks bad; both stand in its description.
+A panel's description states the question that it answers, and what to do when it looks bad.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pieces of PromQL that several dashboards use."""
+"""PromQL fragments that several dashboards share."""
 
 from __future__ import annotations
 

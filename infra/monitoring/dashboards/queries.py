@@ -1,4 +1,4 @@
-"""The queries of all panels as Prometheus takes them: with Grafana's variables filled in."""
+"""The queries of all panels as Prometheus takes them, with Grafana's variables replaced by values."""
 
 from __future__ import annotations
 

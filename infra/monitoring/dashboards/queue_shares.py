@@ -1,4 +1,4 @@
-"""The rows of the queues' dashboard about shares: what each queue uses of its own, and what is reclaimed for it."""
+"""The rows of the queues' dashboard about shares: the use of each queue's own share, and reclaimed resources."""
 
 from __future__ import annotations
 

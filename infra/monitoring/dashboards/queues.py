@@ -1,4 +1,4 @@
-"""Queues: who waits, for how long and why; who uses more than its share."""
+"""The dashboard of queues: waiting jobs, waiting times and their causes, and queues above their share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The row of a service's dashboard about the gateway: what clients outside the cluster get, and when they woke it."""
+"""The row of a service's dashboard about the gateway: responses to clients outside the cluster, and activations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The row of a service's dashboard about its shadow: how its answers and its times compare; empty without one."""
+"""The row of a service's dashboard about its shadow: differences of answers and times; empty without a shadow."""
 
 from __future__ import annotations
 

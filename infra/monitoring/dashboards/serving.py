@@ -1,4 +1,4 @@
-"""One service: does it answer, how fast, with which model, and does it meet its objectives."""
+"""The dashboard of a service: availability, latency, model versions and objectives."""
 
 from __future__ import annotations
 

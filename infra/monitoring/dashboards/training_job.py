@@ -1,4 +1,4 @@
-"""One job: does it learn, how fast, what holds it up, and what would a failure cost."""
+"""The dashboard of a training job: learning progress, speed, bottlenecks, and the work at risk in a failure."""
 
 from __future__ import annotations
 

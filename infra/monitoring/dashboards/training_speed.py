@@ -1,4 +1,4 @@
-"""The row about speed of a job's dashboard: how fast is it, and what holds it up."""
+"""The row of a job's dashboard about speed and bottlenecks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows that the dashboards of a job and of a service have in common: its GPUs and its pods."""
+"""The rows that the dashboards of jobs and services share: their GPUs and pods."""
 
 from __future__ import annotations
 

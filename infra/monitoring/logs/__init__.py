@@ -1,7 +1,7 @@
 """Logs that outlive their pods: a store of one pod (VictoriaLogs), and a collector on every node (vlagent).
 
-The fields below are what a stored line carries, in the collector's own names: the pod's name, namespace and labels are
-its word, the rest are the keys of a line that the container printed as a JSON object.
+The fields below are those of a stored line, under the collector's own names: the collector adds the pod's name,
+namespace and labels; the others are the keys of a line that the container printed as a JSON object.
 Source: VictoriaLogs 1.43.1, docs/victorialogs/vlagent.md and app/vlagent/kubernetescollector/collector.go.
 """
 

@@ -1,6 +1,6 @@
-"""Network policies of the logs: the collectors write, Prometheus and Grafana read, nobody else comes in.
+"""Network policies of the logs: collectors write, Prometheus and Grafana read, all others are denied.
 
-People come in by `kubectl port-forward`, through the kubelet of the pod's node, which no policy keeps out.
+People connect by `kubectl port-forward`, through the kubelet of the pod's node, which no policy blocks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Prometheus computes from the metrics: recording rules and alerts, a module per area."""
+"""Prometheus' recording rules and alerts, one module per area."""
 
 from infra.monitoring.rules.manifests import areas, rule_manifests
 

@@ -1,6 +1,7 @@
-"""The gateway: what clients outside the cluster get from it instead of answers.
+"""Rules about the gateway: error responses to clients outside the cluster.
 
-Metrics: infra/gateway/proxy_metrics.py. Envoy retries requests whose pod went; what it counts is what clients get.
+Metrics: infra/gateway/proxy_metrics.py. Envoy retries requests whose pod disappeared; it counts the responses that
+clients get.
 """
 
 from __future__ import annotations

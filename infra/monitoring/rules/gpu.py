@@ -1,4 +1,4 @@
-"""GPUs: what they do for whom, and what is wrong with them.
+"""Rules about GPUs: their use by workloads, and faults.
 
 Every metric is in infra/gpu/dcgm_exporter.py; a test says so. `DCGM_FI_DEV_XID_ERRORS` holds the code of the last error
 until the next one, for days: its increase says nothing, its value is what counts. Source: NVIDIA, "DCGM Exporter" and

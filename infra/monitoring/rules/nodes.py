@@ -1,4 +1,4 @@
-"""Nodes, and the platform's own pods. Metrics: kube-state-metrics, docs/metrics."""
+"""Rules about nodes and the platform's own pods. Metrics: kube-state-metrics, docs/metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which workload a pod belongs to, and the GPUs it holds: what most other rules are joined with.
+"""Recording rules about pods: their workloads and their GPUs, which most other rules join with.
 
 Metrics: kube-state-metrics, docs/metrics/workload/pod-metrics.md and docs/metrics/cluster/node-metrics.md.
 """

@@ -1,6 +1,6 @@
-"""What an hour of a GPU costs, so that cost can be computed from what pods hold: list prices, in CNY.
+"""Hourly prices of GPUs as series, to compute costs from what pods hold: list prices, in CNY.
 
-As series, not as part of a query: a price of today then does not change what last month cost. Source of the prices:
+As series, not as part of a query: today's price then does not change the cost of last month. Source of the prices:
 infra/instance_types.py.
 """
 

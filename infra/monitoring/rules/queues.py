@@ -1,4 +1,4 @@
-"""Queues: who waits in them, for how long and at which limit.
+"""Rules about queues: waiting jobs, waiting times, and the limits that jobs wait at.
 
 Metrics: Volcano 1.14.1, pkg/scheduler/metrics; kube-state-metrics, docs/metrics/workload/resourcequota-metrics.md.
 """

@@ -1,4 +1,4 @@
-"""What a rule is, and how it is written into a PrometheusRule."""
+"""Types of rules, and their form in a PrometheusRule."""
 
 from __future__ import annotations
 

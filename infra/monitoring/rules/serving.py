@@ -1,4 +1,4 @@
-"""Services of models: rates, errors, latencies, and how fast their error budgets burn.
+"""Rules about services of models: rates, errors, latencies, and the burn rates of their error budgets.
 
 Windows and factors: Google, The Site Reliability Workbook, chapter 5, "Multiwindow, Multi-Burn-Rate Alerts", table 5-8,
 for a promise over 30 days. Metrics: trainer/serve/metrics.py, where those of Triton have Triton's names; Triton has no

@@ -1,6 +1,6 @@
-"""Volumes and the disks of nodes.
+"""Rules about volumes and the disks of nodes.
 
-Of a volume that is a folder of its node, kind `local` reports how full that one's file system is, and hostPath nothing.
+For a volume that is a folder of its node, kind `local` reports the usage of the node's file system, hostPath nothing.
 Metrics: kubelet, pkg/kubelet/metrics; node exporter, collector `filesystem`.
 """
 

@@ -1,4 +1,4 @@
-"""The monitoring itself: what it cannot scrape, and whether its own components work.
+"""Rules about the monitoring itself: failed scrapes, and the state of its own components.
 
 Metrics: Prometheus and Alertmanager, their own `/metrics`; VictoriaLogs and vlagent, "Monitoring".
 """

@@ -1,4 +1,4 @@
-"""Training jobs: how fast they are, and whether they get anywhere.
+"""Rules about training jobs: speed and progress.
 
 Metrics: trainer/training/metrics.py; of restarts and failures kube-state-metrics and Volcano's controller
 (pkg/controllers/job/state/metrics.go).

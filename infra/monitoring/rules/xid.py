@@ -1,11 +1,11 @@
-"""Codes of NVIDIA's driver errors (Xid) and what each asks of a person.
+"""NVIDIA's driver error codes (Xid), and the action that each requires.
 
 Source: NVIDIA, "Analyzing Xid Errors with the Xid Catalog" (docs.nvidia.com/deploy/xid-errors), the columns "Immediate
 Action", "Investigatory Action" and "Trigger Conditions", for data-centre GPUs from Ampere on; read on 22 November 2026.
 The catalogue's IGNORE is `none` here, RESTART_APP `application`, RESET_GPU `reset_gpu`, RESTART_BM and RESTART_VM
-`restart_node`. Its workflows are taken as they end for the code alone: 48, 74 and 45 as their trigger conditions have
-it. `reset_later` is what it says of 94 beyond RESTART_APP: reset the GPU when convenient. Codes that it calls unused or
-names no action for (162 to 172) are not here.
+`restart_node`. Its workflows are reduced to their result for the code alone: 48, 74 and 45 by their trigger conditions.
+`reset_later` is its advice for 94 in addition to RESTART_APP: reset the GPU when convenient. Codes that it calls unused
+or without an action (162 to 172) are left out.
 """
 
 from __future__ import annotations
