@@ -1,1 +1,1 @@
-"""Programs for users and developers: they prepare a machine, run environments and answer questions about jobs."""
+"""Programs for users and developers: they set up a machine, run environments and answer questions about jobs."""

@@ -1,4 +1,4 @@
-"""Whether this machine has a docker that builds."""
+"""Detection of a docker on this machine that can build."""
 
 from __future__ import annotations
 

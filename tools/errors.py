@@ -1,4 +1,4 @@
-"""The failures that a command expects: it prints their message alone."""
+"""Expected failures of commands, of which only the message is printed."""
 
 from __future__ import annotations
 

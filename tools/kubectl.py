@@ -1,4 +1,4 @@
-"""Ask the cluster through kubectl: the user's own client, bound to one kubeconfig and context."""
+"""Queries of the cluster through kubectl, bound to one kubeconfig and context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where athanor keeps things on this machine, outside the repository."""
+"""Folders of athanor on this machine, outside the repository."""
 
 from __future__ import annotations
 

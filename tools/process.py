@@ -1,4 +1,4 @@
-"""Run other programs: output to a log, failures with the end of what was printed."""
+"""Runs other programs: output goes to a log, failures carry the end of the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees while long work runs: which step, what it is doing, time so far, time left."""
+"""Progress of long work in the terminal: the current step, its activity, elapsed and remaining time."""
 
 from __future__ import annotations
 

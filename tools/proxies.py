@@ -1,4 +1,4 @@
-"""Keep requests to local clusters off the proxies that the environment names: no proxy can reach those addresses.
+"""Direct connections to local clusters, past the proxies in the environment, which cannot reach those addresses.
 
 kubectl, the engine and its providers read the variables themselves and know networks in NO_PROXY (Go's httpproxy
 package); Python's urllib knows names only, so its requests are decided here.

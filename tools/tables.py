@@ -1,4 +1,4 @@
-"""Tables in the terminal, in one look."""
+"""Tables in the terminal, in one style."""
 
 from __future__ import annotations
 

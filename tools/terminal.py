@@ -1,4 +1,4 @@
-"""The terminal that a person looks at: text is only displayed there, never obeyed."""
+"""Output in a terminal: text is only displayed, control characters are never obeyed."""
 
 from __future__ import annotations
 

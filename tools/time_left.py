@@ -1,4 +1,4 @@
-"""How long a run still takes: what each step needs of itself, and what it must wait for that is done meanwhile."""
+"""Remaining time of a run: the duration of each step, and the background work that it waits for."""
 
 from __future__ import annotations
 

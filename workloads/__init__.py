@@ -1,1 +1,1 @@
-"""What runs on the platform: typed training jobs and inference services."""
+"""Workloads on the platform: typed training jobs and inference services."""

@@ -1,4 +1,4 @@
-"""Whether a pool's nodes can give what a pod asks of GPUs, to how many pods at once, and to how many ranks."""
+"""Checks of a pod's GPU request against a pool's nodes: whether it fits, for how many pods and ranks at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod can ask for of GPUs: whole ones, a share, a MIG instance, or GiB of memory."""
+"""GPU requests of a pod: whole GPUs, a share, a MIG instance, or GiB of memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What lets an image made for root run as our user on a read-only root: an account, a home, a place to write.
+"""Mounts for images that expect root, to run as our user on a read-only root: an account, a home, a temporary folder.
 
-And a module that every program may import there, athanor_run.
+It also mounts the module athanor_run, which every program may import.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many pods a service has when that follows its load: the HorizontalPodAutoscaler of a Deployment."""
+"""Autoscaling of services: the HorizontalPodAutoscaler of a Deployment."""
 
 from __future__ import annotations
 

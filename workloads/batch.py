@@ -1,4 +1,4 @@
-"""Batch work other than training, such as preparing data: pods that know their number and nothing of each other."""
+"""Batch jobs other than training, such as preparing data: pods with an index, independent of each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two versions of one model served at once: how the pods of a service are split between them."""
+"""Canary releases: two versions of a model served at once, and the split of a service's pods between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a training job saves checkpoints: what the platform's trainer takes as arguments."""
+"""Checkpoint options of training jobs, which the platform's trainer takes as arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of values that all workloads' descriptions share, and checks that annotations cannot express."""
+"""Types of values that all workloads' descriptions share, and checks that annotations cannot express."""
 
 from __future__ import annotations
 

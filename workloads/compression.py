@@ -1,4 +1,4 @@
-"""Compressed variants of a model: what training publishes next to it, and which one a service serves."""
+"""Compressed variants of a model: the ones that training publishes with it, and the one that a service serves."""
 
 from __future__ import annotations
 

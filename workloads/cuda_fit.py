@@ -1,4 +1,4 @@
-"""Whether the CUDA in a workload's image runs on the GPUs that its pods may get, and with their driver."""
+"""Checks of the CUDA in a workload's image against the GPUs that its pods may get, and their driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example that every environment can run: learn handwritten digits in several pods, export, serve."""
+"""The example that every environment can run: train a model of handwritten digits in several pods, export, serve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the pods of a job may connect to in addition to each other: egress rules, by addresses and ports."""
+"""Egress rules of a job's pods, by addresses and ports, in addition to traffic among the pods."""
 
 from __future__ import annotations
 

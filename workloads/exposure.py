@@ -1,4 +1,4 @@
-"""How clients outside the cluster reach a service: host, path, authentication and limits at the platform's gateway."""
+"""Exposure of a service to clients outside the cluster: host, path, authentication and limits at the gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder's files as one archive: the same files give the same bytes, on any machine and in any order."""
+"""A deterministic archive of a folder: the same files give the same bytes, on any machine and in any order."""
 
 from __future__ import annotations
 

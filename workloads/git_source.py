@@ -1,4 +1,4 @@
-"""A job's code from git: fetched by one pod, put into the others by an init container, its commit kept with results.
+"""A job's code from git: fetched by one pod, copied into the others, with its commit recorded next to the results.
 
 Why a pod of its own fetches: docs/decisions/0015-one-pod-fetches.md.
 """

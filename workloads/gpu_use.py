@@ -1,4 +1,4 @@
-"""GPUs that the platform's own programs would leave unused: refused before anybody pays for them."""
+"""Refusal of GPUs that the platform's own programs would not use, before they cost money."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which files of a folder belong to a job's code: the rules of .gitignore and .athanorignore, as git reads them.
+"""Ignore rules of a job's folder: .gitignore and .athanorignore, read as git does.
 
-Source: git's documentation, gitignore(5), and git 2.39 itself, with which tests compare this. Git's rules are, the
-strongest first: the .gitignore of the deepest folder up to that of the repository's root, .git/info/exclude, and the
-user's file of excludes. All .athanorignore files stand above them, the deepest first.
+Source: git's documentation, gitignore(5), and git 2.39 itself, with which tests compare this. Git's rules, from the
+highest precedence to the lowest: the .gitignore of the deepest folder up to that of the repository's root,
+.git/info/exclude, and the user's file of excludes. All .athanorignore files precede them, the deepest first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serving TorchScript models: the Open Inference Protocol v2 behind a Service, ready once its model exists."""
+"""Serving of TorchScript models: the Open Inference Protocol v2 behind a Service, ready once its model exists."""
 
 from __future__ import annotations
 

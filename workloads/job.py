@@ -1,4 +1,4 @@
-"""The component behind every kind of job: the platform's values resolved, a Volcano Job and its network policy."""
+"""The component behind every kind of job: resolves the platform's values, and declares a job and its network policy."""
 
 from __future__ import annotations
 

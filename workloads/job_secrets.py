@@ -1,7 +1,7 @@
-"""Secrets of jobs: as files in the pods, and from the program that declares the job, as a Secret of the job's own.
+"""Secrets of jobs: existing ones as files in the pods, and those whose values the program declares.
 
-A job's own Secret keeps its name whatever it holds. A digest of the values would be part of the job's name, where a
-short one could be guessed; so new values restart nothing.
+The Secret with a program's values has a fixed name. A digest of the values would become part of the job's name, from
+which a short value could be guessed; so new values restart nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Programs that start other programs: where the job itself starts the processes, another one inside starts too many."""
+"""Detection of launchers, such as torchrun, in a command: the job itself starts the processes, so one is too many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The liveness probe of a training pod, which reads what the ranks write about their progress."""
+"""The liveness probe of a training pod, which reads the progress that the ranks write."""
 
 from __future__ import annotations
 

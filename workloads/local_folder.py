@@ -1,4 +1,4 @@
-"""A job's code from a folder of this machine: an archive in ConfigMaps, which every pod proves and unpacks.
+"""A job's code from a local folder: an archive in ConfigMaps, which every pod verifies and unpacks.
 
 Why ConfigMaps, and why so small: docs/decisions/0023-code-from-a-folder-in-configmaps.md.
 """

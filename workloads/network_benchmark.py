@@ -1,4 +1,4 @@
-"""What a network is worth to training: one job per kind of pod network, one table of all of them."""
+"""A benchmark of pod networks for training: one job per kind of network, and one table of all results."""
 
 from __future__ import annotations
 

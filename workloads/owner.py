@@ -1,4 +1,4 @@
-"""Whose a workload is: the stack that declares it, and names that a program may give only once."""
+"""The owner of a workload: the stack that declares it, and names that a program may use only once."""
 
 from __future__ import annotations
 

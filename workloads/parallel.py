@@ -1,4 +1,4 @@
-"""How the ranks of a training job divide its model: the degrees that the platform's trainer takes as arguments."""
+"""Parallelism of a training job: the degrees that the platform's trainer takes as arguments."""
 
 from __future__ import annotations
 

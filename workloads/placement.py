@@ -1,4 +1,4 @@
-"""Where a workload's pods may run and on which network: checked against what the platform offers, then written down."""
+"""Placement of a workload's pods on pools and networks: checked against the platform's offers, then rendered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods of every workload: volumes, security, shared memory."""
+"""The common part of all workloads' pods: volumes, security, shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which numbers a training job computes: the option of the platform's trainer, and the GPUs that can."""
+"""Precision of a training job: the option of the platform's trainer, and the GPUs that support it."""
 
 from __future__ import annotations
 

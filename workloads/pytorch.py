@@ -1,4 +1,4 @@
-"""PyTorch distributed training: torchrun in every pod, of a fixed number of workers or of as many as there are."""
+"""PyTorch distributed training: torchrun in every pod, with a fixed or an elastic number of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the manifests of a job or service need of its platform and its program, with every Output known."""
+"""Inputs of the manifests of a job or service, from its platform and its program, with every Output resolved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one pod asks of its node."""
+"""Resources that a pod requests from its node."""
 
 from __future__ import annotations
 

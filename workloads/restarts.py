@@ -1,8 +1,8 @@
-"""Restarts of a job's pods: which of them count as failures of the program, and Volcano's policies that follow.
+"""Restarts of a job's pods: the ones that count as failures of the program, and Volcano's policies for them.
 
-Volcano 1.14.1 has one counter for all causes: each of its actions that starts a job again raises retryCount
-(pkg/controllers/job/state/running.go and pending.go; resuming one, too: aborted.go). A policy sees no more of a pod
-than its exit code. So the shell that runs a program counts its failures, and says by the exit code what shall follow.
+Volcano 1.14.1 has one counter for all causes: each of its actions that restarts a job increments retryCount
+(pkg/controllers/job/state/running.go and pending.go; resuming one, too: aborted.go). A policy sees only a pod's exit
+code. So the shell that runs a program counts its failures, and its exit code selects the policy.
 """
 
 from __future__ import annotations

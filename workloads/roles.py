@@ -1,4 +1,4 @@
-"""Roles: groups of equal pods that a job consists of."""
+"""Roles: the groups of equal pods that a job consists of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rollout without a failed request: how new pods of a service replace old ones, and how a pod starts and stops."""
+"""Rolling updates without failed requests: replacement, start and termination of a service's pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service has at the platform's gateway: its route, who may use it, and what becomes of requests on the way.
+"""A service's objects at the platform's gateway: its route, authentication, and handling of requests.
 
 Source: Gateway API 1.6, HTTPRoute; Envoy Gateway 1.9, SecurityPolicy and BackendTrafficPolicy.
 """

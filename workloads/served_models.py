@@ -1,4 +1,4 @@
-"""Several models in one service: what each of them gets, and what all of them take of a pod."""
+"""Several models in one service: the options of each, and the pod resources of all together."""
 
 from __future__ import annotations
 

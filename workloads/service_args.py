@@ -1,4 +1,4 @@
-"""Arguments of TorchScriptService, and what of them cannot go together."""
+"""Arguments of TorchScriptService, and refusal of those that cannot be combined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Kubernetes objects a service of a model consists of, as its arguments ask."""
+"""The set of Kubernetes objects of a model's service, according to its arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service of a model consists of in Kubernetes: pure builders of its manifests."""
+"""Pure builders of the manifests of a model's service."""
 
 from __future__ import annotations
 

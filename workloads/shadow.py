@@ -1,4 +1,4 @@
-"""A copy of a service with another model that gets a share of the real requests; clients never see its answers."""
+"""A shadow of a service: a copy with another model, which gets a share of real requests and never answers clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorFlow training: parameter servers and workers with a coordinating chief, or workers that mirror each other."""
+"""TensorFlow training: parameter servers and workers with a coordinating chief, or mirrored workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TF_CONFIG: how TensorFlow's processes find each other.
+"""TF_CONFIG, the environment variable by which TensorFlow's processes find each other.
 
 Format: TensorFlow, tf.distribute.cluster_resolver.TFConfigClusterResolver; Volcano's tensorflow plugin writes it into
 the pods, from the names of the roles and its port.

@@ -1,4 +1,4 @@
-"""Keeping the pods of a job close to each other in the network."""
+"""Placement of a job's pods close to each other in the network."""
 
 from __future__ import annotations
 

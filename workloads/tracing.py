@@ -1,4 +1,4 @@
-"""Where a service sends the traces of its requests, and the rule of a network policy that lets it."""
+"""Tracing of a service's requests: the collector's endpoint, and the network policy rule that allows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serving with NVIDIA Triton from the repository that the thin server reads, on GPUs.
+"""Serving with NVIDIA Triton on GPUs, from the same repository as the platform's own server.
 
 Flags: Triton Inference Server, `tritonserver --help`. The repository's layout, polling, the links below and the exit
 were tried with the real server 2.51 on CPUs; its image was not: it needs GPUs, and is 16 GB.

@@ -1,4 +1,4 @@
-"""Volcano Jobs from roles: the one place where any kind of job becomes a manifest."""
+"""Volcano Jobs from roles: the only place where jobs of all kinds are rendered as manifests."""
 
 from __future__ import annotations
 

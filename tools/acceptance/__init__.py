@@ -1,1 +1,1 @@
-"""An acceptance run: a whole environment on a real account, from nothing to nothing, with a report of what differed."""
+"""Acceptance runs: a whole environment on a real account, created and destroyed, with a report of differences."""

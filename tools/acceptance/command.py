@@ -1,4 +1,4 @@
-"""What `make acceptance STACK=…` does: say the cost, ask, go through the steps, write the report."""
+"""`make acceptance STACK=…`: estimate the cost, confirm, run the steps, write the report."""
 
 from __future__ import annotations
 

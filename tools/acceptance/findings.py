@@ -1,4 +1,4 @@
-"""What a step of a run leaves behind: how it ended, its evidence, its figures, what differed from the double."""
+"""The result of a step: its outcome, evidence, figures, and differences from the double."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run created in the account, kept apart from the engine's state, and what of it still exists."""
+"""Resources that a run created in the account, recorded apart from the engine's state, and those that still exist."""
 
 from __future__ import annotations
 

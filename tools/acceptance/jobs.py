@@ -1,4 +1,4 @@
-"""A run's own Pulumi project, whose jobs run on the platform of the stack, and what becomes of them."""
+"""A run's own Pulumi project, whose jobs run on the platform of the stack, and their results."""
 
 from __future__ import annotations
 

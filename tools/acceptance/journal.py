@@ -1,4 +1,4 @@
-"""What a run has done so far, on disk after every step, so that a run that crashed continues where it ended."""
+"""The journal of a run, written after every step, so that a run that crashed continues where it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep secrets out of a report that people send around: keys, tokens, private keys, numbers of accounts."""
+"""Masking of secrets in a report that people share: keys, tokens, private keys, account numbers."""
 
 from __future__ import annotations
 

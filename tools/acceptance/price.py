@@ -1,4 +1,4 @@
-"""What a run will cost, before it begins: the hourly arithmetic of infra/cost.py, for the nodes that a run takes."""
+"""The estimated cost of a run, by the hourly arithmetic of infra/cost.py for the nodes that it takes."""
 
 from __future__ import annotations
 

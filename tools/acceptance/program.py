@@ -1,4 +1,4 @@
-"""The engine's program of a run: its workloads on the platform of the stack, as another team would declare them."""
+"""The Pulumi program of a run: its workloads on the platform of the stack, as another team would declare them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to the cloud that a run can do without: a refusal is an answer, too."""
+"""Optional queries to the cloud, whose refusal is an answer, too."""
 
 from __future__ import annotations
 

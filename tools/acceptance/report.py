@@ -1,4 +1,4 @@
-"""The report of a run in Markdown: what passed, what it showed, what differed, what was not tried."""
+"""The report of a run in Markdown: passed and failed steps, evidence, differences, and what was not tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run the steps: each after those that it needs, none stopped by one that it does not need, the last ones always."""
+"""Runs the steps: each after those that it needs, independent of failures of others, the final ones always."""
 
 from __future__ import annotations
 

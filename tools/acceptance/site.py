@@ -1,4 +1,4 @@
-"""What the steps of a run share: the stack, its engine, the account, the cluster, and how long each is waited for."""
+"""The context that the steps of a run share: stack, engine, account, cluster, and time limits."""
 
 from __future__ import annotations
 

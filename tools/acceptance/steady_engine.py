@@ -1,4 +1,4 @@
-"""The engine, interrupted like a person would: it ends what is under way first, and the state knows what there is."""
+"""The engine with a graceful interrupt: it finishes running operations first, so that the state is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run has running on the platform, as plain data: the step asks for it, the engine's program declares it."""
+"""Workloads that a step requests, as plain data, which the run's Pulumi program declares."""
 
 from __future__ import annotations
 

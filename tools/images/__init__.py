@@ -1,4 +1,4 @@
-"""Container images: the trainer's, built from trainer/Dockerfile, and the platform's own, and how a node gets them."""
+"""Container images: the trainer's, built from trainer/Dockerfile, and the platform's own; builds and loading."""
 
 from tools.images.gateway_images import ensure_gateway_images
 from tools.images.platform_images import ensure_platform_images, fetch_platform_images, pulled_images

@@ -1,9 +1,9 @@
-"""What an image of ours says about itself, as annotations of its manifest.
+"""Annotations of our images' manifests.
 
-Format: OCI image specification v1.1, annotations.md. Neither config nor layers change, so the image's id stays, as does
-its tag, which is computed from sources (infra/images.py). Only what those decide is stated: equal sources on the same
-base give the same manifest, whichever commit and day they are built on. Hence no revision and no time of creation: an
-image stays the same over many commits, and `version` names its sources exactly.
+Format: OCI image specification v1.1, annotations.md. Neither config nor layers change, so the image's id stays the
+same, as does its tag, which is computed from sources (infra/images.py). The annotations depend only on these: equal
+sources on the same base give the same manifest, on any commit and any day. Hence they have neither revision nor time of
+creation: an image stays the same over many commits, and `version` names its sources exactly.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The trainer's base image, made on this machine: a small Debian, and on it the Python packages that the trainer pins.
+"""The trainer's base image, built on this machine: a small Debian with the Python packages that the trainer pins.
 
-Two layers, so that a changed pin leaves the Debian as it is, and for training a third one with the packages that
-services do not need. The Dockerfile finds every package installed.
+It has two layers, so that a changed pin does not rebuild the Debian, and for training a third one with the packages
+that services do not need. The Dockerfile finds every package already installed.
 """
 
 from __future__ import annotations

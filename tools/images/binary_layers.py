@@ -1,4 +1,4 @@
-"""Layers of single binaries: hashed once, and found again as long as binary and packing are the same."""
+"""Layers of single binaries: hashed once, and reused as long as binary and packing are the same."""
 
 from __future__ import annotations
 

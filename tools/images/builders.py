@@ -1,4 +1,4 @@
-"""Who builds a Dockerfile on this machine: docker if its daemon answers, else buildah."""
+"""Builders of a Dockerfile on this machine: docker if its daemon answers, else buildah."""
 
 from __future__ import annotations
 

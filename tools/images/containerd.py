@@ -1,4 +1,4 @@
-"""The node's images: what containerd has in the Kubernetes namespace, and how an image gets in there."""
+"""The node's images in containerd's Kubernetes namespace: listing and import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the root file system of a small Debian with Python, from the package sources that this machine uses."""
+"""Builds the root file system of a small Debian with Python, from this machine's package sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with images."""
+"""Errors of building and loading images."""
 
 from __future__ import annotations
 

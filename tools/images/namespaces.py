@@ -1,4 +1,4 @@
-"""Namespaces for programs that mount things and start others: if athanor is killed, the kernel cleans up after them."""
+"""Linux namespaces for programs that mount or start processes: the kernel cleans up if athanor is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puts the trainer's pinned packages into the root file system of its base image."""
+"""Installs the trainer's pinned packages into the root file system of its base image."""
 
 from __future__ import annotations
 

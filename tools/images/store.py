@@ -1,4 +1,4 @@
-"""The one folder of images in the cache, and who may change it when."""
+"""The store of images in the cache, and the lock for changes to it."""
 
 from __future__ import annotations
 

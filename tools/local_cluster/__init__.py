@@ -1,4 +1,4 @@
-"""A real Kubernetes cluster on this machine, in namespaces of its own."""
+"""The local cluster: a real Kubernetes cluster on this machine, in namespaces of its own."""
 
 from tools.local_cluster.cluster import ClusterStatus, ComponentStatus, LocalCluster
 from tools.local_cluster.errors import ClusterError

@@ -1,4 +1,4 @@
-"""The few calls to the Kubernetes API that bringing a cluster up needs."""
+"""A minimal client of the Kubernetes API, for bringing a cluster up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start, look at, stop and remove a local cluster."""
+"""Start, status, stop and removal of a local cluster."""
 
 from __future__ import annotations
 

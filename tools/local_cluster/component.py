@@ -1,4 +1,4 @@
-"""A long-running program of the cluster: how it is started, and how to check that it works."""
+"""A long-running program of the cluster: its start and its health check."""
 
 from __future__ import annotations
 

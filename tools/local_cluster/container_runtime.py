@@ -1,4 +1,4 @@
-"""The node's own containerd, and the network that it gives to pods."""
+"""The node's own containerd, and the pod network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The control plane that kwokctl makes: etcd, API server, controllers, scheduler, kwok where nodes are simulated."""
+"""The control plane that kwokctl creates: etcd, API server, controllers, scheduler, kwok if nodes are simulated."""
 
 from __future__ import annotations
 

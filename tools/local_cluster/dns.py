@@ -1,4 +1,4 @@
-"""The cluster's DNS: CoreDNS as a pod on the real node, and the question that shows it answers."""
+"""The cluster's DNS: CoreDNS as a pod on the real node, and a query that shows that it answers."""
 
 from __future__ import annotations
 

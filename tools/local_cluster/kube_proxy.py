@@ -1,4 +1,4 @@
-"""kube-proxy of the one real node: Services, as rules in the node's own packet filter."""
+"""kube-proxy of the one real node: Services as rules in the node's own packet filter."""
 
 from __future__ import annotations
 

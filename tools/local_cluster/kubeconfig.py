@@ -1,4 +1,4 @@
-"""Kubeconfig files, with everything they need inside them."""
+"""Self-contained kubeconfig files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and places of one local cluster: every path, interface, cgroup and address derives from its name and home."""
+"""Names and paths of a local cluster: every path, interface, cgroup and address derives from its name and home."""
 
 from __future__ import annotations
 

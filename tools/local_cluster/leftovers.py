@@ -1,4 +1,4 @@
-"""What of a cluster is on this machine: the proof that `down` removed everything."""
+"""Remains of a cluster on this machine: the proof that `down` removed everything."""
 
 from __future__ import annotations
 

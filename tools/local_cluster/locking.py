@@ -1,4 +1,4 @@
-"""One `up`, `stop` or `down` of a cluster at a time."""
+"""The lock of a cluster: one `up`, `stop` or `down` at a time."""
 
 from __future__ import annotations
 

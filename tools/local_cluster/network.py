@@ -1,4 +1,4 @@
-"""The link between this machine and the node, and the choice of addresses that nothing else here uses."""
+"""The link between this machine and the node, and the choice of addresses that nothing else on this machine uses."""
 
 from __future__ import annotations
 

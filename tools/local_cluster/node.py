@@ -1,4 +1,4 @@
-"""The node as a machine of its own: start it, run programs in it, look into it, stop it."""
+"""The node in namespaces of its own: start, programs in it, inspection, stop."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The node's first process: makes the namespaces the whole cluster lives in, then reaps orphans and bounds the logs.
+"""The node's first process: creates the namespaces of the cluster, then reaps orphans and limits the size of logs.
 
-The node is to this machine what a container is to its host. Everything that the cluster starts, mounts, listens on or
-filters lives in the PID, mount, network, UTS and IPC namespaces that it has, and ends with this process: the kernel
-then kills what runs in them and drops their mounts, interfaces and packet filter rules. Nothing can be left behind.
+The node is to this machine what a container is to its host. All processes, mounts, sockets and packet filter rules of
+the cluster are in the node's own PID, mount, network, UTS and IPC namespaces, and end with this process: the kernel
+then kills the processes and drops mounts, interfaces and rules. Nothing can be left behind.
 
 Run as a file with `python -I -S node_init.py <node.json>`, so it imports nothing but the standard library.
 """

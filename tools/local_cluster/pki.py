@@ -1,4 +1,4 @@
-"""Certificates that kwokctl does not make: of the kubelet, of kube-proxy, and of the front proxy with its authority."""
+"""Certificates that kwokctl does not create: of the kubelet, of kube-proxy, and of the front proxy with its CA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine must offer before a local cluster is started on it, and how to mend what is missing."""
+"""Requirements that a machine must meet before a local cluster is started on it, and fixes for missing ones."""
 
 from __future__ import annotations
 

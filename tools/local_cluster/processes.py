@@ -1,4 +1,4 @@
-"""Look at processes through /proc, and signal one without ever hitting another that got its number."""
+"""Processes in /proc, and signals that never hit another process that got the same number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bring components to work, and tell when they, the node and DNS do."""
+"""Startup of the components, and the wait until they, the node and DNS are ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster remembers between runs, in one JSON file that is replaced whole."""
+"""The saved state of a cluster between runs: one JSON file that is replaced atomically."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Gets programs in a process of its own, while the one that started it does what needs none of them.
+"""Builds programs in a background process, while the parent does work that needs none of them.
 
-It runs at a lower priority than all else, in a session of its own: nobody waits for the compiler who could go on, and
-when the one that started it ends, however it ends, so do the compilers. What they have published by then is whole.
+The process runs at a lower priority than all others, so that compilers delay no other work, and in a session of its
+own: when its parent ends, for whatever reason, so do the compilers. Programs published by then are complete.
 """
 
 from __future__ import annotations

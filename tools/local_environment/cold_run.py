@@ -1,7 +1,7 @@
-"""What the first `make up` on a machine takes, where nothing is in the cache and all programs have to be compiled.
+"""Estimate of the first `make up` on a machine, with an empty cache and all programs to compile.
 
-Machines differ by a factor of two and more, and one by half from hour to hour. So the times of a reference run are
-scaled by how this machine does, at this moment, a second of work of the same kind.
+Machines differ in speed by a factor of two and more, and one machine by half from hour to hour. So the times of a
+reference run are scaled by this machine's present speed, measured by a second of work of the same kind.
 """
 
 from __future__ import annotations

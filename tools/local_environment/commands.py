@@ -1,4 +1,4 @@
-"""The local environment as a whole: what `make tools`, `down`, `stop`, `status`, `image` and `predict` do."""
+"""Commands of the local environment: `make tools`, `down`, `stop`, `status`, `image` and `predict`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The first update of a new local cluster: it is carried out whole, or again from nothing.
+"""The first update of a new local cluster: completed, or repeated from nothing.
 
 The engine writes all of its state, some megabytes, twice per resource, so that the next update can finish a killed one.
-On a cluster that was made a moment ago nothing is lost with that update, so there it writes its state once, at the end,
-which is a fifth of the time of `make up` (docs/benchmarks.md). What a killed one leaves is unknown to the engine, and
-goes with its cluster.
+On a cluster that was just created nothing is lost with that update, so there it writes its state once, at the end,
+which saves a fifth of the time of `make up` (docs/benchmarks.md). The engine does not know the objects that a killed
+update leaves; they are removed with its cluster.
 """
 
 from __future__ import annotations

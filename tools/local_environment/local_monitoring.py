@@ -1,4 +1,4 @@
-"""The monitoring of the local stack: which images its node needs, and where a person finds metrics, alerts and logs."""
+"""The monitoring of the local stack: its images, and the addresses of metrics, alerts and logs."""
 
 from __future__ import annotations
 

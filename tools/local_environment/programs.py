@@ -1,4 +1,4 @@
-"""Which programs the local environment needs: those that a prediction waits for, and those that watch the platform."""
+"""Programs of the local environment: those that a prediction waits for, and those of the monitoring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Follow a training job until it ends, and read what it exported."""
+"""Follows a training job until it ends, and reads its exported result."""
 
 from __future__ import annotations
 

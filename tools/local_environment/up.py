@@ -1,7 +1,7 @@
-"""What `make up` does, in order, and what of it goes on meanwhile.
+"""`make up`: its steps in order, and its background work.
 
-The first time, programs have to be compiled, which takes most of the time. They are got in the background: while those
-of the cluster are, the trainer's image is built; while those of the monitoring are, the model is trained and served.
+The first time, programs have to be compiled, which takes most of the time. This happens in the background: during the
+cluster's programs, the trainer's image is built; during the monitoring's, the model is trained and served.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `make status`, `make why`, `make logs`, `make search-logs` and `make rerun` do."""
+"""`make status`, `make why`, `make logs`, `make search-logs` and `make rerun`."""
 
 from __future__ import annotations
 

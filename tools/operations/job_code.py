@@ -1,4 +1,4 @@
-"""Where a job's code comes from: what the job asks for, what its pods got, and the choice for its next run."""
+"""The source of a job's code: as requested, as fetched by its pods, and as chosen for its next run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A line of a container's log as a person reads it in a terminal: whatever the container printed, it only shows."""
+"""Log lines for a terminal, without the control characters that a container may have printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reach the store of logs through a port that kubectl forwards."""
+"""Access to the log store through a port that kubectl forwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The logs of all ranks of a job, merged by time, every line with its pod."""
+"""Logs of all ranks of a job, merged by time, with the pod in front of every line."""
 
 from __future__ import annotations
 

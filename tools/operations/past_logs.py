@@ -1,4 +1,4 @@
-"""The logs of a job whose pods are gone, from the store: in the form of the logs of pods that are there."""
+"""Logs of a job whose pods are deleted, from the store, in the form of the logs of existing pods."""
 
 from __future__ import annotations
 

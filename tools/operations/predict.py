@@ -1,4 +1,4 @@
-"""Ask the served model: held-out digits in, labels out, drawn in the terminal."""
+"""Predictions of the served model: sends held-out digits, and draws the answers in the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read from a cluster what the questions are answered from: the only part here that asks anything."""
+"""Reads the objects for a diagnosis from a cluster. No other module here sends requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a job again that has ended: recreate the same object, through the engine where its program is at hand."""
+"""Runs a finished job again: recreates the same object, through the engine where its program is at hand."""
 
 from __future__ import annotations
 

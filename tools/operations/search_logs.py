@@ -1,4 +1,4 @@
-"""Search the logs of everything: `make search-logs`."""
+"""`make search-logs`: a search in the logs of all workloads and components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs where: the tables of `make status`."""
+"""The tables of `make status`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cluster and namespace a question is about: a stack's, or what the command line names."""
+"""The cluster and namespace of a query: a stack's, or those that the command line names."""
 
 from __future__ import annotations
 

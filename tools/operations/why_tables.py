@@ -1,4 +1,4 @@
-"""One job's state and its pods: the tables of `make why`."""
+"""The tables of `make why`: a job's state and its pods."""
 
 from __future__ import annotations
 

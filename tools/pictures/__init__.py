@@ -1,1 +1,1 @@
-"""Draw the pictures of the README, as SVG, from the environment of `make up`."""
+"""The pictures of the README, drawn as SVG from the environment of `make up`."""

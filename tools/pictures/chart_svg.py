@@ -1,4 +1,4 @@
-"""Lines over time as SVG, from the figures that the pages show."""
+"""Line charts over time as SVG, from the figures that the pages show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make pictures` does: draw the dashboard of the last run, and record the end of `make up`."""
+"""`make pictures`: draw the dashboard of the last run, and record the end of `make up`."""
 
 from __future__ import annotations
 

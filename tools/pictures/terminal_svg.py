@@ -1,4 +1,4 @@
-"""What a command prints in a terminal, as SVG."""
+"""The terminal output of a command as SVG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people read in a file: its prose, with the file's line breaks and without its code.
+"""The prose of a file, with the file's line breaks and without its code.
 
 So a line in it has the file's number, and a phrase that continues on the next line is one piece of text.
 """

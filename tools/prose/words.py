@@ -1,4 +1,4 @@
-"""The words that we do not use, and what to write instead: the glossary in docs/contributor.md, as patterns.
+"""Words to avoid, and their replacements: the glossary in docs/contributor.md, as patterns.
 
 Patterns are matched without regard to case, and a space in them matches any white space, also a line break.
 """

@@ -1,1 +1,1 @@
-"""What a killed update left undecided in a stack's state: found in the account by name, and settled."""
+"""Recovery from a killed update: pending operations in a stack's state, settled by resources in the account."""

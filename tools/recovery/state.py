@@ -1,4 +1,4 @@
-"""A stack's state as `pulumi stack export` gives it: what a killed update left undecided, and how that is settled.
+"""A stack's state as `pulumi stack export` prints it: pending operations of a killed update, and their settlement.
 
 Format: pulumi, `sdk/go/common/apitype`, DeploymentV3.
 """

@@ -1,4 +1,4 @@
-"""Writes a bill of materials as CycloneDX 1.6 in JSON, and checks one: the one module that knows the library.
+"""Writes and checks a bill of materials as CycloneDX 1.6 in JSON: the only module that knows the library.
 
 The same bill gives the same bytes everywhere: no time is in it unless SOURCE_DATE_EPOCH names one
 (reproducible-builds.org), and its serial number is derived from the rest.

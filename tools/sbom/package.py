@@ -1,4 +1,4 @@
-"""What a bill of materials lists, whatever format it is written in."""
+"""An entry of a bill of materials, independent of the format."""
 
 from __future__ import annotations
 

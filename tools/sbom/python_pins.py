@@ -1,4 +1,4 @@
-"""What images and environments install: pinned Python packages, and the Debian packages of the base image.
+"""Packages of images and environments: pinned Python packages, and the Debian packages of the base image.
 
 Format of the pins: pip's requirements file in hash-checking mode, as `make lock` writes it.
 """

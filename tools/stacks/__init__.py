@@ -1,1 +1,1 @@
-"""Stacks of this project: the engine that runs them, their settings and state, previews, and stock for their pools."""
+"""Stacks of this project: engine, settings, state, previews, and stock for their pools."""

@@ -1,4 +1,4 @@
-"""Run the Pulumi engine on this project's stacks, with state and passphrase in a private folder of the user's."""
+"""Runs the Pulumi engine on this project's stacks, with state and passphrase in a private folder of the user's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make preview STACK=…` does: show what `pulumi up` would change, of any stack, created or not."""
+"""`make preview STACK=…`: the changes that `pulumi up` would make, for any stack, created or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make review STACK=…` does: `athanor review` of this clone's stacks, with the engine that the clone uses."""
+"""`make review STACK=…`: `athanor review` of this clone's stacks, with the engine that the clone uses."""
 
 from __future__ import annotations
 

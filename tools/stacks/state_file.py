@@ -1,8 +1,8 @@
-"""Read a stack's state where the engine keeps it in a folder of this machine, for each call of the engine costs.
+"""Reads a stack's state directly from the engine's folder on this machine, because each call of the engine is slow.
 
 Format: the checkpoint files of the engine's file backend, `.pulumi/stacks/<project>/<stack>.json`, version 3, and
-version 4, which is the same with the names of features that it needs (written since Pulumi 3.187). Whatever else is
-found there, or another backend, is the engine's own business: it is asked.
+version 4, which is the same with the names of features that it needs (written since Pulumi 3.187). For anything else
+there, and for other backends, the engine itself is called.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Put `pulumi` and `kubectl` into the virtual environment, set up for the local environment."""
+"""Installs `pulumi` and `kubectl` into the virtual environment, set up for the local environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Get every tool at its pinned version: from PATH, from its vendor, or built from verified Go modules."""
+"""The toolchain: every tool at its pinned version, from PATH, from its vendor, or built from verified Go modules."""
 
 from tools.toolchain.acquire import Provided, allowed_sources, discard_sources, ensure, is_present, provide
 from tools.toolchain.charts import upstream_manifests

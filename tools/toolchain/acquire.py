@@ -1,4 +1,4 @@
-"""Get tools: what the machine has, else what the vendor offers, else built from verified modules."""
+"""Acquisition of tools: from this machine, else from the vendor, else built from verified modules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Copy the part of Alibaba Cloud's Go SDK that the Terraform provider calls.
+"""A reduced copy of Alibaba Cloud's Go SDK: the part that the Terraform provider calls.
 
-The SDK has a file for each call of each service, with three ways to make it. Compiling those that nobody makes takes
+The SDK has a file for each call of each service, with three variants of it. Compiling the calls that are not used takes
 longer than compiling the provider.
 """
 

@@ -1,4 +1,4 @@
-"""What each tool is: its version, where its source is, where its vendor offers it, and which stack needs it."""
+"""The catalogue of tools: version, source, vendor's download, and the stacks that need each."""
 
 from __future__ import annotations
 

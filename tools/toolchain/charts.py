@@ -1,4 +1,4 @@
-"""What upstreams publish as manifests and the platform declares: from the verified modules of what is built."""
+"""Manifests that upstreams publish and the platform declares, from the verified modules of the built programs."""
 
 from __future__ import annotations
 

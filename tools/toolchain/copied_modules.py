@@ -1,8 +1,8 @@
-"""What is compiled from a copy of a module, because parts of it are left out or changed.
+"""Modules that are compiled from a modified copy, with parts left out or changed.
 
-Compiling takes most of a first start, and a program's imports decide how long: one call that nobody here makes can cost
-a cloud's whole SDK. Each copy is of a module that go.sum verified: the graph's folder for it has an `upstream` with its
-pin. Files of ours that lie in that folder are added, and take the place of upstream's.
+Compiling takes most of a first start, and a program's imports decide how long: one call that is never used here can
+pull in a cloud's whole SDK. Each copy is of a module that go.sum verified: the graph's folder for it has an `upstream`
+with its pin. Our files in that folder are added, and replace upstream's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes wrong while a machine is made ready."""
+"""Errors of setting up a machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build programs from module graphs whose go.mod and go.sum are in this repository."""
+"""Builds programs from module graphs whose go.mod and go.sum are in this repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run `go` so that it works only from what go.sum verifies and writes only into the cache."""
+"""Runs `go` so that it uses only what go.sum verifies, and writes only into the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find a Go that can build the tools, or install one into the cache."""
+"""Finds a Go that can build the tools, or installs one into the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs that watch the platform: what each is, for the table of all tools."""
+"""The programs of the monitoring, as entries for the catalogue of tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find tools that the machine already has."""
+"""Tools that the machine already has on PATH."""
 
 from __future__ import annotations
 

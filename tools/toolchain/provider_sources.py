@@ -1,4 +1,4 @@
-"""Complete the sources of Pulumi's Kubernetes provider with files that come from verified modules."""
+"""Completes the sources of Pulumi's Kubernetes provider with files from verified modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where tools are installed: whole or not at all, and once even if several processes want the same."""
+"""The store of installed tools: complete or absent, and installed once even by concurrent processes."""
 
 from __future__ import annotations
 

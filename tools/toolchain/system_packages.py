@@ -1,4 +1,4 @@
-"""Install the Debian packages of programs that this machine lacks; never upgrade, remove, start or enable anything."""
+"""Installs missing Debian packages of programs; never upgrades, removes, starts or enables anything."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Bring go.mod and go.sum of the module graphs in order after a version in them was changed.
+"""Tidies go.mod and go.sum of the module graphs after a version in them was changed.
 
-`python -m tools.toolchain.tidy [graph…]`: for who maintains the pins. It needs a Go module proxy, and the checksum
-database for modules that go.sum does not know yet.
+`python -m tools.toolchain.tidy [graph…]`, for maintainers of the pins. It needs a Go module proxy, and the checksum
+database for modules that go.sum does not have yet.
 """
 
 from __future__ import annotations

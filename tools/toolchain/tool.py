@@ -1,4 +1,4 @@
-"""What a tool is: its version, which module graph pins its source, and where its vendor offers it."""
+"""The type of a tool: its version, the module graph that pins its source, and the vendor's download."""
 
 from __future__ import annotations
 

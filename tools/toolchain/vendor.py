@@ -1,4 +1,4 @@
-"""Download tools from their vendors, where those answer, and only what matches the recorded or published checksum."""
+"""Downloads of tools from their vendors, verified against the recorded or published checksum."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""SHA-256 of what vendors offer, by address: their own checksums come from the server that the file comes from.
+"""SHA-256 of vendors' files, by address: a vendor's own checksum comes from the same server as its file.
 
-A file with a digest here is taken only with that one. A file without is taken with the one that its vendor publishes:
-a digest comes from somebody who had the file, and of many nobody was found who says what he had. Sources: Kubespray's
-checksums.yml at 46dbdd3 (kubelet, kubectl), and of the archives what more than five projects pin alike in public.
+A file with a digest here must match it. A file without one must match the digest that its vendor publishes: for many
+files, no independent source of a digest is known. Sources: Kubespray's checksums.yml at 46dbdd3 (kubelet, kubectl), and
+for the archives the digests that more than five public projects pin alike.
 """
 
 from __future__ import annotations

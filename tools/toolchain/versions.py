@@ -1,4 +1,4 @@
-"""Tool versions, read from the go.mod files that pin them, and which other versions do as well."""
+"""Versions of tools, read from the go.mod files that pin them, and other versions that are accepted."""
 
 from __future__ import annotations
 

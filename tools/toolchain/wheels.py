@@ -1,4 +1,4 @@
-"""Programs that come as packages of Python's index, each from a file of pins."""
+"""Programs in packages of Python's index, each from a file of pins."""
 
 from __future__ import annotations
 

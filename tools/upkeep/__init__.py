@@ -1,1 +1,1 @@
-"""What keeps the repository current: pinned requirements, and the pages of docs/ that are generated from code."""
+"""Maintenance of the repository: pinned requirements, and the pages of docs/ that are generated from code."""

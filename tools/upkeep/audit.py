@@ -1,7 +1,7 @@
-"""Ask a public database for known vulnerabilities of every pinned Python package: `make audit`.
+"""`make audit`: asks a public database for known vulnerabilities of every pinned Python package.
 
-pip-audit of the tests' environment asks. Its own exit status is 1 for a vulnerability as for a database that it could
-not ask, and without a network it ends with a traceback; what this prints and returns tells the two apart.
+It runs pip-audit of the tests' environment, whose exit status is 1 both for a vulnerability and for a database that it
+could not reach, and which ends with a traceback without a network; this program tells the two apart.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Write docs/contract.schema.json from the typed outputs: what other teams' programs, in any language, may rely on.
+"""Writes docs/contract.schema.json, the contract for programs of other teams, from the typed outputs.
 
 JSON Schema 2020-12. `offers` is JSON in a string, so that it passes through engines of all languages unchanged:
-`contentSchema` describes what is in it.
+`contentSchema` describes its content.
 """
 
 from __future__ import annotations

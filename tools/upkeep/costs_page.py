@@ -1,4 +1,4 @@
-"""Write the costs of every environment into docs/alicloud.md: `python -m tools.upkeep.costs_page`."""
+"""Writes the costs of every environment into docs/alicloud.md: `python -m tools.upkeep.costs_page`."""
 
 from __future__ import annotations
 

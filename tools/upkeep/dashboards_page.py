@@ -1,4 +1,4 @@
-"""Write the sections of docs/dashboards.md from the dashboards, so that they can never say something else."""
+"""Writes the sections of docs/dashboards.md from the dashboards, so that they always agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of a page of docs/ that is generated: the lines between two markers."""
+"""The generated part of a page of docs/: the lines between two markers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Pin every requirement: `*.in` says what is wanted, `*.txt` what that is, down to the last dependency and its files.
+"""`make lock`: pins every requirement of the `*.in` files in `*.txt`, with all dependencies and hashes.
 
-A package is installed only from a file whose SHA-256 is named, whatever server it comes from. Where an index has builds
-of its own (torch 2.15.0+cpu), this pins those.
+A package is installed only from a file whose SHA-256 is pinned, whatever server it comes from. If an index has builds
+of its own (torch 2.15.0+cpu), those are pinned.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Release a version, in one commit with a tag: `make release VERSION=0.1.0`.
+"""`make release VERSION=0.1.0`: releases a version, in one commit with a tag.
 
 The commit dates the changelog's section, starts an empty one above it, sets the package's version, and copies the
 schema of the contract between stacks to that of the last release. Nothing is pushed: look at the commit first.

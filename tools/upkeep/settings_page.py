@@ -1,4 +1,4 @@
-"""Write docs/settings.md from the settings model, so that the page can never say something else than the code."""
+"""Writes docs/settings.md from the settings model, so that the page always agrees with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The caller's identity, the Kubernetes versions that ACK offers, the stock of machines: creates nothing."""
+"""The account step: the caller's identity, ACK's Kubernetes versions, stock of instance types. Creates nothing."""
 
 from __future__ import annotations
 

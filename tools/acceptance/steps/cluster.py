@@ -1,4 +1,4 @@
-"""The ACK cluster: whether its API server answers, its versions, its add-ons."""
+"""The cluster step: the API server of the ACK cluster, its versions, its add-ons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The GPU panels of the dashboards: what Prometheus has for them while GPUs compute."""
+"""The dashboards step: Prometheus' data for the GPU panels while GPUs compute."""
 
 from __future__ import annotations
 

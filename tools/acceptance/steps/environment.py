@@ -1,4 +1,4 @@
-"""The environment itself: created from nothing, compared with what the cloud has, destroyed."""
+"""The environment steps: created from nothing, compared with the cloud, destroyed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU pools grow for a job, its pods report their GPUs, the example trains, and the pools shrink again."""
+"""The GPU steps: pools grow for a job, its pods report their GPUs, the example trains, and the pools shrink again."""
 
 from __future__ import annotations
 

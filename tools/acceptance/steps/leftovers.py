@@ -1,4 +1,4 @@
-"""What still exists, and may go on billing, after the environment was destroyed."""
+"""The leftovers step: resources that still exist, and may be billed, after the environment was destroyed."""
 
 from __future__ import annotations
 

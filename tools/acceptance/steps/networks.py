@@ -1,4 +1,4 @@
-"""NCCL between two nodes over every network that a pool has."""
+"""The networks step: NCCL between two nodes over every network that a pool has."""
 
 from __future__ import annotations
 

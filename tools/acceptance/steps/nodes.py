@@ -1,4 +1,4 @@
-"""The nodes: Ready, labelled, with what the tables promise; and everything else that only a real node can tell."""
+"""The nodes step: Ready, labelled, with the resources that the tables promise; and facts only a real node shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared GPUs: a pod that asks for a part of one sees that part."""
+"""The GPU sharing step: a pod that requests a part of a GPU sees only that part."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A spot node is lost: its machine is released while a job runs on it.
+"""The spot step: a machine is released while a job runs on it, as in a reclaim.
 
-Alibaba Cloud advises to rehearse it so: release an instance oneself and see whether the application gets over it (ECS,
-"Create a preemptible instance", usage notes). What this leaves out is the notice, five minutes before, in the
-instance's metadata and as an event of ACK.
+Alibaba Cloud recommends this rehearsal: release an instance and see whether the application recovers (ECS, "Create a
+preemptible instance", usage notes). It leaves out the notice, five minutes before, in the instance's metadata and as an
+event of ACK.
 """
 
 from __future__ import annotations

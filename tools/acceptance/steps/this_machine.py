@@ -1,4 +1,4 @@
-"""The GPUs of the machine that this runs on, where it has some: the hardware check (`trainer.hardware_check`)."""
+"""The local GPU step: the hardware check (`trainer.hardware_check`) on this machine, if it has GPUs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Draw Grafana's dashboards without Grafana: their panels' queries, asked of a Prometheus, as pages for a browser."""
+"""Grafana's dashboards without Grafana: the panels' queries, sent to a Prometheus, as pages for a browser."""

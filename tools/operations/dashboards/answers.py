@@ -1,4 +1,4 @@
-"""What Prometheus answers to the panels of a dashboard."""
+"""Prometheus' answers to the queries of a dashboard's panels."""
 
 from __future__ import annotations
 

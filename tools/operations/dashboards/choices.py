@@ -1,4 +1,4 @@
-"""Which time range, job and service the pages show by default."""
+"""Defaults of the pages: time range, job and service."""
 
 from __future__ import annotations
 

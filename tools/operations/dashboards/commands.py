@@ -1,4 +1,4 @@
-"""What `make dashboards` does: ask, draw, write, and say where."""
+"""`make dashboards`: query Prometheus, draw the pages, write them, and print their location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong with the pages as a whole."""
+"""Errors that concern the pages as a whole."""
 
 from __future__ import annotations
 

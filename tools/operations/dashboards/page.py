@@ -1,4 +1,4 @@
-"""A dashboard's answers as one HTML file that needs nothing else, and the page that lists them.
+"""A dashboard as one self-contained HTML file, and the index of all pages.
 
 Labels come from pods, and pods from anybody: every text is escaped, and no script but ours runs (Content Security
 Policy, by hash).

@@ -1,4 +1,4 @@
-"""One panel as HTML: a figure, a table, or what went wrong."""
+"""One panel as HTML: a figure, a table, or an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ask a Prometheus over its HTTP API. Source: Prometheus, "HTTP API", format of expression query results."""
+"""A client of Prometheus' HTTP API. Source: Prometheus, "HTTP API", format of expression query results."""
 
 from __future__ import annotations
 

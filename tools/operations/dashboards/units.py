@@ -1,4 +1,4 @@
-"""Values as people read them: Grafana's units, each with its steps (seconds: ms, s, min …)."""
+"""Formatting of values in Grafana's units, each with its steps (seconds: ms, s, min …)."""
 
 from __future__ import annotations
 
