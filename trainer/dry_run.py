@@ -1,4 +1,4 @@
-"""Validate a layout of many GPUs on one machine without any, and print what it costs a rank.
+"""Validates a layout of many GPUs on one machine without any, and prints its cost for a rank.
 
 `python -m trainer.dry_run --ranks 128 --model gpt --size 7b --batch_size 512 --data_parallel_shard 16
 --tensor_parallel 8 --precision bf16`: the same code as in training divides the model, in a process group that only

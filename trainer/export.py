@@ -1,4 +1,4 @@
-"""Publish a model from a checkpoint: `python -m trainer.export --checkpoint … --data … --model_repository …`."""
+"""Publishes a model from a checkpoint: `python -m trainer.export --checkpoint … --data … --model_repository …`."""
 
 from __future__ import annotations
 

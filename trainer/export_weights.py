@@ -1,4 +1,4 @@
-"""Write the weights of a run as one safetensors file: `python -m trainer.export_weights --run … --output …`."""
+"""Writes the weights of a run as one safetensors file: `python -m trainer.export_weights --run … --output …`."""
 
 from __future__ import annotations
 

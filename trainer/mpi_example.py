@@ -1,4 +1,4 @@
-"""Train like trainer.train, started by mpirun: `mpirun -np 16 … python3 -m trainer.mpi_example --data_dir …`.
+"""Trains like trainer.train, started by mpirun: `mpirun -np 16 … python3 -m trainer.mpi_example --data_dir …`.
 
 MPI starts the processes and says which is which; the gradients travel over NCCL or gloo as under torchrun.
 """

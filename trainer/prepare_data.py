@@ -1,4 +1,4 @@
-"""Put training data on the volume: `python -m trainer.prepare_data --data_dir /data/data`."""
+"""Writes training data to the volume: `python -m trainer.prepare_data --data_dir /data/data`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Host the meeting point of an elastic job and nothing else: `python3 -m trainer.rendezvous --port 29400`.
+"""Hosts the rendezvous store of an elastic job: `python3 -m trainer.rendezvous --port 29400`.
 
 Without it the first torchrun hosts the store, and losing that one pod loses the job. The torchruns take
 `--rdzv-backend=c10d --rdzv-endpoint=<this pod>:<port> --rdzv-conf=is_host=false,…`.

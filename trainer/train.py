@@ -1,4 +1,4 @@
-"""Train: `torchrun … -m trainer.train --data_dir … --output_dir …`, or `python -m trainer.train …` for one process."""
+"""Trains a model: `torchrun … -m trainer.train --data_dir … --output_dir …`, or `python -m …` for one process."""
 
 from __future__ import annotations
 

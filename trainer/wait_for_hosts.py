@@ -1,4 +1,4 @@
-"""Wait until every host answers: `python3 -m trainer.wait_for_hosts --timeout_seconds 300 host:port …`.
+"""Waits until every host answers: `python3 -m trainer.wait_for_hosts --timeout_seconds 300 host:port …`.
 
 Run before `mpirun`, which gives up where a pod's name is not in the DNS yet or its sshd does not listen yet; a pod in
 phase Running promises neither.

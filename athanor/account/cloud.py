@@ -1,7 +1,7 @@
 """Read-only requests to Alibaba Cloud through the vendor's generic client.
 
-Endpoints come from the same variables as the provider's (terraform-provider-alicloud, `loadEndpoint`), so that both
-use the same ones.
+Endpoints come from the same variables as the provider's (terraform-provider-alicloud, `loadEndpoint`), so that both use
+the same ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`make recover STACK=…`: find the resources that a killed update's last calls created, and adopt them.
 
 A killed engine leaves operations with an unknown outcome. `pulumi up` then creates a second time what exists already:
-another VPC, another cluster. `pulumi refresh --import-pending-creates` (3.232) notes the id in the state and then
-drops it, with the resource. So the state is edited here, as `pulumi stack export` and `import` allow.
+another VPC, another cluster. `pulumi refresh --import-pending-creates` (3.232) notes the id in the state and then drops
+it, with the resource. So the state is edited here, as `pulumi stack export` and `import` allow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The activator's two ports, as ASGI applications: what proxies ask, and /metrics."""
+"""The activator's two ports as ASGI applications: requests of proxies, and /metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the activator counts."""
+"""Metrics of the activator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which services are asleep, which requests wait for them, and when they are stopped.
+"""State of the activated services: asleep or awake, the requests that wait for them, and when they are stopped.
 
 All of it belongs to the event loop's thread. A Deployment without pods is left alone by its HorizontalPodAutoscaler
 (Kubernetes, "Horizontal Pod Autoscaling", implicit maintenance-mode deactivation), and taken up again with the first.

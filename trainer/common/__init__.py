@@ -1,1 +1,1 @@
-"""What every image contains: files, checks of settings, log lines, the container's CPU limit."""
+"""Code that every image contains: files, checks of settings, log lines, the container's CPU limit."""

@@ -1,6 +1,6 @@
-"""The one way in which the programs of trainer/ read their arguments: a frozen dataclass describes them.
+"""Command lines of the programs of trainer/, described by frozen dataclasses.
 
-Not those of `trainer/image`, which run before any package is installed.
+The programs of `trainer/image` do without it: they run before any package is installed.
 """
 
 from __future__ import annotations

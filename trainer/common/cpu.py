@@ -1,4 +1,4 @@
-"""How many CPU cores this container may use."""
+"""The number of CPU cores that this container may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that other processes read while we write: whole and on disk, or not there at all."""
+"""Atomic and durable writes of files that other processes read."""
 
 from __future__ import annotations
 

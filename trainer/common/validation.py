@@ -1,4 +1,4 @@
-"""Checks that every config shares: the message holds the field, the value, the limit and so the fix."""
+"""Checks that all configurations share: the message holds the field, the value, the limit and thereby the fix."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a machine's GPUs do with this trainer and this server, measured in minutes and without a network."""
+"""The hardware check: performance of a machine's GPUs with this trainer and this server, in minutes, offline."""

@@ -1,4 +1,4 @@
-"""Measure a machine's GPUs: `python -m trainer.hardware_check --minutes 8 --output report.json`."""
+"""Measures a machine's GPUs: `python -m trainer.hardware_check --minutes 8 --output report.json`."""
 
 from __future__ import annotations
 

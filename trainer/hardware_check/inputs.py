@@ -1,4 +1,4 @@
-"""Made-up inputs of a check: tokens, photographs in folders, digits."""
+"""Synthetic inputs of a check: tokens, photographs in folders, digits."""
 
 from __future__ import annotations
 

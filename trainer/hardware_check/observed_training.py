@@ -1,4 +1,4 @@
-"""A run of the trainer that is watched: `python -m trainer.hardware_check.observed_training DIR whole|steps|5 …`.
+"""An observed training run: `python -m trainer.hardware_check.observed_training DIR whole|steps|5 …`.
 
 Everything after the second word is for `trainer.train`. `steps` ends after the last step, `whole` also saves, evaluates
 and publishes, and a number waits after that step until it is asked to stop. `observed-<rank>.json` there says on

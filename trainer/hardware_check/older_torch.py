@@ -1,4 +1,4 @@
-"""What the trainer uses of torch 2.15 and torch 2.11 lacks, for machines whose torch cannot be replaced.
+"""Functions of torch 2.15 that torch 2.11 lacks, for machines whose torch cannot be replaced.
 
 Compared by name with the wheel of torch 2.11.0, which was not run: two functions.
 """

@@ -1,9 +1,9 @@
-"""The language model in a loop with nothing around it: `python -m trainer.hardware_check.plain_loop 125m 8 14 4`.
+"""The language model in a minimal loop: `python -m trainer.hardware_check.plain_loop 125m 8 14 4`.
 
 The words are the size, the samples of a step, the steps, and how many of these do not count. The same network and
 arithmetic as the trainer's `--precision bf16_autocast`, fused AdamW and clipping, on one batch that is on the device
-from the start: no data, no checks, no report, and nobody waits for the device before the end: what the trainer reaches
-at most. Prints one JSON line.
+from the start: no data, no checks, no report, and no wait for the device before the end. Its speed is the upper limit
+of the trainer's. Prints one JSON line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a check found, as JSON for programs and as Markdown for people."""
+"""The results of a check, as JSON for programs and as Markdown for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a check runs, how large its models are, and the processes that it starts."""
+"""The context of a check: its folder, the size of its models, and its processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a check in their order, the most telling first, and how each of them ends."""
+"""The steps of a check in order, the most informative first, and the outcome of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A frozen TorchScript network, called again and again: `python -m trainer.hardware_check.torchscript_speed cuda`.
+"""The speed of a frozen TorchScript network: `python -m trainer.hardware_check.torchscript_speed cuda`.
 
 Prints one JSON line: images per second and the 99th percentile of a call, by kind of number.
 """

@@ -1,4 +1,4 @@
-"""Steps of a check on one GPU that train: speed by precision, checkpoints, images, stops, too little memory."""
+"""Training steps of a check on one GPU: speed by precision, checkpoints, images, stops, out of memory."""
 
 from __future__ import annotations
 

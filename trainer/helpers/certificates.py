@@ -1,4 +1,4 @@
-"""Certificates that sign themselves: created in a pod, and made known to the cluster by its account."""
+"""Self-signed certificates: created in a pod, and published to the cluster through its service account."""
 
 from __future__ import annotations
 

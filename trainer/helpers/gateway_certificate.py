@@ -1,7 +1,7 @@
-"""Create the certificate that clients of the gateway see, where nobody brings one, as a Secret of the cluster.
+"""Creates a self-signed certificate for the gateway, as a Secret, unless one is provided.
 
-`python3 -m trainer.helpers.gateway_certificate --domain … --namespace … --secret … --folder …`. It is for all names
-below the domain and signs itself: clients that are to trust it get it from the Secret. One that exists stays.
+`python3 -m trainer.helpers.gateway_certificate --domain … --namespace … --secret … --folder …`. It is valid for all
+names below the domain. Clients that are to trust it get it from the Secret. An existing one is kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Say what a pod sees of its machine: `python3 -m trainer.helpers.hardware --busy_seconds 60` prints one JSON line.
+"""Reports a pod's hardware: `python3 -m trainer.helpers.hardware --busy_seconds 60` prints one JSON line.
 
-What a job can only guess from its errors is here in figures: driver and CUDA, the GPUs and what they compute, limits of
-the process, /dev/shm, RDMA devices, interfaces. It needs no GPU; what is not there is null or an empty list.
+It gives figures that a job can only guess from its errors: driver and CUDA, the GPUs and their speed, limits of the
+process, /dev/shm, RDMA devices, interfaces. It needs no GPU; missing values are null or an empty list.
 """
 
 from __future__ import annotations

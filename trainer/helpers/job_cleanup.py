@@ -1,4 +1,4 @@
-"""Remove the pods of jobs that finished long enough ago: `python3 -m trainer.helpers.job_cleanup --namespace …`.
+"""Removes the pods of jobs that finished long ago: `python3 -m trainer.helpers.job_cleanup --namespace …`.
 
 The Job objects stay. A stack declares them: the next update would recreate a deleted one, and its job would run again.
 Deleting its pods does nothing to a finished Volcano Job.

@@ -1,4 +1,4 @@
-"""Create the certificate of an API server that extends the cluster's, and have the cluster's trust it.
+"""Creates the certificate of an extension API server, and makes the cluster's API server trust it.
 
 `python3 -m trainer.helpers.serving_certificate --host … --folder … --api_services …`, before that server starts. The
 certificate signs itself and is its own authority; its key never leaves the pod. Every start creates another one.

@@ -1,1 +1,1 @@
-"""What trainer/Dockerfile runs while the image is built; only the standard library is there then."""
+"""Programs of trainer/Dockerfile, which run while the image is built; only the standard library is there then."""

@@ -1,4 +1,4 @@
-"""The base image that athanor makes itself where no registry is reachable: a Debian without package manager.
+"""The base image that athanor builds itself where no registry is reachable: a Debian without package manager.
 
 It is part of trainer/ because it is part of what the image's content tag is computed from.
 """

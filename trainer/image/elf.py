@@ -1,4 +1,4 @@
-"""Shared libraries as the dynamic loader sees them: what one needs, what it defines, and the writing of stand-ins.
+"""Shared libraries in ELF format: their dependencies, their symbols, and the writing of stand-ins.
 
 Formats: System V ABI, chapters 4 and 5 (64-bit, little-endian), and the GNU symbol versioning sections as the Linux
 Standard Base specifies them (Core, Generic Part, 10.7).

@@ -1,4 +1,4 @@
-"""Installs what the image lacks of its framework's pins, of ssh and of RDMA. What the base image has, it keeps.
+"""Installs missing packages of a framework's pins, ssh and RDMA. Packages of the base image are kept.
 
 Usage, in the image being built: python3 -m trainer.image.install --framework pytorch --variant cpu REQUIREMENTS_FOLDER
 """

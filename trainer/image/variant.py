@@ -1,4 +1,4 @@
-"""Which packages an image of which framework has, and what stands in for the libraries that its CPU variant leaves out.
+"""Packages of an image by framework and variant, and stand-ins for the libraries that CPU variants leave out.
 
 PyTorch's CUDA build is linked against NVIDIA's libraries, so that it does not even import without them, though nothing
 in them runs on a machine without a GPU. They and triton are four fifths of what `pip install torch` brings (4.1 of

@@ -1,4 +1,4 @@
-"""Comparison of two programs' answers, which decides which files are published and which program answers requests."""
+"""Comparison of the answers of two programs, which decides which files are published and which program serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models as torch.export writes them: the format that succeeds TorchScript. The only module that calls torch.export.
+"""Models in the format of torch.export, which succeeds TorchScript. The only module that calls torch.export.
 
 It is imported where it is used alone: it brings torch's compiler along, which takes seconds and memory.
 """

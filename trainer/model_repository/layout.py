@@ -1,4 +1,4 @@
-"""The layout of the model repository that training writes, and that Triton and our own server read.
+"""The layout of the model repository, which training writes, and which Triton and our own server read.
 
 Triton Inference Server, "Model Repository":
     <repository>/<model_name>/config.pbtxt

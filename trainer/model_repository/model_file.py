@@ -1,4 +1,4 @@
-"""A model file of either format, ready to be called: what a server does with it, and what training measures."""
+"""A callable model from a file of either format, for serving and for measurements of training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of torchvision, which torch's own compiler and server know only once their library is loaded."""
+"""Registration of torchvision's operators, which torch knows only once their library is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program returns, however it is nested, as values one after another."""
+"""Flattening of a program's nested results into a sequence of values."""
 
 from __future__ import annotations
 

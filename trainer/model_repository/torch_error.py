@@ -1,4 +1,4 @@
-"""The reason in an error of torch, which comes with traces and code."""
+"""The reason in an error of torch, without its traces and code."""
 
 from __future__ import annotations
 

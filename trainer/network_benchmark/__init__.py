@@ -1,1 +1,1 @@
-"""How fast the processes of a job talk to each other, and what that does to training: one number per network."""
+"""The network benchmark: the speed of communication between a job's processes, and its effect on training."""

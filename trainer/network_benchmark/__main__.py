@@ -1,4 +1,4 @@
-"""Measure: `torchrun … -m trainer.network_benchmark --network NAME --output_dir …`."""
+"""Measures a network: `torchrun … -m trainer.network_benchmark --network NAME --output_dir …`."""
 
 from __future__ import annotations
 

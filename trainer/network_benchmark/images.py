@@ -1,4 +1,4 @@
-"""A small training step whose gradients cross the network: images per second."""
+"""The throughput of a small training step whose gradients cross the network: images per second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One table over all networks measured so far: `python3 -m trainer.network_benchmark.report --output_dir …`."""
+"""A table of all networks measured so far: `python3 -m trainer.network_benchmark.report --output_dir …`."""
 
 from __future__ import annotations
 

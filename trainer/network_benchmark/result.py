@@ -1,4 +1,4 @@
-"""What one run measured, as the file that later runs are compared with: `<output_dir>/network/<network>.json`."""
+"""The result of one run, as a file to compare later runs with: `<output_dir>/network/<network>.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ranks agree on: in every step their mean loss, whether it is finite everywhere, and whether to stop."""
+"""Agreement among ranks: in every step their mean loss, whether it is finite everywhere, and whether to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the backends of collectives need before the processes meet."""
+"""Setup of the backends of collectives before the processes join their group."""
 
 from __future__ import annotations
 

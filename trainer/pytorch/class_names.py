@@ -1,4 +1,4 @@
-"""Names of the classes, which servers put into answers with `classification`: a file next to the model's versions.
+"""Names of the classes, which servers put into answers with `classification`: a file shared by a model's versions.
 
 All versions share it, so a version whose outputs mean something else is refused.
 """

@@ -1,4 +1,4 @@
-"""Where training's rule of deterministic kernels does not hold."""
+"""Exceptions from training's rule of deterministic kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The group of processes that train together: who am I, who else is there, how we agree."""
+"""The process group of a training: its rank, its size, and agreement among ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good a model is on samples that training has not seen."""
+"""Evaluation of a model on samples that training has not seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evaluations of one run: when they are due, how the ranks share them, what is reported of them."""
+"""The evaluations of one run: their schedule, their distribution over ranks, and their report."""
 
 from __future__ import annotations
 

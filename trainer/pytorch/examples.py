@@ -1,4 +1,4 @@
-"""Inputs that say how a network is called: names, types and sizes of what it takes and returns."""
+"""Example inputs of a network, with names, types and sizes of inputs and outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publish a trained model into the model repository (`trainer/model_repository/layout.py`).
+"""Publishes a trained model in the model repository (`trainer/model_repository/layout.py`).
 
 Versions are 1, 2, 3 …; a run, or a file of weights, publishes exactly one for each set of variants.
 """

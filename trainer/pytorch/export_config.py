@@ -1,4 +1,4 @@
-"""Under which name and with which limits a model is published, and what is raised when it is not."""
+"""Name and limits of a published model, and the errors when it is not published."""
 
 from __future__ import annotations
 

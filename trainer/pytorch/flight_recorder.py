@@ -1,4 +1,4 @@
-"""What each rank's last collectives were, kept on the output volume: who waited for whom, when a job hung.
+"""Dumps of each rank's latest collectives on the output volume, to find out which rank a hung job waited for.
 
 torch's flight recorder holds the last 2,000 collectives of a process and writes them to one file per rank, which the
 next dump replaces: less than 1 MB each. They are compared by

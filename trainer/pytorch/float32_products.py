@@ -1,4 +1,4 @@
-"""How exactly float32 numbers are multiplied: torch's switches, and the hardware that has anything faster."""
+"""Precision of float32 matrix products: torch's switches, and the hardware that has faster ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights from a file with which a run begins, in any layout."""
+"""Initial weights of a run from a file, in any layout."""
 
 from __future__ import annotations
 

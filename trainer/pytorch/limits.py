@@ -1,4 +1,4 @@
-"""What the kernel lets a rank have: open files, and memory that a network card may read."""
+"""Kernel limits of a rank: open files, and memory that a network card may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model file is worth: how often it is right and how long it takes, run as a server runs it."""
+"""Accuracy and latency of a model file, run as a server runs it."""
 
 from __future__ import annotations
 

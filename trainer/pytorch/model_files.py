@@ -1,4 +1,4 @@
-"""The files of a version: each compared with the model in memory, measured, and described for the manifest.
+"""The files of a version: each is compared with the model in memory, measured, and described in the manifest.
 
 What is compared and measured is what a server runs: the file, loaded back, and for TorchScript also as torch optimises
 it for a CPU. A server may use the latter only if `optimization` in the manifest says so.

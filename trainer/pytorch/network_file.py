@@ -1,4 +1,4 @@
-"""A network from anybody's Python file: whatever that code raises becomes one line that says where."""
+"""A network from a user's Python file: any exception in that code becomes one line with its location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimizer and its learning rate over time."""
+"""The optimizer and its learning rate schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Too little memory: what it is used for, and what would help."""
+"""Errors for lack of memory: its current use, and what would help."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether the other ranks are alive, asked of nothing but the store through which they met.
+"""Detection of dead ranks through the store that all ranks share, and nothing else.
 
 Each rank counts up a number of its own and reads that of the next rank, in a ring: three small requests per rank and
-interval, whatever the number of ranks. Who finds its neighbour silent says so in the store, where all look.
+interval, whatever the number of ranks. A rank that finds its neighbour silent reports it in the store, which all read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""In which numbers a model computes, and how images lie in memory."""
+"""Number formats of a model's computations, and the memory layout of images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a program of trainer/ ends its process."""
+"""The exit of a program's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `trainer.train` runs once its modules are there."""
+"""The main part of `trainer.train`, which runs once its modules are imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a finished run leaves: its model in the repository, and `result.json`, by which a later start knows of it."""
+"""The result of a finished run: its model in the repository, and `result.json`, which a later start reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folders of a run on a volume that all ranks share: created, and checked to be the same for each rank."""
+"""The folders of a run on a volume that all ranks share: created, and verified to be the same for each rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The labelled data that a trained model is judged by: a run's data set, or an .npz file."""
+"""The labelled data by which a trained model is evaluated: a run's data set, or an .npz file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a trained model cannot be read from files, in one line."""
+"""Errors of reading a trained model from files, in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A data set as publishing takes it: batch by batch, or whole, on the CPU, as compression does."""
+"""A data set for publishing: batch by batch, or whole, on the CPU, as compression does."""
 
 from __future__ import annotations
 

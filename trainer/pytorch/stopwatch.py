@@ -1,4 +1,4 @@
-"""How long a part of a step took where it was computed: on a GPU the calls return long before the work is done."""
+"""Time of a part of a step on its device: on a GPU, calls return long before the work is done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model is trained for: its loss, and the number by which it is judged on samples that it has not seen."""
+"""The task of a training: its loss, and its metric on samples that the model has not seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trained model on its way into the model repository."""
+"""A trained model on its way to the model repository."""
 
 from __future__ import annotations
 

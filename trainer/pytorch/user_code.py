@@ -1,4 +1,4 @@
-"""Classes and functions of users' own code: from a file of theirs, or from a package that they installed."""
+"""Classes and functions of users' own code, from a file or from an installed package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ASGI application: request bodies in, routes, responses out; nothing a client sends gets further than here."""
+"""The ASGI application: request bodies in, routes, responses out. No error from a client's input gets past it."""
 
 from __future__ import annotations
 

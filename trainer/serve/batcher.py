@@ -1,4 +1,4 @@
-"""The batches of one loaded version: runs what waits together.
+"""The batches of one loaded version: requests that wait are run together.
 
 While the model is idle a request starts at once, unless its configuration asks to wait for more. While it is busy
 requests gather, and the next call takes as many as fit: the batch grows with the load by itself.

@@ -1,4 +1,4 @@
-"""How requests wait and are put together: `dynamic_batching` of config.pbtxt.
+"""Settings of dynamic batching: `dynamic_batching` of config.pbtxt.
 
 Source: Triton, model_config.proto, ModelDynamicBatching and ModelQueuePolicy.
 """

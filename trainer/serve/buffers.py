@@ -1,4 +1,4 @@
-"""How much all requests hold together, over HTTP and gRPC: memory stays bounded."""
+"""The limit on the memory of all requests together, over HTTP and gRPC."""
 
 from __future__ import annotations
 

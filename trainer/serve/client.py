@@ -1,4 +1,4 @@
-"""The other end of an HTTP connection: whether it is still there, and what stops when it leaves."""
+"""The client of an HTTP connection: detection of its departure, and cancellation of its work."""
 
 from __future__ import annotations
 

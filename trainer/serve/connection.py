@@ -1,4 +1,4 @@
-"""HTTP connections that cannot be held or filled forever: uvicorn's protocol with limits on what it leaves open.
+"""HTTP connections that cannot be held or filled forever: uvicorn's protocol with the limits that it lacks.
 
 uvicorn 0.54 bounds the body it buffers and idle keep-alive connections. It does not bound the size of the head or of
 trailers, the number of pipelined requests, nor the time that a head, or a client that does not read its response, may

@@ -1,4 +1,4 @@
-"""Request bodies that come compressed: decompressed as they come, so that the limits of a body see what it becomes.
+"""Compressed request bodies: decompressed as they arrive, so that limits apply to the decompressed size.
 
 Sources: RFC 9110, section 8.4.1 (gzip and deflate, which is the zlib format); RFC 1950; RFC 1952.
 """

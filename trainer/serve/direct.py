@@ -1,8 +1,8 @@
-"""Inference requests without a task each: from the parser to the model's queue, and from the model to the connection.
+"""A fast path for inference requests without a task each: from the parser to the model's queue, and back.
 
 ASGI has a task, two messages and several turns of the event loop for every request, which for a small model is a
-quarter of what the loop does. Only the common case goes this way: a request whose body is announced, small, and
-complete in time. Whatever is unusual about a request, ASGI's application gets it.
+quarter of the loop's work. Only the common case takes this path: a request whose body is announced, small, and complete
+in time. All other requests go to the ASGI application.
 """
 
 from __future__ import annotations

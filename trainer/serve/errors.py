@@ -1,4 +1,4 @@
-"""What goes wrong, in the terms of the one who has to act: the client, or the publisher of the model."""
+"""Errors of serving, in terms of the person who has to act: the client, or the publisher of the model."""
 
 from __future__ import annotations
 

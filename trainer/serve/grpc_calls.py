@@ -1,4 +1,4 @@
-"""How a gRPC call ends: with a status code of ours whatever happens, counted, and with the client's id."""
+"""Completion of gRPC calls: always with a defined status code, counted, and with the client's id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""grpc.health.v1.Health, which Kubernetes' gRPC probes, Envoy and gRPC's own clients ask.
+"""grpc.health.v1.Health, the service of Kubernetes' gRPC probes, Envoy and gRPC's own clients.
 
 Source: gRPC, "GRPC Health Checking Protocol" and health.proto. Its two messages are described here: for them alone the
 package grpcio-health-checking would be one more to pin and to keep equal to gRPC's version.

@@ -1,4 +1,4 @@
-"""The gRPC port: connections and calls that cannot be held or filled forever."""
+"""The gRPC port, with limits on connections and calls, so that none can be held or filled forever."""
 
 from __future__ import annotations
 

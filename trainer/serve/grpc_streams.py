@@ -1,4 +1,4 @@
-"""When streams end: gRPC would cut them in the middle of an answer, and without a reason."""
+"""The end of gRPC streams at shutdown: gRPC would cut them in the middle of an answer, and without a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between ASGI and the routes: request bodies within limits, responses as one value."""
+"""The adapter between ASGI and the routes: request bodies within limits, responses as one value."""
 
 from __future__ import annotations
 

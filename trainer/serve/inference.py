@@ -1,4 +1,4 @@
-"""One inference request, whichever way it was encoded: decode, queue, run, encode, count."""
+"""One inference request in any encoding: decode, queue, run, encode, count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fewer packets: what one turn of the event loop writes to a connection leaves in one system call."""
+"""Joined writes: all data that one turn of the event loop writes to a connection is sent by one system call."""
 
 from __future__ import annotations
 

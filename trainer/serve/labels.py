@@ -1,4 +1,4 @@
-"""Names of classes, for answers with `classification`: the files that outputs name as `label_filename`.
+"""Names of classes, for answers with `classification`: the files of outputs' `label_filename`.
 
 Source: Triton, model_config.proto, ModelOutput: a file in the model's folder with a name in each line.
 """

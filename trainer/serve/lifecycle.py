@@ -1,4 +1,4 @@
-"""Start, serve, drain, end."""
+"""The lifecycle of the server: start, serve, drain, end."""
 
 from __future__ import annotations
 

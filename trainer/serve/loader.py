@@ -1,4 +1,4 @@
-"""Keeps loaded what the repository wants served: new versions are loaded and warmed up while the old ones serve.
+"""The loader of models: new versions are loaded and warmed up while the old ones serve.
 
 Runs on a thread of its own, since hashing and loading take seconds, and hands over immutable snapshots. A version that
 cannot be served is recorded, counted and left alone until its files change or somebody asks for it; it never replaces

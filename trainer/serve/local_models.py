@@ -1,4 +1,4 @@
-"""Versions in this process: verify the file, load it, warm it up."""
+"""Versions in this process: verified, loaded and warmed up."""
 
 from __future__ import annotations
 

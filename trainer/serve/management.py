@@ -1,4 +1,4 @@
-"""What the server says of itself and its models, and the commands it takes: the same over HTTP and gRPC.
+"""The management API of server and models: status and commands, the same over HTTP and gRPC.
 
 The answers are the protocol's own messages (tritonclient's `service_pb2`); HTTP sends them as JSON.
 """

@@ -1,4 +1,4 @@
-"""Which argument or output of a program is which tensor of config.pbtxt; arrays to values of torch, and back.
+"""Mapping between a program's arguments and outputs and the tensors of config.pbtxt; arrays to torch, and back.
 
 Source: Triton's PyTorch backend, its README: names of arguments or `NAME__0`, one argument `Dict[str, Tensor]`,
 `RESULT[0][key]` for what is nested, and `List[str]` for text.

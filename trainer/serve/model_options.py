@@ -1,4 +1,4 @@
-"""What one of several models gets of the server, and what of it is served."""
+"""Options of one of several models: its share of the server, and its served versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model repository holds: complete versions on disk and the configuration, without loading anything.
+"""The contents of the model repository: complete versions on disk and the configuration, without loading anything.
 
 Layout: Triton Inference Server, "Model Repository"; `trainer.pytorch.export` writes it, each version by one rename.
 """

@@ -1,7 +1,7 @@
-"""Which inference requests get a line in the log, and what it says of them.
+"""The request log: which inference requests get a line, and its contents.
 
-Everything here but the line itself is a client's: what is not printable is escaped, and what is long is cut. Clients
-must not fill the log either, so the lines of a second are limited unless all requests are asked for.
+All values come from clients: unprintable characters are escaped, and long values are cut. Clients must not fill the log
+either, so the number of lines per second is limited unless all requests are to be logged.
 """
 
 from __future__ import annotations

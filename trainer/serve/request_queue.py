@@ -1,4 +1,4 @@
-"""Requests that wait for a model: by priority, with timeouts, and which of them run next."""
+"""The queue of requests for a model: by priority, with timeouts, and the choice of the next batch."""
 
 from __future__ import annotations
 

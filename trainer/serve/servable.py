@@ -1,4 +1,4 @@
-"""What the server needs of a version of a model, wherever it runs: in this process or in one of its own."""
+"""The interface of a model's version to the server, whether it runs in this process or in its own."""
 
 from __future__ import annotations
 

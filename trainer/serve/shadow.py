@@ -1,7 +1,7 @@
-"""A share of the answered requests goes to a shadow as well, whose answers are compared and thrown away.
+"""The shadow: a share of the answered requests is sent to a second server, whose answers are compared and discarded.
 
-All that a client can notice is the time to put a request into a queue: sending and comparing happen in a thread of
-their own, what does not fit the queue is dropped, and a shadow that is away costs a number in a counter.
+The only cost for a client is the time to put a request into a queue: sending and comparing happen in a separate thread,
+requests that do not fit the queue are dropped, and a shadow that is down only increments a counter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two answers to one request: ours as arrays, and the shadow's as it came. The shadow is trusted with nothing."""
+"""Comparison of two answers to one request: ours as arrays, and the shadow's as bytes, which are not trusted."""
 
 from __future__ import annotations
 

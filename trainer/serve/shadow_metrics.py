@@ -1,4 +1,4 @@
-"""Metrics of the shadow: what became of the requests for it, and how far its answers are from ours."""
+"""Metrics of the shadow: outcomes of its requests, and the difference of its answers from ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the configuration of a model says of one input or output."""
+"""The configuration of one input or output of a model."""
 
 from __future__ import annotations
 

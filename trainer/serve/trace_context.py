@@ -1,4 +1,4 @@
-"""Which trace a request belongs to, as its client says.
+"""The trace that a request belongs to, according to its client.
 
 Source: W3C Trace Context, "traceparent Header". A value that is not one is ignored, as the standard asks.
 """

@@ -1,4 +1,4 @@
-"""What a version runs before it answers requests, so that no client pays for compilation; also proves its outputs."""
+"""Warm-up of a version before it answers requests: runs compilation and checks the outputs."""
 
 from __future__ import annotations
 

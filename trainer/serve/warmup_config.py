@@ -1,4 +1,4 @@
-"""Which batches a version runs before it is ready: `model_warmup` of config.pbtxt.
+"""Settings of warm-up: `model_warmup` of config.pbtxt.
 
 Source: Triton, model_config.proto, ModelWarmup. Files of data are in the model's folder `warmup`.
 """

@@ -1,4 +1,4 @@
-"""The thread that looks at the repository: by itself at an interval, or when the repository API asks."""
+"""The thread that reads the repository: at an interval, or when the repository API asks for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls between the server and a model's process: a JSON document, then the bytes of arrays, over a Unix socket.
+"""Calls between the server and a model's process, over a Unix socket: a JSON document, then the bytes of arrays.
 
 One message: the length of the document (4 bytes, little-endian), the document, and the arrays that its `arrays` lists
 one after another. Nothing is unpickled, so neither side can run code of the other's.

@@ -1,8 +1,8 @@
-"""Fetch a job's code from git before its containers start: `python3 -m trainer.source`, in an init container.
+"""Fetches a job's code from git before its containers start: `python3 -m trainer.source`, in an init container.
 
-Without the program git, which no base image then needs: dulwich speaks the protocol over http(s). What it fetched is
-proven by hashing the commit, its trees and its files up to the id that was asked for; there is no .git folder.
+It works without the program git, so that no base image needs it: dulwich speaks the protocol over http(s). The result
+is verified by hashing the commit, its trees and its files up to the requested id; there is no .git folder.
 
-One pod of a job fetches and leaves the objects on a shared volume (`--store`), the others take them (`--take`): so one
-pod alone needs to reach the server.
+One pod of a job fetches and leaves the objects on a shared volume (`--store`), the others take them from there
+(`--take`): so only one pod needs to reach the server.
 """

@@ -1,4 +1,4 @@
-"""Brings a job's code from git into its pods: `python3 -m trainer.source`, in the pod that fetches and in the others.
+"""Fetches a job's code from git into its pods: `python3 -m trainer.source`, in the fetching pod and in all others.
 
 Exit status: 0 all files are in place, 1 they are not, 2 wrong arguments, 143 stopped on request.
 

@@ -1,4 +1,4 @@
-"""Addresses of repositories in the forms that git takes for the servers of this program: URLs, and host:path over ssh.
+"""Addresses of repositories in git's forms, for the supported servers: URLs, and host:path over ssh.
 
 Source: git's documentation, git-fetch(1), "GIT URLS".
 """

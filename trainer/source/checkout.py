@@ -1,4 +1,4 @@
-"""Write the files of a commit, proving on the way that they are that commit's.
+"""Writes the files of a commit, and verifies that they belong to it.
 
 The repository may be hostile: nothing is written outside the folder, and nothing in it points outside.
 """

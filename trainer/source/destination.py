@@ -1,4 +1,4 @@
-"""The folder that gets the code: taken over from a killed attempt, filled at once at the end."""
+"""The destination folder of the code: taken over from a killed attempt, and filled atomically at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why the code is not in place."""
+"""Errors of fetching a job's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bring a commit and its files from a server into an object store."""
+"""Fetches a commit and its files from a server into an object store."""
 
 from __future__ import annotations
 

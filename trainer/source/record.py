@@ -1,7 +1,7 @@
-"""The record by which all pods of a job run the same commit.
+"""The record of a run's commit, by which all pods of a job run the same one.
 
 A branch may move between the clones of two pods. So the first pod that has its files links its record to the shared
-name, which exactly one can; every other pod, and a pod that comes back days later, takes the commit from there.
+name, which succeeds for exactly one; all other pods, and a pod that restarts days later, take the commit from there.
 """
 
 from __future__ import annotations

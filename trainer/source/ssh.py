@@ -1,6 +1,6 @@
-"""The ssh side of fetching: through the image's own ssh, with the key and the known hosts of a mounted Secret.
+"""Fetching over ssh: through the image's own ssh, with the key and the known hosts of a mounted Secret.
 
-Options: OpenSSH 9.2, ssh(1) and ssh_config(5). Nothing is asked for, and no host is trusted but those of the Secret.
+Options: OpenSSH 9.2, ssh(1) and ssh_config(5). It never prompts, and trusts only the hosts of the Secret.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fetched objects on the volume that all pods of a job share: one pod fetches, the others check out what it left there.
+"""The store of fetched objects on a shared volume: one pod of a job fetches, the others check out from it.
 
 Its content is only trusted as far as its hashes go: every pod proves the files up to the commit of the record.
 """

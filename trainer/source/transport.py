@@ -1,4 +1,4 @@
-"""The http side of fetching: which answers count, which are tried again and which end it."""
+"""Fetching over HTTP: responses that are accepted, retried, or final errors."""
 
 from __future__ import annotations
 

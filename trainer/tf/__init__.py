@@ -1,1 +1,1 @@
-"""What the pods of a TensorFlow job run. Only framework.py and what imports it need TensorFlow; nothing needs torch."""
+"""Programs of a TensorFlow job's pods. Only framework.py and its importers need TensorFlow; none needs torch."""

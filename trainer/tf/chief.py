@@ -5,7 +5,7 @@ servers as soon as it has them, perhaps computed from weights that others have c
 
 Synchronous: a step's batch is cut into one shard per worker. The chief waits for all gradients, averages them and
 applies the mean once. Shards are of equal size and a shard's gradient is the mean over its samples, so the mean over
-shards is the gradient of the whole batch: any number of workers walks the same curve as one.
+shards is the gradient of the whole batch: any number of workers follows the same curve as one.
 
 A lost worker: its steps go to the others (`ClusterCoordinator`), which work on; it takes part again once every lost
 worker is back. A lost parameter server takes weights with it: the chief ends and resumes from the latest checkpoint.

@@ -1,4 +1,4 @@
-"""Who takes part in a TensorFlow job: TF_CONFIG, and waiting until the others can be reached. Needs no TensorFlow.
+"""The tasks of a TensorFlow job: TF_CONFIG, and the wait until they can be reached. Needs no TensorFlow.
 
 Source of the format: TensorFlow's guide "Distributed training", section "TF_CONFIG".
 """

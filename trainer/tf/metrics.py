@@ -1,4 +1,4 @@
-"""Prometheus metrics of the task that does the steps of a TensorFlow run."""
+"""Prometheus metrics of the task that runs the steps of a TensorFlow run."""
 
 from __future__ import annotations
 

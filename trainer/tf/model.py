@@ -1,4 +1,4 @@
-"""A small convolutional network, its gradient descent, and which samples a step uses."""
+"""A small convolutional network, its gradient descent, and the samples of each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Train with mirrored variables: `python -m trainer.tf.multi_worker --data_dir … --output_dir …`.
+"""Trains with mirrored variables: `python -m trainer.tf.multi_worker --data_dir … --output_dir …`.
 
 With TF_CONFIG all its workers train together (MultiWorkerMirroredStrategy); without, this process trains alone on all
 its GPUs (MirroredStrategy). Every replica has all weights; each step adds up the gradients of all of them.

@@ -1,4 +1,4 @@
-"""Train with parameter servers: `TF_CONFIG=… python -m trainer.tf.parameter_server --data_dir … --output_dir …`.
+"""Trains with parameter servers: `TF_CONFIG=… python -m trainer.tf.parameter_server --data_dir … --output_dir …`.
 
 One program for every role. `worker` and `ps` only lend themselves to the chief, which runs the loop; they end when the
 run's result is there. `evaluator` follows the checkpoints.

@@ -1,4 +1,4 @@
-"""Make a small data set in CIFAR-10's format: `python -m trainer.tf.prepare_data --data_dir /data/data`."""
+"""Creates a small data set in CIFAR-10's format: `python -m trainer.tf.prepare_data --data_dir /data/data`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What outlives the processes of a TensorFlow run: checkpoints, the exported model, the result."""
+"""The persistent state of a TensorFlow run: checkpoints, the exported model, the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Being asked to stop while TensorFlow's C++ code keeps the main thread."""
+"""Stop requests during calls of TensorFlow's C++ code, which keep the main thread busy."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What PyTorch and TensorFlow training share: data, events, metrics, folders and stop signals. Imports neither."""
+"""Code that PyTorch and TensorFlow training share: data, events, metrics, folders, signals. Imports neither."""

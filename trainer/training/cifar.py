@@ -1,4 +1,4 @@
-"""The CIFAR-10 binary files: reading, writing, and what is wrong with them. Needs neither TensorFlow nor torch.
+"""The CIFAR-10 binary files: reading, writing and validation. Needs neither TensorFlow nor torch.
 
 Source: "The CIFAR-10 dataset", A. Krizhevsky, https://www.cs.toronto.edu/~kriz/cifar.html, "Binary version": records of
 one label byte and 3072 bytes of pixels (1024 red, 1024 green, 1024 blue, row by row), no header; data_batch_1.bin to

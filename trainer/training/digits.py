@@ -1,4 +1,4 @@
-"""The handwritten digits: where they come from, how they are split, how they lie on the volume.
+"""The handwritten digits: their source, their split, and their files on the volume.
 
 Needs no torch, so that tools outside the pods can draw the same held-out digits.
 

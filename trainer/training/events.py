@@ -1,4 +1,4 @@
-"""What happened, for people and programs: an event log per rank, messages on standard error."""
+"""Events for people and programs: an event log per rank, messages on standard error."""
 
 from __future__ import annotations
 

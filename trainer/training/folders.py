@@ -1,4 +1,4 @@
-"""Where a run writes."""
+"""The folders of a run, and of its worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last values of a run reach Prometheus: the process stays until they were read, for a bounded time."""
+"""A delayed exit, bounded in time, so that Prometheus reads the last values of a run."""
 
 from __future__ import annotations
 

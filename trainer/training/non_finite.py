@@ -1,4 +1,4 @@
-"""How often a run met a loss that is not a finite number, over all its processes.
+"""The count of non-finite losses of a run, over all its processes.
 
 Such a process ends within milliseconds, before anybody could read its metrics: the next one reports it.
 """

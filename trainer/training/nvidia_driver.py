@@ -1,4 +1,4 @@
-"""NVIDIA's driver on the node, and whether it shows GPUs here. Needs no torch."""
+"""NVIDIA's driver on the node, and whether it shows GPUs to this process. Needs no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Being asked to stop: SIGTERM from Kubernetes (passed on by torchrun), SIGINT from terminals, SIGUSR1 from mpirun."""
+"""Stop signals: SIGTERM from Kubernetes (passed on by torchrun), SIGINT from terminals, SIGUSR1 from mpirun."""
 
 from __future__ import annotations
 

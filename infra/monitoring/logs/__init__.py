@@ -1,8 +1,8 @@
 """Logs that outlive their pods: a store of one pod (VictoriaLogs), and a collector on every node (vlagent).
 
 The fields below are those of a stored line, under the collector's own names: the collector adds the pod's name,
-namespace and labels; the others are the keys of a line that the container printed as a JSON object.
-Source: VictoriaLogs 1.43.1, docs/victorialogs/vlagent.md and app/vlagent/kubernetescollector/collector.go.
+namespace and labels; the others are the keys of a line that the container printed as a JSON object. Source:
+VictoriaLogs 1.43.1, docs/victorialogs/vlagent.md and app/vlagent/kubernetescollector/collector.go.
 """
 
 from infra.workload_labels import JOB_LABEL, SERVICE_LABEL

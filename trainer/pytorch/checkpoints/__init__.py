@@ -1,1 +1,1 @@
-"""Checkpoints of a run: how they are written, kept, checked and read."""
+"""Checkpoints of a run: writing, retention, verification and reading."""

@@ -4,9 +4,9 @@ A thread copies the state to shared memory while the next step computes its grad
 is not done when that step is about to change the parameters. The processes of all ranks are a process group of their
 own: collectives of a save never meet those of training.
 
-torch has the same in `async_save` with `AsyncCheckpointerType.PROCESS` (torch 2.15), of which this uses what copies a
-state. But its process dies of the SIGTERM that torchrun sends to a rank's whole process group, in the middle of a save;
-the ranks start theirs together, but only those that have none, so one that could not start its own blocks the others; a
+torch has the same in `async_save` with `AsyncCheckpointerType.PROCESS` (torch 2.15), whose copy of a state is reused
+here. But its process is killed by the SIGTERM that torchrun sends to a rank's whole process group, during a save; the
+ranks start theirs together, but only those that have none, so one that could not start its own blocks the others; a
 rank that fails cannot end before its save does, for up to half an hour; and its thread waits for the copy on the GPU
 that is current there, which is GPU 0 (`DefaultStager` in staging.py).
 """

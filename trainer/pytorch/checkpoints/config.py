@@ -1,4 +1,4 @@
-"""What the command line says about checkpoints."""
+"""Command line options of checkpoints."""
 
 from __future__ import annotations
 

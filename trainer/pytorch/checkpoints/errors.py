@@ -1,4 +1,4 @@
-"""What can go wrong with a checkpoint."""
+"""Errors of checkpoints."""
 
 from __future__ import annotations
 

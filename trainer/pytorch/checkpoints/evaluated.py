@@ -1,8 +1,9 @@
-"""What the evaluations of a run gave, and which of its checkpoints is the best.
+"""Evaluations of a run, and the best of its checkpoints.
 
-`evaluations.json` in the folder of the checkpoints. Not in a checkpoint, which is saved before the evaluation: one that
-fails must not cost the steps before it. So a resumed run knows which evaluation its checkpoint lacks: a run that is
-asked to stop where one is due, or while it evaluates, saves and ends, for the evaluation might take longer than it has.
+They are in `evaluations.json` in the folder of the checkpoints, not in a checkpoint, which is saved before the
+evaluation: a failed evaluation must not cost the steps before it. So a resumed run knows which evaluation its
+checkpoint lacks: a run that is asked to stop when one is due, or during one, saves and ends, because the evaluation
+might take longer than the time it has left.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The folders of a run's checkpoints: `step-00000200`, and how they are removed or set aside."""
+"""The folders of a run's checkpoints, such as `step-00000200`: their names, removal and quarantine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checkpoints of one run: begins and concludes saves, finds the latest good one, reads it.
+"""The checkpoints of one run: starts and completes saves, finds and reads the latest valid one.
 
 Each is a folder `step-00000200` that torch.distributed.checkpoint wrote (`writer.py`), whole or absent.
 """

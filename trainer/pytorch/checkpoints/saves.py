@@ -1,4 +1,4 @@
-"""When training stands still for a checkpoint, for how long, and what is reported about it."""
+"""Scheduling of checkpoints during training, the time that training pauses for them, and their report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a run may continue: its settings must be those that it was started with."""
+"""Check that a resumed run has the settings that it was started with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a state takes."""
+"""The size of a state in bytes."""
 
 from __future__ import annotations
 

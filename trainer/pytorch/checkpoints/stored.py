@@ -1,4 +1,4 @@
-"""Reads what a run saved without its ranks: one process, no process group."""
+"""Reads a run's checkpoint without its ranks: one process, no process group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes one checkpoint: each rank its own part and that part's SHA-256, rank 0 the manifest and then the name.
+"""Writes one checkpoint: each rank its own part with its SHA-256, rank 0 the manifest and the final name.
 
 All ranks write to a hidden folder. Every file is flushed to disk before rank 0 adds the manifest and renames the
 folder, so a kill, a full disk or a power failure at any moment leaves the former checkpoints as they were.

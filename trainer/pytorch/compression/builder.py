@@ -1,4 +1,4 @@
-"""From a trained model to its variants."""
+"""Builds the variants of a trained model."""
 
 from __future__ import annotations
 

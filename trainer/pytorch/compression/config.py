@@ -1,4 +1,4 @@
-"""Which variants of a model are published next to it, and what they may cost."""
+"""The variants of a model that are published with it, and the loss of accuracy that they may have."""
 
 from __future__ import annotations
 

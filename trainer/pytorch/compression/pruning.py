@@ -1,4 +1,4 @@
-"""Smaller models by removing what weighs least, and the training that makes up for it."""
+"""Pruning: removal of the weights that matter least, and training to recover accuracy."""
 
 from __future__ import annotations
 

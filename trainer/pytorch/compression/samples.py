@@ -1,4 +1,4 @@
-"""Inputs with their labels, as every step of compression takes them."""
+"""Inputs with labels, in the form that every step of compression takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batches of one rank, read when they are needed or ahead of that by other processes."""
+"""The batches of one rank, read on demand or ahead by other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged samples: left out and reported up to a limit, and named with the fix beyond it."""
+"""Damaged samples: skipped and reported up to a limit, an error with the fix beyond it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a data set must say of itself so that the loop can read it: samples by number, and a configuration."""
+"""The interface of a data set to the training loop: samples by number, and a configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describe files of tokens: `python -m trainer.pytorch.data.describe_tokens --data_dir … --vocabulary 50257`."""
+"""Describes files of tokens: `python -m trainer.pytorch.data.describe_tokens --data_dir … --vocabulary 50257`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a folder of images is laid out: <data_dir>/<split>/<class>/<image>."""
+"""The layout of a folder of images: <data_dir>/<split>/<class>/<image>."""
 
 from __future__ import annotations
 

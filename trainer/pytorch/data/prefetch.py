@@ -1,4 +1,4 @@
-"""The next batches of a loader, taken by a thread while a step computes.
+"""Prefetching of a loader's next batches by a thread while a step computes.
 
 A batch comes from another process over a socket, a pipe and shared memory, and is pinned for GPUs. That takes a
 millisecond, and several on a busy machine, for which a step would wait though the batch was read long ago.

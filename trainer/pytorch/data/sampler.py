@@ -1,4 +1,4 @@
-"""Which samples a step uses, in which order, on which rank, and how to continue after a restart."""
+"""The order of samples: those of each step and rank, and the continuation after a restart."""
 
 from __future__ import annotations
 

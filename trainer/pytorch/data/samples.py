@@ -1,4 +1,4 @@
-"""Small data sets in the formats that are read while training runs: for first steps, tests and benchmarks."""
+"""Small data sets in formats that are read during training: for first steps, tests and benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a batch travels from a process that reads to its rank: small ones through the pipe, large ones in shared memory.
+"""Transfer of a batch from a reader process to its rank: small ones through the pipe, large ones in shared memory.
 
 torch sends every tensor as a file of shared memory, whose descriptor the rank fetches over a socket of its own, with
 keys that both sides check: half a millisecond of CPU for each on either side. Below a few hundred kilobytes copying the

@@ -1,4 +1,4 @@
-"""How many processes read ahead for a rank: by the cores of its container, and as many as /dev/shm has room for."""
+"""The number of processes that read ahead for a rank, by its container's cores and the space in /dev/shm."""
 
 from __future__ import annotations
 

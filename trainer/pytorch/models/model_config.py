@@ -1,4 +1,4 @@
-"""What a model must say of itself so that the loop can build, shard and train it."""
+"""The interface of a model to the training loop, which builds, shards and trains it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How a model is divided over ranks, and what follows for its gradients and its state."""
+"""Parallelism: division of a model over ranks, with its gradients and its state."""

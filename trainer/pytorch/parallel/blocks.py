@@ -1,4 +1,4 @@
-"""What is done to each block of a model on its own: recomputing activations, compiling."""
+"""Treatment of each block of a model: activation checkpointing and compilation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The degrees of parallelism, and whether they fit ranks, model and batch."""
+"""The degrees of parallelism, and checks that they fit ranks, model and batch."""
 
 from __future__ import annotations
 

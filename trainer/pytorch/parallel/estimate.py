@@ -1,4 +1,4 @@
-"""What a step costs a rank: memory and messages, from the sizes of its shards.
+"""The cost of a step for a rank: memory and messages, from the sizes of its shards.
 
 Sources. Memory: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020,
 section 3.1. Activations, messages of tensor parallelism: Korthikanti et al., "Reducing Activation Recomputation in

@@ -1,4 +1,4 @@
-"""How good a model is whose parts are on several ranks."""
+"""Evaluation of a model whose parts are on several ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gradient of a model whose parts are on several ranks: whether all of it is there, its mean, norm and limit."""
+"""The gradient of a model whose parts are on several ranks: completeness, mean, norm and clipping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where this rank is among the others: the device mesh of the degrees."""
+"""The position of this rank among the others: the device mesh of the degrees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model as the ranks of a layout train it together."""
+"""A model that the ranks of a layout train together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model whose layers are on several ranks."""
+"""Pipeline parallelism: a model whose layers are on several ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The random numbers of each rank in a checkpoint, and which of them a rank of another layout continues with."""
+"""Random number states in a checkpoint, and their assignment to the ranks of another layout."""
 
 from __future__ import annotations
 

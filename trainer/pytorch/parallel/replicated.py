@@ -1,4 +1,4 @@
-"""Modules that each rank of a tensor-parallel group has and computes whole."""
+"""Modules that each rank of a tensor-parallel group holds and computes in full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Divides a model over the ranks, and gives the parameters of one that was built without memory their values."""
+"""Shards a model over the ranks, and initialises parameters that were built without memory."""
 
 from __future__ import annotations
 

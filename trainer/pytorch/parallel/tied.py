@@ -1,4 +1,4 @@
-"""Parameters that a model has under several names, and the layouts that would make several of them."""
+"""Tied parameters, which a model has under several names, and the layouts that would separate them."""
 
 from __future__ import annotations
 

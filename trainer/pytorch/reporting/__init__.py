@@ -1,1 +1,1 @@
-"""What a rank reports of its steps, to people and to programs."""
+"""Reports of a rank about its steps, for people and for programs."""

@@ -1,4 +1,4 @@
-"""What a run reports besides its steps."""
+"""Options of a run's reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The most memory that a process has used."""
+"""The peak memory of a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast a run gets on, checkpoints and evaluations included, and when it will be done."""
+"""The pace of a run, checkpoints and evaluations included, and its expected end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records some steps with torch's profiler: a trace for Perfetto, and the operators that cost most."""
+"""Profiles of some steps by torch's profiler: a trace for Perfetto, and the most expensive operators."""
 
 from __future__ import annotations
 

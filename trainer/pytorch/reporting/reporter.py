@@ -1,4 +1,4 @@
-"""What one rank reports of a run: event log, metrics, TensorBoard's curves, progress for people, a profile."""
+"""The reporter of a rank: event log, metrics, TensorBoard's curves, progress for people, a profile."""
 
 from __future__ import annotations
 

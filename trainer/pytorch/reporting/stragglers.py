@@ -1,4 +1,4 @@
-"""Which rank the others wait for, and for how long."""
+"""Stragglers: the rank that the others wait for, and for how long."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Source: tensorflow/core/util/event.proto and tensorflow/core/lib/io/record_writer.h, as tensorboardX has them. Its own
 SummaryWriter hands events to a thread behind a queue: when a full disk ends that thread, the queue fills up and
-training waits forever. Here a handful of numbers is written where they are known, and an error costs those.
+training waits forever. Here the few numbers are written directly, and an error loses only those.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much of what its GPUs can compute a training uses for its model: MFU, model FLOPs utilisation.
+"""Utilisation of a training's GPUs by its model: MFU, model FLOPs utilisation.
 
 Source: Chowdhery et al., "PaLM: Scaling Language Modeling with Pathways", 2022, appendix B. The operations are those
 that the model needs: what activation checkpointing computes twice counts once.

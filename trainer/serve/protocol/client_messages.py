@@ -1,4 +1,4 @@
-"""The client's side of the protocol over HTTP: a request with binary tensors, and the answer to it.
+"""The client's side of the protocol over HTTP: a request with binary tensors, and its answer.
 
 Source: Open Inference Protocol v2 (REST); Triton, "Binary Tensor Data Extension".
 """

@@ -1,7 +1,7 @@
 """Requests whose tensors are flat arrays of numbers, read without a Python object for each number.
 
-A small image has thousands of numbers, which as Python objects cost more than the rest of the request. Whatever is not
-of this plain form is left to the general reader, which also words all refusals.
+A small image has thousands of numbers, which as Python objects cost more than the rest of the request. All other forms
+are left to the general reader, which also writes all refusals.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An inference request as a gRPC message to NumPy arrays, and arrays to the answer.
 
 Source: Open Inference Protocol v2, "GRPC", and the comments in Triton's grpc_service.proto. Everything a client sends
-is hostile until it passed here.
+is untrusted until it has passed this module.
 """
 
 from __future__ import annotations

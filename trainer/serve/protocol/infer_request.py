@@ -1,4 +1,4 @@
-"""A request that fits the model, and what must hold of it whichever way it was encoded."""
+"""A decoded inference request, and the checks against its model, independent of its encoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocol's messages as JSON: numbers as numbers.
+"""The protocol's messages as JSON, with 64-bit integers as numbers.
 
 protobuf's own mapping writes 64-bit integers as strings; Triton, and the protocol's REST form, write them as numbers.
 """

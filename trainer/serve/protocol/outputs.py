@@ -1,7 +1,7 @@
-"""The output tensors of an answer, whichever way it is encoded; classification turns one into text.
+"""The output tensors of an answer, in any encoding; classification turns one into text.
 
-Source: Triton, "Classification Extension": `value:index` of the largest values, in descending order, as BYTES, with
-`:label` behind where the class has a name.
+Source: Triton, "Classification Extension": `value:index` of the largest values, in descending order, as BYTES, followed
+by `:label` if the class has a name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parameters of a request, an input or an output that have a meaning here.
+"""The supported parameters of a request, an input or an output.
 
 Sources: Triton's "Schedule Policy", "Classification" and "Shared Memory" extensions.
 """

@@ -1,7 +1,7 @@
 """An inference request: JSON, a JSON header followed by binary tensors, or one tensor's bytes alone, to NumPy arrays.
 
-Sources: Open Inference Protocol v2, "Inference Request JSON Object"; Triton, "Binary Tensor Data Extension".
-Everything a client sends is hostile until it passed here.
+Sources: Open Inference Protocol v2, "Inference Request JSON Object"; Triton, "Binary Tensor Data Extension". Everything
+a client sends is untrusted until it has passed this module.
 """
 
 from __future__ import annotations
