@@ -166,7 +166,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     return cast("dict[str, argparse.ArgumentParser]", commands.choices)[name]
 
 
-_OWN_OPTIONS = "; options of your own program stand behind --, as in: athanor {} … -- python train.py --lr 1"
+_OWN_OPTIONS = "; options of your own program go after --, as in: athanor {} … -- python train.py --lr 1"
 
 
 def _check_one_command(typed: Sequence[str], own: Sequence[str]) -> None:
@@ -174,7 +174,7 @@ def _check_one_command(typed: Sequence[str], own: Sequence[str]) -> None:
     if own:
         words = " ".join(own)
         option = "--from-arena" if any(word.partition("=")[0] == "--from-arena" for word in typed) else "--file"
-        fix = f"to run these instead, write them behind --, as in: athanor run … -- {words}"
+        fix = f"to run these instead, write them after --, as in: athanor run … -- {words}"
         command_parser("run").error(f"{words}: {option} has a command already; {fix}")
 
 
@@ -184,7 +184,7 @@ def _check_options_first(arguments: argparse.Namespace, words: Sequence[str]) ->
     if program and list(words[-len(program) :]) != program:
         begin = words.index(program[0]) if program[0] in words else 0
         options = [word for word in words[begin:] if word.startswith("-")]
-        said = f"{' '.join(options)} behind {program[0]}: options of athanor stand in front of the program"
+        said = f"{' '.join(options)} behind {program[0]}: options of athanor go before the program"
         command_parser(arguments.command).error(f"{said}{_OWN_OPTIONS.format(arguments.command)}")
 
 

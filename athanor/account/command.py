@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         from athanor.account.errors import CloudError  # noqa: PLC0415
         from athanor.account.owned import Owner, leftovers  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        words = f"{error.name} is not installed, which asks the account. Fix: pip install 'athanor[alicloud]'"
+        words = f"{error.name} is required to query the account. Fix: pip install 'athanor[alicloud]'"
         complain("leftovers", words, as_json=arguments.json)
         return NOT_ASKED
     try:

@@ -114,7 +114,7 @@ def _watch(engine: int) -> None:
         try:
             check_temporary_key(os.environ)
         except RefusalError as refusal:
-            sys.stderr.write(f"{refusal}. What was under way is undecided: run make recover STACK=… before it\n")
+            sys.stderr.write(f"{refusal}. Its last operations are undecided: run `make recover STACK=…` first\n")
             sys.stderr.flush()
             os.kill(engine, signal.SIGINT)
             time.sleep(_SECONDS_TO_STOP)

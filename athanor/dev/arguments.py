@@ -25,7 +25,7 @@ when you leave; the same command in the same folder connects again.
 
 exit status:
   0  the shell ended, or Ctrl-C ended --sync-only
-  1  refused, or the engine or the cluster did not do it
+  1  refused, or the engine or the cluster failed
   2  wrong arguments
   others: the command's own
 """
@@ -42,7 +42,7 @@ def add_dev(commands: Commands) -> None:
     dev: argparse.ArgumentParser = commands.add_parser(
         "dev",
         help="work in a pod as in this folder",
-        description="Start a pod to develop in, or connect to it again, and keep this folder and its own equal.",
+        description="Start or reconnect to a development pod, and keep this folder and the pod's in sync.",
         usage="athanor dev [options] [-- COMMAND…]",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -58,7 +58,7 @@ def add_dev(commands: Commands) -> None:
     dev.add_argument("--ssh-key", default="~/.ssh/id_ed25519.pub", metavar="FILE",
                      help="the public key that may connect (default: ~/.ssh/id_ed25519.pub)")  # fmt: skip
     how = dev.add_mutually_exclusive_group()
-    how.add_argument("--sync-only", action="store_true", help="keep the folders equal until Ctrl-C, without a shell")
+    how.add_argument("--sync-only", action="store_true", help="sync the folders until Ctrl-C, without a shell")
     how.add_argument("--stop", action="store_true", help="end the pod and forget it; its files in the volume stay")
     add_what_it_has(dev.add_argument_group("job"))
     add_resources(dev.add_argument_group("pod"), "the pod")

@@ -169,7 +169,7 @@ def _work(arguments: argparse.Namespace, cluster: Cluster, job_name: str, folder
         session, differing = Session(cluster, job_name, folders, state, show), tuple[str, ...]()
         lock = take(state.with_suffix(".lock"))
         if lock is None:
-            sys.stderr.write("another athanor dev keeps this folder equal; this one takes over when that one ends\n")
+            sys.stderr.write("another athanor dev is syncing this folder; this one takes over when that one ends\n")
             say = _say if alone else _say_aside
             _await_equal(session)
             stack.enter_context(Successor(state.with_suffix(".lock"), session, say))
@@ -199,7 +199,7 @@ def _await_equal(session: Session) -> None:
         if not differing:
             return
         time.sleep(_POLL_SECONDS)
-    fix = "see what the other athanor dev says, and end it if it hangs: this one then keeps the folder equal"
+    fix = "see what the other athanor dev says, and end it if it hangs: this one then syncs the folder"
     raise RefusalError("files", _list(differing), "are not those in the pod", fix)
 
 

@@ -66,4 +66,4 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _end)
     print(f"the development pod ends when nobody is connected and nothing works in it for {sys.argv[2]} s", flush=True)
     keep(Path(sys.argv[1]), float(sys.argv[2]))
-    print("nobody was connected: the pod ends", flush=True)
+    print("no client was connected: the pod ends", flush=True)

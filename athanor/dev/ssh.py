@@ -71,7 +71,7 @@ def public_key(file: Path) -> str:
     try:
         line = file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError as error:
-        fix = "make one with `ssh-keygen -t ed25519`, or name another"
+        fix = "create one with `ssh-keygen -t ed25519`, or name another"
         raise RefusalError("--ssh-key", str(file), f"cannot be read ({error.strerror})", fix) from None
     if "\n" in line or not line.startswith(_KINDS):
         fix = "name the file whose name ends with .pub; the private key stays on this machine"

@@ -140,7 +140,7 @@ class Sync:
         }
         if self._equal and not here and not here_left and there:
             fix = "bring it back, or `athanor dev --stop`, and start again"
-            raise RefusalError("folder", ".", "has no files any more, and the pod's are not deleted for that", fix)
+            raise RefusalError("folder", ".", "has no files any more; those of the pod are kept", fix)
         if not there and not there_left:
             self._equal = {}  # another pod, with an empty volume: it gets everything
         self.left.note(here_left, there_left, {*here, *self._equal})

@@ -93,5 +93,5 @@ class Successor(AbstractContextManager["Successor"]):
                 lock.close()
                 return
             self._lock = lock
-            self._say("the other athanor dev has ended: this one keeps the folder equal now")
+            self._say("the other athanor dev has ended: this one now syncs the folder")
             self._session.start()

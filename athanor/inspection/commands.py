@@ -39,8 +39,8 @@ MAKE = Commands(
     overview="`make status` shows who uses what",
     update="run `pulumi up`",
     look_again=(
-        "let the controller start again: `kubectl rollout restart -n volcano-system deployment/volcano-controllers`,"
-        " which no running job notices"
+        "restart the controller: `kubectl rollout restart -n volcano-system deployment/volcano-controllers`,"
+        " which does not affect running jobs"
     ),
     new_code="run `pulumi up`, or `make rerun` if it is in git",
     priority="priority_class",
@@ -52,7 +52,7 @@ ATHANOR = Commands(
     resume="athanor resume {}",
     overview="`athanor status` shows who uses what",
     update="start it again with `athanor run --replace`",
-    look_again="`athanor resume {}` makes the controller look again",
+    look_again="`athanor resume {}` makes the controller process it again",
     new_code="start it again with `athanor run --replace --name {} …`",
     priority="--priority",
     memory="--memory",

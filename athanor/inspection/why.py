@@ -65,7 +65,7 @@ def ended(case: Case) -> Finding | None:
     new_code = case.commands.new_code.format(case.name)
     step = f"read `{case.logs_command}`; {again} as it was, and after a correction {new_code}"
     if late:
-        step = f"allow it more time, or let it do less, then {new_code}"
+        step = f"raise its time limit or reduce its work, then {new_code}"
     return Finding(
         cause="failed",
         because=f"{case.name} failed at {at}{_often(case, ' after {}')}{said}",
@@ -132,7 +132,7 @@ def not_created(case: Case) -> Finding | None:
         because = f"Volcano's controller cannot prepare {case.name} ({shortened(said)})"
         return Finding(cause="controller", because=because, next_step=f"correct the job, then {case.commands.update}")
     if job_phase(case.job) == "accepted" and case.group is None:
-        because = f"{case.name} is accepted, but Volcano's controller has not looked at it yet"
+        because = f"{case.name} is accepted, but Volcano's controller has not processed it yet"
         step = (
             "ask again in a few seconds; if this persists, check that `kubectl get pods -n volcano-system` are Running"
         )
@@ -210,7 +210,7 @@ def restarting(case: Case) -> Finding | None:
     going = [pod for pod in case.pods if pod["metadata"].get("deletionTimestamp")]
     if job_phase(case.job) != "Restarting" and not going:
         return None
-    because = f"{case.name} starts again{_often(case, ' ({})')} and {len(going)} of its pods still terminate"
+    because = f"{case.name} is restarting{_often(case, ' ({})')}, and {len(going)} of its pods are terminating"
     step = f"wait; `{case.logs_command}` shows what the pods printed while they still exist"
     return Finding(cause="restarting", because=because, next_step=step)
 

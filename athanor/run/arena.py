@@ -104,7 +104,7 @@ _REFUSED = {
     "ps-gpus": "omit it: parameter servers do no work that a GPU would speed up",
     "evaluator": "declare the job in a Pulumi program, whose TensorFlowJobArgs has an evaluator",
     **dict.fromkeys(("ps-selector", "chief-selector"), "write --selector, which holds for all pods of the job"),
-    **dict.fromkeys(("host-ipc", "host-pid"), "omit it: pods of jobs share nothing with their node"),
+    **dict.fromkeys(("host-ipc", "host-pid"), "omit it: pods of jobs share no resources of the host"),
     "device": "write --gpus; other devices need a Pulumi program",
     "config-file": "create a Secret with its content, and mount that: athanor run --secret NAME:/PATH",
 }
@@ -146,7 +146,7 @@ def with_arena(words: Sequence[str]) -> list[str]:
         raise RefusalError(_OPTION, known.from_arena, "is not a training job of arena", fix)
     said = _read(pasted[2:])
     if said.left_out:
-        sys.stderr.write(f"left out of arena's command: {'; '.join(said.left_out)}\n")
+        sys.stderr.write(f"ignored in arena's command: {'; '.join(said.left_out)}\n")
     behind = words[end:] if end < len(words) else ["--", _command(said)]
     variables = [f"--env={_at_its_place(said, value)}" for value in said.environment]
     return [f"--kind={_KINDS[pasted[1]]}", *said.options, *variables, *_git(said), *rest, *behind]
@@ -199,9 +199,7 @@ def _toleration(value: str) -> str:
     """Return a toleration, which arena writes as key=value:effect,operator."""
     taint, _, operator = value.partition(",")
     if taint == "all":
-        raise RefusalError(
-            _OPTION, "--toleration=all", "cannot be translated", "name the taints that are to be accepted"
-        )
+        raise RefusalError(_OPTION, "--toleration=all", "cannot be translated", "name the taints to tolerate")
     key, _, rest = taint.partition("=")
     return f"{key}{':' * (':' in rest)}{rest.rpartition(':')[2]}" if operator == "Exists" and rest else taint
 

@@ -31,7 +31,7 @@ which the platform's operator sets up.
 
 exit status:
   0  the job is accepted; with --follow: it completed, or you detached with Ctrl-C
-  1  refused, or the engine or the cluster did not do it
+  1  refused, or the engine or the cluster failed
   2  wrong arguments
 with --follow, that of the program if it failed; 1 if the job failed otherwise
 """
@@ -49,15 +49,15 @@ def add_run(commands: Commands) -> None:
     )
     run.add_argument("program", nargs="+", metavar="COMMAND", help="what to run, such as python train.py --lr 0.1")
     run.add_argument(
-        "-f", "--file", metavar="FILE", help="read options and command from YAML; what stands here stands above it"
+        "-f", "--file", metavar="FILE", help="read options and command from YAML; options given here override it"
     )
     run.add_argument("--from-arena", metavar="COMMAND", help="the options of an `arena submit …`, which is one word")
     add_job(run)
-    run.add_argument("--replace", action="store_true", help="let --name be a run of yours: it stops, and this one runs")
+    run.add_argument("--replace", action="store_true", help="stop your run of this --name, and start this one")
     how = run.add_mutually_exclusive_group()
     how.add_argument("--follow", action="store_true", help="print the logs until the job ends; Ctrl-C only detaches")
     how.add_argument("--preview", action="store_true", help="show what would run, and run nothing")
-    how.add_argument("--print-program", action="store_true", help="print the equal Pulumi program, and run nothing")
+    how.add_argument("--print-program", action="store_true", help="print the job as a Pulumi program, run nothing")
     how.add_argument("--print-yaml", action="store_true", help="print the file for -f of this command, and run nothing")
     run.add_argument("--json", action="store_true", help="print what was started as one JSON object; then lines, too")
     run.set_defaults(parser=run)  # which --print-yaml asks for its options
@@ -76,7 +76,7 @@ def add_job(run: argparse.ArgumentParser, what: str = "run") -> None:
         help="run a repository's code, at a branch, tag:NAME or a full commit (default: its default branch)",
     )
     job.add_argument("--git-secret", metavar="NAME", help="a Secret with what --git needs to log in")
-    job.add_argument("--git-folder", metavar="PATH", help="the one folder of --git's repository that the pods get")
+    job.add_argument("--git-folder", metavar="PATH", help="the only folder of --git's repository that the pods get")
     job.add_argument("--prepare", metavar="COMMAND", help="run this first in each pod, such as 'pip install --user .'")
     job.add_argument(
         "--requirements", metavar="FILE", help="Python packages to install once for the job, such as requirements.txt"
@@ -157,7 +157,7 @@ def add_resources(pods: Arguments, whose: str) -> None:
         action="append",
         default=[],
         metavar="KEY[=VALUE][:EFFECT]",
-        help="a taint of the nodes to accept, besides those of the pool and of GPU nodes",
+        help="a taint of the nodes to tolerate, in addition to those of the pool and of GPU nodes",
     )
 
 

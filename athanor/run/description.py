@@ -245,7 +245,7 @@ def _git_source(given: argparse.Namespace) -> GitSource:
     if reference.startswith("tag:"):
         which = {"tag": reference.removeprefix("tag:")}
     if at and not reference:
-        raise RefusalError("--git", given.git, "has no reference behind its @", "write a branch, tag:NAME or a commit")
+        raise RefusalError("--git", given.git, "has no reference after its @", "write a branch, tag:NAME or a commit")
     more = {"secret": given.git_secret, "subdirectory": given.git_folder}
     named = {name: value for name, value in more.items() if value is not None}
     return GitSource(given.git[:start] + path, **which, **named)

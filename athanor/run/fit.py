@@ -91,8 +91,8 @@ def _check_nodes(spec: Manifest, nodes: Sequence[Object]) -> None:
         if amount > largest:
             limit = f"the largest node has {formatted(largest, kind)} for pods"
             raise RefusalError(field, formatted(amount, kind), limit, _fix(largest))
-    limit = "no node has this and all else that the pod asks for"
-    raise RefusalError("resources.cpu", formatted(asked["cpu"]), limit, "ask for less CPU, memory or GPUs")
+    limit = "no node has this together with everything else that the pod requests"
+    raise RefusalError("resources.cpu", formatted(asked["cpu"]), limit, "request less CPU, memory or GPUs")
 
 
 def _check_selector(args: JobArgs, pools: Sequence[PoolOffer], nodes: Sequence[Object]) -> str | None:
@@ -110,7 +110,7 @@ def _check_selector(args: JobArgs, pools: Sequence[PoolOffer], nodes: Sequence[O
         words = " and ".join(f"{key}={value}" for key, value in selected.items())
         return f"no node has {words} now: the pods wait for one"
     others = known or {other for name, other in there if name == key and other != value}
-    limit = "no node has this label together with all else that is asked"
+    limit = "no node has this label together with everything else that is requested"
     fix = choices(value, others) if others else "omit it; `kubectl get nodes --show-labels` shows what nodes have"
     raise RefusalError(f"node_labels[{key!r}]", value, limit, fix)
 
@@ -118,7 +118,7 @@ def _check_selector(args: JobArgs, pools: Sequence[PoolOffer], nodes: Sequence[O
 def _fix(largest: Fraction) -> str:
     if largest == 0:
         return "omit it, because no node has any"
-    return "ask for less, because pods of the node's own need some of it, too, and spread the work over more workers"
+    return "request less, because the node's own pods need some of it, too, and spread the work over more workers"
 
 
 def _keeps_away(spec: Manifest, node: Object) -> bool:

@@ -60,7 +60,7 @@ class Pasted:
             RefusalError: there are none.
         """
         if not program:
-            raise RefusalError("command", launcher, "starts nothing", "write the program behind its options")
+            raise RefusalError("command", launcher, "starts nothing", "write the program after its options")
         return replace(self, program=tuple(program))
 
 
@@ -79,7 +79,7 @@ def value_of(option: str, value: str | None, rest: list[str]) -> str:
     if value is not None:
         return value
     if not rest:
-        raise RefusalError("command", option, "has no value", f"write a value behind {option}, or omit it")
+        raise RefusalError("command", option, "has no value", f"write a value after {option}, or omit it")
     return rest.pop(0)
 
 

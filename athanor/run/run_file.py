@@ -48,7 +48,7 @@ def _command_words(command: object) -> list[str]:
         return words
     if not isinstance(command, str):
         limit = "must be the text of a command, or a list of its words"
-        fix = "write command: python train.py, or a command behind --"
+        fix = "write command: python train.py, or a command after --"
         raise RefusalError(_COMMAND, cast("object", command), limit, fix)
     from athanor.run.shell_words import shell_words  # noqa: PLC0415 - the classes of jobs, which other commands spare
 

@@ -121,7 +121,7 @@ def _check_module(module: str, source: LocalFolder) -> None:
     if not _has_module(package, names):
         if _has_module(f"src/{package}", names):
             fix = "add --env PYTHONPATH=/source/code/src"
-            raise RefusalError("program", module, "is in src, where Python does not look for it", fix)
+            raise RefusalError("program", module, "is in src, where Python does not search for it", fix)
         return
     if rest and not _has_module(module.replace(".", "/"), names):
         folder = Path(source.path).resolve()
@@ -158,7 +158,7 @@ def _check_start(first: str, source: LocalFolder) -> None:
     file = Path(source.path).resolve() / path
     or_by = f", or write: {interpreter} {path}" if interpreter else ""
     if "/" not in first:
-        limit = "is looked for in PATH, where the folder is not"
+        limit = "is looked up in PATH, not in the folder"
         raise RefusalError("program", first, limit, f"write ./{first}{or_by}")
     if file.is_file() and (line := _first_line(file)).startswith(b"#!") and line.endswith(b"\r"):
         limit = "begins with a #! line that ends in CR LF: the kernel looks for an interpreter with a CR in its name"
@@ -175,7 +175,7 @@ def _check_ends_of_lines(script: PurePosixPath, source: LocalFolder) -> None:
     """
     file = Path(source.path).resolve() / script
     if file.is_file() and _first_line(file).endswith(b"\r"):
-        limit = "has lines that end in CR LF: the shell takes each CR for a part of its line's last word"
+        limit = "has lines that end in CR LF: the shell would treat each CR as part of the line's last word"
         raise RefusalError("program", str(script), limit, f"convert it, such as: sed -i 's/\\r$//' {script}")
 
 

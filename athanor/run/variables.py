@@ -41,7 +41,7 @@ def leading_variables(words: Sequence[str]) -> tuple[dict[str, str], tuple[str, 
         variables[name] = value
     if not rest:
         names = " ".join(f"{name}=…" for name in variables) or "env"
-        raise RefusalError("command", names, "starts nothing", "write the program behind the variables")
+        raise RefusalError("command", names, "starts nothing", "write the program after the variables")
     return variables, tuple(rest)
 
 

@@ -16,7 +16,7 @@ Arguments = Any
 _PAIR = 2
 _STATUSES = {
     "0": "done",
-    "1": "refused, or the engine or the cluster did not do it",
+    "1": "refused, or the engine or the cluster failed",
     "2": "wrong arguments",
     "130": "Ctrl-C",
 }
@@ -34,7 +34,7 @@ def add_runs(commands: Commands) -> None:
     """Add the commands to the parser's."""
     runs = _command(commands, "runs", "list your runs", "athanor runs --json")
     runs.description = (
-        "List your runs. The commands about one of them may stand behind `runs`, too: `athanor runs compare A B` is"
+        "List your runs. The commands about one of them also work after `runs`: `athanor runs compare A B` is"
         " `athanor compare A B`."
     )
     _add_json(runs, "print one JSON object for each run")
@@ -53,7 +53,7 @@ def add_runs(commands: Commands) -> None:
     watch = _command(commands, "watch", "show a run's progress and curves", "athanor watch train-3f9a01", _WATCHED)
     watch.add_argument("run", metavar="RUN", help="until it ends; printed once where the output is not a terminal")
     _add_json(watch, "print one JSON object of now, with the latest numbers")
-    compare = _command(commands, "compare", "show what two runs differ in", "athanor compare train-3f9a01 train-77c0de")
+    compare = _command(commands, "compare", "show how two runs differ", "athanor compare train-3f9a01 train-77c0de")
     compare.add_argument("run", metavar="RUN")
     compare.add_argument("other", metavar="RUN")
     _add_json(compare, "print one JSON object, without the curves")
@@ -70,10 +70,10 @@ def add_runs(commands: Commands) -> None:
     why.add_argument("run", metavar="RUN")
     _add_json(why, "print one JSON object")
     context = _command(
-        commands, "context", "list the clusters you can ask, and choose one", "athanor context athanor-local"
+        commands, "context", "list the clusters that you can use, and choose one", "athanor context athanor-local"
     )
     context.add_argument(
-        "name", nargs="?", metavar="NAME", help="ask this context from now on; -: the kubeconfig's own"
+        "name", nargs="?", metavar="NAME", help="use this context from now on; -: the kubeconfig's own"
     )
     context.add_argument("--kubeconfig", metavar="FILE", help="of this file alone")
     _add_json(context, "print one JSON object for each context")
@@ -91,7 +91,7 @@ def _controls(commands: Commands) -> list[argparse.ArgumentParser]:
     stop = _command(commands, "stop", "stop a run so that it can continue later", "athanor stop train-3f9a01")
     resume = _command(commands, "resume", "continue a stopped run", "athanor resume train-3f9a01")
     delete = _command(commands, "delete", "stop a run and forget it", "athanor delete train-3f9a01")
-    stop.add_argument("run", metavar="RUN", help="its pods save and end; its GPUs are free for others")
+    stop.add_argument("run", metavar="RUN", help="its pods save and end, and its GPUs become available to others")
     resume.add_argument("run", metavar="RUN", help="from its latest checkpoint, as after any restart")
     delete.add_argument("run", metavar="RUN", help="its files under /data/output stay")
     delete.add_argument("--forget", action="store_true",
@@ -105,7 +105,7 @@ def _rerun(commands: Commands) -> argparse.ArgumentParser:
     rerun = _command(commands, "rerun", "run an ended or stopped run again", "athanor rerun train-3f9a01 --fresh")
     rerun.add_argument("run", metavar="RUN", help="with the code and arguments that it had")
     rerun.add_argument(
-        "--fresh", action="store_true", help="without its checkpoints: they stay, in the folder of before"
+        "--fresh", action="store_true", help="without its checkpoints, which stay in the previous folder"
     )
     rerun.add_argument("--force", action="store_true", help="even if it has not ended: its pods are stopped first")
     _add_json(rerun, "print what was started as one JSON object")
@@ -139,7 +139,7 @@ def _copy(commands: Commands) -> argparse.ArgumentParser:
         "athanor copy train-3f9a01:model.pt .",
     )
     copy.add_argument("source", metavar="SOURCE", help="a path here, or RUN:PATH, data:PATH or output:PATH")
-    copy.add_argument("target", metavar="TARGET", help="the same; a folder that exists gets the copy inside")
+    copy.add_argument("target", metavar="TARGET", help="the same; an existing folder gets the copy inside")
     copy.add_argument("--replace", action="store_true", help="the target may exist")
     _add_json(copy, "print what was written, its bytes and its SHA-256 as one JSON object")
     return copy
@@ -168,7 +168,7 @@ def _tensorboard(commands: Commands) -> argparse.ArgumentParser:
         "athanor tensorboard train-3f9a01",
         _SHOWN,
     )
-    board.add_argument("runs", nargs="+", metavar="RUN", help="whose files are fetched every half minute")
+    board.add_argument("runs", nargs="+", metavar="RUN", help="whose files are fetched every 30 seconds")
     board.add_argument("--port", type=_number, default=6006, metavar="N", help="on 127.0.0.1 (default: 6006)")
     return board
 

@@ -85,7 +85,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return _list(contexts, as_json=arguments.json)
     if arguments.name == NO_CHOICE:
         _choice().unlink(missing_ok=True)
-        words = "no context is chosen: the kubeconfig's current one counts"
+        words = "no context is chosen: the kubeconfig's current one is used"
     else:
         named = next((each for each in contexts if each.name == arguments.name), None)
         if named is None:

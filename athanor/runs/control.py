@@ -64,7 +64,7 @@ def _check_can_resume(run: str, job: dict[str, Any]) -> None:
     """Refuse a stop for good: a resumed job counts as started once more (Volcano, pkg/controllers/job/state)."""
     starts, most = job.get("status", {}).get("retryCount", 0) + 1, job["spec"].get("maxRetry", 3)
     if starts >= most:
-        limit = f"could not be resumed: it was started again {most - 1} times, the most that a job may be"
+        limit = f"could not be resumed: it was restarted {most - 1} times, the most that a job may be"
         raise RefusalError("run", run, limit, f"`athanor delete {run}` ends it; its files under /data/output stay")
 
 
@@ -83,5 +83,5 @@ def _command_until(cluster: Cluster, job_name: str, action: str, phases: set[str
         if phase in phases:
             return phase
         time.sleep(_POLL_SECONDS)
-    limit = f"did not take {action} in {seconds} s: it is {phase_of(job_of(cluster, job_name))}"
-    raise RefusalError("run", job_name, limit, "see whether Volcano's controllers run, and try again")
+    limit = f"did not handle {action} within {seconds} s: it is {phase_of(job_of(cluster, job_name))}"
+    raise RefusalError("run", job_name, limit, "check that Volcano's controllers run, and try again")

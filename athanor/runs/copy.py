@@ -131,7 +131,7 @@ class VolumePods(AbstractContextManager["VolumePods"]):
             try:
                 return work(exec_words(self._cluster, own))
             except NoGreetingError as error:
-                sys.stderr.write(f"the pod of {place.run} cannot run it ({error}); another pod does\n")
+                sys.stderr.write(f"the pod of {place.run} cannot be used ({error}); another pod is started\n")
         if not self._own:
             self._started = self._cluster.create(job_manifest(self._platform))
             self._own = exec_words(self._cluster, _started(self._cluster, self._started))
@@ -195,7 +195,7 @@ def _started(cluster: Cluster, name: str) -> dict[str, Any]:
         time.sleep(_POLL_SECONDS)
     job = job_of(cluster, name)
     limit = f"did not run in {_WAIT_SECONDS} s: its job is {phase_of(job)}. {message_of(job)}".strip()
-    raise RefusalError("pod of the copy", name, limit, "see whether the queue has room, and try again")
+    raise RefusalError("pod of the copy", name, limit, "check that the queue has free resources, and try again")
 
 
 def job_manifest(platform: PlatformOutputs) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def files(
     place = place_of(words if ":" in words else f"{words}:", job_of_run)
     if place is None:
         fix = "write RUN, RUN:PATH, data:PATH or output:PATH"
-        raise RefusalError("PLACE", words, "is neither a run nor a place in a volume", fix)
+        raise RefusalError("PLACE", words, "is neither a run nor a path in a volume", fix)
     if delete:
         _check_may_go(cluster, words, place)
     with VolumePods(cluster, platform) as pods:

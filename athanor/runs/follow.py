@@ -48,7 +48,7 @@ def follow_to_the_end(cluster: Cluster, run: str, job_name: str, *, as_json: boo
     try:
         phase = follow(cluster, job_name, as_json=as_json)
     except KeyboardInterrupt:
-        sys.stderr.write(f"\ndetached; the run goes on: athanor logs --follow {run}\n")
+        sys.stderr.write(f"\ndetached; the run continues: athanor logs --follow {run}\n")
         return 0
     if phase == COMPLETED:
         sys.stderr.write(f"{run}: {phase}\n")
@@ -113,7 +113,7 @@ class _Attempts:
         count = job.get("status", {}).get("retryCount", 0)
         if self._restarts is not None and count > self._restarts:
             ends = "; ".join(self._ends.values()) or "its pods were taken away"
-            _say(f"athanor: start {count} of all pods has ended ({ends}); they start again")
+            _say(f"athanor: start {count} of all pods has ended ({ends}); they are restarted")
             self._over |= set(self._ends)
             self._ends = {}
         self._restarts = count

@@ -54,7 +54,7 @@ def logs(arguments: argparse.Namespace, cluster: Cluster, job_name: str) -> int:
     lines = _latest(_since(stored, arguments.since), arguments.tail)
     print_lines(lines, as_json=arguments.json)
     if len(stored) == MOST_LINES:
-        sys.stderr.write(f"athanor: of pods that are gone, these are the latest {MOST_LINES} lines\n")
+        sys.stderr.write(f"athanor: of deleted pods, these are the latest {MOST_LINES} lines\n")
     if to_the_end:
         return follow_to_the_end(cluster, arguments.run, job_name, as_json=arguments.json)
     if not arguments.previous and not gone:
@@ -109,7 +109,7 @@ def _of_the_attempt_before(job_name: str, lines: Sequence[PastLine], pods: Seque
     before = written_before(created_times(pods), lines)
     if not before:
         limit = "has no earlier attempt in the log store"
-        raise RefusalError("--previous", job_name, limit, "omit it for what the present pods wrote")
+        raise RefusalError("--previous", job_name, limit, "omit it for the logs of the current pods")
     return before
 
 

@@ -109,7 +109,7 @@ class EarlierSteps:
 
 def say_unreadable(error: RefusalError) -> None:
     """Say why what pods printed before they started again is not shown."""
-    sys.stderr.write(f"athanor: only what the present pods printed is shown: {error}\n")
+    sys.stderr.write(f"athanor: only the output of the current pods is shown: {error}\n")
 
 
 def earlier_lines(
@@ -191,7 +191,7 @@ def past_lines(cluster: Cluster, job_name: str, *, one_pod: bool = False, only: 
     """
     lines = _stored(cluster, job_name, one_pod=one_pod, only=only)
     if lines is None:
-        limit = "has no pods any more, and the log store has no lines of them (any more)"
+        limit = "has no pods any more, and the log store has no lines of them"
         raise RefusalError("run", job_name, limit, "run it again")
     return lines
 
@@ -279,10 +279,10 @@ def _forwarded(kubectl: subprocess.Popen[str], job_name: str) -> str:
 
 
 def _unreachable(job_name: str, said: str) -> RefusalError:
-    gone = "has had pods that are gone, and their lines cannot be read"
+    gone = "had pods that are deleted, and their lines cannot be read"
     if "(Forbidden)" in said:
-        fix = "ask the platform's engineer for the right (examples/team/past-logs.yaml), or run it again"
-        return RefusalError("run", job_name, f"{gone}: you may not reach the platform's log store", fix)
+        fix = "ask the platform's operator for the right (examples/team/past-logs.yaml), or run it again"
+        return RefusalError("run", job_name, f"{gone}: you have no access to the platform's log store", fix)
     if "(NotFound)" in said:
         return RefusalError("run", job_name, f"{gone}: the platform has no log store", "run it again")
     return RefusalError("run", job_name, f"{gone}: {said or 'kubectl ended early'}", "try again")

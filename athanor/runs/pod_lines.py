@@ -37,7 +37,7 @@ _GONE = re.compile(r"\(NotFound\)|not found|unable to retrieve container logs")
 def _trouble(said: str) -> str:
     """Return what an error of kubectl means, which is none of the pod's own lines."""
     if _GONE.search(said):
-        return f"is gone with the pod; what it had printed before is in the log store, if there is one ({said})"
+        return f"was deleted with the pod; its earlier output is in the log store, if there is one ({said})"
     return f"cannot be read now ({said})"
 
 

@@ -47,7 +47,7 @@ def series_of(cluster: Cluster, job_name: str, known: Iterable[dict[str, Any]] |
     except subprocess.TimeoutExpired:
         node = pods[name]["spec"].get("nodeName") or "its node"
         limit = f"has a log that {node} did not send in {_SECONDS} s"
-        raise RefusalError("pod", name, limit, "try again; if it stays so, the node's kubelet hangs") from None
+        raise RefusalError("pod", name, limit, "try again; if this persists, the node's kubelet hangs") from None
     if done.returncode and not any(words in done.stderr for words in _WITHOUT_A_LOG):
         # a part of a log, or none, would pass for all that the job has printed
         said = (done.stderr.strip().splitlines() or [f"kubectl ended with {done.returncode}"])[-1]

@@ -34,8 +34,8 @@ def pod_of_rank(cluster: Cluster, job_name: str, rank: int) -> dict[str, Any]:
     pods = {pod["metadata"]["name"]: pod for pod in running_pods(cluster, job)}
     if names[rank] not in pods:
         running = [number for number, name in enumerate(names) if name in pods]
-        limit = f"its pod {names[rank]} does not run; ranks that run: {_in_words(running)}"
-        raise RefusalError("--rank", rank, limit, "use one of these, or wait: `athanor why` says what keeps the pod")
+        limit = f"its pod {names[rank]} does not run; running ranks: {_in_words(running)}"
+        raise RefusalError("--rank", rank, limit, "use one of these, or wait: `athanor why` gives the reason")
     return pods[names[rank]]
 
 

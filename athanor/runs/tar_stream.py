@@ -115,11 +115,11 @@ class FrameReader(io.RawIOBase):
     def _frame(self) -> bytes:
         length = int.from_bytes(self._exactly(4), "big")
         if length > _LONGEST_FRAME_BYTES:
-            raise StreamError("what came is not an archive")
+            raise StreamError("the received data is not an archive")
         if length == 0:
             self._ended = True
             if self._exactly(self._digest.digest_size) != self._digest.digest():
-                raise StreamError("what came is not what was sent")
+                raise StreamError("the received data differs from the sent data")
             return b""
         payload = self._exactly(length)
         self._digest.update(payload)

@@ -42,7 +42,7 @@ def show(cluster: Cluster, platform: PlatformOutputs, runs: Mapping[str, Place],
         RefusalError: TensorBoard is not installed, no run has such files, or the cluster does not answer.
     """
     if importlib.util.find_spec("tensorboard") is None:
-        limit = "is not installed here, where it runs"
+        limit = "is not installed on this machine, where it runs"
         raise RefusalError("tensorboard", "tensorboard", limit, "pip install 'athanor[tensorboard]'")
     with VolumePods(cluster, platform) as pods, tempfile.TemporaryDirectory(prefix="athanor-tensorboard-") as folder:
         files = EventFiles(pods, runs, Path(folder))

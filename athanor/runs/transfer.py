@@ -115,7 +115,7 @@ def upload(prefix: Sequence[str], source: Path, path: str, *, replace: bool) -> 
         except ValueError:
             raise agent.failure(path, "the other side ended early") from None
         if confirmed["sha256"] != sent["sha256"]:
-            raise agent.failure(path, "what came is not what was sent")
+            raise agent.failure(path, "the received data differs from the sent data")
         return confirmed
 
 
@@ -170,7 +170,7 @@ class _Agent:
     def failure(self, path: str, otherwise: str) -> RefusalError:
         """Return why nothing was copied, in the other side's own words where it has any."""
         if self.stands_still and not self.refusal():
-            limit = f"nothing moved for {_STILL_SECONDS} s, and nothing was copied"
+            limit = f"no data was transferred for {_STILL_SECONDS} s, and nothing was copied"
             return RefusalError("copy", path, limit, "try again; `kubectl exec` may have lost its connection")
         words = (self.last_words() or otherwise).removeprefix(f"{path} ")
         return RefusalError("copy", path, words, "look with `athanor shell`, or replace what exists with --replace")

@@ -82,7 +82,7 @@ def _earlier_end(cluster: Cluster, case: Case) -> tuple[str, list[str]] | None:
     try:
         lines = earlier_lines(cluster, case.job, case.pods)
     except RefusalError as error:
-        return (f"how its last start ended is not known: {error}", [])
+        return (f"the outcome of its last start is unknown: {error}", [])
     if not lines:
         return None
     failures = [(line, match) for line in lines if (match := _FAILURE.fullmatch(line.text))]

@@ -16,7 +16,7 @@ _EPILOG = """examples:
       --metric accuracy --goal maximize --stop-early median --gpus 1 -- python train.py --lr {lr} --layers {layers}
   athanor sweep --param lr=0.1,0.01 --search grid --then 'python export.py {output}' -- python train.py --lr {lr}
   athanor sweep --resume train-3f9a01           # after Ctrl-C, or when this machine was off
-  athanor sweep --delete train-3f9a01           # its runs and what is kept of it
+  athanor sweep --delete train-3f9a01           # its runs and its local folder
 
 A parameter has a list of values, or a range of numbers with :log or :STEP. Each trial is a run of its own:
 NAME-0, NAME-1 and so on, in `athanor runs`. Its result is the latest value of --metric that it printed as
@@ -24,9 +24,9 @@ a line of JSON, such as {"step": 10, "loss": 0.31}.
 
 exit status:
   0  all trials ended, at least one completed, and so did the command of --then
-  1  refused, or the engine or the cluster did not do it, or no trial completed, or not the command of --then
+  1  refused, or the engine or the cluster failed, or no trial completed, or not the command of --then
   2  wrong arguments
-  130  Ctrl-C: trials that run go on, and no further one starts until --resume
+  130  Ctrl-C: running trials continue, and no new ones start until --resume
 """
 
 
@@ -46,7 +46,7 @@ def add_sweep(commands: Commands) -> None:
     add_job(sweep, "sweep")
     what = sweep.add_mutually_exclusive_group()
     what.add_argument("--resume", metavar="NAME", help="continue a sweep; --trials, --parallel and --then may change")
-    what.add_argument("--delete", metavar="NAME", help="delete the runs of a sweep, and the sweep")
+    what.add_argument("--delete", metavar="NAME", help="delete a sweep with its runs")
     sweep.add_argument("--json", action="store_true", help="print all trials as one JSON object at the end")
 
 

@@ -44,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _begin(arguments: argparse.Namespace) -> int:
     if not arguments.program:
-        raise RefusalError("command", "", "is missing", "write it behind --, such as -- python train.py --lr {lr}")
+        raise RefusalError("command", "", "is missing", "write it after --, such as -- python train.py --lr {lr}")
     plan = read_plan(arguments, arguments.name or default_name(arguments.program))
     sample = fill(plan.program, {parameter.name: parameter.sample for parameter in plan.space})
     described = describe(argparse.Namespace(**{**vars(arguments), "program": sample}))
@@ -76,7 +76,7 @@ def _work() -> ModuleType:
     try:
         return import_module("athanor.sweep.work")
     except ModuleNotFoundError as error:
-        limit = "is not installed, which chooses and keeps the trials"
+        limit = "is not installed, but is needed to choose and store the trials"
         raise RefusalError("sweep", error.name, limit, "pip install 'athanor[sweep]'") from None
 
 
@@ -91,7 +91,7 @@ def _check_alone(arguments: argparse.Namespace) -> None:
     for name, value in vars(arguments).items():
         if name not in allowed and value != defaults.get(name):
             what, fix = ("--delete", "omit it") if arguments.delete else ("--resume", "omit it, or begin another sweep")
-            limit = f"does not go with {what}: the sweep keeps what it began with"
+            limit = f"cannot be combined with {what}: a sweep keeps the settings that it began with"
             raise RefusalError("command" if name == "program" else f"--{name.replace('_', '-')}", value, limit, fix)
 
 

@@ -95,7 +95,7 @@ class Kept:
         unpack(parts, source.archive.digest, self.code)
         shutil.rmtree(parts)
         if LocalFolder(path=str(self.code)).archive.digest != source.archive.digest:
-            limit = "contains files that only the ignore files of a folder above let in"
+            limit = "contains files that only the ignore files of a parent folder include"
             raise RefusalError("--workdir", source.path, limit, "put these lines into an ignore file in this folder")
 
     def save(self, plan: Plan) -> None:
@@ -120,12 +120,12 @@ class Kept:
                 fcntl.flock(client, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 fix = "let it end, or press Ctrl-C there"
-                raise RefusalError("sweep", self.folder.name, "is worked on by another athanor sweep", fix) from None
+                raise RefusalError("sweep", self.folder.name, "is in use by another athanor sweep", fix) from None
             # Those that an earlier client began go on without it, and this one must see what they did.
             try:
                 fcntl.flock(commands, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                sys.stderr.write("waiting: runs that the last client began to start or delete\n")
+                sys.stderr.write("waiting for runs that the last client was starting or deleting\n")
                 fcntl.flock(commands, fcntl.LOCK_EX)
             # optuna's own lock, of a client that was killed while it wrote; optuna would wait 30 s for it.
             self.journal.with_name(f"{self.journal.name}.lock").unlink(missing_ok=True)

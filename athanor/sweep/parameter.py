@@ -49,7 +49,7 @@ class Parameter(BaseModel):
         if self.choices:
             return self.choices
         if self.step is None or self.log:
-            limit = "a range without steps has no points for a grid"
+            limit = "a range without a step has no points for a grid"
             fix = f"list values, such as {self.name}={self.low},{self.high}, or use --search random or tpe"
             raise RefusalError(self.name, self.text, limit, fix)
         count = int((self.high - self.low) / self.step) + 1

@@ -109,7 +109,7 @@ def read_plan(given: argparse.Namespace, name: str) -> Plan:
 def _trials(search: str, space: tuple[Parameter, ...], trials: int | None) -> int:
     if search != "grid":
         if trials is None:
-            limit = f"must be given for --search {search}, which has no end of its own"
+            limit = f"must be given for --search {search}, which has no natural end"
             raise RefusalError("--trials", None, limit, "choose how many, such as --trials 20, or use --search grid")
         check_range("--trials", trials, 1, MOST_POINTS)
         return trials

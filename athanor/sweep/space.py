@@ -61,7 +61,7 @@ def check_template(program: Sequence[str], space: Sequence[Parameter]) -> None:
     used = check_placeholders("command", program, names)
     for name in names:
         if name not in used:
-            limit = "the command does not use this parameter, so all its values would do the same"
+            limit = "the command does not use this parameter, so its values would have no effect"
             raise RefusalError(
                 "--param", name, limit, f"write {{{name}}} where its value goes, such as --{name} {{{name}}}"
             )
@@ -75,7 +75,7 @@ def check_placeholders(what: str, program: Sequence[str], names: Sequence[str]) 
     """
     used = {name for word in program for name in _PLACEHOLDER.findall(word)}
     for name in sorted(used.difference(names)):
-        limit = "the command has this placeholder, and the sweep no parameter of that name"
+        limit = "the command has this placeholder, but the sweep has no parameter of that name"
         raise RefusalError(what, f"{{{name}}}", limit, f"{choices(name, names)} Or add --param {name}=…")
     return used
 

@@ -47,11 +47,11 @@ def continue_sweep(kept: Kept, plan: Plan, *, as_json: bool) -> int:
         except StartError as error:
             return _not_started(kept, trials, plan, error)
         except KeyboardInterrupt:
-            _warn(f"\ndetached: trials that run go on, and no other starts until `athanor sweep --resume {plan.name}`")
+            _warn(f"\ndetached: running trials continue, no new ones start until `athanor sweep --resume {plan.name}`")
             return INTERRUPTED
         except RefusalError:
             if trials.running():
-                _warn(f"trials that run go on; to continue: athanor sweep --resume {plan.name}")
+                _warn(f"running trials continue; to continue the sweep: athanor sweep --resume {plan.name}")
             raise
         rows = sweep.rows()
         if not as_json and not (is_terminal and sys.stdout.isatty()):  # where the last table is still on the screen
@@ -59,7 +59,7 @@ def continue_sweep(kept: Kept, plan: Plan, *, as_json: bool) -> int:
         try:
             then = _then(kept, plan, trials, lock) if trials.best() is not None else None
         except KeyboardInterrupt:
-            _warn(f"\ndetached: {plan.then_run} runs on, and `athanor sweep --resume {plan.name}` waits for it again")
+            _warn(f"\ndetached: {plan.then_run} keeps running; `athanor sweep --resume {plan.name}` waits for it again")
             return INTERRUPTED
         if as_json:
             sys.stdout.write(json.dumps(to_json(plan.name, rows, then)) + "\n")
@@ -95,7 +95,7 @@ def check_names_are_free(plan: Plan) -> None:
 def _not_started(kept: Kept, trials: Trials, plan: Plan, error: StartError) -> int:
     _warn(f"athanor sweep: {error}")
     if any(trials.place(trial.number) for trial in trials.all()):
-        _warn(f"trials that run go on; to start the others: athanor sweep --resume {plan.name}")
+        _warn(f"running trials continue; to start the others: athanor sweep --resume {plan.name}")
     else:
         kept.remove()
     return FAILED

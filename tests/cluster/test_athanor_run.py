@@ -291,7 +291,7 @@ def test_two_start_at_once_ctrl_c_detaches_and_delete_leaves_nothing(engineer: E
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=300)
         assert process.returncode == 0, said
-        assert f"detached; the run goes on: athanor logs --follow {name}" in said
+        assert f"detached; the run continues: athanor logs --follow {name}" in said
     assert {run["phase"] for run in engineer.listed() if run["run"] in runs} == {"Running"}
     assert "begun" in engineer.shell("athanor logs first").stdout
     for name in runs:
@@ -324,8 +324,8 @@ def test_a_pod_to_develop_in_has_the_files_of_the_folder_and_gives_its_own_back(
         with over_ssh(there) as connect:
             assert there.shell(f"{connect} cat made.txt").stdout == "1"
             second = terminals.enter_context(client(there, "athanor dev --sync-only"))
-            said_by(second, "another athanor dev keeps this folder equal; this one takes over when that one ends")
-        said_by(second, "the other athanor dev has ended: this one keeps the folder equal now")
+            said_by(second, "another athanor dev is syncing this folder; this one takes over when that one ends")
+        said_by(second, "the other athanor dev has ended: this one now syncs the folder")
         (folder / "later.py").write_text("print('later')", encoding="utf-8")
         said_by(second, "copied to the pod: later.py")
     there.shell("athanor dev --stop")

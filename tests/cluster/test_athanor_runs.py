@@ -238,7 +238,7 @@ def test_what_a_run_printed_outlives_its_pods_for_those_who_may_ask_the_store(
         lambda: not engineer.clone.objects("pods", f"volcano.sh/job-name={job}"), lambda: "pods of a deleted job"
     )
     refused = engineer.shell(f"athanor logs {run}", check=False)
-    assert (refused.returncode, "you may not reach the platform's log store" in refused.stderr) == (1, True)
+    assert (refused.returncode, "you have no access to the platform's log store" in refused.stderr) == (1, True)
 
     engineer.clone.kubectl("apply", "-f", str(engineer.clone.folder / "examples" / "team" / "past-logs.yaml"))
     assert re.search(r'^\[worker-0\] \{.*"step": 100\b', engineer.shell(f"athanor logs {run}").stdout, re.MULTILINE)

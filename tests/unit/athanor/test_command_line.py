@@ -50,7 +50,7 @@ def test_options_of_a_program_before_the_dashes_are_refused_with_where_they_stan
     said = capsys.readouterr().err
     assert said.startswith(f"usage: athanor {command} ")
     assert f"athanor {command}: error: unrecognized arguments: --lr" in said
-    assert f"stand behind --, as in: athanor {command} … -- python train.py --lr 1" in said
+    assert f"go after --, as in: athanor {command} … -- python train.py --lr 1" in said
 
 
 def test_runs_alone_lists_them(parsed):
@@ -130,7 +130,7 @@ def test_a_full_disk_behind_the_output_prints_no_traceback():
 def test_options_behind_a_program_are_refused_because_they_could_be_meant_for_it(words, capsys):
     with pytest.raises(SystemExit):
         command_line.parsed(words.split())
-    assert "options of your own program stand behind --" in capsys.readouterr().err
+    assert "options of your own program go after --" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

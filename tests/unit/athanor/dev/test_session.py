@@ -388,4 +388,4 @@ def test_a_terminal_takes_over_when_the_one_ends_that_kept_the_folder_equal(
     assert content(here) == {"train.py": "1", "result.txt": "0.9"}
     said = capsys.readouterr().err
     assert "this one takes over when that one ends" in said
-    assert "the other athanor dev has ended: this one keeps the folder equal now" in said
+    assert "the other athanor dev has ended: this one now syncs the folder" in said

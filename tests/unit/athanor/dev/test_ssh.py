@@ -110,7 +110,7 @@ def test_a_pod_that_is_gone_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "cannot be read .* Fix: make one with `ssh-keygen -t ed25519`"),
+        (None, "cannot be read .* Fix: create one with `ssh-keygen -t ed25519`"),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNz\n", "is not a public key .* the private key stays"),
         (f"{KEY}\n{KEY}\n", "is not a public key of OpenSSH in one line"),
     ],

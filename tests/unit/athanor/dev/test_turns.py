@@ -74,7 +74,7 @@ def test_the_next_one_takes_over_from_a_process_that_is_killed_and_says_so(file,
         holder.kill()
         holder.communicate()
     assert session.errors == [None]
-    assert said == ["the other athanor dev has ended: this one keeps the folder equal now"]
+    assert said == ["the other athanor dev has ended: this one now syncs the folder"]
     last = take(file)
     assert last
     last.close()

@@ -57,7 +57,7 @@ def test_a_deadline_that_ended_the_pods_is_named():
     ended = pods(late, "a10-0", phase="Failed", reason="DeadlineExceeded", message=message, containerStatuses=killed)
     said = sentence_about(case(late, pods=ended), "failed")
     assert f"worker-0 ended with DeadlineExceeded: {message}" in said
-    assert "allow it more time, or let it do less" in said
+    assert "raise its time limit or reduce its work" in said
 
 
 def test_a_stopped_job_says_so_and_how_it_goes_on():
@@ -106,7 +106,7 @@ def test_a_job_that_starts_again_says_how_often_it_did():
     again = job(phase="Restarting", status={"retryCount": 3})
     ending = pods(again, "a10-0")
     ending[0]["metadata"]["deletionTimestamp"] = "2026-11-21T10:06:00Z"
-    assert "(3 restarts) and 1 of its pods still terminate" in sentence_about(case(again, pods=ending), "restarting")
+    assert "(3 restarts), and 1 of its pods are terminating" in sentence_about(case(again, pods=ending), "restarting")
 
 
 # --- not there yet
@@ -125,7 +125,7 @@ def test_a_job_is_found_by_its_objects_name_and_of_several_the_latest_counts():
 
 
 def test_a_job_that_no_controller_has_seen_is_accepted():
-    assert "has not looked at it yet" in sentence_about(case(job(phase=""), pod_groups=[]), "accepted")
+    assert "has not processed it yet" in sentence_about(case(job(phase=""), pod_groups=[]), "accepted")
 
 
 def test_a_job_whose_pods_nobody_creates_is_overlooked():

@@ -89,7 +89,7 @@ def test_what_is_left_out_is_said_and_what_is_typed_wins(capsys):
     assert arguments.program == ["python", "b.py"]
     said = capsys.readouterr().err
     assert (
-        "left out of arena's command: --tensorboard (`athanor tensorboard RUN` shows a run's files); --label (" in said
+        "ignored in arena's command: --tensorboard (`athanor tensorboard RUN` shows a run's files); --label (" in said
     )
 
 

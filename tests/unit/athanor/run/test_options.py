@@ -102,7 +102,7 @@ NODES = [
         ("--cpu 64", ("--cpu = '64'", "the largest node has 16 for pods")),
         ("--memory 100Gi", ("--memory = '100 GiB'", "the largest node has 64 GiB for pods")),
         ("--gpus 1", ("--gpus = '1'", "the largest node has 0 for pods", "omit it, because no node has any")),
-        ("--cpu 10 --memory 50Gi", ("--cpu = '10'", "no node has this and all else")),
+        ("--cpu 10 --memory 50Gi", ("--cpu = '10'", "no node has this together with everything else")),
     ],
 )
 def test_what_no_node_of_the_cluster_can_run_is_refused(words, said):

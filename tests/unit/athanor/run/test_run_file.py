@@ -68,7 +68,7 @@ def test_words_of_a_program_in_addition_to_the_file_are_refused(run, capsys, wor
     with pytest.raises(SystemExit):
         run("command: python a.py", *words)
     said = capsys.readouterr().err
-    assert "python other.py: --file has a command already; to run these instead, write them behind --" in said
+    assert "python other.py: --file has a command already; to run these instead, write them after --" in said
 
 
 def test_a_printed_file_is_the_same_run(run):

@@ -88,7 +88,7 @@ def test_torchrun_starts_a_script_that_is_not_executable(source):
         ("linked/more.py", "is not executable. Fix: chmod +x linked/more.py, or write: python linked/more.py"),
         ("./tool", "program = './tool': is not executable. Fix: chmod +x tool"),
         ("--no-python ./run.sh", "is not executable. Fix: chmod +x run.sh, or write: sh run.sh"),
-        ("started.sh", "is looked for in PATH, where the folder is not. Fix: write ./started.sh, or write: sh started"),
+        ("started.sh", "is looked up in PATH, not in the folder. Fix: write ./started.sh, or write: sh started"),
     ],
 )
 def test_a_script_that_no_pod_could_start_is_refused(source, command, message):
@@ -152,7 +152,7 @@ def test_a_script_that_is_ignored_is_refused_with_the_line_that_takes_it_in(sour
         ("-m code.more.absent", "program = 'code.more.absent': is not in"),
         (
             "python3 -m package.train",
-            "is in src, where Python does not look for it. Fix: add --env PYTHONPATH=/source/code/src",
+            "is in src, where Python does not search for it. Fix: add --env PYTHONPATH=/source/code/src",
         ),
     ],
 )

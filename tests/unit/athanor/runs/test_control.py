@@ -84,7 +84,7 @@ def test_only_a_stopped_run_is_resumed():
 
 
 def test_a_controller_that_does_nothing_is_named():
-    with pytest.raises(RefusalError, match="did not take AbortJob in 180 s: it is Running"):
+    with pytest.raises(RefusalError, match="did not handle AbortJob within 180 s: it is Running"):
         stop(Cluster("Running", heeds=0), "train", "train-1")
 
 

@@ -147,7 +147,7 @@ def test_the_job_is_deleted_also_when_its_pod_never_ran(monkeypatch):
     monkeypatch.setattr(module, "_WAIT_SECONDS", 1)
     cluster = Cluster()
     monkeypatch.setattr(cluster, "items", lambda *_: [])
-    with pytest.raises(RefusalError, match=r"its job is Pending\. no room\. Fix: see whether the queue has room"):
+    with pytest.raises(RefusalError, match=r"its job is Pending\. no room\. Fix: check that the queue has"):
         run_copy(cluster, PLATFORM, ASKED)
     cluster.phase = "Failed"
     with pytest.raises(RefusalError, match="its job is Failed"):
@@ -208,7 +208,7 @@ def test_files_are_listed_with_all_that_is_in_them_and_deleted(tmp_path):
             "is of run t, which is Running. Fix: wait until it has ended, or `athanor delete t`",
         ),
         ("a/b", False, "PLACE = 'a/b': is neither a run nor a place"),
-        ("./a:b", False, "is neither a run nor a place in a volume"),
+        ("./a:b", False, "is neither a run nor a path in a volume"),
     ],
 )
 def test_what_files_may_go(monkeypatch, words, delete, said):

@@ -171,7 +171,7 @@ def test_earlier_starts_that_cannot_be_read_are_named_once(tmp_path, capsys):
     for created in ("10:00:10", "10:00:20"):
         cluster.created = created
         earlier.and_now(job, cluster.items("", ""), read_series(""))
-    assert capsys.readouterr().err.count("you may not reach the platform's log store") == 2
+    assert capsys.readouterr().err.count("you have no access to the platform's log store") == 2
 
 
 def test_a_store_without_lines_of_it_is_a_refusal(cluster):
@@ -182,7 +182,7 @@ def test_a_store_without_lines_of_it_is_a_refusal(cluster):
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ("Error from server (Forbidden): pods is forbidden", "you may not reach the platform's log store"),
+        ("Error from server (Forbidden): pods is forbidden", "you have no access to the platform's log store"),
         ("Error from server (NotFound): pods not found", "the platform has no log store"),
         ("error: unable to connect", "unable to connect"),
     ],

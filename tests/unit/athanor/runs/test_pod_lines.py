@@ -83,12 +83,12 @@ def test_for_programs_each_line_has_its_pod_and_its_time_and_stays_as_it_was(kub
     [
         (
             'Error from server (NotFound): pods "train-1-worker-0" not found',
-            "athanor: the log of worker-0 prepare is gone with the pod; what it had printed before is in the log store",
+            "athanor: the log of worker-0 prepare was deleted with the pod; its earlier output is in the log store",
         ),
         ("error: unexpected EOF", "athanor: the log of worker-0 prepare cannot be read now (error: unexpected EOF)\n"),
         (
             "unable to retrieve container logs for containerd://0a1b",
-            "athanor: the log of worker-0 prepare is gone with the pod; what it had printed before is in the log store",
+            "athanor: the log of worker-0 prepare was deleted with the pod; its earlier output is in the log store",
         ),
     ],
 )

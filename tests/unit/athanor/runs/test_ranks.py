@@ -78,8 +78,8 @@ def test_the_pod_of_a_rank_is_found_whichever_others_run():
     [
         (Cluster(PYTORCH, "worker-0"), 24, ("--rank = 24: the run has 24 ranks", "use 0 to 23")),
         (Cluster(PYTORCH, "worker-0", "worker-2"), 8, (f"its pod {JOB}-worker-1 does not run", "0-7, 16-23")),
-        (Cluster(BATCH, "pod-1"), 10, ("ranks that run: 1.",)),
-        (Cluster(MPI, "launcher-0"), 0, ("ranks that run: none",)),
+        (Cluster(BATCH, "pod-1"), 10, ("running ranks: 1.",)),
+        (Cluster(MPI, "launcher-0"), 0, ("running ranks: none",)),
         (Cluster(PYTORCH), 0, ("is Pending and has no running pod", "wait until it runs")),
         (Cluster(ELASTIC, "worker-0"), 0, ("move between its pods", "--pod")),
     ],

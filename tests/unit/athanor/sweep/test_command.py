@@ -122,7 +122,7 @@ def test_ctrl_c_while_the_command_of_the_end_runs(runs, capsys):
     _sweep(*BEGIN, *COMMAND)
     runs.rounds, runs.killed_at = 0, 1
     assert _sweep("--resume", "tune", "--then", "python3 export.py 1") == 130
-    assert "tune-then runs on, and `athanor sweep --resume tune` waits for it again" in capsys.readouterr().err
+    assert "tune-then keeps running; `athanor sweep --resume tune` waits for it again" in capsys.readouterr().err
     assert _sweep("--resume", "tune") == 0
     assert runs.started.count("tune-then") == 1
 
@@ -194,22 +194,22 @@ def test_a_trial_is_never_mistaken_for_another_run(runs, capsys):
         ((*BEGIN, "--gpus", "-1", *COMMAND), "--gpus = -1: must be 0 to 16"),
         ((*BEGIN, "--kind", "batch", "--elastic", "1", *COMMAND), "--elastic = 1: applies only to --kind pytorch"),
         ((*BEGIN, "--workdir", "nope", *COMMAND), "--workdir = 'nope': is not a folder"),
-        (("--resume", "tune", "--gpus", "1"), "--gpus = 1: does not go with --resume"),
-        (("--resume", "tune", "--stop-early", "median"), "--stop-early = 'median': does not go with --resume"),
-        (("--resume", "tune", "--", "python"), "command = ['python']: does not go with --resume"),
+        (("--resume", "tune", "--gpus", "1"), "--gpus = 1: cannot be combined with --resume"),
+        (("--resume", "tune", "--stop-early", "median"), "--stop-early = 'median': cannot be combined with --resume"),
+        (("--resume", "tune", "--", "python"), "command = ['python']: cannot be combined with --resume"),
         ((*BEGIN, "--then", "", *COMMAND), "--then = '': is empty"),
         ((*BEGIN, "--then", "a && b", *COMMAND), "--then = 'a && b': && needs a shell"),
         ((*BEGIN, "--then", "echo 'a", *COMMAND), "--then = \"echo 'a\": is not a command: ' is not closed"),
         (
             (*BEGIN, "--then", "echo {wd}", *COMMAND),
-            "--then = '{wd}': the command has this placeholder, and the sweep no",
+            "--then = '{wd}': the command has this placeholder, but the sweep has no",
         ),
         (
             (*BEGIN, "--param", "run=1,2", *THEN, *COMMAND, "{run}"),
             "--param = 'run': --then has a placeholder {run} of",
         ),
-        (("--delete", "tune", "--then", "a"), "--then = 'a': does not go with --delete"),
-        (("--delete", "tune", "--trials", "1"), "--trials = 1: does not go with --delete"),
+        (("--delete", "tune", "--then", "a"), "--then = 'a': cannot be combined with --delete"),
+        (("--delete", "tune", "--trials", "1"), "--trials = 1: cannot be combined with --delete"),
         (("--resume", "tune"), "sweep = 'tune': is not in"),
     ],
 )

@@ -221,7 +221,7 @@ def test_deletions_and_what_went_wrong_with_them(kept, tmp_path):
 
 
 def test_one_client_at_a_time(kept):
-    with kept.locked(), pytest.raises(RefusalError, match="is worked on by another"), kept.locked():
+    with kept.locked(), pytest.raises(RefusalError, match="is in use by another"), kept.locked():
         pass
 
 
@@ -238,7 +238,7 @@ def test_the_next_client_waits_for_the_commands_of_a_killed_one(kept, tmp_path, 
 
     monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=write))
     with kept.locked():
-        assert said == ["waiting: runs that the last client began to start or delete\n"]
+        assert said == ["waiting for runs that the last client was starting or deleting\n"]
         assert '"job": "tune-0-job"' in (kept.output / "tune-0").read_text("utf-8")
         assert not kept.journal.with_name("journal.lock").is_symlink()
     _ended(runs)
