@@ -158,19 +158,19 @@ def check_pulled(name: str, reference: str, login: Login) -> None:
         return
     if parts["personal"] and not parts["vpc"]:
         raise ValueError(
-            f"{name} = {reference!r}: such a Personal Edition instance gives images only at its VPC address. Fix: write"
-            f" {parts[0].replace('.', '-vpc.', 1)}"
+            f"{name} = {reference!r}: a Personal Edition instance like this serves images only at its VPC address. Fix:"
+            f" write {parts[0].replace('.', '-vpc.', 1)}"
         )
     if parts["personal"] and not login.secrets:
         raise ValueError(
-            f"{name} = {reference!r}: such a Personal Edition instance gives images only to pods that log in, and"
-            " ACK's credential helper does not do it. Fix: name a Secret with its login under images.pull_secrets, or"
-            " use an Enterprise Edition instance with images.credential_helper"
+            f"{name} = {reference!r}: a Personal Edition instance like this serves images only to pods that log in,"
+            " which ACK's credential helper does not do. Fix: name a Secret with its login under images.pull_secrets,"
+            " or use an Enterprise Edition instance with images.credential_helper"
         )
     if not parts["personal"] and login.helper and not login.instance:
         raise ValueError(
-            f"{name} = {reference!r}: is an Enterprise Edition instance, and without its id the credential helper"
-            " serves Personal Edition. Fix: name it under images.acr_instance_id"
+            f"{name} = {reference!r}: is an Enterprise Edition instance, but without an instance id the credential"
+            " helper supports only Personal Edition. Fix: set images.acr_instance_id"
         )
 
 

@@ -66,9 +66,9 @@ def _not_a_range(value: str) -> str:
     try:
         IPv6Network(value, strict=False)
     except ValueError:
-        limit = "is not an address range; network policies know no host names, whose addresses change"
+        limit = "is not an address range; network policies cannot use host names, whose addresses change"
         return f'{limit}. Fix: write a CIDR such as 203.0.113.7/32, or "internet" or "oss"'
-    return "is an IPv6 range, and pods have IPv4 addresses alone. Fix: write the host's IPv4 addresses"
+    return "is an IPv6 range, but pods have only IPv4 addresses. Fix: write the host's IPv4 addresses"
 
 
 Destination = Annotated[str, AfterValidator(_destination)]
@@ -93,7 +93,7 @@ class Egress:
             RefusalError: naming the port, or that there is none.
         """
         if not self.ports:
-            raise RefusalError("egress.ports", self.ports, "opens nothing", "name the server's ports, or omit it: 443")
+            raise RefusalError("egress.ports", self.ports, "opens nothing", "list the server's ports, or omit it: 443")
         for port in self.ports:
             check_range("egress.ports", port, 1, 65535)
 

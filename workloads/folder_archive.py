@@ -170,7 +170,7 @@ def judged_files(
             seen += 1
             if seen > _MOST_ENTRIES:
                 limit = f"has more than {_MOST_ENTRIES} files and folders"
-                fix = f"name the folder of the code alone, or leave out the rest in {OWN_RULES}"
+                fix = f"name the folder with only the code, or exclude the rest in {OWN_RULES}"
                 raise RefusalError("source.path", str(folder), limit, fix)
             is_folder = path.is_dir() and not path.is_symlink()
             name = path.relative_to(folder).as_posix()
@@ -191,7 +191,7 @@ def judged_files(
 
 def _unreadable(path: Path, error: OSError) -> RefusalError:
     return RefusalError(
-        "source.path", str(path), f"cannot be read ({error.strerror})", f"allow it, or leave it out in {OWN_RULES}"
+        "source.path", str(path), f"cannot be read ({error.strerror})", f"allow it, or exclude it in {OWN_RULES}"
     )
 
 
@@ -204,7 +204,7 @@ def _refusal(folder: Path, path: Path, rules: IgnoreRules, *, may_dangle: bool) 
     """Return why a file is not sent."""
     name = path.relative_to(folder).as_posix()
     if looks_like_a_secret(path, rules):
-        limit = "looks like a secret, and code can be read by all who may see the job"
+        limit = "looks like a secret, but everyone who can read the job can read its code"
         fix = f"write /{name} into {OWN_RULES} or .gitignore, or {_SEND_ANYWAY.format(f'/{name}')}"
         return RefusalError("source.path", name, limit, fix)
     if path.is_symlink():
@@ -223,7 +223,7 @@ def _refusal_of_link(folder: Path, path: Path, name: str, *, may_dangle: bool) -
     top, real = Path(os.path.realpath(folder)), Path(os.path.realpath(path))
     if target.is_absolute() or not real.is_relative_to(top):
         limit = f"links to {target}, which does not exist in the pods"
-        fix = f"copy what it links to, or write /{name} into {OWN_RULES}"
+        fix = f"copy its target, or write /{name} into {OWN_RULES}"
         return RefusalError("source.path", name, limit, fix)
     if not may_dangle and not real.exists():
         limit = f"links to {target}, which does not exist"
@@ -242,8 +242,8 @@ def _check_links(folder: Path, paths: list[Path]) -> None:
     sent = names | {str(parent) for name in names for parent in PurePosixPath(name).parents}
     for name, target in links.items():
         if _end_of(name, links) not in sent:
-            limit = f"links to {target}, of which nothing is sent"
-            fix = f"take in what it links to with a ! in {OWN_RULES}, or write /{name} there"
+            limit = f"links to {target}, which is not sent"
+            fix = f"include its target with a ! in {OWN_RULES}, or write /{name} there"
             raise RefusalError("source.path", name, limit, fix)
 
 
@@ -270,9 +270,9 @@ def _check_size(folder: Path, paths: list[Path]) -> None:
         return
     largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:3]
     named = ", ".join(f"{name} ({_mebibytes(sizes[name])})" for name in largest)
-    limit = f"its {len(sizes)} files have {_mebibytes(total)}, and a folder may have 8 MiB; the largest: {named}"
+    limit = f"its {len(sizes)} files have {_mebibytes(total)}, but a folder may have 8 MiB; the largest: {named}"
     fix = (
-        f"leave out data in {OWN_RULES}, and copy it to a volume: `athanor copy FOLDER data:`, or your own claim with "
+        f"exclude data in {OWN_RULES}, and copy it to a volume: `athanor copy FOLDER data:`, or your own claim with "
         "--volume; put code of this size into an image: --image with --no-code, or in a Pulumi program GitSource"
     )
     raise RefusalError("source.path", str(folder), limit, fix)

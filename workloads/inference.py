@@ -121,7 +121,7 @@ class TorchScriptService(pulumi.ComponentResource):
             check_placement(replace(asked, pods=asked.pods + 1), offers)
         except RefusalError as refusal:
             reason = "a rollout starts a new pod before it stops an old one, but there is no room for the new pod"
-            pulumi.log.warn(f"{reason}: {refusal.limit}. Fix: use one replica less, or a larger pool", self)
+            pulumi.log.warn(f"{reason}: {refusal.limit}. Fix: use one replica fewer, or a larger pool", self)
 
 
 def _serving_image(platform: Platform) -> pulumi.Output[str]:

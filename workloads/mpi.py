@@ -84,7 +84,7 @@ class MPIJobArgs(JobArgs):
             raise RefusalError("program", self.program[0], limit, 'start with the program: ("python3", "-m", …)')
         check_mpi_program(self.program)
         if self.run_as_user == 0:
-            limit = "is root, as which neither mpirun nor its connections between pods work"
+            limit = "is root, but neither mpirun nor its connections between pods work as root"
             raise RefusalError("run_as_user", self.run_as_user, limit, "omit it, or choose another user")
         check_ranks_per_gpu(self.resources, self.workers, "slots_per_worker", self.ranks_per_worker)
         check_trainer_ranks(self, self.program, "slots_per_worker", self.ranks_per_worker)

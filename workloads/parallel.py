@@ -97,7 +97,7 @@ def check_parallel(
             fix = f"use shard as one of {_divisors(ranks // rest)}"
         raise RefusalError("parallel", parallel, limit, fix)
     if parallel.replicate is not None and parallel.replicate * together != ranks:
-        limit = f"with {together} ranks for each copy they make {parallel.replicate * together}, but there are {ranks}"
+        limit = f"needs {parallel.replicate * together} ranks, {together} per replica, but there are {ranks}"
         raise RefusalError("parallel.replicate", parallel.replicate, limit, f"use {ranks // together}, or omit it")
     check_once(program, "parallel", parallel.arguments())
 

@@ -142,7 +142,7 @@ def warn_of_pool_that_may_stay_empty(
     if named and isinstance(network, TrunkEni) and named.terway and not named.min_nodes and named.max_nodes:
         pulumi.log.warn(
             f"Pool {named.name!r} may be empty (minimum 0), and its autoscaler does not expect the interface that"
-            " network=TrunkEni asks for of a new node: set the pool's minimum to 1, or the pods may wait without end",
+            " network=TrunkEni asks for of a new node: set the pool's minimum to 1, or the pods may wait forever",
             workload,
         )
 

@@ -78,7 +78,7 @@ def check_models(models: Sequence[ServedModel], resources: Resources) -> None:
     """
     names = [each.model for each in models]
     if len(names) == 1:
-        limit = "is one model, which needs no process of its own"
+        limit = "lists only one model, which needs no separate process"
         raise RefusalError("models", names, limit, f"write model={names[0]!r} instead")
     if len(set(names)) < len(names):
         raise RefusalError("models", names, "names a model twice", "name each once; two versions are a canary")

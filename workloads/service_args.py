@@ -154,19 +154,19 @@ def _check_model_or_models(args: TorchScriptServiceArgs) -> None:
     if not args.models:
         return
     if args.model is not None:
-        limit = "goes without models, which name all that are served"
+        limit = "cannot be combined with models, which lists all served models"
         raise RefusalError("model", args.model, limit, f"add ServedModel(model={args.model!r}) to models, or omit them")
     if isinstance(args.runtime, Triton):
         raise RefusalError("models", args.model_names, "are for the thin runtime", "use one service for each model")
     if args.canary is not None:
-        limit = "is of one model, and its pods would serve the others, too"
+        limit = "concerns one model, but its pods would serve the others, too"
         raise RefusalError("canary", args.canary, limit, "use a service of its own for that model")
     if args.shadow is not None:
-        raise RefusalError("shadow", args.shadow, "is of one model", "use a service of its own for that model")
+        raise RefusalError("shadow", args.shadow, "concerns one model", "use a service of its own for that model")
     for name, value in (("version", args.version), ("variant", args.variant)):
         if value is not None:
             fix = f"write {name}={value!r} in one of them: ServedModel(model={args.model_names[0]!r}, {name}={value!r})"
-            raise RefusalError(name, value, "is of one model, but models names several", fix)
+            raise RefusalError(name, value, "concerns one model, but models lists several", fix)
     check_models(args.models, args.resources)
 
 
@@ -195,14 +195,14 @@ def _check_autoscaling(args: TorchScriptServiceArgs, autoscaling: Autoscaling) -
         limit = f"the autoscaler decides that, from {autoscaling.minimum} to {autoscaling.maximum}"
         raise RefusalError("replicas", args.replicas, limit, "omit replicas, or autoscaling")
     if autoscaling.scales_to_zero and args.expose is None:
-        limit = "without a pod nobody would hold the first request: the gateway does"
+        limit = "without a pod, only the gateway can hold the first request"
         raise RefusalError("autoscaling.minimum", 0, limit, "add expose=Expose(), or set minimum=1")
     for target in autoscaling.targets:
         if isinstance(target, CpuUtilisation) and args.resources.accelerator:
             limit = "the pods compute on GPUs, so their CPUs stay idle even under full load"
             raise RefusalError("autoscaling.targets", target, limit, "use targets=[QueueDepth(requests=4)]")
         if isinstance(target, LatencyP99) and isinstance(args.runtime, Triton):
-            limit = "Triton reports sums of its request times, and no quantile"
+            limit = "Triton reports sums of its request times, but no quantiles"
             raise RefusalError("autoscaling.targets", target, limit, "use targets=[QueueDepth(requests=4)]")
 
 
@@ -228,7 +228,7 @@ def _check_autoscaled_canary(args: TorchScriptServiceArgs, autoscaling: Autoscal
         fix = "set replicas instead of autoscaling while the canary runs, or add expose: a gateway shares out requests"
         raise RefusalError("canary", canary, limit, fix)
     if autoscaling.scales_to_zero:
-        limit = "keeps a pod, but autoscaling.minimum=0 asks for none without load"
+        limit = "keeps a pod, but autoscaling.minimum=0 removes all pods without load"
         raise RefusalError("canary", canary, limit, "set autoscaling.minimum to 1 while the canary runs")
     if autoscaling.maximum == 1:
         limit = "each version needs a pod of its own"

@@ -58,7 +58,7 @@ class Shadow:
         if self.tolerance is not None and not 0 <= self.tolerance < float("inf"):
             raise RefusalError("shadow.tolerance", self.tolerance, "must be a finite number from 0", "write 0.01")
         if self.tolerance is None and not self.classes:
-            limit = "leaves nothing of an output of fractions to compare"
+            limit = "would leave nothing to compare in an output of fractions"
             raise RefusalError("shadow.classes", self.classes, limit, "add tolerance=0.01, or omit classes")
 
     def arguments(self, url: str, service_model: str) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ class Tracing:
             limit = "must be http or https, a host and a port, and nothing else"
             raise RefusalError("tracing.endpoint", self.endpoint, limit, fix)
         if _address(url) is None and not _SERVICE.fullmatch(url.hostname or ""):
-            limit = "is neither a Service of the cluster nor an address, and network policies know no other hosts"
+            limit = "is neither a Service of the cluster nor an address, and network policies cannot use other hosts"
             raise RefusalError("tracing.endpoint", self.endpoint, limit, fix)
 
     @property

@@ -24,7 +24,7 @@ CREATE_ONLY = (
     CreateOnly(
         input="zones",
         setting="alicloud.zones",
-        limit="each has its place in the VPC's address range, and Terway goes on using its pod vswitch",
+        limit="each has its place in the VPC's address range, and Terway keeps using its pod vswitch",
         fix="restore these zones, in this order, and add others after them",
         forbids=given_and_not_only_longer,
     ),

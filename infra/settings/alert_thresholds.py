@@ -136,7 +136,7 @@ class ServingThresholds(Model):
             if (1 - objective) * FASTEST_BURN >= 1:
                 raise ValueError(
                     f"{name} = {objective}: must be above {1 - 1 / FASTEST_BURN:.4f}, or not even a service that"
-                    f" always fails would use its error budget {FASTEST_BURN} times too fast. Fix: promise 0.95 or more"
+                    f" always fails would use its error budget {FASTEST_BURN} times too fast. Fix: set 0.95 or more"
                 )
         return self
 

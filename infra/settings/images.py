@@ -37,7 +37,7 @@ def _index_addresses(values: tuple[IPv4Network | Literal["internet"], ...]) -> t
     for value in values:
         if isinstance(value, IPv4Network) and (value.prefixlen < _WIDEST_INDEX or value.is_link_local):
             raise ValueError(
-                f"{value}: is wider than an index. Fix: write the hosts that serve it, such as 10.64.3.7/32"
+                f"{value}: is wider than an index needs. Fix: write the hosts that serve it, such as 10.64.3.7/32"
             )
     return values
 

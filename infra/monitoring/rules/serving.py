@@ -198,7 +198,7 @@ def _models(limits: ServingThresholds) -> Sequence[Alert]:
                 max by ({_SERVICE}, model) (increase(athanor_model_worker_restarts[1h])) >= {_MANY_RESTARTS}""",
             for_seconds=0,
             severity="ticket",
-            summary=f"The process of {{{{ $labels.model }}}} in {_NAMED} ends again and again",
+            summary=f"The process of {{{{ $labels.model }}}} in {_NAMED} keeps ending",
             description="Its requests wait for each restart, the other models answer. The log names the signal.",
         ),
         Alert(
@@ -221,7 +221,7 @@ def _shadows(limits: ServingThresholds) -> Sequence[Alert]:
             expr=_shadow_share("different", limits),
             for_seconds=0,
             severity="ticket",
-            summary=f"The shadow of {_NAMED} answers otherwise than the service",
+            summary=f"The shadow of {_NAMED} gives other answers than the service",
             description="{{ $value | humanizePercentage }} of the requests of an hour got other values, beyond the "
             "tolerance. Clients do not see them.",
         ),

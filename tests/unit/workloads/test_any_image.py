@@ -198,7 +198,7 @@ def test_root_is_refused_at_restricted_and_for_mpi():
     [job] = declare("baseline").of_kind("Job")
     context = job.inputs["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["securityContext"]
     assert (context["runAsUser"], context["runAsNonRoot"]) == (0, False)
-    with pytest.raises(RefusalError, match="run_as_user = 0: is root, as which neither mpirun"):
+    with pytest.raises(RefusalError, match="run_as_user = 0: is root, but neither mpirun"):
         JOBS["mpi"](run_as_user=0)
 
 

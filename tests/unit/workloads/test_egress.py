@@ -83,7 +83,7 @@ def test_every_exception_is_inside_its_range(to):
 @each_row(
     ("values", "words"),
     [
-        ({"to": "huggingface.co"}, ("egress.to = 'huggingface.co'", "know no host names", '"internet"')),
+        ({"to": "huggingface.co"}, ("egress.to = 'huggingface.co'", "cannot use host names", '"internet"')),
         ({"to": "0.0.0.0/0"}, ("wider than /8", 'write "internet"')),
         ({"to": "2001:db8::/32"}, ("IPv6", "IPv4 addresses")),
         ({"to": "10.64.3.7/24"}, ("bits set beyond /24", "write 10.64.3.0/24")),

@@ -287,7 +287,7 @@ def _objects(program) -> list[dict]:
         ("--volume a:/data/output -- python train.py", ("--volume = '/data/output'", "already exists")),
         ("--volume A_B:/b -- python train.py", ("--volume = 'A_B'",)),
         ("--secret gcs:secrets -- python train.py", ("--secret = 'secrets'",)),
-        ("--egress huggingface.co -- python train.py", ("--egress = 'huggingface.co'", "know no host names")),
+        ("--egress huggingface.co -- python train.py", ("--egress = 'huggingface.co'", "cannot use host names")),
         ("--deadline 2 -- python train.py", ("--deadline = '2'", "write it as 90m, 2h or 1d")),
         ("--deadline 0m -- python train.py", ("--deadline = '0m': must be 1s to 3650d",)),
         ("--egress internet:https -- python train.py", ("--egress = 'internet:https'", "write internet:443")),

@@ -192,7 +192,7 @@ REFUSED = {
     "--env NVIDIA_VISIBLE_DEVICES=0": ("--env = 'NVIDIA_VISIBLE_DEVICES'", "omit it, and request GPUs"),
     "--secret WandB": ("--secret = 'WandB'",),
     "--secret wandb:keys": ("--secret = 'keys'",),
-    "--egress huggingface.co": ("--egress = 'huggingface.co'", "know no host names"),
+    "--egress huggingface.co": ("--egress = 'huggingface.co'", "cannot use host names"),
     "--egress internet:0": ("--egress = 0", "must be 1 to 65535"),
     "--egress 10.0.0.0/8": ("--egress = '10.0.0.0/8'", "name the hosts"),
     "--volume claim:/tmp": ("--volume = '/tmp'", "already exists"),
