@@ -67,7 +67,7 @@ _MODULES = {
 }
 """By command: the module whose `run` does the work. Importing some of them takes longer than everything else."""
 _OF_RUNS = {_MODULES["stop"], _MODULES["logs"]}
-"""Modules of the commands that may stand behind `runs`."""
+"""Modules of the commands that also work after `runs`."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -126,7 +126,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of one command.
 
     argparse settles the optional words of `athanor shell RUN --rank 3 -- nvidia-smi` when it has read RUN, as none, and
-    then does not know what stands behind `--`.
+    then does not know what comes after `--`.
     """
     typed = _without_runs(words)
     words = _with_file(typed)
@@ -179,25 +179,25 @@ def _check_one_command(typed: Sequence[str], own: Sequence[str]) -> None:
 
 
 def _check_options_first(arguments: argparse.Namespace, words: Sequence[str]) -> None:
-    """Refuse options behind the beginning of a program: one of the same name may be meant for the program."""
+    """Refuse options after the beginning of a program: one of the same name may be meant for the program."""
     program: list[str] = getattr(arguments, "program", None) or []
     if program and list(words[-len(program) :]) != program:
         begin = words.index(program[0]) if program[0] in words else 0
         options = [word for word in words[begin:] if word.startswith("-")]
-        said = f"{' '.join(options)} behind {program[0]}: options of athanor go before the program"
+        said = f"{' '.join(options)} after {program[0]}: options of athanor go before the program"
         command_parser(arguments.command).error(f"{said}{_OWN_OPTIONS.format(arguments.command)}")
 
 
 def _refuse(arguments: argparse.Namespace, unknown: Sequence[str]) -> NoReturn:
-    """End with what argparse says of options that no command has, and with where those of a program stand."""
+    """End with argparse's message about unknown options, and say where those of a program go."""
     own = _OWN_OPTIONS.format(arguments.command) if hasattr(arguments, "program") else ""
     command_parser(arguments.command).error(f"unrecognized arguments: {' '.join(unknown)}{own}")
 
 
 def _without_runs(words: Sequence[str]) -> Sequence[str]:
-    """Return the words of a command about runs that may stand behind `runs`, as in `athanor runs compare A B`.
+    """Return the words of a command about runs that also works after `runs`, as in `athanor runs compare A B`.
 
-    No parsers below that of `runs`: their defaults would silently replace options that stand before the command.
+    No parsers below that of `runs`: their defaults would silently replace options that come before the command.
     """
     behind = words[1] if words[:1] == ["runs"] and len(words) > 1 else None
     return words[1:] if behind and _MODULES.get(behind) in _OF_RUNS else words

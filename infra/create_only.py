@@ -61,7 +61,7 @@ def guard(name: str, fields: Sequence[CreateOnly]) -> pulumi.ResourceHookBinding
     """Return the hooks of a resource that refuse every change of these inputs which the provider would not make.
 
     Args:
-        name: Name of the hook, one for each resource; it stands in the engine's message.
+        name: Name of the hook, one for each resource; it is in the engine's message.
         fields: The inputs to guard.
     """
 

@@ -176,7 +176,7 @@ def _number_in_quotes(field: str, value: object, kind: object, number: float, lo
 
 
 def _with(value: object, location: Sequence[int | str], item: object) -> object:
-    """Return a value in which another item stands at a location; names of types in it are not steps."""
+    """Return a value in which the item at a location is replaced; names of types in it are not steps."""
     for index, part in enumerate(location):
         rest = location[index + 1 :]
         if isinstance(value, Mapping) and part in value:

@@ -22,7 +22,7 @@ ZONE_TIER = 2
 
 
 def hyper_node_manifests(pools: Sequence[PoolOffer]) -> dict[str, Manifest]:
-    """Return the HyperNodes of the pools whose zones are known, by name; members stand before what they are part of.
+    """Return the HyperNodes of the pools whose zones are known, by name; members come before what they are part of.
 
     Nodes are found by their labels, so that those which an autoscaler adds belong at once.
     """

@@ -209,7 +209,7 @@ def _document(name: str, text: str) -> Value:
 
 
 def _leaves(name: str, value: Value) -> Iterator[tuple[str, str]]:
-    """Yield all texts and numbers of a document with the key under which each stands."""
+    """Yield all texts and numbers of a document with the key of each."""
     if isinstance(value, dict):
         if isinstance(value.get("name"), str):  # of a variable, as in the settings of a chart
             yield from _leaves(label(value["name"]), value.get("value"))

@@ -43,7 +43,7 @@ class Canary:
             by_requests: Whether a gateway shares out requests, whatever the number of pods.
 
         Raises:
-            RefusalError: it would be none; the message names the shares that can be had.
+            RefusalError: it would be none; the message names the possible shares.
         """
         pods = replicas * self.percent // 100
         if by_requests and replicas > 1:

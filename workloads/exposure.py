@@ -21,7 +21,7 @@ Path = Annotated[
     str,
     matching(
         r"/|(/(?!\.\.?(/|\Z))[A-Za-z0-9._~-]+){1,8}",
-        "is not a path. Fix: write up to eight words of letters, digits and ._~-, each behind a slash, such as /vision",
+        "is not a path. Fix: write up to eight words of letters, digits and ._~-, each after a slash, such as /vision",
     ),
 ]
 HttpsUrl = Annotated[

@@ -79,7 +79,7 @@ def _expression(pattern: bytes, *, of_path: bool) -> bytes:
     """Return a pattern as a regular expression for whole paths or names."""
     if not pattern:
         return _NOTHING
-    # Git compares what stands before the first special character by itself, and then begins anew.
+    # Git compares what comes before the first special character by itself, and then starts over.
     begin = re.match(rb"[^*?\[\\]*", pattern)
     begins = {0, begin.end() if begin else 0}
     expression = b""
@@ -206,7 +206,7 @@ def _read(folder: Path, file: Path) -> tuple[_Rules, ...]:
     """Return the rules of a file for a folder; none without the file."""
     try:
         content = file.read_bytes() if file.is_file() else b""
-    except OSError:  # git warns, and goes on
+    except OSError:  # git warns, and continues
         content = b""
     return (_Rules.of(folder, content.removeprefix(b"\xef\xbb\xbf").split(b"\n")),) if content else ()
 

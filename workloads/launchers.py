@@ -66,7 +66,7 @@ def _commands_of(text: str) -> Iterator[list[str]]:
     words: list[str] = []
     is_code, is_target, is_comment = True, False, False
     outer: list[tuple[list[str], bool]] = []
-    """What stands in front of the brackets that are open."""
+    """What comes before the open brackets."""
     for token in tokens:
         is_comment = is_comment and "\n" not in token
         if not token or not set(token) <= set(_MARKS):
@@ -88,7 +88,7 @@ def _commands_of(text: str) -> Iterator[list[str]]:
 
 
 def _without_prefix(words: Sequence[str]) -> list[str]:
-    """Return a command without what may stand before it: assignments, and words that run the rest."""
+    """Return a command without what may come before it: assignments, and words that run the rest."""
     start = 0
     while start < len(words) and (words[start] in _BEFORE_A_COMMAND or _ASSIGNMENT.fullmatch(words[start])):
         start += 1

@@ -212,7 +212,7 @@ class Container:
 
 
 def _variables(values: Mapping[str, str]) -> list[Manifest]:
-    """Return variables in the order of their names; those that name another one stand behind all that do not."""
+    """Return variables in the order of their names; those that name another one come after all that do not."""
     texts = {name: as_written(value, JOB_VARIABLE) for name, value in values.items()}
     later = {name for name, value in values.items() if texts[name] != as_written(value)}
     return [{"name": name, "value": texts[name]} for name in sorted(texts, key=lambda name: (name in later, name))]

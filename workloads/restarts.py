@@ -44,7 +44,7 @@ RESTART_ALONE: tuple[Manifest, ...] = (
     _NOT_AGAIN,
     {"event": "PodFailed", "action": "RestartPod"},
 )
-"""For pods that the others can go on without, and whose failures Volcano counts: those of an elastic job."""
+"""For pods that the others can do without, and whose failures Volcano counts: those of an elastic job."""
 RESTART_TOGETHER: tuple[Manifest, ...] = (
     {"event": "PodEvicted", "action": "RestartJob"},
     _NOT_AGAIN,

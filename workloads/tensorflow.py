@@ -173,7 +173,7 @@ def _steps(role: str, args: TensorFlowJobArgs) -> list[Step]:
 def _restart(role: str, args: TensorFlowJobArgs) -> Restart:
     """Return what starts again when a pod fails or is lost.
 
-    The chief goes on without a worker until it is back; the variables of a lost parameter server are gone, so that all
+    The chief continues without a lost worker; the variables of a lost parameter server are gone, so that all
     start again from the checkpoint. Workers that mirror each other wait for each other in every step.
     """
     return "alone" if role == "evaluator" or (role == "worker" and args.parameter_servers) else "together"

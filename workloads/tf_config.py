@@ -36,7 +36,7 @@ def cluster_spec(job_name: str, replicas: Mapping[str, int], port: int) -> dict[
 
 
 def tf_config(cluster: Mapping[str, list[str]], role: str, index: int) -> str:
-    """Return TF_CONFIG of the pod `index` of a role, as it stands in the environment: JSON without spaces.
+    """Return TF_CONFIG of the pod `index` of a role, as it is in the environment: JSON without spaces.
 
     Raises:
         ValueError: the cluster has no such pod; TensorFlow would wait for itself forever.

@@ -61,7 +61,7 @@ class Cloud:
 
     Args:
         region: such as cn-hangzhou.
-        keys: who asks; None asks as nobody, which only taking a role with an OIDC token allows.
+        keys: the caller's; None sends unsigned requests, which only taking a role with an OIDC token allows.
         environment: variables that may name endpoints (`VPC_ENDPOINT` …) and the certificates to trust
             (`SSL_CERT_FILE`).
     """

@@ -47,7 +47,7 @@ def kind_of(state: str) -> str:
 def leads_inside(name: str, target: str) -> bool:
     """Return whether a link leads to a place in its folder, whatever other links there become.
 
-    So ".." may only come first: behind the name of a folder that is a link by now, it would lead elsewhere.
+    So ".." may only come first: after the name of a folder that is a link by now, it would lead elsewhere.
     """
     steps = [step for step in target.split("/") if step not in {"", "."}]
     up = next((at for at, step in enumerate(steps) if step != ".."), len(steps))

@@ -73,7 +73,7 @@ class Successor(AbstractContextManager["Successor"]):
         self._deciding = threading.Lock()
         self._ended = False
         self._lock: IO[str] | None = None
-        # A daemon: nothing wakes it as long as the other terminal goes on.
+        # A daemon: nothing wakes it as long as the other terminal runs.
         threading.Thread(target=self._take_over, daemon=True).start()
 
     def __exit__(

@@ -131,7 +131,7 @@ def state_words(pod: Object) -> str:
 
 
 def image_trouble(job: Object, pods: Sequence[Object], *, local: bool) -> Finding | None:
-    """Say which image cannot be had."""
+    """Say which image cannot be pulled."""
     for each in statuses(pods):
         if each.waiting.get("reason") in _IMAGE_REASONS:
             image = each.status.get("image") or "?"
@@ -220,7 +220,7 @@ def failure_and_fix(exit_code: int, limit: str | None, commands: Commands, name:
     Args:
         exit_code: Of the program.
         limit: The memory that its container had at most.
-        commands: Those of the one who asks.
+        commands: Those of the user.
         name: The job's.
     """
     if exit_code == _KILLED:

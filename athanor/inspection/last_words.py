@@ -78,8 +78,8 @@ def _message(lines: Sequence[str], start: int, end: int, behind: int) -> list[st
     Args:
         lines: The log.
         start: Where its traceback begins.
-        end: The place behind the first line of its message.
-        behind: The place behind its message.
+        end: The index after the first line of its message.
+        behind: The index after its message.
     """
     is_group = _is_group(lines[start])
     message = [_unmarked(lines[start], line) for line in lines[start + 1 if is_group else end - 1 : behind]]
@@ -87,7 +87,7 @@ def _message(lines: Sequence[str], start: int, end: int, behind: int) -> list[st
 
 
 def _causes(lines: Sequence[str], start: int) -> list[str]:
-    """Return the errors before the one whose traceback begins at a line, each with the words behind it."""
+    """Return the errors before the one whose traceback begins at a line, each with the words after it."""
     between = [place for place in range(max(0, start - 3), start) if _unmarked(lines[start], lines[place]) in _CHAINED]
     if not between:
         return []
@@ -99,12 +99,12 @@ def _causes(lines: Sequence[str], start: int) -> list[str]:
 
 
 def _end_of_message(lines: Sequence[str], start: int, end: int) -> int:
-    """Return the place behind the message of an error, which may have several lines.
+    """Return the index after the message of an error, which may have several lines.
 
     Args:
         lines: The log.
         start: Where its traceback begins.
-        end: The place behind the first line of its message.
+        end: The index after the first line of its message.
     """
     if _is_group(lines[start]) or (end == len(lines) and lines[end - 1].startswith((" ", "\t"))):
         return end  # or a traceback that breaks off
@@ -123,7 +123,7 @@ def _shortened(message: list[str]) -> list[str]:
 
 
 def _end_of_traceback(lines: Sequence[str], start: int) -> int:
-    """Return the place behind the exception of a traceback that begins at a line; 0 if none does there."""
+    """Return the index after the exception of a traceback that begins at a line; 0 if none does there."""
     if not _HEADER.match(lines[start]):
         return 0
     is_group = _is_group(lines[start])
@@ -150,6 +150,6 @@ def _mark(header: str) -> str:
 
 
 def _end_of_report(lines: Sequence[str], start: int) -> int:
-    """Return the place behind the report between two rules that follows torchrun's traceback; `start` without any."""
+    """Return the index after the report between two rules that follows torchrun's traceback; `start` without any."""
     rules = [place for place in range(start, len(lines)) if _RULE.fullmatch(lines[place].strip())]
     return rules[1] + 1 if len(rules) > 1 and rules[0] == start else start

@@ -31,7 +31,7 @@ class Part:
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
-    """What stands below it."""
+    """Text below it."""
 
 
 def status(snapshot: Snapshot, now: datetime, platform_namespaces: Sequence[str] = ()) -> list[Part]:

@@ -206,7 +206,7 @@ def mounts(case: Case) -> Finding | None:
 
 
 def restarting(case: Case) -> Finding | None:
-    """Say that the pods of before are still ending."""
+    """Say that the previous pods are still ending."""
     going = [pod for pod in case.pods if pod["metadata"].get("deletionTimestamp")]
     if job_phase(case.job) != "Restarting" and not going:
         return None

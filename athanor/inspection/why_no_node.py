@@ -242,7 +242,7 @@ def unschedulable(case: Case) -> Finding | None:
     scheduled = [condition(pod, "PodScheduled") for pod in waits]
     refused = [each["message"] for each in scheduled if each.get("reason") == "Unschedulable" and each.get("message")]
     group = condition(case.group, "Unschedulable") if case.group else {}
-    # A condition of before stays until the next one is written.
+    # The previous condition stays until the next one is written.
     reported = group.get("message", "") if group.get("status") == "True" and waits else ""
     origin = _ORIGIN.search(reported)
     exact = [each for each in refused if "nodes are unavailable" in each]

@@ -50,7 +50,7 @@ def differences(old: Value, new: Value) -> list[Difference]:
 
 
 def after_a_rename(differences: Sequence[Difference], path: str) -> list[Difference]:
-    """Mark the differences that are nothing but a new name, which stands at a path, in place of the old one."""
+    """Mark the differences that are nothing but a new name, which is at a path, in place of the old one."""
     name = next((each for each in differences if each.path == path), Difference(path=path, kind="later"))
     old, new = name.old, name.new
     if not isinstance(old, str) or not isinstance(new, str) or not old:
@@ -174,7 +174,7 @@ def _as_sets(old: list[Value], new: list[Value], path: str) -> Iterator[Differen
 
 
 def _aligned(old: list[Value], new: list[Value], path: str) -> Iterator[Difference]:
-    """Compare lists whose order counts: what is the same stays out of it, also behind something that was inserted."""
+    """Compare lists whose order counts: what is the same stays out of it, also after something that was inserted."""
     matcher = difflib.SequenceMatcher(None, [*map(_key, old)], [*map(_key, new)], autojunk=False)
     for tag, first, last, new_first, new_last in matcher.get_opcodes():
         if tag == "equal":

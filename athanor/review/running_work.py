@@ -193,7 +193,7 @@ def _pod(item: object, pools: dict[str, str]) -> Pod:
 
 
 def _controller(item: object, labels: dict[str, object]) -> str:
-    """Return the Deployment's or StatefulSet's name: a ReplicaSet has that of its Deployment, and a hash behind it."""
+    """Return the Deployment's or StatefulSet's name: a ReplicaSet has that of its Deployment, followed by a hash."""
     for kind, name in _owners(item):
         if kind == "ReplicaSet":
             return name.removesuffix(f"-{as_text(labels.get('pod-template-hash'))}")

@@ -32,7 +32,7 @@ _RANK_OF_MESSAGES = _RANK_OF_CHANGES + len(KINDS)
 
 
 def blocks(review: StackReview) -> list[Block]:
-    """Return the blocks of a stack, in the order in which they stand."""
+    """Return the blocks of a stack, in their order."""
     heading = f"## {code(review.preview.stack or 'unnamed stack', 60)}: {result(review)}"
     return [
         Block(text=heading, rank=_RANK_OF_HEADING),

@@ -58,7 +58,7 @@ _MOUNTS = ("alicloud:nas/mountTarget:MountTarget", "alicloud:nas/protocolMountTa
 _STORES = tuple(token for token in _THINGS["volume"] if token not in _MOUNTS and not token.startswith("kubernetes:"))
 """Types of resources that hold the files of volumes."""
 _SHORTEST_IDENTIFIER = 6
-"""Characters: anything shorter may stand in a volume by chance."""
+"""Characters: anything shorter may occur in a volume by chance."""
 THINGS = tuple(_THINGS)
 """Kinds of things with something at stake, the largest first."""
 _CONSEQUENCES = {

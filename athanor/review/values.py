@@ -45,7 +45,7 @@ _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _DEEPEST = 150
 """Levels of nesting that are compared; a CRD's schema has about 50."""
 _SHORTEST_SECRET = 8
-"""Characters of a secret that is also removed from other texts: shorter ones are words that stand anywhere."""
+"""Characters of a secret that is also removed from other texts: shorter ones are words that occur anywhere."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class Description:
 
     @property
     def notes(self) -> list[str]:
-        """Lines that say what the command said in vain; none if it did not."""
+        """Lines that name words of the command without effect; none if all have one."""
         words = f"left out of the command, because the job sets this itself: {'; '.join(self.left_out)}"
         return [words] if self.left_out else []
 

@@ -53,7 +53,7 @@ class Pasted:
         """Return the same with a program.
 
         Args:
-            launcher: What it stands behind.
+            launcher: What it comes after.
             program: Its words.
 
         Raises:
@@ -65,13 +65,13 @@ class Pasted:
 
 
 def split_option(option: str) -> tuple[str, str | None]:
-    """Return an option's name without dashes, and its value if that stands behind an equals sign."""
+    """Return an option's name without dashes, and its value if that comes after an equals sign."""
     name, equals, value = option.lstrip("-").partition("=")
     return name, value if equals else None
 
 
 def value_of(option: str, value: str | None, rest: list[str]) -> str:
-    """Return the value of an option, which is taken from the front of `rest` unless it stood behind an equals sign.
+    """Return the value of an option, which is taken from the front of `rest` unless it came after an equals sign.
 
     Raises:
         RefusalError: there is none.
@@ -104,7 +104,7 @@ def read_program(words: Sequence[str]) -> Pasted:
     """Return what a pod is to run.
 
     Raises:
-        RefusalError: there is nothing behind the variables.
+        RefusalError: there is nothing after the variables.
     """
     variables, program = leading_variables(words)
     return Pasted(program=program, env=variables)

@@ -54,7 +54,7 @@ class Replaced:
 
     @property
     def is_gone(self) -> bool:
-        """Whether there was a job and the cluster has it no more, which the engine does not know."""
+        """Whether there was a job that no longer exists in the cluster, which the engine does not know."""
         return bool(self.job_name) and self.phase is None
 
     @property
@@ -66,13 +66,13 @@ class Replaced:
         """Return the number that a job of the same content gets: another one if it has to begin from the beginning.
 
         Args:
-            keep_folder: Let a job that is gone have the name of before, and with it the folder of its files.
+            keep_folder: Give a job that is gone its former name, and with it the folder of its files.
         """
         if not self.job_name or self.goes_on or (self.is_gone and keep_folder):
             return self.repetition
         return self.repetition + 1
 
     def is_still(self, outputs: Mapping[str, str]) -> bool:
-        """Return whether an update, whose outputs these are, left the job alone that went on."""
+        """Return whether an update, whose outputs these are, left the running job alone."""
         now = (outputs["namespace"], outputs["job_name"])
         return self.goes_on and now == (self.namespace, self.job_name)

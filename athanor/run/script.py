@@ -74,7 +74,7 @@ def check_script(program: Sequence[str], source: LocalFolder, *, under_torchrun:
     Args:
         program: What a rank or pod runs, without a launcher. An absolute path is the image's, and not looked for.
         source: The folder.
-        under_torchrun: Whether torchrun gets the program, which it hands to Python unless --no-python stands first.
+        under_torchrun: Whether torchrun gets the program, which it hands to Python unless --no-python comes first.
 
     Raises:
         RefusalError: the script does not exist, .gitignore or .athanorignore names it, or it is started as a program

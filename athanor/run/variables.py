@@ -26,12 +26,12 @@ _OF_THE_START = re.compile(
 
 
 def leading_variables(words: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the variables in front of a command, and the command behind them.
+    """Return the variables in front of a command, and the command after them.
 
     `env` counts as part of them, unless it has options, which only env itself can honour.
 
     Raises:
-        RefusalError: nothing stands behind them.
+        RefusalError: nothing comes after them.
     """
     by_env = words[:1] == ["env"] and not (len(words) > 1 and words[1].startswith("-"))
     pattern, rest = (_SETTING_OF_ENV, list(words[1:])) if by_env else (_ASSIGNMENT, list(words))

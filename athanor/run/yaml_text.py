@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _TextLoader(yaml.BaseLoader):
-    """Reads scalars as text, and refuses a key that stands twice in one place."""
+    """Reads scalars as text, and refuses a key that occurs twice in one mapping."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SECRETS_VARIABLE = "PULUMI_CONFIG_PASSPHRASE"
 _PASSPHRASES = (SECRETS_VARIABLE, "PULUMI_CONFIG_PASSPHRASE_FILE")
-"""The first stands above the second."""
+"""The first overrides the second."""
 _BACKEND = "PULUMI_BACKEND_URL"
 _NOT_LOGGED_IN = "PULUMI_ACCESS_TOKEN must be set"
 """What pulumi says where nobody has logged in, and also where a login has expired."""
@@ -48,7 +48,7 @@ def engine_variables() -> dict[str, str]:
 
 
 def own_passphrase(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable with this user's passphrase for runs, which stands above that of the shell; empty without.
+    """Return the variable with this user's passphrase for runs, which overrides that of the shell; empty without.
 
     Only where the backend is a folder, so of one machine, and the shell has a passphrase, so maybe another one at the
     next command: people who share a bucket share the shell's.

@@ -98,7 +98,7 @@ def _run(arguments: argparse.Namespace) -> int:
         _choice().write_text(json.dumps(chosen), encoding="utf-8")
         words = f"chosen: {named.name} of {named.kubeconfig}"
         if os.environ.get("KUBECONFIG"):
-            words += "; $KUBECONFIG stands above it"
+            words += "; $KUBECONFIG overrides it"
     if arguments.json:
         return _list(contexts, as_json=True)
     sys.stderr.write(f"{words}\n")

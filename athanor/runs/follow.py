@@ -162,7 +162,7 @@ def _say(line: str) -> None:
 
 
 def say_what_for(job: dict[str, Any], pods: Iterable[dict[str, Any]], said: set[str]) -> None:
-    """Say what a job waits for, once: an image that cannot be had has two reasons in turn.
+    """Say what a job waits for, once: an image that cannot be pulled has two reasons in turn.
 
     Args:
         job: The job.

@@ -113,7 +113,7 @@ class Log:
 
     @property
     def label(self) -> str:
-        """What stands before its lines: its pod, and where it is not the program's the container, too."""
+        """Prefix of its lines: its pod, and where it is not the program's the container, too."""
         pod = self.pod.removeprefix(f"{self.job_name}-")
         return pod if self.is_program else f"{pod} {self.container}"
 
@@ -144,7 +144,7 @@ def has_ended_printing(pod: dict[str, Any], container: str) -> bool:
 
 
 def hindrance(pods: Iterable[dict[str, Any]]) -> str:
-    """Return what keeps the first of some pods from starting, such as an image that cannot be had; empty if nothing."""
+    """Return what keeps the first of some pods from starting, such as a missing image; empty if nothing does."""
     for each in statuses(sorted(pods, key=number_of)):
         if each.hindrance:
             return f"({each.pod['metadata']['name']}: {each.hindrance}, `athanor why` says more)"

@@ -23,7 +23,7 @@ def kubeconfig_files(named: str | None, environment: Mapping[str, str]) -> list[
     """Return the files that kubectl reads, the first of which decides.
 
     Args:
-        named: As --kubeconfig has it; it stands alone.
+        named: As --kubeconfig has it; no others are read then.
         environment: Of kubectl.
     """
     if named:
@@ -65,7 +65,7 @@ def _absolute(path: str, user: str, files: list[Path]) -> str:
 
 
 def _origin(user: str, files: list[Path]) -> Path:
-    """Return the file that a user's entry stands in: the first that has one of the name.
+    """Return the file that has a user's entry: the first that has one of the name.
 
     Raises:
         RefusalError: none has it any more.

@@ -65,7 +65,7 @@ def job_of_others(cluster: Cluster, name: str) -> tuple[Cluster, str] | None:
 
     Args:
         cluster: Asked in its namespace; if the command line names none, in its platform's, too.
-        name: The job's, with or without the digits behind it.
+        name: The job's, with or without the digits after it.
 
     Raises:
         RefusalError: several jobs are called so, or the cluster does not answer.

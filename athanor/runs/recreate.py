@@ -50,7 +50,7 @@ def recreate(
         cluster: Where it is.
         job: The object.
         folder: Where it is written down in the meantime.
-        say: Shows what goes on.
+        say: Shows progress.
         change: Makes another manifest of its manifest; default: the same.
     """
     namespace, name = job["metadata"]["namespace"], name_of(job)
@@ -104,7 +104,7 @@ def _owner(job: Object) -> str | None:
 
 
 def _creation(owner: str | None) -> list[str]:
-    """Return the words that create it: as the one who applied it, so that a program's next update finds its own."""
+    """Return the words that create it, by its former field manager, so that a later update of a program owns it."""
     return ["apply", "--server-side", f"--field-manager={owner}"] if owner else ["create"]
 
 

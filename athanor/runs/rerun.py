@@ -35,7 +35,7 @@ def rerun(cluster: Cluster, run: str, job_name: str, *, fresh: bool, force: bool
         cluster: The cluster, in the job's namespace.
         run: The run's name.
         job_name: The job's name.
-        fresh: Give it another folder under /data/output, so that it finds no checkpoint of before.
+        fresh: Give it another folder under /data/output, so that it finds no earlier checkpoint.
         force: Also if it has not ended: its pods are stopped first.
 
     Raises:

@@ -84,7 +84,7 @@ def _move_files(new: Path, folder: Path) -> None:
         if file.is_file():
             target = folder / file.relative_to(new)
             target.parent.mkdir(parents=True, exist_ok=True)
-            # In place: TensorBoard goes on reading where it was in a file that has grown.
+            # In place: TensorBoard continues reading where it was in a file that has grown.
             with target.open("r+b" if target.exists() else "wb") as writing:
                 writing.write(file.read_bytes())
 

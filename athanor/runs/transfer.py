@@ -1,7 +1,7 @@
 """File transfer through `kubectl exec`, in both directions; the counterpart of tar_stream.py.
 
 kubectl may lose the beginning of what it is given while the other side starts, or hang. So nothing is written before
-the other side has greeted, a start without a greeting is tried again, and a stream that stands still is ended.
+the other side has greeted, a start without a greeting is tried again, and a stalled stream is ended.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _started(words: Sequence[str]) -> _Agent:
 
 
 def _watch(agent: _Agent, done: threading.Event) -> None:
-    """End a stream that stands still, or whose other side has refused, and show in a terminal how much was copied.
+    """End a stream that stalls, or whose other side has refused, and show in a terminal how much was copied.
 
     A program that ended while more was on its way to it keeps kubectl from ending.
     """

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from athanor.runs.cluster import Cluster
 
 _TAIL_LINES = 400
-"""What is looked through for the last error: behind it stand the reports of torchrun and of other ranks."""
+"""What is looked through for the last error: after it come the reports of torchrun and of other ranks."""
 _FAILURE = re.compile(r"athanor: attempt \d+ of \d+ ended with exit code (?P<code>\d+).*")
 _GOES_ON = {"running", "restarting", "starting", "init", "scheduler"}
 """Causes of a job that is at work or about to be."""
@@ -77,7 +77,7 @@ def why(cluster: Cluster, job_name: str, *, as_json: bool) -> None:
 def _earlier_end(cluster: Cluster, case: Case) -> tuple[str, list[str]] | None:
     """Return how the start before the present one of a job ended with what helps, and its last words; None without.
 
-    Pods of before are gone, so this is what the shell around their programs printed (workloads/restarts.py).
+    Earlier pods are gone, so this is what the shell around their programs printed (workloads/restarts.py).
     """
     try:
         lines = earlier_lines(cluster, case.job, case.pods)

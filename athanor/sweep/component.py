@@ -103,7 +103,7 @@ class SweepArgs:
 
 
 def _drawn(space: Sequence[Parameter], seed: int) -> Iterator[dict[str, str]]:
-    """Yield points without end. Of Random, only random() is the same in every version of Python."""
+    """Yield points indefinitely. Of Random, only random() is the same in every version of Python."""
     source = Random(seed)  # noqa: S311 - for search, not for secrets
     while True:
         yield {parameter.name: _at(parameter, source.random()) for parameter in space}

@@ -121,7 +121,7 @@ class Kept:
             except BlockingIOError:
                 fix = "let it end, or press Ctrl-C there"
                 raise RefusalError("sweep", self.folder.name, "is in use by another athanor sweep", fix) from None
-            # Those that an earlier client began go on without it, and this one must see what they did.
+            # Those that an earlier client began continue without it, and this one must see what they did.
             try:
                 fcntl.flock(commands, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -45,7 +45,7 @@ class Sweep:
         """Return when all trials have ended, or none can be expected to complete.
 
         Raises:
-            StartError: a run could not be started; those that run go on.
+            StartError: a run could not be started; those that run continue.
             RefusalError: the cluster does not answer, or the first trials failed, all of them.
         """
         for number in self.trials.to_delete():

@@ -83,7 +83,7 @@ def read_parameter(words: str) -> Parameter:
 
 
 def check_name(name: str, given: str) -> None:
-    """Refuse what could not stand in braces in a command.
+    """Refuse what could not be in braces in a command.
 
     Raises:
         RefusalError: quoting what was given.

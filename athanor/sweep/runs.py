@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 STARTING, LOST, GONE, UNKNOWN = "starting", "lost", "gone", "unknown"
 """Phases in addition to Volcano's: a run whose command has not ended, one that nobody started to the end, one whose job
-the cluster has no more, and one that could not be asked for."""
+that no longer exists in the cluster, and one that could not be read."""
 _LOOK_SECONDS = 2.0
 
 

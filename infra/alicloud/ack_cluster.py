@@ -191,7 +191,7 @@ def _encryption(key_id: str | None) -> dict[str, Any]:
 
 
 def delete_options(settings: AlicloudSettings) -> list[dict[str, str]]:
-    """Return what goes with the cluster: everything that would go on costing money; of a protected one, no logs."""
+    """Return what goes with the cluster: everything that would keep costing money; of a protected one, no logs."""
     logs = "retain" if settings.protected else "delete"
     modes = {"SLB": "delete", "ALB": "delete", "PrivateZone": "delete", "SLS_Data": logs, "SLS_ControlPlane": logs}
     return [{"resource_type": kind, "delete_mode": mode} for kind, mode in modes.items()]

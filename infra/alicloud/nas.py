@@ -58,7 +58,7 @@ class NasStorage(pulumi.ComponentResource):
     """A NAS file system that the nodes of an environment can mount, and nobody else.
 
     In a protected environment the file system and its mount target refuse deletion and replacement. They are not
-    merely retained: a destroy that leaves a file system behind would look complete while it goes on costing.
+    merely retained: a destroy that leaves a file system behind would look complete while it keeps costing money.
     """
 
     backing: FileSystemVolumes

@@ -53,7 +53,7 @@ COUNTERS: tuple[tuple[str, str, str], ...] = (
     ("DCGM_FI_DEV_GPU_TEMP", "gauge", "Temperature of the GPU (degrees Celsius)."),
     ("DCGM_FI_DEV_MEMORY_TEMP", "gauge", "Temperature of its memory (degrees Celsius)."),
     ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "PCIe retries."),
-    # The code of the last error, which stands until the next one: alerts compare it, they never take its increase.
+    # The code of the last error, which stays until the next one: alerts compare it, they never take its increase.
     ("DCGM_FI_DEV_XID_ERRORS", "gauge", "Code of the last Xid error."),
     # NVML's nvmlDeviceGpuRecoveryAction_t; drivers that do not know it omit it.
     ("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "gauge", "Recovery that the driver asks for (0 is none)."),

@@ -1,7 +1,7 @@
 """Grafana with our dashboards, and without any password unless the settings name a Secret that holds one.
 
 Changes that people make there are not kept: dashboards are code. Source: Grafana 12, docs "Configure Grafana" and
-"Provision Grafana". No test starts it: its image cannot be had without a registry, and it cannot be built
+"Provision Grafana". No test starts it: its image is not available without a registry, and it cannot be built
 (docs/operator.md).
 """
 

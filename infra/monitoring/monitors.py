@@ -47,7 +47,7 @@ SERVING = "serving"
 """The same for pods of services."""
 RANK_PORTS = f"{METRICS_PORT_NAME}(-[0-9]{{1,2}})?"
 """Names of the ports of a pod's ranks: metrics, metrics-1, metrics-2 … Each is a target: not as many as a pod likes."""
-# Programs of users may emit anything: one that makes a series per sample, or labels without end, must fail alone, not
+# Programs of users may emit anything: one that makes a series per sample, or unbounded labels, must fail alone, not
 # fill Prometheus. A target beyond any of these limits is shown as down.
 _WORKLOAD_LIMITS = {
     "sampleLimit": 10_000,
@@ -170,7 +170,7 @@ def _workload_pods(namespace: str, label: str, job: str) -> Manifest:
 def _gpu_pods() -> Manifest:
     """Return the exporters of GPU metrics.
 
-    A sample's namespace, pod and container are those that the GPU is allocated to. The exporter's own would stand in
+    A sample's namespace, pod and container are those that the GPU is allocated to. The exporter's own would be in
     for them on a GPU that nobody has, and turn it into one that is in use.
     """
     relabelings = [copied("__meta_kubernetes_pod_node_name", "node"), without("namespace", "pod")]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _CREDENTIALS = re.compile(r"://[^\s/@]+@")
-"""In a URL: a message stands in logs."""
+"""In a URL: messages end up in logs."""
 
 
 def parse_settings(raw: Mapping[str, object]) -> Settings:

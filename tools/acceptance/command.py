@@ -66,7 +66,7 @@ def accept(stack: str, options: Options, console: Console, report: Progress) -> 
 
     Raises:
         RefusalError: the stack has an environment already, is protected, or nobody confirmed the cost.
-        ToolchainError: a program could not be had.
+        ToolchainError: a program is not available.
     """
     settings = parse_settings(stack_config(stack))
     pools = gpu_pools(settings, options.pools)

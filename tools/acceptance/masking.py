@@ -21,7 +21,7 @@ _PATTERNS = (
     (re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"), MASK),  # JSON Web Tokens
     (re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/-]{8,}=*"), rf"\1{MASK}"),
     (re.compile(r"((?:Signature|SecurityToken|AccessKeyId|AccessKeySecret)=)[^&\s\"']+"), rf"\1{MASK}"),
-    # Numbers of accounts stand in every resource name; the last four digits tell two of them apart.
+    # Numbers of accounts are in every resource name; the last four digits tell two of them apart.
     (re.compile(r"(?<![0-9A-Za-z])[0-9]{12}([0-9]{4})(?![0-9A-Za-z])"), r"************\1"),
 )
 

@@ -42,7 +42,7 @@ def markdown(heading: Heading, steps: Sequence[Step], entries: Sequence[Entry], 
     """Return a report, without secrets.
 
     Args:
-        heading: what stands above the steps.
+        heading: text above the steps.
         steps: all of them, in their order.
         entries: how those ended that ran.
         environment: variables whose secrets must not appear.

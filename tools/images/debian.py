@@ -27,7 +27,7 @@ def bootstrap(root: Path) -> None:
     would have done are done here. That takes a third of the time and of the space.
 
     Raises:
-        CommandError: a package cannot be had.
+        CommandError: a package is not available.
     """
     command = [
         *DIES_WITH_ATHANOR,

@@ -36,7 +36,7 @@ def ensure_gateway_images(containerd_socket: Path, report: Progress, *, place: M
 
     Raises:
         tools.process.CommandError: one could neither be pulled nor built, or containerd refused it.
-        tools.toolchain.ToolchainError: Envoy cannot be had.
+        tools.toolchain.ToolchainError: Envoy is not available.
     """
     ensure_platform_images(containerd_socket, [GATEWAY], report, place=place)
     pulled = _is_pulled(report, place)

@@ -40,7 +40,7 @@ def install(root: Path, framework: str, variant: str) -> None:
     """Install the packages of a framework and variant into `root`, from this machine's download cache.
 
     Raises:
-        CommandError: a package cannot be had, or is not the file that was pinned.
+        CommandError: a package is not available, or is not the file that was pinned.
         ImageError: uv is missing.
     """
     site_packages = install_pins(root, requirements_file(framework), variant)
@@ -55,7 +55,7 @@ def install_pins(root: Path, requirements: Path, variant: str) -> Path:
     """Install the packages of one file of pins into `root`; return the folder that they are in.
 
     Raises:
-        CommandError: a package cannot be had, or is not the file that was pinned.
+        CommandError: a package is not available, or is not the file that was pinned.
         ImageError: uv is missing.
     """
     pins = requirements_for(variant, requirements.read_text(encoding="utf-8").splitlines())

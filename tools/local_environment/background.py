@@ -102,7 +102,7 @@ class Background:
         """Return when the programs of a group are there.
 
         Raises:
-            ToolchainError: one could not be had.
+            ToolchainError: one is not available.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._error or group in self._ready)

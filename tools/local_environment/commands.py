@@ -39,7 +39,7 @@ def tools(report: Progress, groups: Sequence[str] = GROUPS) -> None:
 
     Raises:
         SystemPackageError: programs of the machine's own are missing and cannot be installed.
-        ToolchainError: one could not be had.
+        ToolchainError: one is not available.
     """
     settings = stack.local_settings()
     if settings.runs_on_own_local_cluster:

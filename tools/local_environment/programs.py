@@ -32,7 +32,7 @@ class Programs:
     on_machine: Sequence[str]
     """What runs on this machine itself."""
     in_images: Sequence[str] = ()
-    """What only runs in pods: each goes into an image of its own, unless upstream's can be had."""
+    """What only runs in pods: each goes into an image of its own, unless upstream's is available."""
 
     def are_present(self) -> bool:
         """Tell whether nothing has to be downloaded or built."""
@@ -57,11 +57,11 @@ def get(settings: Settings, groups: Sequence[str], report: Progress) -> None:
     """Have the programs of these groups, and with the first one what the Pulumi program reads of their modules.
 
     Raises:
-        ToolchainError: one could be had from no source.
+        ToolchainError: one is not available from any source.
     """
     needed = [programs(settings, group) for group in groups]
     images = {name for group in needed for name in group.in_images}
-    # What only runs in pods need not be built where its image can be had.
+    # What only runs in pods need not be built where its image is available.
     built = images - fetch_platform_images(images, report, place=mirror(settings.images))
     ensure(sorted({name for group in needed for name in group.on_machine} | built), report)
     if CORE in groups:

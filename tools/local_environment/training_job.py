@@ -63,7 +63,7 @@ def wait_for_job(kubectl: Kubectl, namespace: str, job: str, report: Progress, *
         job: name of its object.
         report: shows its state.
         until_exported: return as soon as the trainer says that the model is exported: its ranks then wait for a last
-            scrape, in vain where nothing watches the platform yet.
+            scrape, without effect where nothing watches the platform yet.
 
     Raises:
         TrainingError: the job failed.

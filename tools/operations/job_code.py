@@ -53,7 +53,7 @@ class Source:
 
 
 def check_commit(commit: str) -> None:
-    """Refuse what is neither a commit nor the one of before.
+    """Refuse what is neither a commit nor the previous one.
 
     Raises:
         RefusalError: it is not.
@@ -109,13 +109,13 @@ class Choice:
     job_name: str
 
     def make(self, commit: str | None) -> None:
-        """Choose a commit, SAME, or with None what the job asks for: then none of before must be left."""
+        """Choose a commit, SAME, or with None what the job asks for: then no earlier choice may be left."""
         name = commit_choice(self.job_name)
         try:
             if self.kubectl.run("get", "configmap", name, "-n", self.namespace, "--ignore-not-found", "-o", "name"):
                 self.kubectl.run("delete", "configmap", name, "-n", self.namespace, "--ignore-not-found")
         except CommandError as error:
-            # One of before goes with its run anyhow: who cannot see it need not take it away.
+            # An earlier one goes with its run anyway: a user who cannot see it need not remove it.
             if commit is not None or "(Forbidden)" not in error.output:
                 raise
         if commit is not None:

@@ -71,7 +71,7 @@ def _json(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 def sentence(fields: Mapping[str, str]) -> str:
-    """Return a structured line for people; a traceback stands on lines of its own below it.
+    """Return a structured line for people; a traceback is on lines of its own below it.
 
     A line of the trainer's as the trainer words it, any other as `WARNING message key=value …`: without its time, with
     a level that means something in particular, and without values that the message itself gives, perhaps shorter.

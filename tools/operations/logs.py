@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 1.0
 _CLOCKS_DIFFER = timedelta(seconds=30)
 _DISPLACED_LINES = 100
-"""A line stands at most so many lines behind its place in time."""
+"""A line is at most this many lines after its place in time."""
 _LINE = re.compile(rb"\[pod/([^/\]]+)/([^\]]+)\] (\S+) ?(.*)", re.DOTALL)
 Source = tuple[str, str]
 """Pod and container."""
@@ -83,7 +83,7 @@ def _lines(text: bytes | mmap.mmap, start: int, end: int) -> Iterator[Line]:
     """Yield the lines of a part by time.
 
     The runtime stamps a line before it writes it, and a container's two streams independently of each other: on a busy
-    node a line of standard error stands now and then after slightly later ones of standard output.
+    node a line of standard error occasionally comes after slightly later ones of standard output.
     """
     waiting: list[tuple[bytes, int, Line]] = []
     for number, (_, _, line) in enumerate(_split(text, start, end)):
@@ -122,7 +122,7 @@ class Unseen:
 
 
 def prefixes(job: Object, pods: Iterable[Object]) -> dict[Source, str]:
-    """Return what stands before each source's lines: `worker-0`, and `worker-0/prepare` for further containers."""
+    """Return the prefix of each source's lines: `worker-0`, and `worker-0/prepare` for further containers."""
     by_source: dict[Source, str] = {}
     for pod in pods:
         main = pod["spec"]["containers"][0]["name"]
@@ -133,7 +133,7 @@ def prefixes(job: Object, pods: Iterable[Object]) -> dict[Source, str]:
 
 
 def written(line: Line, before: Mapping[Source, str], *, timestamps: bool) -> bytes:
-    """Return a line as it is shown: with what stands before it, also before each line of its traceback."""
+    """Return a line as it is shown: with its prefix, also before each line of its traceback."""
     stamp, source, text = line
     name = before.get(source, "/".join(source))
     start = f"[{name}] ".encode() + (stamp + b" " if timestamps else b"")

@@ -131,7 +131,7 @@ def show_past(
 
 
 def prefixes(run: Run) -> dict[Source, str]:
-    """Return what stands before each source's lines: `worker-0`, and `worker-0/prepare` for further containers.
+    """Return the prefix of each source's lines: `worker-0`, and `worker-0/prepare` for further containers.
 
     A pod that is gone does not tell which container is its first; in the program's jobs it has the role's name.
     """

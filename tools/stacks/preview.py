@@ -41,7 +41,7 @@ def preview(stack: str, report: Progress) -> int:
 
     Raises:
         RefusalError: the stack's configuration is wrong.
-        ToolchainError: a program could not be had.
+        ToolchainError: a program is not available.
         CommandError: the engine refused to create the stack.
     """
     engine = engine_for_a_preview(stack, report)
@@ -57,7 +57,7 @@ def engine_for_a_preview(stack: str, report: Progress) -> Engine:
     Raises:
         RefusalError: the stack's configuration is wrong, neither a file nor the backend has the stack, or a temporary
             key has expired.
-        ToolchainError: a program could not be had.
+        ToolchainError: a program is not available.
     """
     settings = parse_settings(stack_config(stack))
     if settings.alicloud:

@@ -29,7 +29,7 @@ def review(stacks: Sequence[str], options: Sequence[str], report: Progress) -> i
 
     Raises:
         RefusalError: a stack's configuration is wrong.
-        ToolchainError: a program could not be had.
+        ToolchainError: a program is not available.
         CommandError: the engine refused to create a stack.
     """
     with ExitStack() as existing:

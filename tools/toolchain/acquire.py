@@ -53,7 +53,7 @@ def ensure(names: Iterable[str], report: Progress | None = None) -> dict[str, Pa
     """Get the tools of these programs; return each program's file by name.
 
     Raises:
-        ToolchainError: a name is unknown, or a tool could not be had from any source.
+        ToolchainError: a name is unknown, or a tool is not available from any source.
     """
     requested = list(names)
     provided = provide(requested, report)
@@ -67,7 +67,7 @@ def provide(names: Iterable[str], report: Progress | None = None) -> dict[str, P
     """Get the tools of these programs; return them by the tools' names, with where they came from.
 
     Raises:
-        ToolchainError: a name is unknown, or a tool could not be had from any source.
+        ToolchainError: a name is unknown, or a tool is not available from any source.
     """
     requested = {tool_of(name).name for name in names}
     # In the table's order: the engine comes before the plugins that it installs.

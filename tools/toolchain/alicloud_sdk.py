@@ -31,7 +31,7 @@ def copy_used_sdk(go: Go, sources: Path) -> None:
     Too little would not compile, and too much only takes longer: so names are compared, not types.
 
     Raises:
-        ToolchainError: a module could not be had or differs from go.sum.
+        ToolchainError: a module is not available or differs from go.sum.
     """
     target = sources / "alibaba-cloud-sdk"
     upstream = go.module_folder(target / "upstream", SDK_MODULE)

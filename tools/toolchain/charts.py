@@ -32,7 +32,7 @@ def upstream_manifests(report: Progress | None = None, *, gateway: bool) -> None
         gateway: whether a stack has a gateway.
 
     Raises:
-        ToolchainError: a module could not be had.
+        ToolchainError: a module is not available.
     """
     volcano_chart(report)
     prometheus_operator_crds(report)
@@ -45,7 +45,7 @@ def volcano_chart(report: Progress | None = None) -> Path:
     """Return a folder with upstream's chart of the Volcano version that is built: crd/bases/*.yaml, templates/ ….
 
     Raises:
-        ToolchainError: the module could not be had.
+        ToolchainError: the module is not available.
     """
     name = f"volcano-{TOOLS['vc-scheduler'].version}"
     return _copy(name, PLATFORM_GRAPH / "volcano" / "upstream", VOLCANO_MODULE, "installer/helm/chart/volcano", report)
@@ -55,7 +55,7 @@ def prometheus_operator_crds(report: Progress | None = None) -> Path:
     """Return a folder with the CRDs of the operator that is built: monitoring.coreos.com_<plural>.yaml each.
 
     Raises:
-        ToolchainError: the module could not be had.
+        ToolchainError: the module is not available.
     """
     name = f"prometheus-operator-{TOOLS['prometheus-operator'].version}"
     return _copy(name, PLATFORM_GRAPH, PROMETHEUS_OPERATOR_MODULE, "example/prometheus-operator-crd", report)
@@ -65,7 +65,7 @@ def gateway_api_crds(report: Progress | None = None) -> Path:
     """Return a folder with the CRDs of the Gateway API's standard channel: <group>_<plural>.yaml each.
 
     Raises:
-        ToolchainError: the module could not be had.
+        ToolchainError: the module is not available.
     """
     return _copy(f"gateway-api-{GATEWAY_API}", GATEWAY_GRAPH, _GATEWAY_API_MODULE, "config/crd/standard", report)
 
@@ -74,7 +74,7 @@ def envoy_gateway_crds(report: Progress | None = None) -> Path:
     """Return a folder with the CRDs of the Envoy Gateway that is built: gateway.envoyproxy.io_<plural>.yaml each.
 
     Raises:
-        ToolchainError: the module could not be had.
+        ToolchainError: the module is not available.
     """
     name = f"envoy-gateway-{TOOLS[GATEWAY].version}"
     upstream, path = GATEWAY_GRAPH / "envoy-gateway" / "upstream", "charts/gateway-helm/charts/crds/crds/generated"

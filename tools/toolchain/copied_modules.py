@@ -290,7 +290,7 @@ def copy_module(go: Go, sources: Path, copied: CopiedModule) -> None:
         copied: which module, and what is different.
 
     Raises:
-        ToolchainError: the module could not be had, differs from go.sum, or is not what the table expects.
+        ToolchainError: the module is not available, differs from go.sum, or is not what the table expects.
     """
     target = sources / copied.folder
     upstream = go.module_folder(target / "upstream", copied.module)

@@ -29,7 +29,7 @@ def ensure_envoy(report: Progress | None) -> Path:
     """Return the program, linked to glibc alone; installs it into the cache first if it is not there.
 
     Raises:
-        ToolchainError: it cannot be had.
+        ToolchainError: it is not available.
     """
     folder = paths().cache / "tools" / "envoy" / f"{envoy_version()}-linux-{arch()}"
     program = folder / _PROGRAM

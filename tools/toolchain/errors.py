@@ -6,4 +6,4 @@ from tools.errors import ExpectedError
 
 
 class ToolchainError(ExpectedError):
-    """A tool could not be had; the message names what to do."""
+    """A tool is not available; the message says what to do."""

@@ -86,7 +86,7 @@ def build(go: Go, builds: Iterable[GraphBuild], report: Progress | None) -> dict
     """Build all programs, downloading the next modules while the processor compiles; return their files by name.
 
     Raises:
-        ToolchainError: a module could not be had, differs from go.sum, or does not compile.
+        ToolchainError: a module is not available, differs from go.sum, or does not compile.
     """
     scratch = paths().cache / "go" / "tmp"
     shutil.rmtree(scratch, ignore_errors=True)

@@ -63,7 +63,7 @@ class Go:
         """Run a `go` command that talks to the module proxy; return what it prints.
 
         Raises:
-            ToolchainError: a module could not be had or differs from go.sum.
+            ToolchainError: a module is not available or differs from go.sum.
         """
         # If only the cache of Go was deleted, all tools are still there, and nothing else has created this folder.
         Path(self.environment["GOTMPDIR"]).mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ def complete_provider_sources(go: Go, sources: Path) -> None:
     """Write what is missing in `sources`, a copy of the platform graph's folder, to compile the provider.
 
     Raises:
-        ToolchainError: a module could not be had or differs from go.sum.
+        ToolchainError: a module is not available or differs from go.sum.
     """
     _write_embedded_files(go, sources)
     _copy_sdk_parts(go, sources)

@@ -18,7 +18,7 @@ def ensure_wheel(requirement: Path, folder: Path, fix: str) -> None:
     """Have what a file pins in `folder`, whole or not at all.
 
     Raises:
-        ToolchainError: it cannot be had; the message says `fix`.
+        ToolchainError: it is not available; the message says `fix`.
     """
     if folder.is_dir():
         return
@@ -35,7 +35,7 @@ def install_wheel(requirement: Path, folder: Path) -> None:
     """Unpack the package that a file pins by version and SHA-256 into `folder`.
 
     Raises:
-        tools.process.CommandError: it cannot be had, or is not the file that was pinned.
+        tools.process.CommandError: it is not available, or is not the file that was pinned.
     """
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--no-compile", "--only-binary=:all:", "--require-hashes"]

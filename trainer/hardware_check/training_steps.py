@@ -106,7 +106,7 @@ def speed(site: Site, run: Training) -> Figures:
 def checkpoint(site: Site) -> Figures:
     """Save the same states synchronously and in the background, and compare them byte by byte.
 
-    Two GPUs divide the model, so that each copies its own part. Next to the seconds of each save stand those of one
+    Two GPUs divide the model, so that each copies its own part. The report also has, for each save, the seconds of one
     file of as many bytes, which no way to save can be faster than.
     """
     saves: dict[str, list[dict[str, Any]]] = {}
@@ -169,7 +169,7 @@ def images(site: Site, workers: int) -> Figures:
 
 
 def stop_and_resume(site: Site) -> Figures:
-    """Stop a run as Kubernetes does, let the same command go on, and compare it with a run that nobody stopped."""
+    """Stop a run as Kubernetes does, let the same command continue, and compare it with an uninterrupted run."""
     same = ("--max_steps", str(_STEPS_OF_A_STOPPED_RUN), "--deterministic_on_gpus")
     options = (*gpt_options(site, site.scale.gpt_sizes[0]), *same)
     whole = site.trained("not-stopped", *options)

@@ -22,7 +22,7 @@ RETURN_FOLLOWING_ADDRESS = {
     MACHINE_X86_64: bytes.fromhex("488d0501000000c3"),  # lea rax, [rip+1]; ret
     MACHINE_AARCH64: bytes.fromhex("40000010c0035fd6"),  # adr x0, #8; ret
 }
-"""Machine code of a function that returns the address right behind itself."""
+"""Machine code of a function that returns the address right after itself."""
 
 PAGE_BYTES = 0x10000
 """The largest page size of the machines above; segments are aligned to it."""

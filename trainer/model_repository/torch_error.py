@@ -12,8 +12,8 @@ _MOST_CHARACTERS = 300
 def reason(error: BaseException) -> str:
     """Return why something failed, in one line without a full stop.
 
-    TorchScript's interpreter puts the reason behind its trace, its compiler before the code, and the check of a traced
-    network behind a headline. torch.export puts it into a list, or names the line of the network far behind it.
+    TorchScript's interpreter puts the reason after its trace, its compiler before the code, and the check of a traced
+    network after a headline. torch.export puts it into a list, or names the line of the network far after it.
     """
     lines = [line for line in str(error).splitlines() if line.strip()]
     if not lines:

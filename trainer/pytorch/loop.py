@@ -229,7 +229,7 @@ class Trainer:
         return Outcome.FINISHED
 
     def train_step(self, *, stop_requested: bool) -> bool:
-        """Do one optimizer step, and agree with the other ranks whether to go on.
+        """Do one optimizer step, and agree with the other ranks whether to continue.
 
         Returns:
             Whether some rank had `stop_requested`; the same on every rank. Also without a step where a stop came while
@@ -356,7 +356,7 @@ class Trainer:
             self._reporter.on_damaged_sample(self.step, str(sample), left_out=len(messages), most=most)
 
     def _gives_up_on_batch(self, waited_seconds: float) -> bool:
-        """Return whether to stop without the batch that data workers owe: other ranks would wait for it in vain.
+        """Return whether to stop without the batch that data workers owe: other ranks would wait for it forever.
 
         Raises:
             PeersLostError: the other ranks no longer wait.
@@ -391,14 +391,14 @@ class Trainer:
         )
 
     def _after_step(self, stop: StopRequest) -> bool:
-        """Do what is due between two steps; return whether to go on."""
+        """Do what is due between two steps; return whether to continue."""
         self._saves.look()
         if self._is_saved and self.step < self.total_steps:
             self._saves.at_interval(self.step, self.state_dict)
         return not self._is_evaluated or self.evaluate(stop) is not None
 
     def _catch_up(self, stop: StopRequest) -> bool:
-        """Do the evaluation that an earlier process of the run had no time for; return whether to go on."""
+        """Do the evaluation that an earlier process of the run had no time for; return whether to continue."""
         is_missing = self._evaluations.is_missing(self.step)
         return not (self._is_evaluated and is_missing) or self.evaluate(stop) is not None
 

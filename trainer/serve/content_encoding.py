@@ -53,7 +53,7 @@ class Decompression:
         except zlib.error as error:
             raise BodyNotReadError(400, self._damage(str(error))) from None
         if self._stream.unused_data:
-            raise BodyNotReadError(400, self._damage("there are bytes behind its end"))
+            raise BodyNotReadError(400, self._damage("there are bytes after its end"))
         return part
 
     def end(self) -> None:

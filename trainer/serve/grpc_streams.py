@@ -17,7 +17,7 @@ class Streams:
     """The streams of a server; every method belongs to the event loop's thread."""
 
     def __init__(self, max_age_seconds: float) -> None:
-        """End a stream that is so old."""
+        """End a stream of that age."""
         self._max_age_seconds = max_age_seconds
         self._stopping = False
         self._waiting: set[asyncio.Timeout] = set()

@@ -134,7 +134,7 @@ async def _serve(config: ServeConfig, http_socket: socket.socket, metrics_socket
         logger.info(
             "serving http://%s and metrics at http://%s/metrics", _address(http_socket), _address(metrics_socket)
         )
-        # a full collection looks at every object of torch, and all requests stand still for 80 ms meanwhile
+        # a full collection looks at every object of torch, and all requests stop for 80 ms meanwhile
         gc.freeze()
         for watcher in watchers.values():
             watcher.start()

@@ -113,7 +113,7 @@ def _places(kind: str, names: list[str]) -> list[int]:
         return []
     if sorted(numbers) != sorted(str(place) for place in range(len(names))):
         allowed = f"must be each of {list(range(len(names)))} once"
-        raise ModelLoadError(f"config.pbtxt: {kind} {names}: the numbers behind __ are places: {allowed}")
+        raise ModelLoadError(f"config.pbtxt: {kind} {names}: the numbers after __ are indices: {allowed}")
     return [int(number) for number in numbers]
 
 

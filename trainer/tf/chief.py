@@ -61,7 +61,7 @@ class Chief:
         self._tf = framework.load(num_gpu=0, concurrent_calls=self._workers)
         # only now: a run that is refused leaves nothing behind
         self._events = run.open_log(config, cluster.rank)
-        # before TensorFlow connects: it would wait for a missing pod without end and without saying for which
+        # before TensorFlow connects: it would wait for a missing pod forever and without saying for which
         wait_for_servers(cluster, ("ps", "worker"), seconds=config.init_timeout_seconds)
         self._connect()
 
@@ -179,7 +179,7 @@ class Chief:
         return sum(float(loss) for loss, _ in parts) / len(parts)
 
     def _join(self, progress: Callable[[], int] | None = None) -> None:
-        """Wait for all steps handed out, as `ClusterCoordinator.join` does, but not without end.
+        """Wait for all steps handed out, as `ClusterCoordinator.join` does, but not forever.
 
         Raises:
             _StoppedError: a stop signal came.

@@ -25,7 +25,7 @@ _CHECKPOINT_PREFIX = "ckpt"
 
 
 class RunError(Exception):
-    """Training cannot begin or go on; the message says why and what to do."""
+    """Training cannot begin or continue; the message says why and what to do."""
 
 
 @dataclass(kw_only=True)

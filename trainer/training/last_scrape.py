@@ -17,7 +17,7 @@ FIRST_SCRAPE_SECONDS = 15.0
 """After so long, counted from the start of the server, nobody is taken to read: Prometheus has found the pod and come
 once, or there is none."""
 _LOOK_SECONDS = 0.1
-"""How soon a stop signal ends the wait: its handler runs in the waiting thread, and the wait then goes on."""
+"""How soon a stop signal ends the wait: its handler runs in the waiting thread, and the wait then continues."""
 
 
 class LastScrape(Collector):

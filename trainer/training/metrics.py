@@ -145,7 +145,7 @@ class TrainingMetrics:
         self._last_step_time = gauge(
             "last_step_timestamp_seconds", "When the last step ended, before the first one when the process began"
         )
-        # Else a job whose first step never ends would not look like one that stands still.
+        # Else a job whose first step never ends would not look like a stalled one.
         self._last_step_time.set_to_current_time()
         self._non_finite = counter(
             "nonfinite_loss", "Times that this run ended because a loss or its gradient was not a finite number"

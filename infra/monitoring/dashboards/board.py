@@ -99,7 +99,7 @@ def board_json(board: Board, values: Mapping[str, str]) -> dict[str, Any]:
 
     Args:
         board: The dashboard.
-        values: What stands in the variables that people type at first, by name, instead of what the entries say.
+        values: The initial values of the variables that people type, by name, instead of what the entries say.
     """
     entries = [replace(entry, value=values.get(entry.name, entry.value)) for entry in board.entries]
     built = (

@@ -18,7 +18,7 @@ EXAMPLE_VALUES = {
     "__rate_interval": "2m",
     "__range": "1h",
 }
-"""Values of all variables that stand in queries, for who wants to run them as they are."""
+"""Values of all variables in queries, to run them as they are."""
 
 # `$name`, `${name}` and `${name:format}`; Grafana, "Variable syntax".
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::[^}]*)?\})")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from infra.manifests import Manifest
 
 _API_SERVER_PORTS = (443, 6443)
-"""Of the Service, and of what stands behind it: some networks look at the one, some at the other."""
+"""Of the Service, and of what is behind it: some networks look at the one, some at the other."""
 
 
 def _pods(namespace: str, *names: str) -> Manifest:

@@ -61,7 +61,7 @@ def destroy(site: Site, findings: Findings) -> None:
 
     Raises:
         SkippedError: nothing was created.
-        CommandError: the engine failed; the report says how to go on.
+        CommandError: the engine failed; the report says how to continue.
     """
     if not site.journal.environment_begun:
         raise SkippedError("nothing was created")

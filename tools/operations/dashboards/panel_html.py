@@ -36,7 +36,7 @@ def panel(answer: PanelAnswer, step: int) -> str:
 
 
 def embedded(data: str) -> str:
-    """Return JSON as it may stand within a script element: nothing in it can end the element."""
+    """Return JSON that is safe within a script element: nothing in it can end the element."""
     return data.replace("<", "\\u003c")
 
 

@@ -128,7 +128,7 @@ class Background:
         self._stream = torch.cuda.Stream(distributed.device) if on_gpu else None
         # All of it pinned, also a number of 4 bytes such as AdamW's step, which torch would leave out: a copy to other
         # memory returns when all before it in the stream are done, and `copy_` of a storage keeps the interpreter's
-        # lock meanwhile (torch 2.15, torch/csrc/StorageMethods.cpp), so that training would stand still.
+        # lock meanwhile (torch 2.15, torch/csrc/StorageMethods.cpp), so that training would stop.
         self._stager = StateDictStager(pin_memory=on_gpu, share_memory=True, pin_memory_min_bytes=1)
         self._store: dist.TCPStore | None = None  # pyright: ignore[reportPrivateImportUsage]
         meeting = Meeting(

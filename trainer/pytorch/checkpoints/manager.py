@@ -84,7 +84,7 @@ class CheckpointManager:
 
         Raises:
             CheckpointError: some rank could not write, for example because the disk is full. Former checkpoints are
-                intact and training may go on.
+                intact and training may continue.
         """
         begin = time.monotonic()
         what = self.begin(step, state)

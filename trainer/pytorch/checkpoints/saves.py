@@ -42,7 +42,7 @@ class _Running:
 
 
 class Saves:
-    """Saves states while training stands still, or in the background, and reports each save to metrics and events."""
+    """Saves states while training pauses, or in the background, and reports each save to metrics and events."""
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ class _OnItsWay:
 
 
 class Batches(Generic[Samples]):
-    """Batches on the training device, without end.
+    """Batches on the training device, indefinitely.
 
     Attributes:
         sampler: the position of the batches that were returned. What workers have read ahead does not count, so the

@@ -59,7 +59,7 @@ class Readers:
 
         Args:
             dataset: The samples.
-            numbers: Of each message, without end.
+            numbers: Of each message, indefinitely.
             count: How many processes.
         """
         self._dataset, self._numbers, self._count = dataset, numbers, count
@@ -67,7 +67,7 @@ class Readers:
         self._has_ended = False
 
     def __iter__(self) -> Iterator[Message]:
-        """Start the processes and yield their messages, without end.
+        """Start the processes and yield their messages, indefinitely.
 
         Raises:
             DataWorkerError: the process whose turn it is has ended.

@@ -24,7 +24,7 @@ _ROUNDING = 1e-3
 def refuse_missing(model: nn.Module) -> None:
     """Refuse a model with parameters that the loss does not depend on, after its first backward pass.
 
-    Replicas could not go on: each waits for the gradients of all. In any layout such parameters have no state of the
+    Replicas could not continue: each waits for the gradients of all. In any layout such parameters have no state of the
     optimizer in a checkpoint, from which a run would then not resume.
 
     Raises:

@@ -41,7 +41,7 @@ def silence_torch() -> None:
 
 
 def refuse_misnamed(model: nn.Module, name: str, plan: ShardingPlan) -> None:
-    """Refuse a plan with modules that the model does not have: torch would go on without them.
+    """Refuse a plan with modules that the model does not have: torch would continue without them.
 
     Args:
         model: The whole model, as it was built.

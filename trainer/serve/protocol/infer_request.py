@@ -23,7 +23,7 @@ class RequestedOutput:
     index: int
     """Place in the model's outputs."""
     binary: bool
-    """As bytes behind the JSON, not as numbers in it."""
+    """As bytes after the JSON, not as numbers in it."""
     classes: int = 0
     """The so many largest values with their places, instead of the tensor; 0: the tensor."""
 

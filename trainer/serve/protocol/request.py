@@ -62,7 +62,7 @@ def decode(body: bytes, header_length: bytes | None, spec: ModelSpec, max_json_b
 
 
 def split_body(body: bytes, header_length: bytes | None, max_json_bytes: int) -> tuple[dict[str, Any], memoryview]:
-    """Return the JSON object of a body, and the bytes of the binary tensors behind it.
+    """Return the JSON object of a body, and the bytes of the binary tensors after it.
 
     Raises:
         RequestError: 400 if the object is missing, 413 if it is too large.
@@ -101,7 +101,7 @@ def _decode_raw(body: bytes, spec: ModelSpec) -> InferRequest:
     """
     if len(spec.inputs) != 1:
         names = [tensor.name for tensor in spec.inputs]
-        fix = "Fix: send JSON, and binary tensors behind it"
+        fix = "Fix: send JSON, and binary tensors after it"
         raise RequestError(400, f"Inference-Header-Content-Length 0 is for models of one input; inputs: {names}. {fix}")
     (tensor,) = spec.inputs
     is_text = tensor.datatype.name == BYTES
@@ -169,12 +169,12 @@ def by_name(field: str, value: object, known: list[str]) -> dict[str, dict[str, 
 
 
 def split_binary(kind: str, declared: dict[str, dict[str, Any]], tail: memoryview) -> dict[str, memoryview]:
-    """Give each tensor with `binary_data_size` its part of the bytes behind the JSON, in the order of the tensors.
+    """Give each tensor with `binary_data_size` its part of the bytes after the JSON, in the order of the tensors.
 
     Args:
         kind: "input" or "output".
         declared: The tensors by name.
-        tail: What is behind the JSON.
+        tail: What comes after the JSON.
 
     Raises:
         RequestError: 400 where the sizes do not fit, 501 for shared memory.
@@ -191,13 +191,13 @@ def split_binary(kind: str, declared: dict[str, dict[str, Any]], tail: memoryvie
             left = len(tail) - offset
             raise RequestError(
                 400,
-                f"{kind} {name!r}: binary_data_size={tensors.shorten(size)}: {left} bytes are left behind the JSON. "
+                f"{kind} {name!r}: binary_data_size={tensors.shorten(size)}: {left} bytes remain after the JSON. "
                 "Fix: set Inference-Header-Content-Length to the size of the JSON part and send all bytes",
             )
         parts[name] = tail[offset : offset + size]
         offset += size
     if offset != len(tail):
-        raise RequestError(400, f"{len(tail) - offset} bytes behind the JSON belong to no {kind}'s binary_data_size")
+        raise RequestError(400, f"{len(tail) - offset} bytes after the JSON belong to no {kind}'s binary_data_size")
     return parts
 
 

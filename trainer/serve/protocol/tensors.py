@@ -30,7 +30,7 @@ def shorten(value: object) -> str:
 
 
 def from_binary(data: memoryview, shape: tuple[int, ...], spec: TensorSpec, kind: str = "input") -> Array:
-    """Return a read-only view of little-endian, row-major bytes, or the elements of BYTES, each behind its length.
+    """Return a read-only view of little-endian, row-major bytes, or the elements of BYTES, each after its length.
 
     Raises:
         RequestError: 400 where the size does not fit the shape.
@@ -51,7 +51,7 @@ def from_binary(data: memoryview, shape: tuple[int, ...], spec: TensorSpec, kind
 
 
 def texts(data: memoryview, shape: tuple[int, ...]) -> Array:
-    """Return the elements of a tensor of BYTES: in the data each is behind its length in 4 bytes, little-endian.
+    """Return the elements of a tensor of BYTES: in the data each comes after its length in 4 bytes, little-endian.
 
     Raises:
         ValueError: the data are not so many elements.
@@ -64,7 +64,7 @@ def texts(data: memoryview, shape: tuple[int, ...]) -> Array:
         end = text + int.from_bytes(data[begin:text], "little")
         if max(text, end) > len(data):
             raise ValueError(
-                f"{len(data)} bytes end within element {len(elements)}: each is behind its length in 4 bytes"
+                f"{len(data)} bytes end within element {len(elements)}: each comes after its length in 4 bytes"
             )
         elements.append(bytes(data[text:end]))
         begin = end
@@ -90,7 +90,7 @@ def binary_size(array: Array) -> int:
 
 
 def to_binary(array: Array) -> bytes:
-    """Return little-endian, row-major bytes; each element of BYTES behind its length in 4 bytes."""
+    """Return little-endian, row-major bytes; each element of BYTES after its length in 4 bytes."""
     if array.dtype.kind != "O":
         return array.tobytes()
     elements: list[bytes] = array.ravel().tolist()

@@ -57,7 +57,7 @@ def test_parts_are_small(encoding):
     [
         ("gzip", gzip.compress(CONTENT)[:-1], "its end is missing"),
         ("deflate", zlib.compress(CONTENT)[:-1], "its end is missing"),
-        ("gzip", gzip.compress(CONTENT) + b"x", "there are bytes behind its end"),
+        ("gzip", gzip.compress(CONTENT) + b"x", "there are bytes after its end"),
         ("gzip", gzip.compress(CONTENT)[:-8] + bytes(8), "incorrect data check"),
         ("gzip", CONTENT, "incorrect header check"),
         ("gzip", zlib.compress(CONTENT), "incorrect header check"),

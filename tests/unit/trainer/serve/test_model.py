@@ -97,7 +97,7 @@ def test_another_type_than_that_of_the_configuration_is_refused(result, given):
 
 @each_row(("inputs", "names"), [(["x"], ["OUT__1", "OUT__2"]), (["x"], ["OUT__0", "b__00"]), (["x__1"], ["y"])])
 def test_numbers_that_are_not_places_are_refused(inputs, names):
-    with pytest.raises(ModelLoadError, match=r"the numbers behind __ are places: must be each of \[0.*\] once"):
+    with pytest.raises(ModelLoadError, match=r"the numbers after __ are indices: must be each of \[0.*\] once"):
         LoadedModel(config(inputs, names), 1, Program(call=lambda _: SMALL, arguments=["x"]))
 
 

@@ -212,9 +212,9 @@ def test_binary_data_that_does_not_add_up():
     def entry(**parameters):
         return {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 3], "parameters": parameters}]}
 
-    with pytest.raises(RequestError, match="0 bytes are left behind the JSON"):
+    with pytest.raises(RequestError, match="0 bytes remain after the JSON"):
         decode(entry(binary_data_size=12))
-    with pytest.raises(RequestError, match="4 bytes behind the JSON belong to no input"):
+    with pytest.raises(RequestError, match="4 bytes after the JSON belong to no input"):
         decode(entry(binary_data_size=12), tail=bytes(16))
     with pytest.raises(RequestError, match=r"8 bytes; .* needs 12"):
         decode(entry(binary_data_size=8), tail=bytes(8))
