@@ -35,7 +35,7 @@ _FLOAT32: Manifest = {"minimum": -(10**18), "maximum": 10**18}
 """The API server compares whole numbers as 64 bits."""
 _TIME: Manifest = {"pattern": r"^.{10}T.{8}(\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"}
 _DIGITS = {"h": 6, "m": 7, "s": 9, "ms": 12, "[uµ]s": 15, "ns": 18}
-"""Of each part of a duration, so that the sum is within the 64 bits of Go's nanoseconds."""
+"""Most digits of each part of a duration, so that the sum is within the 64 bits of Go's nanoseconds."""
 _PARTS = "".join(rf"([0-9]{{1,{digits}}}(\.[0-9]+)?{unit})?" for unit, digits in _DIGITS.items())
 
 DURATION: Manifest = {"type": "string", "minLength": 2, "pattern": f"^-?{_PARTS}$"}

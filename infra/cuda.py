@@ -53,12 +53,14 @@ class ImageCuda:
 
 
 PYTORCH_IMAGE_CUDA = ImageCuda(version="13.2", kernels=("7.5", "8.0", "8.6", "9.0", "10.0", "12.0"))
-"""Of the wheel torch 2.15.0+cu132 in trainer/requirements.txt: `torch.version.cuda` and its list of architectures."""
+"""That of the wheel torch 2.15.0+cu132 in trainer/requirements.txt: `torch.version.cuda` and its list of
+architectures."""
 TENSORFLOW_IMAGE_CUDA = ImageCuda(version="12.9")
-"""Of the libraries in trainer/requirements-tensorflow.txt. Its list of architectures is in no file of the wheel."""
+"""That of the libraries in trainer/requirements-tensorflow.txt. Its list of architectures is in no file of the
+wheel."""
 TRITON_IMAGE_CUDA = ImageCuda(version="13.4")
-"""Of the release in infra/versions.py: NVIDIA, "Frameworks Support Matrix", which does not say for which GPUs its torch
-has kernels."""
+"""That of the release in infra/versions.py: NVIDIA, "Frameworks Support Matrix", which does not say for which GPUs its
+torch has kernels."""
 
 ACK_DRIVERS = (
     "580.126.09",

@@ -23,7 +23,7 @@ CPU, MEMORY = "cpu", "memory"
 Amounts = dict[str, int]
 """Whole numbers by resource name: CPU in millicores, memory in MiB, anything else in pieces."""
 Size = Literal["fewest", "most"]
-"""Of autoscaled pools: the nodes that are always there, or all that there can ever be."""
+"""Size of autoscaled pools to count: the nodes that are always there, or all that there can ever be."""
 
 
 def pool_amounts(pools: Iterable[PoolOffer], size: Size) -> Amounts:

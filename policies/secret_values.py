@@ -57,7 +57,7 @@ _REFERENCE = re.compile(
 _SWITCH = re.compile(r"true|false|yes|no|on|off|none|null|nil|optional|required|0|1", re.IGNORECASE)
 _NAME_OF_AN_OBJECT = re.compile(r"[a-z]+(?:[-/][a-z]+)+")
 _NAME_OF_A_KEY = re.compile(r"(?:[a-z]+[-_.])*(?:key|password|token)")
-"""Of an entry of a Secret, as in Helm's `secretKey: password`."""
+"""Name of an entry of a Secret, as in Helm's `secretKey: password`."""
 _NUMBER = re.compile(r"-?\d{1,7}(?:\.\d+)?[km]?|\\\w", re.IGNORECASE)
 
 _PASSWORDS = frozenset({"passcode", "passphrase", "passwd", "password", "pw", "pwd"})

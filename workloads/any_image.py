@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from infra.manifests import Manifest
 
 HOME = "/tmp"  # noqa: S108 - inside the container
-"""Of every job's containers: caches (torch.hub, ~/.cache) and Open MPI's daemon need one that can be written."""
+"""Home of every job's containers: caches (torch.hub, ~/.cache) and Open MPI's daemon need a writable one."""
 WORKING_DIRECTORY = f"{HOME}/working-directory"
 """Where programs start if the image's own working directory cannot be written."""
 _USERS = "athanor.dev/passwd"

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 INTERNET = "internet"
 OSS = "oss"
 _METADATA = "100.100.100.200/32"
-"""Of nodes on Alibaba Cloud (ECS, "Instance metadata"): a program that reads it may get the credentials of the node."""
+"""Metadata of nodes on Alibaba Cloud (ECS, "Instance metadata"): a program that reads it may get the credentials of the
+node."""
 _SHARED_ADDRESSES = "100.64.0.0/10"
 """RFC 6598. Alibaba Cloud's own services have addresses in it inside a VPC, and the internal endpoints of OSS are among
 them (OSS, "Internal endpoints and VIP ranges"); the ranges of one region are not fixed."""

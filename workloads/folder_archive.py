@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAXIMUM_BYTES = 8 * 1024 * 1024
-"""Of the archive. It is stored in etcd as long as the job is declared; by default that holds 2 GiB for everything in a
-cluster (etcd.io, "System limits")."""
+"""Largest size of the archive. It is stored in etcd as long as the job is declared; by default that holds 2 GiB for
+everything in a cluster (etcd.io, "System limits")."""
 _MOST_ENTRIES = 20_000
 """A folder with more is not code: somebody's home, or data. Counting them all would take minutes."""
 _MOST_KINDS = 3
-"""Of what is left out, by their names."""
+"""Most kinds of excluded files in a message."""
 _SECRETS = re.compile(
     r"""\.env(\.(?!example$|sample$|template$|dist$)[^/]*)?|\.netrc|_netrc|\.pypirc|\.git-credentials|\.htpasswd
     |.*\.pem|.*\.key|.*\.p12|.*\.pfx|.*\.jks|.*\.keystore|.*\.kdbx|id_(rsa|dsa|ecdsa|ed25519)(_sk)?

@@ -31,7 +31,7 @@ SOURCE_ROLE = CONTAINER
 CODE_PATH = "/source/code"
 """Where the pods find the code; their working directory."""
 _VOLUME = Mount(name="source", path="/source", volume={"emptyDir": {"sizeLimit": "10Gi"}}, read_only=False)
-"""Of one pod alone; writable, since programs write next to their code."""
+"""Volume of one pod alone; writable, since programs write next to their code."""
 _RESOURCES = Resources(cpu="100m", memory="512Mi")
 _WAIT_SECONDS = 900
 """Longest wait for the pod that fetches: its image may have to be pulled, and its server may be slow."""

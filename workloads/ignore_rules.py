@@ -32,7 +32,7 @@ _CLASSES = {
     "graph": r"!-~", "lower": r"a-z", "print": r" -~", "punct": r"!-/:-@\[-`{-~", "space": r" \t\n\r\v\f",
     "upper": r"A-Z", "xdigit": r"0-9A-Fa-f",
 }  # fmt: skip
-"""Of brackets, such as [[:alpha:]], in the words of Python's regular expressions."""
+"""Classes in brackets, such as [[:alpha:]], in the words of Python's regular expressions."""
 _NOTHING = b"(?!)"
 _TOKEN = re.compile(
     rb"""(?P<stars>\*+)|(?P<one>\?)|\\(?P<escaped>.)|(?P<open>\\)

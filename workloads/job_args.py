@@ -17,7 +17,7 @@ from workloads.roles import PodArgs
 from workloads.topology import Together
 
 LONGEST_SECONDS = 10 * 365 * 86400
-"""Of a time that a job names."""
+"""Longest time that a job may set."""
 
 
 @checked()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from infra.manifests import Manifest
 
 _PART_BYTES = 1_000_000
-"""Of the 1 MiB that a ConfigMap may have (kubernetes.io, "ConfigMaps")."""
+"""Part of the 1 MiB that a ConfigMap may have (kubernetes.io, "ConfigMaps")."""
 _PARTS_PATH = "/etc/athanor/code"
 _UNPACK = (Path(__file__).parent / "unpack_folder.py").read_text(encoding="utf-8")
 """Sent along as text: a platform of an earlier release has no such program in its image."""

@@ -30,7 +30,7 @@ INDEX_VARIABLE = "VC_TASK_INDEX"
 _DATA, _OUTPUT = "data", "output"
 """Names, within a pod, of the volumes that every pod has."""
 _SCRATCH_LIMIT = "50Gi"
-"""Of /tmp: less than a node's disk, which all of its pods share; a job that needs more mounts a volume."""
+"""Size of /tmp: less than a node's disk, which all of its pods share; a job that needs more mounts a volume."""
 _SHARED_MEMORY_MOUNT = {"name": "shared-memory", "mountPath": "/dev/shm"}  # noqa: S108 - inside the container
 _EXPANSION = re.compile(r"(?P<dollars>\$+)(?P<reference>\((?:(?P<name>\w+)\))?|)")
 _OWN_PATHS = (

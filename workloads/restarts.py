@@ -20,7 +20,7 @@ LOSSES = 100
 """How often a job starts again because of pods that were taken away, which the program has no part in. The limit is
 for those that are lost again and again, such as pods that never pass their liveness probe."""
 PLATFORM_PROGRAM_RESTARTS = 10
-"""Of the platform's own programs, which continue from their checkpoints, and of elastic jobs."""
+"""Restarts of the platform's own programs, which continue from their checkpoints, and of elastic jobs."""
 RESTARTS_VARIABLE = "ATHANOR_RESTARTS"
 """Variable with how often all pods of the job were started again, whatever the cause."""
 _RESTARTS_ANNOTATION = "volcano.sh/job-version"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from workloads.service_args import TorchScriptServiceArgs
 
 DRAIN_BEFORE_STOP: Manifest = {"lifecycle": {"preStop": {"exec": {"command": ["sleep", str(DRAIN_SECONDS)]}}}}
-"""Of Triton's container, which would end without such a delay; the thin server has its own."""
+"""Hook of Triton's container, which would end without such a delay; the thin server has its own."""
 _SHUTDOWN_MARGIN_SECONDS = 2
 _RESTART_SECONDS = 30
 """For the process of one of several models: the pod stays ready meanwhile, or the others would get no requests."""

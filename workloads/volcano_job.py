@@ -92,9 +92,9 @@ class Restarts:
     """How often a job starts again, and what decides it."""
 
     failures: int
-    """Of its program, after which it starts again."""
+    """Failures of its program, after which it starts again."""
     pods: int
-    """Of the job."""
+    """Pods of the job."""
     are_counted_by_volcano: bool
     """Whether Volcano decides, by the number of all causes together: for elastic jobs, which repeat a failed program
     themselves, and images that may have no shell to count in."""

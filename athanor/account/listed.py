@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OWNER_TAGS = ("athanor:project", "athanor:stack")
 _SPELLINGS = (("K", "V"), ("k", "v"), ("TagK", "TagV"))
-"""Of Key and Value: VPC and NAS, the container service, ECS."""
+"""Spellings of Key and Value: VPC and NAS, the container service, ECS."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,7 +59,7 @@ _POLL_SECONDS = 1.0
 _ROUNDS_OF_THE_OTHER = 20
 """Looks at whether the terminal that keeps a folder equal has done so: it may copy at this moment."""
 _MOST_NAMES = 3
-"""Of a message."""
+"""Most names in a message."""
 _SHELL = 'cd "$0" && { command -v bash >/dev/null && exec bash; exec sh; }'
 _COMMAND = 'cd "$0" && exec "$@"'
 

@@ -17,7 +17,7 @@ _FIRST_SECONDS = 60.0
 _BUSY = 0.1
 """Cores: less is what waiting programs and the client's questions take."""
 _USAGE = Path("/sys/fs/cgroup/cpu.stat")
-"""Of all processes of the container (Linux, Documentation/admin-guide/cgroup-v2.rst, "cpu.stat")."""
+"""CPU usage of all processes of the container (Linux, Documentation/admin-guide/cgroup-v2.rst, "cpu.stat")."""
 
 
 def cpu_seconds() -> float:

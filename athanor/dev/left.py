@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _HERE, _IN_THE_POD = "here", "in the pod"
 _MOST_NAMES = 3
-"""Of a message: the first start in a folder may leave out hundreds of pictures."""
+"""Most names in a message: the first start in a folder may leave out hundreds of pictures."""
 
 
 class LeftAlone:

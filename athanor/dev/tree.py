@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 GREETING = b"athanor-dev 1\n"
 LARGEST_BYTES = 8 << 20
-"""Of a file that is copied: larger ones are data or checkpoints, which belong on a volume."""
+"""Largest size of a file that is copied: larger ones are data or checkpoints, which belong on a volume."""
 ALIVE = Path("/tmp/athanor-dev-alive")  # noqa: S108 - in a pod of its own
 """Its age is how long no client was there."""
 SKIPPED_FOLDERS = frozenset(
     [".git", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"]
 )
-"""Of tools: not looked into, as they may have any number of files, unless the other side has some of them."""
+"""Folders of tools: not read, as they may have any number of files, unless the other side has some of them."""
 _SKIPPED_SUFFIX = ".pyc"
 _PARTIAL = ".athanor-partial"
 EXECUTABLE = "x"

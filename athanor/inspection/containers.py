@@ -44,7 +44,7 @@ class Finding:
     next_step: str
     log: LogReference | None = None
     exit_code: int | None = None
-    """Of the program that failed."""
+    """Exit code of the program that failed."""
 
     @property
     def sentence(self) -> str:

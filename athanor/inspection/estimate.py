@@ -41,7 +41,7 @@ class Start:
     """What is known of a job's start."""
 
     ends: Sequence[End]
-    """Of jobs that run, the first one first."""
+    """Expected ends of running jobs, the earliest first."""
     at: datetime | None
     """When enough of them have ended for all of the job; None if that is not known."""
     after: Sequence[str]

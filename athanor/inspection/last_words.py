@@ -23,7 +23,7 @@ _OF_TORCHRUN = "torch.distributed.elastic."
 _RULE = re.compile(r"={20,}")
 _CARETS = re.compile(r"[\s|~^]+")
 _MESSAGE_LINES = 15
-"""Of an error, such as the list of what pydantic found wrong; more are left out before the last one."""
+"""Most lines of an error, such as the list of what pydantic found wrong; more are left out before the last one."""
 _OTHERS = re.compile(
     r"\[[a-z]+[0-9]+\]: ?|[IWEF]\d{4} \d\d:|\d{4}-\d\d-\d\d|[{=]|-{20,}|athanor: |stopped: |rank \d+ failed with "
 )

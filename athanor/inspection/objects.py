@@ -41,9 +41,9 @@ class Snapshot:
     """Namespace of the jobs that are asked about."""
     jobs: Sequence[Object] = ()
     pod_groups: Sequence[Object] = ()
-    """Of every namespace, as far as they may be read: queues are shared between namespaces."""
+    """Those of every namespace, as far as they may be read: queues are shared between namespaces."""
     pods: Sequence[Object] = ()
-    """Of every namespace, as far as they may be read: nodes are shared between namespaces."""
+    """Those of every namespace, as far as they may be read: nodes are shared between namespaces."""
     events: Sequence[Object] = ()
     claims: Sequence[Object] = ()
     quotas: Sequence[Object] = ()

@@ -71,7 +71,7 @@ class CostChange:
     """By how much the price of an hour changes."""
 
     per_hour: float
-    """Of the rows whose prices are known."""
+    """Change for the rows whose prices are known."""
     left_out: tuple[str, ...]
     """The others, with both of their sides: one of them alone would be a saving or a cost that nobody has."""
 

@@ -53,7 +53,7 @@ class Change:
     reasons: tuple[str, ...] = ()
     """Properties that make it a replacement."""
     differences: tuple[Difference, ...] = field(default=(), repr=False)
-    """Of its inputs, if it is changed or replaced; of its outputs where the inputs are equal."""
+    """Differences of its inputs, if it is changed or replaced; of its outputs where the inputs are equal."""
 
     @property
     def type(self) -> str:

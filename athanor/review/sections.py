@@ -27,7 +27,7 @@ _LONGEST_MESSAGE = 2000
 _MOST_MESSAGES = 15
 _RANK_OF_HEADING, _RANK_OF_FAILURE, _RANK_OF_STAKES, _RANK_OF_COST, _RANK_OF_POLICIES, _RANK_OF_MONITORING = range(6)
 _RANK_OF_CHANGES = 6
-"""Of the components with the worst kind of change; each further kind is one less important."""
+"""Rank of the components with the worst kind of change; each further kind is one less important."""
 _RANK_OF_MESSAGES = _RANK_OF_CHANGES + len(KINDS)
 
 

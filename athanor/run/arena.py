@@ -117,9 +117,9 @@ class _Arena:
     options: list[str] = field(default_factory=list[str])
     git: dict[str, str] = field(default_factory=dict[str, str])
     variables: dict[str, str] = field(default_factory=dict[str, str])
-    """Of git-sync."""
+    """Variables of git-sync."""
     environment: list[str] = field(default_factory=list[str])
-    """Of the program, as NAME=VALUE."""
+    """Variables of the program, as NAME=VALUE."""
     left_out: list[str] = field(default_factory=list[str])
     command: list[str] = field(default_factory=list[str])
 

@@ -64,7 +64,7 @@ class Started:
     namespace: str
     job_name: str
     phase: str | None = None
-    """Of the job if it was there already, of the same content, and nothing was started; else None."""
+    """Phase of the job if one with the same content was there already and nothing was started; else None."""
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -62,7 +62,7 @@ class Description:
     """The folder that is sent; None: the code is the image's, or in git."""
     workers: int
     left_out: tuple[str, ...] = ()
-    """Of the command: options and variables that the job sets itself."""
+    """Parts of the command that are ignored: options and variables that the job sets itself."""
 
     @property
     def notes(self) -> list[str]:

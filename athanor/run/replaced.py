@@ -25,7 +25,7 @@ class Replaced:
     repetition: int = 0
     """Which one it was of the same content: without another number, its job would have the same name."""
     phase: str | None = None
-    """Of its job; None if the cluster has none."""
+    """Phase of its job; None if the cluster has none."""
 
     @classmethod
     def of(cls, name: str, recorded: Mapping[str, str], cluster: Cluster) -> Self:

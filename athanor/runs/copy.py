@@ -52,7 +52,7 @@ class Place:
     run: str | None = None
     """The run whose folder it is in; None for data: and output:."""
     job_name: str = ""
-    """Of this run."""
+    """Name of this run's job."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 COLOURS = ("#2f6fde", "#d9480f", "#2b8a3e", "#ae3ec9", "#b58900", "#0b7285", "#c2255c", "#5c677d")
-"""Of the runs' lines, readable on white and on black."""
+"""Colours of the runs' lines, readable on white and on black."""
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 760, 260, 64, 26, 8
 _SLACK = 0.05
-"""Of the values' range, above and below the lines."""
+"""Share of the values' range, above and below the lines."""
 _SMALLEST_RANGE = 1e-300
 """Below, its parts would be 0."""
 _STYLE = """

@@ -28,7 +28,7 @@ class Run:
 
     run: str
     phase: str
-    """Of its job; `gone` if it no longer exists in the cluster, ELSEWHERE if it belongs to another cluster."""
+    """Phase of its job; `gone` if it no longer exists in the cluster, ELSEWHERE if it belongs to another cluster."""
     job: str = ""
     created: str = ""
     """RFC 3339, UTC."""

@@ -31,7 +31,8 @@ def json_line(log: Log, time: str, text: str) -> str:
 
 
 _GONE = re.compile(r"\(NotFound\)|not found|unable to retrieve container logs")
-"""Of a pod that was deleted, and of a container whose log its node has removed (kubelet, kuberuntime_container.go)."""
+"""Errors for a pod that was deleted, and for a container whose log its node has removed (kubelet,
+kuberuntime_container.go)."""
 
 
 def _trouble(said: str) -> str:

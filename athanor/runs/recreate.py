@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 1.0
 _KEPT = ("name", "namespace", "labels", "annotations", "ownerReferences")
-"""Of an object's metadata: what somebody wrote, and not the API server."""
+"""Fields of an object's metadata that a client wrote, not the API server."""
 
 
 def check_allowed(cluster: Asked, namespace: str, verbs: Sequence[str] = ("delete", "create")) -> None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from infra.errors import RefusalError
 
 MOST_POINTS = 1000
-"""Of a parameter and of a whole grid; also the most trials of a sweep."""
+"""Most points of a parameter and of a whole grid; also the most trials of a sweep."""
 NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
 _RANGE = re.compile(r"(?P<low>[^,:]+?)\.\.(?P<high>[^,:]+?)(?::(?P<how>[^,:]+))?")
 _WHOLE = re.compile(r"[+-]?\d{1,15}")

@@ -25,7 +25,7 @@ _OPTIONS = (
     "processes", "cpu", "memory", "pool", "platform",
     "git", "git_secret", "git_folder", "ps", "ps_cpu", "ps_memory", "shared_memory", "selector", "toleration",
 )  # fmt: skip
-"""Of `athanor run`, which every trial gets; the name and the folder are the sweep's."""
+"""Options of `athanor run`, which every trial gets; the name and the folder are the sweep's."""
 
 
 class Plan(BaseModel):

@@ -111,7 +111,7 @@ KUBERNETES_MINOR = (
         forbids=_skips_a_minor,
     ),
 )
-"""Of the component, which knows the minor in a preview; the patch that belongs to it is known at `up`."""
+"""Input of the component, which knows the minor in a preview; the patch that belongs to it is known at `up`."""
 
 
 def pod_vswitches(settings: AlicloudSettings) -> CreateOnly:

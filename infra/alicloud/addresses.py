@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST_ZONES = 8
 _LARGEST_VSWITCH = 16
 _RESERVED_BY_ALIBABA_CLOUD = 4
-"""Of every vswitch the first address and the last three (CreateVSwitch)."""
+"""The first address and the last three of every vswitch (CreateVSwitch)."""
 _WARM_POD_ADDRESSES = 5
 """What Terway may keep ready on a node beyond its pods: `max_pool_size` of its default eni-config."""
 _SHARED_NODE_ADDRESSES = 8

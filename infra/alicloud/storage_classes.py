@@ -18,7 +18,7 @@ DISK_DRIVER = "diskplugin.csi.alibabacloud.com"
 _FIXED_FIELDS = FixedFields(
     fixed=("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"), constant="allowVolumeExpansion"
 )
-"""Of a StorageClass. Volumes keep what they were created with."""
+"""Fields of a StorageClass that cannot change. Volumes keep what they were created with."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,8 +29,8 @@ _CONTAINER_PORT = 10443
 """Envoy Gateway adds 10,000 to ports below 1024, which its proxies may not listen on."""
 _DRAIN_SECONDS = 60
 _GRACE_SECONDS = _DRAIN_SECONDS + 15
-"""Of the proxies' pods. Envoy Gateway would give them five minutes more than they may drain, and the controller of
-namespaces looks at the pods of one that is being deleted only after half of that."""
+"""Grace period of the proxies' pods. Envoy Gateway would give them five minutes more than they may drain, and the
+controller of namespaces looks at the pods of one that is being deleted only after half of that."""
 _MOST_CONNECTIONS = 10_000
 _LARGEST_RETRIED = "1Mi"
 """Requests up to this size can be tried again on another pod; larger ones are not kept."""
@@ -44,7 +44,7 @@ PROXY_LABELS = {
     "gateway.envoyproxy.io/owning-gateway-name": GATEWAY_NAME,
     "gateway.envoyproxy.io/owning-gateway-namespace": NAMESPACE,
 }
-"""Of the proxies' pods, by Envoy Gateway."""
+"""Labels of the proxies' pods, set by Envoy Gateway."""
 
 
 def class_manifests(

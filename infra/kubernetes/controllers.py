@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from infra.manifests import Manifest
 
 ONE_AT_MOST: Manifest = {"replicas": 1, "strategy": {"type": "Recreate"}}
-"""Of a Deployment: a single pod, and never two at once during an update."""
+"""Strategy of a Deployment: a single pod, and never two at once during an update."""
 MANY_NODES_AT_ONCE: Manifest = {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "20%"}}}
-"""Of a DaemonSet whose pods are not missed for a moment: a thousand nodes are soon updated."""
+"""Strategy of a DaemonSet whose pods may be absent briefly: a thousand nodes are updated quickly."""
 
 
 @dataclass(frozen=True, kw_only=True)

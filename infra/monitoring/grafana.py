@@ -37,7 +37,7 @@ URL = f"http://{GRAFANA}.{NAMESPACE}.svc:{GRAFANA_PORT}"
 DASHBOARD_LABEL = {"grafana_dashboard": "1"}
 """By which Grafana's sidecar in kube-prometheus-stack finds dashboards."""
 _USER = 472
-"""Of upstream's image."""
+"""User id of upstream's image."""
 _CONFIG = f"{GRAFANA}-config"
 _PROVISIONING = "/etc/athanor/provisioning"
 _DASHBOARDS = "/etc/athanor/dashboards"

@@ -69,7 +69,7 @@ class Operated:
 
 
 _RELOADER = resources("10m", "16Mi", "64Mi")
-"""Of the container that writes the configuration before the start, and of the one that watches it."""
+"""Resources of the container that writes the configuration before the start, and of the one that watches it."""
 
 
 def _container(name: str, image: str, requests: Manifest) -> Manifest:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tools.local_cluster.pki import Identity
 
 _REQUEST_SECONDS = 60.0
-"""Of an answer. A busy machine takes longer than a moment, and bringing a cluster up must not end for that."""
+"""Timeout of an answer. A busy machine takes longer than a moment, and bringing a cluster up must not end for that."""
 _READY_SECONDS = 10.0
 FIELD_MANAGER = "athanor-local-cluster"
 

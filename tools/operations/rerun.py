@@ -43,7 +43,8 @@ class Request:
     force: bool = False
     """Even if it still runs."""
     commit: str | None = None
-    """Of its code: a full hash, or SAME for that of the run before. Default: what the job asks for, as it is now."""
+    """Commit of its code: a full hash, or SAME for that of the run before. Default: what the job asks for, as it is
+    now."""
 
     def __post_init__(self) -> None:
         if self.commit is not None:
@@ -68,7 +69,7 @@ class _Original:
     """As it is in the cluster; of one that is gone, as its program declared it."""
     in_cluster: bool
     engine: Engine | None = None
-    """Of the stack that declares it; None: its program is not at hand."""
+    """Engine of the stack that declares it; None: its program is not at hand."""
     urn: str = ""
 
     @property

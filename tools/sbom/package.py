@@ -25,7 +25,7 @@ class Package:
     version: str | None
     """None where it is decided only when the thing is built."""
     qualifiers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of its package URL."""
+    """Qualifiers of its package URL."""
     properties: Properties = ()
 
 
@@ -45,7 +45,7 @@ class Bill:
     """A subject and all that is in it."""
 
     file_name: str
-    """Of the file that it is written to, without the ending."""
+    """Name of the file that it is written to, without the ending."""
     subject: Subject
     packages: tuple[Package, ...]
 

@@ -60,7 +60,7 @@ class Scale:
     image_batch: int
     image_workers: int
     load_seconds: float
-    """Of requests to a server."""
+    """Duration of the requests to a server."""
     busy_seconds: float
     largest_all_reduce: int
 

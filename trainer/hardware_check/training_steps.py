@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Figures = dict[str, Any]
 
 DIGITS = "digits"
-"""Of the step, whose model the server gets."""
+"""Name of the step whose model the server gets."""
 VARIANTS: Mapping[str, tuple[str, ...]] = {
     "bf16": ("--precision", "bf16"),
     "bf16 autocast": ("--precision", "bf16_autocast"),

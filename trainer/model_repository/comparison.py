@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 BATCH_SIZES = (1, 2, 3, 7)
 """Samples in a batch: kernels and shapes of one, of even and of odd numbers differ."""
 RELATIVE_TOLERANCE = 1e-4
-"""Of the largest output of the sample: what is rounded in it is proportional to its terms, which may cancel out."""
+"""Share of the largest output of the sample: what is rounded in it is proportional to its terms, which may cancel
+out."""
 ABSOLUTE_TOLERANCE = 1e-5
 _RUNS = 2
-"""Of each batch: TorchScript's executor profiles the first call of a shape, and answers later ones by other code."""
+"""Runs of each batch: TorchScript's executor profiles the first call of a shape, and answers later ones by other
+code."""
 _LARGEST_BYTES = 64 << 20
 
 

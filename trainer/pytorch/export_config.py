@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from trainer.common.validation import between, file_name
 
 _LARGEST_BATCH = 2**31 - 1
-"""Of the 32 bits that config.pbtxt has for it."""
+"""Largest number in the 32 bits that config.pbtxt has for it."""
 
 
 class ExportError(RuntimeError):

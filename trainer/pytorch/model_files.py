@@ -40,10 +40,11 @@ VERIFIED_SAMPLES = 64
 _WORTHWHILE = 0.95
 """Share of the time of the frozen model that an optimised one may take, with one sample and with many."""
 _LEAST_SAVED_MS = 0.05
-"""Of a call with many samples: noise decides about less, and so little is lost in what a request costs besides."""
+"""Milliseconds of a call with many samples: noise decides about less, and so little is lost in what a request costs
+besides."""
 _ONE, _MANY = (f"batch_{rows}" for rows in BATCH_SIZES)
 _ROWS = comparison.BATCH_SIZES[-1]
-"""Of the batch whose rows are compared with each alone."""
+"""Rows of the batch whose rows are compared with each alone."""
 
 
 class _OtherAnswersError(ExportError):

@@ -24,7 +24,7 @@ _ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+ \w+)")
 _IN_PIECES = re.compile(r"and ([\d.]+) ([KMG]iB) is reserved by PyTorch but unallocated")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _WORTH_A_FIX = 0.1
-"""Of a GPU's memory: a smaller part that somebody else holds, or that is in pieces, would not have helped."""
+"""Share of a GPU's memory: a smaller part that somebody else holds, or that is in pieces, would not have helped."""
 
 
 class OutOfMemoryError(RuntimeError):
@@ -51,9 +51,9 @@ class MemoryUse:
     unused: int = 0
     """What torch's allocator holds on a GPU in pieces that were too small."""
     foreign: int = 0
-    """Of a GPU: other processes and the CUDA context."""
+    """Memory of a GPU held by other processes and the CUDA context."""
     total: int | None = None
-    """Of a GPU; None on a CPU."""
+    """Memory of a GPU; None on a CPU."""
 
     def __str__(self) -> str:
         kinds = {

@@ -39,7 +39,7 @@ class Splits:
     training: Samples
     held_out: Samples
     class_names: tuple[str, ...] = ()
-    """Of the labels, in their order; empty where the data have none."""
+    """Names of the labels, in their order; empty where the data have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class TrainedModel:
     training: Samples | None = None
     """Labelled samples that variants learn from."""
     commit: str | None = None
-    """Of the code that trained it, 40 hex digits; None where the code came with the image."""
+    """Commit of the code that trained it, 40 hex digits; None where the code came with the image."""
     class_names: tuple[str, ...] = ()
     """In the order of the outputs; empty where the data have none."""
     method: Literal["script", "trace", "export"] = "script"

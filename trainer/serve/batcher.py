@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_DEATHS = 2
-"""Of the model's process during one request: more would be the request's fault, and cost the others their model."""
+"""Deaths of the model's process during one request: more would be the request's fault, and cost the others their
+model."""
 
 _Outcome = list[Array] | RequestError
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _ENCODINGS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 """By name: which format zlib is to expect."""
 _PART_BYTES = 1 << 18
-"""Of one step: a kilobyte can become a megabyte, and the body may be too large already."""
+"""Bytes of one step: a kilobyte can become a megabyte, and the body may be too large already."""
 
 
 class Decompression:

@@ -23,7 +23,8 @@ class Datatype:
 
     name: str
     numpy: np.dtype[Any]
-    """Of arrays: little-endian, as in binary tensors. Of BF16, which NumPy lacks, the bits; BYTES are bytes objects."""
+    """Type of arrays: little-endian, as in binary tensors. Of BF16, which NumPy lacks, the bits; BYTES are bytes
+    objects."""
     kind: str
     """NumPy's, of the values: f, i, u, b, or O of BYTES."""
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trainer.serve.joined_writes import JoinedWrites
 
 _MOST_BYTES = HIGH_WATER_LIMIT
-"""Of a body: beyond, uvicorn stops reading until the application asks for more."""
+"""Most bytes of a body: beyond, uvicorn stops reading until the application asks for more."""
 
 
 class DirectConfig(BoundedConfig):
@@ -58,7 +58,7 @@ class _Held(NamedTuple):
     app: Any
     target: InferenceTarget
     size: int
-    """Of its body, taken from the budget."""
+    """Size of its body, taken from the budget."""
 
 
 class DirectHttpProtocol(BoundedHttpProtocol):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SERVICE = "grpc.health.v1.Health"
 _PACKAGE = "grpc.health.v1"
 _SERVICES = ("", "inference.GRPCInferenceService")
-"""Of this server; the empty name is the server itself."""
+"""Services of this server; the empty name is the server itself."""
 _STATUSES = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
 _LOOK_SECONDS = 1.0
 """How often a watched status is compared with the last one."""

@@ -92,9 +92,9 @@ class _Received:
 
     chunks: list[bytes] = field(default_factory=list[bytes])
     size: int = 0
-    """Of the chunks."""
+    """Size of the chunks."""
     compressed_size: int = 0
-    """Of what they were, if they came compressed."""
+    """Size before decompression, if they came compressed."""
 
 
 class BodyReader:

@@ -42,10 +42,10 @@ class Candidate:
     folder: Path
     model_file: Path
     config_text: str
-    """Of the model's config.pbtxt."""
+    """Text of the model's config.pbtxt."""
     signature: Signature
-    """Of its files, config.pbtxt, labels and files of its warm-up: a version that was broken is tried again when it
-    changes."""
+    """Signature of its files, config.pbtxt, labels and files of its warm-up: a version that was broken is tried again
+    when it changes."""
 
 
 def is_version_name(name: str) -> bool:

@@ -49,7 +49,7 @@ class RequestRecord:
     compute_began: float = 0.0
     compute_ended: float = 0.0
     batch_rows: int = 0
-    """Of the batch that it was computed in."""
+    """Rows of the batch that it was computed in."""
     encoded: float = 0.0
 
     @property

@@ -30,7 +30,7 @@ class Waiting:
     inputs: list[Array]
     rows: int
     shapes: _Shapes
-    """Of one row of each input: only equal ones fit into one batch."""
+    """Shapes of one row of each input: only equal ones fit into one batch."""
     future: asyncio.Future[list[Array]]
     enqueued: float
     id: str | None = None
@@ -39,7 +39,7 @@ class Waiting:
     taken: bool = False
     """It is part of a batch."""
     call_rows: int = 0
-    """Of the call of the model that it was part of last."""
+    """Rows of the call of the model that it was part of last."""
     deaths: int = 0
     """How often the model's process died while it computed this request."""
 

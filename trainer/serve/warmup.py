@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 _RUNS_PER_SIZE = 2
 """TorchScript's executor profiles the first call of a shape and compiles in the second."""
 _LARGEST_BYTES = 256 << 20
-"""Of a batch of zeros, as all requests together hold by default: a max_batch_size far beyond what anybody sends must
-not take the memory of the machine."""
+"""Largest size of a batch of zeros, as all requests together hold by default: a max_batch_size far beyond what anybody
+sends must not take the memory of the machine."""
 
 
 def warm_up(model: LoadedModel, model_folder: Path, budget_seconds: float) -> None:

@@ -24,7 +24,7 @@ class WarmupInput:
     """What one input of a batch gets."""
 
     shape: tuple[int, ...]
-    """Of one row."""
+    """Shape of one row."""
     source: Literal["zero", "random", "file"]
     file: str = ""
     """Its name in the folder `warmup`: little-endian values of one row."""

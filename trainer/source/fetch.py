@@ -112,7 +112,7 @@ def fetch(repository: str, credentials: Credentials | SshKey | None, revision: R
 class _Server:
     client: GitClient
     path: bytes
-    """Of the repository there; a client of http has it in its address."""
+    """Path of the repository there; a client of http has it in its address."""
 
 
 @contextmanager

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PRIVATE_KEY, KNOWN_HOSTS = "ssh-privatekey", "known_hosts"
 """Keys of a Secret of type kubernetes.io/ssh-auth (kubernetes.io, "Secrets"), and one more."""
 USER = "git"
-"""Of addresses that name none: that of every git server."""
+"""User of addresses that name none: that of every git server."""
 _CONNECT_SECONDS = 10
 
 

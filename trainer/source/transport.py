@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainer.source.credentials import Credentials
 
 TIMEOUT = urllib3.Timeout(connect=10.0, read=60.0)
-"""Of one socket operation; a server at work on a big answer speaks every few seconds."""
+"""Timeout of one socket operation; a server at work on a big answer speaks every few seconds."""
 PACKET_HEADER = 4
 """Length of the length in front of each packet of the protocol."""
 ERROR_PACKET = b"ERR "

@@ -60,7 +60,7 @@ class StepReport:
     samples: int
     """Over all ranks."""
     tokens: int | None = None
-    """Of these samples; None for data without tokens."""
+    """Tokens of these samples; None for data without tokens."""
     loss: float | None = None
     """Mean over all ranks."""
     gradient_norm: float | None = None
@@ -72,7 +72,7 @@ class StepReport:
     """Part of `step_seconds` until this rank has its batch, its loss and its own gradients: what tells a slow rank from
     those it holds up, which wait for it after that."""
     total_steps: int | None = None
-    """Of the whole run."""
+    """Steps of the whole run."""
     seconds_left: float | None = None
     """Until the last step, at the present pace."""
     mfu: float | None = None

@@ -80,7 +80,7 @@ class Look:
     last_known: bool = False
     """Whether one number is the last one of the time range, where there is none now: that of a job that has ended."""
     width: int | None = None
-    """Of 24 columns; None takes what is usual for the kind of panel."""
+    """Width in 24ths of a row; None takes what is usual for the kind of panel."""
 
 
 PLAIN = Look()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from infra.manifests import Manifest
 
 _API_SERVER_PORTS = (443, 6443)
-"""Of the Service, and of what is behind it: some networks look at the one, some at the other."""
+"""Ports of the Service and of its endpoints: some networks match the former, some the latter."""
 
 
 def _pods(namespace: str, *names: str) -> Manifest:

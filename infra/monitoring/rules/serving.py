@@ -35,7 +35,7 @@ _SHADOW_WINDOW = "1h"
 _SHADOW_RATIO = 0.05
 """Share of the compared requests: a shadow that loses or changes more than one in twenty is not ready to take over."""
 _MANY_RESTARTS = 3
-"""Of one model within an hour: one is restarted within seconds, and answers its requests."""
+"""Restarts of one model within an hour: one is restarted within seconds, and answers its requests."""
 _NAMED = "{{ $labels.namespace }}/{{ $labels.workload }}"
 
 

@@ -19,7 +19,7 @@ LONGEST_LOOK_BACK_SECONDS = 86400
 _SHORTEST_SECONDS = 900
 _MARGIN_SECONDS = 60
 _MARGIN_SHARE = 0.1
-"""Of a run's length: the margins of a short run are shorter, or its curves would be a corner of the page."""
+"""Share of a run's length: the margins of a short run are shorter, or its curves would be a corner of the page."""
 _SEEN_EVERY_SECONDS = 15
 _POINTS = 240
 # Short, or a Prometheus that has just started would seem to scrape rarely.

@@ -43,7 +43,7 @@ class View:
     """Length of the time range until now. Default: the job's page shows the time of the last run, the others show
     everything since its start."""
     namespace: str | None = None
-    """Of the job and of the service. Default: that of the last training run."""
+    """Namespace of the job and of the service. Default: that of the last training run."""
     job: str | None = None
     """Default: the last one that trained."""
     service: str | None = None

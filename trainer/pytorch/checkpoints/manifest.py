@@ -21,7 +21,7 @@ MANIFEST = "complete.json"
 FORMAT_VERSION = 2
 _SIZES_ONLY = 1
 _NO_SUCH_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-"""Of the errors of a file system those that say what is there; any other one may be gone at the next attempt."""
+"""Errors of a file system that say what is there; any other one may be gone at the next attempt."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ class ImageFiles:
     names: list[str]
     """Paths below `folder`."""
     labels: list[int]
-    """Of each name."""
+    """Label of each name."""
     left_out: list[str]
     """Paths below `folder` that look like images or classes, but are hidden or of an operating system."""
 

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     """The samples of a message, an array for each batch: tensors would be files of shared memory on their way."""
 
 _NICENESS = 5
-"""Of the readers: they work ahead, while a step that loses its core is late. A rank that waits leaves them its own."""
+"""Niceness of the readers: they work ahead, while a step that loses its core is late. A rank that waits leaves them its
+own."""
 _END_SECONDS = 5.0
 """Longest wait for the end of a process: one that waits for a volume may be beyond any signal."""
 _MEMORY_FIX = "Fix: more memory for the pod, or a lower --data_workers or --batch_size"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PIPE_BYTES = 256 * 1024
 """Largest batch that goes through the pipe. At 800 kB both ways cost the same (docs/benchmarks.md)."""
 _MOST_BATCHES = 4
-"""Of a message: the first step waits until all of them are read."""
+"""Most batches of a message: the first step waits until all of them are read."""
 _BYTES_OF_VALUE = 8
 """At most: tokens and targets are int64."""
 

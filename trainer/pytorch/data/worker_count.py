@@ -27,7 +27,7 @@ _NCCL_BYTES = 640 * 2**20
 """Most that NCCL takes of it for a rank, when the first step connects the GPUs of a pod: 10 MiB per connection, 32
 channels, two neighbours (workloads/resources.py). Over NVLink it is next to nothing, so at most half is left to it."""
 _BYTES_OF_VALUE = 4
-"""Of images whose first one is damaged, so that their kind of number is not known."""
+"""Bytes per value of images whose first one is damaged, so that their data type is not known."""
 
 
 def worker_count(

@@ -24,7 +24,7 @@ class KeptValues:
     """How many values of a sample are kept for the backward pass."""
 
     divided: int
-    """Of these each rank of a tensor-parallel group has a part."""
+    """Parameters of which each rank of a tensor-parallel group has a part."""
     whole: int = 0
     """These each rank of a tensor-parallel group has: what it gathers before matrix products, and their results that
     are still to be added up."""

@@ -27,7 +27,8 @@ _FP32 = 4
 _MESSAGES_OF_BLOCK = 8
 """Two gathers and two scatters of tensor parallelism in the forward pass, and as many in the backward pass."""
 _REPEATED_MESSAGES = 3
-"""Of the forward pass, which activation checkpointing repeats: all but the last, on which no gradient depends."""
+"""Messages of the forward pass, which activation checkpointing repeats: all but the last, on which no gradient
+depends."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainer.pytorch.parallel.layout import Layout
 
 _ROUNDING = 1e-3
-"""Of a norm: how much ranks may differ that compute the same, where kernels add up in any order."""
+"""Tolerance for a norm: how much ranks may differ that compute the same, where kernels add up in any order."""
 
 
 def refuse_missing(model: nn.Module) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ENTRY = "random"
-"""Of a run's state."""
+"""Entry of a run's state."""
 
 
 def states_to_save(distributed: Distributed) -> States:

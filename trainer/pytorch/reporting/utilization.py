@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SAMPLES = 2
-"""Of the pass that is counted: batch normalisation refuses a single one."""
+"""Samples of the pass that is counted: batch normalisation refuses a single one."""
 
 
 class Utilization:
