@@ -46,7 +46,7 @@ exit status:
 """
 _SHORTEST_LIMIT = 2000
 PIPE_CLOSED = 141
-"""What a shell makes of SIGPIPE, which ends other programs there."""
+"""Exit status that a shell reports for SIGPIPE, which ends other programs there."""
 _MODULES = {
     "review": "athanor.review.command",
     "apply": "athanor.pipeline.apply",

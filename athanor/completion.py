@@ -22,7 +22,7 @@ _RUNS = (
 """Prints the names of the runs in the current context's namespace, in each shell and without starting Python; their
 stacks would take seconds. The label of a run's owner begins with the project of all runs (athanor/runs/stack.py)."""
 _KINDS = {"FILE": shtab.FILE, "FOLDER": shtab.DIRECTORY, "RUN": shtab.cmd(_RUNS)}
-"""What an argument is, by the name that its help has for it."""
+"""Kinds of arguments, by their names in the help."""
 
 
 def run(arguments: argparse.Namespace) -> int:

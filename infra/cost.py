@@ -36,7 +36,7 @@ NOT_INCLUDED = (
     "Lingjun machines and Container Registry Enterprise, which are prepaid",
     "discounts, subscriptions, savings plans and taxes",
 )
-"""What is billed by use, or has no price that we could find."""
+"""Items that are billed by use, or whose price is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,7 @@ class CreateOnly:
     input: str
     """Its name on the wire, such as podVswitchIds."""
     setting: str
-    """What a user changes to change it."""
+    """The setting that determines it."""
     limit: str
     """Why it cannot be changed."""
     fix: str

@@ -73,7 +73,7 @@ ACK_DRIVERS = (
     "535.230.02",
     "535.161.07",
 )
-"""What ACK installs on nodes of Kubernetes 1.28 and newer by the label ack.aliyun.com/nvidia-driver-version.
+"""Drivers that ACK installs on nodes of Kubernetes 1.28 and newer by the label ack.aliyun.com/nvidia-driver-version.
 
 Source: ACK, "NVIDIA driver versions supported by ACK". For a version that it does not list, ACK silently installs its
 default, 535.161.07. The copy of the page that could be read ends at 570.195.03; 580.126.09 is the version that Alibaba
@@ -81,7 +81,7 @@ Cloud's own solution aliyun-computenest/quickstart-robot-solution pins by that l
 checked the driver on nodes with A10.
 """
 DEFAULT_DRIVER = ACK_DRIVERS[0]
-"""What nodes get where the settings name no version: ACK changes its own default from time to time."""
+"""Driver of nodes whose settings name no version: ACK changes its own default from time to time."""
 _DRIVER = re.compile(r"[0-9]{3}(\.[0-9]{1,3}){1,2}")
 
 

@@ -40,7 +40,7 @@ _EXPECTATIONS = {
     "dict_type": "a mapping, such as {'name': 'value'}",
     "list_type": "a sequence, such as a tuple",
 }
-"""What a field expects, by pydantic's type of error."""
+"""Expected values of a field, by pydantic's type of error."""
 
 
 def checked(name: str = "") -> Callable[[type[_C]], type[_C]]:

@@ -26,7 +26,8 @@ class GpuModel:
     memory_gib: int
     """Memory of one GPU as the cloud advertises it."""
     compute_capability: str | None
-    """What kernels must be compiled for, such as 8.0; None where the cloud does not say which GPU it is."""
+    """The capability that kernels must be compiled for, such as 8.0; None where the cloud does not say which GPU it
+    is."""
     mig_profiles: Mapping[str, int] = field(default_factory=dict[str, int])
     """MIG profile -> instances of it that fit on one GPU; empty where the GPU cannot be split."""
 

@@ -102,7 +102,7 @@ class JobCleanUpArgs:
     image: str
     """The platform's trainer image."""
     depends_on: Sequence[pulumi.Resource] = ()
-    """What must be there first: the workloads' namespace, the nodes, Volcano's CRDs."""
+    """Dependencies: the workloads' namespace, the nodes, Volcano's CRDs."""
 
 
 class JobCleanUp(pulumi.ComponentResource):

@@ -42,7 +42,7 @@ class Platform(PlatformFields[pulumi.Input[str], pulumi.Input[PlatformOffers]]):
     provider: kubernetes.Provider
     """Provider of the cluster."""
     depends_on: Sequence[pulumi.Resource] = ()
-    """What must exist before a workload and be deleted only after it."""
+    """Dependencies of every workload, created before and deleted after it."""
 
     @classmethod
     def from_stack(cls, stack: str, provider: kubernetes.Provider) -> Self:

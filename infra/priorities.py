@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from infra.settings.scheduling import PriorityClassSettings
 
 FIXED_FIELDS = ("value", "preemptionPolicy")
-"""What Kubernetes never changes on a PriorityClass that exists (its API reference)."""
+"""Fields that Kubernetes never changes on an existing PriorityClass (its API reference)."""
 _KUBERNETES_OWN = "system-"
 
 

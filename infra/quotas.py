@@ -94,14 +94,14 @@ class WorkloadLimitsArgs:
     all_nodes_known: bool = False
     """Whether the cluster has no other nodes."""
     depends_on: Sequence[pulumi.Resource] = ()
-    """What must be there first: the namespace."""
+    """Dependencies: the namespace."""
 
 
 class WorkloadLimits(pulumi.ComponentResource):
     """The LimitRange of the workloads' namespace, and its ResourceQuota where there is one."""
 
     parts: tuple[pulumi.Resource, ...]
-    """What must be there before the first pod."""
+    """Objects that must exist before the first pod."""
 
     def __init__(self, name: str, args: WorkloadLimitsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:WorkloadLimits", name, None, opts)

@@ -51,8 +51,9 @@ _LINGJUN = {
     # Not a plugin that an image brings along, such as NVIDIA's with HPC-X.
     "NCCL_NET_PLUGIN": "none",
 }
-"""What PAI sets on all its Lingjun machines (PAI, "RDMA: High-performance networking for distributed training", read on
-22 November 2026). ACK's own page names no variable; that its machines need the same ones is an assumption."""
+"""Environment that PAI sets on all its Lingjun machines (PAI, "RDMA: High-performance networking for distributed
+training", read on 22 November 2026). ACK's own page names no variable; that its machines need the same ones is an
+assumption."""
 
 
 @checked("rdma")

@@ -36,7 +36,7 @@ class GangSchedulingArgs:
     pools: Sequence[PoolOffer] = ()
     """Node pools whose GPUs the queues share and whose zones become HyperNodes."""
     nodes: Sequence[pulumi.Resource] = ()
-    """What the pods of Volcano run on, where this program creates the nodes: they must outlive these pods."""
+    """Nodes for the pods of Volcano, where this program creates the nodes: they must outlive these pods."""
 
 
 class GangScheduling(pulumi.ComponentResource):

@@ -25,14 +25,14 @@ class SharedStorageArgs:
     namespace: str
     settings: StorageSettings
     backing: Backing
-    """What holds the files: see `choose_backing`."""
+    """Backing of the files: see `choose_backing`."""
     protected: bool = False
     """Whether the claims and their volumes refuse to be deleted or replaced.
 
     The files would survive (volumes are retained), but every job would lose them at once.
     """
     depends_on: Sequence[pulumi.Resource] = ()
-    """What must exist before the claims: their namespace. (A component's own option does not reach its children.)"""
+    """Dependencies of the claims: their namespace. (A component's own option does not reach its children.)"""
 
 
 FIXED_CLASS = CreateOnly(

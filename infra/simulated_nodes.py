@@ -71,7 +71,7 @@ class SimulatedGpuNodesArgs:
 
     groups: Sequence[SimulatedNodes]
     sharing: Sharing | None = None
-    """What a device plugin would announce there; nobody runs on a simulated node to do it."""
+    """Sharing that a device plugin would announce there; nobody runs on a simulated node to do it."""
 
 
 class SimulatedGpuNodes(pulumi.ComponentResource):

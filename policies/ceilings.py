@@ -26,7 +26,7 @@ class CostCeiling(RuleConfig):
     cny_per_hour: float | None = Field(default=None, gt=0)
     """Most that nodes and control planes may cost an hour, in CNY at list prices; no ceiling without it."""
     unpriced: tuple[str, ...] = ()
-    """What may be there although its price is not known, such as `pool train`."""
+    """Resources that are allowed although their price is unknown, such as `pool train`."""
 
 
 class GpuCeiling(RuleConfig):

@@ -12,7 +12,7 @@ class Unknown:
     """A value that depends on a resource that does not exist yet."""
 
     path: tuple[str, ...] = ()
-    """Where it is among the resource's properties."""
+    """Its path in the resource's properties."""
 
 
 Value: TypeAlias = "Unknown | str | int | float | bool | list[Value] | dict[str, Value] | None"

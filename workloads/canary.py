@@ -69,7 +69,7 @@ class Track:
     """Pods of a service that serve the same version: a Deployment."""
 
     suffix: Literal["", "-canary"] = ""
-    """What its name has beyond the service's. The stable track has the service's own, with a canary and without:
+    """Suffix of its name after the service's. The stable track has the service's own, with a canary and without:
     else the first canary would replace all pods at once."""
     label: Literal["stable", "canary"] | None = None
     """Value of TRACK_LABEL; None where there is one track alone, inside the cluster. At the gateway the pods have it

@@ -33,7 +33,7 @@ _BLOCKS: dict[str, Manifest] = {
     INTERNET: {"cidr": "0.0.0.0/0", "except": list(_NOT_THE_INTERNET)},
     OSS: {"cidr": _SHARED_ADDRESSES, "except": [_METADATA]},
 }
-"""What the names stand for, as the ipBlock of a network policy."""
+"""Addresses that the names stand for, as the ipBlock of a network policy."""
 _NEVER = {
     _METADATA: "the metadata of nodes on Alibaba Cloud",
     "169.254.0.0/16": "link-local addresses, where nodes have their metadata",

@@ -46,7 +46,7 @@ class FolderArchive:
     """A tar archive without times, owners and other traces of the machine."""
     files: int
     left_out: str = ""
-    """What git's rules left out, in words; empty for nothing."""
+    """Description of what git's rules exclude; empty for nothing."""
 
     @property
     def digest(self) -> str:

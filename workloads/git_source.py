@@ -50,7 +50,8 @@ _REFERENCE = re.compile(
     (?:(?:\A|/)(?!\.)(?![^/]*\.lock(?:/|\Z))[^\x00-\x20\x7f~^:?*\[\\/]+)+""",
     re.VERBOSE | re.DOTALL,
 )
-"""What `git branch` and `git tag` take (git-check-ref-format(1)); a whole reference is written as its last part."""
+"""Names that `git branch` and `git tag` accept (git-check-ref-format(1)); a whole reference is written as its last
+part."""
 _HOST_AND_PATH = re.compile(r"(?P<place>(?:[^@/:\s]+@)?[^@/:\s]+):(?!:|//|[^/]*@)(?P<path>[^\s].*)")
 """git@github.com:team/project.git (git-fetch(1), "GIT URLS"); trainer/source/address.py reads the same."""
 _DEFAULT_BRANCH = "HEAD"

@@ -27,7 +27,7 @@ PYTHON = re.compile(r"python[\d.]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _SHELL_TEXT = re.compile(r"-[a-z]*c")
 _MARKS = "();<>|&\n"
-"""What ends words in a shell's text."""
+"""Characters that end words in a shell's text."""
 
 
 def launcher_in(command: Sequence[str]) -> str | None:

@@ -44,7 +44,7 @@ _ENVIRONMENT_FILE = f"{HOME}/.container-environment"
 
 Binding = Literal["none", "core", "numa", "socket"]
 BINDINGS: tuple[Binding, ...] = get_args(Binding)
-"""What mpirun can pin a rank to."""
+"""Objects that mpirun can pin a rank to."""
 
 
 @checked()

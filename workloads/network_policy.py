@@ -27,7 +27,7 @@ class PolicyIdentity:
     """Whose a policy is. Its name says all of it: a job and a service, and those of two stacks, may be called alike."""
 
     what: Literal["job", "service", "source"]
-    """What it is for; `source`: the pod that fetches a job's code."""
+    """Its purpose; `source`: the pod that fetches a job's code."""
     name: str
     namespace: str
     owner: str

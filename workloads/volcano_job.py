@@ -73,7 +73,7 @@ class JobShape:
     """What a kind of job is made of."""
 
     kind: str
-    """What metrics call it, such as pytorch."""
+    """Its name in metrics, such as pytorch."""
     roles: Sequence[Role]
     plugins: Mapping[str, Sequence[str]] = field(default_factory=dict[str, "Sequence[str]"])
     """Volcano's plugins and their arguments, in addition to env and svc."""

@@ -26,9 +26,9 @@ class Match:
     """Something in the account that may be the resource."""
 
     id: str
-    """As the provider imports it."""
+    """Its id, as the provider imports it."""
     status: str = ""
-    """As the API says it; empty for what is there at once."""
+    """Its status in the API; empty for kinds that are ready at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +38,11 @@ class Listed:
     product: str
     operation: str
     place: str
-    """Where in the answer the items are."""
+    """Path of the items in the answer."""
     within: Mapping[str, str] = field(default_factory=dict[str, str])
     """Parameters of the operation: name to input."""
     same: Mapping[str, str]
-    """What identifies an item: its field to the input that it equals."""
+    """Fields that identify an item: its field to the input that it equals."""
     id: str
     """Template over the inputs and the item."""
     status: str = "Status"

@@ -224,7 +224,7 @@ LOOKUPS: Mapping[str, Callable[[Cloud, Inputs], list[Match]]] = {
     "alicloud:nas/protocolService:ProtocolService": _service,
     "alicloud:nas/protocolMountTarget:ProtocolMountTarget": _export,
 }
-"""By type token. A mount target is identified by vswitch and access group: NAS gives it no name."""
+"""Look-ups by type token. A mount target is identified by vswitch and access group: NAS gives it no name."""
 REPEATABLE = {"alicloud:cs/autoscalingConfig:AutoscalingConfig"}
 """Kinds without anything to adopt: making them again sets the same thing once more."""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _CSI_TAG, _CSI = "createdby", "alibabacloud-csi-plugin"
 _CLUSTER_TAG = "ack.aliyun.com"
-"""What ACK's driver tags disks of claims with; source: kubernetes-sigs/alibaba-cloud-csi-driver, pkg/disk."""
+"""Tag that ACK's driver sets on disks of claims; source: kubernetes-sigs/alibaba-cloud-csi-driver, pkg/disk."""
 _UNATTACHED = "Available"
 
 
@@ -50,7 +50,7 @@ class Leftover:
     id: str
     name: str
     status: str
-    """As the API says it; empty where it has none."""
+    """Its status in the API; empty where it has none."""
     billed: bool
     """Whether it costs money by existing."""
     known_by: str
@@ -65,7 +65,7 @@ class _Kind:
     listed: Listed
     billed: bool = False
     inputs: tuple[Mapping[str, str], ...] = ({},)
-    """What the operation is asked with, once for each."""
+    """Inputs of the operation, one call for each."""
 
 
 def _known(token: str) -> Listed:
@@ -85,7 +85,8 @@ _FOUND_BY_TAG = (
     _Kind(title="ECS instance", listed=_INSTANCES, billed=True),
     _Kind(title="disk", listed=_DISKS, billed=True),
 )
-"""What ACK creates for pools, with the pools' tags. An account may have thousands: only the stack's are asked for."""
+"""Kinds that ACK creates for pools, with the pools' tags. An account may have thousands: only the stack's are
+listed."""
 _KINDS = (
     _Kind(title="file system", listed=_known("nas/fileSystem:FileSystem"), billed=True),
     _Kind(title="NAT gateway", listed=_known("vpc/natGateway:NatGateway"), billed=True),
@@ -100,7 +101,8 @@ _KINDS = (
     _Kind(title="vswitch", listed=_known("vpc/switch:Switch")),
     _Kind(title="VPC", listed=_known("vpc/network:Network")),
 )
-"""In the order in which they can be deleted. Parts, such as mount targets and pools, go with what they belong to."""
+"""Kinds in the order in which they can be deleted. Parts, such as mount targets and pools, go with what they belong
+to."""
 
 
 def leftovers(cloud: Cloud, owner: Owner, settings: Settings) -> list[Leftover]:

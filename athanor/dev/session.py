@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _ROUND_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 15.0
 _MOST_ROUNDS = 50
-"""Until the first state is equal; a program that writes all the time would never let it be."""
+"""Most rounds until the first state is equal; a program that writes all the time would never let it be."""
 
 
 class Session(AbstractContextManager["Session"]):

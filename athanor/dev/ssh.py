@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from athanor.runs.cluster import Cluster
 
 PORT = 2222
-"""In the pod, on its loopback address alone, which kubectl port-forward reaches."""
+"""Port in the pod, only on its loopback address, which kubectl port-forward reaches."""
 _PLACE = "/tmp/athanor-ssh"  # noqa: S108 - in a pod of its own
 _NO_SERVER = 69
 _START_SECONDS = 60

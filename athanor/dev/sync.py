@@ -66,13 +66,13 @@ class Sync:
     here: Own
     there: Side
     file: Path
-    """What keeps the last equal state, so that a deletion is not taken for a new file after a restart."""
+    """File with the last equal state, so that a deletion is not taken for a new file after a restart."""
     say: Callable[[str], None]
     left: LeftAlone
-    """What is there and not copied."""
+    """Files that exist and are not copied."""
     _equal: dict[str, str] = field(default_factory=dict[str, str])
     _sent: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """What the last round began to copy to the pod: found there after a kill, the pod did not change it."""
+    """Files that the last round began to copy to the pod: found there after a kill, the pod did not change it."""
     differing: tuple[str, ...] = ()
     """Names that the last round found, and left, different; those that are left alone do not count."""
     _stuck: dict[str, str] = field(default_factory=dict[str, str])

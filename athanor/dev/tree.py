@@ -24,7 +24,7 @@ GREETING = b"athanor-dev 1\n"
 LARGEST_BYTES = 8 << 20
 """Largest size of a file that is copied: larger ones are data or checkpoints, which belong on a volume."""
 ALIVE = Path("/tmp/athanor-dev-alive")  # noqa: S108 - in a pod of its own
-"""Its age is how long no client was there."""
+"""File whose age is the time without a client."""
 SKIPPED_FOLDERS = frozenset(
     [".git", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"]
 )

@@ -22,7 +22,7 @@ class Case:
     snapshot: Snapshot
     job: Object
     commands: Commands = MAKE
-    """Those that next steps name."""
+    """Commands that next steps name."""
     local: bool = False
     """Whether it runs on the cluster of `make up`, whose images come from this machine."""
 

@@ -19,17 +19,17 @@ class Commands:
     resume: str
     """Continues a job that was stopped."""
     overview: str
-    """What shows who uses what, as a clause."""
+    """Clause that shows the users of resources."""
     update: str
-    """What makes a corrected job take effect, as a clause."""
+    """Clause that applies a corrected job."""
     look_again: str
-    """What makes Volcano's controller look at a job again, as a clause."""
+    """Clause that makes Volcano's controller process a job again."""
     new_code: str
-    """What makes corrected code take effect, as a clause."""
+    """Clause that applies corrected code."""
     priority: str
-    """What sets the priority of a job."""
+    """Option or field that sets the priority of a job."""
     memory: str
-    """What sets the memory of a pod."""
+    """Option or field that sets the memory of a pod."""
 
 
 MAKE = Commands(

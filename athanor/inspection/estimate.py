@@ -43,7 +43,7 @@ class Start:
     ends: Sequence[End]
     """Expected ends of running jobs, the earliest first."""
     at: datetime | None
-    """When enough of them have ended for all of the job; None if that is not known."""
+    """Time when enough of them have ended for the whole job; None if that is not known."""
     after: Sequence[str]
     """The names of those."""
     latest: bool

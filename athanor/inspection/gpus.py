@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 NO_POOL = "-"
-"""What stands for the pool of a node that says neither pool nor type."""
+"""Name for the pool of a node with neither a pool nor a type."""
 MOST_NODES = 20
-"""With more GPU nodes than these their numbers are shown by pool."""
+"""Most GPU nodes that are listed; with more, their numbers are shown by pool."""
 _GPU_RESOURCES = {GPU_RESOURCE, SHARED_GPU_RESOURCE, GPU_MEMORY_RESOURCE}
 
 

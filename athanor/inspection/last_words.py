@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 SHOWN_LINES = 5
 _LINES_BEHIND = 30
-"""So many lines after a traceback it is no longer what the program ended with; mpirun's report is shorter."""
+"""Lines after a traceback beyond which it is not the cause of the end; mpirun's report is shorter."""
 # torch.distributed writes `[rank3]: ` before each line of a traceback, torchrun `[default3]:` where it tees.
 _MARK = r"(?:\[[a-z]+[0-9]+\]: ?)?"
 _HEADER = re.compile(rf"({_MARK})(?:Original |(?P<group>  \+ Exception Group ))?Traceback \(most recent call last\):")

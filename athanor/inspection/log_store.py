@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Row = dict[str, str]
 """A stored line, or a row of a statistic: values by field."""
 _TIMEOUT_SECONDS = 120
-"""Above the store's own limit for a query."""
+"""Timeout, above the store's own limit for a query."""
 _PART_BYTES = 64 * 1024
 _SHOWN = 500
 _OWN_FIELDS = ("_time", "_msg", "_stream", "_stream_id")

@@ -35,17 +35,17 @@ class Shortage:
     placed: int
     """How many of the pods that wait could have one now."""
     resource: str
-    """What there is too little of."""
+    """Resource that is short."""
     each: Fraction
-    """What one pod asks for."""
+    """Request of one pod."""
     free: Fraction
-    """What is free on all nodes it may use."""
+    """Free amount on all nodes that it may use."""
     largest: Fraction
     """The most that is free on one of them."""
     biggest_node: Fraction
     """The most that one of them has, used or not."""
     nodes: Sequence[Object]
-    """Those that it may use."""
+    """Nodes that it may use."""
 
     @property
     def where(self) -> str:
@@ -116,7 +116,7 @@ _STATES = {
     "node.kubernetes.io/unreachable": "not ready",
     "node.kubernetes.io/unschedulable": "cordoned",
 }
-"""What Kubernetes itself says of a node by a taint; it outlives the condition for a moment."""
+"""States of a node that Kubernetes itself marks by a taint; it outlives the condition for a moment."""
 
 
 def refusal(spec: Object, node: Object) -> str:

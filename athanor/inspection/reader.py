@@ -49,7 +49,7 @@ class Asked:
     """Runs kubectl with some words and returns its output."""
     items: Items
     failure: type[Exception]
-    """What both raise."""
+    """Exception that both raise."""
 
 
 def read(cluster: Asked, namespace: str) -> Snapshot:

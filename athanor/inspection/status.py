@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 MOST_PODS = 100
-"""With more pods those that run as they should are counted, not listed."""
+"""Most pods that are all listed; with more, healthy ones are only counted."""
 READY, NOT_READY = "Ready", "Running, not ready"
 """States of pods that run."""
 PODS = "Pods"

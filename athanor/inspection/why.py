@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _CONTROLLER_EVENTS = ("PluginError", "PVCError", "PodGroupError", "JobStatusError")
 _EXCEEDED = re.compile(r"exceeded quota: ([^,]+), (requested: .*?, used: .*?, limited: [^\s\]]+)")
 _STATUS_MESSAGE = re.compile(r'v1\.Status\{.*?\bMessage:"((?:[^"\\]|\\.)*)"', re.DOTALL)
-"""In what Go's `%#v` makes of an API error (Volcano 1.14, pkg/controllers/job/job_controller_actions.go)."""
+"""Message in Go's `%#v` form of an API error (Volcano 1.14, pkg/controllers/job/job_controller_actions.go)."""
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _DEADLINE = "DeadlineExceeded"
 """Reason of a pod that ran for longer than it may (k8s.io/kubernetes, pkg/kubelet/active_deadline.go)."""

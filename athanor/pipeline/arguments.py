@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 _ACTIONS_BOT = "github-actions[bot]"
-"""Who writes with the token of a job of GitHub Actions."""
+"""Author of comments written with the token of a GitHub Actions job."""
 _APPLY = """example:
   athanor apply --stack dev --plan plans/dev.plan.json
 

@@ -62,7 +62,7 @@ class GitHub:
     """OWNER/NAME."""
     token: str = field(repr=False)
     permission: str
-    """What the token needs, such as `issues: write`: named where it is refused."""
+    """Permission that the token needs, such as `issues: write`: named where it is refused."""
     address: str = "https://api.github.com"
 
     def __post_init__(self) -> None:

@@ -33,7 +33,7 @@ _WITHOUT_A_PRICE = {
     "alicloud:slb/applicationLoadBalancer:ApplicationLoadBalancer": "load balancer",
     "alicloud:ecs/ecsDisk:EcsDisk": "disk",
 }
-"""What is billed by the hour or by use, and has no price in the table."""
+"""Resources that are billed by the hour or by use, without a price in the table."""
 _SPOT = {"SpotWithPriceLimit", "SpotAsPriceGo"}
 
 

@@ -31,11 +31,11 @@ _KIND_OF: dict[str, Kind] = {
     "discard-replaced": "replaced",
     "remove-pending-replace": "forgotten",
 }
-"""By the operations of the engine (pkg/resource/deploy/step.go of pulumi/pulumi v3.232.0)."""
+"""Kinds by the operations of the engine (pkg/resource/deploy/step.go of pulumi/pulumi v3.232.0)."""
 _NOTHING = {"same", "read", "refresh", "extend-parameterize"}
 _SECRETS = "kubernetes:core/v1:Secret"
 OWN_NAME = "metadata.name"
-"""Where a Kubernetes object has its name, which often holds a hash of all else."""
+"""Path of a Kubernetes object's name, which often holds a hash of all else."""
 _INTERNAL = "__"
 """How names of inputs begin that the SDKs add for themselves, such as __defaults."""
 

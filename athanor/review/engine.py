@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _STREAM = "PULUMI_ENABLE_STREAMING_JSON_PREVIEW"
-"""With it, the engine writes its events, of which the policies' findings are a part."""
+"""Variable that makes the engine write its events, which include the policies' findings."""
 _LAST_WORDS = 2000
 
 

@@ -32,7 +32,7 @@ class _Spelling:
 _DIGEST = _Spelling(old="oldState", new="newState", reasons="replaceReasons", kind="kind", leaves_out_false=False)
 _EVENT = _Spelling(old="old", new="new", reasons="keys", kind="diffKind", leaves_out_false=True)
 _REFRESHED = {"update", "delete"}
-"""What the step of a refresh becomes once the provider has answered."""
+"""Operation of a refresh's step once the provider has answered."""
 
 
 def read_preview(text: str, stack: str = "") -> Preview:

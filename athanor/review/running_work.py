@@ -37,7 +37,7 @@ class Pod:
 
     namespace: str
     work: str
-    """What it is part of, such as `job digits-training`."""
+    """Workload that it is part of, such as `job digits-training`."""
     names: frozenset[str]
     """Names of the job that it is part of, logical and physical."""
     pool: str

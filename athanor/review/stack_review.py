@@ -25,7 +25,7 @@ class StackReview:
     preview: Preview
     prices: Prices
     running: Running | str
-    """What runs in its cluster, or why that is not known, such as "not asked"."""
+    """Running workloads of its cluster, or why they are not known, such as "not asked"."""
     masker: Masker
 
     @cached_property

@@ -49,7 +49,7 @@ FLAGS = {
     "nproc-per-node": "processes",
     "namespace": "namespace",
 }
-"""By flag of arena: the option that says the same."""
+"""Equivalent options by arena's flags."""
 _BRANCH = "master"
 """Default branch of git-sync 3, which arena starts (kubernetes/git-sync v3, cmd/git-sync/main.go, GIT_SYNC_BRANCH)."""
 _QUOTED = re.compile(r"""(?P<quote>['"])(?P<text>[^'"]*\s[^'"]*)(?P=quote)""")

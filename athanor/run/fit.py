@@ -43,7 +43,7 @@ _OF_POOLS: dict[str, Callable[[PoolOffer], tuple[str, ...]]] = {
 }
 """Labels that the platform knows of nodes which do not exist yet."""
 _FIELDS = {"cpu": "resources.cpu", "memory": "resources.memory"}
-"""By resource."""
+"""Fields by resource."""
 
 
 def check_fits(

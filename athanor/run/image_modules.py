@@ -55,7 +55,7 @@ _PROGRAM = re.compile(r"(?:/(?:usr/)?(?:local/)?s?bin/)?([A-Za-z_.:\[][\w.+\[-]*
 _BRINGS_NAMES = re.compile(
     r"<<|\(\s*\)|\bPATH\b|(?:^|[;&|\s(])(?:case|alias|eval|function|source)\s|(?:^|[;&|\n(])\s*\.\s"
 )
-"""In a shell's text: functions, other names and other texts, in which a first word may be something else."""
+"""Functions, other names and other texts in a shell's text, after which a first word may be something else."""
 _OF_ATHANOR = frozenset({"athanor_run", "infra", "trainer", "workloads"})
 
 

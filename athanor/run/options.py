@@ -59,7 +59,7 @@ OPTIONS = {
     "parameter_servers.resources.memory": "--ps-memory",
     "pool": "--pool",
 }
-"""By field of a class: what stands for it on the command line, and for what is in it."""
+"""Options by the fields of the classes, which also stand for what is in a field."""
 _FIELD = re.compile(r"(?P<path>[^\[]+)(?:\['(?P<key>[^']*)'\])?.*", re.DOTALL)
 """A field, such as env['A'], program[0] or resources.gpus.count."""
 

@@ -27,7 +27,7 @@ class Pasted:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     """Variables that the command sets in front of the program, or by -x of mpirun."""
     bind_to: Binding | None = None
-    """What mpirun is to pin each rank to; None: it did not say, or not as `MPIJobArgs.bind_to` can."""
+    """Object that mpirun is to pin each rank to; None: it did not say, or not as `MPIJobArgs.bind_to` can."""
     options: tuple[str, ...] = ()
     """Further options of mpirun."""
     left_out: tuple[str, ...] = ()

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL | re.ASCII)
-"""What a shell takes for one: other words with an equals sign are the name of a program to it."""
+"""An assignment as a shell recognises it: other words with an equals sign are the name of a program to it."""
 _SETTING_OF_ENV = re.compile(r"[^-=][^=]*=.*", re.DOTALL)
-"""What env(1) takes for one."""
+"""An assignment as env(1) recognises it."""
 _MPI_VARIABLE = re.compile(r"(?:OMPI|PRTE)_MCA_(?P<setting>\w+)")
 _OF_THE_START = re.compile(
     r"""pl[ms]|(?:plm|pls)_(?:rsh|ssh)_\w+|orte_rsh_agent         # how the ranks are started: by ssh, with a key

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Commands = Any
-"""What argparse's add_subparsers returns: it has no public name."""
+"""Type of the result of argparse's add_subparsers: it has no public name."""
 Arguments = Any
 """A parser, or a group of its arguments: what they have in common has no public name either."""
 _PAIR = 2

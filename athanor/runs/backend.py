@@ -22,7 +22,7 @@ _PASSPHRASES = (SECRETS_VARIABLE, "PULUMI_CONFIG_PASSPHRASE_FILE")
 """The first overrides the second."""
 _BACKEND = "PULUMI_BACKEND_URL"
 _NOT_LOGGED_IN = "PULUMI_ACCESS_TOKEN must be set"
-"""What pulumi says where nobody has logged in, and also where a login has expired."""
+"""Pulumi's message where nobody has logged in, and also where a login has expired."""
 _WHOAMI_SECONDS = 60
 
 

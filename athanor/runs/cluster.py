@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 60
 _PATIENCE_SECONDS = 5
-"""After which a server that has not answered is tried without kubectl, which may wait for a login in a browser."""
+"""Seconds after which a server that has not answered is tried without kubectl, which may wait for a login in a
+browser."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NO_CHOICE = "-"
-"""In place of a context's name: the kubeconfig's current one again."""
+"""Choice of no context: back to the kubeconfig's current one."""
 
 
 def choose_cluster(given: argparse.Namespace) -> None:

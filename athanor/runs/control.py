@@ -22,7 +22,7 @@ _REPEAT_EVERY = 15
 """Polls after which a command is given again: a job that is about to start again ignores the first one (Volcano,
 pkg/controllers/job/state/restarting.go)."""
 _BEYOND_GRACE_SECONDS = 120
-"""For Volcano and the kubelets, in addition to what the pods may take to end."""
+"""Seconds for Volcano and the kubelets, in addition to what the pods may take to end."""
 
 
 def stop(cluster: Cluster, run: str, job_name: str) -> None:

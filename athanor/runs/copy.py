@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 VOLUMES = {"data": DATA_PATH, "output": OUTPUT_PATH}
 _IDLE_SECONDS = 300
-"""After which the pod ends by itself, when the command that started it was killed."""
+"""Seconds after which the pod ends by itself, when the command that started it was killed."""
 _WAIT_SECONDS = 300
 _POLL_SECONDS = 1.0
 _KEEP = f"""
@@ -48,7 +48,7 @@ class Place:
     """A path in a volume."""
 
     path: str
-    """As a pod sees it."""
+    """Its path in a pod."""
     run: str | None = None
     """The run whose folder it is in; None for data: and output:."""
     job_name: str = ""

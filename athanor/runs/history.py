@@ -22,12 +22,12 @@ class Seen:
     """A run as it was seen last."""
 
     updated: str = ""
-    """When its stack was updated, as the backend writes it: another time is another run, or another start of it. Empty
-    if this machine has just started it."""
+    """Time of the last update of its stack, as the backend writes it: another time is another run, or another start of
+    it. Empty if this machine has just started it."""
     outputs: dict[str, str]
-    """What the run recorded of itself."""
+    """Outputs that the run recorded."""
     run: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What its job said; empty before that was seen."""
+    """State of its job; empty before it was seen."""
     step: int | None = None
     latest: dict[str, float] = field(default_factory=dict[str, float])
     """The numbers that it printed last, by their names."""

@@ -33,9 +33,9 @@ class Run:
     created: str = ""
     """RFC 3339, UTC."""
     waited_seconds: int | None = None
-    """From its creation until all the pods that it needs ran for the first time, or until now."""
+    """Seconds from its creation until all the pods that it needs ran for the first time, or until now."""
     ran_seconds: int | None = None
-    """In which its pods ran, without the time between a restart or a stop and the next start."""
+    """Seconds in which its pods ran, without the time between a restart or a stop and the next start."""
     gpus: int | None = None
     gpu_hours: float | None = None
     may_be_less: bool = False
@@ -54,9 +54,9 @@ class Listed:
     by: str | None
     """Login name of who started it, on their machine."""
     arguments: Mapping[str, str]
-    """What is not the default, by name, such as resources.gpus; `source` is the digest of its code."""
+    """Arguments other than defaults, by name, such as resources.gpus; `source` is the digest of its code."""
     cost_cny: tuple[float, float] | None
-    """What its GPU-hours cost at list prices: lowest and highest, the same where only one kind of node fits."""
+    """Cost of its GPU-hours at list prices: lowest and highest, the same where only one kind of node fits."""
     step: int | None
     """The latest that it printed."""
     latest: Mapping[str, float]

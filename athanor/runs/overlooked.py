@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from athanor.inspection.reader import Asked
 
 REMINDED = "Volcano's controller had overlooked the job, and has been reminded of it"
-"""What is said to those who follow the job."""
+"""Message for users who follow the job."""
 _FIRST_SECONDS = 5.0
 """How long a job may have no pods before somebody asks why: the scheduler admits most within a second."""
 _LAST_SECONDS = 60.0

@@ -44,9 +44,9 @@ class _Around:
 
     cluster: Cluster
     jobs: dict[str, dict[str, Any]]
-    """By the runs' names."""
+    """Jobs by the runs' names."""
     pods: dict[str, list[dict[str, Any]]]
-    """By the names of the jobs whose lines are read."""
+    """Pods by the names of the jobs whose logs are read."""
     offers: PlatformOffers | None
     """None where the platform does not describe itself."""
     now: datetime

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _LAST_LINES = 5000
 _WITHOUT_A_LOG = ("(NotFound)", "is waiting to start")
-"""What kubectl says of a pod that was deleted since it was listed, and of a container that does not run yet."""
+"""Kubectl's messages about a pod that was deleted since it was listed, and of a container that does not run yet."""
 _SECONDS = 60
-"""In which a log can be read. The API server passes the question on to the pod's node, which may hang."""
+"""Seconds for reading a log. The API server forwards the request to the pod's node, which may hang."""
 
 
 def series_of(cluster: Cluster, job_name: str, known: Iterable[dict[str, Any]] | None = None) -> Series:

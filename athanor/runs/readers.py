@@ -25,7 +25,7 @@ _FIRST_DELAY_SECONDS, _LAST_DELAY_SECONDS = 1.0, 15.0
 _REPORT_SECONDS = 3.0
 """Before a log is read on that has ended without an error: a watch says a second later that its pod has ended."""
 _SILENT_SECONDS = 10.0
-"""Without a new line from pods that have ended, after which nothing more is waited for."""
+"""Seconds without a new line from ended pods, after which the reader stops waiting."""
 _LOOK_SECONDS = 0.1
 
 

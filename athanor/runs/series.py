@@ -36,7 +36,7 @@ class Point:
     values: Mapping[str, float]
     """Every other number of the line, by its name."""
     at: datetime | None
-    """When it was printed, if that is known."""
+    """Time when it was printed, if known."""
     seconds_left: float | None = None
     """Time to the last step, as the program says; None if it does not."""
 
@@ -47,7 +47,7 @@ class Series:
 
     points: Sequence[Point]
     total_steps: int | None
-    """As the program says; None if it does not."""
+    """Total that the program prints; None if it does not."""
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     """Its hyperparameters, by their names."""
     earlier: int = 0

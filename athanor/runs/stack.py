@@ -45,7 +45,7 @@ _FIXES = {
     " the run was started; if it is lost, `athanor delete RUN --forget` removes the run from your list and prints what"
     " deletes the rest of it in the cluster",
 }
-"""By words of the engine: what to do."""
+"""Fixes by words of the engine's messages."""
 _COLOURS = re.compile(r"<\{%[^%]*%\}>")
 
 
@@ -291,7 +291,7 @@ class DeclaredJob:
 
     manifest: dict[str, Any]
     owner: str | None
-    """Who applied its fields; None if that is not recorded."""
+    """Field manager that applied its fields; None if that is not recorded."""
     server: str
     """Address of its API server; empty if that is not recorded."""
 

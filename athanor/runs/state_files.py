@@ -27,9 +27,9 @@ class KnownRun:
     """What a backend says of a run."""
 
     updated: str
-    """When it was last updated; empty: never."""
+    """Time of the last update; empty: never."""
     outputs: Mapping[str, str] | None
-    """What it recorded of itself; None: the engine has to be asked."""
+    """Its outputs; None: the engine has to be asked."""
 
 
 def runs_in_folder(url: str, project: str) -> dict[str, KnownRun] | None:

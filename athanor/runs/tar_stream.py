@@ -31,7 +31,7 @@ GREETING = b"athanor-copy 1\n"
 REFUSAL = "copy: "
 """Begins the last line on standard error of a program that ended early."""
 ALIVE = Path("/tmp/athanor-copy-alive")  # noqa: S108 - in a pod of its own
-"""Its age is how long nothing was copied: the pod ends when it is old."""
+"""File whose age is the time without a copy: the pod ends when it is old."""
 _COPY = "copy"
 _FRAME_BYTES = 1 << 18
 _LONGEST_FRAME_BYTES = 1 << 24

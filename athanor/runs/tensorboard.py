@@ -26,7 +26,7 @@ _FILES = "*tfevents*"
 """Names of event files (tensorboard, summary/writer/event_file_writer.py)."""
 _REFRESH_SECONDS = 30
 _OVERLAP_SECONDS = 120
-"""By which the clocks of this machine and of a file server may differ."""
+"""Seconds by which the clocks of this machine and of a file server may differ."""
 
 
 def show(cluster: Cluster, platform: PlatformOutputs, runs: Mapping[str, Place], port: int) -> int:

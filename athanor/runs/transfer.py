@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _STARTS = 3
 _GREETING_SECONDS = 20
 _STILL_SECONDS = 60
-"""Without a byte, after which the other side is not waited for any more."""
+"""Seconds without a byte after which the transfer is given up."""
 _LOOK_SECONDS = 0.5
 _NOT_RUN = {126, 127}
 """Statuses of a command that cannot be executed, or is not found (POSIX, 2.8.2)."""

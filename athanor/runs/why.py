@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from athanor.runs.cluster import Cluster
 
 _TAIL_LINES = 400
-"""What is looked through for the last error: after it come the reports of torchrun and of other ranks."""
+"""Lines that are searched for the last error: after it come the reports of torchrun and of other ranks."""
 _FAILURE = re.compile(r"athanor: attempt \d+ of \d+ ended with exit code (?P<code>\d+).*")
 _GOES_ON = {"running", "restarting", "starting", "init", "scheduler"}
 """Causes of a job that is at work or about to be."""

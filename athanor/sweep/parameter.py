@@ -25,7 +25,7 @@ class Parameter(BaseModel):
 
     name: str
     choices: tuple[str, ...] = ()
-    """As they are written into the command; empty for a range."""
+    """Values as they are written into the command; empty for a range."""
     low: Decimal = Decimal(0)
     high: Decimal = Decimal(0)
     """The largest value, which is reached from `low` in whole steps if there are steps."""

@@ -132,7 +132,7 @@ ADDONS = tuple(
 )
 
 DISABLED_AT_BIRTH: tuple[str, ...] = ("nginx-ingress-controller",)
-"""What ACK would install by itself and we do not want: it opens a load balancer to the internet."""
+"""Add-ons that ACK would install by itself and that are not wanted: it opens a load balancer to the internet."""
 
 
 def version_of(addon: Addon, environment: Environment) -> str:

@@ -23,7 +23,7 @@ _LARGEST_VSWITCH = 16
 _RESERVED_BY_ALIBABA_CLOUD = 4
 """The first address and the last three of every vswitch (CreateVSwitch)."""
 _WARM_POD_ADDRESSES = 5
-"""What Terway may keep ready on a node beyond its pods: `max_pool_size` of its default eni-config."""
+"""Addresses that Terway may keep ready on a node beyond its pods: `max_pool_size` of its default eni-config."""
 _SHARED_NODE_ADDRESSES = 8
 """Our allowance for what else lives in a node vswitch: the NAT gateway, the API server's load balancer, the control
 plane's interfaces, mount targets."""

@@ -35,7 +35,7 @@ class CpfsStorage(pulumi.ComponentResource):
     """
 
     backing: FileSystemVolumes
-    """What SharedStorage puts the claims on."""
+    """Backing of SharedStorage's claims."""
 
     def __init__(self, name: str, args: CpfsStorageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:CpfsStorage", name, None, opts)

@@ -37,9 +37,10 @@ class AlicloudEnvironment:
     network: AlicloudNetwork
     cluster: AckCluster
     nodes: tuple[pulumi.Resource, ...]
-    """What the platform's own pods wait for, and go before: the pools they run on, and the add-ons."""
+    """Dependencies of the platform's own pods, which are created after and deleted before: the pools they run on, and
+    the add-ons."""
     pod_networkings: tuple[pulumi.Resource, ...]
-    """What pods with a network of their own wait for."""
+    """Dependencies of pods with a network of their own."""
 
 
 def create_environment(

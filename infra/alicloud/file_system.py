@@ -39,7 +39,7 @@ class Export:
     server: pulumi.Input[str]
     """Domain name of the mount target."""
     root: str = ""
-    """What every path begins with: nothing, or `/share` where the service says so."""
+    """Prefix of every path: nothing, or `/share` where the service says so."""
     protocol: str = "nfs"
     """The driver's `mountProtocol`."""
 

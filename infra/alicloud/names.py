@@ -16,7 +16,7 @@ LONGEST_NAME = 63
 """The shortest limit of the kinds we name: ACK clusters and node pools, OSS buckets. NAS access groups and RAM roles
 take 64, the rest 128."""
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-"""What every kind takes: OSS buckets no upper case, RAM roles no underscore, security groups no leading digit."""
+"""Accepted by every kind: no upper case (OSS buckets), underscore (RAM roles) or leading digit (security groups)."""
 
 
 def resource_name(thing: str) -> str:

@@ -62,7 +62,7 @@ class NasStorage(pulumi.ComponentResource):
     """
 
     backing: FileSystemVolumes
-    """What SharedStorage puts the claims on."""
+    """Backing of SharedStorage's claims."""
 
     def __init__(self, name: str, args: NasStorageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:NasStorage", name, None, opts)

@@ -36,7 +36,8 @@ CREATE_ONLY = (
         forbids=given_and_changed,
     ),
 )
-"""What is fixed when the network is created. Its own inputs hold it: those of the cluster are ids of vswitches."""
+"""Inputs that are fixed when the network is created. Its own inputs hold it: those of the cluster are ids of
+vswitches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,7 @@ class AlicloudNetwork(pulumi.ComponentResource):
     """By zone."""
     security_group_id: pulumi.Output[str]
     ready: tuple[pulumi.Resource, ...]
-    """What must exist before a node starts, and until it is gone: its egress and the rules of its security group."""
+    """Dependencies of nodes, which must exist as long as they do: its egress and the rules of its security group."""
 
     def __init__(self, name: str, args: AlicloudNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         self._settings = settings = args.settings

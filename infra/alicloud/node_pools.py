@@ -31,7 +31,7 @@ class NodePoolsArgs:
     cluster: AckCluster
     network: AlicloudNetwork
     monitoring: MonitoringSettings | None = None
-    """What runs on every node depends on it; None where only the pools are declared."""
+    """Dependency of what runs on every node; None where only the pools are declared."""
     before_rdma: Callable[[Sequence[alicloud.cs.NodePool]], Sequence[pulumi.Resource]] = lambda _: ()
     """Declares what pools with RDMA wait for (Terway's configuration for them and the eRDMA controller), given the
     system pools, which that runs on."""

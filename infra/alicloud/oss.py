@@ -41,7 +41,7 @@ class OssMountsArgs:
     oidc_issuer_url: pulumi.Input[str]
     oidc_provider_arn: pulumi.Input[str]
     depends_on: Sequence[pulumi.Resource] = ()
-    """What must exist before the claims: their namespace."""
+    """Dependencies of the claims: their namespace."""
 
 
 def policy_statements(mount: OssMountSettings) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ class ServiceAccountRoleArgs:
     namespace: str
     service_account: str
     statements: list[dict[str, Any]]
-    """What the role may do: statements of a RAM policy."""
+    """Rights of the role: statements of a RAM policy."""
     tags: dict[str, str]
 
 
@@ -52,7 +52,7 @@ class ServiceAccountRole(pulumi.ComponentResource):
     """A RAM role for one service account, with a policy of its own."""
 
     ready: pulumi.Resource
-    """What must exist before a pod can use the role's permissions."""
+    """Resources that must exist before a pod can use the role's permissions."""
 
     def __init__(self, name: str, args: ServiceAccountRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("athanor:infra:ServiceAccountRole", name, None, opts)

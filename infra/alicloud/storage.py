@@ -33,14 +33,14 @@ class AlicloudStorageArgs:
     namespace: str
     """Namespace of the buckets' claims."""
     depends_on: Sequence[pulumi.Resource] = ()
-    """What must exist before objects in the cluster: that namespace and the add-ons with the drivers."""
+    """Dependencies of objects in the cluster: that namespace and the add-ons with the drivers."""
 
 
 class AlicloudStorage(pulumi.ComponentResource):
     """The storage of an environment. Needs both providers, Alibaba Cloud's and the cluster's, in its options."""
 
     backing: FileSystemVolumes
-    """What SharedStorage puts the `data` and `output` claims on."""
+    """Backing of SharedStorage's `data` and `output` claims."""
     claims: tuple[pulumi.CustomResource, ...]
     """Claims of the buckets."""
 

@@ -13,7 +13,7 @@ PROXY = "gateway"
 CERTIFICATES = "gateway-certificates"
 """Job and account that create what controller and proxies prove who they are with."""
 ACTIVATOR = "activator"
-"""What starts services that scaled to zero and holds their first requests."""
+"""The component that starts services that scaled to zero and holds their first requests."""
 GATEWAY_NAME = "athanor"
 """Name of the Gateway, its class and the proxies' description."""
 HTTPS_PORT = 443

@@ -36,7 +36,7 @@ class GatewayArgs:
     trainer_image: str
     """The platform's image of training."""
     depends_on: Sequence[pulumi.Resource] = ()
-    """What must be there first and go last: nodes, the workloads' namespace."""
+    """Dependencies, created before and deleted after: nodes, the workloads' namespace."""
 
 
 def declare_gateway(

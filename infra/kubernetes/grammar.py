@@ -159,7 +159,7 @@ def _word(value: str) -> str:
 
 
 Word = Annotated[str, AfterValidator(_word)]
-"""What the kernel can pass to a program: a word of its command, or the value of a variable."""
+"""Text that the kernel can pass to a program: a word of its command, or the value of a variable."""
 
 
 def _environment(value: Mapping[str, str]) -> Mapping[str, str]:

@@ -29,7 +29,7 @@ KINDS = {
     "core": ("nodes", "persistentvolumeclaims", "pods", "resourcequotas"),
     "apps": ("daemonsets", "deployments", "statefulsets"),
 }
-"""What it reads, by API group. Each kind is a list of all its objects in its memory."""
+"""Kinds that it reads, by API group. Each kind is a list of all its objects in its memory."""
 LABELS = {
     "nodes": (POOL_LABEL, "node.kubernetes.io/instance-type"),
     "pods": (JOB_LABEL, KIND_LABEL, ROLE_LABEL, SERVICE_LABEL, QUEUE_LABEL),

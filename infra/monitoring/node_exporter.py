@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COLLECTORS = (
     "cpu", "diskstats", "edac", "filesystem", "infiniband", "loadavg", "meminfo", "netdev", "stat", "timex", "vmstat",
 )  # fmt: skip
-"""What it looks at: no more than rules and dashboards use, for every one of them costs series on every node."""
+"""Enabled collectors: no more than rules and dashboards use, for every one of them costs series on every node."""
 _HOST = "/host"
 _ROOT = f"{_HOST}/node"
 # Mounts of pods and containers: their file systems are the node's, or a volume that its kubelet reports.

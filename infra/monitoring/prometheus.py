@@ -50,7 +50,7 @@ class PrometheusArgs:
 
     settings: MonitoringSettings
     backing: Backing | None
-    """What holds the disk; None: nothing that outlives the pod."""
+    """Backing of the disk; None: nothing that outlives the pod."""
     namespaces: Sequence[str]
     """Namespaces of the targets."""
 

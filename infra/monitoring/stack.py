@@ -68,7 +68,7 @@ class MonitoringArgs:
     storage_class: str | None = None
     """Class of the disks whose settings name none. None: the cluster's default one."""
     depends_on: Sequence[pulumi.Resource] = ()
-    """What must be there first and go last: nodes, and the namespaces of the targets."""
+    """Dependencies, created before and deleted after: nodes, and the namespaces of the targets."""
 
 
 def declare_monitoring(

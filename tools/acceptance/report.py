@@ -35,7 +35,7 @@ class Heading:
     cost: str
     """The statement that was confirmed, Markdown."""
     next_step: str
-    """What to do now; empty: nothing."""
+    """Next step; empty: nothing to do."""
 
 
 def markdown(heading: Heading, steps: Sequence[Step], entries: Sequence[Entry], environment: Mapping[str, str]) -> str:

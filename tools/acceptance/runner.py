@@ -26,7 +26,7 @@ class Step:
 
     name: str
     title: str
-    """What the report calls it."""
+    """Its title in the report."""
     run: Callable[[Any, Findings], None]
     """Gets the run's site and fills in findings.
 

@@ -50,7 +50,7 @@ class Patience:
     shrink: float = 1800.0
     """An idle node is taken away: the autoscaler looks at it for some minutes first."""
     gone: float = 600.0
-    """What was deleted is not listed any more."""
+    """Until deleted resources are no longer listed."""
 
 
 @dataclass(kw_only=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 KUBERNETES_NAMESPACE = "k8s.io"
 NODE_BLOBS = "node/lib/containerd/io.containerd.content.v1.content/blobs/sha256"
-"""Where a local cluster's containerd keeps blobs, from its socket's folder: `node/lib` is the node's /var/lib."""
+"""Path of a local containerd's blobs, relative to its socket's folder: `node/lib` is the node's /var/lib."""
 LINKED_FROM_BYTES = 1 << 20
 """Blobs from this size on are linked. Each costs a start of `ctr`, which sends a smaller one in less time."""
 

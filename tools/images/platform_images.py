@@ -50,16 +50,16 @@ class PlatformImage:
     user: str = ""
     capability: int | None = None
     path: str = ""
-    """Where the binary is in the image, if not under its own name in the root."""
+    """Path of the binary in the image, if not under its own name in the root."""
     arguments: tuple[str, ...] = ()
-    """What the entry point has behind the binary."""
+    """Arguments of the entry point after the binary."""
 
 
 _NOBODY = "65534:65534"
 ADAPTER = "adapter"
-"""What autoscalers read metrics from, where a stack asks for it."""
+"""The adapter from which autoscalers read metrics, where a stack asks for it."""
 GATEWAY = "envoy-gateway"
-"""What configures the gateway, where a stack asks for one."""
+"""The controller of the gateway, where a stack asks for one."""
 _MONITORING = {
     "prometheus-operator": PlatformImage(reference=PROMETHEUS_OPERATOR_IMAGE, user=_NOBODY, path="/bin/operator"),
     "prometheus-config-reloader": PlatformImage(
@@ -86,9 +86,9 @@ PLATFORM_IMAGES = {
     # Pods of its proxies call it by name.
     GATEWAY: PlatformImage(reference=ENVOY_GATEWAY_IMAGE, user="65532:65532", path="/usr/local/bin/envoy-gateway"),
 }
-"""By the name of the binary, as tools.toolchain knows it."""
+"""Images by the name of the binary, as tools.toolchain knows it."""
 MONITORING_IMAGES = tuple(_MONITORING)
-"""What watches the platform: keys of PLATFORM_IMAGES."""
+"""Images of the monitoring: keys of PLATFORM_IMAGES."""
 
 
 def pulled_images(names: Iterable[str]) -> set[str]:

@@ -17,7 +17,7 @@ from trainer.image.variant import CPU, PYTORCH, REQUIREMENTS, requirements_for, 
 
 PREFIX = "usr/local"
 SITE_PACKAGES = f"{PREFIX}/lib/python{PYTHON}/dist-packages"
-"""Where Debian's Python looks for packages that are not Debian's."""
+"""Folder in which Debian's Python looks for other packages than Debian's."""
 PROGRAMS = f"{PREFIX}/bin"
 
 _PINNED_ALONE = ("--no-deps", "--require-hashes")

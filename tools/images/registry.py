@@ -36,7 +36,7 @@ _PULL_SECONDS = 600.0
 _POLL_SECONDS = 0.5
 _AT_ONCE = 4
 _API_HOSTS = {"docker.io": "registry-1.docker.io"}
-"""Where a registry's API is, if not on the host of its images' names."""
+"""Host of a registry's API, if not on the host of its images' names."""
 
 
 class RegistryError(ImageError):

@@ -53,7 +53,7 @@ class ComponentStatus:
     resident_bytes: int
     healthy: bool
     address: str
-    """Where it listens, inside the node."""
+    """Its address inside the node."""
 
 
 @dataclass(frozen=True, kw_only=True)

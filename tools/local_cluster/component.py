@@ -37,7 +37,7 @@ class Component:
     """Configuration files, written before it starts. A name that holds the content's digest (see
     `configuration_file`) makes a changed file a changed command, and so a restart."""
     address: str = ""
-    """Where it listens, for people to read."""
+    """Its address, for people to read."""
     probe: Callable[[Node], bool]
     """Returns whether it works; must not raise."""
 

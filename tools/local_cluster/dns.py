@@ -24,7 +24,8 @@ SELECTOR = {"k8s-app": "kube-dns"}
 _LABEL_SELECTOR = ",".join(f"{name}={value}" for name, value in SELECTOR.items())
 QUERY_TIMEOUT_SECONDS = 1.0
 QUERY_ATTEMPTS = 2
-"""As many as a resolver makes by default (resolv.conf(5), `attempts`): on a busy machine an answer may be late once."""
+"""Number of attempts that a resolver makes by default (resolv.conf(5), `attempts`): on a busy machine an answer may be
+late once."""
 API_SERVICE_NAME = f"kubernetes.default.svc.{CLUSTER_DOMAIN}"
 METRICS_PORT, HEALTH_PORT, READY_PORT = 9153, 8080, 8181
 

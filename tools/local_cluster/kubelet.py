@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 KUBELET_PORT, HEALTH_PORT = 10250, 10248
 MEMORY_LIMIT_MIB = 128
 ROOT = "/var/lib/kubelet"
-"""In the node's own /var/lib. Its path is short, because the kubelet makes sockets in it."""
+"""Folder in the node's own /var/lib. Its path is short, because the kubelet makes sockets in it."""
 CLUSTER_DOMAIN = "cluster.local"
 CLIENT, SERVING = "kubelet-client", "kubelet-serving"
 

@@ -24,7 +24,7 @@ class Process:
 
     pid: int
     start_ticks: int
-    """When it started, in clock ticks since boot: with the pid it names one process for good."""
+    """Start time, in clock ticks since boot: with the pid it names one process for good."""
     parent: int
     namespace_pids: tuple[int, ...]
     """Its number in each PID namespace it is part of, this machine's first."""

@@ -37,10 +37,10 @@ STEP_SECONDS = {
     "serving": 1.0,
     "monitoring": 60.0,
 }
-"""What each step needs of itself: not what it waits for."""
+"""Seconds that each step itself takes, without its waits."""
 PROGRAMS_SECONDS = {CORE: 320.0, MONITORING: 80.0}
-"""From the start until the programs that a prediction needs are compiled, and from then until those that watch the
-platform are, each with the steps that run at the same time."""
+"""Seconds from the start until the programs that a prediction needs are compiled, and from then until those that watch
+the platform are, each with the steps that run at the same time."""
 _WAITING_STEP = {CORE: "tools", MONITORING: "monitoring"}
 # Of that, what a machine with more cores does not do any faster: the longest chain of packages, and linking.
 _ONE_AFTER_ANOTHER = 0.25
@@ -58,7 +58,7 @@ class Scale:
     """How much longer than the reference machine this one takes."""
 
     alone: float
-    """For work that keeps one core busy."""
+    """Factor for work that keeps one core busy."""
     cores: int
 
     @property

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tools.kubectl import Kubectl
 
 VOLUMES = (PROMETHEUS, ALERTMANAGER, logs.CLAIM)
-"""What it keeps in folders of the node."""
+"""Volumes in folders of the node."""
 
 
 def images(settings: Settings) -> Sequence[str]:

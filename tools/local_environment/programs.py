@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CORE, MONITORING = "core", "monitoring"
 GROUPS = (CORE, MONITORING)
-"""In the order in which they are got."""
+"""Groups in the order in which they are built."""
 VOLCANO_IMAGES = ("vc-scheduler", "vc-controller-manager")
 
 
@@ -30,9 +30,9 @@ class Programs:
     """The programs of one group, by the names that tools.toolchain knows."""
 
     on_machine: Sequence[str]
-    """What runs on this machine itself."""
+    """Programs that run on this machine itself."""
     in_images: Sequence[str] = ()
-    """What only runs in pods: each goes into an image of its own, unless upstream's is available."""
+    """Programs that only run in pods: each goes into an image of its own, unless upstream's is available."""
 
     def are_present(self) -> bool:
         """Tell whether nothing has to be downloaded or built."""

@@ -44,10 +44,10 @@ class LogView:
     """Which logs of a job are shown, and how."""
 
     follow: bool = False
-    """Until the job has ended."""
+    """Whether to follow until the job has ended."""
     timestamps: bool = False
     past: bool = False
-    """Those in the store, whether or not the cluster has pods of the job."""
+    """Whether to read the logs in the store, whether or not the cluster has pods of the job."""
 
     def __post_init__(self) -> None:
         if self.past and self.follow:

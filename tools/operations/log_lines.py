@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MESSAGE_KEYS = ("message", "msg", "log")
-"""Where a line that is a JSON object has its text, in the order in which the store's collector looks for it."""
+"""Keys for the text of a line that is a JSON object, in the order in which the store's collector looks for it."""
 # Longer numbers are not ranks, and Python does not parse thousands of digits.
 _RANK = re.compile(r"[0-9]{1,9}")
 _PLAIN_WORD = re.compile(r"[^\s\"=]+")

@@ -36,9 +36,9 @@ class Prediction:
     pixels: list[list[float]]
     """Eight rows of eight grey values, 0..1."""
     label: int
-    """What the digit is."""
+    """The true digit."""
     predicted: int
-    """What the service took it for."""
+    """The predicted digit."""
     model_version: str
 
     @property

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tools.kubectl import Kubectl
 
 _TAIL_LINES = 400
-"""What is looked through for the last error: after it come the reports of torchrun and of other ranks."""
+"""Lines that are searched for the last error: after it come the reports of torchrun and of other ranks."""
 
 
 def asked(kubectl: Kubectl) -> Asked:

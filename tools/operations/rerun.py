@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tools.progress import Progress
 
 _NOT_THERE_YET = "not specified in --target list"
-"""In the engine's words about a resource that another one depends on and that the state lacks."""
+"""Part of the engine's message about a resource that another one depends on and that the state lacks."""
 _JOB = "kubernetes:batch.volcano.sh/v1alpha1:Job"
 
 

@@ -28,7 +28,7 @@ class Search:
     """What to search for."""
 
     query: str
-    """In LogsQL."""
+    """Query in LogsQL."""
     since: str = "1h"
     """How far back: a number with s, m, h, d, w or y."""
     limit: int = 1000

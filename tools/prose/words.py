@@ -17,7 +17,7 @@ class Rule:
     """A regular expression."""
 
     instead: str
-    """What to write instead."""
+    """The replacement."""
 
     unless_after: str = ""
     """A regular expression: words directly before it that make it legitimate, such as "there" before "is no"."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tools.sbom.package import Bill
 
 ENDING = ".cdx.json"
-"""What names CycloneDX files (CycloneDX specification, "Recognized file patterns")."""
+"""Ending of CycloneDX files (CycloneDX specification, "Recognized file patterns")."""
 _DATE = "SOURCE_DATE_EPOCH"
 
 

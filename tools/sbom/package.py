@@ -21,7 +21,7 @@ class Package:
     kind: Literal["pypi", "golang", "deb"]
     """Its type in package URLs (package-url/purl-spec, PURL-TYPES)."""
     name: str
-    """As its ecosystem writes it; a Go module with its whole path."""
+    """Its name as its ecosystem writes it; a Go module with its whole path."""
     version: str | None
     """None where it is decided only when the thing is built."""
     qualifiers: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -247,7 +247,7 @@ STACKS = {
     "existing-cluster": _ENGINE,
     "alicloud": (*_ENGINE, ALICLOUD_PROVIDER),
 }
-"""What `--stack` stands for: a cluster of our own on this machine, somebody else's, or one on Alibaba Cloud."""
+"""Stacks that `--stack` names: a cluster of our own on this machine, somebody else's, or one on Alibaba Cloud."""
 
 
 def tool_of(program: str) -> Tool:

@@ -29,10 +29,10 @@ class CopiedModule:
     """A module, or folders of it, and what is different in the copy."""
 
     folder: str
-    """Where the copy goes, in the graph's folder; go.mod replaces the module by it."""
+    """Folder of the copy, in the graph's folder; go.mod replaces the module by it."""
     module: str
     parts: Mapping[str, str] = field(default_factory=lambda: {".": "."})
-    """What is copied: folders of the module to folders of the copy."""
+    """Parts to copy: folders of the module to folders of the copy."""
     without: tuple[str, ...] = ()
     """Patterns of files that are left out, with `/` between folders of the module."""
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
@@ -278,7 +278,7 @@ COPIED = {
     METRICS_ADAPTER_GRAPH: (_API_SERVER, _METRICS_ADAPTER),
     GATEWAY_GRAPH: (_ENVOY_GATEWAY,),
 }
-"""By graph."""
+"""Copies by graph."""
 
 
 def copy_module(go: Go, sources: Path, copied: CopiedModule) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _REQUIREMENT = Path(__file__).parent / "modules" / "envoy-requirement.txt"
 _PROGRAM = "envoy/_bin/envoy"
-"""Where the package has it."""
+"""Path of the program in the package."""
 
 
 def envoy_version() -> str:

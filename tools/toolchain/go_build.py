@@ -39,7 +39,7 @@ class GraphBuild:
 
     graph: Path
     mains: Mapping[str, str]
-    """By program name: import path, or `./folder` of a main package in the graph's own folder."""
+    """Main packages by program name: import path, or `./folder` of a main package in the graph's own folder."""
     folder: Path
     """Does not exist yet; for the copy and the programs."""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _REQUIREMENT = Path(__file__).parent / "modules" / "go-requirement.txt"
 _USUAL_PLACE = "/usr/local/go/bin"
-"""Where https://go.dev/doc/install unpacks Go; not everybody puts it on PATH."""
+"""Folder into which https://go.dev/doc/install unpacks Go; it is not always on PATH."""
 
 
 def find_go(oldest: Version, report: Progress | None) -> Path:

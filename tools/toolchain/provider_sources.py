@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _PROVIDER = "pulumi-resource-kubernetes"
 _SDK_PARTS = ("go/kubernetes/customPulumiTypes.go", "go/kubernetes/utilities", "go/kubernetes/helm/v4")
-"""What the provider uses of its SDK, in addition to the package that is ours."""
+"""Parts of the SDK that the provider uses, in addition to the package that is ours."""
 
 
 def complete_provider_sources(go: Go, sources: Path) -> None:

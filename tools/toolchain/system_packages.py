@@ -66,9 +66,9 @@ PACKAGES = (
     SystemPackage(name="buildah", any_of=("buildah",), is_replaced=docker_builds),
     SystemPackage(name="mmdebstrap", any_of=("mmdebstrap",)),
 )
-"""What the local cluster and the image builds run in addition to the tools of tools.toolchain."""
+"""Programs that the local cluster and the image builds run in addition to the tools of tools.toolchain."""
 SKOPEO = SystemPackage(name="skopeo", any_of=("skopeo",))
-"""What pulls images: only needed where a registry answers."""
+"""The program that pulls images: only needed where a registry answers."""
 
 
 def ensure_system_packages(report: Progress | None = None, packages: Sequence[SystemPackage] = PACKAGES) -> list[str]:

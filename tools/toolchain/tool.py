@@ -70,7 +70,7 @@ class Tool:
     name: str
     version: Version
     mains: Mapping[str, GoMain]
-    """By program name."""
+    """Main packages by program name."""
     module_files: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Scripts that come from a module as they are: program name to (module, path in it)."""
     stamps: Mapping[str, str] = field(default_factory=dict[str, str])

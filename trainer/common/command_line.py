@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Config = TypeVar("Config")
 
 _PIPE_CLOSED = 141
-"""What a shell makes of SIGPIPE, which ends other programs there."""
+"""Exit status that a shell reports for SIGPIPE, which ends other programs there."""
 
 
 def parse(kind: type[Config], program: str, arguments: Sequence[str] | None = None) -> Config:

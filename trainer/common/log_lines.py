@@ -25,7 +25,7 @@ FIELDS_ATTRIBUTE = "athanor_fields"
 _JOB_VARIABLE = "ATHANOR_JOB"
 _RANK_VARIABLE = "RANK"
 _known: dict[str, Any] = {}
-"""What this process has learnt about itself."""
+"""Facts that this process knows about itself."""
 
 
 def know(**fields: Any) -> None:  # noqa: ANN401  any JSON value

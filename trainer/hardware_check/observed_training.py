@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trainer.training.signals import StopRequest
 
 _WARNING = "called a synchronizing CUDA operation"
-"""What torch says of each (c10/cuda/CUDAFunctions.cpp, `warn_or_error_on_sync`)."""
+"""Torch's warning about each (c10/cuda/CUDAFunctions.cpp, `warn_or_error_on_sync`)."""
 
 _POLL_SECONDS = 0.01
 _TRAINER = "Trainer"

@@ -13,11 +13,11 @@ GLIBC = (2, 36)
 
 RUNTIME_PACKAGES = ("python3", "libstdc++6", "base-files", "base-passwd", "libc-bin")
 SHELL_PACKAGES = ("dash", "bash", "coreutils", "findutils", "grep", "sed", "procps")
-"""What a person needs to look around in a pod, and what scripts begin with."""
+"""Packages that a person needs to look around in a pod, and what scripts begin with."""
 CONNECTION_PACKAGES = ("openssh-server", "openssh-client", "ca-certificates")
 """MPI starts its ranks over ssh; code is cloned over ssh or https."""
 RDMA_PACKAGES = ("libibverbs1", "ibverbs-providers", "librdmacm1", "ibverbs-utils")
-"""What NCCL reaches RDMA devices through; without it NCCL says nothing at its usual level and uses TCP.
+"""Packages through which NCCL reaches RDMA devices; without them NCCL silently uses TCP at its usual level of logs.
 
 It opens `libibverbs.so.1` when it starts (NCCL 2.30, src/misc/ibvsymbols.cc), which opens the provider of each device
 that it finds. Debian's rdma-core 44.0 has mlx5, of Lingjun machines, and erdma, which joined rdma-core with 43.0. Both

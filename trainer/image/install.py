@@ -33,16 +33,18 @@ CHECKED_TRAINING_IMPORTS = "import PIL.Image, pip, tqdm, yaml"
 """The same of the packages that only training has."""
 
 SSH_PROGRAMS = {"ssh": "openssh-client", "sshd": "openssh-server"}
-"""What MPI starts its ranks with and code is cloned with, and the Debian package of each."""
+"""Programs with which MPI starts its ranks and code is cloned, and the Debian package of each."""
 GPU_PROGRAMS = {"numactl": "numactl", "ibv_devinfo": "ibverbs-utils"}
-"""What torchrun binds ranks to cores with, and what shows the RDMA devices of a pod; the Debian package of each."""
+"""Programs with which torchrun binds ranks to cores, and that show the RDMA devices of a pod; the Debian package of
+each."""
 RDMA_LIBRARIES = {
     "libibverbs.so.1": "libibverbs1",
     "libibverbs/libmlx5-rdmav*.so": "ibverbs-providers",
     "libibverbs/liberdma-rdmav*.so": "ibverbs-providers",
     "librdmacm.so.1": "librdmacm1",
 }
-"""What NCCL reaches RDMA devices through, by their names in a library folder, and the Debian package of each."""
+"""Libraries through which NCCL reaches RDMA devices, by their names in a library folder, and the Debian package of
+each."""
 LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 _FIX = (
     "take a base with rdma-core 43.0 or newer (Debian 12, Ubuntu 24.04), or install Alibaba Cloud's own packages there"

@@ -37,7 +37,7 @@ GPU_ONLY = re.compile(r"(nvidia|cuda)-|triton$")
 """Names of packages that only a GPU has a use for."""
 
 UNVERSIONED_PREFIXES = {"libcufile.so.0": "cuFile", "libcusparseLt.so.0": "cusparseLt", "libnccl.so.2": "nccl"}
-"""What the names of a library's functions begin with, where no symbol version shows whose they are."""
+"""Prefixes of the names of a library's functions, where no symbol version shows whose they are."""
 
 NVIDIA_LIBRARY = re.compile(r"lib(cu(?!da\.)|nccl|nv)")
 """Sonames of the libraries that get a stand-in. libcuda, the driver's, is only ever looked for at run time."""

@@ -45,7 +45,7 @@ class Program:
     keywords: frozenset[str] = frozenset()
     """The arguments that are given by name alone."""
     has_cycles: bool = False
-    """What it holds refers to itself, so that only the garbage collector frees it."""
+    """Whether its contents refer to themselves, so that only the garbage collector frees it."""
     takes_dict: bool = False
     """The only argument is a dict of tensors."""
 

@@ -38,7 +38,7 @@ class AllReduce:
     algorithm_gb_per_second: float
     """Buffer size by time, in 10^9 bytes per second."""
     bus_gb_per_second: float
-    """What each rank's link carries, in 10^9 bytes per second; comparable between numbers of ranks."""
+    """Bandwidth of each rank's link, in 10^9 bytes per second; comparable between numbers of ranks."""
 
 
 def sizes(max_bytes: int) -> list[int]:

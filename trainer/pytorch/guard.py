@@ -41,7 +41,7 @@ _DUMP_SECONDS = 2.0
 LOST_EXIT_STATUS = 75
 """Status where only ending the process ended the wait: EX_TEMPFAIL of sysexits.h, try again."""
 _AFTER_TIMEOUT = "Application timeout caused pair closure"
-"""What gloo says of a connection that it closed because another collective had waited too long for it."""
+"""Gloo's message about a connection that it closed because another collective had waited too long for it."""
 _GLOO_ERROR = re.compile(rf"(?:\[\S*gloo/transport/\S+\] |(?={_AFTER_TIMEOUT}))(?P<what>.+?)(?:\. |$)", re.DOTALL)
 """Gloo's errors have no type of their own; the place in its code is that of connections."""
 

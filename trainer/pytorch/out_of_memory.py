@@ -49,7 +49,7 @@ class MemoryUse:
     others: int
     """At the peak: activations, batches, workspaces, gathered parameters."""
     unused: int = 0
-    """What torch's allocator holds on a GPU in pieces that were too small."""
+    """Memory that torch's allocator holds on a GPU in pieces that were too small."""
     foreign: int = 0
     """Memory of a GPU held by other processes and the CUDA context."""
     total: int | None = None

@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 _FOREIGN_OPERATOR = re.compile(
     r"Unknown builtin op: (?!aten::|prim::)|Failed deserializing node Node\(target='torch\.ops\.(?!aten\.|prims?\.)"
 )
-"""What TorchScript's compiler and torch.export say of those of other packages."""
+"""Messages of TorchScript's compiler and torch.export about operators of other packages."""
 
 _CPU_THREADS = torch.get_num_threads()
-"""What torch made of OMP_NUM_THREADS: not more than there are physical cores."""
+"""Torch's number of threads from OMP_NUM_THREADS: not more than there are physical cores."""
 
 
 class LoadedModel:

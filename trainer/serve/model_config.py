@@ -74,7 +74,7 @@ class ModelSpec:
     instances: int
     """Batches run at the same time."""
     warmup: tuple[WarmupSample, ...]
-    """What a version runs before it is ready; empty: zeros of every batch size."""
+    """Batches that a version runs before it is ready; empty: zeros of every batch size."""
     ignored: tuple[str, ...]
     """Fields that are set and have no effect here."""
     config: Any = field(repr=False, compare=False)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 READY = b"r"
-"""What the process sends once it takes calls."""
+"""Message that the process sends once it takes calls."""
 _MAX_MESSAGE_BYTES = 256
 _MAX_REASON_CHARACTERS = 4000
 _MEBIBYTE = 1 << 20

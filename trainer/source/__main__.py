@@ -45,7 +45,7 @@ POLL_SECONDS = 0.5
 COMMIT_VARIABLE = "ATHANOR_SOURCE_COMMIT"
 SAME = "same"
 TERMINATION_LOG = Path("/dev/termination-log")
-"""What is written there the kubelet makes the message of the ended container, for those who ask about the pod."""
+"""File whose content the kubelet reports as the message of the ended container, in the pod's status."""
 
 
 def main(arguments: list[str] | None = None) -> int:

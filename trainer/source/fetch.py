@@ -52,7 +52,7 @@ BROKEN_DATA = (
     WrongObjectException,
     zlib.error,
 )
-"""What dulwich raises for bytes that are not a pack; a server can send any, and a shared volume hold any."""
+"""Exceptions of dulwich for bytes that are not a pack; a server can send any, and a shared volume hold any."""
 
 
 @dataclass(frozen=True, kw_only=True)

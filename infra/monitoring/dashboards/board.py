@@ -46,7 +46,7 @@ class Choice:
 
     name: str
     label: str
-    """What people read."""
+    """Displayed name."""
     series: str
     """PromQL selector of the series that have the label."""
     of: str
@@ -59,9 +59,9 @@ class Entry:
 
     name: str
     label: str
-    """What people read."""
+    """Displayed name."""
     value: str
-    """What it is at first."""
+    """Initial value."""
     about: str
 
 

@@ -15,7 +15,7 @@ PRICE = Entry(
     about="Price of a GPU-hour where the instance type has no list price; 0 means free.",
 )
 OF_A_GPU = f"({NODE_PRICE} or on (node) node:gpus_allocatable:sum * 0 + ${PRICE.name})"
-"""What a GPU of each node costs per hour."""
+"""Hourly cost of a GPU of each node."""
 HELD = f"namespace_pod:gpus_allocated:sum * on (node) group_left () {OF_A_GPU}"
 """What each pod\'s GPUs cost per hour."""
 

@@ -51,7 +51,7 @@ class Text:
     asks: str
     """The question that the panel answers."""
     when_bad: str
-    """What to do when it looks bad."""
+    """Advice for when it looks bad."""
 
     def __str__(self) -> str:
         return f"{self.asks}\n\nWhen it looks bad: {self.when_bad}"

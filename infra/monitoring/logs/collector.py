@@ -27,7 +27,7 @@ LINKS, FILES = "/var/log/containers", "/var/log/pods"
 """Folders of every node: links named by pod, namespace and container, and the files that they lead to."""
 _FOLDER = "/var/lib/vlagent"
 _QUEUE = "2GiB"
-"""What a node keeps while the store is away, in files of half a GiB; then the oldest lines go."""
+"""Buffer of a node while the store is away, in files of half a GiB; then the oldest lines go."""
 _NO_FIELD = "athanor.dev/none"
 _NODES_WITH_LOG_FILES = [
     NOT_SIMULATED,

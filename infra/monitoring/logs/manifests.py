@@ -24,7 +24,7 @@ class LogArgs:
 
     settings: LogSettings
     backing: Backing | None
-    """What holds the store's disk: `NodeFolders` on the cluster of `make up`, else `ClassVolumes`. None: nothing that
+    """Backing of the store's disk: `NodeFolders` on the cluster of `make up`, else `ClassVolumes`. None: nothing that
     outlives the store's pod."""
     readers: Sequence[str] = (NAMESPACE,)
     """Namespaces of the Prometheus and the Grafana that may come in."""

@@ -48,7 +48,7 @@ class Alert:
     summary: str
     """One line about what happened; may contain Prometheus's templates."""
     description: str
-    """What it means, and what to do first."""
+    """Its meaning, and the first thing to do."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Labels to add in addition to `severity`."""
     keep_firing_seconds: int = 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ON_THIS_MACHINE: Sequence[Step] = (Step(name="this-machine", title="GPUs of this machine", run=this_machine),)
-"""What needs no account."""
+"""Steps that need no account."""
 ALL: Sequence[Step] = (
     *ON_THIS_MACHINE,
     Step(name="account", title="Account: identity, versions, stock", run=account),
@@ -41,4 +41,4 @@ ALL: Sequence[Step] = (
     Step(name="destroy", title="Everything is destroyed", run=destroy, last=True),
     Step(name="leftovers", title="What still exists", run=leftovers, last=True),
 )
-"""What an account can show."""
+"""Steps that an account can run."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _INFORMATION = ("kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion")
 _TYPE_LABEL = "node.kubernetes.io/instance-type"
 _DRIVER_LABELS = ("nvidia.com/gpu.driver", "aliyun.accelerator/nvidia_driver", "ack.aliyun.com/nvidia-driver-version")
-"""Where a node's driver may be named: labels of NVIDIA's and of ACK's; which of them ACK sets, a real node shows."""
+"""Labels that may name a node's driver: labels of NVIDIA's and of ACK's; which of them ACK sets, a real node shows."""
 
 
 def nodes(site: Site, findings: Findings) -> None:

@@ -49,7 +49,7 @@ class Chosen:
     values: Mapping[str, str]
     """Value by name; empty where there is none to choose."""
     others: Mapping[str, Sequence[str]] = field(default_factory=dict[str, "Sequence[str]"])
-    """What could be chosen instead, by name."""
+    """Other choices, by name."""
 
 
 def last_run(

@@ -41,11 +41,11 @@ class Page:
     board: Mapping[str, Any]
     """Grafana's JSON."""
     answers: Mapping[int, PanelAnswer]
-    """By the panel's id."""
+    """Answers by the panel's id."""
     chosen: Chosen
     window: Window
     source: str
-    """Where Prometheus is."""
+    """Address of Prometheus."""
 
     @property
     def file_name(self) -> str:

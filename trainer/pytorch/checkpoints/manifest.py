@@ -32,7 +32,7 @@ class Manifest:
     world_size: int
     """Ranks of the run that wrote it."""
     settings: dict[str, Any]
-    """What must be equal for a resumed run to continue the same curve; JSON values."""
+    """Settings that must be equal for a resumed run to continue the same curve; JSON values."""
     sizes: dict[str, int]
     """Bytes of each file, by name."""
     sha256: dict[str, str]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LAST_SAVE_SECONDS = 30.0
-"""What a save in the background gets when its run fails; longer would keep the other ranks from starting again."""
+"""Time for a save in the background when its run fails; longer would keep the other ranks from starting again."""
 
 
 @dataclass(kw_only=True)

@@ -171,7 +171,7 @@ class DataConfig(ABC):
     divide it."""
 
     task: ClassVar[Task] = Task.CLASSIFICATION
-    """What it is for."""
+    """Its task."""
     takes_cores: ClassVar[bool] = False
     """Whether reading is work for processes of its own on machines with GPUs, unless another number is asked for."""
     in_memory: ClassVar[bool] = False

@@ -18,7 +18,7 @@ FOLDERS: dict[SplitName, str] = {"train": "train", "held_out": "val"}
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 """Other files are left out."""
 _FOLDERS_OF_SYSTEMS = ("__MACOSX", "@eaDir", "lost+found")
-"""What macOS adds to archives, Synology's volumes and ext4 have next to the classes."""
+"""Folders that macOS adds to archives, Synology's volumes and ext4 have next to the classes."""
 
 
 @dataclass(frozen=True, kw_only=True)

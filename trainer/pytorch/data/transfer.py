@@ -50,7 +50,7 @@ class PipedBatch:
 
 
 Message = list[Batch | PipedBatch] | DataError
-"""What a reader sends at once: batches, or the error that it met in their place."""
+"""A message of a reader: batches, or the error that it met in their place."""
 
 
 def batches_of_message(dataset: Dataset, batch_size: int) -> int:

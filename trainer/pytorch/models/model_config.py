@@ -24,10 +24,10 @@ class KeptValues:
     """How many values of a sample are kept for the backward pass."""
 
     divided: int
-    """Parameters of which each rank of a tensor-parallel group has a part."""
+    """Values of which each rank of a tensor-parallel group has a part."""
     whole: int = 0
-    """These each rank of a tensor-parallel group has: what it gathers before matrix products, and their results that
-    are still to be added up."""
+    """Values that each rank of a tensor-parallel group has in full: what it gathers before matrix products, and their
+    results that are still to be added up."""
 
     def of_rank(self, tensor: int) -> float:
         """Return how many a rank of a group of so many keeps."""
@@ -39,11 +39,11 @@ class Activations:
     """How many values a sample has where; of whole blocks, before tensor parallelism divides them."""
 
     between_blocks: int
-    """What one block passes to the next."""
+    """Values that one block passes to the next."""
     kept_by_block: Mapping[str, KeptValues]
-    """What a block keeps for the backward pass, for each mode of activation checkpointing."""
+    """Values that a block keeps for the backward pass, for each mode of activation checkpointing."""
     logits: int
-    """What the model returns."""
+    """Values that the model returns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class ShardingPlan:
     inputs that all of them have. Each submodule with parameters has a style or is among these; parameters of the model
     itself, in no submodule, are replicated."""
     tensor_sizes: Mapping[str, int] = field(default_factory=dict[str, int])
-    """What the degree of tensor parallelism must divide, such as the number of heads."""
+    """Sizes that the degree of tensor parallelism must divide, such as the number of heads."""
     pipelined: bool = False
     """Whether `ModelConfig.stage` can cut the model between its blocks."""
     activations: Activations | None = None
@@ -77,7 +77,7 @@ class ModelConfig(ABC):
     """A name, or FILE.py:NAME of a file of yours; `--model NAME --help` explains the arguments of another."""
 
     task: ClassVar[Task] = Task.CLASSIFICATION
-    """What it is trained for."""
+    """Its task."""
     built_on_meta: ClassVar[bool] = False
     """Whether the model is built without memory and its parameters get their values from `initial_value`, shard by
     shard: for models of which a rank cannot hold the whole. Such a model has no buffers and no tied parameters."""

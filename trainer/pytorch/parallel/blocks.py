@@ -34,7 +34,7 @@ _SAVED = {
     _ATEN._scaled_dot_product_efficient_attention.default,  # noqa: SLF001
     _ATEN._scaled_dot_product_cudnn_attention.default,  # noqa: SLF001
 }
-"""What is expensive to compute again."""
+"""Operations that are expensive to compute again."""
 
 
 @dataclass(frozen=True, kw_only=True)

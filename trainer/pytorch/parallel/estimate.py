@@ -44,7 +44,7 @@ class RankEstimate:
     whole_gradient_bytes: int
     """Gradients, in float32, of the parameters of other ranks, where FSDP adds them up over microbatches."""
     activation_bytes: int | None
-    """What is kept for the backward pass; None where the model does not say."""
+    """Memory kept for the backward pass; None where the model does not say."""
     shard_traffic_bytes: int
     """Sent in a step to gather parameters and scatter gradients."""
     replicate_traffic_bytes: int

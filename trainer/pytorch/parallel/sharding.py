@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trainer.pytorch.models.model_config import ModelConfig, ShardingPlan
 
 _WRAPPER = "_checkpoint_wrapped_module."
-"""What torch's checkpoint wrapper adds to the names of parameters."""
+"""Prefix that torch's checkpoint wrapper adds to the names of parameters."""
 
 
 def silence_torch() -> None:

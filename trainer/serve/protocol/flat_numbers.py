@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 20
 """The parser keeps memory for the longest text that it has read, some ten times as much."""
 _TYPES = {"f": ("d", np.float64), "i": ("i", np.int64), "u": ("u", np.uint64)}
-"""What the numbers of a tensor are read as, by the kind of its values; a JSON array can hold any of its range."""
+"""Types that the numbers of a tensor are read as, by the kind of its values; a JSON array can hold any of its range."""
 _PARSER = simdjson.Parser()
 
 
